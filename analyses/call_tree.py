@@ -90,7 +90,7 @@ def compute(run: Run) -> Result:
 
 def _nodes(run: Run, calls: _Calls) -> tuple[pd.DataFrame, tuple[str, ...]]:
     tree = _build(calls)
-    calls, tree, device, notes = _launched(run, calls, tree)
+    calls, tree, device, notes = _sum_launched(run, calls, tree)
     return _table(calls, tree, device), notes
 
 
@@ -111,7 +111,7 @@ def _build(calls: _Calls) -> _Tree:
     rank = ints(calls.frame, C.RANK)
     count, width = 0, len(calls.labels)
     levels: list[tuple[Ints, Ints, Ints, Ints]] = []
-    while len(level):
+    while len(level):  # whole levels at once: a Python call per row would be slow
         key = of_row[calls.parent[level]] if levels else rank[level]
         named = key * width + calls.names[level]
         keys, first, inverse = np.unique(named, return_index=True, return_inverse=True)
@@ -122,27 +122,27 @@ def _build(calls: _Calls) -> _Tree:
         count += len(keys)
         ready = of_row[calls.parent[pending]] != NO_PARENT
         level, pending = pending[ready], pending[~ready]
-    return _Tree(of_row, *(np.concatenate(each) for each in zip(*levels, strict=True)))
+    return _Tree(of_row, *(np.concatenate(parts) for parts in zip(*levels, strict=True)))
 
 
-def _launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, Ints | None, tuple[str, ...]]:
+def _sum_launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, Ints | None, tuple[str, ...]]:
     """Sum the device time launched by each node, or return a note why it is unknown; add captured ops."""
     frame = busy(run, [C.RANK, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP, C.CAPTURED_PATH])
     if frame.empty:
         return calls, tree, None, (absent_device_note(run),)
     rows = calls.frame[C.ROW_ID]
-    at, call = positions(rows, frame[C.OP_ROW]), positions(rows, frame[C.LAUNCH_ROW])
-    captured = np.flatnonzero((at == NO_PARENT) & frame[C.CAPTURED_OP].notna().to_numpy(bool))
-    at = np.where((at == NO_PARENT) & (call != NO_PARENT), calls.parent[call], at)
-    node = np.where(at == NO_PARENT, NO_PARENT, tree.of_row[at])
+    op, call = positions(rows, frame[C.OP_ROW]), positions(rows, frame[C.LAUNCH_ROW])
+    captured = np.flatnonzero((op == NO_PARENT) & frame[C.CAPTURED_OP].notna().to_numpy(bool))
+    op = np.where((op == NO_PARENT) & (call != NO_PARENT), calls.parent[call], op)
+    node = np.where(op == NO_PARENT, NO_PARENT, tree.of_row[op])
     if len(captured):
         calls, tree, node[captured] = _with_captured(calls, tree, frame.iloc[captured], node[captured])
-    known = node != NO_PARENT
+    has_node = node != NO_PARENT
     duration = ints(frame, C.DUR_NS)
-    if not known.any():
+    if not has_node.any():
         return calls, tree, None, (UNLINKED,)
-    sums = sum_by_code(node[known], len(tree.parent), duration[known])
-    unlinked = int(duration[~known].sum())
+    sums = sum_by_code(node[has_node], len(tree.parent), duration[has_node])
+    unlinked = int(duration[~has_node].sum())
     if not unlinked:
         return calls, tree, sums, ()
     share = unlinked / max(1, int(duration.sum()))
@@ -167,25 +167,25 @@ def _with_captured(calls: _Calls, tree: _Tree, rows: pd.DataFrame, above: Ints) 
         The calls with further names, the tree with further nodes, and the node of each interval.
     """
     names = {str(name): code for code, name in enumerate(calls.labels)}
-    known: dict[tuple[int, int, int], int] = {}
+    new_nodes: dict[tuple[int, int, int], int] = {}
     added: list[tuple[int, int, int, int]] = []
     paths = rows[[C.RANK, C.CAPTURED_PATH, C.CAPTURED_OP]].itertuples(index=False, name=None)
-    found = np.empty(len(rows), np.int64)
+    nodes = np.empty(len(rows), np.int64)
     for place, (node, (rank, path, op)) in enumerate(zip(above.tolist(), paths, strict=True)):
         around = path.split(PATH_SEPARATOR) if isinstance(path, str) else []
         for name in [*(name for name in around if not name.startswith(MODULE)), op]:
             key = (node, names.setdefault(name, len(names)), rank)
-            if key not in known:
-                known[key] = len(tree.parent) + len(added)
+            if key not in new_nodes:
+                new_nodes[key] = len(tree.parent) + len(added)
                 first = len(tree.parent)
                 depth = tree.depth[node] if node < first else added[node - first][1]
                 added.append((node, 0 if node == NO_PARENT else int(depth) + 1, key[1], rank))
-            node = known[key]
-        found[place] = node
+            node = new_nodes[key]
+        nodes[place] = node
     more = np.array(added, np.int64).T
     columns = zip((tree.parent, tree.depth, tree.name, tree.rank), more, strict=True)
     grown = _Tree(tree.of_row, *(np.concatenate(both) for both in columns))
-    return replace(calls, labels=pd.Index(list(names))), grown, found
+    return replace(calls, labels=pd.Index(list(names))), grown, nodes
 
 
 def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
@@ -193,7 +193,7 @@ def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
     nodes_of_calls = tree.of_row[calls.selected]
     total = sum_by_code(nodes_of_calls, size, ints(calls.frame, C.DUR_NS)[calls.selected])
     inside = tree.parent != NO_PARENT
-    own = total - sum_by_code(tree.parent[inside], size, total[inside])
+    self_ns = total - sum_by_code(tree.parent[inside], size, total[inside])
     launched, below = (None, None) if device is None else (device, _subtree_sums(tree, device))
     missing = [pd.NA] * size
     return pd.DataFrame(
@@ -203,7 +203,7 @@ def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
             C.DEPTH: tree.depth,
             C.NAME: calls.labels[tree.name],
             "calls": np.bincount(nodes_of_calls, minlength=size),
-            "host_self_ns": own,
+            "host_self_ns": self_ns,
             "host_total_ns": total,
             "device_self_ns": pd.array(missing if launched is None else launched, dtype="Int64"),
             "device_total_ns": pd.array(missing if below is None else below, dtype="Int64"),
@@ -212,9 +212,9 @@ def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
     ).assign(parent=lambda table: table["parent"].mask(table["parent"] == NO_PARENT))
 
 
-def _subtree_sums(tree: _Tree, own: Ints) -> Ints:
+def _subtree_sums(tree: _Tree, self_ns: Ints) -> Ints:
     """Add up each node's own time and the time of its descendants."""
-    total = own.copy()
+    total = self_ns.copy()
     for depth in range(int(tree.depth.max()), 0, -1):
         level = np.flatnonzero(tree.depth == depth)
         np.add.at(total, tree.parent[level], total[level])

@@ -66,7 +66,7 @@ def combine(run: Run, parts: Sequence[pd.DataFrame]) -> Result:
         return Result(
             notes=(absent_device_note(run) if run.rows("device_intervals") == 0 else NO_COLLECTIVES,)
         )
-    measured = _measured(rows)
+    measured = _measure_calls(rows)
     unmatched, unknown = int(measured[WAIT].isna().sum()), int((rows["group"] == "").sum())
     notes = [UNMATCHED.format(count=unmatched, all=len(rows))] if unmatched else []
     notes += [NOT_RECORDED.format(count=unknown, all=len(rows))] if unknown else []
@@ -74,7 +74,7 @@ def combine(run: Run, parts: Sequence[pd.DataFrame]) -> Result:
     return Result({name: table for name, table in tables.items() if len(table)}, notes=tuple(notes))
 
 
-def _measured(rows: pd.DataFrame) -> pd.DataFrame:
+def _measure_calls(rows: pd.DataFrame) -> pd.DataFrame:
     """Each call with its waiting, its transfer and its bandwidth."""
     waits = calls_of.collective_waits(rows).reindex(rows[C.ROW_ID]).set_axis(rows.index)
     wait = waits[WAIT].astype("Int64")
@@ -119,9 +119,10 @@ def _by_group(measured: pd.DataFrame) -> pd.DataFrame:
     grouped = measured.groupby(_GROUP, dropna=False, sort=True, observed=True)
     table = grouped[[C.BYTES, C.DUR_NS, WAIT, TRANSFER, CAUSED]].sum(min_count=1)
     table.insert(0, "count", grouped.size())
-    table["last_rank"], table["last_share"] = zip(*(_last(own) for _, own in grouped), strict=True)
-    known = measured[measured[C.BYTES].notna()].assign(bus_bytes=lambda rows: rows[BUS] * rows["timed_ns"])
-    sums = known.groupby(_GROUP, dropna=False, sort=True, observed=True)[[C.BYTES, "bus_bytes", "timed_ns"]]
+    # the bandwidth of a group is weighted by time: a mean of rates would favor short calls
+    table["last_rank"], table["last_share"] = zip(*(_last(calls) for _, calls in grouped), strict=True)
+    sized = measured[measured[C.BYTES].notna()].assign(bus_bytes=lambda rows: rows[BUS] * rows["timed_ns"])
+    sums = sized.groupby(_GROUP, dropna=False, sort=True, observed=True)[[C.BYTES, "bus_bytes", "timed_ns"]]
     total = sums.sum(min_count=1).reindex(table.index)
     table[ALGORITHM] = (total[C.BYTES] / total["timed_ns"]).astype("Float64")
     table[BUS] = (total["bus_bytes"] / total["timed_ns"]).astype("Float64")

@@ -20,10 +20,8 @@ Example:
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import pandas as pd
 import pyarrow.compute as pc
@@ -42,9 +40,10 @@ from tracekit.runs.text import human
 from tracekit.schema import C
 
 from .roofline import devices
-from .roofline.work import precision_of
+from .roofline.calls import precision_of
 from .shared import common
 from .shared.common import DEVICE, RANK, Line, absent_device_note
+from .shared.tensor_shapes import parse_dtypes
 
 MATRIX_ROLES = (Role.GEMM, Role.CONV, Role.ATTENTION)
 LINK = "copy over the link"
@@ -59,16 +58,17 @@ class Peaks:
     base: Device | None
     head: Device | None
 
-    @property
     def memory(self) -> float | None:
         """Ratio of the memory bandwidths, head over base; None if one is unknown."""
-        pair = [device.gb_per_s if device else None for device in (self.base, self.head)]
-        return pair[1] / pair[0] if pair[0] and pair[1] else None
+        return self._ratio(lambda device: device.gb_per_s)
 
     def compute(self, precision: str) -> float | None:
         """Ratio of the peaks of matrix products, head over base; None if one is unknown."""
-        pair = [device.peak(precision) if device else None for device in (self.base, self.head)]
-        return pair[1] / pair[0] if pair[0] and pair[1] else None
+        return self._ratio(lambda device: device.peak(precision))
+
+    def _ratio(self, peak: Callable[[Device], float | None]) -> float | None:
+        base, head = (peak(device) if device else None for device in (self.base, self.head))
+        return head / base if base and head else None
 
     def allowed(self, role: str, precision: str) -> float | None:
         """Minimum gain of an op on the head if it uses both devices equally well; None if unknown.
@@ -78,34 +78,29 @@ class Peaks:
         """
         if role == LINK or (role in MATRIX_ROLES and not precision):
             return None
-        if role not in MATRIX_ROLES or self.memory is None:
-            return self.memory
+        memory = self.memory()
+        if role not in MATRIX_ROLES or memory is None:
+            return memory
         first = self.compute(precision)
         second = self.compute("tf32") if precision == "fp32" else None
-        return None if first is None else min(one for one in (self.memory, first, second) if one is not None)
+        return None if first is None else min(ratio for ratio in (memory, first, second) if ratio is not None)
 
 
-@dataclass(frozen=True)
-class Ops:
-    """The ops of a run, looked up by the device intervals they launched."""
+def _precisions(run: Run) -> dict[int, str]:
+    """Precision of the first floating-point input of the op of each device interval; else empty."""
+    where = pc.field(C.INPUT_DTYPES).is_valid()
+    ops = run.table("host_intervals", columns=[C.ROW_ID, C.INPUT_DTYPES], where=where)
+    texts = ops[C.INPUT_DTYPES].astype(str)
+    known = {text: _first_precision(parse_dtypes(text)) for text in texts.unique()}
+    of_op = dict(zip(ops[C.ROW_ID].tolist(), texts.map(known), strict=True))
+    device = busy(run, [C.ROW_ID, C.OP_ROW]).dropna()
+    rows = zip(device[C.ROW_ID].tolist(), device[C.OP_ROW].tolist(), strict=True)
+    return {row: of_op[op] for row, op in rows if op in of_op}
 
-    run: Run
 
-    @cached_property
-    def _dtypes(self) -> dict[int, str]:
-        device = busy(self.run, [C.ROW_ID, C.OP_ROW])
-        where = pc.field(C.INPUT_DTYPES).is_valid()
-        ops = self.run.table("host_intervals", columns=[C.ROW_ID, C.INPUT_DTYPES], where=where)
-        dtypes = dict(zip(ops[C.ROW_ID].tolist(), ops[C.INPUT_DTYPES].astype(str), strict=True))
-        linked = device[device[C.OP_ROW].notna()]
-        rows = zip(linked[C.ROW_ID].tolist(), linked[C.OP_ROW].tolist(), strict=True)
-        return {row: dtypes[op] for row, op in rows if op in dtypes}
-
-    def precision(self, rows: Iterable[int]) -> str:
-        """Precision of the first floating-point input of the op of the first of these rows, or empty."""
-        dtypes = next((self._dtypes[row] for row in rows if row in self._dtypes), "[]")
-        precisions = (precision_of(str(one)) for one in json.loads(dtypes))
-        return next((one for one in precisions if one in PRECISIONS), "")
+def _first_precision(dtypes: list[str]) -> str:
+    precisions = (precision_of(dtype) for dtype in dtypes)
+    return next((precision for precision in precisions if precision in PRECISIONS), "")
 
 
 _OPERATIONS = {"int8": "TOP/s"}
@@ -115,7 +110,8 @@ _RECORDED = (
     ("device memory", "bytes", "memory_bytes"),
 )
 IDLE_TIME = "device idle time, per step"
-MOSTLY_IDLE, MUCH_MORE, LARGE = 0.5, 1.25, 0.05
+MIN_IDLE_SHARE, MIN_REACHED, MIN_OP_SHARE = 0.5, 1.25, 0.05
+"""Idle share, gain over the allowed one, and share of the base's time, from which a note is given."""
 IDLE = (
     "the devices are idle for {:.0f}% (base) and {:.0f}% (head) of the compared steps: the host limits the "
     "step, and a faster device changes little"
@@ -130,32 +126,32 @@ BASE_SHORT = (
 )
 
 
-def worked(base: Run, head: Run, found: Diff, compared: Compared) -> list[Line]:
+def _measure_work(base: Run, head: Run, diff: Diff, compared: Compared) -> list[Line]:
     """Device time of all work and of ops in only one run, and idle time, per step."""
-    if found.work is None:
+    if diff.work is None:
         return []
     steps = compared.steps
-    alone = (
-        sum(cause.a.total_ns for cause in found.causes if not cause.b.count) / steps,
-        sum(cause.b.total_ns for cause in found.causes if not cause.a.count) / steps,
+    only_one = (
+        sum(cause.a.total_ns for cause in diff.causes if not cause.b.count) / steps,
+        sum(cause.b.total_ns for cause in diff.causes if not cause.a.count) / steps,
     )
     idle = [
         sum(ns for name, ns in side.items() if "idle" in name) / steps
         for side in common.time_by_activity(base, head)
     ]
     return [
-        Line("device time of all work, per step", "ns", found.work.a_ns / steps, found.work.b_ns / steps),
-        Line("device time of ops in only one run, per step", "ns", *alone),
+        Line("device time of all work, per step", "ns", diff.work.a_ns / steps, diff.work.b_ns / steps),
+        Line("device time of ops in only one run, per step", "ns", *only_one),
         Line(IDLE_TIME, "ns", *idle),
     ]
 
 
-def listed(peaks: Peaks) -> list[Line]:
+def _list_peaks(peaks: Peaks) -> list[Line]:
     """The peaks known for both devices."""
     if not peaks.base or not peaks.head:
         return []
     lines = []
-    if peaks.memory:
+    if peaks.memory():
         lines.append(Line("memory bandwidth, peak", "GB/s", peaks.base.gb_per_s, peaks.head.gb_per_s))
     for precision in PRECISIONS:
         if peaks.compute(precision):
@@ -165,9 +161,9 @@ def listed(peaks: Peaks) -> list[Line]:
     return lines
 
 
-def recorded(base: Run, head: Run) -> list[Line]:
+def _list_recorded(base: Run, head: Run) -> list[Line]:
     """Device properties recorded in both runs."""
-    sides = [_common(run) for run in (base, head)]
+    sides = [_common_properties(run) for run in (base, head)]
     return [
         Line(quantity, unit, *(float(side[name]) for side in sides))
         for quantity, unit, name in _RECORDED
@@ -175,36 +171,33 @@ def recorded(base: Run, head: Run) -> list[Line]:
     ]
 
 
-def _common(run: Run) -> dict[str, float]:
+def _common_properties(run: Run) -> dict[str, float]:
     """Properties that all recorded devices of a run share."""
     gpus = run.meta.environment.get("gpus") or [{}]
     names = [name for _, _, name in _RECORDED]
     return {name: gpus[0][name] for name in names if len({gpu.get(name) for gpu in gpus} - {None}) == 1}
 
 
-def comparison_notes(lines: list[Line], ops: pd.DataFrame, step: tuple[float, float]) -> list[str]:
+def _notes(lines: list[Line], ops: pd.DataFrame, step: tuple[float, float]) -> list[str]:
     """Notes on idle devices, different warp sizes, and ops that use the base's device inefficiently."""
-    idle = next((one for one in lines if one.quantity == IDLE_TIME), None)
-    found = []
+    idle = next((line for line in lines if line.quantity == IDLE_TIME), None)
+    notes = []
     if idle and idle.base is not None and idle.head is not None and all(step):
         shares = (idle.base / step[0], idle.head / step[1])
-        found += [IDLE.format(*(100 * share for share in shares))] if max(shares) >= MOSTLY_IDLE else []
-    warps = next((one for one in lines if one.unit == "threads"), None)
+        notes += [IDLE.format(*(100 * share for share in shares))] if max(shares) >= MIN_IDLE_SHARE else []
+    warps = next((line for line in lines if line.unit == "threads"), None)
     if warps and warps.base and warps.head and warps.base != warps.head:
-        found.append(WARPS.format(warps.base, warps.head))
-    large = ops[(ops["reached"] >= MUCH_MORE) & (ops["base_ns"] >= LARGE * ops["base_ns"].sum())]
+        notes.append(WARPS.format(warps.base, warps.head))
+    large = ops[(ops["reached"] >= MIN_REACHED) & (ops["base_ns"] >= MIN_OP_SHARE * ops["base_ns"].sum())]
     for _, row in large.iterrows():
         kernels = (brief(row["base_kernel"]), brief(row["head_kernel"]))
-        found.append(BASE_SHORT.format(brief(row["op"]), row["gain"], row["allowed"], *kernels))
-    return found
+        notes.append(BASE_SHORT.format(brief(row["op"]), row["gain"], row["allowed"], *kernels))
+    return notes
 
 
 VARYING = ("gpu", "driver", "cuda", "hip", "cudnn", "cpu", "os")
 """Fields that may differ between two machines; `gpu` includes the other device properties."""
 _OVER_LINK = ("Memcpy H2D", "Memcpy D2H", "Memcpy P2P")
-SHORT = 0.8
-LARGE_SHARE = 0.05
-LONG_NS = 10_000
 UNNAMED = "the name of the devices is not recorded in both runs, or a run used several kinds of device"
 SAME_DEVICE = "both runs used {}: this analysis compares two kinds of device"
 UNLISTED = "the peaks of {} are unknown: gains are not compared with peaks"
@@ -212,13 +205,14 @@ UNLISTED = "the peaks of {} are unknown: gains are not compared with peaks"
 GAIN = Rule(
     "device_gain_short",
     states=(
-        f"an op with at least {LARGE_SHARE:.0%} of the head's device time, with kernels of at least "
-        f"{LONG_NS // 1000} µs on average, gained less than {SHORT:.0%} of the ratio that the peaks allow"
+        "an op with at least {min_op_share} of the head's device time, with kernels of at least "
+        "{min_kernel_ns} on average, gained less than {max_reached_share} of the ratio that the peaks allow"
     ),
     why=(
         "peaks do not apply to shorter kernels, which mostly have fixed costs; libraries reach 60 to 90% of "
         "a peak, so smaller differences are normal"
     ),
+    thresholds={"min_op_share": 0.05, "min_kernel_ns": 10_000, "max_reached_share": 0.8},
 )
 
 
@@ -229,61 +223,63 @@ def compare(base: Run, head: Run) -> Result:
         return Result(notes=(UNNAMED,))
     if names[0] == names[1]:
         return Result(notes=(SAME_DEVICE.format(names[0]),))
-    found = common.diff_runs(base, head, VARYING)
-    if why := common.refusal_note(found):
+    diff = common.diff_runs(base, head, VARYING)
+    if why := common.refusal_note(diff):
         return Result(notes=(why,))
-    if found.compared is None or not found.compared.on_device:
+    if diff.compared is None or not diff.compared.on_device:
         return Result(notes=("one of the runs has no device activity",))
     peaks = Peaks(_peaks(base), _peaks(head))
-    used = worked(base, head, found, found.compared)
-    table = [*common.metric_lines(found.metrics), *used, *listed(peaks), *recorded(base, head)]
-    ops = _ops(found, found.compared, peaks, Ops(base))
-    known = zip(names, (peaks.base, peaks.head), strict=True)
-    notes = [note for run in (base, head) for note in devices.given_notes(run)]
-    notes += [UNLISTED.format(name) for name, device in known if device is None]
-    notes += comparison_notes(table, ops, _step(found))
+    work = _measure_work(base, head, diff, diff.compared)
+    table = [*common.metric_lines(diff.metrics), *work, *_list_peaks(peaks), *_list_recorded(base, head)]
+    ops = _ops(diff, diff.compared, peaks, _precisions(base))
+    devices_by_name = zip(names, (peaks.base, peaks.head), strict=True)
+    notes = [note for run in (base, head) for note in devices.peaks_notes(run)]
+    notes += [UNLISTED.format(name) for name, device in devices_by_name if device is None]
+    notes += _notes(table, ops, _step(diff))
     tables = {"ratios": common.ratios(table), "ops": ops[[column.name for column in _OPS]]}
-    short = _findings(ops, found, head, names)
+    short = _findings(ops, diff, head, names)
     return Result(tables, devices.with_given(head, short), tuple(notes))
 
 
 def _name(run: Run) -> str:
     """Name of the devices that a run used; empty if unknown or if there are several kinds."""
-    named = set(devices.device_names(run, _used(run)).values())
+    named = set(devices.device_names(run, _devices_of(run)).values())
     return named.pop() if len(named) == 1 else ""
 
 
 def _peaks(run: Run) -> Device | None:
     """Peaks of the devices that a run used, which are of one kind; None if not listed."""
-    return next(iter(devices.device_peaks(run, _used(run)).values()), None)
+    return next(iter(devices.device_peaks(run, _devices_of(run)).values()), None)
 
 
-def _used(run: Run) -> list[int]:
+def _devices_of(run: Run) -> list[int]:
     return [int(device) for device in busy(run, [C.DEVICE])[C.DEVICE].unique()]
 
 
-def _step(found: Diff) -> tuple[float, float]:
+def _step(diff: Diff) -> tuple[float, float]:
     """Length of a compared step, ns; 0 if there is no ledger of it."""
-    if found.wall is None or found.compared is None:
+    if diff.wall is None or diff.compared is None:
         return 0.0, 0.0
-    total, steps = found.wall.total, found.compared.steps
+    total, steps = diff.wall.total, diff.compared.steps
     return total.a_ns / steps, total.b_ns / steps
 
 
-def _ops(found: Diff, compared: Compared, peaks: Peaks, ops: Ops) -> pd.DataFrame:
+def _ops(diff: Diff, compared: Compared, peaks: Peaks, precisions: dict[int, str]) -> pd.DataFrame:
     """One row per op path that both sides have, longest on the head first."""
     largest: dict[str, Group] = {}
-    for group in sorted(found.groups, key=lambda one: -max(one.a.total_ns, one.b.total_ns)):
+    for group in sorted(diff.groups, key=lambda group: -max(group.a.total_ns, group.b.total_ns)):
         largest.setdefault(path_of(group), group)
-    both = [cause for cause in found.causes if cause.a.total_ns and cause.b.total_ns]
-    rows = [_row(cause, largest[cause.label], compared.steps, peaks, ops) for cause in both]
+    both = [cause for cause in diff.causes if cause.a.total_ns and cause.b.total_ns]
+    rows = [_row(cause, largest[cause.label], compared.steps, peaks, precisions) for cause in both]
     table = pd.DataFrame(rows, columns=[*(column.name for column in _OPS), "evidence", "mean_ns", "lost_ns"])
     return table.sort_values(["head_ns", "op"], ascending=[False, True], ignore_index=True)
 
 
-def _row(cause: Cause, group: Group, steps: int, peaks: Peaks, ops: Ops) -> dict[str, object]:
+def _row(
+    cause: Cause, group: Group, steps: int, peaks: Peaks, precisions: dict[int, str]
+) -> dict[str, object]:
     role = LINK if group.sort.startswith(_OVER_LINK) else group.role
-    precision = ops.precision(cause.evidence.get("a", ()))
+    precision = next((precisions[row] for row in cause.evidence.get("a", ()) if row in precisions), "")
     allowed = peaks.allowed(role, precision)
     gain = cause.a.total_ns / cause.b.total_ns
     lost = cause.b.total_ns - cause.a.total_ns / allowed if allowed else 0.0
@@ -306,21 +302,22 @@ def _row(cause: Cause, group: Group, steps: int, peaks: Peaks, ops: Ops) -> dict
     }
 
 
-def _findings(ops: pd.DataFrame, found: Diff, head: Run, names: tuple[str, str]) -> tuple[Finding, ...]:
+def _findings(ops: pd.DataFrame, diff: Diff, head: Run, names: tuple[str, str]) -> tuple[Finding, ...]:
     """Findings on ops that gain less than the peaks allow, largest loss first."""
-    if found.work is None or found.compared is None:
+    if diff.work is None or diff.compared is None:
         return ()
-    least = LARGE_SHARE * found.work.b_ns / found.compared.steps
-    short = ops[(ops["reached"] < SHORT) & (ops["head_ns"] >= least) & (ops["mean_ns"] >= LONG_NS)]
+    least = GAIN["min_op_share"] * diff.work.b_ns / diff.compared.steps
+    matters = (ops["head_ns"] >= least) & (ops["mean_ns"] >= GAIN["min_kernel_ns"])
+    short = ops[(ops["reached"] < GAIN["max_reached_share"]) & matters]
     short = short.sort_values(["lost_ns", "op"], ascending=[False, True])
-    return tuple(_finding(row, found.compared.steps, head, names) for _, row in short.iterrows())
+    return tuple(_finding(row, diff.compared.steps, head, names) for _, row in short.iterrows())
 
 
 def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> Finding:
-    per_step, allowed = int(row["lost_ns"]) // steps, budget(head)
+    per_step, steps_of_head = int(row["lost_ns"]) // steps, budget(head)
     return Finding(
         code=GAIN.code,
-        severity=allowed.severity(per_step * allowed.steps),
+        severity=steps_of_head.severity(per_step * steps_of_head.steps),
         title=(
             f"{row['op']} runs at {row['gain']:.2f}× the speed it has on {names[0]}; the peaks of {names[1]} "
             f"allow {row['allowed']:.2f}×"
@@ -339,7 +336,7 @@ def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> F
             f"head {brief(row['head_kernel'])}"
         ),
         confidence=0.5,
-        evidence={"device_intervals": [int(one) for one in row["evidence"][:EVIDENCE_ROWS]]},
+        evidence={"device_intervals": [int(interval) for interval in row["evidence"][:EVIDENCE_ROWS]]},
     )
 
 
@@ -377,17 +374,21 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run),))
     grouped = device.groupby([C.RANK, C.DEVICE], sort=True)
     table = grouped[C.DUR_NS].agg(intervals="size", sum_ns="sum").reset_index()
-    used = [int(one) for one in table[C.DEVICE]]
-    names, peaks_of = devices.device_names(run, used), devices.device_peaks(run, used)
-    device_names = [names.get(one, "") for one in used]
-    known = [peaks_of.get(one) for one in used]
+    devices_used = [int(device) for device in table[C.DEVICE]]
+    names, peaks_of = devices.device_names(run, devices_used), devices.device_peaks(run, devices_used)
+    device_names = [names.get(device, "") for device in devices_used]
+    peaks_known = [peaks_of.get(device) for device in devices_used]
     table["device_name"] = device_names
     for precision in _PEAKS:
-        peaks = [one.peak(precision) if one else None for one in known]
+        peaks = [device.peak(precision) if device else None for device in peaks_known]
         table[precision] = pd.Series(peaks, index=table.index, dtype="float64")
-    table["gb_per_s"] = pd.Series([one.gb_per_s if one else None for one in known], dtype="float64")
-    unlisted = sorted({name for name, one in zip(device_names, known, strict=True) if one is None})
-    notes = [*devices.given_notes(run), *(UNLISTED.format(name or "an unnamed device") for name in unlisted)]
+    table["gb_per_s"] = pd.Series(
+        [device.gb_per_s if device else None for device in peaks_known], dtype="float64"
+    )
+    unlisted = sorted(
+        {name for name, device in zip(device_names, peaks_known, strict=True) if device is None}
+    )
+    notes = [*devices.peaks_notes(run), *(UNLISTED.format(name or "an unnamed device") for name in unlisted)]
     return Result({"devices": table[[column.name for column in _DEVICES]]}, notes=tuple(notes))
 
 

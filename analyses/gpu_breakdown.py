@@ -97,13 +97,16 @@ def measure(run: Run) -> Partial:
         unions = _DeviceUnions(rows)
         key = {C.RANK: rank, C.DEVICE: device}
         start, end = spans(rows)
-        whole = start.min(keepdims=True), end.max(keepdims=True)
-        parts["whole"].append(_with_shares(_amounts(unions, *whole, last=1), key))
-        own = windows[windows[C.RANK] == rank]
-        if len(own):
-            start, end = own[C.START_NS].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
-            steps = _amounts(unions, start, end)
-            parts["per_step"].append(_with_shares(steps, {**key, C.STEP: own[C.STEP].to_numpy()}))
+        extent = start.min(keepdims=True), end.max(keepdims=True)
+        parts["whole"].append(_with_shares(_amounts(unions, *extent, last=1), key))
+        steps_of_rank = windows[windows[C.RANK] == rank]
+        if len(steps_of_rank):
+            start, end = (
+                steps_of_rank[C.START_NS].to_numpy(np.int64),
+                steps_of_rank["end_ns"].to_numpy(np.int64),
+            )
+            amounts = _amounts(unions, start, end)
+            parts["per_step"].append(_with_shares(amounts, {**key, C.STEP: steps_of_rank[C.STEP].to_numpy()}))
             merged = _amounts(unions, *intervals.union(start, end))
             sums = {name: values.sum(keepdims=True) for name, values in merged.items()}
             parts["profiled_steps"].append(_with_shares(sums, key))
@@ -113,11 +116,11 @@ def measure(run: Run) -> Partial:
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
     """Combine the devices of all ranks; without device intervals, return host time by op."""
-    tables = concat_by_name([one.tables for one in partials], _TABLES)
+    tables = concat_by_name([partial.tables for partial in partials], _TABLES)
     if not tables:
         return Result({"host": host_time_by_op(run)}, notes=(absent_device_note(run),))
     notes = [] if "per_step" in tables else [NO_STEPS]
-    opaque = any(one.opaque for one in partials)
+    opaque = any(partial.opaque for partial in partials)
     return Result(tables, notes=(*notes, *((OPAQUE_GRAPHS,) if opaque else ())))
 
 
@@ -167,7 +170,7 @@ def _amounts(unions: _DeviceUnions, start: Ints, end: Ints, *, last: int = 0) ->
         "communication_overlapped_ns": communication - exposed,
         "graph_ns": occupied - recorded,
         **{f"{kind}_sum_ns": _sum_inside(*unions.spans[kind], start, end) for kind in _SUMMED},
-        **{f"{kind}s": _starting(unions.spans[kind][0], start, end + last) for kind in _SUMMED},
+        **{f"{kind}s": _count_starts(unions.spans[kind][0], start, end + last) for kind in _SUMMED},
     }
 
 
@@ -177,7 +180,7 @@ def _with_shares(amounts: dict[str, Ints], key: dict[str, object]) -> pd.DataFra
     return pd.DataFrame({**key, **{column.name: amounts[column.name] for column in MEASURES}})
 
 
-def _starting(starts: Ints, low: Ints, high: Ints) -> Ints:
+def _count_starts(starts: Ints, low: Ints, high: Ints) -> Ints:
     """Count the intervals that start in each window."""
     ordered = np.sort(starts)
     return (np.searchsorted(ordered, high) - np.searchsorted(ordered, low)).astype(np.int64)
@@ -185,10 +188,15 @@ def _starting(starts: Ints, low: Ints, high: Ints) -> Ints:
 
 def _sum_inside(starts: Ints, ends: Ints, low: Ints, high: Ints) -> Ints:
     """Sum the parts of possibly overlapping intervals inside each window."""
-    return _elapsed(starts, high) - _elapsed(ends, high) - _elapsed(starts, low) + _elapsed(ends, low)
+    return (
+        _sum_elapsed(starts, high)
+        - _sum_elapsed(ends, high)
+        - _sum_elapsed(starts, low)
+        + _sum_elapsed(ends, low)
+    )
 
 
-def _elapsed(points: Ints, moments: Ints) -> Ints:
+def _sum_elapsed(points: Ints, moments: Ints) -> Ints:
     """Sum the time from each earlier point to each moment."""
     if not len(points):
         return np.zeros(len(moments), np.int64)

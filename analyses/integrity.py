@@ -1,18 +1,16 @@
-"""Checks of `integrity`.
+"""Check whether the numbers of a run can be trusted.
 
-Each check has a level: ok, info, warn or error. The definition lists the thresholds; the reasons:
+The definition lists the thresholds; the reasons:
 
 * Device work without its launch: its time is right, but cannot be attributed to ops. Unified memory is
   ignored: the driver migrates it without a call. Work launched before the capture is counted apart.
 * Kernel launches without device work: GPU time is missing. Copy and memset calls without it are only
-  information: libraries make calls of zero bytes. Calls during stream capture are ignored, because they run
-  nothing, and so are host functions launched into a stream. If no launch is linked, the number is unknown.
+  information: libraries make calls of zero bytes. Calls during stream capture and host functions are ignored,
+  because they run nothing on the device. If no launch is linked, the number is unknown.
 * A GPU, but no device events: error, because the device may have been busy all the time.
-* Samples of traces, and captures of graphs: see `tracekit.analysis.trace_quality`. They have no findings.
 * Device work of zero duration: the clock is too coarse (whole microseconds) for the kernels.
-* Overhead: profiled against un-profiled steps, and the profiler's own intervals (activity buffers,
-  instrumentation, CUPTI's resources). Kernel loading and full queues are recorded as overhead too, but are
-  the program's own.
+* The profiler's own intervals are activity buffers, instrumentation and CUPTI's resources. Kernel loading and
+  full queues are recorded as overhead too, but are the program's own.
 
 Sources: reports by users of other profilers; Kineto's and CUPTI's documented losses.
 
@@ -57,36 +55,60 @@ class Check:
     detail: str = ""
 
 
-def counted(name: str, count: int, of: int, what: str, *, warn: float, error: float | None = None) -> Check:
-    """Check with a level derived from a share.
+LIMITS: dict[str, tuple[float, float | None]] = {
+    "device_without_launch": (0.05, None),
+    "launched_before_capture": (1.0, None),
+    "launch_without_device": (0.01, 0.2),
+    "graph_without_device": (0.0, 0.1),
+    "copy_without_device": (1.0, None),
+    "device_before_launch": (0.01, None),
+    "zero_duration": (0.1, None),
+    "empty_steps": (0.0, None),
+    "negative_duration": (0.0, None),
+    "step_outlives_events": (0.0, None),
+    "profiler_intervals": (0.05, 0.5),
+    "profiler_overhead": (0.2, 1.0),
+}
+"""Share above which a check warns, and above which it is an error."""
+MAX_GAP_NS = 10_000_000_000
+"""Time without any event from which a clock jump is assumed."""
+MAX_SILENT_SHARE, MAX_SILENT_NS = 0.5, 1_000_000_000
+"""Part of a step after the last event, and its length, from which the step outlives its events."""
+
+
+def check_share(name: str, count: int, total: int, text: str) -> Check:
+    """Return a check with a level by a share.
 
     Args:
-        name: The check.
+        name: The check, one of `LIMITS`.
         count: Number of affected rows.
-        of: Number of rows.
-        what: What is counted and, after a semicolon, the consequence.
-        warn: Above this share it is a warning.
-        error: Above this share it is an error.
+        total: Number of rows.
+        text: What is counted and, after a semicolon, the consequence.
 
     Example:
-        >>> counted("unlinked", 3, 10, "device intervals have no launch", warn=0.05).level
+        >>> check_share("zero_duration", 3, 10, "device intervals have no duration").level
         'warn'
     """
-    plain = what.split(";")[0]  # the consequence applies only to a count above 0
-    if not of:
+    plain = text.split(";")[0]  # the consequence applies only to a count above 0
+    if not total:
         return Check(name, OK, 0, None, f"0 of 0 {plain}")
-    share = count / of
-    text = what if count else plain
-    return Check(name, level(share, warn=warn, error=error), count, share, f"{count:,} of {of:,} {text}")
+    detail = f"{count:,} of {total:,} {text if count else plain}"
+    return Check(name, _level(name, count / total), count, count / total, detail)
 
 
-def level(share: float, *, warn: float, error: float | None = None) -> str:
+def _level(name: str, share: float) -> str:
     """Level of a share; above 0 it is at least information."""
+    warn, error = LIMITS[name]
     if error is not None and share > error:
         return ERROR
     if share > warn:
         return WARN
     return INFO if share > 0 else OK
+
+
+def _limits(name: str) -> str:
+    warn, error = LIMITS[name]
+    return " / ".join(f"{limit:.0%}" if limit else "any" for limit in (warn, error) if limit is not None)
 
 
 GRAPH_PATTERN = r"(?i)graphlaunch"
@@ -100,14 +122,14 @@ def device_checks(run: Run) -> list[Check]:
     device = busy(run, columns)
     calls = _launch_calls(run)
     if device.empty:
-        return [_without_device(run, int((~calls["captured"]).sum()))]
+        return [_check_no_device(run, int((~calls["captured"]).sum()))]
     return [
         Check("device_events", OK, len(device), None, f"{len(device):,} device intervals were recorded"),
-        *_unlinked(device),
-        *_without_interval(calls, device),
-        _before_launch(calls, device),
-        _coarse(device),
-        _empty_steps(run, device),
+        *_check_unlinked(device),
+        *_check_without_interval(calls, device),
+        _check_before_launch(calls, device),
+        _check_durations(device),
+        _check_empty_steps(run, device),
     ]
 
 
@@ -120,7 +142,7 @@ def _launch_calls(run: Run) -> pd.DataFrame:
     return calls.assign(call=kinds)[is_launch(names)].reset_index(drop=True)
 
 
-def _without_device(run: Run, launches: int) -> Check:
+def _check_no_device(run: Run, launches: int) -> Check:
     gpus = len(run.meta.environment.get("gpus") or [])
     if launches:
         return Check("device_events", ERROR, 0, None, f"{launches:,} launches: {NOT_RECORDED}")
@@ -136,7 +158,7 @@ def _without_device(run: Run, launches: int) -> Check:
     return Check("device_events", OK, 0, None, "no GPU and no launch: a CPU-only run")
 
 
-def _unlinked(device: pd.DataFrame) -> list[Check]:
+def _check_unlinked(device: pd.DataFrame) -> list[Check]:
     by_driver = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[C.CORRELATION_ID].isna()
     launched = device[~by_driver]
     earlier = len(backlog(launched))
@@ -144,24 +166,24 @@ def _unlinked(device: pd.DataFrame) -> list[Check]:
     what = "device intervals have no launching call; their time can't be attributed to ops"
     before = "device intervals were launched before the capture; they belong to no step"
     return [
-        counted("device_without_launch", missing, len(launched), what, warn=0.05),
-        counted("launched_before_capture", earlier, len(launched), before, warn=1.0),
+        check_share("device_without_launch", missing, len(launched), what),
+        check_share("launched_before_capture", earlier, len(launched), before),
     ]
 
 
-def _without_interval(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
+def _check_without_interval(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
     launched = device[C.LAUNCH_ROW].dropna().unique()
     calls = calls[~calls["captured"]]
     missing = ~calls[C.ROW_ID].isin(launched)
-    found = []
-    for name, call, what, warn, error in _WITHOUT_INTERVAL:
-        mine = calls["call"] == call
-        count, total = int((missing & mine).sum()), int(mine.sum())
+    checks = []
+    for name, call, text in _WITHOUT_INTERVAL:
+        of_kind = calls["call"] == call
+        count, total = int((missing & of_kind).sum()), int(of_kind.sum())
         if total and not len(launched):
-            found.append(Check(name, INFO, detail=f"{total:,} {call} calls: {_UNKNOWN}"))
+            checks.append(Check(name, INFO, detail=f"{total:,} {call} calls: {_UNKNOWN}"))
         else:
-            found.append(counted(name, count, total, what, warn=warn, error=error))
-    return found
+            checks.append(check_share(name, count, total, text))
+    return checks
 
 
 _UNKNOWN = "unknown how many have a device interval, since no launch is linked to one"
@@ -171,36 +193,34 @@ _KERNELS_LOST = "kernel launches have no device interval; that GPU time is missi
 _GRAPHS_LOST = "graph replays have no device interval; the kernels inside are missing"
 _COPIES_LOST = "copy and memset calls have no device interval; calls of 0 bytes launch no device work"
 _WITHOUT_INTERVAL = (
-    ("launch_without_device", _KERNEL, _KERNELS_LOST, 0.01, 0.2),
-    ("graph_without_device", _GRAPH, _GRAPHS_LOST, 0.0, 0.1),
-    ("copy_without_device", _COPY, _COPIES_LOST, 1.0, None),
+    ("launch_without_device", _KERNEL, _KERNELS_LOST),
+    ("graph_without_device", _GRAPH, _GRAPHS_LOST),
+    ("copy_without_device", _COPY, _COPIES_LOST),
 )
 
 
-def _before_launch(calls: pd.DataFrame, device: pd.DataFrame) -> Check:
-    at = positions(calls[C.ROW_ID], device[C.LAUNCH_ROW])
-    linked = at != NO_PARENT
-    early = ints(device, C.START_NS)[linked] < ints(calls, C.START_NS)[at[linked]]
-    what = "linked device intervals start before their launch; host and device clocks disagree"
-    return counted("device_before_launch", int(early.sum()), int(linked.sum()), what, warn=0.01)
+def _check_before_launch(calls: pd.DataFrame, device: pd.DataFrame) -> Check:
+    call = positions(calls[C.ROW_ID], device[C.LAUNCH_ROW])
+    linked = call != NO_PARENT
+    early = ints(device, C.START_NS)[linked] < ints(calls, C.START_NS)[call[linked]]
+    text = "linked device intervals start before their launch; host and device clocks disagree"
+    return check_share("device_before_launch", int(early.sum()), int(linked.sum()), text)
 
 
-def _coarse(device: pd.DataFrame) -> Check:
+def _check_durations(device: pd.DataFrame) -> Check:
     empty = int((ints(device, C.DUR_NS) == 0).sum())
     what = "device intervals have no duration; shares of short kernels are inexact"
-    return counted("zero_duration", empty, len(device), what, warn=0.1)
+    return check_share("zero_duration", empty, len(device), what)
 
 
-def _empty_steps(run: Run, device: pd.DataFrame) -> Check:
+def _check_empty_steps(run: Run, device: pd.DataFrame) -> Check:
     steps = run.table("steps", columns=[C.RANK, C.STEP])
     launched = device.loc[device[C.STEP].notna(), [C.RANK, C.STEP]].drop_duplicates()
     filled = pd.MultiIndex.from_frame(launched.astype(np.int64))
     empty = ~pd.MultiIndex.from_frame(steps.astype(np.int64)).isin(filled)
-    return counted("empty_steps", int(empty.sum()), len(steps), "steps launched no device work", warn=0.0)
+    return check_share("empty_steps", int(empty.sum()), len(steps), "steps launched no device work")
 
 
-JUMP_NS = 10_000_000_000
-OUTLIVING_SHARE, OUTLIVING_NS = 0.5, 1_000_000_000
 PROFILER_PATTERN = r"(?i)activity buffer request|buffer flush|instrumentation|cupti|resource"
 """Overhead rows of the profiler; others, such as lazy loading, belong to the program."""
 
@@ -213,38 +233,40 @@ def time_checks(run: Run) -> list[Check]:
     start, end = (np.concatenate(both) for both in zip(spans(host), spans(device), strict=True))
     negative, what = int((durations < 0).sum()), "intervals have a negative duration"
     return [
-        counted("negative_duration", negative, len(durations), what, warn=0.0),
-        _jumps(start, end),
-        _profiler_intervals(run, start, end),
-        _overhead(run),
+        check_share("negative_duration", negative, len(durations), what),
+        _check_jumps(start, end),
+        _check_profiler_intervals(run, start, end),
+        _check_overhead(run),
     ]
 
 
-def _jumps(start: Ints, end: Ints) -> Check:
+def _check_jumps(start: Ints, end: Ints) -> Check:
     covered = intervals.union(start, end)
     holes = covered[0][1:] - covered[1][:-1]
-    long = holes[holes > JUMP_NS]
+    long = holes[holes > MAX_GAP_NS]
     if not len(long):
-        return Check("clock_jump", OK, 0, None, "no gap of more than 10 s without any event")
+        return Check(
+            "clock_jump", OK, 0, None, f"no gap of more than {MAX_GAP_NS // 10**9} s without any event"
+        )
     longest = int(long.max()) / 1e9
     detail = f"gaps without any event, the longest {longest:.1f} s: a clock jump or a suspended process"
     return Check("clock_jump", WARN, len(long), None, detail)
 
 
-def _profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
+def _check_profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
     where = pc.field(C.KIND) == str(HostKind.OVERHEAD)
     rows = run.table("host_intervals", columns=[C.NAME, C.START_NS, C.DUR_NS], where=where)
     rows = rows[matches(rows[C.NAME], PROFILER_PATTERN)]
     if rows.empty:
         return Check("profiler_intervals", INFO, detail="no profiler overhead intervals were recorded")
-    own = intervals.length(intervals.union(*spans(rows)))
+    overhead_ns = intervals.length(intervals.union(*spans(rows)))
     capture = int(end.max() - start.min()) if len(start) else 0
-    part = own / capture if capture else 0.0
+    part = overhead_ns / capture if capture else 0.0
     detail = f"the profiler's overhead intervals cover {100 * part:.1f}% of the capture"
-    return Check("profiler_intervals", level(part, warn=0.05, error=0.5), None, part, detail)
+    return Check("profiler_intervals", _level("profiler_intervals", part), None, part, detail)
 
 
-def _overhead(run: Run) -> Check:
+def _check_overhead(run: Run) -> Check:
     table = overhead(run, profiled_steps(run))
     if table.empty:
         unknown = "unknown: no profiled steps of known length, or no un-profiled steps"
@@ -252,30 +274,32 @@ def _overhead(run: Run) -> Check:
     part = float(table["overhead_share"].max())
     longer = "longer" if part >= 0 else "less"
     detail = f"a profiled step takes {100 * abs(part):.1f}% {longer} than an un-profiled one"
-    return Check("profiler_overhead", level(max(part, 0.0), warn=0.2, error=1.0), None, part, detail)
+    return Check("profiler_overhead", _level("profiler_overhead", max(part, 0.0)), None, part, detail)
 
 
 def compute(run: Run) -> Result:
     """Run every check and derive the verdict."""
-    checks = [*_diagnostics(run), *_unusable_gpus(run)]
+    checks = [*_check_diagnostics(run), *_check_gpus(run)]
     if run.meta.profiled:
-        checks += [*_evidence(run), *device_checks(run), *time_checks(run)]
-    table = pd.DataFrame([asdict(check) for check in checks], columns=[one.name for one in _CHECK_COLUMNS])
+        checks += [*_check_evidence(run), *device_checks(run), *time_checks(run)]
+    table = pd.DataFrame(
+        [asdict(check) for check in checks], columns=[column.name for column in _CHECK_COLUMNS]
+    )
     return Result({"verdict": _verdict(checks), "checks": table.astype({"count": "Int64", "share": float})})
 
 
-def _evidence(run: Run) -> list[Check]:
+def _check_evidence(run: Run) -> list[Check]:
     """Whether the file holds a whole execution."""
     sampled, captured = trace_quality.describe_sample(run), trace_quality.describe_capture(run)
-    whole, executed = "no sample by its correlation ids", "no capture of a graph"
+    is_whole, executed = "no sample by its correlation ids", "no capture of a graph"
     return [
-        Check("sampled", ERROR if sampled else OK, detail=sampled or whole),
+        Check("sampled", ERROR if sampled else OK, detail=sampled or is_whole),
         Check("graph_capture", WARN if captured else OK, detail=captured or executed),
-        _outliving(run),
+        _check_outliving(run),
     ]
 
 
-def _outliving(run: Run) -> Check:
+def _check_outliving(run: Run) -> Check:
     """Whether steps last long after the last event in them."""
     steps = run.table("steps", columns=[C.RANK, C.START_NS, C.DUR_NS])
     where = pc.field(C.KIND) != str(HostKind.ANNOTATION)
@@ -285,24 +309,28 @@ def _outliving(run: Run) -> Check:
     last = steps[C.RANK].map(ends.groupby(rows[C.RANK]).max())
     end = steps[C.START_NS] + steps[C.DUR_NS]
     after = (end - last.fillna(steps[C.START_NS])).clip(lower=0)
-    long = (after > OUTLIVING_SHARE * steps[C.DUR_NS]) & (after > OUTLIVING_NS)
+    long = (after > MAX_SILENT_SHARE * steps[C.DUR_NS]) & (after > MAX_SILENT_NS)
     what = "steps last far longer than the events in them; the capture ended before, or the marker is wrong"
-    return counted("step_outlives_events", int(long.sum()), len(steps), what, warn=0.0)
+    return check_share("step_outlives_events", int(long.sum()), len(steps), what)
 
 
-def _diagnostics(run: Run) -> list[Check]:
+def _check_diagnostics(run: Run) -> list[Check]:
     """Diagnostics of the importer or collector as checks, except those that a check repeats."""
     return [
-        Check(found.code, WARN if found.code in _NOT_UNDERSTOOD else str(found.level), detail=found.message)
-        for found in combine_diagnostics(run.meta.diagnostics)
-        if found.code not in _CHECKED
+        Check(
+            diagnostic.code,
+            WARN if diagnostic.code in _NOT_UNDERSTOOD else str(diagnostic.level),
+            detail=diagnostic.message,
+        )
+        for diagnostic in combine_diagnostics(run.meta.diagnostics)
+        if diagnostic.code not in _CHECKED
     ]
 
 
-def _unusable_gpus(run: Run) -> list[Check]:
+def _check_gpus(run: Run) -> list[Check]:
     """Whether torch could not use the GPUs of the machine, in its own words."""
     problem = run.meta.environment.get(GPU_PROBLEM)
-    if not problem or any(found.code == _NOT_USED for found in run.meta.diagnostics):
+    if not problem or any(diagnostic.code == _NOT_USED for diagnostic in run.meta.diagnostics):
         return []
     return [Check(_NOT_USED, WARN, detail=f"torch could not use the machine's GPUs: {problem}")]
 
@@ -337,12 +365,16 @@ ANALYSIS = Analysis(
     question="Can the numbers of this run be trusted?",
     definition=(
         "misleading: a check at error; usable: a check at warn; else good. Shares are over the rows that the "
-        "detail names. Thresholds (warn / error): device work without launch 5%; kernel launches without "
-        "device work 1% / 20%; graph replays without device work any / 10%; device work before its launch "
-        "1%; gaps without events 10 s; zero durations 10%; overhead 20% / 100% of the un-profiled step; "
-        "profiler intervals 5% / 50% of the capture; no device events with a GPU: error; a sample, by "
-        "correlation ids of which under 2% occur: error; the capture of a graph, events that are not "
-        "interpreted, and steps that last over 1 s longer than their events: warn."
+        "detail names. Thresholds (warn / error): device work without launch "
+        f"{_limits('device_without_launch')}; kernel launches without device work "
+        f"{_limits('launch_without_device')}; graph replays without device work "
+        f"{_limits('graph_without_device')}; device work before its launch "
+        f"{_limits('device_before_launch')}; gaps without events {MAX_GAP_NS // 10**9} s; zero durations "
+        f"{_limits('zero_duration')}; overhead {_limits('profiler_overhead')} of the un-profiled step; "
+        f"profiler intervals {_limits('profiler_intervals')} of the capture; no device events with a GPU: "
+        f"error; a sample, by correlation ids of which under {trace_quality.MIN_DENSITY:.0%} occur: error; "
+        "the capture of a graph, events that are not interpreted, and steps that last over "
+        f"{MAX_SILENT_NS // 10**9} s longer than their events: warn."
     ),
     tables=(
         TableSpec(

@@ -87,12 +87,12 @@ def compute(run: Run) -> Result:
 
 def _sums(run: Run, modules: Modules, ops: Ops) -> tuple[_Sums, list[str]]:
     size = len(modules.names) + 1
-    at = modules.places(ops.frame[C.ROW_ID])
-    node, backward = _nodes(modules, at), modules.backward[at]
+    place = modules.places(ops.frame[C.ROW_ID])
+    node, backward = _nodes(modules, place), modules.backward[place]
     calls = modules.node[modules.call]
     rows = run.table("host_intervals", columns=[C.ROW_ID, C.DUR_NS]).sort_values(C.ROW_ID)
     device, notes = _device(run, modules, size)
-    found = _Sums(
+    sums = _Sums(
         calls=np.bincount(calls, minlength=size),
         call_ns=sum_by_code(calls, size, ints(rows, C.DUR_NS)[modules.call]),
         host=sum_by_code(node, size, ops.self_ns),
@@ -101,14 +101,14 @@ def _sums(run: Run, modules: Modules, ops: Ops) -> tuple[_Sums, list[str]]:
         device_backward=device[1],
         no_op=device[2],
     )
-    return found, notes
+    return sums, notes
 
 
-def _nodes(modules: Modules, at: Ints) -> Ints:
+def _nodes(modules: Modules, places: Ints) -> Ints:
     """Node of rows by position, of which the last is that outside of any module."""
-    node = np.append(modules.node, OUTSIDE)[at]
-    found: Ints = np.where(node == OUTSIDE, len(modules.names), node)
-    return found
+    node = np.append(modules.node, OUTSIDE)[places]
+    nodes: Ints = np.where(node == OUTSIDE, len(modules.names), node)
+    return nodes
 
 
 def _device(
@@ -119,15 +119,16 @@ def _device(
     if frame.empty:
         return (None, None, None), [absent_device_note(run)]
     op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
-    at = np.where(op >= 0, op, launch)
-    known, duration = at >= 0, ints(frame, C.DUR_NS)
-    if not known.any():
+    place = np.where(op >= 0, op, launch)
+    is_linked, duration = place >= 0, ints(frame, C.DUR_NS)
+    if not is_linked.any():
         return (None, None, None), [UNLINKED]
-    node, backward = _nodes(modules, at), np.append(modules.backward, False)[at]
+    node, backward = _nodes(modules, place), np.append(modules.backward, False)[place]
+    # captured ops are known, although no op of this trace launched their kernels
     no_op = (op < 0) & frame[C.CAPTURED_OP].isna().to_numpy(bool)
-    masks = (known, known & backward, known & no_op)
+    masks = (is_linked, is_linked & backward, is_linked & no_op)
     sums = tuple(sum_by_code(node[mask], size, duration[mask]) for mask in masks)
-    missing = int(duration[~known].sum())
+    missing = int(duration[~is_linked].sum())
     text = (
         f"{human(missing / max(1, int(duration.sum())), 'share')} of the device time has no recorded launch"
     )
@@ -171,15 +172,17 @@ def _by_op(run: Run, modules: Modules, ops: Ops, *, on_device: bool) -> pd.DataF
     """Self times of each node by op; their sums are the self times of the nodes."""
     node = _nodes(modules, modules.places(ops.frame[C.ROW_ID]))
     host = {"calls": np.ones_like(node), "host_self_ns": ops.self_ns}
-    parts = [_summed(node, ops.names, ops.labels, host)]
+    parts = [_sum_by_name(node, ops.names, ops.labels, host)]
     if on_device:
         frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, *CAPTURED.values()])
         op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
-        at = np.where(op >= 0, op, launch)
+        place = np.where(op >= 0, op, launch)
         names = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME]
-        codes, known = names.codes.astype(np.int64), at >= 0
-        device = {"device_self_ns": ints(frame, C.DUR_NS)[known]}
-        parts.append(_summed(_nodes(modules, at)[known], codes[known], names.categories, device))
+        codes, is_linked = names.codes.astype(np.int64), place >= 0
+        device = {"device_self_ns": ints(frame, C.DUR_NS)[is_linked]}
+        parts.append(
+            _sum_by_name(_nodes(modules, place)[is_linked], codes[is_linked], names.categories, device)
+        )
     measures = ["calls", "host_self_ns", "device_self_ns"]
     rows = pd.concat([part.reindex(columns=[NODE, C.NAME, *measures]) for part in parts])
     rows = rows.astype(dict.fromkeys(measures, "Int64"))
@@ -191,36 +194,36 @@ def _by_op(run: Run, modules: Modules, ops: Ops, *, on_device: bool) -> pd.DataF
     return order[[column.name for column in _OPS]]
 
 
-def _summed(node: Ints, names: Ints, labels: pd.Index, values: dict[str, Ints]) -> pd.DataFrame:
+def _sum_by_name(node: Ints, names: Ints, labels: pd.Index, values: dict[str, Ints]) -> pd.DataFrame:
     """Sums of values by node and name."""
     keys, groups = np.unique(node * max(len(labels), 1) + names, return_inverse=True)
-    sums = {name: sum_by_code(groups, len(keys), each) for name, each in values.items()}
-    at, code = np.divmod(keys, max(len(labels), 1))
-    return pd.DataFrame({NODE: at, C.NAME: np.asarray(labels, object)[code], **sums})
+    sums = {name: sum_by_code(groups, len(keys), column) for name, column in values.items()}
+    nodes, code = np.divmod(keys, max(len(labels), 1))
+    return pd.DataFrame({NODE: nodes, C.NAME: np.asarray(labels, object)[code], **sums})
 
 
-def _measures(parent: Ints, side: str, own: Ints | None) -> dict[str, Any]:
-    total = None if own is None else _totals(parent, own)
-    part = np.nan if own is None or total is None else share(total, int(own.sum()))
+def _measures(parent: Ints, side: str, self_ns: Ints | None) -> dict[str, Any]:
+    total = None if self_ns is None else _totals(parent, self_ns)
+    part = np.nan if self_ns is None or total is None else share(total, int(self_ns.sum()))
     size = len(parent)
     return {
-        f"{side}_self_ns": _integers(own, size),
+        f"{side}_self_ns": _integers(self_ns, size),
         f"{side}_total_ns": _integers(total, size),
         f"{side}_share": part,
     }
 
 
-def _subtree(parent: Ints, own: Ints | None) -> Any:
-    return _integers(None if own is None else _totals(parent, own), len(parent))
+def _subtree(parent: Ints, self_ns: Ints | None) -> Any:
+    return _integers(None if self_ns is None else _totals(parent, self_ns), len(parent))
 
 
 def _integers(values: Ints | None, size: int) -> Any:
     return pd.array([pd.NA] * size if values is None else values, dtype="Int64")
 
 
-def _totals(parent: Ints, own: Ints) -> Ints:
+def _totals(parent: Ints, self_ns: Ints) -> Ints:
     """Own values of each node and of those below it."""
-    total = own.copy()
+    total = self_ns.copy()
     for node in range(len(parent) - 1, -1, -1):  # parents precede children
         if parent[node] != OUTSIDE:
             total[parent[node]] += total[node]
@@ -251,9 +254,9 @@ def _types(tree: pd.DataFrame) -> pd.DataFrame:
     table[[*_TOTALS]] = totals
     table["instances"] = grouped[C.MODULE].nunique()
     for side in ("host", "device"):
-        own = table[f"{side}_self_ns"]
-        known = own.notna().all()
-        table[f"{side}_share"] = share(own.to_numpy(np.int64), int(own.sum())) if known else np.nan
+        self_ns = table[f"{side}_self_ns"]
+        is_known = self_ns.notna().all()
+        table[f"{side}_share"] = share(self_ns.to_numpy(np.int64), int(self_ns.sum())) if is_known else np.nan
     table = table.drop(index="").reset_index()
     by = "device_self_ns" if table["device_self_ns"].notna().any() else "host_self_ns"
     ordered = table.sort_values([by, "type"], ascending=[False, True], ignore_index=True)
@@ -262,26 +265,26 @@ def _types(tree: pd.DataFrame) -> pd.DataFrame:
 
 def _inside_own(above: dict[int, tuple[Any, str]], node: int) -> bool:
     """Whether a module of the same class encloses a node."""
-    parent, own = above[node]
+    parent, kind_of_node = above[node]
     while not pd.isna(parent):
         parent, kind = above[int(parent)]
-        if kind == own:
+        if kind == kind_of_node:
             return True
     return False
 
 
 def compare(base: Run, head: Run) -> Result:
     """Compare the time of each module per step."""
-    one, other = (compute(run).tables.get("tree") for run in (base, head))
-    if one is None or other is None:
-        return Result(notes=() if one is other else (NOT_IN_BOTH,))
-    sides = [_per_step(base, one), _per_step(head, other)]
+    base_tree, head_tree = (compute(run).tables.get("tree") for run in (base, head))
+    if base_tree is None or head_tree is None:
+        return Result(notes=() if base_tree is head_tree else (NOT_IN_BOTH,))
+    sides = [_per_step(base, base_tree), _per_step(head, head_tree)]
     measure = "device" if all(side["device_self_ns"].notna().any() for side in sides) else "host"
     joined = sides[0].add_suffix("_base").join(sides[1].add_suffix("_head"), how="outer")
-    changed = _changed(joined, measure)
-    by_type = _changed_types(changed)
+    changed = _list_changes(joined, measure)
+    by_type = _sum_changes(changed)
     tables = {"changed_types": by_type, "changed": changed}
-    return Result(tables, notes=(*_largest(by_type, measure), *_only_one(joined, measure)))
+    return Result(tables, notes=(*_name_changes(by_type, measure), *_count_unmatched(joined, measure)))
 
 
 def _per_step(run: Run, tree: pd.DataFrame) -> pd.DataFrame:
@@ -291,7 +294,7 @@ def _per_step(run: Run, tree: pd.DataFrame) -> pd.DataFrame:
     return (times // steps).set_index(tree["path"]).assign(type=tree["type"].to_numpy())
 
 
-def _changed(joined: pd.DataFrame, measure: str) -> pd.DataFrame:
+def _list_changes(joined: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Rows whose time differs, the largest difference of self time first."""
     kinds = joined["type_head"].fillna(joined["type_base"]).to_numpy(object)
     table = pd.DataFrame({"path": joined.index.astype(object), "type": kinds, "measure": measure})
@@ -304,7 +307,7 @@ def _changed(joined: pd.DataFrame, measure: str) -> pd.DataFrame:
     return _by_change(table, "path")[[column.name for column in _CHANGED]]
 
 
-def _changed_types(changed: pd.DataFrame) -> pd.DataFrame:
+def _sum_changes(changed: pd.DataFrame) -> pd.DataFrame:
     """Differences of self times by class of modules; what is outside of modules is a row of its own."""
     named = changed.assign(type=changed["type"].where(changed["type"] != "", changed["path"]))
     sums = named.groupby("type", sort=True)[["delta_self_ns", "base_self_ns", "head_self_ns"]].sum()
@@ -318,7 +321,7 @@ def _by_change(table: pd.DataFrame, name: str) -> pd.DataFrame:
     return table.assign(weight=weight).sort_values(["weight", name], kind="stable", ignore_index=True)
 
 
-def _largest(by_type: pd.DataFrame, measure: str) -> Iterator[str]:
+def _name_changes(by_type: pd.DataFrame, measure: str) -> Iterator[str]:
     """Name the classes whose self times differ most."""
     named = [
         f"{row['type']} {'+' if row['delta_self_ns'] > 0 else ''}{human(int(row['delta_self_ns']), 'ns')}"
@@ -329,13 +332,13 @@ def _largest(by_type: pd.DataFrame, measure: str) -> Iterator[str]:
         yield Remark(f"largest changes of {measure} self time per step by class: {', '.join(named)}")
 
 
-def _only_one(joined: pd.DataFrame, measure: str) -> Iterator[str]:
+def _count_unmatched(joined: pd.DataFrame, measure: str) -> Iterator[str]:
     """Say how many modules only one run has: instances are renumbered when a model changes."""
     for which, other in (("base", "head"), ("head", "base")):
         absent = joined[f"{measure}_self_ns_{other}"].isna()
-        alone = int((joined[f"{measure}_self_ns_{which}"].notna() & absent).sum())
-        if alone:
-            yield Remark(f"modules only in the {which}, matched by path: {alone:,}")
+        unmatched = int((joined[f"{measure}_self_ns_{which}"].notna() & absent).sum())
+        if unmatched:
+            yield Remark(f"modules only in the {which}, matched by path: {unmatched:,}")
 
 
 _PATH = Column("path", "", "names of the instances from the outermost module; equal names are one instance")

@@ -49,7 +49,7 @@ def compute(run: Run) -> Result:
     ops = read_ops(run, columns=(C.INPUT_SHAPES,))
     if ops.frame.empty:
         return Result(notes=(NO_OPS,))
-    (launched, why), memory = _launched(run, ops), _memory(run, ops)
+    (launched, why), memory = _read_launched(run, ops), _memory(run, ops)
     notes = [] if why is None else [why]
     if memory is None:
         notes.append(NO_MEMORY)
@@ -59,14 +59,14 @@ def compute(run: Run) -> Result:
         tables["shapes"] = _table(ops, codes, launched, memory).assign(**labels)
     else:
         notes.append(NO_SHAPES)
-    captured = None if launched is None else _captured(run)
+    captured = None if launched is None else _read_captured(run)
     if captured is not None:
         tables = {name: _with_captured(table, captured, _KEYS[name]) for name, table in tables.items()}
-    ordered = {name: _ordered(name, table) for name, table in tables.items()}
+    ordered = {name: _sort(name, table) for name, table in tables.items()}
     return Result({**ordered, TREE.name: tree(run, ops)}, notes=tuple(notes))
 
 
-def _ordered(name: str, table: pd.DataFrame) -> pd.DataFrame:
+def _sort(name: str, table: pd.DataFrame) -> pd.DataFrame:
     keys = _KEYS[name]
     by = ["host_self_ns", "captured_ns", *keys]
     ascending = [False, False, *(True for _ in keys)]
@@ -91,12 +91,12 @@ def _table(
     """One row per group of ops; measures that were not recorded are missing, not zero."""
     size = int(groups.max()) + 1
     top = ops.outermost_by(groups)
-    own = sum_by_code(groups, size, ops.self_ns)
+    self_ns = sum_by_code(groups, size, ops.self_ns)
     measures: dict[str, object] = {
         "calls": np.bincount(groups, minlength=size),
-        "host_self_ns": own,
+        "host_self_ns": self_ns,
         "host_total_ns": sum_by_code(groups[top], size, ints(ops.frame, C.DUR_NS)[top]),
-        "host_self_share": share(own, int(own.sum())),
+        "host_self_share": share(self_ns, int(self_ns.sum())),
         **_device_measures(ops, groups, size, top, launched),
     }
     for name in _MEMORY:
@@ -120,32 +120,32 @@ def _device_measures(
             "device_total_ns": absent,
             "device_share": np.nan,
         }
-    own = sum_by_code(groups[launched.op], size, launched.dur_ns)
+    self_ns = sum_by_code(groups[launched.op], size, launched.dur_ns)
     inside = ops.total_inside(launched.op, launched.dur_ns)
     launches = ops.total_inside(launched.op, np.ones_like(launched.op))
     total, count = (sum_by_code(groups[top], size, values[top]) for values in (inside, launches))
     everything = int(launched.dur_ns.sum())
     return {
         "launches": pd.array(count, dtype="Int64"),
-        "device_self_ns": pd.array(own, dtype="Int64"),
+        "device_self_ns": pd.array(self_ns, dtype="Int64"),
         "device_total_ns": pd.array(total, dtype="Int64"),
-        "device_share": share(own, everything),
+        "device_share": share(self_ns, everything),
     }
 
 
-def _launched(run: Run, ops: Ops) -> tuple[_Launched, None] | tuple[None, str]:
+def _read_launched(run: Run, ops: Ops) -> tuple[_Launched, None] | tuple[None, str]:
     """Device intervals launched by ops, or a note why they are unknown."""
     frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW])
     if frame.empty:
         return None, absent_device_note(run)
-    at = positions(ops.frame[C.ROW_ID], frame[C.OP_ROW])
-    known = at != NO_PARENT
-    if not known.any() and frame[C.LAUNCH_ROW].isna().all():
+    op = positions(ops.frame[C.ROW_ID], frame[C.OP_ROW])
+    is_linked = op != NO_PARENT
+    if not is_linked.any() and frame[C.LAUNCH_ROW].isna().all():
         return None, UNLINKED
-    return _Launched(at[known], ints(frame, C.DUR_NS)[known]), None
+    return _Launched(op[is_linked], ints(frame, C.DUR_NS)[is_linked]), None
 
 
-def _captured(run: Run) -> pd.DataFrame | None:
+def _read_captured(run: Run) -> pd.DataFrame | None:
     """Device intervals of graphs launched outside ops, with the ops that captured them; None without any."""
     columns = [C.DUR_NS, C.OP_ROW, C.CAPTURED_OP, C.CAPTURED_PATH, C.CAPTURED_SHAPES]
     frame = busy(run, columns)
@@ -153,8 +153,8 @@ def _captured(run: Run) -> pd.DataFrame | None:
     if frame.empty:
         return None
     keys = {C.NAME: C.CAPTURED_OP, C.INPUT_SHAPES: C.CAPTURED_SHAPES, C.CAPTURED_PATH: C.CAPTURED_PATH}
-    known = {name: fill_missing_text(frame[column], "") for name, column in keys.items()}
-    times = pd.DataFrame({**known, "device_self_ns": ints(frame, C.DUR_NS)})
+    texts_by_name = {name: fill_missing_text(frame[column], "") for name, column in keys.items()}
+    times = pd.DataFrame({**texts_by_name, "device_self_ns": ints(frame, C.DUR_NS)})
     grouped = times.assign(launches=1).groupby([*keys], sort=True)
     return grouped[["launches", "device_self_ns"]].sum().reset_index()
 
@@ -164,22 +164,22 @@ def _with_captured(table: pd.DataFrame, captured: pd.DataFrame, keys: list[str])
 
     Ops around a captured op get its time as total; their shapes are unknown, so not in the table by shape.
     """
-    own = captured.assign(device_total_ns=captured["device_self_ns"])
-    around = _around(own) if keys == [C.NAME] else own.head(0)
+    ops_ = captured.assign(device_total_ns=captured["device_self_ns"])
+    around = _around(ops_) if keys == [C.NAME] else ops_.head(0)
     measures = ["launches", "device_self_ns", "device_total_ns"]
-    added = pd.concat([own, around]).groupby(keys, sort=True)[measures].sum().reset_index()
-    every = pd.concat([table, added], ignore_index=True)
+    added = pd.concat([ops_, around]).groupby(keys, sort=True)[measures].sum().reset_index()
+    rows = pd.concat([table, added], ignore_index=True)
     recorded = [name for name in table.columns if name not in keys and table[name].notna().any()]
-    summed = every.fillna(dict.fromkeys(recorded, 0)).groupby(keys, sort=True).sum(min_count=1).reset_index()
+    summed = rows.fillna(dict.fromkeys(recorded, 0)).groupby(keys, sort=True).sum(min_count=1).reset_index()
     total = ints(summed, "device_self_ns")
     summed["device_share"] = share(total, int(total.sum()))
     return summed.astype(table.dtypes.to_dict())
 
 
-def _around(own: pd.DataFrame) -> pd.DataFrame:
+def _around(ops_: pd.DataFrame) -> pd.DataFrame:
     """The other ops around each captured op, with its launches and its time as total."""
-    outer = own.assign(device_self_ns=0)
-    outer[C.CAPTURED_PATH] = own[C.CAPTURED_PATH].str.split(PATH_SEPARATOR)
+    outer = ops_.assign(device_self_ns=0)
+    outer[C.CAPTURED_PATH] = ops_[C.CAPTURED_PATH].str.split(PATH_SEPARATOR)
     outer = outer.explode(C.CAPTURED_PATH).reset_index()
     name = outer[C.CAPTURED_PATH]
     outer = outer[(name != "") & (name != outer[C.NAME]) & ~name.str.startswith(MODULE)]
@@ -193,12 +193,12 @@ def _memory(run: Run, ops: Ops) -> dict[str, Ints] | None:
     frame = run.table("allocations", columns=[C.DEVICE, C.BYTES, C.OP_ROW])
     if frame.empty:
         return None
-    at, size = positions(ops.frame[C.ROW_ID], frame[C.OP_ROW]), ints(frame, C.BYTES)
-    on_host = ints(frame, C.DEVICE) == HOST_DEVICE
+    op, size = positions(ops.frame[C.ROW_ID], frame[C.OP_ROW]), ints(frame, C.BYTES)
+    on_host = ints(frame, C.DEVICE) == HOST_DEVICE  # an allocator event of the CPU
     sums = {}
     for name, (sign, of_host) in _MEMORY.items():
-        selected = (at != NO_PARENT) & (size * sign > 0) & (on_host == of_host)
-        sums[name] = sum_by_code(at[selected], len(ops.frame), size[selected] * sign)
+        selected = (op != NO_PARENT) & (size * sign > 0) & (on_host == of_host)
+        sums[name] = sum_by_code(op[selected], len(ops.frame), size[selected] * sign)
     return sums
 
 

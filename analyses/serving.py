@@ -1,24 +1,10 @@
 """Steps of an inference server: time and tokens by phase and batch size, and the host between steps.
 
 The names of the ranges of vLLM, SGLang and TensorRT-LLM say what each step processes; the import reads them.
-
-* step time = own time of `steps`: from the start of the range on the host to the later of its end there and
-  the end of the last device work launched in it, after all earlier steps. If the host runs ahead it is the
-  period between ends on the device.
-* device window = first start to last end of the device work launched in the step, over the devices of the
-  rank; busy = the union of that work, idle = the rest of the window. A step that launched none has none.
-* tokens per second = tokens over step time, without the time between steps; over the whole capture it is
-  counted from the start of the first to the end of the last step.
-* time per output token = step time × generating requests / their tokens: what a request waits for its next
-  token while steps run.
-* excess = step time minus the median of the steps of its rank and phase with similar tokens, which differ by
-  19% at most; missing with fewer than 4 such steps. A step that exceeds this median by over 20% is slow.
-* between steps = from the end of a range on the host to the start of the next one of the rank. What the host
-  does there are the outermost ops, calls, annotations and Python frames of the thread of the steps that lie
-  within it; the rest is not recorded. Device idle is the part in which no device of the rank works.
-
-Where the host waits for the device between steps (the range ends before the device does), the device is not
-idle there.
+If the host runs ahead, the step time is the period between ends on the device. The time per output token is
+what a request waits for its next token while steps run. A step that launched no device work has no device
+window. Where the host waits for the device between steps (the range ends before the device does), the device
+is not idle there.
 
 Source: definitions of vLLM's and SGLang's profilers, see `tracekit.ingest.link.serving`; NVIDIA GenAI-Perf
 for time per output token.
@@ -71,9 +57,10 @@ _PARTS = {
 }
 """Parts of the host's work between steps, by the first pattern that its name contains."""
 OTHER = "other"
-FEWEST, SLOW, PER_OCTAVE = 4, 0.2, 4
-"""Fewest steps of similar tokens that have a median to compare with; the share of the median by which a slow
+MIN_SIMILAR, MIN_SLOW_SHARE, GROUPS_PER_OCTAVE = 4, 0.2, 4
+"""Minimum steps of similar tokens that have a median to compare with; the share of the median by which a slow
 step exceeds it; groups of similar tokens from a number to its double."""
+_SIMILAR = f"{2 ** (1 / GROUPS_PER_OCTAVE) - 1:.0%}"
 _WHAT = [C.PHASE, C.REQUESTS]
 _SIDES = [C.CONTEXT_REQUESTS, C.GENERATION_REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS]
 
@@ -85,14 +72,14 @@ def compute(run: Run) -> Result:
     if served.empty:
         return Result(notes=(NO_SERVING,))
     device = busy(run, [C.RANK, C.START_NS, C.DUR_NS])
-    by_rank = [_between(run, int(own[C.RANK].iloc[0]), own, device) for _, own in served.groupby(C.RANK)]
-    between = [one for one in by_rank if one is not None]
+    by_rank = [_between(run, int(rows[C.RANK].iloc[0]), rows, device) for _, rows in served.groupby(C.RANK)]
+    between = [gap for gap in by_rank if gap is not None]
     steps = _steps(run, served, between)
     tables = {
         "summary": _summary(steps),
         "by_batch": _by_batch(steps),
-        "between_parts": _grouped(between, [C.RANK, PART]),
-        "between": _grouped(between, [C.RANK, PART, C.KIND, ACTIVITY]),
+        "between_parts": _sum_activities(between, [C.RANK, PART]),
+        "between": _sum_activities(between, [C.RANK, PART, C.KIND, ACTIVITY]),
         "steps": steps[[column.name for column in _STEPS]],
     }
     notes = [SPECULATIVE] if served[C.NAME].astype(str).str.contains(_DRAFTS).any() else []
@@ -120,11 +107,11 @@ def _between(run: Run, rank: int, steps: pd.DataFrame, device: pd.DataFrame) -> 
     low, high = end[:-1], np.maximum(start[1:], end[:-1])
     if not len(low):
         return None
-    own = device[device[C.RANK] == rank]
-    idle = complement(union(*spans(own)), int(low[0]), int(high[-1])) if len(own) else None
+    of_rank = device[device[C.RANK] == rank]
+    idle = complement(union(*spans(of_rank)), int(low[0]), int(high[-1])) if len(of_rank) else None
     gaps = pd.DataFrame({C.RANK: rank, C.STEP: ints(ordered, C.STEP)[1:], BETWEEN_NS: high - low})
-    gaps[BETWEEN_IDLE_NS] = _in(idle, low, high)
-    rows = _outermost(_of_thread(run, rank, ordered), low, high)
+    gaps[BETWEEN_IDLE_NS] = _idle_within(idle, low, high)
+    rows = _outermost(_read_thread(run, rank, ordered), low, high)
     done = pd.DataFrame(
         {
             C.RANK: rank,
@@ -135,7 +122,7 @@ def _between(run: Run, rank: int, steps: pd.DataFrame, device: pd.DataFrame) -> 
             ACTIVITY: rows[C.NAME].astype(object),
             "count": 1,
             SUM_NS: ints(rows, C.DUR_NS),
-            IDLE_NS: _in(idle, *spans(rows)),
+            IDLE_NS: _idle_within(idle, *spans(rows)),
         }
     )
     rest = {
@@ -151,22 +138,24 @@ def _between(run: Run, rank: int, steps: pd.DataFrame, device: pd.DataFrame) -> 
     return Between(gaps, done.astype({IDLE_NS: "Int64"}))
 
 
-def _in(idle: Union | None, low: Ints, high: Ints) -> pd.Series:
+def _idle_within(idle: Union | None, low: Ints, high: Ints) -> pd.Series:
     """Idle device time within each window; missing without device work."""
     values = pd.Series(pd.NA, index=range(len(low)), dtype="Int64")
     return values if idle is None else pd.Series(covered(idle, low, high), dtype="Int64")
 
 
-def _of_thread(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
+def _read_thread(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
     """Host rows of the thread of the steps, by start, the enclosing ones first."""
-    first, own = steps.iloc[0], pc.field(C.RANK) == rank
-    marks = own & (pc.field(C.START_NS) == int(first[C.START_NS])) & (pc.field(C.NAME) == str(first[C.NAME]))
+    first, of_rank = steps.iloc[0], pc.field(C.RANK) == rank
+    marks = (
+        of_rank & (pc.field(C.START_NS) == int(first[C.START_NS])) & (pc.field(C.NAME) == str(first[C.NAME]))
+    )
     columns = [C.KIND, C.NAME, C.PID, C.TID, C.START_NS, C.DUR_NS, C.DEPTH]
-    found = run.table("host_intervals", columns=columns, where=marks)
-    if found.empty:
-        return found
-    thread = (pc.field(name) == int(found[name].iloc[0]) for name in (C.PID, C.TID))
-    rows = run.table("host_intervals", columns=columns, where=reduce(and_, thread, own))
+    first_rows = run.table("host_intervals", columns=columns, where=marks)
+    if first_rows.empty:
+        return first_rows
+    thread = (pc.field(name) == int(first_rows[name].iloc[0]) for name in (C.PID, C.TID))
+    rows = run.table("host_intervals", columns=columns, where=reduce(and_, thread, of_rank))
     return rows.sort_values([C.START_NS, C.DEPTH], ignore_index=True)
 
 
@@ -186,11 +175,11 @@ def _part(kind: str, name: str) -> str:
     return next((part for part, pattern in _PARTS.items() if re.search(pattern, name, re.IGNORECASE)), OTHER)
 
 
-def _grouped(between: list[Between], keys: list[str]) -> pd.DataFrame:
+def _sum_activities(between: list[Between], keys: list[str]) -> pd.DataFrame:
     """Sums of what the hosts did between steps, most time of a rank first."""
     if not between:
         return pd.DataFrame()
-    rows = pd.concat([one.activities for one in between], ignore_index=True)
+    rows = pd.concat([gap.activities for gap in between], ignore_index=True)
     grouped = rows.groupby(keys, sort=True, as_index=False)
     table = grouped.agg(
         **{"count": ("count", "sum"), SUM_NS: (SUM_NS, "sum")},
@@ -207,49 +196,51 @@ def _steps(run: Run, served: pd.DataFrame, between: list[Between]) -> pd.DataFra
     timed = profiled_steps(run).rename(columns={OWN_NS: STEP_NS}).drop(columns=[C.START_NS])
     steps = served.merge(timed, how="left", on=[C.RANK, C.STEP])
     if between:
-        steps = steps.merge(pd.concat([one.steps for one in between]), how="left", on=[C.RANK, C.STEP])
+        steps = steps.merge(pd.concat([gap.steps for gap in between]), how="left", on=[C.RANK, C.STEP])
     else:
         steps[BETWEEN_NS] = steps[BETWEEN_IDLE_NS] = pd.array([pd.NA] * len(steps), "Int64")
     steps[BETWEEN_NS] = steps[BETWEEN_NS].astype("Int64")
     steps[IDLE_NS] = steps[SPAN_NS] - steps[BUSY_NS]
     written = steps[C.GENERATION_TOKENS].mask(steps[C.GENERATION_TOKENS] == 0)
     steps[PER_TOKEN_NS] = steps[STEP_NS] * steps[C.GENERATION_REQUESTS] // written
-    return _compared(steps).sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
+    return _compare_similar(steps).sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
 
 
-def _compared(steps: pd.DataFrame) -> pd.DataFrame:
+def _compare_similar(steps: pd.DataFrame) -> pd.DataFrame:
     """Excess of each step over the median of its phase at similar tokens, and whether it is slow."""
     tokens = steps[C.CONTEXT_TOKENS] + steps[C.GENERATION_TOKENS]
-    known = steps[steps[STEP_NS].notna() & (tokens.fillna(0) > 0)]
-    similar = np.floor(PER_OCTAVE * np.log2(tokens[known.index].to_numpy(np.float64)))
+    timed = steps[steps[STEP_NS].notna() & (tokens.fillna(0) > 0)]
+    # logarithmic groups: times grow with tokens, so a fixed width would be too wide for small batches
+    similar = np.floor(GROUPS_PER_OCTAVE * np.log2(tokens[timed.index].to_numpy(np.float64)))
     excess = pd.Series(pd.NA, index=steps.index, dtype="Int64")
-    for _, own in known.groupby([C.RANK, C.PHASE, similar], dropna=False, observed=True):
-        if len(own) >= FEWEST:
-            times = ints(own, STEP_NS)
-            excess[own.index] = times - percentile(times, 50)
-    slow = (excess > SLOW * (steps[STEP_NS] - excess)).astype("boolean")
+    for _, similar_steps in timed.groupby([C.RANK, C.PHASE, similar], dropna=False, observed=True):
+        if len(similar_steps) >= MIN_SIMILAR:
+            times = ints(similar_steps, STEP_NS)
+            excess[similar_steps.index] = times - percentile(times, 50)
+    slow = (excess > MIN_SLOW_SHARE * (steps[STEP_NS] - excess)).astype("boolean")
     return steps.assign(**{EXCESS_NS: excess, "slow": slow})
 
 
 def _by_batch(steps: pd.DataFrame) -> pd.DataFrame:
     grouped = steps.groupby([C.RANK, *_WHAT], dropna=False, sort=True, observed=True)
     rows = [
-        {**dict(zip((C.RANK, *_WHAT), key, strict=True)), "count": len(own), **_rates(own)}
-        for key, own in grouped
+        {**dict(zip((C.RANK, *_WHAT), key, strict=True)), "count": len(rows), **_rates(rows)}
+        for key, rows in grouped
     ]
-    return _typed(pd.DataFrame(rows), _BY_BATCH)
+    return _with_types(pd.DataFrame(rows), _BY_BATCH)
 
 
 def _summary(steps: pd.DataFrame) -> pd.DataFrame:
     """Each phase of each rank, and the whole of its steps."""
     rows = []
     for rank, of_rank in steps.groupby(C.RANK, sort=True):
-        for phase, own in of_rank.groupby(C.PHASE, dropna=False, sort=True, observed=True):
-            rows.append({C.RANK: rank, C.PHASE: phase, "count": len(own), **_tokens(own), **_rates(own)})
+        for phase, phase_steps in of_rank.groupby(C.PHASE, dropna=False, sort=True, observed=True):
+            sums = {"count": len(phase_steps), **_tokens(phase_steps), **_rates(phase_steps)}
+            rows.append({C.RANK: rank, C.PHASE: phase, **sums})
         start, end = spans(of_rank)
         ended = np.maximum(end, ints(of_rank, C.START_NS) + ints(of_rank, "window_ns"))
         rows.append(_whole(of_rank, int(ended.max() - start.min())) | {C.RANK: rank})
-    return _typed(pd.DataFrame(rows), _SUMMARY)
+    return _with_types(pd.DataFrame(rows), _SUMMARY)
 
 
 WHOLE = "all, with the time between"
@@ -289,7 +280,7 @@ def _rates(steps: pd.DataFrame) -> dict[str, object]:
     }
 
 
-def _typed(table: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
+def _with_types(table: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
     types = {
         column.name: "Int64" if column.unit in {"ns", "count"} else "Float64"
         for column in columns
@@ -340,7 +331,7 @@ _STEPS = (
     Column(IDLE_NS, "ns", "device window without it"),
     Column(PER_TOKEN_NS, "ns", "time per output token"),
     Column(EXCESS_NS, "ns", "step time minus the median of steps of the phase with similar tokens"),
-    Column("slow", "", "whether it exceeds that median by over 20%"),
+    Column("slow", "", f"whether it exceeds that median by over {MIN_SLOW_SHARE:.0%}"),
     Column(BETWEEN_NS, "ns", "time on the host from the end of the step before"),
     Column(BETWEEN_IDLE_NS, "ns", "part of it in which no device of the rank works"),
 )
@@ -356,11 +347,12 @@ ANALYSIS = Analysis(
         "the last device work launched in it. Device window = first start to last end of the work launched "
         "in the step; busy = the union of that work, idle = the rest; the busy share is the Σ of busy over "
         "the Σ of the windows. Tokens per second = context and generation tokens over the Σ of step times; "
-        "for all steps of a rank, over the time from the start of the first to the end of the last. Time "
-        "per output token = step time × requests that generate / their tokens, without the time between "
-        "steps; drafts of speculative decoding count as tokens. Excess = step time − median of the steps of "
-        "the rank and phase with similar tokens (groups in which they differ by 19% at most), from 4 such "
-        "steps on; a step that exceeds it by over 20% is slow. Between steps = end of a range to the start "
+        "for all steps of a rank, over the time from the start of the first to the end of the last. Time per "
+        "output token = step time × requests that generate / their tokens, without the time between steps; "
+        "drafts of speculative decoding count as tokens. Excess = step time − median of the steps of "
+        f"the rank and phase with similar tokens (groups in which they differ by {_SIMILAR} at most), from "
+        f"{MIN_SIMILAR} such steps on; a step that exceeds it by over {MIN_SLOW_SHARE:.0%} is slow. Between "
+        "steps = end of a range to the start "
         "of the next on the host. What the host does there are the outermost ops, calls, annotations and "
         "Python frames that lie within it, on the thread of the steps; parts are identified by words in "
         "their names (schedul…, sampl…, detoken…, wait…). Percentiles are values that occurred."

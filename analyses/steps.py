@@ -1,9 +1,8 @@
-"""Findings on step times, for `steps`.
+"""Times of the profiled steps on host and device, compared with un-profiled ones.
 
 If the host runs ahead of the device, windows overlap because they include the queue of earlier steps. Device
-times are missing, not zero, if nothing was launched. Warm-up outliers need steps with a known own time.
-Steps of an inference server that process different numbers of tokens take different times by design: of
-such a rank no step is a warm-up outlier, and its steps are not called unsteady.
+times are missing, not zero, if nothing was launched. Steps of an inference server that process different
+numbers of tokens take different times by design, so none is a warm-up outlier or called unsteady.
 
 `cuda_event` clocks measure a step from when the device reaches it until the device finishes it, so they are
 compared with own; the window of the first step may include work queued before the capture.
@@ -49,76 +48,76 @@ from tracekit.schema import C
 
 from .shared.common import NO_STEPS, RANK, STEP, absent_device_note, ints, percentile, spans, union_by
 
-FEWEST_SETTLED = 8
-UNSTEADY_SHARE = 0.25
-SUGGESTIVE = 0.5
-_NAMED_STEPS = 3
-FEWEST_PERIODS = 3
-_LONGEST_PERIOD = 64
-
-RULES = (
-    Rule(
-        "warmup_steps",
+WARM_UP = Rule(
+    "warmup_steps",
+    states=(
         f"the first steps, without a gap, exceed the median by more than {OUTLIER_SHARE:.0%} and by more "
-        f"than {OUTLIER_DEVIATIONS} scaled median absolute deviations; at least {MIN_STEPS} steps",
-        "lazy loading, autotuning and cold caches affect only the first steps",
+        f"than {OUTLIER_DEVIATIONS} scaled median absolute deviations; at least {MIN_STEPS} steps"
     ),
-    Rule(
-        "unsteady_steps",
-        f"after warm-up p95 − p05 exceeds {human(UNSTEADY_SHARE, 'share')} of the median; at least "
-        f"{FEWEST_SETTLED} steps; without a saving if the times recur with a fixed period, as with "
-        "accumulated gradients; not for steps of an inference server that process different tokens",
-        "steps of one shape differ by a few percent; fewer steps do not show a distribution",
-    ),
+    why="lazy loading, autotuning and cold caches affect only the first steps",
 )
+UNSTEADY = Rule(
+    "unsteady_steps",
+    states=(
+        "after warm-up p95 − p05 exceeds {min_spread_share} of the median; at least {min_steps} steps; "
+        "without a saving if the times recur with a fixed period, as with accumulated gradients; not for "
+        "steps of an inference server that process different tokens"
+    ),
+    why="steps of one shape differ by a few percent; fewer steps do not show a distribution",
+    thresholds={"min_spread_share": 0.25, "min_steps": 8},
+)
+RULES = (WARM_UP, UNSTEADY)
+LIKELY = 0.5
+"""Confidence that slow steps could be as fast as the median: their work may differ."""
+MAX_NAMED_STEPS = 3
+MIN_PERIODS, MAX_PERIOD = 3, 64
 
 
-def findings(steps: pd.DataFrame, times: str, against: Budget) -> tuple[Finding, ...]:
-    """Warm-up and unsteady steps of each rank.
+def findings(steps: pd.DataFrame, times: str, budget: Budget) -> tuple[Finding, ...]:
+    """Return findings on warm-up and unsteady steps of each rank.
 
     Args:
         steps: Profiled steps with their rank, number, `warmup_outlier` and times.
         times: Column of the times, null if unknown.
-        against: What savings are measured against.
+        budget: Time of the run's steps.
     """
-    found = []
+    results = []
     for rank, rows in steps[steps[times].notna()].groupby(C.RANK, sort=True):
-        slow = rows[rows["warmup_outlier"]]
-        settled = rows[~rows["warmup_outlier"]]
+        slow, steady = rows[rows["warmup_outlier"]], rows[~rows["warmup_outlier"]]
         if len(slow):
-            found.append(_warmed_up(rank, slow, settled, times))
-        if len(settled) >= FEWEST_SETTLED:
-            found += _unsteady(rank, settled, times, against)
-    return tuple(found)
+            results.append(_report_warmup(rank, slow, steady, times))
+        if len(steady) >= UNSTEADY["min_steps"]:
+            results += _report_unsteady(rank, steady, times, budget)
+    return tuple(results)
 
 
-def _warmed_up(rank: object, slow: pd.DataFrame, settled: pd.DataFrame, times: str) -> Finding:
-    many = "s" * (len(slow) != 1)
-    took = "up to " * (len(slow) != 1)
-    most, middle = int(slow[times].max()), percentile(ints(settled, times), 50)
+def _report_warmup(rank: object, slow: pd.DataFrame, steady: pd.DataFrame, times: str) -> Finding:
+    plural = "s" * (len(slow) != 1)
+    longest, median = int(slow[times].max()), percentile(ints(steady, times), 50)
     return Finding(
-        "warmup_steps",
+        WARM_UP.code,
         Severity.INFO,
-        f"{len(slow):,} warm-up step{many} of rank {rank} took {took}{human(most, 'ns')}; the median of the "
-        f"others is {human(middle, 'ns')}",
-        f"Exclude step{many} {_numbers(slow)} from comparisons, or record after more warm-up: "
+        f"{len(slow):,} warm-up step{plural} of rank {rank} took {'up to ' * bool(plural)}"
+        f"{human(longest, 'ns')}; the median of the others is {human(median, 'ns')}",
+        f"Exclude step{plural} {_numbers(slow)} from comparisons, or record after more warm-up: "
         "`tracekit collect --warmup`",
         confidence=CONFIDENT,
     )
 
 
-def _unsteady(rank: object, settled: pd.DataFrame, times: str, against: Budget) -> list[Finding]:
-    taken = ints(settled.sort_values(C.STEP), times)
-    low, middle, high = (percentile(taken, place) for place in (5, 50, 95))
-    if high - low <= UNSTEADY_SHARE * middle:
+def _report_unsteady(rank: object, steady: pd.DataFrame, times: str, budget: Budget) -> list[Finding]:
+    values = ints(steady.sort_values(C.STEP), times)
+    low, median, high = (percentile(values, place) for place in (5, 50, 95))
+    max_spread = UNSTEADY["min_spread_share"] * median
+    if high - low <= max_spread:
         return []
     title = f"Steps of rank {rank} take from {human(low, 'ns')} (p05) to {human(high, 'ns')} (p95)"
-    slowest = _numbers(settled.sort_values([times, C.STEP], ascending=[False, True]).head(_NAMED_STEPS))
-    period = _period(taken, UNSTEADY_SHARE * middle)
+    slowest = _numbers(steady.sort_values([times, C.STEP], ascending=[False, True]).head(MAX_NAMED_STEPS))
+    period = _find_period(values, max_spread)
     if period:
         return [
             Finding(
-                "unsteady_steps",
+                UNSTEADY.code,
                 Severity.INFO,
                 f"{title}, in a pattern that recurs every {period} steps",
                 "Gradient accumulation causes such a pattern by design; logging or evaluation every "
@@ -127,27 +126,27 @@ def _unsteady(rank: object, settled: pd.DataFrame, times: str, against: Budget) 
                 confidence=CONFIDENT,
             )
         ]
-    excess = int(np.maximum(taken - middle, 0).sum())
+    excess = int(np.maximum(values - median, 0).sum())
     return [
         Finding(
-            "unsteady_steps",
-            against.severity(excess),
+            UNSTEADY.code,
+            budget.severity(excess),
             title,
             f"Compare the slowest steps ({slowest}) with the others in `gpu_breakdown.per_step`: their "
             "shapes, copies or waits may differ",
-            against.per_step(excess),
+            budget.per_step(excess),
             Basis.ESTIMATED,
-            f"time of steps above their median of {human(middle, 'ns')}, over all steps",
-            confidence=SUGGESTIVE,
+            f"time of steps above their median of {human(median, 'ns')}, over all steps",
+            confidence=LIKELY,
         )
     ]
 
 
-def _period(taken: Ints, most: float) -> int:
-    """Number of steps after which their times recur, observed at least three times; 0 if none."""
-    for period in range(2, min(len(taken) // FEWEST_PERIODS, _LONGEST_PERIOD) + 1):
-        phases = [taken[place::period] for place in range(period)]
-        if all(percentile(phase, 95) - percentile(phase, 5) <= most for phase in phases):
+def _find_period(values: Ints, max_spread: float) -> int:
+    """Number of steps after which their times recur, observed at least `MIN_PERIODS` times; 0 if none."""
+    for period in range(2, min(len(values) // MIN_PERIODS, MAX_PERIOD) + 1):
+        phases = [values[place::period] for place in range(period)]
+        if all(percentile(phase, 95) - percentile(phase, 5) <= max_spread for phase in phases):
             return period
     return 0
 
@@ -189,7 +188,7 @@ _MEASURES = {
 def compute(run: Run) -> Result:
     """Time the profiled steps and compare them with un-profiled ones."""
     if not run.meta.profiled:
-        return _unprofiled(run)
+        return _describe_timings(run)
     steps = profiled_steps(run)
     if steps.empty:
         return Result(notes=(str(NO_STEPS),))  # no `Remark`: the rules could not be checked
@@ -212,7 +211,7 @@ def compute(run: Run) -> Result:
     return Result(tables, findings(alike, OWN_NS, budget(run)), tuple(notes))
 
 
-def _unprofiled(run: Run) -> Result:
+def _describe_timings(run: Run) -> Result:
     """Result for a run without a profile: its un-profiled step times."""
     timings = run.meta.timings
     if timings is None or not timings.step_ns:
@@ -225,9 +224,9 @@ def _unprofiled(run: Run) -> Result:
 def profiled_steps(run: Run) -> pd.DataFrame:
     """Compute the table of every profiled step."""
     table = step_windows(run).merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
-    own = (table[END_NS] - table[C.START_NS]).astype("Int64")
+    own_ns = (table[END_NS] - table[C.START_NS]).astype("Int64")
     table["window_ns"] = table[END_NS] - table[HOST_START_NS]
-    table[OWN_NS] = own.mask((own <= 0) & (table["window_ns"] > 0))
+    table[OWN_NS] = own_ns.mask((own_ns <= 0) & (table["window_ns"] > 0))
     table[C.START_NS] = table[HOST_START_NS]
     different = of_different_batches(run)
     slow = [
@@ -251,21 +250,21 @@ def _on_device(run: Run) -> pd.DataFrame:
     return table.drop(columns=["first", "last"]).astype({C.STEP: np.int64})
 
 
-def _warmup(own: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _warmup(times: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Find the leading steps that are far longer than the median."""
-    if own.isna().any():
-        return np.zeros(len(own), bool)
-    return np.arange(len(own)) < warmup(own.to_numpy(dtype=np.int64))
+    if times.isna().any():
+        return np.zeros(len(times), bool)
+    return np.arange(len(times)) < warmup(times.to_numpy(dtype=np.int64))
 
 
 def _summary(steps: pd.DataFrame) -> pd.DataFrame:
-    rows = [
+    table = [
         {C.RANK: rank, "measure": meaning, **_distribution(ints(selected, name))}
-        for rank, own in steps.groupby(C.RANK, sort=True)
+        for rank, table in steps.groupby(C.RANK, sort=True)
         for name, meaning in _MEASURES.items()
-        if len(selected := own[own[name].notna() & ~own["warmup_outlier"]])
+        if len(selected := table[table[name].notna() & ~table["warmup_outlier"]])
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(table)
 
 
 def _distribution(values: Ints) -> dict[str, float | int]:
@@ -286,7 +285,7 @@ def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
     timings, timed = run.meta.timings, unprofiled_step_time(run.meta.timings)
     if timings is None or timed is None:
         return pd.DataFrame()
-    compared = [(rank, _comparable(own, timings.clock)) for rank, own in steps.groupby(C.RANK)]
+    compared = [(rank, _comparable(rows, timings.clock)) for rank, rows in steps.groupby(C.RANK)]
     medians = [
         (rank, percentile(times.to_numpy(dtype=np.int64), 50))
         for rank, times in compared
@@ -314,15 +313,16 @@ def _ratio(amount: int, of: int) -> float:
 
 def _comparable(steps: pd.DataFrame, clock: str) -> pd.Series:
     """Times of one rank's profiled steps that are comparable with the clock of the un-profiled steps."""
-    selected = ~steps["warmup_outlier"]
+    is_comparable = ~steps["warmup_outlier"]
+    # a device clock starts when the device reaches the step, a host clock when the host does
     if clock == HOST_CLOCK:
-        return steps.loc[selected, HOST_NS]
+        return steps.loc[is_comparable, HOST_NS]
     off_device = steps["device_span_ns"].isna()
     if off_device.all():
         return steps[OWN_NS].mask(off_device)
     if len(steps) > 1:
-        selected &= (steps[C.START_NS] > steps[C.START_NS].min()) | off_device
-    return steps.loc[selected, OWN_NS]
+        is_comparable &= (steps[C.START_NS] > steps[C.START_NS].min()) | off_device
+    return steps.loc[is_comparable, OWN_NS]
 
 
 _TIMES = (

@@ -1,4 +1,4 @@
-"""What a further recording would have to contain to answer what this run leaves open, and how to record it.
+"""Settings that a further recording needs to answer what this run leaves open, and the code for them.
 
 Every row is derived from the tables of the run: what is empty in them although work ran that it would
 describe. A setting that the run says was on and that recorded nothing is not advised again, and neither is
@@ -14,9 +14,10 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,99 +32,18 @@ from ..integrity import GRAPH_PATTERN
 from ..memory.allocations import FEWEST_FLOORS, WARMUP_STEPS
 from ..shared.common import NOT_RECORDED, absent_device_note, positions
 from . import frameworks as to
-from .frameworks import ACTIVE, Settings, detected
+from .frameworks import ACTIVE, Settings, detect_framework
 
-FEWEST_STEPS = FEWEST_FLOORS + WARMUP_STEPS
+MIN_STEPS = FEWEST_FLOORS + WARMUP_STEPS
 """Steps below which growth from step to step is unknown."""
-SLOW_FIRST = 1.5
+MIN_WARMUP_RATIO = 1.5
 """Length of the first step over the median of the others from which it is called a warm-up step."""
-GRAPH_SHARE = 0.1
+MIN_GRAPH_SHARE = 0.1
 """Share of the device time from graph replays above which their capture is missed."""
-WAITS_FOR_ONE = r"^cuda(?:Stream|Event)Sync"
+_WAITS_FOR_ONE = r"^cuda(?:Stream|Event)Sync"
 """Calls of CUDA that wait for one stream."""
 NOTHING = Remark("nothing that this capture lacks would answer more")
 NSYS = Remark("recorded with nsys: torch.profiler records input shapes, Python stacks and allocations too")
-
-
-@dataclass(frozen=True)
-class Lack:
-    """Something that was not recorded.
-
-    Attributes:
-        missing: What it is.
-        answers: What it would answer.
-        setting: How it is recorded.
-
-    """
-
-    missing: str
-    answers: str
-    setting: str
-
-
-LACKS = {
-    to.EXECUTION: Lack(
-        "an execution",
-        "all questions about time: in the capture of a graph, launches are recorded and not executed",
-        "profile replays of the graph, after its capture",
-    ),
-    to.CPU: Lack(
-        "CPU activity",
-        "the ops and source lines behind kernels, causes of idle time, and the cost of launches",
-        "`activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`",
-    ),
-    to.DEVICE: Lack(
-        "GPU activity",
-        "kernels, copies and idle time of the GPU, which the program used",
-        "`ProfilerActivity.CUDA` in `activities`, and permission for GPU performance counters",
-    ),
-    to.STACKS: Lack(
-        "Python stacks",
-        "source lines of copies, waits and idle gaps, and host and device time by torch.nn module",
-        "`with_stack=True`, which slows the host: measure step times without it",
-    ),
-    to.SHAPES: Lack(
-        "input shapes",
-        "FLOPs, roofline and MFU, needed bytes of copies, and time by shape",
-        "`record_shapes=True`",
-    ),
-    to.MEMORY: Lack(
-        "allocator events",
-        "the memory peak, its growth from step to step, and the ops that allocate",
-        "`profile_memory=True`",
-    ),
-    to.STEPS: Lack(
-        "steps",
-        "times and savings per step, and differences between steps",
-        "`profiler.step()` at the end of each iteration, with a schedule",
-    ),
-    to.MORE_STEPS: Lack(
-        "more steps",
-        "variation between steps, and growth of memory",
-        f"a schedule with `active={ACTIVE}`",
-    ),
-    to.WARMUP: Lack(
-        "warm-up before the first step",
-        "steady step times: the first recorded step takes far longer than the others",
-        "a schedule with `wait` and `warmup`",
-    ),
-    to.RANKS: Lack(
-        "the other ranks",
-        "waits for other ranks, stragglers, and imbalance between ranks",
-        "traces of all ranks, imported together",
-    ),
-    to.GRAPHS: Lack(
-        "the capture of graphs",
-        "ops, shapes and modules of the kernels in graph replays, which have none in this trace",
-        "a second trace, of the code that captures the graphs; import both with `--capture-trace`",
-    ),
-    to.SYNC_EVENTS: Lack(
-        "streams of synchronizing calls",
-        "which stream a waiting call waited for, on the critical path",
-        "`experimental_config` with `enable_cuda_sync_events=True`",
-    ),
-}
-"""What can be missing, most needed first."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +52,8 @@ class _Recorded:
 
     run: Run
 
-    def _host(self, column: str, kind: HostKind | None = None) -> pd.Series:
-        where = None if kind is None else pc.field(C.KIND) == str(kind)
+    def _host(self, column: str, kind: HostKind) -> pd.Series:
+        where = pc.field(C.KIND) == str(kind)
         return self.run.table("host_intervals", columns=[column], where=where)[column]
 
     @cached_property
@@ -154,34 +74,41 @@ class _Recorded:
     def steps(self) -> pd.DataFrame:
         return self.run.table("steps", columns=[C.RANK, C.STEP, C.NAME, C.DUR_NS])
 
-    def said(self, option: str) -> bool:
+    @property
+    def work(self) -> bool:
+        return self.ops or len(self.device) > 0
+
+    def has_option(self, option: str) -> bool:
         """Whether the run says that an option of the profiler was on."""
         return bool(self.run.meta.fingerprint.get(f"profiler_{option}"))
 
-    @property
+    @cached_property
     def stacks(self) -> bool:
-        python = len(self._host(C.RANK, HostKind.PYTHON))
-        return bool(python) or self.said("with_stack") or bool(self._host(C.STACK, HostKind.OP).notna().any())
+        return (
+            len(self._host(C.RANK, HostKind.PYTHON)) > 0
+            or self.has_option("with_stack")
+            or bool(self._host(C.STACK, HostKind.OP).notna().any())
+        )
 
-    @property
+    @cached_property
     def shapes(self) -> bool:
-        return self.said("record_shapes") or bool(self._host(C.INPUT_SHAPES, HostKind.OP).notna().any())
+        return self.has_option("record_shapes") or bool(self._host(C.INPUT_SHAPES, HostKind.OP).notna().any())
 
     @property
     def memory(self) -> bool:
-        return self.said("profile_memory") or self.run.rows("allocations") > 0
+        return self.has_option("profile_memory") or self.run.rows("allocations") > 0
 
     @property
     def few_steps(self) -> bool:
-        return bool(self.steps.groupby(C.RANK)[C.STEP].nunique().max() < FEWEST_STEPS)
+        return bool(self.steps.groupby(C.RANK)[C.STEP].nunique().max() < MIN_STEPS)
 
     @property
     def slow_first(self) -> bool:
         """Whether the first recorded step of a rank is far longer than its others."""
         marked = self.steps[self.steps[C.NAME].astype(str).str.match(PROFILER)]
-        for _, own in marked.sort_values(C.STEP).groupby(C.RANK):
-            lengths = own[C.DUR_NS].to_numpy(np.int64)
-            if len(lengths) >= FEWEST_STEPS and lengths[0] > SLOW_FIRST * np.median(lengths[1:]):
+        for _, steps in marked.sort_values(C.STEP).groupby(C.RANK):
+            lengths = steps[C.DUR_NS].to_numpy(np.int64)
+            if len(lengths) >= MIN_STEPS and lengths[0] > MIN_WARMUP_RATIO * np.median(lengths[1:]):
                 return True
         return False
 
@@ -194,12 +121,12 @@ class _Recorded:
     @property
     def replays(self) -> bool:
         """Whether much of the device time is of graph replays whose ops are unknown."""
-        at = positions(self.calls[C.ROW_ID], self.device[C.LAUNCH_ROW])
-        replayed = np.append(matches(self.calls[C.NAME], GRAPH_PATTERN).to_numpy(bool), False)[at]
+        call = positions(self.calls[C.ROW_ID], self.device[C.LAUNCH_ROW])
+        replayed = np.append(matches(self.calls[C.NAME], GRAPH_PATTERN).to_numpy(bool), False)[call]
         replayed |= (self.device[C.KIND] == DeviceKind.GRAPH).to_numpy(bool)
         replayed &= self.device[C.CAPTURED_OP].isna().to_numpy(bool)
         duration = self.device[C.DUR_NS].to_numpy(np.int64)
-        return bool(duration[replayed].sum() > GRAPH_SHARE * duration.sum())
+        return bool(duration[replayed].sum() > MIN_GRAPH_SHARE * duration.sum())
 
     @property
     def unknown_waits(self) -> bool:
@@ -208,81 +135,124 @@ class _Recorded:
         streams = self.device.groupby([C.RANK, C.DEVICE])[C.STREAM].nunique()
         where = pc.field(C.KIND) == str(DeviceKind.SYNC)
         recorded = len(self.run.table("device_intervals", columns=[C.RANK], where=where))
-        return (
-            bool(matches(waits, r"^cuda(?:Stream|Event)Sync").any())
-            and bool((streams > 1).any())
-            and not recorded
-        )
+        return bool(matches(waits, _WAITS_FOR_ONE).any() and (streams > 1).any() and not recorded)
 
 
-def lacking(run: Run) -> list[str]:
-    """What the run lacks, most needed first."""
-    if trace_quality.describe_capture(run):
+class Lack(NamedTuple):
+    """Something that may not be recorded.
+
+    Attributes:
+        missing: What it is.
+        answers: What it would answer.
+        setting: How it is recorded.
+        applies: Whether a run lacks it.
+    """
+
+    missing: str
+    answers: str
+    setting: str
+    applies: Callable[[_Recorded], bool]
+
+
+LACKS = {
+    to.EXECUTION: Lack(
+        "an execution",
+        "all questions about time: in the capture of a graph, launches are recorded and not executed",
+        "profile replays of the graph, after its capture",
+        lambda recorded: bool(trace_quality.describe_capture(recorded.run)),
+    ),
+    to.CPU: Lack(
+        "CPU activity",
+        "the ops and source lines behind kernels, causes of idle time, and the cost of launches",
+        "`activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`",
+        lambda recorded: not recorded.ops and len(recorded.device) > 0,
+    ),
+    to.DEVICE: Lack(
+        "GPU activity",
+        "kernels, copies and idle time of the GPU, which the program used",
+        "`ProfilerActivity.CUDA` in `activities`, and permission for GPU performance counters",
+        lambda recorded: recorded.device.empty and absent_device_note(recorded.run) == NOT_RECORDED,
+    ),
+    to.STACKS: Lack(
+        "Python stacks",
+        "source lines of copies, waits and idle gaps, and host and device time by torch.nn module",
+        "`with_stack=True`, which slows the host: measure step times without it",
+        lambda recorded: recorded.ops and not recorded.stacks,
+    ),
+    to.SHAPES: Lack(
+        "input shapes",
+        "FLOPs, roofline and MFU, needed bytes of copies, and time by shape",
+        "`record_shapes=True`",
+        lambda recorded: recorded.ops and not recorded.shapes,
+    ),
+    to.MEMORY: Lack(
+        "allocator events",
+        "the memory peak, its growth from step to step, and the ops that allocate",
+        "`profile_memory=True`",
+        lambda recorded: recorded.ops and not recorded.memory,
+    ),
+    to.STEPS: Lack(
+        "steps",
+        "times and savings per step, and differences between steps",
+        "`profiler.step()` at the end of each iteration, with a schedule",
+        lambda recorded: recorded.work and recorded.steps.empty,
+    ),
+    to.MORE_STEPS: Lack(
+        "more steps",
+        "variation between steps, and growth of memory",
+        f"a schedule with `active={ACTIVE}`",
+        lambda recorded: recorded.work and len(recorded.steps) > 0 and recorded.few_steps,
+    ),
+    to.WARMUP: Lack(
+        "warm-up before the first step",
+        "steady step times: the first recorded step takes far longer than the others",
+        "a schedule with `wait` and `warmup`",
+        lambda recorded: recorded.work and recorded.slow_first,
+    ),
+    to.RANKS: Lack(
+        "the other ranks",
+        "waits for other ranks, stragglers, and imbalance between ranks",
+        "traces of all ranks, imported together",
+        lambda recorded: recorded.ranks_absent,
+    ),
+    to.GRAPHS: Lack(
+        "the capture of graphs",
+        "ops, shapes and modules of the kernels in graph replays, which have none in this trace",
+        "a second trace, of the code that captures the graphs; import both with `--capture-trace`",
+        lambda recorded: len(recorded.device) > 0 and recorded.replays,
+    ),
+    to.SYNC_EVENTS: Lack(
+        "streams of synchronizing calls",
+        "which stream a waiting call waited for, on the critical path",
+        "`experimental_config` with `enable_cuda_sync_events=True`",
+        lambda recorded: len(recorded.device) > 0 and recorded.unknown_waits,
+    ),
+}
+"""What can be missing, most needed first."""
+_COLUMNS = ["missing", "answers", "setting"]
+
+
+def _list_missing(recorded: _Recorded) -> list[str]:
+    """What the run lacks, most needed first; of the capture of a graph, only its execution."""
+    if LACKS[to.EXECUTION].applies(recorded):
         return [to.EXECUTION]
-    found = set(_lacking(_Recorded(run)))
-    return [option for option in LACKS if option in found]
-
-
-def _lacking(recorded: _Recorded) -> Iterator[str]:
-    if recorded.device.empty and absent_device_note(recorded.run) == NOT_RECORDED:
-        yield to.DEVICE
-    if not recorded.ops and len(recorded.device):
-        yield to.CPU
-    if recorded.ops:
-        yield from _of_ops(recorded)
-    if recorded.ops or len(recorded.device):
-        yield from _of_steps(recorded)
-    if recorded.ranks_absent:
-        yield to.RANKS
-    if len(recorded.device):
-        yield from [to.GRAPHS] if recorded.replays else []
-        yield from [to.SYNC_EVENTS] if recorded.unknown_waits else []
-
-
-def _of_ops(recorded: _Recorded) -> Iterator[str]:
-    for option, known in (
-        (to.STACKS, recorded.stacks),
-        (to.SHAPES, recorded.shapes),
-        (to.MEMORY, recorded.memory),
-    ):
-        if not known:
-            yield option
-
-
-def _of_steps(recorded: _Recorded) -> Iterator[str]:
-    if recorded.steps.empty:
-        yield to.STEPS
-        return
-    if recorded.few_steps:
-        yield to.MORE_STEPS
-    if recorded.slow_first:
-        yield to.WARMUP
+    return [option for option, lack in LACKS.items() if lack.applies(recorded)]
 
 
 def compute(run: Run) -> Result:
     """Compute what is missing, and the lines that record it."""
-    if (
-        str(run.meta.collector.options.get("tool", "")).startswith("nsys")
-        or run.meta.collector.name == "nsys"
-    ):
+    collector = run.meta.collector
+    if str(collector.options.get("tool", "")).startswith("nsys") or collector.name == "nsys":
         return Result(notes=(NSYS,))
-    framework = detected(run)
-    missing = [option for option in lacking(run) if option in framework.offers]
+    framework, recorded = detect_framework(run), _Recorded(run)
+    missing = [option for option in _list_missing(recorded) if option in framework.offers]
     if not missing:
         return Result(notes=(NOTHING,))
-    rows = [LACKS[option] for option in missing]
-    recorded = _Recorded(run)
-    kept = [(to.STACKS, recorded.stacks), (to.SHAPES, recorded.shapes), (to.MEMORY, recorded.memory)]
-    options = {*missing, *(option for option, known in kept if known)} & framework.offers
+    present = {to.STACKS: recorded.stacks, to.SHAPES: recorded.shapes, to.MEMORY: recorded.memory}
+    options = {*missing, *(option for option, there in present.items() if there)} & framework.offers
     lines = framework.lines(Settings(options, tuple(run.meta.command)))
     tables = {
-        "missing": pd.DataFrame(
-            {
-                "missing": [row.missing for row in rows],
-                "answers": [row.answers for row in rows],
-                "setting": [row.setting for row in rows],
-            }
-        ),
+        "missing": pd.DataFrame([LACKS[option][:3] for option in missing], columns=_COLUMNS),
         "lines": pd.DataFrame({"line": lines, "framework": framework.name}),
     }
     return Result(tables)
@@ -295,9 +265,9 @@ ANALYSIS = Analysis(
     definition=(
         "A setting is listed if the run lacks what it records and the program did what it would "
         "describe: stacks, shapes and allocator events of ops, ops of device work, device work of "
-        f"launches, marked steps, at least {FEWEST_STEPS} of them, a first step of at most {SLOW_FIRST} "
+        f"launches, marked steps, at least {MIN_STEPS} of them, a first step of at most {MIN_WARMUP_RATIO} "
         "times the median of the others, all ranks, the capture of graphs whose replays take over "
-        f"{GRAPH_SHARE:.0%} of the device time, and the streams that calls of CUDA wait for where a "
+        f"{MIN_GRAPH_SHARE:.0%} of the device time, and the streams that calls of CUDA wait for where a "
         "device has several. A setting that the run says was on is not listed. The framework is detected "
         "by the names of Python functions, ops and annotations; without any, it is torch.profiler. The "
         "lines also keep the settings that the run had."

@@ -6,14 +6,12 @@ import json
 import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-if TYPE_CHECKING:
-    Lines = Callable[["Settings"], list[str]]
-
+Lines: TypeAlias = "Callable[[Settings], list[str]]"
 CPU, DEVICE, STACKS, SHAPES, MEMORY = "cpu", "device", "stacks", "shapes", "memory"
 STEPS, MORE_STEPS, WARMUP, RANKS = "steps", "more_steps", "warmup", "ranks"
 GRAPHS, EXECUTION, SYNC_EVENTS = "graphs", "execution", "sync_events"
@@ -56,14 +54,14 @@ class Framework:
     names: str = ""
 
 
-def detected(run: Run) -> Framework:
+def detect_framework(run: Run) -> Framework:
     """Return the framework that recorded a run; torch.profiler where nothing tells another one."""
     if run.meta.collector.name == COLLECTOR:
         return COLLECT
     names = run.table("host_intervals", columns=[C.NAME])[C.NAME]
-    known = names.astype("category").cat.remove_unused_categories().cat.categories.astype(str)
-    found = (one for one in FRAMEWORKS if known.str.contains(one.names, regex=True).any())
-    return next(found, TORCH)
+    used = names.astype("category").cat.remove_unused_categories().cat.categories.astype(str)
+    matching = (framework for framework in FRAMEWORKS if used.str.contains(framework.names, regex=True).any())
+    return next(matching, TORCH)
 
 
 COLLECTOR = "torch"
@@ -84,16 +82,16 @@ def _collect(settings: Settings) -> list[str]:
 
 def _arguments(settings: Settings) -> list[str]:
     """Arguments of torch.profiler.profile."""
-    given = [
+    arguments = [
         (SHAPES, "record_shapes=True"),
         (MEMORY, "profile_memory=True"),
         (STACKS, "with_stack=True"),
     ]
-    found = [text for option, text in given if option in settings]
+    texts = [text for option, text in arguments if option in settings]
     if SYNC_EVENTS in settings:
         config = "torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
-        found.append(f"experimental_config={config}")
-    return found
+        texts.append(f"experimental_config={config}")
+    return texts
 
 
 def _schedule() -> str:
@@ -113,7 +111,7 @@ def _profile(settings: Settings) -> list[str]:
         "from torch.profiler import ProfilerActivity, profile",
         "",
         "with profile(",
-        *(f"    {one}," for one in (activities, *schedule, ready, *_arguments(settings))),
+        *(f"    {argument}," for argument in (activities, *schedule, ready, *_arguments(settings))),
         ") as profiler:",
     ]
 
@@ -156,7 +154,7 @@ def _lightning(settings: Settings) -> list[str]:
         "from lightning.pytorch.profilers import PyTorchProfiler",
         "",
         "profiler = PyTorchProfiler(",
-        *(f"    {one}," for one in arguments),
+        *(f"    {argument}," for argument in arguments),
         ")",
         "trainer = Trainer(profiler=profiler)",
     ]

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import (
-    EVIDENCE_ROWS,
-    Basis,
-    Bottleneck,
-    Column,
-    Finding,
-    Result,
-    Rule,
-    Severity,
-    TableSpec,
-)
+from tracekit.analysis import Column, Result, TableSpec
 from tracekit.analysis.savings import budget
 from tracekit.diff import Diff
 from tracekit.diff.breakdowns import Group
@@ -27,16 +16,11 @@ from tracekit.errors import UnusableInputError
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
-from tracekit.stats.comparison import THRESHOLD
 
 from ..shared import common
 from ..shared.common import Line, ints
-from . import counters
-from .counters import GENERATED, ORIGIN, VARIANT
-
-if TYPE_CHECKING:
-    from .counters import CompiledRun
-
+from .findings import compare_findings
+from .regions import GENERATED, ORIGIN, VARIANT, CompiledRun, read_compiled
 
 VARYING = (
     "level",
@@ -47,7 +31,7 @@ VARYING = (
     "profiler_with_stack",
 )
 """Fields that may differ: those changed by compiling, and recording options needed to observe it."""
-MOST_GROUPS = 50
+MAX_GROUPS = 50
 _ON_DEVICE = (
     "kernels",
     "Inductor kernels",
@@ -60,40 +44,25 @@ NEITHER = "neither run has compiled code: this is not a comparison of eager and 
 BASE_TOO = "the base has compiled code too: this compares two compiled programs"
 NOT_THE_HEAD = "the base has compiled code and the head has not: swap the sides"
 
-_ADVICE = (
-    "check the head's overhead: guard checks, regions (graph breaks) and compilations in the table of "
-    "quantities, and analyze the head alone with `compile`; check that the backend generates code "
-    "(`inductor` does, `eager` and `aot_eager` do not){}, or leave parts eager with `torch.compiler.disable`"
-)
-_REPLAY = ", compile with `mode='reduce-overhead'` if launch-bound"
-
-SLOWER = Rule(
-    "compile_slower",
-    states=f"a step of the compiled head takes at least {THRESHOLD:.0%} longer than one of the eager base",
-    why="two runs of one program may differ by less (TorchBench alarms at 7%)",
-    bound=Bottleneck.COMPUTE,
-)
-RULES = (SLOWER,)
-
 
 def compare(base: Run, head: Run) -> Result:
     """Compare an eager base with a compiled head."""
-    parts = (counters.read(base), counters.read(head))
-    if not any(one.any for one in parts):
+    parts = (read_compiled(base), read_compiled(head))
+    if not any(part.any for part in parts):
         return Result(notes=(NEITHER,))
-    found = common.diff_runs(base, head, VARYING)
-    if why := common.refusal_note(found):
+    diff = common.diff_runs(base, head, VARYING)
+    if why := common.refusal_note(diff):
         return Result(notes=(why,))
     lines = [
-        *common.metric_lines(found.metrics),
-        *_first(base, head),
-        *_counted(base, head, parts),
-        *_idle(base, head, found),
+        *common.metric_lines(diff.metrics),
+        *_first_steps(base, head),
+        *_count_per_step(base, head, parts),
+        *_measure_idle(base, head, diff),
     ]
     tables = {"ratios": common.ratios(lines)}
-    if any(_is_kernel(group) for group in found.groups):
-        tables["fusion"] = _fusion(found)
-    return Result(tables, _findings(found, head, parts[1]), _notes(parts))
+    if any(_is_kernel(group) for group in diff.groups):
+        tables["fusion"] = _list_fused(diff)
+    return Result(tables, compare_findings(diff, parts[1]), _notes(parts))
 
 
 def _notes(parts: tuple[CompiledRun, CompiledRun]) -> tuple[str, ...]:
@@ -102,14 +71,14 @@ def _notes(parts: tuple[CompiledRun, CompiledRun]) -> tuple[str, ...]:
     return ()
 
 
-def _first(base: Run, head: Run) -> list[Line]:
+def _first_steps(base: Run, head: Run) -> list[Line]:
     """First step of each warm-up, in which the head compiles; empty if neither was timed."""
     warmups = (run.meta.timings.warmup_ns if run.meta.timings else [] for run in (base, head))
     first = [warmup[0] if warmup else None for warmup in warmups]
     return [Line("first warm-up step", "ns", *first)] if any(first) else []
 
 
-def _counted(base: Run, head: Run, parts: tuple[CompiledRun, CompiledRun]) -> list[Line]:
+def _count_per_step(base: Run, head: Run, parts: tuple[CompiledRun, CompiledRun]) -> list[Line]:
     """Counts and sums in the profiled steps of each side, per step."""
     sides = [_per_step(run, part) for run, part in zip((base, head), parts, strict=True)]
     if not any(len(part.kernels) or len(part.replays) for part in parts):
@@ -139,12 +108,12 @@ def _per_step(run: Run, part: CompiledRun) -> dict[str, float]:
     return {name: value / steps for name, value in (on_device | on_host).items()}
 
 
-def _idle(base: Run, head: Run, found: Diff) -> list[Line]:
+def _measure_idle(base: Run, head: Run, diff: Diff) -> list[Line]:
     """Device idle time of the compared steps, per step, and its launch-bound part."""
-    if found.compared is None or not found.compared.on_device:
+    if diff.compared is None or not diff.compared.on_device:
         return []
     a, b = (
-        {name: length / found.compared.steps for name, length in side.items() if "idle" in name}
+        {name: length / diff.compared.steps for name, length in side.items() if "idle" in name}
         for side in common.time_by_activity(base, head)
     )
     lines = [Line("device idle time, per step", "ns", sum(a.values()), sum(b.values()))]
@@ -157,9 +126,9 @@ def _is_kernel(group: Group) -> bool:
     return group.sort in {str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)}
 
 
-def _fusion(found: Diff) -> pd.DataFrame:
+def _list_fused(diff: Diff) -> pd.DataFrame:
     """The kernels that changed, largest difference first."""
-    groups = [group for group in found.groups if _is_kernel(group)][:MOST_GROUPS]
+    groups = [group for group in diff.groups if _is_kernel(group)][:MAX_GROUPS]
     rows = [
         {
             "path": " > ".join(group.path),
@@ -175,26 +144,6 @@ def _fusion(found: Diff) -> pd.DataFrame:
         for group in groups
     ]
     return pd.DataFrame(rows, columns=[column.name for column in _FUSION])
-
-
-def _findings(found: Diff, head: Run, part: CompiledRun) -> tuple[Finding, ...]:
-    """Finding on a step that compiling made slower."""
-    time = next((one for one in found.metrics if one.name == STEP_TIME), None)
-    if not part.any or time is None or time.ratio is None or time.ratio < 1 + THRESHOLD:
-        return ()
-    rows = part.lookups.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
-    finding = Finding(
-        code=SLOWER.code,
-        severity=Severity.WARN,
-        title=f"a compiled step takes {time.ratio:.2f}× the time of an eager one ({time.basis})",
-        advice=_ADVICE.format(_REPLAY if len(part.kernels) else ""),
-        saving_ns_per_step=round(time.b - time.a),
-        basis=Basis.MEASURED,
-        how="step of the head minus step of the base",
-        confidence=0.6,
-        evidence={"host_intervals": [int(row) for row in rows[:EVIDENCE_ROWS]]} if len(rows) else {},
-    )
-    return (finding,)
 
 
 _RATIOS = (
@@ -217,7 +166,7 @@ _FUSION = (
 )
 TABLES = (
     TableSpec("ratios", "Eager base and compiled head", _RATIOS),
-    TableSpec("fusion", f"Changed kernels, the {MOST_GROUPS} largest differences", _FUSION),
+    TableSpec("fusion", f"Changed kernels, the {MAX_GROUPS} largest differences", _FUSION),
 )
 
 
@@ -252,22 +201,25 @@ def geomeans(pairs: Iterable[tuple[Run, Run]]) -> pd.DataFrame:
 
 
 def _row(base: Run, head: Run) -> dict[str, object]:
-    found = common.diff_runs(base, head, VARYING)
+    diff = common.diff_runs(base, head, VARYING)
     name = _name(head)
-    if why := common.refusal_note(found):
+    if why := common.refusal_note(diff):
         raise UnusableInputError(f"{name}: {why}; leave the pair out")
-    time, device, host = (_ratio(found, metric) for metric in _METRICS)
+    time, device, host = (_ratio(diff, metric) for metric in _METRICS)
     return {"pair": name, "speedup": 1 / time if time else time, DEVICE_PEAK: device, HOST_PEAK: host}
 
 
 def _name(run: Run) -> str:
     """Workload, mode and device of a run, or its id if it is an imported trace."""
-    known = [run.meta.fingerprint.get(field) for field in ("workload", "mode", "device")]
-    return " ".join(str(one) for one in known if one) if known[0] else run.id
+    values = [run.meta.fingerprint.get(field) for field in ("workload", "mode", "device")]
+    return " ".join(str(value) for value in values if value) if values[0] else run.id
 
 
-def _ratio(found: Diff, name: str) -> float:
-    return next((one.b / one.a for one in found.metrics if one.name == name and one.a and one.b), np.nan)
+def _ratio(diff: Diff, name: str) -> float:
+    return next(
+        (metric.b / metric.a for metric in diff.metrics if metric.name == name and metric.a and metric.b),
+        np.nan,
+    )
 
 
 def _geomean(ratios: pd.Series) -> float:

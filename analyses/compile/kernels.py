@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,17 +25,10 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, ints, share
-from ..shared.thread_ranges import (
-    covering_ranges,
-    launch_calls,
-    outermost_ranges,
-)
-from .counters import GENERATED, GRAPH, INDUCTOR, ORIGIN
+from ..shared.thread_ranges import covering_ranges, launch_calls, outermost_ranges
+from .regions import GENERATED, GRAPH, INDUCTOR, ORIGIN, CompiledRun
 
-if TYPE_CHECKING:
-    from .counters import CompiledRun
-
-    Flags = npt.NDArray[np.bool_]
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 CPP = r"^(?:graph_\d+_)?cpp_(?:fused|CppMicroGemm|\w*template)"
 IDENTITY, NTH, CALL = "source", "nth", "call"
@@ -58,7 +51,7 @@ _READ = (
 _FACTS = [C.KERNEL_BACKEND, C.SOURCE_LINES, C.FUSED_OPS, IDENTITY]
 
 
-def calls(run: Run) -> pd.DataFrame:
+def read_calls(run: Run) -> pd.DataFrame:
     """Ops that are kernels of compiled code, or launch them, in steps if steps are marked.
 
     Returns:
@@ -71,9 +64,9 @@ def calls(run: Run) -> pd.DataFrame:
         host = host[host[C.STEP].notna()]
     graphs = outermost_ranges(host[matches(host[C.NAME], GRAPH)])
     ops = host[(host[C.KIND] == HostKind.OP).to_numpy(bool)]
-    at = covering_ranges(graphs, ops)
+    call = covering_ranges(graphs, ops)
     generated = ops[C.KERNEL_BACKEND].notna() | matches(ops[C.NAME], rf"{INDUCTOR}|{CPP}")
-    rows = ops.assign(**{CALL: at})[(at != NO_PARENT) | generated.to_numpy(bool)]
+    rows = ops.assign(**{CALL: call})[(call != NO_PARENT) | generated.to_numpy(bool)]
     rows = outermost_ranges(rows).astype(dict.fromkeys((C.NAME, C.KERNEL_BACKEND, C.KERNEL_HASH), object))
     keys = graphs[C.NAME].astype(object).astype("string").str.extract(_KEY)[0].astype(object)
     return _with_sources(run, rows, keys.to_numpy(object))
@@ -81,110 +74,113 @@ def calls(run: Run) -> pd.DataFrame:
 
 def _with_sources(run: Run, rows: pd.DataFrame, keys: Any) -> pd.DataFrame:
     """Add what the artifacts of torch.compile say about each op."""
-    known = kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY})
-    known[NTH] = known.groupby([C.GRAPH, C.NAME]).cumcount()
+    sources = kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY})
+    sources[NTH] = sources.groupby([C.GRAPH, C.NAME]).cumcount()
     rows = rows.assign(**{NTH: rows.groupby([CALL, C.NAME]).cumcount()})
-    rows[C.GRAPH] = np.array(_graph_of_each(rows, known, keys), object)
+    rows[C.GRAPH] = np.array(_graph_of_each(rows, sources, keys), object)
     recorded = rows[[C.KERNEL_BACKEND, C.KERNEL_HASH]]
     rows = rows.drop(columns=C.KERNEL_BACKEND)
     rows = rows.merge(
-        known[[C.GRAPH, C.NAME, NTH, *_FACTS]], how="left", on=[C.GRAPH, C.NAME, NTH], validate="m:1"
+        sources[[C.GRAPH, C.NAME, NTH, *_FACTS]], how="left", on=[C.GRAPH, C.NAME, NTH], validate="m:1"
     )
-    _fill_by_name(rows, known, (rows[CALL] == NO_PARENT).to_numpy(bool))
-    rows[C.KERNEL_BACKEND] = _known(rows[C.KERNEL_BACKEND], recorded[C.KERNEL_BACKEND])
-    rows[IDENTITY] = _known(rows[IDENTITY], recorded[C.KERNEL_HASH])
+    _fill_by_name(rows, sources, (rows[CALL] == NO_PARENT).to_numpy(bool))
+    rows[C.KERNEL_BACKEND] = _fill(rows[C.KERNEL_BACKEND], recorded[C.KERNEL_BACKEND])
+    rows[IDENTITY] = _fill(rows[IDENTITY], recorded[C.KERNEL_HASH])
     return rows
 
 
-def _known(first: pd.Series, other: pd.Series) -> pd.Series:
+def _fill(first: pd.Series, other: pd.Series) -> pd.Series:
     """Fill in texts that are missing."""
     return first.astype(object).fillna(other.astype(object))
 
 
-def _fill_by_name(rows: pd.DataFrame, known: pd.DataFrame, outside: Flags) -> None:
+def _fill_by_name(rows: pd.DataFrame, sources: pd.DataFrame, outside: Flags) -> None:
     """Fill in what all calls of a generated kernel have in common, for rows outside of calls of graphs."""
-    generated = known[known[IDENTITY].notna()].drop_duplicates([C.NAME, *_FACTS])
+    # several graphs may have a kernel of one name: only what is the same in all of them is known
+    generated = sources[sources[IDENTITY].notna()].drop_duplicates([C.NAME, *_FACTS])
     alike = generated.drop_duplicates(C.NAME, keep=False).set_index(C.NAME)
     names = rows[C.NAME].where(outside)
     for name in _FACTS:
-        rows[name] = _known(rows[name], names.map(alike[name]))
+        rows[name] = _fill(rows[name], names.map(alike[name]))
 
 
-def _graph_of_each(rows: pd.DataFrame, known: pd.DataFrame, keys: Any) -> list[str]:
-    """Key of the graph of each op, as in `known`; empty if unknown."""
-    seen = set(rows[C.NAME])
+def _graph_of_each(rows: pd.DataFrame, sources: pd.DataFrame, keys: Any) -> list[str]:
+    """Key of the graph of each op, as in `sources`; empty if unknown."""
+    names_run = set(rows[C.NAME])
     graphs = {
-        str(key): Counter(name for name in own[C.NAME] if name in seen)
-        for key, own in known.groupby(C.GRAPH, sort=True)
+        str(key): Counter(name for name in kernels[C.NAME] if name in names_run)
+        for key, kernels in sources.groupby(C.GRAPH, sort=True)
     }
-    called = rows[CALL].to_numpy(np.int64)
-    calls_ = np.unique(called[called != NO_PARENT]).tolist()
-    found = {NO_PARENT: ""} | {call: str(keys[call]) for call in calls_}
-    unknown = [call for call in calls_ if found[call] not in graphs]
-    listed = rows[np.isin(called, unknown) & rows[C.NAME].isin(known[C.NAME])]
+    call_of_row = rows[CALL].to_numpy(np.int64)
+    calls = np.unique(call_of_row[call_of_row != NO_PARENT]).tolist()
+    key_of_call = {NO_PARENT: ""} | {call: str(keys[call]) for call in calls}
+    unknown = [call for call in calls if key_of_call[call] not in graphs]
+    listed = rows[np.isin(call_of_row, unknown) & rows[C.NAME].isin(sources[C.NAME])]
     names = listed.groupby(CALL)[C.NAME].agg(list)
-    found |= {call: _fitting(Counter(names.get(call, ())), graphs, found[call]) for call in unknown}
-    return [found[call] for call in called.tolist()]
+    key_of_call |= {
+        call: _find_fitting(Counter(names.get(call, ())), graphs, key_of_call[call]) for call in unknown
+    }
+    return [key_of_call[call] for call in call_of_row.tolist()]
 
 
-def _fitting(names: Counter[str], graphs: dict[str, Counter[str]], key: str) -> str:
+def _find_fitting(names: Counter[str], graphs: dict[str, Counter[str]], key: str) -> str:
     """The only graph that has these ops, of those that may have the key; empty if there is none or several.
 
     A graph whose key is known has no calls of another key.
     """
     keyed = key != _NO_KEY
-    fitting = [graph for graph, own in graphs.items() if own == names and (is_unkeyed(graph) or not keyed)]
-    return fitting[0] if len(fitting) == 1 and names else ""
+    matching = [graph for graph, ops in graphs.items() if ops == names and (is_unkeyed(graph) or not keyed)]
+    return matching[0] if len(matching) == 1 and names else ""
 
 
-def timed(run: Run, parts: CompiledRun) -> pd.DataFrame:
+def measure_kernels(run: Run, parts: CompiledRun) -> pd.DataFrame:
     """Kernels of compiled code with their time: those on devices, else the ops of the host.
 
     Returns:
-        Rows as `calls` returns them; of device kernels, name and duration are the kernel's.
+        Rows as `read_calls` returns them; of device kernels, name and duration are the kernel's.
     """
-    host = calls(run)
+    host = read_calls(run)
     if parts.kernels.empty:
         return host
-    at = covering_ranges(host, launch_calls(run, parts.kernels))
+    call = covering_ranges(host, launch_calls(run, parts.kernels))
     generated = (parts.kernels[ORIGIN] == GENERATED).to_numpy(bool)
-    chosen = (at != NO_PARENT) | generated
-    kernels = parts.kernels.loc[chosen, [C.NAME, C.DUR_NS]]
+    is_compiled = (call != NO_PARENT) | generated
+    kernels = parts.kernels.loc[is_compiled, [C.NAME, C.DUR_NS]]
     rows: pd.DataFrame = kernels.astype({C.NAME: object}).reset_index(drop=True)
     for name in (*_FACTS, C.KERNEL_KWARGS):
         values = np.append(host[name].astype(object).to_numpy(object), [None])
-        rows[name] = values[_or_last(at[chosen], len(host))]
-    known = kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY})
-    _fill_by_name(rows, known, at[chosen] == NO_PARENT)
+        rows[name] = values[_or_last(call[is_compiled], len(host))]
+    sources = kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY})
+    _fill_by_name(rows, sources, call[is_compiled] == NO_PARENT)
     return rows
 
 
 def _or_last(places: Ints, last: int) -> Ints:
-    found: Ints = np.where(places == NO_PARENT, last, places)
-    return found
+    rows: Ints = np.where(places == NO_PARENT, last, places)
+    return rows
 
 
-def table(rows: pd.DataFrame) -> pd.DataFrame:
+def sum_lines(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per source of a kernel and its lines, the most time first.
 
     Args:
-        rows: As `timed` returns them.
+        rows: As `measure_kernels` returns them.
     """
     names = [column.name for column in _LINES]
-    facts = [C.KERNEL_BACKEND, C.SOURCE_LINES, C.FUSED_OPS, C.KERNEL_KWARGS, IDENTITY]
-    plain = rows.astype(dict.fromkeys(facts, object)).fillna(dict.fromkeys(facts, ""))
+    keys = [C.KERNEL_BACKEND, C.SOURCE_LINES, C.FUSED_OPS, C.KERNEL_KWARGS, IDENTITY]
+    plain = rows.astype(dict.fromkeys(keys, object)).fillna(dict.fromkeys(keys, ""))
     plain[CALL] = plain[IDENTITY].where(plain[IDENTITY] != "", plain[C.NAME])
-    keys: list[Hashable] = [CALL, *facts]
-    found = plain.groupby(keys, sort=True).agg(
+    by: list[Hashable] = [CALL, *keys]
+    sums = plain.groupby(by, sort=True).agg(
         **{C.NAME: (C.NAME, "min"), "count": (C.DUR_NS, "size"), "sum_ns": (C.DUR_NS, "sum")}
     )
-    found = found.reset_index().sort_values(["sum_ns", C.NAME, *facts], ascending=[False, *[True] * 6])
-    found["share"] = share(ints(found, "sum_ns"), int(found["sum_ns"].sum()))
-    result: pd.DataFrame = found[names].reset_index(drop=True)
+    sums = sums.reset_index().sort_values(["sum_ns", C.NAME, *keys], ascending=[False, *[True] * 6])
+    sums["share"] = share(ints(sums, "sum_ns"), int(sums["sum_ns"].sum()))
+    result: pd.DataFrame = sums[names].reset_index(drop=True)
     return result
 
 
-def joined_share(rows: pd.DataFrame) -> float | None:
+def share_with_lines(rows: pd.DataFrame) -> float | None:
     """Share of the time of kernels whose lines are known; None without any time."""
     total = int(rows[C.DUR_NS].sum())
     return int(rows.loc[rows[C.SOURCE_LINES].notna(), C.DUR_NS].sum()) / total if total else None
@@ -192,13 +188,13 @@ def joined_share(rows: pd.DataFrame) -> float | None:
 
 def notes(run: Run, rows: pd.DataFrame) -> tuple[str, ...]:
     """Notes on what the lines of kernels are missing for."""
-    known = kernel_sources.kernels(run)
-    if known.empty:
+    sources = kernel_sources.kernels(run)
+    if sources.empty:
         return (UNJOINED,)
-    found = joined_share(rows)
-    said = [] if found is None else [JOINED.format(share=found)]
-    cpp = known.loc[known[C.KERNEL_BACKEND] == "cpp", C.NAME]
-    return (*said, *([NO_CPP] if len(cpp) and not cpp.isin(rows[C.NAME]).any() else []))
+    joined = share_with_lines(rows)
+    texts = [] if joined is None else [JOINED.format(share=joined)]
+    cpp = sources.loc[sources[C.KERNEL_BACKEND] == "cpp", C.NAME]
+    return (*texts, *([NO_CPP] if len(cpp) and not cpp.isin(rows[C.NAME]).any() else []))
 
 
 _LINES = (
@@ -216,4 +212,4 @@ _LINES = (
         "hash of the source without its generated name, else Inductor's own with it; empty if unknown",
     ),
 )
-TABLES = (TableSpec("lines", "Source lines and their kernels, most time first", _LINES),)
+LINES = TableSpec("lines", "Source lines and their kernels, most time first", _LINES)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -13,11 +11,8 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, op_parents, positions, share
-from .counters import COMPILED, GENERATED, GRAPH, INDUCTOR, INSIDE, ORIGIN, within
 from .kernels import CPP
-
-if TYPE_CHECKING:
-    from .counters import CompiledRun
+from .regions import COMPILED, GENERATED, GRAPH, INDUCTOR, INSIDE, ORIGIN, CompiledRun, starts_in_compiled
 
 PART = "part"
 COMPILER, LIBRARY, COMM, ATEN, WRAPPER, OPAQUE = (
@@ -43,33 +38,33 @@ _HOST = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C
 _BACKEND = C.KERNEL_BACKEND
 
 
-def table(run: Run, parts: CompiledRun) -> pd.DataFrame:
+def sum_producers(run: Run, parts: CompiledRun) -> pd.DataFrame:
     """Time by part: of kernels on devices, else of ops on the host without the ops in them."""
     rows = _on_device(run, parts.kernels) if len(parts.kernels) else _on_host(run)
     rows[PART] = pd.Categorical(rows[PART], PARTS, ordered=True)
     grouped = rows.groupby(PART, sort=True, observed=True)
-    found = grouped.agg(count=(C.DUR_NS, "size"), sum_ns=(C.DUR_NS, "sum"))
+    sums = grouped.agg(count=(C.DUR_NS, "size"), sum_ns=(C.DUR_NS, "sum"))
     inside = rows[rows[INSIDE]].groupby(PART, sort=True, observed=True)[C.DUR_NS].sum()
-    found["in_compiled_ns"] = inside.reindex(found.index).fillna(0).astype(np.int64)
-    for name, of in (("share", "sum_ns"), ("compiled_share", "in_compiled_ns")):
-        found[name] = share(found[of].to_numpy(np.int64), int(found[of].sum()))
-    found = found.reset_index().astype({PART: object})
-    return found[[column.name for column in _PARTS]]
+    sums["in_compiled_ns"] = inside.reindex(sums.index).fillna(0).astype(np.int64)
+    for name, column in (("share", "sum_ns"), ("compiled_share", "in_compiled_ns")):
+        sums[name] = share(sums[column].to_numpy(np.int64), int(sums[column].sum()))
+    sums = sums.reset_index().astype({PART: object})
+    return sums[[column.name for column in _PARTS]]
 
 
 def _on_device(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     names = kernels[C.NAME]
     opaque = (kernels[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(bool)
-    generated = (kernels[ORIGIN] == GENERATED).to_numpy(bool) | _launched_as_generated(run, kernels)
-    found = np.select(
+    generated = (kernels[ORIGIN] == GENERATED).to_numpy(bool) | _is_generated(run, kernels)
+    part = np.select(
         [opaque, generated, matches(names, COMMUNICATION), matches(names, _LIBRARY)],
         [OPAQUE, COMPILER, COMM, LIBRARY],
         ATEN,
     )
-    return kernels[[C.DUR_NS, INSIDE]].assign(**{PART: found.astype(object)})
+    return kernels[[C.DUR_NS, INSIDE]].assign(**{PART: part.astype(object)})
 
 
-def _launched_as_generated(run: Run, kernels: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _is_generated(run: Run, kernels: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether the launching op of each kernel names a compiler, as of Triton kernels of the program's own."""
     ops = run.table("host_intervals", columns=[C.ROW_ID, _BACKEND])
     ops = ops[ops[_BACKEND].notna()]
@@ -82,20 +77,22 @@ def _on_host(run: Run) -> pd.DataFrame:
     ops = (host[C.KIND] == HostKind.OP).to_numpy(bool) | matches(host[C.NAME], GRAPH).to_numpy(bool)
     parent = op_parents(ops, positions(host[C.ROW_ID], host[C.PARENT_ROW]))
     durations = host[C.DUR_NS].to_numpy(np.int64)
-    own = durations.copy()
+    self_ns = durations.copy()
     nested = ops & (parent != NO_PARENT)
-    np.subtract.at(own, parent[nested], durations[nested])
-    rows = host.assign(**{C.DUR_NS: own})[ops]
+    np.subtract.at(self_ns, parent[nested], durations[nested])
+    rows = host.assign(**{C.DUR_NS: self_ns})[ops]
     names = rows[C.NAME]
     generated = rows[_BACKEND].notna() | matches(names, rf"{INDUCTOR}|{CPP}")
-    found = np.select(
+    part = np.select(
         [generated, matches(names, _WRAPPERS), matches(names, COMMUNICATION), matches(names, _LIBRARY_OPS)],
         [COMPILER, WRAPPER, COMM, LIBRARY],
         ATEN,
     )
-    rows = rows.assign(**{PART: found.astype(object), INSIDE: within(host, rows) | (found == WRAPPER)})
-    chosen: pd.DataFrame = rows[rows[C.STEP].notna()] if run.rows("steps") else rows
-    return chosen
+    rows = rows.assign(
+        **{PART: part.astype(object), INSIDE: starts_in_compiled(host, rows) | (part == WRAPPER)}
+    )
+    selected: pd.DataFrame = rows[rows[C.STEP].notna()] if run.rows("steps") else rows
+    return selected
 
 
 _PARTS = (
@@ -112,4 +109,4 @@ _PARTS = (
     Column("in_compiled_ns", "ns", "the part of it that compiled code called"),
     Column("compiled_share", "share", "of all that compiled code called"),
 )
-TABLES = (TableSpec("producers", "Time by what made the kernels", _PARTS),)
+PRODUCERS = TableSpec("producers", "Time by what made the kernels", _PARTS)

@@ -1,11 +1,7 @@
 """CUDA and HIP graphs: what each launch runs, the ops that captured it, and the layer that repeats in it.
 
-* span = first start to last end of what a launch runs on a device; gap = span − the union of its intervals.
-* A graph is a graph id with the same kernels, as often; where ids are not recorded, the same kernels alone.
-* The layer of a graph is the sequence of kernels that directly follows itself, whose repeats cover most
-  kernels: the shortest of these, and the first of equals. `repeats` finds it in the graph's first launch, in
-  order of time.
-* Ops are those that launched the kernels when the graph was captured, by the trace of the capture.
+A graph is a graph id with the same kernels, as often; where ids are not recorded, the same kernels alone. The
+layer is found in the graph's first launch, in order of time.
 
 Sources: CUDA C++ Programming Guide, CUDA Graphs; HIP documentation, HIP graph; TraceLens, graph capture.
 
@@ -57,12 +53,12 @@ _INSTANCE = re.compile(r"_\d+$")
 
 def compute(run: Run) -> Result:
     """Compute the tables of graph launches."""
-    every = busy(run, _READ)
-    rows = _replayed(run, every)
+    work = busy(run, _READ)
+    rows = _select_replays(run, work)
     if rows.empty:
-        return Result(notes=(absent_device_note(run) if every.empty else NO_GRAPHS,))
-    rows, numbers = _numbered(rows)
-    launches = _launches(rows, numbers, _device_time(every))
+        return Result(notes=(absent_device_note(run) if work.empty else NO_GRAPHS,))
+    rows, numbers = _number_graphs(rows)
+    launches = _launches(rows, numbers, _device_time(work))
     kernels = rows[rows[C.KIND] != DeviceKind.GRAPH]
     tables = {"graphs": _graphs(launches), "launches": launches[[column.name for column in _LAUNCHES]]}
     if len(kernels):
@@ -72,16 +68,16 @@ def compute(run: Run) -> Result:
     return Result(tables, notes=_notes(run, rows, kernels))
 
 
-def _replayed(run: Run, every: pd.DataFrame) -> pd.DataFrame:
+def _select_replays(run: Run, work: pd.DataFrame) -> pd.DataFrame:
     """The device intervals launched by graph launches, in order of time."""
     where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
     calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME], where=where)
     graphs = calls.loc[matches(calls[C.NAME], GRAPH_CALL), C.ROW_ID]
-    rows = every[every[C.LAUNCH_ROW].isin(graphs)]
+    rows = work[work[C.LAUNCH_ROW].isin(graphs)]
     return rows.sort_values([C.START_NS, C.STREAM, C.ROW_ID], ignore_index=True)
 
 
-def _numbered(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
+def _number_graphs(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
     """Number the launches and the graphs, in order of their first start.
 
     Returns:
@@ -96,17 +92,18 @@ def _numbered(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
     ends = np.searchsorted(launch[order], np.arange(int(launch.max()) + 2))
     places = rows[C.RANK].to_numpy(np.int64)
     for first, last in pairwise(ends.tolist()):
-        own = order[first:last]
-        key = (int(places[own[0]]), int(ids[own[0]]), names[own].tobytes())
+        kernels = order[first:last]
+        # the names are sorted: replays run the same kernels, but not always in the same order
+        key = (int(places[kernels[0]]), int(ids[kernels[0]]), names[kernels].tobytes())
         numbers.append(keys.setdefault(key, len(keys)))
     graph = np.array(numbers, np.int64)
     return rows.assign(launch=launch, graph=graph[launch]), graph
 
 
-def _device_time(every: pd.DataFrame) -> dict[Any, int]:
+def _device_time(work: pd.DataFrame) -> dict[Any, int]:
     """Union of all work of each device."""
-    places, names = pd.factorize(pd.MultiIndex.from_frame(every[[C.RANK, C.DEVICE]]))
-    lengths = union_by(places.astype(np.int64), len(names), *spans(every))
+    places, names = pd.factorize(pd.MultiIndex.from_frame(work[[C.RANK, C.DEVICE]]))
+    lengths = union_by(places.astype(np.int64), len(names), *spans(work))
     return {
         (int(rank), int(device)): int(length) for (rank, device), length in zip(names, lengths, strict=True)
     }
@@ -120,7 +117,7 @@ def _launches(rows: pd.DataFrame, numbers: Ints, device_time: dict[Any, int]) ->
     launch = rows["launch"].to_numpy(np.int64)
     union = union_by(launch, len(first), start, end)
     span = (pd.Series(end).groupby(launch).max() - pd.Series(start).groupby(launch).min()).to_numpy(np.int64)
-    whole = np.array(
+    device_ns = np.array(
         [device_time[place] for place in zip(first[C.RANK], first[C.DEVICE], strict=True)], np.int64
     )
     is_kernel = (rows[C.KIND] != DeviceKind.GRAPH).to_numpy(bool)
@@ -132,7 +129,7 @@ def _launches(rows: pd.DataFrame, numbers: Ints, device_time: dict[Any, int]) ->
         span_ns=span,
         union_ns=union,
         gap_ns=span - union,
-        share=share(union, whole),
+        share=share(union, device_ns),
     ).reset_index(drop=True)
 
 
@@ -189,10 +186,10 @@ def _notes(run: Run, rows: pd.DataFrame, kernels: pd.DataFrame) -> tuple[str, ..
     opaque = int((rows[C.KIND] == DeviceKind.GRAPH).sum())
     if opaque:
         notes.append(Remark(OPAQUE.format(count=opaque)))
-    refused = [found.message for found in run.meta.diagnostics if found.code == DIFFERS]
-    unknown = int(kernels[C.CAPTURED_OP].isna().sum())
-    if unknown and not refused:
-        notes.append(Remark(NO_OPS.format(count=unknown)))
+    refused = [diagnostic.message for diagnostic in run.meta.diagnostics if diagnostic.code == DIFFERS]
+    count = int(kernels[C.CAPTURED_OP].isna().sum())
+    if count and not refused:
+        notes.append(Remark(NO_OPS.format(count=count)))
     return (*notes, *(Remark(message) for message in refused))
 
 

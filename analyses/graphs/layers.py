@@ -1,8 +1,15 @@
-"""The repeated layer of each graph: its kernels with their mean times, and what is before and after it."""
+"""The repeated layer of each graph: its kernels with their mean times, and what is before and after it.
+
+A repeat is a sequence of p elements that follows itself directly, k ≥ 2 times; it covers k·p elements. Where
+it repeats, every element equals the one p later. Candidates for p are the distances between successive equal
+subsequences of 1, 2, 4, ... elements, most frequent first: a subsequence that occurs once per repeat has the
+next one p later.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,11 +19,9 @@ from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
 from ..shared.common import ints, share
-from .repeats import largest_repeat
 
-if TYPE_CHECKING:
-    from .repeats import Repeat
-
+MAX_CANDIDATES = 16
+"""Distances that are tried for each length of a subsequence, the most frequent ones."""
 BEFORE, LAYERS, AFTER, WHOLE = "before", "layers", "after", "whole graph (nothing repeats)"
 
 
@@ -28,37 +33,41 @@ def tables(kernels: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """
     parts: list[dict[str, Any]] = []
     rows: list[pd.DataFrame] = []
-    for graph, own in kernels.groupby("graph", sort=True):
-        first, times = _equal_launches(own)
-        found = largest_repeat(first[C.NAME].cat.codes.to_numpy().astype(np.int64))
-        parts += _parts(int(str(graph)), times, found)
-        if found:
-            rows.append(_layer(int(str(graph)), first, times, found))
-    layer = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=[one.name for one in LAYER])
-    structure = pd.DataFrame(parts, columns=[one.name for one in STRUCTURE])
+    for graph, of_graph in kernels.groupby("graph", sort=True):
+        first, times = _equal_launches(of_graph)
+        repeat = largest_repeat(first[C.NAME].cat.codes.to_numpy().astype(np.int64))
+        parts += _parts(int(str(graph)), times, repeat)
+        if repeat:
+            rows.append(_layer(int(str(graph)), first, times, repeat))
+    layer = (
+        pd.concat(rows, ignore_index=True)
+        if rows
+        else pd.DataFrame(columns=[column.name for column in LAYER])
+    )
+    structure = pd.DataFrame(parts, columns=[column.name for column in STRUCTURE])
     return {"structure": structure, "layer": layer}
 
 
-def _equal_launches(own: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
+def _equal_launches(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
     """Return the kernels of the first launch, and the mean time of each over the launches with its order."""
-    launch = own["launch"].to_numpy(np.int64)
+    launch = rows["launch"].to_numpy(np.int64)
     order = np.argsort(launch, kind="stable")
     count = int((launch == launch[0]).sum())
-    names = own[C.NAME].cat.codes.to_numpy(np.int64)[order].reshape(-1, count)
-    durations = ints(own, C.DUR_NS)[order].reshape(-1, count)
+    names = rows[C.NAME].cat.codes.to_numpy(np.int64)[order].reshape(-1, count)
+    durations = ints(rows, C.DUR_NS)[order].reshape(-1, count)
     equal = (names == names[0]).all(axis=1)
-    return own.iloc[order[:count]], durations[equal].sum(axis=0) // int(equal.sum())
+    return rows.iloc[order[:count]], durations[equal].sum(axis=0) // int(equal.sum())
 
 
-def _parts(graph: int, times: Ints, found: Repeat | None) -> list[dict[str, Any]]:
+def _parts(graph: int, times: Ints, repeat: Repeat | None) -> list[dict[str, Any]]:
     """Return the rows of `structure` of one graph."""
-    if found is None:
+    if repeat is None:
         cuts = [(WHOLE, 0, len(times), 1)]
     else:
         cuts = [
-            (BEFORE, 0, found.start, 1),
-            (LAYERS, found.start, found.end, found.repeats),
-            (AFTER, found.end, len(times), 1),
+            (BEFORE, 0, repeat.start, 1),
+            (LAYERS, repeat.start, repeat.end, repeat.repeats),
+            (AFTER, repeat.end, len(times), 1),
         ]
     total = int(times.sum())
     return [
@@ -76,18 +85,18 @@ def _parts(graph: int, times: Ints, found: Repeat | None) -> list[dict[str, Any]
     ]
 
 
-def _layer(graph: int, first: pd.DataFrame, times: Ints, found: Repeat) -> pd.DataFrame:
+def _layer(graph: int, first: pd.DataFrame, times: Ints, repeat: Repeat) -> pd.DataFrame:
     """Return the rows of `layer` of one graph; names of ops are those of the first repeat."""
-    inside = first.iloc[found.start : found.start + found.period]
-    by_repeat = times[found.start : found.end].reshape(found.repeats, found.period)
+    inside = first.iloc[repeat.start : repeat.start + repeat.period]
+    by_repeat = times[repeat.start : repeat.end].reshape(repeat.repeats, repeat.period)
     return pd.DataFrame(
         {
             "graph": graph,
-            "position": np.arange(1, found.period + 1),
+            "position": np.arange(1, repeat.period + 1),
             C.NAME: inside[C.NAME].astype(object).to_numpy(),
             "op": _texts(inside, C.CAPTURED_OP),
             "module": _texts(inside, C.CAPTURED_MODULE),
-            "mean_ns": by_repeat.sum(axis=0) // found.repeats,
+            "mean_ns": by_repeat.sum(axis=0) // repeat.repeats,
             "min_ns": by_repeat.min(axis=0),
             "max_ns": by_repeat.max(axis=0),
             "share": share(by_repeat.sum(axis=0), int(times.sum())),
@@ -98,6 +107,82 @@ def _layer(graph: int, first: pd.DataFrame, times: Ints, found: Repeat) -> pd.Da
 
 def _texts(rows: pd.DataFrame, column: str) -> list[str]:
     return [text if isinstance(text, str) else "" for text in rows[column].astype(object)]
+
+
+class Repeat(NamedTuple):
+    """A repeated part of a sequence.
+
+    Attributes:
+        start: Position of its first element.
+        period: Number of its elements.
+        repeats: How often it occurs in succession.
+    """
+
+    start: int
+    period: int
+    repeats: int
+
+    @property
+    def end(self) -> int:
+        """Position after the last repeat."""
+        return self.start + self.period * self.repeats
+
+
+def largest_repeat(sequence: Ints) -> Repeat | None:
+    """Return the repeat that covers most elements: the shortest of these, and the first of equals.
+
+    Args:
+        sequence: Codes of the elements.
+
+    Returns:
+        None if no element follows itself and no part does.
+
+    Example:
+        >>> largest_repeat(np.array([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 8]))
+        Repeat(start=1, period=3, repeats=3)
+    """
+    best: Repeat | None = None
+    tried: set[int] = set()
+    for period in _periods(sequence):
+        if period in tried:
+            continue
+        tried.add(period)
+        repeat = _with_period(sequence, period)
+        if repeat and (best is None or _rank(repeat) < _rank(best)):
+            best = repeat
+    return best
+
+
+def _rank(repeat: Repeat) -> tuple[int, int, int]:
+    return -repeat.period * repeat.repeats, repeat.period, repeat.start
+
+
+def _periods(sequence: Ints) -> Iterator[int]:
+    """Yield candidates of the period, for subsequences of each length."""
+    _, codes = np.unique(sequence, return_inverse=True)
+    length = 1
+    while len(codes) > 1:
+        order = np.argsort(codes, kind="stable")
+        same = codes[order[1:]] == codes[order[:-1]]
+        distances, counts = np.unique(np.diff(order)[same], return_counts=True)
+        if not len(distances):
+            return  # no subsequence of this length occurs twice, so no longer one does
+        yield from distances[np.lexsort((distances, -counts))[:MAX_CANDIDATES]].tolist()
+        pairs = codes[:-length] * (int(codes.max()) + 1) + codes[length:]
+        _, codes = np.unique(pairs, return_inverse=True)
+        length *= 2
+
+
+def _with_period(sequence: Ints, period: int) -> Repeat | None:
+    """Return the repeat of a period that covers most; the first of equals."""
+    equal = np.concatenate(([False], sequence[period:] == sequence[:-period], [False]))
+    changes = np.diff(equal.astype(np.int8))
+    begin, end = np.flatnonzero(changes > 0), np.flatnonzero(changes < 0)
+    count = (end - begin) // period + 1
+    if not len(count) or count.max() < 2:
+        return None
+    longest = int(np.argmax(count))
+    return Repeat(int(begin[longest]), period, int(count[longest]))
 
 
 _GRAPH = Column("graph", "", "number of the graph")

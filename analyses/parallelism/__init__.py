@@ -1,11 +1,8 @@
 """How the work of a job is split over its ranks, and what the split costs.
 
-* groups: the purpose of a process group follows from its name (DeviceMesh: `mesh_tp`; Megatron-LM:
-  `TENSOR_MODEL_PARALLEL_GROUP`), else by its collectives and the phase that launched them; the evidence is a
-  column. Without either it is "cannot tell".
-* pipelines: bubble = the time of a step's pipeline window in which a stage computes nothing.
-* experts: tokens that arrive in a dispatch by its split sizes, and the computation until the combine.
-* all-gathers: lead = the end of the computation before the consumer − when the host issued the all-gather.
+The purpose of a process group follows from its name (DeviceMesh: `mesh_tp`; Megatron-LM:
+`TENSOR_MODEL_PARALLEL_GROUP`), else by its collectives and the phase that launched them; the evidence is a
+column. Without either it is "cannot tell".
 
 Exposed time is that of `overlap`, waiting that of `collectives`.
 
@@ -22,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -33,14 +29,12 @@ from tracekit.schema import C
 
 from ..collectives import NO_COLLECTIVES
 from ..shared.common import NO_STEPS, absent_device_note, concat_tables
-from . import calls as measured
-from . import experts, groups, hiding, pipeline
-from .advice import RULES, findings
-from .groups import KEY
-from .specs import TABLES
-
-if TYPE_CHECKING:
-    from .roles import Role
+from . import calls as communication
+from . import data_parallel, experts, pipeline, process_groups
+from .calls import MAX_EXPOSED_SHARE
+from .findings import RULES, findings
+from .process_groups import KEY
+from .tables import TABLES
 
 NO_GROUPS = (
     "process groups were not recorded for {count:,} of {all:,} communication kernels, so their purpose "
@@ -67,12 +61,12 @@ class Partial:
 
 def measure(run: Run) -> Partial:
     """Measure the communication kernels of some ranks, and the computation beside them."""
-    rows, sent = measured.device_rows(run), measured.messages(run)
-    calls = measured.calls(run, rows, sent)
+    rows, sent = communication.read_device_rows(run), communication.read_messages(run)
+    calls = communication.read_calls(run, rows, sent)
     return Partial(
         calls=calls,
         sent=sent,
-        steps=pipeline.stage_steps(run, rows, calls),
+        steps=pipeline.measure_stages(run, rows, calls),
         spent=spent(run),
     )
 
@@ -84,42 +78,32 @@ def combine(run: Run, parts: Sequence[Partial]) -> Result:
         return Result(
             notes=(absent_device_note(run) if run.rows("device_intervals") == 0 else NO_COLLECTIVES,)
         )
-    calls = groups.with_groups(run, rows)
-    sent = groups.messages_key(concat_tables([part.sent for part in parts]))
-    roles = groups.roles(calls, sent)
+    calls = process_groups.with_groups(run, rows)
+    sent = process_groups.with_key(concat_tables([part.sent for part in parts]))
+    roles = process_groups.find_roles(calls, sent)
     steps = concat_tables([part.steps for part in parts])
-    found, notes = pipeline.pipelines(sent, roles, steps)
-    timed = [(one, pipeline.windows(one, steps, pipeline.offsets(one, calls))) for one in found]
-    pairs = experts.pairs(calls, roles)
+    pipelines, notes = pipeline.find_pipelines(sent, roles, steps)
+    timed = [
+        (stages, pipeline.measure_windows(stages, steps, pipeline.clock_offsets(stages, calls)))
+        for stages in pipelines
+    ]
+    pairs = experts.find_pairs(calls, roles)
+    gathers = data_parallel.list_gathers(calls, roles)
     tables = {
-        "groups": groups.table(run, calls, roles),
-        **pipeline.tables(timed),
-        "experts": experts.table(pairs, _sizes(calls)),
-        **_hiding(calls, roles),
+        "groups": process_groups.list_groups(run, calls, roles),
+        **pipeline.build_tables(timed),
+        "experts": experts.sum_by_rank(pairs, calls.groupby(KEY)[C.GROUP_SIZE].first().astype("Int64")),
+        "prefetch": data_parallel.sum_gathers(gathers),
+        "all_gathers": gathers,
+        "buckets": data_parallel.sum_reduces(calls, roles),
     }
-    spent_ = budget_of(part.spent for part in parts)
-    shown = {name: table[_columns(name)] for name, table in tables.items() if len(table)}
+    budget = budget_of(part.spent for part in parts)
     unknown = int((calls[KEY] == "").sum())
     notes += [NO_GROUPS.format(count=unknown, all=len(calls))] if unknown else []
-    notes += [] if spent_.marked else [NO_STEPS]
-    return Result(shown, findings(tables, timed, pairs, calls, spent_), tuple(notes))
-
-
-def _sizes(calls: pd.DataFrame) -> pd.Series:
-    return calls.groupby(KEY)[C.GROUP_SIZE].first().astype("Int64")
-
-
-def _hiding(calls: pd.DataFrame, roles: dict[str, Role]) -> dict[str, pd.DataFrame]:
-    gathers = hiding.gathers(calls, roles)
-    return {
-        "prefetch": hiding.by_rank(gathers),
-        "all_gathers": gathers,
-        "buckets": hiding.buckets(calls, roles),
-    }
-
-
-def _columns(name: str) -> list[str]:
-    return next([column.name for column in spec.columns] for spec in TABLES if spec.name == name)
+    notes += [] if budget.marked else [NO_STEPS]
+    columns = {spec.name: [column.name for column in spec.columns] for spec in TABLES}
+    shown = {name: table[columns[name]] for name, table in tables.items() if len(table)}
+    return Result(shown, findings(tables["experts"], timed, pairs, calls, budget), tuple(notes))
 
 
 _BY_RANK = ByRank(map=measure, combine=combine)
@@ -137,7 +121,7 @@ ANALYSIS = Analysis(
         "dispatch and combine; tokens = Σ of the split sizes that arrive, time = computation between "
         "them. All-gathers: lead = end of the last computation that begins before the all-gather ends − "
         "time at which the host issued it; issued late: lead ≤ 0; behind other communication: its stream "
-        "was busy when it was issued; hidden: at most 5% exposed."
+        f"was busy when it was issued; hidden: at most {MAX_EXPOSED_SHARE:.0%} exposed."
     ),
     tables=TABLES,
     sources=(

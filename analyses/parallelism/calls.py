@@ -22,6 +22,8 @@ from ..shared.thread_ranges import launch_calls
 
 PLACE = [C.RANK, C.DEVICE]
 EXPOSED, ISSUED, RANGE = "exposed_ns", "issued_ns", "range"
+MAX_EXPOSED_SHARE = 0.05
+"""Share of a collective that may be exposed if it is called hidden."""
 PRIOR_END, STREAM_FREE, BETWEEN = "prior_end_ns", "stream_free_ns", "between_ns"
 LIBRARY = "library"
 """Column: `expert` for kernels of libraries for expert parallelism, `group` for those of process groups."""
@@ -52,70 +54,70 @@ _GROUP = (C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE)
 SEND, RECEIVE = "send", "recv"
 
 
-def device_rows(run: Run) -> pd.DataFrame:
+def read_device_rows(run: Run) -> pd.DataFrame:
     """The intervals that occupy a device."""
     return busy(run, [*_READ])
 
 
-def messages(run: Run) -> pd.DataFrame:
+def read_messages(run: Run) -> pd.DataFrame:
     """The sends and receives that hosts issued, in order, with peers, process group, thread and time."""
     where = pc.field(C.COLLECTIVE).isin([SEND, RECEIVE])
     rows = run.table("host_intervals", columns=[C.ROW_ID, *_MESSAGE, *_GROUP], where=where)
-    plain = rows.astype(dict.fromkeys((C.COLLECTIVE, *_GROUP[:3]), object))
-    return plain.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
+    typed = rows.astype(dict.fromkeys((C.COLLECTIVE, *_GROUP[:3]), object))
+    return typed.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
-def calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
+def read_calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
     """The communication kernels among device rows.
 
     Args:
         run: The run.
-        rows: Result of `device_rows`.
-        sent: Result of `messages`: a kernel of several sends and receives has the process group of the last.
+        rows: Result of `read_device_rows`.
+        sent: Result of `read_messages`; a kernel of several has the process group of the last.
 
     Returns:
-        The columns of `describe_collectives` and, in addition: phase and split sizes of the launching op;
-        `RANGE`, the innermost enclosing name of `RANGES`; `ISSUED`, when the host launched it; `EXPOSED`,
-        its time without computation beside it; `PRIOR_END`, the end of the last computation that began
-        before it ended; `STREAM_FREE`, the end of the communication before it on its stream; `BETWEEN`, the
-        computation between an all-to-all and the next one of its group; `LIBRARY`.
+        The columns of `described` and, in addition: phase and split sizes of the launching op; `RANGE`, the
+        innermost enclosing name of `RANGES`; `ISSUED`, when the host launched it; `EXPOSED`, its time without
+        computation beside it; `PRIOR_END`, the end of the last computation that began before it ended;
+        `STREAM_FREE`, the end of the communication before it on its stream; `BETWEEN`, the computation
+        between an all-to-all and the next one of its group; `LIBRARY`.
     """
     kernels = rows[is_communication(rows)].sort_values([*PLACE, C.START_NS, C.ROW_ID], ignore_index=True)
     host = host_rows(run, kernels[C.OP_ROW], [*_MORE])
     issued = launch_calls(run, kernels)
     table = describe_collectives(run, kernels.drop(columns=C.LAUNCH_ROW)).join(host)
-    table[LIBRARY] = _libraries(kernels[C.NAME])
-    table[RANGE] = _ranges(run, kernels[C.OP_ROW])
+    table[LIBRARY] = _name_libraries(kernels[C.NAME])
+    table[RANGE] = _find_ranges(run, kernels[C.OP_ROW])
     table[ISSUED] = issued[C.START_NS].astype("Int64")
     table = _with_messages(table, issued, sent)
     for name in (EXPOSED, PRIOR_END, STREAM_FREE, BETWEEN):
         table[name] = np.full(len(table), NO_PARENT, np.int64)
-    for place, own in rows.groupby(PLACE, sort=True):
-        mine = ((table[C.RANK] == place[0]) & (table[C.DEVICE] == place[1])).to_numpy(bool)
-        for name, values in _timed(table[mine], intervals_by_class(own).computation).items():
-            table.loc[mine, name] = values
+    for place, device in rows.groupby(PLACE, sort=True):
+        on_place = ((table[C.RANK] == place[0]) & (table[C.DEVICE] == place[1])).to_numpy(bool)
+        for name, values in _measure_times(table[on_place], intervals_by_class(device).computation).items():
+            table.loc[on_place, name] = values
     return table
 
 
-def _libraries(names: pd.Series) -> pd.Series:
+def _name_libraries(names: pd.Series) -> pd.Series:
     expert, group = matches(names, _EXPERT_KERNELS), matches(names, _OF_GROUPS)
     return pd.Series(
         np.where(expert, "expert", np.where(group, "group", "")), index=names.index, dtype=object
     )
 
 
-def _ranges(run: Run, ops: pd.Series) -> pd.Series:
+def _find_ranges(run: Run, ops: pd.Series) -> pd.Series:
     """Innermost enclosing host row of each op that has a telling name; empty without one."""
-    found = np.full(len(ops), "", object)
+    found_names = np.full(len(ops), "", object)
     for _ in range(_LEVELS):
         host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
         names = pd.Series(fill_missing_text(host[C.NAME], ""), index=ops.index)
-        telling = matches(names.astype("category"), RANGES).to_numpy(bool) & (found == "")
-        found[telling] = names.to_numpy(object)[telling]
-        ops = host[C.PARENT_ROW].mask(pd.Series(found != "", index=ops.index))
+        is_telling = matches(names.astype("category"), RANGES).to_numpy(bool) & (found_names == "")
+        found_names[is_telling] = names.to_numpy(object)[is_telling]
+        ops = host[C.PARENT_ROW].mask(pd.Series(found_names != "", index=ops.index))
         if ops.isna().all():
             break
-    return pd.Series(found, index=ops.index, dtype=object)
+    return pd.Series(found_names, index=ops.index, dtype=object)
 
 
 def _with_messages(table: pd.DataFrame, issued: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
@@ -127,6 +129,7 @@ def _with_messages(table: pd.DataFrame, issued: pd.DataFrame, sent: pd.DataFrame
     left = issued.loc[kinds, [*keys, C.START_NS]].assign(at=np.flatnonzero(kinds))
     left = left.astype(dict.fromkeys((*keys, C.START_NS), np.int64)).sort_values(C.START_NS)
     right = sent[[*keys, C.START_NS, *_GROUP]].astype(dict.fromkeys(keys, np.int64))
+    # NCCL launches one kernel for a group of sends and receives, when the last of them is issued
     near = pd.merge_asof(left, right.sort_values(C.START_NS), on=C.START_NS, by=keys)
     near = near.set_index("at")
     for name in _GROUP:
@@ -136,36 +139,36 @@ def _with_messages(table: pd.DataFrame, issued: pd.DataFrame, sent: pd.DataFrame
     return table
 
 
-def _timed(own: pd.DataFrame, computation: Union) -> dict[str, Ints]:
+def _measure_times(kernels: pd.DataFrame, computation: Union) -> dict[str, Ints]:
     """Times of the communication kernels of one device relative to its computation."""
-    start, end = spans(own)
+    start, end = spans(kernels)
     last = np.searchsorted(computation[0], end) - 1
-    prior = np.append(computation[1], NO_PARENT)[last]
-    stream_ends = pd.Series(end).groupby(own[C.STREAM].to_numpy()).cummax()
-    free = stream_ends.groupby(own[C.STREAM].to_numpy()).shift(fill_value=NO_PARENT).to_numpy(np.int64)
+    prior_end = np.append(computation[1], NO_PARENT)[last]
+    stream_ends = pd.Series(end).groupby(kernels[C.STREAM].to_numpy()).cummax()
+    free_at = stream_ends.groupby(kernels[C.STREAM].to_numpy()).shift(fill_value=NO_PARENT).to_numpy(np.int64)
     return {
         EXPOSED: end - start - covered(computation, start, end),
-        PRIOR_END: prior,
-        STREAM_FREE: free,
-        BETWEEN: _between(own, computation),
+        PRIOR_END: prior_end,
+        STREAM_FREE: free_at,
+        BETWEEN: _computation_between(kernels, computation),
     }
 
 
-def _between(own: pd.DataFrame, computation: Union) -> Ints:
+def _computation_between(kernels: pd.DataFrame, computation: Union) -> Ints:
     """Computation from the end of each all-to-all to the start of the next one of its group and library."""
-    start, end = spans(own)
-    found = np.full(len(own), NO_PARENT, np.int64)
-    chosen = (own[C.KIND] == ALL_TO_ALL).to_numpy(bool)
-    keys = own["group"] + "\n" + own[LIBRARY]
-    for _, rows in pd.Series(np.flatnonzero(chosen)).groupby(keys[chosen].to_numpy(object)):
-        at = rows.to_numpy(np.int64)
-        here, later = end[at[:-1]], start[at[1:]]
-        done = covered_before(computation, np.maximum(later, here)) - covered_before(computation, here)
-        found[at[:-1]] = done
-    return found
+    start, end = spans(kernels)
+    computed = np.full(len(kernels), NO_PARENT, np.int64)
+    is_all_to_all = (kernels[C.KIND] == ALL_TO_ALL).to_numpy(bool)
+    keys = kernels["group"] + "\n" + kernels[LIBRARY]
+    for _, rows in pd.Series(np.flatnonzero(is_all_to_all)).groupby(keys[is_all_to_all].to_numpy(object)):
+        indices = rows.to_numpy(np.int64)
+        ended, started = end[indices[:-1]], start[indices[1:]]
+        between = covered_before(computation, np.maximum(started, ended)) - covered_before(computation, ended)
+        computed[indices[:-1]] = between
+    return computed
 
 
-def members(text: Any) -> list[int]:
+def parse_members(text: Any) -> list[int]:
     """Ranks of a process group, or split sizes, as recorded; empty if unknown or truncated.
 
     Example:

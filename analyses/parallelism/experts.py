@@ -6,7 +6,7 @@ experts, the second returns them. Pairs are matched over ranks from the end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,18 +15,15 @@ from tracekit.schema import C
 
 from ..shared.collective_kinds import ALL_TO_ALL
 from ..shared.common import ints
-from .calls import BETWEEN, LIBRARY, PLACE, members
-from .groups import KEY
-from .roles import EXPERT
-
-if TYPE_CHECKING:
-    from .roles import Role
+from .calls import BETWEEN, LIBRARY, PLACE, parse_members
+from .process_groups import KEY
+from .roles import EXPERT, Role
 
 _NOTIFIES = "(?i)notify"
 _COMBINES = "(?i)combine"
 
 
-def pairs(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
+def find_pairs(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
     """Pairs of dispatch and combine of expert-parallel groups.
 
     Args:
@@ -38,30 +35,30 @@ def pairs(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
         durations of both, and the row of the combine.
     """
     keys = [key for key, role in roles.items() if EXPERT in role.kinds]
-    own = calls[(calls[C.KIND] == ALL_TO_ALL) & calls[KEY].isin(keys)]
-    own = own[~own["family"].str.contains(_NOTIFIES)]
-    found = [_paired(rows) for _, rows in own.groupby([KEY, *PLACE], sort=True)]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+    all_to_alls = calls[(calls[C.KIND] == ALL_TO_ALL) & calls[KEY].isin(keys)]
+    all_to_alls = all_to_alls[~all_to_alls["family"].str.contains(_NOTIFIES)]
+    parts = [_pair(rows) for _, rows in all_to_alls.groupby([KEY, *PLACE], sort=True)]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _paired(rows: pd.DataFrame) -> pd.DataFrame:
+def _pair(rows: pd.DataFrame) -> pd.DataFrame:
     """Pairs of the all-to-alls of a group on one device, in order."""
     ordered = rows.sort_values([C.START_NS, C.ROW_ID])
     first = _firsts(ordered)
-    there, back = ordered.iloc[first], ordered.iloc[first + 1]
+    dispatches, combines = ordered.iloc[first], ordered.iloc[first + 1]
     return pd.DataFrame(
         {
-            KEY: there[KEY].to_numpy(object),
-            "group": there[C.GROUP_NAME].astype(object).fillna("").to_numpy(object),
-            C.RANK: ints(there, C.RANK),
-            C.DEVICE: ints(there, C.DEVICE),
-            "number": np.arange(len(there)) - len(there),
-            C.STEP: there[C.STEP].to_numpy(),
-            "tokens": pd.array([_received(text) for text in there[C.SPLIT_OUT]], "Int64"),
-            "expert_ns": ints(there, BETWEEN),
-            "dispatch_ns": ints(there, C.DUR_NS),
-            "combine_ns": ints(back, C.DUR_NS),
-            C.ROW_ID: ints(back, C.ROW_ID),
+            KEY: dispatches[KEY].to_numpy(object),
+            "group": dispatches[C.GROUP_NAME].astype(object).fillna("").to_numpy(object),
+            C.RANK: ints(dispatches, C.RANK),
+            C.DEVICE: ints(dispatches, C.DEVICE),
+            "number": np.arange(len(dispatches)) - len(dispatches),
+            C.STEP: dispatches[C.STEP].to_numpy(),
+            "tokens": pd.array([_count_received(text) for text in dispatches[C.SPLIT_OUT]], "Int64"),
+            "expert_ns": ints(dispatches, BETWEEN),
+            "dispatch_ns": ints(dispatches, C.DUR_NS),
+            "combine_ns": ints(combines, C.DUR_NS),
+            C.ROW_ID: ints(combines, C.ROW_ID),
         }
     )
 
@@ -73,36 +70,36 @@ def _firsts(rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.int64]]:
         combines = np.array(pd.Series(names).str.contains(_COMBINES), bool)
         return np.flatnonzero(~combines[:-1] & combines[1:])
     splits = list(zip(rows[C.SPLIT_IN], rows[C.SPLIT_OUT], strict=True))
-    found, at = [], 0
-    while at + 1 < count:
-        returned = splits[at] == splits[at + 1][::-1]
-        found += [at] if returned else []
-        at += 2 if returned else 1
-    return np.array(found, np.int64)
+    firsts, index = [], 0
+    while index + 1 < count:
+        returned = splits[index] == splits[index + 1][::-1]
+        firsts += [index] if returned else []
+        index += 2 if returned else 1
+    return np.array(firsts, np.int64)
 
 
-def _received(text: object) -> int | None:
-    sizes = members(text)
+def _count_received(text: object) -> int | None:
+    sizes = parse_members(text)
     return sum(sizes) if sizes else None
 
 
-def table(found: pd.DataFrame, sizes: pd.Series) -> pd.DataFrame:
+def sum_by_rank(pairs: pd.DataFrame, sizes: pd.Series) -> pd.DataFrame:
     """Tokens and computation of the experts of each rank, most first in each group.
 
     Args:
-        found: Result of `pairs`.
+        pairs: Result of `find_pairs`.
         sizes: Number of ranks of each group.
     """
-    if found.empty:
-        return found
-    grouped = found.groupby([KEY, *PLACE], sort=True)
+    if pairs.empty:
+        return pairs
+    grouped = pairs.groupby([KEY, *PLACE], sort=True)
     rows = grouped[["expert_ns", "dispatch_ns", "combine_ns"]].sum().reset_index()
     rows.insert(3, "pairs", grouped.size().to_numpy(np.int64))
     rows["group"] = grouped["group"].first().to_numpy(object)
-    known = grouped["tokens"].agg(lambda values: values.sum(skipna=False))
-    rows["tokens"] = known.astype("Int64").array
-    here = rows.groupby(KEY)[C.RANK].transform("nunique")
-    rows["complete"] = (here == rows[KEY].map(sizes).fillna(here)).to_numpy(bool)
+    tokens = grouped["tokens"].agg(lambda values: values.sum(skipna=False))
+    rows["tokens"] = tokens.astype("Int64").array
+    ranks_here = rows.groupby(KEY)[C.RANK].transform("nunique")
+    rows["complete"] = (ranks_here == rows[KEY].map(sizes).fillna(ranks_here)).to_numpy(bool)
     rows["tokens_ratio"] = _ratio(rows, "tokens")
     rows["expert_ratio"] = _ratio(rows, "expert_ns")
     order = [KEY, "expert_ns", C.RANK]
@@ -116,13 +113,13 @@ def _ratio(rows: pd.DataFrame, column: str) -> pd.Series:
     return (values / mean.mask(mean == 0)).astype("Float64")
 
 
-def excess(found: pd.DataFrame) -> int:
+def sum_excess(pairs: pd.DataFrame) -> int:
     """Time by which the slowest rank's experts exceed the mean, Σ over the pairs that all ranks have.
 
     Args:
-        found: The pairs of one group.
+        pairs: The pairs of one group.
     """
-    grouped = found.groupby("number")["expert_ns"]
-    complete = grouped.transform("size") == found[PLACE].drop_duplicates().shape[0]
-    each = found[complete].groupby("number")["expert_ns"]
-    return int((each.max() - each.sum() // each.size()).sum())
+    grouped = pairs.groupby("number")["expert_ns"]
+    complete = grouped.transform("size") == pairs[PLACE].drop_duplicates().shape[0]
+    times = pairs[complete].groupby("number")["expert_ns"]
+    return int((times.max() - times.sum() // times.size()).sum())

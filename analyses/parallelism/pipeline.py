@@ -1,10 +1,8 @@
 """Pipelines: stages, microbatches, and the share of time in which stages compute nothing.
 
-The pipeline window of a step begins with the first computation of any stage and ends with the last.
-Computation launched in the optimizer step, in `zero_grad` or in data loading does not count. bubble =
-window − the time in which the stage computes, and its share is over the windows of all stages. The ideal
-share of p equal stages, m microbatches and v chunks of layers on each stage is (p − 1)/(m·v + p − 1), as in
-GPipe and 1F1B (v = 1) and interleaved 1F1B.
+Computation launched in the optimizer step, in `zero_grad` or in data loading does not count. The ideal share
+of p equal stages, m microbatches and v chunks of layers on each stage is (p − 1)/(m·v + p − 1), as in GPipe
+and 1F1B (v = 1) and interleaved 1F1B.
 
 Sources: Huang et al., GPipe, 2019; Narayanan et al., Efficient Large-Scale Language Model Training on GPU
 Clusters Using Megatron-LM, 2021.
@@ -14,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,12 +25,9 @@ from ..shared.collective_kinds import SEND_RECV
 from ..shared.common import ints, share, spans
 from ..shared.host_rows import host_rows
 from ..shared.intervals_by_class import is_communication
-from .calls import RECEIVE, SEND, members
-from .groups import KEY
-from .roles import PIPELINE
-
-if TYPE_CHECKING:
-    from .roles import Role
+from .calls import RECEIVE, SEND, parse_members
+from .process_groups import KEY
+from .roles import PIPELINE, Role
 
 NO_STEP = -1
 CLOCK_NS = 200_000
@@ -72,7 +67,7 @@ class Pipeline:
         return wait / (self.microbatches * self.chunks + wait)
 
 
-def stage_steps(run: Run, rows: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+def measure_stages(run: Run, rows: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """What each rank with sends and receives computes in each step.
 
     Args:
@@ -87,38 +82,38 @@ def stage_steps(run: Run, rows: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFra
     """
     messages = calls[calls[C.KIND] == SEND_RECV]
     kernel = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)
-    chosen = rows[kernel & rows[C.RANK].isin(messages[C.RANK].unique()).to_numpy(bool)]
+    kernels = rows[kernel & rows[C.RANK].isin(messages[C.RANK].unique()).to_numpy(bool)]
     if messages.empty:
         return pd.DataFrame()
-    host = host_rows(run, chosen[C.OP_ROW], [C.PHASE, C.START_NS])
+    host = host_rows(run, kernels[C.OP_ROW], [C.PHASE, C.START_NS])
     phase = host[C.PHASE].astype(object).fillna("")
-    frame = chosen.assign(
-        talks=is_communication(chosen),
-        sends=chosen[C.ROW_ID].isin(messages[C.ROW_ID]),
+    frame = kernels.assign(
+        talks=is_communication(kernels),
+        sends=kernels[C.ROW_ID].isin(messages[C.ROW_ID]),
         inside=~phase.isin(_OUTSIDE),
         backward_ns=host[C.START_NS].where(phase == str(Phase.BACKWARD)),
     )
     marked = frame[C.STEP].notna().any()
     frame = frame[frame[C.STEP].notna()] if marked else frame.assign(**{C.STEP: NO_STEP})
     grouped = frame.groupby([C.RANK, C.STEP], sort=True)
-    return pd.DataFrame([found for key, own in grouped if (found := _stage_step(key, own))])
+    return pd.DataFrame([row for key, rows_of_step in grouped if (row := _stage_step(key, rows_of_step))])
 
 
-def _stage_step(key: tuple[Any, ...], own: pd.DataFrame) -> dict[str, int] | None:
-    computing = own[own["inside"] & ~own["talks"]]
+def _stage_step(key: tuple[Any, ...], rows: pd.DataFrame) -> dict[str, int] | None:
+    computing = rows[rows["inside"] & ~rows["talks"]]
     if computing.empty:
         return None
     start, end = int(ints(computing, C.START_NS).min()), int(spans(computing)[1].max())
-    computed = intervals.union(*spans(computing))
-    everything = intervals.union(*spans(own[~own["talks"]]))
-    sends = intervals.subtract(intervals.union(*spans(own[own["sends"]])), everything)
-    talks = intervals.subtract(intervals.union(*spans(own[own["talks"]])), everything)
-    within = {
+    busy = intervals.union(*spans(computing))
+    other = intervals.union(*spans(rows[~rows["talks"]]))
+    sends = intervals.subtract(intervals.union(*spans(rows[rows["sends"]])), other)
+    communication = intervals.subtract(intervals.union(*spans(rows[rows["talks"]])), other)
+    inside = {
         name: intervals.length(intervals.clip(union, start, end))
-        for name, union in (("send_recv_ns", sends), ("talk_ns", talks))
+        for name, union in (("send_recv_ns", sends), ("talk_ns", communication))
     }
-    computation = intervals.length(computed)
-    backward = own["backward_ns"].min()
+    computation = intervals.length(busy)
+    backward = rows["backward_ns"].min()
     return {
         C.RANK: int(key[0]),
         C.STEP: int(key[1]),
@@ -126,13 +121,13 @@ def _stage_step(key: tuple[Any, ...], own: pd.DataFrame) -> dict[str, int] | Non
         "end_ns": end,
         "backward_ns": -1 if pd.isna(backward) else int(backward),
         "computation_ns": computation,
-        "send_recv_ns": within["send_recv_ns"],
-        "other_communication_ns": within["talk_ns"] - within["send_recv_ns"],
-        "idle_ns": end - start - computation - within["talk_ns"],
+        "send_recv_ns": inside["send_recv_ns"],
+        "other_communication_ns": inside["talk_ns"] - inside["send_recv_ns"],
+        "idle_ns": end - start - computation - inside["talk_ns"],
     }
 
 
-def pipelines(
+def find_pipelines(
     sent: pd.DataFrame, roles: dict[str, Role], steps: pd.DataFrame
 ) -> tuple[list[Pipeline], list[str]]:
     """The complete pipelines of a run, and notes on incomplete ones.
@@ -140,21 +135,21 @@ def pipelines(
     Args:
         sent: Sends and receives of all ranks with their process group.
         roles: Roles of the process groups.
-        steps: Result of `stage_steps` of all ranks.
+        steps: Result of `measure_stages` of all ranks.
     """
-    found, notes = [], []
+    complete, notes = [], []
     here = set(steps[C.RANK]) if len(steps) else set()
-    own = sent[sent[KEY].isin([key for key, role in roles.items() if PIPELINE in role.kinds])]
-    for ranks, rows in _connected(own):
+    messages = sent[sent[KEY].isin([key for key, role in roles.items() if PIPELINE in role.kinds])]
+    for ranks, rows in _connect(messages):
         if missing := set(ranks) - here:
             count = len(ranks) - len(missing)
             notes.append(INCOMPLETE.format(ranks=", ".join(map(str, ranks)), count=len(ranks), here=count))
         else:
-            found.append(_described(ranks, rows, steps))
-    return found, notes
+            complete.append(_describe(ranks, rows, steps))
+    return complete, notes
 
 
-def _connected(sent: pd.DataFrame) -> list[tuple[tuple[int, ...], pd.DataFrame]]:
+def _connect(sent: pd.DataFrame) -> list[tuple[tuple[int, ...], pd.DataFrame]]:
     """Ranks that send to each other, directly or through others, with their messages."""
     root: dict[int, int] = {}
 
@@ -168,29 +163,29 @@ def _connected(sent: pd.DataFrame) -> list[tuple[tuple[int, ...], pd.DataFrame]]
     for rank, peer in pairs.astype(int).itertuples(index=False, name=None):
         low, high = sorted((find(rank), find(peer)))
         root[high] = low
-    every: dict[int, list[int]] = {}
+    connected: dict[int, list[int]] = {}
     for rank in sorted(root):
-        every.setdefault(find(rank), []).append(rank)
-    return [(tuple(ranks), sent[sent[C.RANK].isin(ranks)]) for ranks in every.values() if len(ranks) > 1]
+        connected.setdefault(find(rank), []).append(rank)
+    return [(tuple(ranks), sent[sent[C.RANK].isin(ranks)]) for ranks in connected.values() if len(ranks) > 1]
 
 
-def _described(ranks: tuple[int, ...], sent: pd.DataFrame, steps: pd.DataFrame) -> Pipeline:
+def _describe(ranks: tuple[int, ...], sent: pd.DataFrame, steps: pd.DataFrame) -> Pipeline:
     """Count the microbatches and chunks of a pipeline by its messages."""
-    ranks = _ordered(ranks, sent)
-    own = steps.loc[steps[C.RANK] == ranks[0], C.STEP]
-    counted = max(1, own.nunique())
-    if (own != NO_STEP).all():  # a capture may begin or end inside of a step
-        sent = sent[sent[C.STEP].isin(own)]
-    out = sent[sent[C.COLLECTIVE] == SEND]
+    ranks = _order(ranks, sent)
+    own_steps = steps.loc[steps[C.RANK] == ranks[0], C.STEP]
+    counted = max(1, own_steps.nunique())
+    if (own_steps != NO_STEP).all():  # a capture may begin or end inside of a step
+        sent = sent[sent[C.STEP].isin(own_steps)]
+    sends = sent[sent[C.COLLECTIVE] == SEND]
 
     def number(source: int, target: int) -> int | None:
-        total = int(((out[C.RANK] == source) & (out[C.DST_RANK] == target)).sum())
+        total = int(((sends[C.RANK] == source) & (sends[C.DST_RANK] == target)).sum())
         return None if total % counted else total // counted
 
     forward, wrapped = number(ranks[0], ranks[1]), number(ranks[-1], ranks[0])
     text = f"{forward} sends per step from rank {ranks[0]} to {ranks[1]}"
     if len(ranks) == 2:
-        if not forward or not _only_gradients_return(ranks, out, steps):
+        if not forward or not _only_gradients_return(ranks, sends, steps):
             return Pipeline(ranks, None, None, "", f"{text}; with two stages chunks cannot be counted")
         wrapped = 0
     else:
@@ -202,11 +197,11 @@ def _described(ranks: tuple[int, ...], sent: pd.DataFrame, steps: pd.DataFrame) 
     return Pipeline(ranks, microbatches, chunks, _schedule(ranks[0], sent, microbatches, chunks), text)
 
 
-def _ordered(ranks: tuple[int, ...], sent: pd.DataFrame) -> tuple[int, ...]:
+def _order(ranks: tuple[int, ...], sent: pd.DataFrame) -> tuple[int, ...]:
     """Order ranks as their process group does, if it is recorded."""
-    listed = [members(text) for text in sent[C.GROUP_RANKS].dropna().unique()]
-    same = [one for one in listed if sorted(one) == list(ranks)]
-    return tuple(same[0]) if same else ranks
+    listed = [parse_members(text) for text in sent[C.GROUP_RANKS].dropna().unique()]
+    matching = [members_ for members_ in listed if sorted(members_) == list(ranks)]
+    return tuple(matching[0]) if matching else ranks
 
 
 def _only_gradients_return(ranks: tuple[int, ...], out: pd.DataFrame, steps: pd.DataFrame) -> bool:
@@ -220,70 +215,73 @@ def _only_gradients_return(ranks: tuple[int, ...], out: pd.DataFrame, steps: pd.
 def _schedule(stage: int, sent: pd.DataFrame, microbatches: int, chunks: int) -> str:
     if chunks > 1:
         return "interleaved 1F1B"
-    own = sent[(sent[C.RANK] == stage) & (sent[C.STEP] == sent[C.STEP].min())]
-    own = own if len(own) else sent[sent[C.RANK] == stage]
-    received = (own[C.COLLECTIVE] == RECEIVE).to_numpy(bool)
-    before = int(received.argmax()) if received.any() else len(own)
+    messages = sent[(sent[C.RANK] == stage) & (sent[C.STEP] == sent[C.STEP].min())]
+    messages = messages if len(messages) else sent[sent[C.RANK] == stage]
+    received = (messages[C.COLLECTIVE] == RECEIVE).to_numpy(bool)
+    before = int(received.argmax()) if received.any() else len(messages)
     if before < microbatches:
         return "1F1B"
     return "GPipe" if microbatches > len(sent[C.RANK].unique()) else ""
 
 
-def windows(pipeline: Pipeline, steps: pd.DataFrame, offsets: dict[int, int]) -> pd.DataFrame:
+def measure_windows(pipeline: Pipeline, steps: pd.DataFrame, clock_offsets: dict[int, int]) -> pd.DataFrame:
     """A row per stage and step, for steps that all stages have: its times, and the window and bubble.
 
     Args:
         pipeline: The pipeline.
-        steps: Result of `stage_steps` of all ranks.
-        offsets: Clock of each rank minus that of the first stage.
+        steps: Result of `measure_stages` of all ranks.
+        clock_offsets: Clock of each rank minus that of the first stage.
     """
-    own = steps[steps[C.RANK].isin(pipeline.ranks)]
-    own = own[own.groupby(C.STEP)[C.RANK].transform("nunique") == len(pipeline.ranks)]
-    shift = own[C.RANK].map(offsets).fillna(0).astype(np.int64)
-    start, end = own[C.START_NS] - shift, own["end_ns"] - shift
-    first = start.groupby(own[C.STEP]).transform("min")
-    last = end.groupby(own[C.STEP]).transform("max")
-    stage = own[C.RANK].map({rank: place for place, rank in enumerate(pipeline.ranks)})
-    return own.assign(
+    rows = steps[steps[C.RANK].isin(pipeline.ranks)]
+    rows = rows[rows.groupby(C.STEP)[C.RANK].transform("nunique") == len(pipeline.ranks)]
+    shift = rows[C.RANK].map(clock_offsets).fillna(0).astype(np.int64)
+    start, end = rows[C.START_NS] - shift, rows["end_ns"] - shift
+    first = start.groupby(rows[C.STEP]).transform("min")
+    last = end.groupby(rows[C.STEP]).transform("max")
+    stage = rows[C.RANK].map({rank: place for place, rank in enumerate(pipeline.ranks)})
+    return rows.assign(
         stage=stage,
         window_ns=last - first,
-        bubble_ns=last - first - own["computation_ns"],
-        outside_ns=(last - first) - (own["end_ns"] - own[C.START_NS]),
+        bubble_ns=last - first - rows["computation_ns"],
+        outside_ns=(last - first) - (rows["end_ns"] - rows[C.START_NS]),
     ).sort_values([C.STEP, "stage"], ignore_index=True)
 
 
-def offsets(pipeline: Pipeline, calls: pd.DataFrame) -> dict[int, int]:
+def clock_offsets(pipeline: Pipeline, calls: pd.DataFrame) -> dict[int, int]:
     """Clock of each rank minus that of the first stage, by the ends of matched sends and receives.
 
-    Differences below `CLOCK_NS` are those of the transfers, and count as 0.
+    Differences below `CLOCK_NS` count as 0.
     """
-    found, total = {pipeline.ranks[0]: 0}, 0
+    offsets, total = {pipeline.ranks[0]: 0}, 0
     for rank, following in zip(pipeline.ranks, pipeline.ranks[1:], strict=False):
         sent = _ends(calls, rank, C.DST_RANK, following)
         received = _ends(calls, following, C.SRC_RANK, rank)
-        both = min(len(sent), len(received))
-        apart = np.sort(received[len(received) - both :] - sent[len(sent) - both :])
-        difference = int(apart[(both - 1) // 2]) if both else 0
+        count = min(len(sent), len(received))
+        differences = np.sort(received[len(received) - count :] - sent[len(sent) - count :])
+        difference = int(differences[(count - 1) // 2]) if count else 0
+        # smaller differences are those of the transfers, not of the clocks
         total += difference if abs(difference) >= CLOCK_NS else 0
-        found[following] = total
-    return found
+        offsets[following] = total
+    return offsets
 
 
 def _ends(calls: pd.DataFrame, rank: int, column: str, peer: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    known = calls[(calls[C.RANK] == rank) & (calls[C.KIND] == SEND_RECV) & calls[column].notna()]
-    own = known[known[column].astype(np.int64) == peer]
-    return np.sort(spans(own)[1])
+    with_peer = calls[(calls[C.RANK] == rank) & (calls[C.KIND] == SEND_RECV) & calls[column].notna()]
+    of_peer = with_peer[with_peer[column].astype(np.int64) == peer]
+    return np.sort(spans(of_peer)[1])
 
 
-def tables(found: Sequence[tuple[Pipeline, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+def build_tables(timed: Sequence[tuple[Pipeline, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """The tables of pipelines, of their stages and of their steps."""
-    whole = [_whole(number, one, rows) for number, (one, rows) in enumerate(found) if len(rows)]
-    if not whole:
+    summaries = [
+        _summarize(number, pipeline, rows) for number, (pipeline, rows) in enumerate(timed) if len(rows)
+    ]
+    if not summaries:
         return {}
-    frame = pd.DataFrame(whole)
+    frame = pd.DataFrame(summaries)
     kinds = {"microbatches": "Int64", "chunks": "Int64", "ideal_share": "Float64"}
-    stages = pd.concat([_stages(number, rows) for number, (_, rows) in enumerate(found) if len(rows)])
-    steps = pd.concat([_steps(number, rows) for number, (_, rows) in enumerate(found) if len(rows)])
+    stages = pd.concat([_sum_stages(number, rows) for number, (_, rows) in enumerate(timed) if len(rows)])
+    steps = pd.concat([_sum_steps(number, rows) for number, (_, rows) in enumerate(timed) if len(rows)])
     return {
         "pipelines": frame.astype(kinds),
         "stages": stages.reset_index(drop=True),
@@ -291,28 +289,28 @@ def tables(found: Sequence[tuple[Pipeline, pd.DataFrame]]) -> dict[str, pd.DataF
     }
 
 
-def _whole(number: int, one: Pipeline, rows: pd.DataFrame) -> dict[str, Any]:
+def _summarize(number: int, pipeline: Pipeline, rows: pd.DataFrame) -> dict[str, Any]:
     window, bubble = int(rows["window_ns"].sum()), int(rows["bubble_ns"].sum())
-    computed = rows.groupby("stage")["computation_ns"].sum()
+    computation = rows.groupby("stage")["computation_ns"].sum()
     return {
         "pipeline": number,
-        "ranks": str(list(one.ranks)),
-        "stages": len(one.ranks),
-        "microbatches": one.microbatches,
-        "chunks": one.chunks,
-        "schedule": one.schedule,
+        "ranks": str(list(pipeline.ranks)),
+        "stages": len(pipeline.ranks),
+        "microbatches": pipeline.microbatches,
+        "chunks": pipeline.chunks,
+        "schedule": pipeline.schedule,
         "bubble_share": float(share(np.array([bubble]), window)[0]),
-        "ideal_share": one.ideal,
-        "slowest_stage": int(computed.index[int(computed.to_numpy().argmax())]),
-        "slowest_ratio": float(computed.max() * len(computed) / max(1, computed.sum())),
+        "ideal_share": pipeline.ideal,
+        "slowest_stage": int(computation.index[int(computation.to_numpy().argmax())]),
+        "slowest_ratio": float(computation.max() * len(computation) / max(1, computation.sum())),
         "steps": int(rows[C.STEP].nunique()),
-        "window_ns": window // len(one.ranks),
+        "window_ns": window // len(pipeline.ranks),
         "bubble_ns": bubble,
-        "evidence": one.evidence,
+        "evidence": pipeline.evidence,
     }
 
 
-def _stages(number: int, rows: pd.DataFrame) -> pd.DataFrame:
+def _sum_stages(number: int, rows: pd.DataFrame) -> pd.DataFrame:
     grouped = rows.groupby(["stage", C.RANK], sort=True)
     table = grouped[["window_ns", *_STAGE]].sum().reset_index()
     table.insert(0, "pipeline", number)
@@ -322,7 +320,7 @@ def _stages(number: int, rows: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _steps(number: int, rows: pd.DataFrame) -> pd.DataFrame:
+def _sum_steps(number: int, rows: pd.DataFrame) -> pd.DataFrame:
     grouped = rows.groupby(C.STEP, sort=True)
     table = grouped[["bubble_ns"]].sum().reset_index()
     table.insert(0, "pipeline", number)

@@ -11,15 +11,8 @@ import pandas as pd
 
 from tracekit.schema import C, Phase
 
-from ..shared.collective_kinds import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    ALL_TO_ALL,
-    BROADCAST,
-    REDUCE_SCATTER,
-    SEND_RECV,
-)
-from .calls import LIBRARY, RANGE, members
+from ..shared.collective_kinds import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, SEND_RECV
+from .calls import LIBRARY, RANGE, parse_members
 
 DATA, TENSOR, PIPELINE = "data", "tensor", "pipeline"
 EXPERT, CONTEXT, UNKNOWN = "expert", "context", "cannot tell"
@@ -37,7 +30,7 @@ _ORDER = (TENSOR, EXPERT, PIPELINE, DATA, CONTEXT)
 _NAMELESS = {"", "undefined", "default_pg", "mesh_default", "default"}
 _FSDP_RANGE = r"(?i)FSDP|FullyShardedDataParallel|fully_shard|zero3?_|deepspeed"
 _FORWARD, _BACKWARD, _OPTIMIZER = str(Phase.FORWARD), str(Phase.BACKWARD), str(Phase.OPTIMIZER)
-MANY = 2
+MIN_COLLECTIVES = 2
 """Collectives of a kind on a rank from which they count as evidence."""
 
 
@@ -76,18 +69,18 @@ def role_of(calls: pd.DataFrame, sent: pd.DataFrame) -> Role:
         )
     if (calls["group"] == "").all():
         return Role(UNKNOWN, "", "", "process group not recorded")
-    used = by_calls(calls, sent)
+    by_calls = role_by_calls(calls, sent)
     texts = [str(calls[name].iloc[0] or "") for name in (C.GROUP_DESCRIPTION, C.GROUP_NAME)]
-    named = next((found for text in texts if (found := by_name(text))), "")
+    named = next((kinds for text in texts if (kinds := kinds_by_name(text))), "")
     if not named:
-        return used
-    text = next(text for text in texts if by_name(text))
-    agrees = used.parallelism == named
-    evidence = f"named {text}" + (f"; {used.evidence}" if agrees else "")
-    return Role(named, used.scheme if agrees else "", BY_NAME, evidence)
+        return by_calls
+    text = next(text for text in texts if kinds_by_name(text))
+    agrees = by_calls.parallelism == named
+    evidence = f"named {text}" + (f"; {by_calls.evidence}" if agrees else "")
+    return Role(named, by_calls.scheme if agrees else "", BY_NAME, evidence)
 
 
-def by_name(text: str) -> str:
+def kinds_by_name(text: str) -> str:
     """Kinds of parallelism that the name or the description of a process group says; empty if none.
 
     Example:
@@ -109,43 +102,43 @@ def by_name(text: str) -> str:
     return " and ".join(kinds)
 
 
-def by_calls(calls: pd.DataFrame, sent: pd.DataFrame) -> Role:
+def role_by_calls(calls: pd.DataFrame, sent: pd.DataFrame) -> Role:
     """The role that the collectives of a process group show."""
-    count = {str(kind): len(own) for kind, own in calls.groupby(calls[C.KIND].astype(str))}
+    count = {str(kind): len(of_kind) for kind, of_kind in calls.groupby(calls[C.KIND].astype(str))}
     rank = calls[C.RANK].value_counts().max()
     if SEND_RECV in count and count[SEND_RECV] == max(count.values()):
-        return _of_messages(sent)
+        return _role_of_messages(sent)
     if ALL_TO_ALL in count and count[ALL_TO_ALL] == max(count.values()):
-        return _of_all_to_all(calls)
-    if rank < MANY:
+        return _role_of_all_to_all(calls)
+    if rank < MIN_COLLECTIVES:
         return Role(UNKNOWN, "", "", f"only {rank} collective on a rank")
     phases = {kind: _phases(calls, kind) for kind in (ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, BROADCAST)}
-    for rule in (_sharded, _reduced):
-        if found := rule(calls, phases):
-            return found
+    for rule in (_find_sharded, _find_reduced):
+        if role := rule(calls, phases):
+            return role
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(count.items()))
-    unknown = "" if any(set(own) - {""} for own in phases.values()) else " of unknown phase"
+    unknown = "" if any(set(of_kind) - {""} for of_kind in phases.values()) else " of unknown phase"
     return Role(UNKNOWN, "", "", f"several schemes use {kinds}{unknown}")
 
 
 def _phases(calls: pd.DataFrame, kind: str) -> dict[str, int]:
     """Number of collectives of a kind by phase, on the rank with the most of them; empty text if unknown."""
-    own = calls[calls[C.KIND] == kind]
-    counts = own.groupby([own[C.RANK], own[C.PHASE].astype(object).fillna("")]).size()
-    most = counts.groupby(level=1).max()
-    return dict(zip(most.index.astype(str), most.to_numpy(np.int64).tolist(), strict=True))
+    rows = calls[calls[C.KIND] == kind]
+    counts = rows.groupby([rows[C.RANK], rows[C.PHASE].astype(object).fillna("")]).size()
+    maximum = counts.groupby(level=1).max()
+    return dict(zip(maximum.index.astype(str), maximum.to_numpy(np.int64).tolist(), strict=True))
 
 
-def _sharded(calls: pd.DataFrame, phases: Mapping[str, Mapping[str, int]]) -> Role | None:
+def _find_sharded(calls: pd.DataFrame, phases: Mapping[str, Mapping[str, int]]) -> Role | None:
     """Parallelism by all-gather and reduce-scatter."""
     gathers, scatters = phases[ALL_GATHER], phases[REDUCE_SCATTER]
     ranges = calls.loc[calls[C.KIND].isin([ALL_GATHER, REDUCE_SCATTER]), RANGE]
-    telling = ranges[ranges.str.contains(_FSDP_RANGE)]
-    if len(telling):
-        return Role(DATA, FSDP, BY_CALLS, f"launched in range {telling.iloc[0]}")
+    named = ranges[ranges.str.contains(_FSDP_RANGE)]
+    if len(named):
+        return Role(DATA, FSDP, BY_CALLS, f"launched in range {named.iloc[0]}")
     if not scatters:
         return None
-    if scatters.get(_FORWARD, 0) >= MANY:
+    if scatters.get(_FORWARD, 0) >= MIN_COLLECTIVES:
         number = scatters[_FORWARD]
         return Role(TENSOR, SEQUENCE, BY_CALLS, f"{number} reduce-scatters in forward: activations")
     gathered = sum(gathers.values()) - gathers.get("", 0)
@@ -155,21 +148,21 @@ def _sharded(calls: pd.DataFrame, phases: Mapping[str, Mapping[str, int]]) -> Ro
     if gathers.get(_OPTIMIZER, 0) == gathered:
         evidence = f"{scattered}: gradients; all {gathered} all-gathers in the optimizer step: parameters"
         return Role(DATA, SHARDED_OPTIMIZER, BY_CALLS, evidence)
-    if gathers.get(_FORWARD, 0) >= MANY and not gathers.get(_OPTIMIZER, 0):
+    if gathers.get(_FORWARD, 0) >= MIN_COLLECTIVES and not gathers.get(_OPTIMIZER, 0):
         number = gathers[_FORWARD]
         evidence = f"{scattered}: gradients; {number} all-gathers in forward: parameters"
         return Role(DATA, FSDP, BY_CALLS, evidence)
     return None
 
 
-def _reduced(calls: pd.DataFrame, phases: Mapping[str, Mapping[str, int]]) -> Role | None:
+def _find_reduced(calls: pd.DataFrame, phases: Mapping[str, Mapping[str, int]]) -> Role | None:
     """Parallelism by all-reduce."""
     reduces = phases[ALL_REDUCE]
     ranges = calls.loc[calls[C.KIND] == ALL_REDUCE, RANGE]
     if ranges.str.contains("(?i)SyncBatchNorm").any():
         return Role(DATA, "", BY_CALLS, "all-reduces of SyncBatchNorm")
     forward, backward = reduces.get(_FORWARD, 0), reduces.get(_BACKWARD, 0)
-    if forward >= MANY:
+    if forward >= MIN_COLLECTIVES:
         and_backward = f" and {backward} in backward" if backward else ""
         return Role(
             TENSOR, "", BY_CALLS, f"{forward} all-reduces in forward{and_backward}: partial results of layers"
@@ -179,23 +172,23 @@ def _reduced(calls: pd.DataFrame, phases: Mapping[str, Mapping[str, int]]) -> Ro
     return None
 
 
-def _of_messages(sent: pd.DataFrame) -> Role:
+def _role_of_messages(sent: pd.DataFrame) -> Role:
     """Pipeline or ring, by who sends to whom."""
     if sent.empty or sent[C.DST_RANK].isna().all():
         return Role(UNKNOWN, "", "", "sends and receives, but not who sends to whom, were recorded")
-    first = sent.groupby(C.RANK)[C.COLLECTIVE].first()
+    first_kinds = sent.groupby(C.RANK)[C.COLLECTIVE].first()
     peers = {
-        int(own[C.RANK].iloc[0]): (_ranks(own[C.DST_RANK]), _ranks(own[C.SRC_RANK]))
-        for _, own in sent.groupby(C.RANK)
+        int(messages[C.RANK].iloc[0]): (_ranks(messages[C.DST_RANK]), _ranks(messages[C.SRC_RANK]))
+        for _, messages in sent.groupby(C.RANK)
     }
-    chain = sorted({(rank, peer) for rank, (to, _) in peers.items() for peer in to})
-    text = ", ".join(f"{source}→{target}" for source, target in chain[:8]) + (
+    chain = sorted({(rank, peer) for rank, (targets, _) in peers.items() for peer in targets})
+    text = ", ".join(f"{sources}→{target}" for sources, target in chain[:8]) + (
         ", ..." if len(chain) > 8 else ""
     )
-    one_way = all(len(to) == len(source) == 1 for to, source in peers.values())
-    if one_way and first.nunique() == 1 and len(peers) > 1:
+    is_one_way = all(len(targets) == len(sources) == 1 for targets, sources in peers.values())
+    if is_one_way and first_kinds.nunique() == 1 and len(peers) > 1:
         return Role(CONTEXT, RING, BY_CALLS, f"every rank sends to one rank, all at once: {text}")
-    if first.nunique() == 2 or any(to & source for to, source in peers.values()):
+    if first_kinds.nunique() == 2 or any(targets & sources for targets, sources in peers.values()):
         return Role(PIPELINE, "", BY_CALLS, f"sends and receives between stages, one after the other: {text}")
     return Role(UNKNOWN, "", "", f"a ring and a pipeline both send {text}")
 
@@ -204,16 +197,17 @@ def _ranks(values: pd.Series) -> set[int]:
     return {int(value) for value in values.dropna()}
 
 
-def _of_all_to_all(calls: pd.DataFrame) -> Role:
+def _role_of_all_to_all(calls: pd.DataFrame) -> Role:
     """Experts if pairs of all-to-alls return the tokens of unequal parts the way they came."""
     rows = calls[(calls[C.KIND] == ALL_TO_ALL) & (calls[C.RANK] == calls[C.RANK].min())]
     splits = [
-        (members(one), members(other)) for one, other in zip(rows[C.SPLIT_IN], rows[C.SPLIT_OUT], strict=True)
+        (parse_members(sent), parse_members(received))
+        for sent, received in zip(rows[C.SPLIT_IN], rows[C.SPLIT_OUT], strict=True)
     ]
     forward = (rows[C.PHASE].astype(object) == _FORWARD).to_numpy(bool)
     returned = sum(
-        bool(there[0]) and there == back[::-1] and len({*there[0], *there[1]}) > 1 and both
-        for there, back, both in zip(
+        bool(first[0]) and first == second[::-1] and len({*first[0], *first[1]}) > 1 and is_forward
+        for first, second, is_forward in zip(
             splits[::2], splits[1::2], forward[::2][: len(splits) // 2], strict=False
         )
     )

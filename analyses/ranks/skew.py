@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
@@ -31,43 +29,40 @@ from ..shared.intervals_by_class import (
     is_communication,
     measured_window,
 )
-from .hosts import PROFILED_NS, launched
-
-if TYPE_CHECKING:
-    Flags = npt.NDArray[np.bool_]
+from .host_slack import PROFILED_NS, read_launches
 
 
 def skew(matched: list[MatchedCollectives]) -> pd.DataFrame:
     """Every matched collective, in the order of the first rank."""
     spreads = end_spreads(matched)
-    tables = [_skew(one, spread) for one, spread in zip(matched, spreads, strict=True)]
+    tables = [_skew_of(collectives, spread) for collectives, spread in zip(matched, spreads, strict=True)]
     order = ["first_start_ns", "family", "number"]
     return pd.concat(tables).sort_values(order, ignore_index=True).drop(columns="first_start_ns")
 
 
-def _skew(one: MatchedCollectives, spread: Ints) -> pd.DataFrame:
-    ordered = np.sort(one.dur, axis=1)
-    last = last_arrivals(one.dur)
-    ranks = np.array([rank for rank, _ in one.places], np.int64)
+def _skew_of(collectives: MatchedCollectives, spread: Ints) -> pd.DataFrame:
+    ordered = np.sort(collectives.dur, axis=1)
+    last = last_arrivals(collectives.dur)
+    ranks = np.array([rank for rank, _ in collectives.places], np.int64)
     return pd.DataFrame(
         {
-            "collective": one.names[0],
-            "number": np.arange(len(one.dur)),
-            C.STEP: pd.array(np.where(one.step < 0, 0, one.step), dtype="Int64"),
+            "collective": collectives.names[0],
+            "number": np.arange(len(collectives.dur)),
+            C.STEP: pd.array(np.where(collectives.step < 0, 0, collectives.step), dtype="Int64"),
             "last_rank": pd.array(ranks[last], dtype="Int64"),
-            "wait_ns": (one.dur - ordered[:, :1]).sum(axis=1),
+            "wait_ns": (collectives.dur - ordered[:, :1]).sum(axis=1),
             "shortest_ns": ordered[:, 0],
             "next_ns": ordered[:, 1],
             "longest_ns": ordered[:, -1],
-            "ranks": len(one.places),
+            "ranks": len(collectives.places),
             "end_spread_ns": spread,
-            "aligned": end_together(one, spread),
-            "family": one.names[1],
-            "first_start_ns": one.start[:, 0],
+            "aligned": end_together(collectives, spread),
+            "family": collectives.names[1],
+            "first_start_ns": collectives.start[:, 0],
         }
     ).assign(
         **{
-            C.STEP: lambda table: table[C.STEP].mask(one.step < 0),
+            C.STEP: lambda table: table[C.STEP].mask(collectives.step < 0),
             "last_rank": lambda table: table["last_rank"].mask(last < 0),
         }
     )
@@ -85,7 +80,10 @@ def waits(matched: list[MatchedCollectives], kernels: pd.DataFrame, *, marked: b
         marked: Whether steps are marked; then only collectives in steps count.
     """
     spreads = end_spreads(matched)
-    tables = [_waits(one, spread, marked=marked) for one, spread in zip(matched, spreads, strict=True)]
+    tables = [
+        _waits_of(collectives, spread, marked=marked)
+        for collectives, spread in zip(matched, spreads, strict=True)
+    ]
     rows = pd.concat(tables, ignore_index=True)
     excess = _excess(matched, spreads, kernels).reindex(ints(rows, C.ROW_ID), fill_value=0)
     for name in EXCESS:
@@ -96,7 +94,7 @@ def waits(matched: list[MatchedCollectives], kernels: pd.DataFrame, *, marked: b
 
 EXCESS = ("excess_computation_ns", "excess_idle_ns", "excess_other_ns")
 _PARTS = ("computation", "kernels", "occupied")
-"""Classes of intervals whose time before the start and the end of each communication kernel is kept."""
+"""Unions of `Lanes` whose time before the start and the end of each communication kernel is kept."""
 
 
 def _excess(matched: list[MatchedCollectives], spreads: list[Ints], kernels: pd.DataFrame) -> pd.DataFrame:
@@ -111,46 +109,47 @@ def _excess(matched: list[MatchedCollectives], spreads: list[Ints], kernels: pd.
     before = kernels.set_index(C.ROW_ID)[
         [PROFILED_NS, *(_column(name, edge) for name in _PARTS for edge in _EDGES)]
     ]
-    found = [pd.DataFrame({name: [] for name in (*EXCESS, PROFILED_NS)}, dtype=np.int64)]
-    places = {tuple(one.places) for one in matched}
-    for group in sorted(places):
-        own = [pair for pair in zip(matched, spreads, strict=True) if tuple(pair[0].places) == group]
-        together = [(one, end_together(one, spread)) for one, spread in own]
-        start = np.concatenate([one.start[at] for one, at in together])
-        dur = np.concatenate([one.dur[at] for one, at in together])
-        rows = np.concatenate([one.row_id[at] for one, at in together])
+    tables = [pd.DataFrame({name: [] for name in (*EXCESS, PROFILED_NS)}, dtype=np.int64)]
+    groups = {tuple(collectives.places) for collectives in matched}
+    for devices in sorted(groups):
+        pairs = [pair for pair in zip(matched, spreads, strict=True) if tuple(pair[0].places) == devices]
+        selected = [(collectives, end_together(collectives, spread)) for collectives, spread in pairs]
+        start = np.concatenate([collectives.start[is_aligned] for collectives, is_aligned in selected])
+        dur = np.concatenate([collectives.dur[is_aligned] for collectives, is_aligned in selected])
+        rows = np.concatenate([collectives.row_id[is_aligned] for collectives, is_aligned in selected])
         order = np.argsort(start[:, 0], kind="stable")
         start, end, rows = start[order], (start + dur)[order], rows[order]
+        # where a device had not ended the collective before, the span has no common start
         follows = (start[1:] >= end[:-1]).all(axis=1)
-        found.append(_longer(before, rows[1:][follows], rows[:-1][follows], (start[1:] - end[:-1])[follows]))
-    return pd.concat(found)
+        tables.append(_longer(before, rows[1:][follows], rows[:-1][follows], (start[1:] - end[:-1])[follows]))
+    return pd.concat(tables)
 
 
 def _longer(before: pd.DataFrame, rows: Ints, earlier: Ints, length: Ints) -> pd.DataFrame:
     """Excess times of the devices (columns) between an earlier collective and this one, by row id."""
 
-    def spent(name: str) -> Ints:
-        begun, ended = (
-            ints(before.loc[chosen.ravel()], _column(name, edge)).reshape(chosen.shape)
-            for edge, chosen in zip(_EDGES, (rows, earlier), strict=True)
+    def time_between(name: str) -> Ints:
+        at_start, at_end = (
+            ints(before.loc[row_ids.ravel()], _column(name, edge)).reshape(row_ids.shape)
+            for edge, row_ids in zip(_EDGES, (rows, earlier), strict=True)
         )
-        return begun - ended
+        return at_start - at_end
 
-    computation, active, occupied = (spent(name) for name in _PARTS)
+    computation, active, occupied = (time_between(name) for name in _PARTS)
     measures = (computation, length - occupied, occupied - active)
     columns = {name: _over_others(values).ravel() for name, values in zip(EXCESS, measures, strict=True)}
-    profiled = [
-        ints(before.loc[chosen.ravel()], PROFILED_NS).reshape(chosen.shape) for chosen in (rows, earlier)
+    overhead = [
+        ints(before.loc[row_ids.ravel()], PROFILED_NS).reshape(row_ids.shape) for row_ids in (rows, earlier)
     ]
-    columns[PROFILED_NS] = _over_others(profiled[0] - profiled[1]).ravel()
+    columns[PROFILED_NS] = _over_others(overhead[0] - overhead[1]).ravel()
     return pd.DataFrame(columns, index=rows.ravel())
 
 
 def _over_others(values: Ints) -> Ints:
     """Each value minus the mean of the others in its row."""
     others = values.shape[1] - 1
-    found: Ints = values - (values.sum(axis=1, keepdims=True) - values) // others
-    return found
+    excess: Ints = values - (values.sum(axis=1, keepdims=True) - values) // others
+    return excess
 
 
 _EDGES = ("start", "end")
@@ -160,23 +159,23 @@ def _column(name: str, edge: str) -> str:
     return f"{name}_before_{edge}"
 
 
-def _waits(one: MatchedCollectives, spread: Ints, *, marked: bool) -> pd.DataFrame:
-    counted = end_together(one, spread) & ((one.step >= 0) | (not marked))
-    dur, alone, rows = one.dur[counted], one.exposed[counted], one.row_id[counted]
-    places = len(one.places)
+def _waits_of(collectives: MatchedCollectives, spread: Ints, *, marked: bool) -> pd.DataFrame:
+    counted = end_together(collectives, spread) & ((collectives.step >= 0) | (not marked))
+    dur, exposed, rows = collectives.dur[counted], collectives.exposed[counted], collectives.row_id[counted]
+    places = len(collectives.places)
     ordered = np.sort(dur, axis=1)
-    exposed = np.minimum(dur - ordered[:, :1], alone)
+    waited = np.minimum(dur - ordered[:, :1], exposed)
     last = last_arrivals(dur)[:, None] == np.arange(places)
-    mean = exposed.sum(axis=1, keepdims=True) // (places - 1)
+    mean = waited.sum(axis=1, keepdims=True) // (places - 1)
     gain = np.minimum(ordered[:, 1:2] - ordered[:, :1], mean)
     return pd.DataFrame(
         {
-            C.RANK: np.tile([rank for rank, _ in one.places], len(dur)).astype(np.int64),
-            C.DEVICE: np.tile([device for _, device in one.places], len(dur)).astype(np.int64),
+            C.RANK: np.tile([rank for rank, _ in collectives.places], len(dur)).astype(np.int64),
+            C.DEVICE: np.tile([device for _, device in collectives.places], len(dur)).astype(np.int64),
             C.ROW_ID: rows.ravel(),
-            C.START_NS: one.start[counted].ravel(),
+            C.START_NS: collectives.start[counted].ravel(),
             "last": last.ravel(),
-            "waited_ns": exposed.ravel(),
+            "waited_ns": waited.ravel(),
             "late_ns": (ordered[:, -1:] - dur).ravel(),
             "caused_ns": np.where(last, mean, 0).ravel(),
             "gain_ns": np.where(last, gain, 0).ravel(),
@@ -200,7 +199,7 @@ _READ = (
 
 
 @dataclass(frozen=True)
-class Part:
+class RankPart:
     """Tables of one rank.
 
     Attributes:
@@ -217,7 +216,7 @@ class Part:
     kernels: pd.DataFrame
 
 
-def part(run: Run, rank: int, windows: pd.DataFrame) -> Part | None:
+def measure_rank(run: Run, rank: int, windows: pd.DataFrame) -> RankPart | None:
     """Measure one rank; None without device intervals.
 
     Args:
@@ -229,29 +228,33 @@ def part(run: Run, rank: int, windows: pd.DataFrame) -> Part | None:
     rows = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
     if rows.empty:
         return None
-    places = [int(device) for device in np.unique(ints(rows, C.DEVICE))]
-    unions = {device: intervals_by_class(rows[rows[C.DEVICE] == device]) for device in places}
-    devices = [_device(rows[rows[C.DEVICE] == device], one, windows) for device, one in unions.items()]
-    return Part(
-        pd.DataFrame(devices),
-        _steps(rank, windows, list(unions.values())),
-        _collectives(run, rank, rows, unions),
-        _kernels(rows, marked=len(windows) > 0),
+    devices = [int(device) for device in np.unique(ints(rows, C.DEVICE))]
+    unions = {device: intervals_by_class(rows[rows[C.DEVICE] == device]) for device in devices}
+    times = [
+        _measure_device(rows[rows[C.DEVICE] == device], union, windows) for device, union in unions.items()
+    ]
+    return RankPart(
+        pd.DataFrame(times),
+        _measure_steps(rank, windows, list(unions.values())),
+        _measure_collectives(run, rank, rows, unions),
+        _sum_kernels(rows, marked=len(windows) > 0),
     )
 
 
-def _kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
+def _sum_kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     """Computation by family, in profiled steps if steps are marked."""
     selected = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~is_communication(rows)
     selected &= rows[C.STEP].notna().to_numpy(bool) | (not marked)
-    own = rows[selected]
-    sums = own.groupby([own[C.RANK], kernel_families(own[C.NAME]).rename("family")], sort=True)[C.DUR_NS]
+    kernels = rows[selected]
+    sums = kernels.groupby([kernels[C.RANK], kernel_families(kernels[C.NAME]).rename("family")], sort=True)[
+        C.DUR_NS
+    ]
     return sums.agg(sum_ns="sum", count="size").reset_index()
 
 
-def _device(own: pd.DataFrame, unions: IntervalsByClass, windows: pd.DataFrame) -> dict[str, object]:
+def _measure_device(rows: pd.DataFrame, unions: IntervalsByClass, windows: pd.DataFrame) -> dict[str, object]:
     """Times of one device in its profiled steps, or the capture if none are marked."""
-    inside = measured_window(own, windows)
+    inside = measured_window(rows, windows)
 
     def amount(union: Union) -> int:
         return intervals.length(intervals.intersect(union, inside))
@@ -261,8 +264,8 @@ def _device(own: pd.DataFrame, unions: IntervalsByClass, windows: pd.DataFrame) 
         amount(union) for union in (unions.occupied, unions.computation, unions.communication)
     )
     return {
-        C.RANK: int(own[C.RANK].iloc[0]),
-        C.DEVICE: int(own[C.DEVICE].iloc[0]),
+        C.RANK: int(rows[C.RANK].iloc[0]),
+        C.DEVICE: int(rows[C.DEVICE].iloc[0]),
         "window_ns": window,
         "computation_ns": computation,
         "communication_exposed_ns": active - computation,
@@ -272,11 +275,11 @@ def _device(own: pd.DataFrame, unions: IntervalsByClass, windows: pd.DataFrame) 
     }
 
 
-def _steps(rank: int, windows: pd.DataFrame, unions: list[IntervalsByClass]) -> pd.DataFrame:
+def _measure_steps(rank: int, windows: pd.DataFrame, unions: list[IntervalsByClass]) -> pd.DataFrame:
     start, end = ints(windows, C.START_NS), ints(windows, END_NS)
     computed = np.zeros(len(windows), np.int64)
-    for one in unions:
-        computed = np.maximum(computed, covered(one.computation, start, end))
+    for union in unions:
+        computed = np.maximum(computed, covered(union.computation, start, end))
     columns = {
         C.STEP: ints(windows, C.STEP),
         "length_ns": end - start,
@@ -285,7 +288,7 @@ def _steps(rank: int, windows: pd.DataFrame, unions: list[IntervalsByClass]) -> 
     return pd.DataFrame({C.RANK: np.full(len(windows), rank, np.int64), **columns})
 
 
-def _collectives(
+def _measure_collectives(
     run: Run, rank: int, rows: pd.DataFrame, unions: dict[int, IntervalsByClass]
 ) -> pd.DataFrame:
     """Communication kernels with their exposed time."""
@@ -294,12 +297,14 @@ def _collectives(
     )
     start, end = spans(kernels)
     exposed = ints(kernels, C.DUR_NS).copy()
-    done = {_column(name, edge): np.zeros(len(kernels), np.int64) for name in _PARTS for edge in _EDGES}
-    for device, one in unions.items():
-        mine = (kernels[C.DEVICE] == device).to_numpy(bool)
-        exposed[mine] -= covered(one.computation, start[mine], end[mine])
+    before = {_column(name, edge): np.zeros(len(kernels), np.int64) for name in _PARTS for edge in _EDGES}
+    for device, union in unions.items():
+        on_device = (kernels[C.DEVICE] == device).to_numpy(bool)
+        exposed[on_device] -= covered(union.computation, start[on_device], end[on_device])
         for name in _PARTS:
             for edge, moments in zip(_EDGES, (start, end), strict=True):
-                done[_column(name, edge)][mine] = covered_before(getattr(one, name), moments[mine])
-    host = launched(run, rank, kernels.pop(C.LAUNCH_ROW))
-    return describe_collectives(run, kernels).assign(exposed_ns=exposed, **done).join(host)
+                before[_column(name, edge)][on_device] = covered_before(
+                    getattr(union, name), moments[on_device]
+                )
+    host = read_launches(run, rank, kernels.pop(C.LAUNCH_ROW))
+    return describe_collectives(run, kernels).assign(exposed_ns=exposed, **before).join(host)

@@ -1,9 +1,9 @@
-"""Work, traffic and device peaks, for `roofline`.
+"""FLOPs and bytes of ops, and how far their rates are from the peaks of the device.
 
 FLOPs are counted on import (`tracekit.ingest.kineto.flops` states the formulas). Bytes are the minimum a call
-must move (by op in `work`). Caches are not modeled: a rate above the memory bandwidth means that a
-cache served the reads, or that an input was an expanded tensor, which counts at full size. FLOPs and bytes
-are missing if the recorded inputs do not determine them.
+must move (see `minimum_bytes`). Caches are not modeled: a rate above the memory bandwidth means that a cache
+served the reads, or that an input was an expanded tensor, which counts at full size. FLOPs and bytes are
+missing if the recorded inputs do not determine them.
 
 * MFU (model FLOPs utilization): recomputation (activation checkpointing, scores in the backward of attention)
   counts, as in hardware FLOPs utilization. The window of a device runs from its first start to its last end;
@@ -26,33 +26,30 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Result
 from tracekit.ingest.kineto import flops as formulas
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
-from ..shared.common import (
-    DEVICE,
-    NO_DEVICE,
-    NO_STEPS,
-    RANK,
-    STEP,
-    UNLINKED,
-    absent_device_note,
-    ints,
-    percent,
+from ..shared.common import NO_DEVICE, NO_STEPS, UNLINKED, absent_device_note, ints, percent
+from . import calls as calls_of
+from . import devices
+from .calls import MATRIX, OWNER, PRECISION, SIMT, UNKNOWN
+from .devices import Peaks
+from .findings import GROUP, RULES, findings
+from .tables import (
+    MIN_BOUND_SHARE,
+    TABLES,
+    group_calls,
+    has_work,
+    rate_on_host,
+    select_columns,
+    select_rated,
+    sum_families,
 )
-from . import devices, ops, work
-from .work import MATRIX, PRECISION, SIMT
-
-if TYPE_CHECKING:
-    from .devices import Peaks
-
 
 NO_SHAPES = (
     "no input shapes were recorded, so neither FLOPs nor bytes are known: record with "
@@ -80,7 +77,7 @@ OVER_PEAK = (
     "work than the formula counts (Winograd, FFT)"
 )
 UNLINKED_NOTE = f"{UNLINKED}, so the work of kernels is unknown"
-_NOTABLE = 0.01
+MIN_NOTED_SHARE = 0.01
 """Share of the window below which uncounted work is not reported."""
 
 
@@ -93,19 +90,19 @@ def absent(run: Run) -> tuple[str, ...]:
     return (NOT_COUNTED,) if names.isin(formulas.COUNTED).any() else (NO_WORK,)
 
 
-def of_run(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks: Peaks) -> tuple[str, ...]:
-    """Notes on the tables of a run."""
-    found = [*devices.given_notes(run), *_of_devices(table, peaks), *_of_precisions(table, peaks)]
-    over = _of_excess(table)
+def _notes(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks: Peaks) -> tuple[str, ...]:
+    """Notes on the tables of a run, and on the table with columns that are not shown."""
+    notes = [*devices.peaks_notes(run), *_note_devices(table, peaks), *_note_precisions(table, peaks)]
+    over = _note_excess(table)
     if "summary" not in tables:
-        return (*found, NOT_COUNTED if table[MATRIX].any() else NO_FLOPS, *over)
-    found += _of_coverage(tables["summary"])
+        return (*notes, NOT_COUNTED if table[MATRIX].any() else NO_FLOPS, *over)
+    notes += _note_coverage(tables["summary"])
     if "per_step" not in tables:
-        found.append("no profiled step launched a counted call" if run.rows("steps") else NO_STEPS)
-    return (*found, *over)
+        notes.append("no profiled step launched a counted call" if run.rows("steps") else NO_STEPS)
+    return (*notes, *over)
 
 
-def _of_devices(table: pd.DataFrame, peaks: Peaks) -> list[str]:
+def _note_devices(table: pd.DataFrame, peaks: Peaks) -> list[str]:
     missing = sorted({int(device) for device in table[C.DEVICE].unique()} - set(peaks.known))
     unnamed = [device for device in missing if device not in peaks.names]
     unlisted = sorted({peaks.names[device] for device in missing if device in peaks.names})
@@ -118,7 +115,7 @@ def _of_devices(table: pd.DataFrame, peaks: Peaks) -> list[str]:
     return notes
 
 
-def _of_precisions(table: pd.DataFrame, peaks: Peaks) -> list[str]:
+def _note_precisions(table: pd.DataFrame, peaks: Peaks) -> list[str]:
     """Note on products of 32-bit floats whose kernel names do not show the units used."""
     has_tf32 = [device for device, known in peaks.known.items() if "tf32" in known.tflops]
     plain = table[table[MATRIX].astype(bool) & (table[PRECISION] == "fp32") & table[C.DEVICE].isin(has_tf32)]
@@ -131,15 +128,15 @@ def _of_precisions(table: pd.DataFrame, peaks: Peaks) -> list[str]:
     ]
 
 
-def _of_excess(table: pd.DataFrame) -> list[str]:
+def _note_excess(table: pd.DataFrame) -> list[str]:
     """Notes on rows faster than their roof, by the exceeded roof."""
-    over = table[table["utilization"] > 1 + _NOTABLE]
+    over = table[table["utilization"] > 1 + MIN_NOTED_SHARE]
     by_bytes = over["by_bytes"].fillna(0) >= over["by_flops"].fillna(0)
-    found = (_over(over[by_bytes], OVER_BANDWIDTH), _over(over[~by_bytes], OVER_PEAK))
+    found = (_describe_excess(over[by_bytes], OVER_BANDWIDTH), _describe_excess(over[~by_bytes], OVER_PEAK))
     return [note for note in found if note]
 
 
-def _over(rows: pd.DataFrame, why: str) -> str:
+def _describe_excess(rows: pd.DataFrame, why: str) -> str:
     if rows.empty:
         return ""
     noun, verb = ("row", "is") if len(rows) == 1 else ("rows", "are")
@@ -150,9 +147,9 @@ def _over(rows: pd.DataFrame, why: str) -> str:
     return f"{some} above the roof, the highest at {highest}: {why}"
 
 
-def _of_coverage(summary: pd.DataFrame) -> list[str]:
+def _note_coverage(summary: pd.DataFrame) -> list[str]:
     share = (summary["uncounted_ns"] / summary["window_ns"].clip(lower=1)).max()
-    if not share >= _NOTABLE:
+    if not share >= MIN_NOTED_SHARE:
         return []
     return [
         f"matrix kernels with unknown FLOPs ran for up to {percent(share)} of a device's window "
@@ -164,22 +161,22 @@ def _of_coverage(summary: pd.DataFrame) -> list[str]:
 
 def compute(run: Run) -> Result:
     """Compare the work of each op with the peaks of its device."""
-    kernels, counted = work.launched(run)
-    if kernels.empty or not kernels[work.OWNER].notna().any():
+    kernels, counted = calls_of.read_kernels(run)
+    if kernels.empty or not kernels[OWNER].notna().any():
         return _without_launches(run, any_kernel=not kernels.empty)
-    calls = work.calls(run, kernels, counted)
-    if not ops.has_work(calls).any():
+    calls = calls_of.read_calls(run, kernels, counted)
+    if not has_work(calls).any():
         return Result(notes=absent(run))
     peaks = devices.peaks(run, ints(calls, C.DEVICE))
-    table, group = ops.grouped(kernels, calls, peaks)
+    table, group = group_calls(kernels, calls, peaks)
     tables = {
-        "families": _columns("families", ops.families(kernels, table, group)),
-        "ops": _columns("ops", ops.shown(table)),
+        "families": select_columns(sum_families(kernels, table, group), "families"),
+        "ops": select_columns(select_rated(table), "ops"),
     }
-    if (calls[C.FLOPS] != work.UNKNOWN).any():
-        tables |= devices.tables(run, kernels, calls, peaks)
-    found = ops.findings(run, table, kernels.assign(**{ops.GROUP: group}))
-    return Result(tables, devices.with_given(run, found), of_run(run, tables, table, peaks))
+    if (calls[C.FLOPS] != UNKNOWN).any():
+        tables |= devices.build_tables(run, kernels, calls, peaks)
+    results = findings(run, table, kernels.assign(**{GROUP: group}))
+    return Result(tables, devices.with_given(run, results), _notes(run, tables, table, peaks))
 
 
 def _without_launches(run: Run, *, any_kernel: bool) -> Result:
@@ -187,43 +184,11 @@ def _without_launches(run: Run, *, any_kernel: bool) -> Result:
     why = UNLINKED_NOTE if any_kernel else absent_device_note(run)
     if why != NO_DEVICE:
         return Result(notes=(why,))
-    host = ops.on_host(work.host_calls(run))
+    host = rate_on_host(calls_of.read_host_calls(run))
     if host.empty:
         return Result(notes=(why, *absent(run)))
-    return Result({"host": _columns("host", host)}, notes=(why, HOST_HAS_NO_PEAK))
+    return Result({"host": select_columns(host, "host")}, notes=(why, HOST_HAS_NO_PEAK))
 
-
-def _columns(table: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """Select the columns of a table's specification, in order."""
-    spec = next(spec for spec in ANALYSIS.tables if spec.name == table)
-    return frame[[column.name for column in spec.columns]]
-
-
-_WORK = (
-    Column("tflops", "TFLOP/s", "FLOPs over device time"),
-    Column("gb_per_s", "GB/s", "bytes over device time"),
-)
-_AMOUNTS = (
-    Column(C.FLOPS, "FLOP", "Σ of the FLOPs of the calls"),
-    Column(C.BYTES, "bytes", "Σ of the minimum bytes the calls must move"),
-    Column("roof_ns", "ns", "minimum time at the device's peaks: by FLOPs or by bytes, whichever is longer"),
-)
-_UTILIZATION = Column("utilization", "share", "roof over device time")
-_DEVICE_NS = Column("device_ns", "ns", "time at least one kernel of these calls runs")
-_SHARE = Column("share", "share", "Σ of durations over that of all kernels of the device")
-_SUM = Column("sum_ns", "ns", "Σ of durations of the kernels")
-_OP = Column("op", "", "innermost op with known FLOPs, else the op that launched the kernels")
-_CALLS = Column("calls", "count", "calls that launched a kernel")
-_SHAPES = Column(C.INPUT_SHAPES, "", "shapes of the inputs")
-_PRECISION = Column("precision", "", "peak it is compared with; the dtype if there is none")
-_MFU = (
-    Column("mfu", "share", "Σ over precisions of FLOPs / peak, over window; none if uncounted > matrix"),
-    Column("tflops", "TFLOP/s", "FLOPs over window"),
-    Column(C.FLOPS, "FLOP", "FLOPs of counted calls"),
-    Column("window_ns", "ns", "length of the window"),
-    Column("matrix_ns", "ns", "time a kernel of a counted call runs"),
-    Column("uncounted_ns", "ns", "time a kernel multiplies matrices with unknown FLOPs"),
-)
 
 ANALYSIS = Analysis(
     name="roofline",
@@ -233,56 +198,13 @@ ANALYSIS = Analysis(
         "FLOPs: 2 per multiply-add of matrix products, convolutions and attention. Bytes: each input read "
         "once, the output written once. Device time = length of the union of the kernels. Roof = max(FLOPs / "
         "dense peak of the precision, bytes / bandwidth); utilization = roof over device time; an op is "
-        "bound by the larger one if utilization is at least 30%, else by neither (too little work per call, "
-        "or an unsuitable kernel). MFU = Σ over precisions (FLOPs / peak) / window; FLOPs as executed, "
-        "including recomputation. Peaks are those that vendors' data sheets list for the name and the number "
-        "of units of the device, or those given with `--peaks`."
+        f"bound by the larger one if utilization is at least {MIN_BOUND_SHARE:.0%}, else by neither (too "
+        "little work "
+        "per call, or an unsuitable kernel). MFU = Σ over precisions (FLOPs / peak) / window; FLOPs as "
+        "executed, including recomputation. Peaks are those that vendors' data sheets list for the name and "
+        "the number of units of the device, or those given with `--peaks`."
     ),
-    tables=(
-        TableSpec("summary", "Whole capture, per device", (RANK, DEVICE, *_MFU, *devices.PEAKS)),
-        TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, STEP, *_MFU)),
-        TableSpec(
-            "families",
-            "By op",
-            (_OP, _CALLS, _DEVICE_NS, _SHARE, _UTILIZATION, *_WORK, *_AMOUNTS, _SUM, RANK, DEVICE),
-        ),
-        TableSpec(
-            "ops",
-            "By op, shapes and precision",
-            (
-                _OP,
-                _SHAPES,
-                _PRECISION,
-                _CALLS,
-                _DEVICE_NS,
-                _UTILIZATION,
-                Column("bound", "", "compute, memory or neither (utilization below 30%)"),
-                *_WORK,
-                Column("intensity", "", "FLOPs per byte"),
-                *_AMOUNTS,
-                Column("peak_tflops", "TFLOP/s", "dense peak of the precision"),
-                Column("peak_gb_per_s", "GB/s", "memory bandwidth"),
-                _SUM,
-                _SHARE,
-                RANK,
-                DEVICE,
-            ),
-        ),
-        TableSpec(
-            "host",
-            "Work of ops on the host (no kernel of an op in this capture)",
-            (
-                _OP,
-                _SHAPES,
-                Column("dtype", "", "dtype of the first tensor"),
-                Column("calls", "count", "counted calls"),
-                Column("host_ns", "ns", "Σ of durations of the calls on the host"),
-                Column("tflops", "TFLOP/s", "FLOPs over host time"),
-                Column(C.FLOPS, "FLOP", "Σ of the FLOPs of the calls"),
-                RANK,
-            ),
-        ),
-    ),
+    tables=TABLES,
     sources=(
         "Williams et al. 2009: Roofline",
         "Chowdhery et al. 2022 (PaLM), appendix B: MFU",
@@ -291,6 +213,6 @@ ANALYSIS = Analysis(
     ),
     order=65,
     compute=compute,
-    rules=ops.RULES,
+    rules=RULES,
     uses_peaks=True,
 )

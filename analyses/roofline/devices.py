@@ -20,43 +20,43 @@ from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
 from ..shared.common import Floats, ints, spans, union_by
-from .work import MATRIX, OWNER, PRECISION, UNKNOWN
+from .calls import MATRIX, OWNER, PRECISION, UNKNOWN
 
 
 def device_names(run: Run, devices: Iterable[int]) -> dict[int, str]:
-    """Recorded names of these devices; see `_recorded`."""
-    return {device: str(gpu["name"]) for device, gpu in _recorded(run, devices).items()}
+    """Recorded names of these devices; see `_find_gpus`."""
+    return {device: str(gpu["name"]) for device, gpu in _find_gpus(run, devices).items()}
 
 
 def device_peaks(run: Run, devices: Iterable[int]) -> dict[int, Device]:
     """Peaks of these devices: those that the user gave, else those of the listed ones."""
     if run.peaks is not None:
         return dict.fromkeys(devices, run.peaks)
-    listed = {device: _listed(gpu) for device, gpu in _recorded(run, devices).items()}
+    listed = {device: _find_listed(gpu) for device, gpu in _find_gpus(run, devices).items()}
     return {device: peaks for device, peaks in listed.items() if peaks is not None}
 
 
-def _listed(gpu: dict[str, Any]) -> Device | None:
+def _find_listed(gpu: dict[str, Any]) -> Device | None:
     return find_device(str(gpu["name"]), gpu.get("sm_count"), gpu.get("memory_bytes"))
 
 
-def _recorded(run: Run, devices: Iterable[int]) -> dict[int, dict[str, Any]]:
+def _find_gpus(run: Run, devices: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Recorded properties of these devices, which have a name.
 
     If all recorded devices are of one kind, its properties are used for the others too: some profilers list
     devices with other indices than kernels.
     """
     gpus = [gpu for gpu in run.meta.environment.get("gpus") or [] if gpu.get("name")]
-    listed = {int(gpu["index"]): gpu for gpu in gpus}
+    by_index = {int(gpu["index"]): gpu for gpu in gpus}
     common = gpus[0] if len({(str(gpu["name"]), gpu.get("sm_count")) for gpu in gpus}) == 1 else None
-    found = {device: listed.get(device, common) for device in devices}
-    return {device: gpu for device, gpu in found.items() if gpu}
+    by_device = {device: by_index.get(device, common) for device in devices}
+    return {device: gpu for device, gpu in by_device.items() if gpu}
 
 
 GIVEN = "peaks are those of {name} ({source}), as given, {instead}"
 
 
-def given_notes(run: Run) -> list[str]:
+def peaks_notes(run: Run) -> list[str]:
     """Note on peaks that the user gave; none without them."""
     if run.peaks is None:
         return []
@@ -70,8 +70,10 @@ def with_given(run: Run, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Add to the findings that they use peaks that the user gave, if so."""
     if run.peaks is None:
         return tuple(findings)
-    of = f"with the peaks of {run.peaks.name}, as given"
-    return tuple(replace(one, how=f"{one.how}; {of}" if one.how else of) for one in findings)
+    peaks = f"with the peaks of {run.peaks.name}, as given"
+    return tuple(
+        replace(finding, how=f"{finding.how}; {peaks}" if finding.how else peaks) for finding in findings
+    )
 
 
 PEAKS = (
@@ -99,19 +101,19 @@ class Peaks:
 
     def tflops(self, device: int, precision: str) -> float:
         """Peak of matrix products, NaN if unknown."""
-        found = self.known[device].peak(precision) if device in self.known else None
-        return np.nan if found is None else found
+        peak = self.known[device].peak(precision) if device in self.known else None
+        return np.nan if peak is None else peak
 
     def gb_per_s(self, device: int) -> float:
         """Memory bandwidth, NaN if unknown."""
-        found = self.known[device].gb_per_s if device in self.known else None
-        return np.nan if found is None else found
+        bandwidth = self.known[device].gb_per_s if device in self.known else None
+        return np.nan if bandwidth is None else bandwidth
 
     def of_each(self, devices: Ints, precisions: pd.Series) -> Floats:
         """`tflops` of each row."""
         rows = list(zip(devices.tolist(), precisions, strict=True))
-        known = {row: self.tflops(*row) for row in set(rows)}
-        return np.array([known[row] for row in rows], np.float64)
+        peak_of = {row: self.tflops(*row) for row in set(rows)}
+        return np.array([peak_of[row] for row in rows], np.float64)
 
     def memory_of_each(self, devices: Ints) -> Floats:
         """`gb_per_s` of each row."""
@@ -124,22 +126,31 @@ def peaks(run: Run, devices: Ints) -> Peaks:
     return Peaks(device_names(run, indices), device_peaks(run, indices), given=run.peaks is not None)
 
 
-def tables(run: Run, kernels: pd.DataFrame, calls: pd.DataFrame, peaks: Peaks) -> dict[str, pd.DataFrame]:
-    """Work per device and window, and per step if steps are marked."""
+def build_tables(
+    run: Run, kernels: pd.DataFrame, calls: pd.DataFrame, peaks: Peaks
+) -> dict[str, pd.DataFrame]:
+    """Return the work per device and window, and per step if steps are marked.
+
+    Args:
+        run: The run.
+        kernels: Its kernels with their calls.
+        calls: The calls with their FLOPs.
+        peaks: Peaks of the devices.
+    """
     work = _work(calls, peaks)
-    marked = _marked(kernels, calls)
-    totals = _windows(run).merge(_summed(work, marked, _KEYS), how="left", on=_KEYS)
-    found = {"summary": _with_peaks(_rated(totals, _KEYS), work, peaks)}
+    marked = _mark_kernels(kernels, calls)
+    totals = _windows(run).merge(_sum_work(work, marked, _KEYS), how="left", on=_KEYS)
+    build_tables = {"summary": _with_peaks(_rate(totals, _KEYS), work, peaks)}
     windows = step_windows(run)
     inside = work[work[C.STEP].notna()]
     if len(windows) and len(inside):
         keys = [*_KEYS, C.STEP]
-        steps = _summed(inside, marked[marked[C.STEP].notna()], keys)
+        steps = _sum_work(inside, marked[marked[C.STEP].notna()], keys)
         steps[C.STEP] = steps[C.STEP].astype(np.int64)
         length = windows.assign(window_ns=windows[END_NS] - windows[C.START_NS])
         timed = steps.merge(length[[C.RANK, C.STEP, "window_ns"]], on=[C.RANK, C.STEP])
-        found["per_step"] = _rated(timed, keys)
-    return found
+        build_tables["per_step"] = _rate(timed, keys)
+    return build_tables
 
 
 def _work(calls: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
@@ -151,7 +162,7 @@ def _work(calls: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
     return columns.assign(**{C.FLOPS: flops, _BEST: flops / (peak * 1_000)})
 
 
-def _marked(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+def _mark_kernels(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """Kernels that multiply matrices: those of counted calls, and those with unknown FLOPs."""
     counted = calls.loc[calls[C.FLOPS] != UNKNOWN, OWNER]
     products = calls.loc[calls[MATRIX].astype(bool), OWNER]
@@ -172,7 +183,7 @@ def _windows(run: Run) -> pd.DataFrame:
     return table
 
 
-def _summed(work: pd.DataFrame, marked: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def _sum_work(work: pd.DataFrame, marked: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """FLOPs, best time and unions of matrix kernels by key.
 
     The best time is missing if that of one call is, whose precision has no known peak.
@@ -191,13 +202,15 @@ def _unions(kernels: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
     return pd.DataFrame({"ns": union_by(codes, len(sizes), *spans(kernels))}, index=sizes.index)["ns"]
 
 
-def _rated(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def _rate(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Add rates over the window; a device without counted calls has 0 FLOPs."""
     filled = table.fillna({C.FLOPS: 0.0, "matrix_ns": 0, "uncounted_ns": 0})
     window = filled["window_ns"].to_numpy(np.float64)
     usable = np.where(window > 0, window, np.nan)
-    most = filled["matrix_ns"] >= filled["uncounted_ns"]
-    rated = filled.assign(mfu=(filled[_BEST] / usable).where(most), tflops=filled[C.FLOPS] / (usable * 1_000))
+    is_mostly_counted = filled["matrix_ns"] >= filled["uncounted_ns"]
+    rated = filled.assign(
+        mfu=(filled[_BEST] / usable).where(is_mostly_counted), tflops=filled[C.FLOPS] / (usable * 1_000)
+    )
     exact = rated.astype(dict.fromkeys(("window_ns", "matrix_ns", "uncounted_ns"), np.int64))
     return exact.sort_values(list(keys), ignore_index=True)[[*keys, *_COLUMNS]]
 
@@ -221,8 +234,8 @@ def _peaks_text(peaks: Peaks, device: int, precisions: Sequence[str]) -> str:
     """
     if device not in peaks.known:
         return ""
-    known = {precision: peaks.tflops(device, precision) for precision in precisions}
-    words = [f"{word} {_number(peak)}" for word, peak in known.items()]
+    by_precision = {precision: peaks.tflops(device, precision) for precision in precisions}
+    words = [f"{word} {_number(peak)}" for word, peak in by_precision.items()]
     given = f" (given: {peaks.known[device].name})" if peaks.given else ""
     return f"{', '.join(words)}; {_number(peaks.gb_per_s(device))} GB/s{given}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,13 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import MARKER, C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, ints, positions, spans
+from ..shared.host_columns import Objects
 from ..shared.thread_ranges import launch_calls
 
-if TYPE_CHECKING:
-    from ..shared.host_rows import Objects
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
-    Bools = npt.NDArray[np.bool_]
-
-FEWEST = 5
-LONGEST_GAP = 10
+MIN_RUN_KERNELS = 5
+MAX_GAP_LAUNCHES = 10
 LANE = [C.RANK, C.DEVICE, C.STREAM]
 OPTIMIZER, ZERO_GRAD, ELEMENTWISE, OTHER = "optimizer", "zero_grad", "element-wise", "other"
 NO_NAME = ""
@@ -52,27 +50,29 @@ class Work:
     launch_ns: int
 
 
-def read(run: Run) -> Work | None:
+def read_work(run: Run) -> Work | None:
     """Read the work of the devices; None if no kernel launch is known."""
     frame = busy(run, _READ)
     frame[C.STREAM] = frame[C.STREAM].fillna(-1).astype(np.int64)
     frame = _with_idle(frame)
     frame = frame.sort_values([*LANE, C.START_NS, "end", C.ROW_ID], ignore_index=True)
     kernels = (frame[C.KIND] == DeviceKind.KERNEL).to_numpy()
-    shared = frame[C.LAUNCH_ROW].duplicated(keep=False).to_numpy()
-    alone = kernels & ~shared & frame[C.LAUNCH_ROW].notna().to_numpy() & frame[C.GRAPH_ID].isna().to_numpy()
-    if not alone.any():
+    shares_launch = frame[C.LAUNCH_ROW].duplicated(keep=False).to_numpy()
+    in_graph = frame[C.GRAPH_ID].notna().to_numpy()
+    is_single = kernels & ~shares_launch & ~in_graph & frame[C.LAUNCH_ROW].notna().to_numpy()
+    if not is_single.any():
         return None
     calls = launch_calls(run, frame)
-    known = alone & calls[C.DUR_NS].notna().to_numpy()
-    costs = calls.loc[known, C.DUR_NS].to_numpy(dtype=np.int64)
+    is_timed = is_single & calls[C.DUR_NS].notna().to_numpy()
+    costs = calls.loc[is_timed, C.DUR_NS].to_numpy(dtype=np.int64)
     if not len(costs):
         return None
+    # a median, since the first launches of a capture load modules and take far longer
     launch_ns = int(np.sort(costs)[(len(costs) - 1) // 2])
-    frame["small"] = known & (ints(frame, C.DUR_NS) < launch_ns)
+    frame["small"] = is_timed & (ints(frame, C.DUR_NS) < launch_ns)
     frame["launch_start"] = calls[C.START_NS].fillna(NO_PARENT).astype(np.int64)
     returned = frame["launch_start"] + calls[C.DUR_NS].fillna(0).astype(np.int64)
-    frame["late"] = known & (returned > frame[C.START_NS] - frame["idle_ns"]).to_numpy()
+    frame["late"] = is_timed & (returned > frame[C.START_NS] - frame["idle_ns"]).to_numpy()
     return Work(_with_context(run, frame), launch_ns)
 
 
@@ -94,24 +94,24 @@ def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     parent = positions(host[C.ROW_ID], host[C.PARENT_ROW])
     codes, names = host[C.NAME].cat.codes.to_numpy(), host[C.NAME].cat.categories.astype(str)
     is_op = (host[C.KIND] == HostKind.OP).to_numpy()
-    marks = (host[C.KIND] == HostKind.ANNOTATION).to_numpy() & ~_found(names, _STEP)[codes]
-    at = positions(host[C.ROW_ID], frame[C.LAUNCH_ROW][small])
-    op, mark = np.full(len(at), NO_PARENT, np.int64), np.full(len(at), NO_PARENT, np.int64)
+    marks = (host[C.KIND] == HostKind.ANNOTATION).to_numpy() & ~_match_categories(names, _STEP)[codes]
+    row = positions(host[C.ROW_ID], frame[C.LAUNCH_ROW][small])
+    op, annotation = np.full(len(row), NO_PARENT, np.int64), np.full(len(row), NO_PARENT, np.int64)
     within = {
-        OTHER: _found(names, _ACCUMULATE)[codes],
-        OPTIMIZER: _found(names, _OPTIMIZER)[codes] & marks,
-        ZERO_GRAD: _found(names, _ZERO_GRAD)[codes],
+        OTHER: _match_categories(names, _ACCUMULATE)[codes],
+        OPTIMIZER: _match_categories(names, _OPTIMIZER)[codes] & marks,
+        ZERO_GRAD: _match_categories(names, _ZERO_GRAD)[codes],
     }
-    flags = {kind: np.zeros(len(at), bool) for kind in within}
-    while (inside := at != NO_PARENT).any():
-        op = np.where(inside & is_op[at], codes[at], op)
-        mark = np.where(inside & marks[at], codes[at], mark)
+    flags = {kind: np.zeros(len(row), bool) for kind in within}
+    while (inside := row != NO_PARENT).any():
+        op = np.where(inside & is_op[row], codes[row], op)
+        annotation = np.where(inside & marks[row], codes[row], annotation)
         for kind, rows in within.items():
-            flags[kind] |= inside & rows[at]
-        at = np.where(inside, parent[at], NO_PARENT)
+            flags[kind] |= inside & rows[row]
+        row = np.where(inside, parent[row], NO_PARENT)
     texts = np.append(names.to_numpy(object), NO_NAME)
     work = _kinds_of_work(frame[C.NAME][small], flags)
-    for name, values in (("op", texts[op]), ("range", texts[mark]), ("kind_of_work", work)):
+    for name, values in (("op", texts[op]), ("range", texts[annotation]), ("kind_of_work", work)):
         column = np.full(len(frame), NO_NAME, object)
         column[small] = values
         frame[name] = pd.Categorical(column)
@@ -120,22 +120,22 @@ def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _kinds_of_work(names: pd.Series, flags: dict[str, Bools]) -> Objects:
     """Kind of work by the rows that enclose the launch, else by the kernel's name."""
-    plain = _found(names.cat.categories.astype(str), _ELEMENTWISE)[names.cat.codes.to_numpy()]
+    plain = _match_categories(names.cat.categories.astype(str), _ELEMENTWISE)[names.cat.codes.to_numpy()]
     work: Objects = np.where(plain, ELEMENTWISE, OTHER).astype(object)
     for kind, rows in flags.items():
         work = np.where(rows, kind, work)
     return work
 
 
-def _found(names: pd.Index, pattern: re.Pattern[str]) -> Bools:
+def _match_categories(names: pd.Index, pattern: re.Pattern[str]) -> Bools:
     return np.array([bool(pattern.search(name)) for name in names], bool)
 
 
 def runs(work: Work, group: str | None) -> pd.DataFrame:
-    """Kernels of runs of at least `FEWEST`, with the number of their run as `run`.
+    """Kernels of runs of at least `MIN_RUN_KERNELS`, with the number of their run as `run`.
 
-    A run ends with its step, at an interval that is not a small kernel, at a gap of more than `LONGEST_GAP`
-    launches, and when the group changes.
+    A run ends with its step, at an interval that is not a small kernel, at a gap of more than
+    `MAX_GAP_LAUNCHES` launches, and when the group changes.
 
     Args:
         work: The work of the devices.
@@ -145,19 +145,19 @@ def runs(work: Work, group: str | None) -> pd.DataFrame:
     small = rows["small"].to_numpy(copy=True)
     if group is not None:
         small = small & (rows[group] != NO_NAME).to_numpy()
-    new: Bools = ~small | ~np.concatenate(([False], small[:-1]))
+    starts_run: Bools = ~small | ~np.concatenate(([False], small[:-1]))
     keys: Sequence[str] = [*LANE, C.STEP] if group is None else [*LANE, C.STEP, group]
     for name in keys:
         codes = pd.factorize(rows[name])[0]
-        new |= np.concatenate(([True], codes[1:] != codes[:-1]))
+        starts_run |= np.concatenate(([True], codes[1:] != codes[:-1]))
     start, end = spans(rows)
-    new |= start - np.concatenate((start[:1], end[:-1])) > LONGEST_GAP * work.launch_ns
-    number = np.cumsum(new)
+    starts_run |= start - np.concatenate((start[:1], end[:-1])) > MAX_GAP_LAUNCHES * work.launch_ns
+    number = np.cumsum(starts_run)
     counts = np.bincount(number[small], minlength=int(number[-1]) + 1 if len(number) else 1)
-    in_run = small & (counts[number] >= FEWEST)
-    found = rows[in_run].assign(run=number[in_run])
-    first = ~found["run"].duplicated().to_numpy()
-    found["gap_ns"] = np.where(first, 0, ints(found, "idle_ns"))
-    found["late_ns"] = np.where(found["late"], ints(found, "gap_ns"), 0)
-    found["interval_ns"] = np.where(first, 0, np.diff(ints(found, "launch_start"), prepend=0))
-    return found.assign(first=first).reset_index(drop=True)
+    in_run = small & (counts[number] >= MIN_RUN_KERNELS)
+    kernels = rows[in_run].assign(run=number[in_run])
+    first = ~kernels["run"].duplicated().to_numpy()
+    kernels["gap_ns"] = np.where(first, 0, ints(kernels, "idle_ns"))
+    kernels["late_ns"] = np.where(kernels["late"], ints(kernels, "gap_ns"), 0)
+    kernels["interval_ns"] = np.where(first, 0, np.diff(ints(kernels, "launch_start"), prepend=0))
+    return kernels.assign(first=first).reset_index(drop=True)

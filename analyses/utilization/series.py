@@ -26,8 +26,8 @@ from ..shared.common import Floats, ints, spans
 CPU, RSS, THREADS, PROCESSES = "cpu_percent", "rss_bytes", "threads", "processes"
 PROCESS = "process"
 LOOK_BACK = {M.GPU_UTILIZATION, M.MEMORY_UTILIZATION, CPU}
-CONSTANT = {name for one in QUERIES if one.once for name in one.names}
-MOST_GAPS = 3
+CONSTANT = {name for question in QUERIES if question.once for name in question.names}
+MAX_GAPS = 3
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Stats:
     """Statistics of samples in a time range; `covered_ns` is the time covered by them."""
 
     mean: float
-    low: float
-    high: float
+    min: float
+    max: float
     p95: float
     samples: int
     covered_ns: int
@@ -57,7 +57,7 @@ class Series:
     values: Floats
     known_extents: Union | None = None
 
-    def taken_in(self, windows: Union) -> Series:
+    def within_windows(self, windows: Union) -> Series:
         """Only samples taken inside windows; of averaged samples, those with half of their period inside."""
         start, end = self.extents()
         inside = (_at(windows, self.times) > 0) | (_at(windows, self.times - 1) > 0)
@@ -72,7 +72,7 @@ class Series:
             return self.known_extents
         gaps = np.diff(self.times)
         typical = int(np.median(gaps)) if len(gaps) else 0
-        before = np.minimum(np.concatenate(([typical], gaps)), MOST_GAPS * typical).astype(np.int64)
+        before = np.minimum(np.concatenate(([typical], gaps)), MAX_GAPS * typical).astype(np.int64)
         if self.metric in LOOK_BACK:
             return self.times - before, self.times
         after = np.concatenate((before[1:], [typical])).astype(np.int64)
@@ -101,13 +101,18 @@ def _stats(values: Floats, weights: Ints, covered_ns: int) -> Stats | None:
     if not len(values):
         return None
     mean = float(np.average(values, weights=weights.astype(np.float64)))
-    low, high = float(values.min()), float(values.max())
+    min_, max_ = float(values.min()), float(values.max())
     p95 = quantile(values, weights, 0.95)
-    return Stats(min(max(mean, low), high), low, high, p95, len(values), covered_ns)
+    return Stats(min(max(mean, min_), max_), min_, max_, p95, len(values), covered_ns)
 
 
 def quantile(values: Floats, weights: Ints, share: float) -> float:
     """Time-weighted quantile: the smallest value not exceeded for a share of the time.
+
+    Args:
+        values: float64 array of shape (samples,).
+        weights: Time that each represents, ns; int64 of the same shape.
+        share: Share of the time, from 0 to 1.
 
     Example:
         >>> quantile(np.array([5.0, 1.0]), np.array([10, 90]), 0.95), quantile(np.ones(1), np.ones(1), 0.5)
@@ -115,8 +120,9 @@ def quantile(values: Floats, weights: Ints, share: float) -> float:
     """
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order].astype(np.float64))
-    at = int(np.searchsorted(reached, share * reached[-1] * (1 - 1e-12)))
-    return float(values[order][min(at, len(values) - 1)])
+    # sums of floating-point weights may miss the share by rounding: then the next value would be taken
+    place = int(np.searchsorted(reached, share * reached[-1] * (1 - 1e-12)))
+    return float(values[order][min(place, len(values) - 1)])
 
 
 def read(run: Run) -> list[Series]:
@@ -128,7 +134,9 @@ def read(run: Run) -> list[Series]:
     rows = rows.assign(**{C.DEVICE: rows[C.DEVICE].fillna(-1).astype(np.int64)})
     keys = [C.SOURCE, C.DEVICE, C.METRIC, C.UNIT]
     groups = rows.groupby(keys, sort=False, observed=True)
-    return [_series(key, own) for key, own in sorted(groups, key=lambda group: tuple(map(str, group[0])))]
+    return [
+        _series(key, samples) for key, samples in sorted(groups, key=lambda group: tuple(map(str, group[0])))
+    ]
 
 
 def _series(key: tuple[object, ...], rows: pd.DataFrame) -> Series:
@@ -160,11 +168,13 @@ class Scene:
     @cached_property
     def series(self) -> list[Series]:
         """Every sampled metric."""
-        found = read(self.run)
+        recorded = read(self.run)
         if not self.only_window:
-            return found
-        taken = [one if one.metric in CONSTANT else one.taken_in(self.window) for one in found]
-        return [one for one in taken if len(one.times)]
+            return recorded
+        inside = [
+            series if series.metric in CONSTANT else series.within_windows(self.window) for series in recorded
+        ]
+        return [series for series in inside if len(series.times)]
 
     @cached_property
     def inside(self) -> Scene:
@@ -187,6 +197,11 @@ class Scene:
         """Scope of the window: steps or capture."""
         return STEPS if len(self.steps) else CAPTURE
 
+    @property
+    def scopes(self) -> tuple[tuple[str, Union | None], ...]:
+        """The window and the whole run, with their names."""
+        return (self.scope, self.window), (WHOLE, None)
+
     @cached_property
     def window(self) -> Union:
         """The union of the profiled steps of all ranks; the capture if none are marked."""
@@ -208,7 +223,9 @@ class Scene:
     @cached_property
     def devices(self) -> list[int]:
         """Devices that were busy or sampled by NVML."""
-        sampled = {one.device for one in self.series if one.source == SOURCE and one.device is not None}
+        sampled = {
+            series.device for series in self.series if series.source == SOURCE and series.device is not None
+        }
         return sorted(sampled | set(self.worked))
 
     @cached_property
@@ -236,28 +253,37 @@ class Scene:
 
     def nvml(self, device: int, metric: str) -> Series | None:
         """NVML's samples of one metric of a device."""
-        return self._found(SOURCE, device, metric)
+        return self._find(SOURCE, device, metric)
 
     def process(self, metric: str) -> Series | None:
         """The measured process's samples of one metric."""
-        return self._found(PROCESS, None, metric)
+        return self._find(PROCESS, None, metric)
 
     def constant(self, device: int, metric: str) -> float | None:
         """Maximum of a metric that NVML reports as a constant."""
-        found = self.nvml(device, metric)
-        return float(found.values.max()) if found else None
+        series = self.nvml(device, metric)
+        return float(series.values.max()) if series else None
 
     def evidence(self, device: int, flagged: Union, most: int) -> dict[str, list[int]]:
-        """Intervals of a device with the longest overlap with flagged time."""
+        """Return the intervals of a device with the longest overlap with flagged time.
+
+        Args:
+            device: The device.
+            flagged: The flagged time.
+            most: Maximum number of intervals.
+        """
         rows = self.work[self.work[C.DEVICE] == device]
         inside = intervals.covered(flagged, *spans(rows))
         longest = np.argsort(-inside, kind="stable")[:most]
         ids = ints(rows, C.ROW_ID)[longest[inside[longest] > 0]]
         return {"device_intervals": [int(row) for row in ids]} if len(ids) else {}
 
-    def _found(self, source: str, device: int | None, metric: str) -> Series | None:
+    def _find(self, source: str, device: int | None, metric: str) -> Series | None:
         wanted = (source, device, metric)
-        return next((one for one in self.series if (one.source, one.device, one.metric) == wanted), None)
+        return next(
+            (series for series in self.series if (series.source, series.device, series.metric) == wanted),
+            None,
+        )
 
 
 OWN_DEVICES = (
@@ -280,4 +306,4 @@ def scene_of(run: Run) -> tuple[Scene, tuple[str, ...]]:
 
 def _by_device(rows: pd.DataFrame) -> dict[int, Union]:
     device = ints(rows, C.DEVICE)
-    return {one: intervals.union(*spans(rows[device == one])) for one in np.unique(device).tolist()}
+    return {place: intervals.union(*spans(rows[device == place])) for place in np.unique(device).tolist()}

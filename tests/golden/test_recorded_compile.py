@@ -68,8 +68,8 @@ def levels(found: Diff) -> set[str]:
 
 
 def test_at_least_95_percent_of_compiled_time_is_joined_to_lines(run: Run) -> None:
-    rows = kernels.calls(run)
-    share = kernels.joined_share(rows)
+    rows = kernels.read_calls(run)
+    share = kernels.share_with_lines(rows)
     assert share is not None
     assert share >= 0.95
     result = analyze(run, "compile")
@@ -82,7 +82,7 @@ def test_at_least_95_percent_of_compiled_time_is_joined_to_lines(run: Run) -> No
 
 def test_each_call_of_a_graph_has_the_ops_of_its_code_in_order(run: Run) -> None:
     known = {graph: [*own[C.NAME]] for graph, own in kernel_sources.kernels(run).groupby(C.GRAPH)}
-    calls = kernels.calls(run).sort_values(C.START_NS).groupby(kernels.CALL)
+    calls = kernels.read_calls(run).sort_values(C.START_NS).groupby(kernels.CALL)
     assert len(calls) == 4  # forward and backward, in two steps
     for _, own in calls:
         assert [*own[C.NAME]] == known[own[C.GRAPH].iloc[0]]
@@ -183,4 +183,4 @@ def test_kernels_of_a_gpu_are_those_of_the_events(shared_runs: SharedRuns) -> No
 def test_artifacts_of_another_program_are_joined_to_nothing(tmp_path: Path) -> None:
     path = TRACES / "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0.json.gz"
     run = imported(tmp_path, path, SAMPLE)
-    assert kernels.joined_share(kernels.calls(run)) == 0
+    assert kernels.share_with_lines(kernels.read_calls(run)) == 0

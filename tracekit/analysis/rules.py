@@ -95,7 +95,7 @@ def describe(name: str, value: float) -> str:
     """
     unit = name.rpartition("_")[2]
     if unit == "share":
-        return f"{100 * value:g}%"
+        return f"{100 * value:.3g}%"
     if unit in {"ns", "bytes"}:
         return re.sub(r"\.?0+(?= )", "", human(value, unit))
     return f"{value:,g}"

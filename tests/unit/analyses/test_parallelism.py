@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tracekit.analyses.parallelism.calls import members
-from tracekit.analyses.parallelism.experts import pairs
-from tracekit.analyses.parallelism.pipeline import Pipeline, windows
-from tracekit.analyses.parallelism.roles import UNKNOWN, by_name, role_of
+from tracekit.analyses.parallelism.calls import parse_members
+from tracekit.analyses.parallelism.experts import find_pairs
+from tracekit.analyses.parallelism.pipeline import Pipeline, measure_windows
+from tracekit.analyses.parallelism.roles import UNKNOWN, kinds_by_name, role_of
 
 from samples.simulator.planted import pipelines as planted
 from samples.simulator.planted.pipelines import BACKWARD, FORWARD, GPIPE, ONE_F_ONE_B
@@ -72,7 +72,7 @@ def check_bubble(stages: int, microbatches: int, chunks: int, kind: str, duratio
     timed = planted.timeline(orders, chunks=chunks, durations=times)
     clocks = [7 * stage for stage in range(stages)]
     one = Pipeline(tuple(range(stages)), microbatches, chunks, "", "")
-    rows = windows(one, steps_of(timed, clocks), dict(enumerate(clocks)))
+    rows = measure_windows(one, steps_of(timed, clocks), dict(enumerate(clocks)))
     window, bubble = int(rows["window_ns"].iloc[0]), int(rows["bubble_ns"].sum())
     slots, wait = microbatches * chunks + stages - 1, stages - 1
     assert window == slots * sum(durations)
@@ -89,7 +89,7 @@ def test_slower_stages_make_the_window_longer(stages: int, microbatches: int, sl
     orders = [planted.schedule(stage, stages, microbatches) for stage in range(stages)]
     timed = planted.timeline(orders, chunks=1, durations={FORWARD: 10**6, BACKWARD: 10**6}, slow=slow)
     one = Pipeline(tuple(range(stages)), microbatches, 1, "", "")
-    rows = windows(one, steps_of(timed, [0] * stages), {})
+    rows = measure_windows(one, steps_of(timed, [0] * stages), {})
     window, most = int(rows["window_ns"].iloc[0]), int(rows["computation_ns"].max())
     assert window >= max(most, (microbatches + stages - 1) * 2 * 10**6)
     assert int(rows["bubble_ns"].sum()) == stages * window - int(rows["computation_ns"].sum())
@@ -126,7 +126,7 @@ def test_slower_stages_make_the_window_longer(stages: int, microbatches: int, sl
     ],
 )
 def test_groups_are_told_by_whole_words_of_their_name(text: str, parallelism: str) -> None:
-    assert by_name(text) == parallelism
+    assert kinds_by_name(text) == parallelism
 
 
 def calls(*kinds: tuple[str, str | None], **more: Any) -> pd.DataFrame:
@@ -195,7 +195,7 @@ def test_dispatch_and_combine_of_a_library_are_paired_by_name() -> None:
         between_ns=[0, 700, 0, 50] * 2,
         **{C.DEVICE: 0, C.STEP: 1, C.START_NS: range(8), C.DUR_NS: 10, C.ROW_ID: range(8)},
     )
-    found = pairs(rows, {"(expert library)": role_of(rows, NONE_SENT)})
+    found = find_pairs(rows, {"(expert library)": role_of(rows, NONE_SENT)})
     assert found["expert_ns"].tolist() == [700, 700]
     assert found[C.ROW_ID].tolist() == [3, 7]
     assert found["tokens"].isna().all()
@@ -231,9 +231,9 @@ def test_a_ring_is_not_a_pipeline(rows: list[tuple[int, str, int]], parallelism:
 
 @given(st.lists(st.integers(0, 10**9)))
 def test_ranks_and_sizes_are_read_as_recorded(values: list[int]) -> None:
-    assert members(str(values)) == values
+    assert parse_members(str(values)) == values
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "[0, 1, ...]", "[a]", "nonsense", 3.5])
 def test_unknown_ranks_are_empty(text: Any) -> None:
-    assert members(text) == []
+    assert parse_members(text) == []

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from tracekit.analyses.ranks import ABSENT, MISALIGNED, NO_COMMUNICATION, SINGLE, UNEQUAL, UNMATCHED
-from tracekit.analyses.ranks.advice import by_step, combine
-from tracekit.analyses.ranks.skew import part
+from tracekit.analyses.ranks.skew import measure_rank
+from tracekit.analyses.ranks.tables import build_tables, compare_steps
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 
 from tests.builders import Row, host, kernel, make_run, memcpy, step
@@ -109,7 +109,7 @@ def test_many_steps_are_compared_without_a_loop_over_them() -> None:
         }
     )
     begun = time.process_time()
-    table = by_step(steps)
+    table = compare_steps(steps)
     assert time.process_time() - begun < 2  # a loop takes over 5 seconds
     assert table["slowest_rank"].tolist() == [1, 0] * (count // 2)
     assert table[["slowest_ns", "median_ns", "spread_ns", "ranks"]].drop_duplicates().to_numpy().tolist() == [
@@ -235,8 +235,8 @@ def test_parts_of_ranks_read_apart_combine_to_the_same_tables(tmp_path: Path) ->
         make_run(tmp_path / str(rank), device_intervals=[row for row in rows if row[C.RANK] == rank])
         for rank in range(3)
     ]
-    parts = [part(run, rank, step_windows(run)) for rank, run in enumerate(apart)]
-    tables, _ = combine([one for one in parts if one is not None])
+    parts = [measure_rank(run, rank, step_windows(run)) for rank, run in enumerate(apart)]
+    tables, _ = build_tables([one for one in parts if one is not None])
     expected = analyze(together, "ranks").tables
     assert tables.keys() == expected.keys()
     for name, table in tables.items():

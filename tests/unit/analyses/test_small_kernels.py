@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses.small_kernels import NO_KERNELS
+from tracekit.analyses.small_kernels import NO_KERNELS, NO_LAUNCHES
 
 from tests.builders import host, kernel, make_run, memcpy
 from tests.tiers import examples
@@ -144,7 +144,15 @@ def test_kernels_of_a_graph_have_no_launch_of_their_own(tmp_path: Path) -> None:
 def test_unlinked_kernels_leave_the_cost_of_a_launch_unknown(tmp_path: Path) -> None:
     result = analyze(make_run(tmp_path, device_intervals=[kernel(0, 2)]), "small_kernels")
     assert result.tables == {}
-    assert "cost of a launch is unknown" in result.notes[0]
+    assert result.notes == (NO_LAUNCHES,)
+
+
+def test_the_notes_say_whether_launches_or_kernels_are_missing(tmp_path: Path) -> None:
+    """Copies alone have no kernel to launch; a kernel without its launch needs CPU activity."""
+    copies = analyze(make_run(tmp_path / "copies", device_intervals=[memcpy(0, 2)]), "small_kernels")
+    unlinked = analyze(make_run(tmp_path / "unlinked", device_intervals=[kernel(0, 2)]), "small_kernels")
+    assert [note.split(" ")[0] for (note,) in (copies.notes, unlinked.notes)] == ["no", "device"]
+    assert ["CPU activity" in note for (note,) in (copies.notes, unlinked.notes)] == [False, True]
 
 
 @settings(max_examples=examples(20))

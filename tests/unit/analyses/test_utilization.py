@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tracekit.analyses.utilization import FEW, NO_NVML, NO_SAMPLES, advice
+from tracekit.analyses.utilization import FEW, NO_NVML, NO_SAMPLES
+from tracekit.analyses.utilization import findings as rules
 from tracekit.analyses.utilization.series import OWN_DEVICES, Series
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
@@ -93,7 +94,7 @@ def test_a_state_stands_for_the_time_half_way_to_its_neighbours() -> None:
     found = power.stats(one_window(0, 400))
     assert found
     assert found.mean == pytest.approx((50 * 100 + 200 * 200 + 150 * 400) / 400)
-    assert (found.low, found.high, found.p95, found.samples, found.covered_ns) == (100, 400, 400, 3, 400)
+    assert (found.min, found.max, found.p95, found.samples, found.covered_ns) == (100, 400, 400, 3, 400)
 
 
 def test_a_utilization_stands_for_the_time_before_it() -> None:
@@ -207,14 +208,14 @@ HOT, CAP, IDLE = float(0x40), float(0x4), float(0x1)
 @pytest.mark.parametrize(
     ("bits", "clock", "expected"),
     [
-        ([HOT] * 11, 1_900.0, [(advice.THROTTLED, Severity.INFO)]),
-        ([HOT] * 11, 1_200.0, [(advice.THROTTLED, Severity.WARN)]),
-        ([CAP] * 11, 1_900.0, [(advice.THROTTLED, Severity.INFO)]),
+        ([HOT] * 11, 1_900.0, [(rules.THROTTLED.code, Severity.INFO)]),
+        ([HOT] * 11, 1_200.0, [(rules.THROTTLED.code, Severity.WARN)]),
+        ([CAP] * 11, 1_900.0, [(rules.THROTTLED.code, Severity.INFO)]),
         ([IDLE] * 11, 1_900.0, []),
         ([0.0] * 11, 1_900.0, []),
         ([0.0] * 5 + [HOT] + [0.0] * 5, 1_900.0, []),
-        ([0.0] * 11, 1_400.0, [(advice.BELOW_MAX, Severity.WARN)]),
-        ([float(0x2)] * 11, 1_400.0, [(advice.BELOW_MAX, Severity.WARN)]),
+        ([0.0] * 11, 1_400.0, [(rules.BELOW_MAX.code, Severity.WARN)]),
+        ([float(0x2)] * 11, 1_400.0, [(rules.BELOW_MAX.code, Severity.WARN)]),
     ],
 )
 def test_clocks_that_are_held_down_or_set(
@@ -257,7 +258,7 @@ def test_a_link_of_half_the_lanes_costs_half_of_the_exposed_copies(tmp_path: Pat
     found = result(tmp_path, rows, COPIES)
     (finding,) = found.findings
     assert (finding.code, finding.severity, finding.saving_ns_per_step) == (
-        advice.NARROW_LINK,
+        rules.NARROW_LINK.code,
         Severity.HIGH,
         50 * MS,
     )
@@ -273,7 +274,7 @@ def test_a_link_of_half_the_lanes_costs_half_of_the_exposed_copies(tmp_path: Pat
     [
         ([4.0] * 11, []),
         ([1.0] * 5 + [4.0] * 6, []),  # it woke up
-        ([1.0] * 11, [advice.NARROW_LINK]),
+        ([1.0] * 11, [rules.NARROW_LINK.code]),
     ],
 )
 def test_a_link_counts_by_the_fastest_it_was_under_load(
@@ -287,7 +288,9 @@ def test_a_slow_link_that_nothing_waits_for_saves_nothing(tmp_path: Path) -> Non
     assert (finding.severity, finding.saving_ns_per_step, finding.basis) == (Severity.INFO, None, None)
 
 
-@pytest.mark.parametrize(("others", "expected"), [([0.0] * 11, []), ([0.0] * 5 + [2.0] * 6, [advice.SHARED])])
+@pytest.mark.parametrize(
+    ("others", "expected"), [([0.0] * 11, []), ([0.0] * 5 + [2.0] * 6, [rules.SHARED.code])]
+)
 def test_others_on_the_device(tmp_path: Path, others: list[float], expected: list[str]) -> None:
     found = result(tmp_path, samples(M.OTHERS, others))
     assert codes(found) == expected
@@ -309,7 +312,7 @@ IDLE_ROWS = [
 @pytest.mark.parametrize(
     ("work", "cpu", "expected"),
     [
-        (IDLE_ROWS, 101.0, [advice.CPU_BOUND]),
+        (IDLE_ROWS, 101.0, [rules.CPU_BOUND.code]),
         (IDLE_ROWS, 20.0, []),
         (IDLE_ROWS, 400.0, []),
         (BUSY, 101.0, []),
@@ -335,7 +338,7 @@ def ramp(first: float, last: float, count: int) -> list[float]:
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
-        (ramp(1_000, 1_400, 20), [advice.HOST_GROWTH]),
+        (ramp(1_000, 1_400, 20), [rules.HOST_GROWTH.code]),
         ([1_000.0 * MIB] * 20, []),
         (ramp(1_000, 1_020, 20), []),  # too little to matter
         (ramp(1_000, 1_400, 10) + [1_400.0 * MIB] * 10, []),  # start-up, over by half-time
@@ -354,9 +357,9 @@ def test_what_the_profiler_takes_is_not_the_programs_growth(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("metric", "outside", "inside", "code", "more"),
     [
-        (M.SM_CLOCK, 210.0, 1_980.0, advice.BELOW_MAX, constant(M.SM_CLOCK_MAX, 2_000.0)),
-        (M.THROTTLE, 4.0, 0.0, advice.THROTTLED, []),
-        (M.OTHERS, 1.0, 0.0, advice.SHARED, []),
+        (M.SM_CLOCK, 210.0, 1_980.0, rules.BELOW_MAX.code, constant(M.SM_CLOCK_MAX, 2_000.0)),
+        (M.THROTTLE, 4.0, 0.0, rules.THROTTLED.code, []),
+        (M.OTHERS, 1.0, 0.0, rules.SHARED.code, []),
     ],
 )
 def test_samples_around_short_steps_enter_no_warning(

@@ -2,8 +2,8 @@
 
 Without a straggler the other ranks are limited by their own hosts: a collective cannot start before each of
 its ranks launched it. A host launches earlier only by the time it waited for the device before. Any runtime
-call of at least `LONG_NS` is taken to be such a wait (a launch into a full queue, a copy, an allocation), and
-so is every synchronization, on any thread of the process; so the result is an upper bound.
+call of at least `MIN_WAIT_CALL_NS` is taken to be such a wait (a launch into a full queue, a copy, an
+allocation), and so is every synchronization, on any thread of the process; so the result is an upper bound.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..shared.collectives import MatchedCollectives, end_together
 from ..shared.common import ints, spans
 from ..shared.host_rows import host_rows
 
-LONG_NS = 50_000
+MIN_WAIT_CALL_NS = 50_000
 LAUNCHED_NS, WAITED_NS, PROFILED_NS = "launched_ns", "host_waited_ns", "profiled_ns"
 SLACK_NS = "host_slack_ns"
 _NOT_PROFILER = r"(?i)lazy|compil"
@@ -32,7 +32,7 @@ _UNKNOWN = -1
 _KINDS = (HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
 
 
-def launched(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
+def read_launches(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
     """Launch times of kernels, and what their process had waited for the device and the profiler until then.
 
     Args:
@@ -44,26 +44,28 @@ def launched(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
         Launch time (missing if unknown), time in waits and time in profiler overhead before it (else 0), ns.
     """
     calls = host_rows(run, launch_rows, [C.PID, C.START_NS])
-    known = calls[C.START_NS].notna().to_numpy(bool)
+    is_known = calls[C.START_NS].notna().to_numpy(bool)
     start = calls[C.START_NS].fillna(0).to_numpy(np.int64)
     process = calls[C.PID].fillna(_UNKNOWN).to_numpy(np.int64)
-    found = {name: np.zeros(len(calls), np.int64) for name in (WAITED_NS, PROFILED_NS)}
-    host = _host(run, rank)
+    before = {name: np.zeros(len(calls), np.int64) for name in (WAITED_NS, PROFILED_NS)}
+    host = _read_host(run, rank)
     kind = host[C.KIND].astype(str).to_numpy(object)
     overhead = (kind == HostKind.OVERHEAD) & ~matches(host[C.NAME], _NOT_PROFILER).to_numpy(bool)
-    waits = (kind == HostKind.SYNC) | ((kind == HostKind.RUNTIME) & (ints(host, C.DUR_NS) >= LONG_NS))
-    owner = host[C.PID].fillna(_UNKNOWN).to_numpy(np.int64)
-    for own in np.unique(process[known]):
-        mine = known & (process == own)
-        for name, chosen in ((WAITED_NS, waits), (PROFILED_NS, overhead)):
-            union = intervals.union(*spans(host[chosen & (owner == own)]))
-            found[name][mine] = covered_before(union, start[mine])
+    waits = (kind == HostKind.SYNC) | (
+        (kind == HostKind.RUNTIME) & (ints(host, C.DUR_NS) >= MIN_WAIT_CALL_NS)
+    )
+    host_process = host[C.PID].fillna(_UNKNOWN).to_numpy(np.int64)
+    for pid in np.unique(process[is_known]):
+        of_process = is_known & (process == pid)
+        for name, is_interval in ((WAITED_NS, waits), (PROFILED_NS, overhead)):
+            union = intervals.union(*spans(host[is_interval & (host_process == pid)]))
+            before[name][of_process] = covered_before(union, start[of_process])
     times = pd.array(start, dtype="Int64")
-    times[~known] = pd.NA
-    return pd.DataFrame({LAUNCHED_NS: times, **found}, index=launch_rows.index)
+    times[~is_known] = pd.NA
+    return pd.DataFrame({LAUNCHED_NS: times, **before}, index=launch_rows.index)
 
 
-def _host(run: Run, rank: int) -> pd.DataFrame:
+def _read_host(run: Run, rank: int) -> pd.DataFrame:
     where = pc.field(C.KIND).isin([str(kind) for kind in _KINDS]) & (pc.field(C.RANK) == rank)
     return run.table("host_intervals", columns=[C.KIND, C.NAME, C.PID, C.START_NS, C.DUR_NS], where=where)
 
@@ -79,15 +81,15 @@ def slack(
     Args:
         matched: The collectives.
         spreads: Spread of the ends of each of them.
-        kernels: Their kernels, with the columns of `launched`.
+        kernels: Their kernels, with the columns of `read_launches`.
         marked: Whether steps are marked; then only collectives in steps count.
 
     Returns:
         Rank, device and the time, missing if the launch is unknown.
     """
     counted = [
-        _columns(one, end_together(one, spread) & ((one.step >= 0) | (not marked)))
-        for one, spread in zip(matched, spreads, strict=True)
+        _arrivals(collectives, end_together(collectives, spread) & ((collectives.step >= 0) | (not marked)))
+        for collectives, spread in zip(matched, spreads, strict=True)
     ]
     rows = pd.concat(counted, ignore_index=True)
     times = kernels.set_index(C.ROW_ID)[[LAUNCHED_NS, WAITED_NS]]
@@ -104,16 +106,18 @@ def slack(
     )
 
 
-def _columns(one: MatchedCollectives, counted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.DataFrame:
+def _arrivals(
+    collectives: MatchedCollectives, counted: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> pd.DataFrame:
     """Place, row and arrival of the last rank, on the clock of each rank, of the counted collectives."""
-    dur = one.dur[counted]
-    arrival = one.start[counted] + dur - dur.min(axis=1, keepdims=True)
-    ranks, devices = (np.array([place[at] for place in one.places], np.int64) for at in (0, 1))
+    dur = collectives.dur[counted]
+    arrival = collectives.start[counted] + dur - dur.min(axis=1, keepdims=True)
+    ranks, devices = (np.array([place[index] for place in collectives.places], np.int64) for index in (0, 1))
     return pd.DataFrame(
         {
             C.RANK: np.tile(ranks, len(dur)),
             C.DEVICE: np.tile(devices, len(dur)),
-            C.ROW_ID: one.row_id[counted].ravel(),
+            C.ROW_ID: collectives.row_id[counted].ravel(),
             "arrival": arrival.ravel(),
         }
     )

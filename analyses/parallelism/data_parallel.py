@@ -1,8 +1,6 @@
-"""Whether data-parallel collectives are hidden: prefetch of all-gathers, all-reduces beside backward."""
+"""Overlap of data-parallel collectives with computation: prefetched all-gathers, all-reduces in backward."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,20 +9,15 @@ from tracekit.schema import C, Phase
 
 from ..shared.collective_kinds import ALL_GATHER, ALL_REDUCE
 from ..shared.common import ints, share
-from .calls import EXPOSED, ISSUED, PLACE, PRIOR_END, STREAM_FREE
-from .groups import KEY
-from .roles import DATA, UNKNOWN
-
-if TYPE_CHECKING:
-    from .roles import Role
+from .calls import EXPOSED, ISSUED, MAX_EXPOSED_SHARE, PLACE, PRIOR_END, STREAM_FREE
+from .process_groups import KEY
+from .roles import DATA, UNKNOWN, Role
 
 HIDDEN, LATE, QUEUED, UNCOVERED = "hidden", "issued late", "behind other communication", "not covered"
-HIDDEN_SHARE = 0.05
-"""Share of an all-gather that may be exposed if it is called hidden."""
 _SUM = {LATE: "late_ns", QUEUED: "queued_ns", UNCOVERED: "uncovered_ns"}
 
 
-def gathers(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
+def list_gathers(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
     """Every all-gather of data-parallel groups, with the computation before its consumer and a verdict.
 
     Args:
@@ -32,32 +25,32 @@ def gathers(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
         roles: Roles of the process groups.
     """
     keys = [key for key, role in roles.items() if DATA in role.kinds]
-    own = calls[(calls[C.KIND] == ALL_GATHER) & calls[KEY].isin(keys)]
-    prior = own[PRIOR_END].astype("Int64").mask(own[PRIOR_END] < 0)
-    lead = prior - own[ISSUED]
+    rows = calls[(calls[C.KIND] == ALL_GATHER) & calls[KEY].isin(keys)]
+    prior = rows[PRIOR_END].astype("Int64").mask(rows[PRIOR_END] < 0)
+    lead = prior - rows[ISSUED]
     unknown = lead.isna().to_numpy(bool)
-    hidden = (own[EXPOSED] <= HIDDEN_SHARE * own[C.DUR_NS]).to_numpy(bool)
+    hidden = (rows[EXPOSED] <= MAX_EXPOSED_SHARE * rows[C.DUR_NS]).to_numpy(bool)
     late = (lead <= 0).fillna(value=False).to_numpy(bool)
-    queued = (own[STREAM_FREE] > own[ISSUED]).fillna(value=False).to_numpy(bool)
+    queued = (rows[STREAM_FREE] > rows[ISSUED]).fillna(value=False).to_numpy(bool)
     verdict = np.select([hidden, unknown, late, queued], [HIDDEN, UNKNOWN, LATE, QUEUED], UNCOVERED)
-    phase = own[C.PHASE].astype(object).fillna("")
-    table = own.assign(
-        lead_ns=lead, verdict=verdict.astype(object), phase=phase, group=own[C.GROUP_NAME].fillna("")
+    phase = rows[C.PHASE].astype(object).fillna("")
+    table = rows.assign(
+        lead_ns=lead, verdict=verdict.astype(object), phase=phase, group=rows[C.GROUP_NAME].fillna("")
     )
     return table.sort_values([*PLACE, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
-def by_rank(found: pd.DataFrame) -> pd.DataFrame:
+def sum_gathers(gathers: pd.DataFrame) -> pd.DataFrame:
     """All-gathers with a known launch summed by rank, group and phase, most exposed first.
 
     Args:
-        found: Result of `gathers`.
+        gathers: Result of `list_gathers`.
     """
-    found = found[found[ISSUED].notna()]
-    parts = found.assign(
-        **{name: found[EXPOSED].where(found["verdict"] == what, 0) for what, name in _SUM.items()}
+    gathers = gathers[gathers[ISSUED].notna()]
+    parts = gathers.assign(
+        **{name: gathers[EXPOSED].where(gathers["verdict"] == verdict, 0) for verdict, name in _SUM.items()}
     )
-    parts["hidden"] = (found["verdict"] == HIDDEN).astype(np.int64)
+    parts["hidden"] = (gathers["verdict"] == HIDDEN).astype(np.int64)
     keys = [*PLACE, KEY, C.PHASE]
     grouped = parts.groupby(keys, sort=True)
     names = ["hidden", C.DUR_NS, EXPOSED, *_SUM.values()]
@@ -68,7 +61,7 @@ def by_rank(found: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values([EXPOSED, *keys], ascending=[False, *(True for _ in keys)], ignore_index=True)
 
 
-def buckets(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
+def sum_reduces(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
     """All-reduces launched in backward by rank and step, with the exposed end of the last one.
 
     Args:
@@ -77,15 +70,15 @@ def buckets(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
     """
     kinds = {key for key, role in roles.items() if {DATA, UNKNOWN} & set(role.kinds)}
     backward = (calls[C.PHASE].astype(object) == str(Phase.BACKWARD)).to_numpy(bool)
-    own = calls[(calls[C.KIND] == ALL_REDUCE) & backward & calls[KEY].isin(kinds)]
-    own = own.assign(end=own[C.START_NS] + own[C.DUR_NS]).sort_values([*PLACE, "end"])
+    rows = calls[(calls[C.KIND] == ALL_REDUCE) & backward & calls[KEY].isin(kinds)]
+    rows = rows.assign(end=rows[C.START_NS] + rows[C.DUR_NS]).sort_values([*PLACE, "end"])
     keys = [*PLACE, C.STEP]
-    grouped = own.groupby(keys, sort=True, dropna=False)
+    grouped = rows.groupby(keys, sort=True, dropna=False)
     table = grouped[[C.DUR_NS, EXPOSED]].sum().reset_index()
     table.insert(3, "count", grouped.size().to_numpy(np.int64))
     table[C.BYTES] = grouped[C.BYTES].sum(min_count=1).astype("Int64").to_numpy()
     table["hidden_share"] = 1 - share(ints(table, EXPOSED), ints(table, C.DUR_NS))
-    last = own.groupby(keys, sort=True, dropna=False)
+    last = rows.groupby(keys, sort=True, dropna=False)
     table["last_ns"] = last[C.DUR_NS].last().to_numpy(np.int64)
     table["tail_ns"] = last[EXPOSED].last().to_numpy(np.int64)
     return table.astype({C.STEP: "Int64"})

@@ -22,36 +22,30 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import (
-    EVIDENCE_ROWS,
-    Analysis,
-    Bottleneck,
-    ByRank,
-    Column,
-    Finding,
-    Remark,
-    Result,
-    Rule,
-    Severity,
-    TableSpec,
-)
-from tracekit.analysis.kernel_names import COMMUNICATION, family, uses_tensor_cores
-from tracekit.analysis.savings import LEAST_SHARE, Budget, Spent, budget_of, spent
+from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
+from tracekit.analysis.kernel_names import family, uses_tensor_cores
+from tracekit.analysis.savings import Spent, budget_of, spent
 from tracekit.runs.run import Run, busy
-from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 
-from . import kernel_choice
-from .shared.common import DEVICE, RANK, UNLINKED, absent_device_note, concat_tables, ints, to_categorical
-from .shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, group_stats, partial_stats
-from .shared.host_rows import CAPTURED, NO_OP, NO_SHAPES, launching_texts
+from ..shared.common import (
+    DEVICE,
+    RANK,
+    UNLINKED,
+    absent_device_note,
+    concat_tables,
+    duration,
+    ints,
+    to_categorical,
+)
+from ..shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, group_stats, partial_stats
+from ..shared.host_rows import CAPTURED, NO_OP, NO_SHAPES, launching_texts
+from .findings import RULES, findings, select_slow_kernels
 
-FIRST_FACTOR = 3
-FIRST_EXCESS_NS = 10_000
-SUGGESTIVE = 0.5
-"""Confidence that a first launch paid for loading or cold caches, which a trace does not show."""
-FEWEST_LAUNCHES = 3
-"""Launches needed: a median needs at least two later ones."""
+MIN_FIRST_RATIO = 3
+"""Duration of a first launch over the median of the later ones from which it is slow."""
+MIN_FIRST_EXCESS_NS = 10_000
+MIN_LATER_LAUNCHES = 2
 
 _FAMILY, _OP, _TENSOR = "family", "op", "tensor_cores"
 _FIRST, _LATER = "first_ns", "later_median_ns"
@@ -94,7 +88,7 @@ class Partial:
         linked: Whether the launching call of any kernel is known.
         has_ops: Whether ops were recorded.
         shaped: Whether shapes are known for any kernel.
-        choice: Kernels for which there are faster ones.
+        slow: Kernels for which there are faster ones.
     """
 
     spent: Spent
@@ -105,7 +99,7 @@ class Partial:
     linked: bool = False
     has_ops: bool = False
     shaped: bool = False
-    choice: pd.DataFrame | None = None
+    slow: pd.DataFrame | None = None
 
 
 def measure(run: Run) -> Partial:
@@ -115,7 +109,7 @@ def measure(run: Run) -> Partial:
     if frame.empty:
         kinds = busy(run, [C.KIND])[C.KIND]
         return Partial(spent=spent(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS})
-    kernels = _described(run, frame)
+    kernels = _describe(run, frame)
     in_ops, ops = not bool((kernels[_OP] == NO_OP).all()), pc.field(C.KIND) == str(HostKind.OP)
     return Partial(
         spent=spent(run),
@@ -125,67 +119,41 @@ def measure(run: Run) -> Partial:
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
         has_ops=in_ops or run.arrow("host_intervals", columns=[C.ROW_ID], where=ops).num_rows > 0,
         shaped=not bool((kernels[C.INPUT_SHAPES] == NO_SHAPES).all()),
-        choice=kernel_choice.measure(run),
+        slow=select_slow_kernels(run),
     )
 
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
     """Combine the kernels of all ranks."""
-    parts = [one for one in partials if one.groups]
+    parts = [part for part in partials if part.groups]
     if not parts:
         return Result(notes=(_no_kernels_note(run, partials),))
-    in_ops = any(one.in_ops for one in parts)
+    in_ops = any(part.in_ops for part in parts)
     shown = [name for name in _KEYS if in_ops or name not in _OF_OPS]
-    tables = {name: combine_stats([one.groups[name] for one in parts]) for name in shown}
-    first = concat_tables([one.first for one in parts if one.first is not None]).sort_values(
+    tables = {name: combine_stats([part.groups[name] for part in parts]) for name in shown}
+    first = concat_tables([part.first for part in parts if part.first is not None]).sort_values(
         ["excess_ns", *_LAUNCHED], ascending=[False, True, True, True], ignore_index=True
     )
     tables["first_launches"] = first
-    steps = budget_of(one.spent for one in partials)
-    chosen = concat_tables([one.choice for one in parts if one.choice is not None])
-    slow = [*kernel_choice.findings(chosen, steps), *_slow_first(first, steps)]
+    slow = concat_tables([part.slow for part in parts if part.slow is not None])
+    results = findings(slow, first, budget_of(partial.spent for partial in partials))
     if in_ops:
-        shaped = any(one.shaped for one in parts)
-        return Result(tables, tuple(slow), () if shaped else (NO_SHAPES_NOTE,))
-    why = OUTSIDE_OPS_NOTE if any(one.linked for one in parts) else UNLINKED_NOTE
-    return Result(tables, tuple(slow), (why if any(one.has_ops for one in parts) else NO_OPS_NOTE,))
-
-
-def _slow_first(every: pd.DataFrame, steps: Budget) -> list[Finding]:
-    """Finding on the excess time of first launches, if it distorts the run's numbers.
-
-    Communication kernels are ignored: they run for as long as they wait for the other ranks.
-    """
-    first = every[~every[C.NAME].astype(str).str.contains(COMMUNICATION, regex=True)]
-    excess = int(first["excess_ns"].sum())
-    if not steps.matters(excess):
-        return []
-    return [
-        Finding(
-            "slow_first_launches",
-            Severity.INFO,
-            f"{_subject(len(first))} took {human(excess, 'ns')} longer than later ones",
-            "This may be module loading, autotuning or cold caches: record after more warm-up steps "
-            "(`tracekit collect --warmup`)",
-            confidence=SUGGESTIVE,
-            evidence={"device_intervals": first[C.ROW_ID].head(EVIDENCE_ROWS).tolist()},
-        )
-    ]
-
-
-def _subject(count: int) -> str:
-    return "The first launch of one kernel" if count == 1 else f"The first launches of {count:,} kernels"
+        shaped = any(part.shaped for part in parts)
+        return Result(tables, results, () if shaped else (NO_SHAPES_NOTE,))
+    why = OUTSIDE_OPS_NOTE if any(part.linked for part in parts) else UNLINKED_NOTE
+    return Result(tables, results, (why if any(part.has_ops for part in parts) else NO_OPS_NOTE,))
 
 
 def _no_kernels_note(run: Run, partials: Sequence[Partial]) -> str:
     """Note on a run without kernels: the other device activity, or why there is none."""
-    found = [
-        (sum(one.others.get(kind, 0) for one in partials), names) for kind, names in _NOT_KERNELS.items()
+    counts = [
+        (sum(partial.others.get(kind, 0) for partial in partials), names)
+        for kind, names in _NOT_KERNELS.items()
     ]
-    total = sum(count for count, _ in found)
+    total = sum(count for count, _ in counts)
     if not total:
         return absent_device_note(run)
-    listed = " and ".join(f"{count:,} {names[count != 1]}" for count, names in found if count)
+    listed = " and ".join(f"{count:,} {names[count != 1]}" for count, names in counts if count)
     were = "was" if total == 1 else "were"
     return f"no kernels in this capture, but {listed} {were} recorded: see `gpu_breakdown`"
 
@@ -197,7 +165,7 @@ _NOT_KERNELS = {
 }
 
 
-def _described(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
+def _describe(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     """The kernels with their family, tensor-core use, and the op and shapes that launched them."""
     names = frame[C.NAME].cat
     distinct, codes = [str(name) for name in names.categories], names.codes.to_numpy()
@@ -219,11 +187,12 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     is_first = ~ordered.duplicated(keys)
     first = ordered.loc[is_first, [*keys, C.DUR_NS, C.ROW_ID]].rename(columns={C.DUR_NS: _FIRST})
     first = first.astype({C.NAME: object})
+    # the lower median is a time that occurred; a mean would count later outliers
     later = group_stats(ordered[~is_first], keys).rename(columns={"median_ns": _LATER})
     table = first.merge(later[[*keys, "count", _LATER]], on=keys)
     excess = ints(table, _FIRST) - ints(table, _LATER)
-    slow = (ints(table, _FIRST) > FIRST_FACTOR * ints(table, _LATER)) & (excess > FIRST_EXCESS_NS)
-    outliers = table.assign(excess_ns=excess)[slow & (ints(table, "count") >= FEWEST_LAUNCHES - 1)]
+    slow = (ints(table, _FIRST) > MIN_FIRST_RATIO * ints(table, _LATER)) & (excess > MIN_FIRST_EXCESS_NS)
+    outliers = table.assign(excess_ns=excess)[slow & (ints(table, "count") >= MIN_LATER_LAUNCHES)]
     columns = [C.NAME, C.RANK, C.DEVICE, _FIRST, _LATER, "count", "excess_ns", C.ROW_ID]
     return outliers[columns].sort_values(
         ["excess_ns", *keys], ascending=[False, True, True, True], ignore_index=True
@@ -246,9 +215,10 @@ ANALYSIS = Analysis(
     title="Kernels",
     question="Which kernels take the device's time, and which ops and shapes launch them?",
     definition=(
-        "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower "
-        "median; share = sum over Σ of the durations of all kernels of the run. A first launch is listed "
-        "if it exceeds 3 times the median of at least 2 later ones, and that median by 10 µs."
+        "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower median; "
+        "share = sum over Σ of the durations of all kernels of the run. A first launch is listed "
+        f"if it exceeds {MIN_FIRST_RATIO} times the median of at least {MIN_LATER_LAUNCHES} later ones, and "
+        f"that median by {duration(MIN_FIRST_EXCESS_NS)}."
     ),
     tables=(
         TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *STAT_COLUMNS)),
@@ -277,15 +247,5 @@ ANALYSIS = Analysis(
     order=30,
     compute=_BY_RANK.whole,
     by_rank=_BY_RANK,
-    rules=(
-        *kernel_choice.RULES,
-        Rule(
-            "slow_first_launches",
-            f"the excess of first launches over later ones is at least {LEAST_SHARE:.0%} of the run's time; "
-            "communication kernels, which wait for other ranks, are ignored",
-            "below that it does not distort other numbers; longer runs amortize it, so no saving is "
-            "estimated",
-            bound=Bottleneck.COMPUTE,
-        ),
-    ),
+    rules=RULES,
 )

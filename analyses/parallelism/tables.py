@@ -1,4 +1,4 @@
-"""Tables of `parallelism`."""
+"""Columns of the tables of `parallelism`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tracekit.analysis import Column, TableSpec
 from tracekit.schema import C
 
 from ..shared.common import DEVICE, RANK, STEP
-from .calls import EXPOSED, ISSUED
+from .calls import EXPOSED, ISSUED, MAX_EXPOSED_SHARE
 
 _GROUP = Column("group", "", "name of the process group; empty if not recorded")
 _PIPELINE = Column("pipeline", "", "number of the pipeline")
@@ -90,7 +90,7 @@ _PREFETCH = (
     _GROUP,
     Column(C.PHASE, "", "phase that launched them; empty if unknown"),
     Column("count", "count", "all-gathers with a known launch"),
-    Column("hidden", "count", "all-gathers of which at most 5% are exposed"),
+    Column("hidden", "count", f"all-gathers of which at most {MAX_EXPOSED_SHARE:.0%} are exposed"),
     Column(C.DUR_NS, "ns", "Σ of durations"),
     _EXPOSED,
     Column("exposed_share", "share", "exposed over duration"),
@@ -126,8 +126,9 @@ _BUCKETS = (
     Column("last_ns", "ns", "duration of the last one"),
     Column("tail_ns", "ns", "exposed time of the last one"),
 )
+GROUPS = TableSpec("groups", "Process groups", _GROUPS)
 TABLES = (
-    TableSpec("groups", "Process groups", _GROUPS),
+    GROUPS,
     TableSpec("pipelines", "Pipelines", _PIPELINES),
     TableSpec("stages", "Pipeline stages", _STAGES),
     TableSpec("pipeline_steps", "Pipeline bubble by step", _STEPS),

@@ -1,0 +1,290 @@
+"""Find kernels for which PyTorch has faster ones, and first launches that take far longer than later ones.
+
+Faster kernels exist for FP32 without tensor cores, double precision and eager attention. Only the time in
+which no other kernel runs on the device counts: nothing else becomes shorter with them. Names and launching
+ops are the evidence:
+
+* FP32: matrix products and convolutions whose names say single precision and no tensor cores.
+* Double precision: kernels whose names have `double` as type of their elements.
+* Eager attention: a softmax between two batched matrix products of the same stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis.kernel_names import COMMUNICATION, brief, family, matches, uses_tensor_cores
+from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE, Budget
+from tracekit.runs import intervals
+from tracekit.runs.intervals import covered
+from tracekit.runs.run import Run, busy
+from tracekit.runs.text import human
+from tracekit.schema import C, DeviceKind
+
+from ..shared.common import duration, ints, largest_rows, max_per_rank, percent, spans
+from ..shared.host_rows import CAPTURED, NO_OP, launching_texts
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+FP32 = Rule(
+    "fp32_without_tensor_cores",
+    bound=Bottleneck.COMPUTE,
+    states=(
+        "matrix products and convolutions in FP32 without tensor cores take at least {min_share} of the "
+        "steps, more than kernels with tensor cores, on a device that is busy for at least {min_busy_share} "
+        "of the steps; without a saving below {min_paced_share}"
+    ),
+    why=(
+        "tensor cores multiply 16-bit and TF32 numbers several times faster; where the device is mostly "
+        "idle, faster kernels save little"
+    ),
+    thresholds={"min_share": 0.10, "min_busy_share": 0.5, "min_paced_share": 0.8},
+)
+DOUBLE = Rule(
+    "double_precision",
+    bound=Bottleneck.COMPUTE,
+    states=(
+        "kernels in double precision take at least {min_share} of the steps, and less than "
+        "{max_kernel_share} of the kernel time"
+    ),
+    why=(
+        "among kernels of single or half precision a few in double are rarely intended; GPUs for inference "
+        "and graphics compute in double 32 to 64 times more slowly"
+    ),
+    thresholds={"min_share": WARN_SHARE, "max_kernel_share": 0.5},
+)
+EAGER = Rule(
+    "eager_attention",
+    bound=Bottleneck.COMPUTE,
+    states=(
+        "softmax kernels and the batched products before and after them take at least {min_share} of the "
+        "steps"
+    ),
+    why="fused attention does not write the scores to memory",
+    thresholds={"min_share": 0.10},
+)
+FIRST_LAUNCHES = Rule(
+    "slow_first_launches",
+    bound=Bottleneck.COMPUTE,
+    states=(
+        "the excess of first launches over later ones is at least {min_share} of the run's time; "
+        "communication kernels, which wait for other ranks, are ignored"
+    ),
+    why=("below that it does not distort other numbers; longer runs amortize it, so no saving is estimated"),
+    thresholds={"min_share": LEAST_SHARE},
+)
+RULES = (FP32, DOUBLE, EAGER, FIRST_LAUNCHES)
+MIN_SPEEDUP = 2
+"""Tensor cores, and single instead of double precision, are at least this much faster."""
+MAX_DISTANCE = 8
+"""Maximum number of kernels between a softmax and the products of its attention: scale, mask, dropout."""
+CONFIDENCE = 0.6
+MAYBE_COLD = 0.5
+"""Confidence that a first launch paid for loading or cold caches, which a trace does not show."""
+ALONE_NS = "alone_ns"
+TENSOR_CORES, ALL = "tensor cores", "all"
+"""Ops of rows that are sums: of the kernels with tensor cores, and of all kernels."""
+_SINGLE = (
+    r"(?i)(?:^|_|\b)(?:sgemm|scudnn|volta_s|maxwell_s)|convolve_sgemm|(?:grad|wgrad)\w*_engine<float"
+    r"|winograd\w*<float|ffma|cijk_\w*_S(?:B|_)(?!\w*_MI\d)"
+)
+_DOUBLE, _LOWER = r"[<, ]double[,>]", r"(?i)float|half"
+"""A name with both types converts, or computes a scalar in double precision."""
+_SOFTMAX = r"^aten::_?(?:safe_)?softmax$"
+_PRODUCT = r"^aten::(?:bmm|baddbmm)$"
+_PLACE = [C.RANK, C.DEVICE]
+_READ = [
+    *(C.ROW_ID, C.KIND, C.NAME, *_PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW),
+    *CAPTURED.values(),
+]
+
+
+def select_slow_kernels(run: Run) -> pd.DataFrame:
+    """Return the kernels of some ranks that a rule is about, in steps if steps are marked.
+
+    Returns:
+        Code of the rule, rank, device, op, family, `row_id`, and `alone_ns`, the time in which no other
+        kernel runs; rows without a rule (empty text) are sums, with `TENSOR_CORES` or `ALL` as op.
+    """
+    rows = busy(run, _READ)
+    rows = rows[rows[C.KIND] == DeviceKind.KERNEL].reset_index(drop=True)
+    alone = np.zeros(len(rows), np.int64)
+    for indices in rows.groupby(_PLACE).indices.values():
+        start, end = spans(rows.iloc[indices])
+        alone[indices] = covered(intervals.alone(start, end), start, end)
+    in_step = rows[C.STEP].notna()
+    selected = (in_step if in_step.any() else ~in_step).to_numpy(bool)
+    rows, alone = rows[selected].reset_index(drop=True), alone[selected]
+    names = rows[C.NAME].astype("category")
+    op = pd.Series(launching_texts(run, rows, {C.NAME: NO_OP})[C.NAME]).astype("category")
+    fast = [uses_tensor_cores(str(name)) for name in names.cat.categories]
+    on_tensor_cores = np.array([*fast, False], np.bool_)[names.cat.codes.to_numpy()]
+    flags: dict[str, Flags] = {
+        FP32.code: matches(names, _SINGLE).to_numpy(bool) & ~on_tensor_cores,
+        DOUBLE.code: (matches(names, _DOUBLE) & ~matches(names, _LOWER)).to_numpy(bool),
+        EAGER.code: _find_attention(rows, op),
+    }
+    families = {str(name): family(str(name)) for name in names.cat.categories}
+    table = rows[[*_PLACE, C.ROW_ID]].assign(alone_ns=alone, op=op.astype(object), family=names.map(families))
+    parts = [table[of_rule].assign(rule=code) for code, of_rule in flags.items()]
+    sums = table[on_tensor_cores].groupby(_PLACE, as_index=False)[[ALONE_NS]].sum()
+    parts.append(sums.assign(rule="", op=TENSOR_CORES, family="", row_id=-1))
+    parts.append(_sum_busy(rows).assign(rule="", op=ALL, family="", row_id=-1))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _sum_busy(rows: pd.DataFrame) -> pd.DataFrame:
+    """Time in which any kernel runs on each device."""
+    unions = {place: intervals.union(*spans(kernels)) for place, kernels in rows.groupby(_PLACE)}
+    table = pd.DataFrame([*unions], columns=_PLACE)
+    return table.assign(**{ALONE_NS: [intervals.length(union) for union in unions.values()]})
+
+
+def _find_attention(rows: pd.DataFrame, op: pd.Series) -> Flags:
+    """Softmax kernels between batched products of the same stream, and these products."""
+    flags = np.zeros(len(rows), np.bool_)
+    is_softmax, is_product = (matches(op, pattern).to_numpy(bool) for pattern in (_SOFTMAX, _PRODUCT))
+    if not is_softmax.any():
+        return flags
+    for indices in rows.groupby([*_PLACE, C.STREAM], dropna=False).indices.values():
+        stream = np.asarray(indices, np.int64)
+        ordered = stream[np.argsort(ints(rows, C.START_NS)[stream], kind="stable")]
+        products = np.flatnonzero(is_product[ordered])
+        for place in np.flatnonzero(is_softmax[ordered]).tolist() if len(products) else ():
+            after = int(np.searchsorted(products, place))
+            if 0 < after < len(products):
+                first, last = int(products[after - 1]), int(products[after])
+                if place - first <= MAX_DISTANCE and last - place <= MAX_DISTANCE:
+                    flags[ordered[[first, place, last]]] = True
+    return flags
+
+
+def findings(slow: pd.DataFrame, first: pd.DataFrame, budget: Budget) -> tuple[Finding, ...]:
+    """Return findings on the kernels of all ranks.
+
+    Args:
+        slow: Results of `select_slow_kernels`, concatenated.
+        first: Slow first launches.
+        budget: Time of the run's steps.
+    """
+    return (*_report_slow(slow, budget), *_report_first_launches(first, budget))
+
+
+def _report_slow(slow: pd.DataFrame, budget: Budget) -> list[Finding]:
+    texts: list[tuple[Rule, Callable[[pd.DataFrame, str], tuple[str, str]]]] = [
+        (FP32, _describe_fp32),
+        (DOUBLE, _describe_double),
+        (EAGER, _describe_eager),
+    ]
+    tensor_cores, busy_ns = (_total(slow[slow["op"] == label]) for label in (TENSOR_CORES, ALL))
+
+    def applies(rule: Rule, total: int) -> bool:
+        if rule is FP32:
+            return total > tensor_cores and budget.share(busy_ns) >= FP32["min_busy_share"]
+        return rule is EAGER or total < DOUBLE["max_kernel_share"] * busy_ns
+
+    results = []
+    for rule, describe in texts:
+        rows = slow[slow["rule"] == rule.code]
+        total = _total(rows)
+        if not budget.matters(total, least=rule["min_share"]) or not applies(rule, total):
+            continue
+        softmax = rows[rows["op"].str.contains("softmax")]
+        saving = _total(softmax) if rule is EAGER else total - total // MIN_SPEEDUP
+        paced = rule is FP32 and budget.share(busy_ns) < FP32["min_paced_share"]
+        time = f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))} of the time"
+        title, advice = describe(rows, time)
+        results.append(
+            Finding(
+                rule.code,
+                Severity.INFO if paced else budget.severity(saving),
+                title,
+                advice + (_PACED if paced else ""),
+                None if paced else budget.per_step(saving),
+                None if paced else Basis.ESTIMATED,
+                "saving not estimated: the host paces the steps" if paced else _HOW[rule.code],
+                confidence=CONFIDENCE,
+                evidence={"device_intervals": largest_rows(rows, ALONE_NS, EVIDENCE_ROWS)},
+            )
+        )
+    return results
+
+
+_PACED = " The device is idle for a part of the steps: shorten the idle time first."
+_HALF = "half of the time in which these kernels are the only ones of the device"
+_HOW = {
+    FP32.code: _HALF,
+    DOUBLE.code: _HALF,
+    EAGER.code: "upper bound: the time of the softmax kernels in which they are the only ones of the device",
+}
+
+
+def _total(rows: pd.DataFrame) -> int:
+    """Time on the device of each rank with most of it."""
+    return max_per_rank(rows, ints(rows, ALONE_NS)) if len(rows) else 0
+
+
+def _longest(rows: pd.DataFrame, column: str) -> tuple[str, float]:
+    """Value of a column with most time, and its share of the time."""
+    sums = rows.groupby(column, sort=True)[ALONE_NS].sum()
+    return brief(str(sums.idxmax())), float(sums.max() / max(int(sums.sum()), 1))
+
+
+def _describe_fp32(rows: pd.DataFrame, time: str) -> tuple[str, str]:
+    op, share = _longest(rows, "op")
+    return (
+        f"FP32 matrix products and convolutions without tensor cores take {time}",
+        f"{percent(share)} of it is {op}. Use mixed precision (`torch.autocast` with bfloat16, or float16 "
+        'and a gradient scaler); from Ampere on TF32 (`torch.set_float32_matmul_precision("high")`, '
+        "`torch.backends.cudnn.allow_tf32`) also uses tensor cores. Check the accuracy.",
+    )
+
+
+def _describe_double(rows: pd.DataFrame, time: str) -> tuple[str, str]:
+    (op, _), (name, _) = _longest(rows, "op"), _longest(rows, "family")
+    return (
+        f"Kernels in double precision take {time}",
+        f"The largest part is {op} ({name}), beside kernels in lower precision: convert its inputs to "
+        "float32 unless double is intended; NumPy arrays and Python scalars are double by default.",
+    )
+
+
+def _describe_eager(rows: pd.DataFrame, time: str) -> tuple[str, str]:
+    softmax = rows[rows["op"].str.contains("softmax")]
+    return (
+        f"Attention without a fused kernel (softmax between batched products) takes {time}",
+        f"Its {len(softmax):,} softmax kernels read and write the whole score matrix: use "
+        "`torch.nn.functional.scaled_dot_product_attention`, or in transformers "
+        '`attn_implementation="sdpa"`.',
+    )
+
+
+def _report_first_launches(first: pd.DataFrame, budget: Budget) -> list[Finding]:
+    """Finding on the excess time of first launches, if it distorts the run's numbers.
+
+    Communication kernels are ignored: they run for as long as they wait for the other ranks.
+    """
+    rows = first[~first[C.NAME].astype(str).str.contains(COMMUNICATION, regex=True)]
+    excess = int(rows["excess_ns"].sum())
+    if not budget.matters(excess, least=FIRST_LAUNCHES["min_share"]):
+        return []
+    kernels = (
+        "The first launch of one kernel" if len(rows) == 1 else f"The first launches of {len(rows):,} kernels"
+    )
+    return [
+        Finding(
+            FIRST_LAUNCHES.code,
+            Severity.INFO,
+            f"{kernels} took {human(excess, 'ns')} longer than later ones",
+            "This may be module loading, autotuning or cold caches: record after more warm-up steps "
+            "(`tracekit collect --warmup`)",
+            confidence=MAYBE_COLD,
+            evidence={"device_intervals": ints(rows, C.ROW_ID)[:EVIDENCE_ROWS].tolist()},
+        )
+    ]

@@ -1,0 +1,227 @@
+"""Find products that use slow units of the device, are not aligned, or are far from its peaks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget, budget
+from tracekit.runs.run import Run
+from tracekit.schema import C
+
+from ..shared.common import duration, ints, percent
+from ..shared.host_rows import source_lines
+from ..shared.tensor_shapes import parse_shapes
+from .calls import MATRIX, NARROW, OP, OWNER, PRECISION, SIMT
+from .tables import MIN_BOUND_SHARE
+
+PLAIN_FP32 = Rule(
+    "fp32_without_tf32",
+    bound=Bottleneck.COMPUTE,
+    states=(
+        "products or convolutions of float32 run kernels whose names indicate FP32 without tensor cores, "
+        f"bound by that peak (at least {MIN_BOUND_SHARE:.0%} of it), on a device with a higher TF32 peak; "
+        "TF32, counted as at most {max_speedup} times faster, would save at least {min_saving_share} of a "
+        "step"
+    ),
+    why=(
+        "TF32 keeps the range and 10 bits of the mantissa, and its peak is several times that of FP32; calls "
+        "far from the FP32 peak are bound by something else"
+    ),
+    thresholds={"min_saving_share": LEAST_SHARE, "max_speedup": 2},
+)
+UNALIGNED = Rule(
+    "unaligned_half_precision",
+    bound=Bottleneck.COMPUTE,
+    states=(
+        "half-precision products with a dimension that is not a multiple of {min_alignment} run kernels "
+        "whose names indicate loads of fewer elements or no tensor cores, in at least {min_share} of a step, "
+        f"below {MIN_BOUND_SHARE:.0%} of their roof"
+    ),
+    why="tensor cores load {min_alignment} elements of 16 bits at once; narrower loads are slower",
+    thresholds={"min_alignment": 8, "min_share": WARN_SHARE},
+)
+LOW_UTILIZATION = Rule(
+    "low_matrix_utilization",
+    bound=Bottleneck.COMPUTE,
+    states=(
+        f"the calls of a counted op that reach below {MIN_BOUND_SHARE:.0%} of both roofs take at least "
+        "{min_share} of a step, and no other rule explains it"
+    ),
+    why="libraries reach 60-90% of a roof on large matrices; runs differ by less than {min_share} of a step",
+    thresholds={"min_share": WARN_SHARE},
+)
+RULES = (PLAIN_FP32, UNALIGNED, LOW_UTILIZATION)
+GROUP = "group"
+"""Column: row of the table of ops that a kernel belongs to."""
+SHORT_NS = 5_000
+"""A call with a roof below this time is as short as the cost of launching a kernel."""
+_HALF = ("fp16", "bf16")
+# a batched product is usually part of eager attention, where a fused kernel removes it
+_PRODUCTS = [f"aten::{name}" for name in ("mm", "addmm", "linear", "_addmm_activation")]
+_ALLOW_PRODUCTS = 'Allow TF32 with `torch.set_float32_matmul_precision("high")` (or use autocast to bf16)'
+_ALLOW_CONVOLUTIONS = (
+    "cuDNN may use TF32 by default: check that `torch.backends.cudnn.allow_tf32` is not turned off (or use "
+    "autocast to bf16)"
+)
+_SMALL = (
+    "A call has too little work to fill the device: do more per call (a larger batch, or several products "
+    "as one `torch.bmm`)."
+)
+_LARGE = "Names and shapes do not show the cause: profile one call with Nsight Compute or rocprof-compute."
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """The kernels of a run with the group that each belongs to, and the time of the run's steps."""
+
+    run: Run
+    rows: pd.DataFrame
+    budget: Budget
+
+    def longest_of(self, groups: pd.DataFrame) -> pd.DataFrame:
+        rows = self.rows[self.rows[GROUP].isin(groups.index)]
+        return rows.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(EVIDENCE_ROWS)
+
+    def where(self, groups: pd.DataFrame) -> str:
+        """Source line that launched the longest of these kernels, as the end of a sentence."""
+        line = source_lines(self.run, self.longest_of(groups)[OWNER].head(1)).iloc[0]
+        return f"; the longest kernel is launched at {line}" if line else ""
+
+    def evidence(self, groups: pd.DataFrame) -> dict[str, list[int]]:
+        rows = self.longest_of(groups)
+        hosts = rows[OWNER].drop_duplicates().to_numpy(dtype=np.int64)
+        return {"device_intervals": ints(rows, C.ROW_ID).tolist(), "host_intervals": hosts.tolist()}
+
+    def share_text(self, total: int) -> str:
+        unit = "step time" if self.budget.marked else "capture"
+        return f"{percent(self.budget.share(total))} of the {unit}"
+
+
+def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Finding, ...]:
+    """Return findings on the table of ops.
+
+    Args:
+        run: The run.
+        table: Work and rates by group of calls.
+        kernels: The run's kernels with the group each belongs to.
+    """
+    rated = table[table[MATRIX].astype(bool) & table["utilization"].notna()]
+    if rated.empty:
+        return ()
+    case = _Kernels(run, kernels, budget(run))
+    plain = _select_plain_fp32(rated)
+    unaligned = _select_unaligned(rated.drop(plain.index))
+    rest = rated.drop(plain.index).drop(unaligned.index)
+    convolutions = plain[OP].str.contains("conv")
+    return (
+        *_report_fp32(case, plain[~convolutions], "matrix products", _ALLOW_PRODUCTS),
+        *_report_fp32(case, plain[convolutions], "convolutions", _ALLOW_CONVOLUTIONS),
+        *_report_unaligned(case, unaligned),
+        *_report_low(case, rest[rest["bound"] == "neither"]),
+    )
+
+
+def _select_plain_fp32(table: pd.DataFrame) -> pd.DataFrame:
+    """Groups bound by FP32 according to kernel names, with a higher TF32 roof, and the saving by TF32."""
+    is_plain = (table[PRECISION] == "fp32") & table[SIMT].astype(bool) & (table["bound"] == "compute")
+    plain = table[is_plain & (table["tf32_tflops"] > table["peak_tflops"])]
+    by_tf32 = plain[C.FLOPS] / (plain["tf32_tflops"] * 1_000)
+    roof = np.fmax(plain["by_flops"], plain["by_bytes"])
+    speedup = np.minimum(roof / np.fmax(by_tf32, plain["by_bytes"]), PLAIN_FP32["max_speedup"])
+    saving = plain["sum_ns"] - plain["sum_ns"] / speedup
+    return plain.assign(saving_ns=saving.round().astype(np.int64))
+
+
+def _report_fp32(case: _Kernels, groups: pd.DataFrame, what: str, advice: str) -> Iterator[Finding]:
+    saving = int(groups["saving_ns"].sum())
+    if not case.budget.matters(saving, least=PLAIN_FP32["min_saving_share"]):
+        return
+    peaks = groups.iloc[0]
+    yield Finding(
+        PLAIN_FP32.code,
+        case.budget.severity(saving),
+        f"Float32 {what} run without tensor cores for {case.share_text(int(groups['sum_ns'].sum()))}",
+        f"{advice}, if 10 bits of mantissa are enough{case.where(groups)}",
+        case.budget.per_step(saving),
+        Basis.ESTIMATED,
+        f"their roof with TF32 ({peaks['tf32_tflops']:g} against {peaks['peak_tflops']:g} TFLOP/s) "
+        f"over the one without, at most {PLAIN_FP32['max_speedup']:g} times faster; device time "
+        f"{case.budget.per}, which shortens the step unless the device waits for the host",
+        0.7,
+        case.evidence(groups),
+    )
+
+
+def _select_unaligned(table: pd.DataFrame) -> pd.DataFrame:
+    slow = (table["utilization"] < MIN_BOUND_SHARE) & (table[NARROW] | table[SIMT]).astype(bool)
+    products = table[table[OP].isin(_PRODUCTS) & slow & table[PRECISION].isin(_HALF)]
+    is_unaligned = products[C.INPUT_SHAPES].map(lambda text: bool(find_unaligned_sizes(text)))
+    return products[is_unaligned.astype(bool)]
+
+
+def find_unaligned_sizes(shapes: str) -> list[int]:
+    """Return the sizes of the last two dimensions of the multiplied matrices that are not multiples.
+
+    Example:
+        >>> find_unaligned_sizes("[[50257],[64,768],[768,50257]]")
+        [50257]
+    """
+    matrices = [shape for shape in parse_shapes(shapes) if isinstance(shape, tuple) and len(shape) > 1]
+    sizes = {size for shape in matrices[-2:] for size in shape[-2:]}
+    return sorted(size for size in sizes if size % UNALIGNED["min_alignment"])
+
+
+def _report_unaligned(case: _Kernels, groups: pd.DataFrame) -> Iterator[Finding]:
+    total, multiple = int(groups["sum_ns"].sum()), UNALIGNED["min_alignment"]
+    if not case.budget.matters(total, least=UNALIGNED["min_share"]):
+        return
+    first = groups.sort_values("sum_ns", ascending=False, kind="stable").iloc[0]
+    sizes = ", ".join(str(size) for size in find_unaligned_sizes(first[C.INPUT_SHAPES]))
+    yield Finding(
+        UNALIGNED.code,
+        Severity.WARN,
+        f"16-bit products with sizes that are not multiples of {multiple} take "
+        f"{case.share_text(total)} at {percent(_utilization(groups))} of their roof",
+        f"Pad {sizes} in {first[OP]} {_shapes(first)} to a multiple of {multiple} (better 64)"
+        f"{case.where(groups)}",
+        confidence=CONFIDENT,
+        evidence=case.evidence(groups),
+        how="savings not estimated: they depend on the kernel that the library selects after padding",
+    )
+
+
+def _report_low(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
+    """Findings on ops that are slow without a cause visible in names or shapes."""
+    for op, groups in table.groupby(OP, sort=True):
+        total, calls = int(groups["sum_ns"].sum()), int(groups["calls"].sum())
+        if not case.budget.matters(total, least=LOW_UTILIZATION["min_share"]):
+            continue
+        best = int(groups["roof_ns"].sum()) // calls
+        first = groups.sort_values("sum_ns", ascending=False, kind="stable").iloc[0]
+        yield Finding(
+            LOW_UTILIZATION.code,
+            Severity.INFO,
+            f"{op} runs at {percent(_utilization(groups))} of its roof for {case.share_text(total)}",
+            f"{_SMALL if best < SHORT_NS else _LARGE} A call takes {duration(total // calls)} on average, "
+            f"its work {duration(best)} at the roof; most time goes to {_shapes(first)} in "
+            f"{first[PRECISION]}{case.where(groups)}",
+            confidence=CONFIDENT,
+            evidence=case.evidence(groups),
+            how="savings not estimated: the distance from the roof is known, its cause is not",
+        )
+
+
+def _shapes(row: pd.Series) -> str:
+    """Shapes of a group's inputs, without non-tensors at the end."""
+    return re.sub(r"(?:,\[\])+\]$", "]", str(row[C.INPUT_SHAPES]))
+
+
+def _utilization(groups: pd.DataFrame) -> float:
+    """Roof over device time of all groups together."""
+    return float(groups["roof_ns"].sum()) / max(1, int(groups["device_ns"].sum()))
