@@ -68,7 +68,7 @@ def test_a_worker_that_is_killed_changes_no_number(two: Cluster, job: Run) -> No
         found = analyze(job, "ranks", workers=killing)
     assert killing.killed
     expected = analyze(job, "ranks")
-    assert (found.findings, found.notes, found.passing) == (expected.findings, expected.notes, False)
+    assert (found.findings, found.notes, found.incomplete) == (expected.findings, expected.notes, False)
     for name, table in expected.tables.items():
         pd.testing.assert_frame_equal(found.tables[name], table, check_categorical=False)
 

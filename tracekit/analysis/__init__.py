@@ -107,14 +107,14 @@ class Result:
         tables: The tables.
         findings: The findings.
         notes: The notes.
-        passing: Whether computing it again may find more, because a rank was lost; such results are not
+        incomplete: Whether computing it again may find more, because a rank was lost; such results are not
             cached.
     """
 
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    passing: bool = False
+    incomplete: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", Tables(self.tables))
@@ -127,13 +127,13 @@ class Result:
             <Result: no tables, 0 findings
               note: nothing was copied>
         """
-        sizes = [f"{name} ({_many(len(frame), 'row')})" for name, frame in self.tables.items()]
-        head = f"<Result: {', '.join(sizes) or 'no tables'}, {_many(len(self.findings), 'finding')}"
+        sizes = [f"{name} ({_format_count(len(frame), 'row')})" for name, frame in self.tables.items()]
+        head = f"<Result: {', '.join(sizes) or 'no tables'}, {_format_count(len(self.findings), 'finding')}"
         lines = [*map(repr, self.findings), *(f"note: {note}" for note in self.notes)]
         return "\n  ".join([head, *lines]) + ">"
 
 
-def _many(count: int, what: str) -> str:
+def _format_count(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
@@ -210,13 +210,13 @@ def available() -> list[Analysis]:
         >>> available()[0].name
         'integrity'
     """
-    found: list[Analysis] = []
+    analyses: list[Analysis] = []
     for name in registry.names(registry.ANALYSES):
         try:
-            found.append(registry.load(registry.ANALYSES, name))
+            analyses.append(registry.load(registry.ANALYSES, name))
         except TracekitError:
             continue  # `tracekit doctor` names it; it must not break the others
-    return sorted(found, key=lambda analysis: (analysis.order, analysis.name))
+    return sorted(analyses, key=lambda analysis: (analysis.order, analysis.name))
 
 
 def get(name: str) -> Analysis:
@@ -255,8 +255,8 @@ def analyze(run: Run, name: str, *, workers: Workers | None = None) -> Result:
 
     analysis = get(name)
     run = run.with_peaks(peaks_of(run, name))
-    result = _guarded(analysis, run, by=by_rank.computing(analysis, workers))
-    return _checked(analysis, _supported(run, result), analysis.tables)
+    result = _compute_or_explain(analysis, run, by=by_rank.choose_method(analysis, workers))
+    return _check_result(analysis, _drop_unsupported_findings(run, result), analysis.tables)
 
 
 def peaks_of(run: Run, name: str) -> Device | None:
@@ -268,7 +268,7 @@ def peaks_of(run: Run, name: str) -> Device | None:
     return run.peaks if run.peaks is not None and get(name).uses_peaks else None
 
 
-def _supported(run: Run, result: Result) -> Result:
+def _drop_unsupported_findings(run: Run, result: Result) -> Result:
     """Return the result without findings, and with a note, if the trace supports none."""
     from tracekit.analysis.trace_quality import obstacle
 
@@ -300,10 +300,10 @@ def analyze_each(
             if names:
                 raise
             yield analysis, Result(notes=(f"failed: {error.message}",))
-        _release()
+        _release_memory()
 
 
-def _release() -> None:
+def _release_memory() -> None:
     """Release the memory of the tables of an analysis before the next one starts."""
     import gc
 
@@ -314,7 +314,7 @@ def _release() -> None:
     pa.default_memory_pool().release_unused()
 
 
-def _guarded(analysis: Analysis, *runs: Run, by: Callable[..., Result]) -> Result:
+def _compute_or_explain(analysis: Analysis, *runs: Run, by: Callable[..., Result]) -> Result:
     """Run the analysis; convert an unexpected exception to an error that names it."""
     if analysis.needs_profile and not all(run.meta.profiled for run in runs):
         return Result(notes=(NOT_PROFILED,))
@@ -325,11 +325,11 @@ def _guarded(analysis: Analysis, *runs: Run, by: Callable[..., Result]) -> Resul
     except Exception as error:
         raise PluginError(
             f"analysis {analysis.name!r} failed: {type(error).__name__}: {error}",
-            hint=_next_step(runs),
+            hint=_suggest_next_step(runs),
         ) from error
 
 
-def _next_step(runs: Sequence[Run]) -> str:
+def _suggest_next_step(runs: Sequence[Run]) -> str:
     """Return the hint for a failed analysis: verify the run if its files have changed."""
     from tracekit.runs.verify import verify
 
@@ -361,20 +361,22 @@ def compare(base: Run, head: Run, name: str) -> Result:
     """
     analysis = get(name)
     if analysis.compare is None:
-        able = ", ".join(one.name for one in available() if one.compare)
-        raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"use {able}")
+        names = ", ".join(other.name for other in available() if other.compare)
+        raise UnusableInputError(f"analysis {name!r} does not compare runs", hint=f"use {names}")
     pair = [run.with_peaks(peaks_of(run, name)) for run in (base, head)]
-    return _checked(analysis, _guarded(analysis, *pair, by=analysis.compare), analysis.comparison)
+    return _check_result(
+        analysis, _compute_or_explain(analysis, *pair, by=analysis.compare), analysis.comparison
+    )
 
 
-def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) -> Result:
+def _check_result(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) -> Result:
     """Return the result if it matches the metadata."""
     specs = {spec.name: [column.name for column in spec.columns] for spec in tables}
     for table, frame in result.tables.items():
-        _check(analysis.name, table, list(frame.columns), specs.get(table))
-    known = {rule.code for rule in analysis.rules}
+        _check_columns(analysis.name, table, list(frame.columns), specs.get(table))
+    codes = {rule.code for rule in analysis.rules}
     for finding in result.findings:
-        if finding.code not in known:
+        if finding.code not in codes:
             raise PluginError(
                 f"analysis {analysis.name!r} returned a finding of the undeclared rule {finding.code!r}",
                 hint="report this to the authors of the analysis",
@@ -382,7 +384,7 @@ def _checked(analysis: Analysis, result: Result, tables: tuple[TableSpec, ...]) 
     return result
 
 
-def _check(analysis: str, table: str, columns: list[Any], declared: list[str] | None) -> None:
+def _check_columns(analysis: str, table: str, columns: list[Any], declared: list[str] | None) -> None:
     if columns != declared:
         raise PluginError(
             f"analysis {analysis!r} returned table {table!r} with columns {columns}, declared {declared}",

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 12_000_000
 """Rows of a run that an analysis reads at once: about 2 GB for the largest analysis."""
 SPREAD_ROWS = 1_500_000
-"""Rows from which worker processes save more time than their start takes."""
-PIECES_EACH = 4
-"""Least pieces per worker, so that all finish at about the same time."""
-MOST_PROCESSES = 8
-"""Limit of processes on one machine, as they share its memory."""
+"""Rows from which worker count_processes save more time than their start takes."""
+MIN_PIECES_PER_WORKER = 4
+"""Minimum pieces per worker, so that all finish at about the same time."""
+MAX_PROCESSES = 8
+"""Limit of count_processes on one machine, as they share its memory."""
 LOST = "{ranks} left out: {why}"
 SAMPLED = (
     "read for {some} of {all} ranks ({ranks}), because it reads its ranks at once and all of them have "
@@ -36,7 +36,7 @@ _Part: TypeAlias = "tuple[tuple[int, ...], Any, TracekitError | None]"
 """Ranks, their partial result, and the error if it failed."""
 
 
-def computing(analysis: Analysis, workers: Workers | None = None) -> Callable[[Run], Result]:
+def choose_method(analysis: Analysis, workers: Workers | None = None) -> Callable[[Run], Result]:
     """Return the function that computes an analysis of a run with any number of ranks.
 
     Args:
@@ -44,24 +44,24 @@ def computing(analysis: Analysis, workers: Workers | None = None) -> Callable[[R
         workers: Executor for the ranks; this process by default.
     """
     if analysis.by_rank is None:
-        return partial(_at_once, analysis)
-    return partial(_spread, analysis, workers)
+        return partial(_compute_at_once, analysis)
+    return partial(_compute_by_rank, analysis, workers)
 
 
-def _at_once(analysis: Analysis, run: Run) -> Result:
+def _compute_at_once(analysis: Analysis, run: Run) -> Result:
     """Compute all ranks together, or a sample of those that fit memory."""
     chosen = sample(run)
     if chosen is None:
         return analysis.compute(run)
-    found = analysis.compute(run.of_ranks(*chosen))
+    result = analysis.compute(run.of_ranks(*chosen))
     note = SAMPLED.format(
         some=len(chosen),
         all=len(run.ranks),
         ranks=format_ranks(chosen),
-        rows=_rows(run),
+        rows=_count_rows(run),
         name=analysis.name,
     )
-    return replace(found, notes=(note, *found.notes))
+    return replace(result, notes=(note, *result.notes))
 
 
 def sample(run: Run, at_once: int | None = None) -> list[int] | None:
@@ -72,72 +72,75 @@ def sample(run: Run, at_once: int | None = None) -> list[int] | None:
         at_once: Rows that fit memory; `ROWS_AT_ONCE` by default.
     """
     room = ROWS_AT_ONCE if at_once is None else at_once
-    rows = _rows(run)
-    if rows <= room or not _limited(run):
+    rows = _count_rows(run)
+    if rows <= room or not _has_unselected_ranks(run):
         return None
-    failed = run.ranks
-    count = max(1, room * len(failed) // rows)
-    return [failed[place * len(failed) // count] for place in range(count)] if count < len(failed) else None
+    ranks = run.ranks
+    count = max(1, room * len(ranks) // rows)
+    return [ranks[place * len(ranks) // count] for place in range(count)] if count < len(ranks) else None
 
 
-def processes(run: Run) -> int:
-    """Return the number of processes on this machine for the ranks of a run; 0 for this process alone.
+def count_processes(run: Run) -> int:
+    """Return the number of count_processes on this machine for the ranks of a run; 0 for this process alone.
 
     Each process has the libraries and one rank in memory.
     """
     cores = len(os.sched_getaffinity(0))
-    spread = _limited(run) and _rows(run) >= SPREAD_ROWS and cores > 1
-    return min(cores, MOST_PROCESSES) if spread else 0
+    spread = _has_unselected_ranks(run) and _count_rows(run) >= SPREAD_ROWS and cores > 1
+    return min(cores, MAX_PROCESSES) if spread else 0
 
 
-def _limited(run: Run) -> bool:
-    """Return whether a run has several ranks, none of which was selected."""
+def _has_unselected_ranks(run: Run) -> bool:
+    """Return whether a run has several ranks, and the user selected none of them."""
     return not isinstance(run, RankView) and len(run.ranks) > 1
 
 
-def _rows(run: Run) -> int:
+def _count_rows(run: Run) -> int:
     return sum(run.rows(name) for name in _COUNTED)
 
 
-def _spread(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
+def _compute_by_rank(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
     """Compute partial results of the pieces of a run, then combine them."""
     from tracekit.executors.local import InProcess
 
     assert analysis.by_rank  # noqa: S101 (asked before)
     executor = workers or InProcess()
-    pieces = rank_view.split_by_rank(run, min_views=1 if executor.count < 2 else PIECES_EACH * executor.count)
+    pieces = rank_view.split_by_rank(
+        run, min_views=1 if executor.count < 2 else MIN_PIECES_PER_WORKER * executor.count
+    )
     if len(pieces) < 2 and len(run.ranks) < 2:
         return analysis.compute(run)
-    parts = sorted(_parts(analysis, executor, pieces), key=lambda part: part[0])
+    parts = sorted(_compute_parts(analysis, executor, pieces), key=lambda part: part[0])
     lost = [(rank, error) for failed, _, error in parts if error is not None for rank in failed]
     if len(lost) == len(run.ranks):
-        raise _failed(analysis, lost[0][1])
-    found = analysis.by_rank.combine(run, [part for _, part, error in parts if error is None])
-    return replace(found, notes=(*_lost(lost), *found.notes), passing=True) if lost else found
+        raise _as_plugin_error(analysis, lost[0][1])
+    result = analysis.by_rank.combine(run, [part for _, part, error in parts if error is None])
+    notes = (*_describe_lost(lost), *result.notes)
+    return replace(result, notes=notes, incomplete=True) if lost else result
 
 
-def _failed(analysis: Analysis, error: TracekitError) -> TracekitError:
+def _as_plugin_error(analysis: Analysis, error: TracekitError) -> TracekitError:
     """Return the error of an analysis that failed on all ranks."""
     if type(error) is not TracekitError:
         return error
     return PluginError(f"analysis {analysis.name!r} failed on every rank: {error.message}", hint=error.hint)
 
 
-def _parts(analysis: Analysis, executor: Workers, pieces: Sequence[Run]) -> Iterator[_Part]:
+def _compute_parts(analysis: Analysis, executor: Workers, pieces: Sequence[Run]) -> Iterator[_Part]:
     """Yield the partial results of pieces; retry the ranks of a failed piece one by one."""
-    alone: list[Run] = []
+    single_ranks: list[Run] = []
     outcome: Outcome[Any]
-    for outcome in executor.map(partial(_kept, analysis.name), pieces):
+    for outcome in executor.map(partial(_map_ranks, analysis.name), pieces):
         piece = pieces[outcome.index]
         if outcome.error is None or len(piece.ranks) < 2:
             yield piece.ranks, outcome.value, outcome.error
         else:
-            alone += [piece.of_ranks(rank) for rank in piece.ranks]
-    for outcome in executor.map(partial(_kept, analysis.name), alone) if alone else ():
-        yield alone[outcome.index].ranks, outcome.value, outcome.error
+            single_ranks += [piece.of_ranks(rank) for rank in piece.ranks]
+    for outcome in executor.map(partial(_map_ranks, analysis.name), single_ranks) if single_ranks else ():
+        yield single_ranks[outcome.index].ranks, outcome.value, outcome.error
 
 
-def _kept(name: str, run: Run) -> Any:
+def _map_ranks(name: str, run: Run) -> Any:
     """Compute the partial result of some ranks, in a worker."""
     from tracekit.analysis import get
 
@@ -146,7 +149,7 @@ def _kept(name: str, run: Run) -> Any:
     return halves.map(run.of_ranks(*run.ranks))  # a separate view, so that its open files are closed with it
 
 
-def _lost(lost: Sequence[tuple[int, TracekitError]]) -> list[str]:
+def _describe_lost(lost: Sequence[tuple[int, TracekitError]]) -> list[str]:
     """Return a note for each error by which ranks are missing."""
     reasons: dict[str, list[int]] = {}
     for rank, error in lost:

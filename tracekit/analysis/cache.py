@@ -60,16 +60,16 @@ def code_version(analysis: Analysis) -> str | None:
         >>> code_version(get("steps")) == code_version(get("steps")) != code_version(get("ops"))
         True
     """
-    computing = analysis.by_rank.map if analysis.by_rank else analysis.compute
-    folders = _folders(computing.__module__)
+    function = analysis.by_rank.map if analysis.by_rank else analysis.compute
+    folders = _package_folders(function.__module__)
     if not folders:
         return None
     core = Path(__file__).parents[1]
-    parts = [analysis.name, *_surroundings(), *(_digest(folder) for folder in (core, *folders))]
+    parts = [analysis.name, *_list_versions(), *(_digest(folder) for folder in (core, *folders))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _surroundings() -> list[str]:
+def _list_versions() -> list[str]:
     """Return the schema version, the versions of the libraries, and what the user configured."""
     libraries = [library.__version__ for library in (np, pd, pa)]
     schema = f"schema {SCHEMA_VERSION}"
@@ -77,21 +77,21 @@ def _surroundings() -> list[str]:
     return [schema, *versions, COMMUNICATION]
 
 
-def _folders(module: str) -> list[Path]:
+def _package_folders(module: str) -> list[Path]:
     """Return the folders of a module's packages, or the module's file if it is in none."""
     names = module.split(".")
     packages = [sys.modules.get(".".join(names[:end])) for end in range(1, len(names))]
     folders = [Path(place) for package in packages for place in getattr(package, "__path__", ())]
-    own = getattr(sys.modules.get(module), "__file__", None)
-    return folders if folders or own is None else [Path(own)]
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return folders if folders or file is None else [Path(file)]
 
 
 @cache
 def _digest(place: Path) -> str:
     """Return the digest of a file, or of the content of a folder."""
     digest = hashlib.sha256()
-    found = [place] if place.is_file() else sorted(one for one in place.rglob("*") if one.suffix in _PARTS)
-    for file in found:
+    files = [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.suffix in _PARTS)
+    for file in files:
         digest.update(f"{file.relative_to(place)}\n".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
@@ -174,18 +174,18 @@ def read(path: Path, key: str) -> Result | None:
         if head.key != key:
             return None
         tables = {
-            one.name: _read_table(archive.read(_member(place)), one.objects)
-            for place, one in enumerate(head.tables)
+            table.name: _read_table(archive.read(_member(place)), table.objects)
+            for place, table in enumerate(head.tables)
         }
     notes = tuple(Remark(note.text) if note.remark else note.text for note in head.notes)
     return Result(tables=tables, findings=tuple(head.findings), notes=notes)
 
 
-def same(one: Result, other: Result) -> bool:
+def same(first: Result, second: Result) -> bool:
     """Return whether two results are equal: tables with their types, findings, notes and their kinds."""
-    notes = [(type(note), note) for note in one.notes] == [(type(note), note) for note in other.notes]
-    plain = notes and one.findings == other.findings and list(one.tables) == list(other.tables)
-    pairs = zip(one.tables.values(), other.tables.values(), strict=False)
+    notes = [(type(note), note) for note in first.notes] == [(type(note), note) for note in second.notes]
+    plain = notes and first.findings == second.findings and list(first.tables) == list(second.tables)
+    pairs = zip(first.tables.values(), second.tables.values(), strict=False)
     return plain and all(a.equals(b) and list(a.dtypes) == list(b.dtypes) for a, b in pairs)
 
 
@@ -199,7 +199,9 @@ def _objects(frame: pd.DataFrame) -> list[str]:
 
 def _write_table(stream: Any, frame: pd.DataFrame) -> None:
     table = pa.Table.from_pandas(frame)
-    columns = [one.chunk(0) if one.num_chunks == 1 else one.combine_chunks() for one in table.columns]
+    columns = [
+        column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns
+    ]
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(stream, table.schema, options=options) as writer:
         # a batch even without rows, for its categories
@@ -261,11 +263,11 @@ class ResultCache:
         """
         key = self._key(run, name)
         if key is None:
-            return self._now(run, name)
+            return self._compute(run, name)
         path = self.store.local_folder / FOLDER / run.path.name / f"{name}{_ENDING}"
-        return self._found(path, key) or self._computed(run, name, path, key)
+        return self._read_cached(path, key) or self._compute_locked(run, name, path, key)
 
-    def _found(self, path: Path, key: str) -> Result | None:
+    def _read_cached(self, path: Path, key: str) -> Result | None:
         if self.fresh:
             return None
         try:
@@ -282,28 +284,28 @@ class ResultCache:
         version = code_version(analysis.get(name))
         content = _content(run)
         peaks = analysis.peaks_of(run, name)
-        given = f"/{hashlib.sha256(peaks.digest.encode()).hexdigest()}" if peaks else ""
-        return f"{name}/{version}/{content}{given}" if version and content else None
+        custom = f"/{hashlib.sha256(peaks.digest.encode()).hexdigest()}" if peaks else ""
+        return f"{name}/{version}/{content}{custom}" if version and content else None
 
-    def _computed(self, run: Run, name: str, path: Path, key: str) -> Result:
-        if not self._prepared(path.parent):
-            return self._now(run, name)
+    def _compute_locked(self, run: Run, name: str, path: Path, key: str) -> Result:
+        if not self._make_folder(path.parent):
+            return self._compute(run, name)
         with ExitStack() as stack:
             with suppress(OSError):  # without the lock, two processes may compute the same
                 stack.enter_context(locks.hold(path.with_suffix(locks.SUFFIX)))
-            found = self._found(path, key)  # by the previous holder of the lock
-            if found is None:
-                found = self._now(run, name)
-                if self._keep(path, key, found):
-                    self._make_room()
-        return found
+            result = self._read_cached(path, key)  # by the previous holder of the lock
+            if result is None:
+                result = self._compute(run, name)
+                if self._keep(path, key, result):
+                    self._delete_oldest()
+        return result
 
-    def _now(self, run: Run, name: str) -> Result:
+    def _compute(self, run: Run, name: str) -> Result:
         if self.workers is None:
             return analysis.analyze(run, name)
         return analysis.analyze(run, name, workers=self.workers)
 
-    def _prepared(self, folder: Path) -> bool:
+    def _make_folder(self, folder: Path) -> bool:
         try:
             self.store.folder(FOLDER)
             folder.mkdir(exist_ok=True)
@@ -313,7 +315,7 @@ class ResultCache:
 
     def _keep(self, path: Path, key: str, result: Result) -> bool:
         """Cache a result if it reads back unchanged and is not too large; errors are ignored."""
-        if result.passing:
+        if result.incomplete:
             return False
         try:
             with write_atomically(path) as file:
@@ -323,7 +325,7 @@ class ResultCache:
             return False
         return True
 
-    def _make_room(self) -> None:
+    def _delete_oldest(self) -> None:
         """Delete the oldest files above the limit, and those of deleted runs."""
         files = sorted(_files(self.store.local_folder / FOLDER), reverse=True)
         left = self.room

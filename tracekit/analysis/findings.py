@@ -84,7 +84,7 @@ def advise(
     Example:
         >>> import tracekit
         >>> from tracekit.analysis.findings import advise
-        >>> [one.finding.title for one in advise(tracekit.open("latest")).findings]  # doctest: +SKIP
+        >>> [ranked.finding.title for ranked in advise(tracekit.open("latest")).findings]  # doctest: +SKIP
     """
     return gather(run, analyze_each(run, names, progress=progress, by=by))
 
@@ -99,13 +99,15 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
     evidence = Evidence()
     usable = tuple(_without_tables(analysis, result, evidence) for analysis, result in results)
     against = budget(run)
-    found = [ranked(analysis, finding, against) for analysis, result in usable for finding in result.findings]
+    unordered = [
+        rank_finding(analysis, finding, against) for analysis, result in usable for finding in result.findings
+    ]
     rules = sum(len(analysis.rules) for analysis, _ in usable)
-    once = by_saving(found)
+    once = by_saving(unordered)
     return Advice(once, against, rules, usable, evidence.verdict(once) if evidence.complete else None)
 
 
-def ranked(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:
+def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:
     """Return a finding with what its rule says and its saving as a share of the step.
 
     Args:
@@ -114,12 +116,12 @@ def ranked(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:
         against: What savings are measured against.
     """
     bound = next((rule.bound for rule in analysis.rules if rule.code == finding.code), None)
-    return Ranked(analysis.name, finding, _share(finding, against), bound)
+    return Ranked(analysis.name, finding, _share_of_step(finding, against), bound)
 
 
-def by_saving(found: Iterable[Ranked]) -> tuple[Ranked, ...]:
+def by_saving(findings: Iterable[Ranked]) -> tuple[Ranked, ...]:
     """Rank findings; of several with the same evidence, only the first keeps its saving."""
-    return _claimed_once(sorted(found, key=_place))
+    return _credit_once(sorted(findings, key=_place))
 
 
 def _without_tables(analysis: Analysis, result: Result, evidence: Evidence) -> tuple[Analysis, Result]:
@@ -127,29 +129,29 @@ def _without_tables(analysis: Analysis, result: Result, evidence: Evidence) -> t
     return analysis, replace(result, tables={}) if analysis.rules else result
 
 
-def _claimed_once(ranked: list[Ranked]) -> tuple[Ranked, ...]:
+def _credit_once(ranked: list[Ranked]) -> tuple[Ranked, ...]:
     """Make findings information whose rows are among those of a finding with a larger saving."""
-    found: list[Ranked] = []
-    for one in ranked:
-        rows = _rows(one)
-        claiming = (other for other in found if other.finding.saving_ns_per_step and rows <= _rows(other))
+    credited: list[Ranked] = []
+    for candidate in ranked:
+        rows = _rows(candidate)
+        claiming = (other for other in credited if other.finding.saving_ns_per_step and rows <= _rows(other))
         earlier = next(claiming, None) if rows else None
         if earlier:
             reason = f"the same time as {earlier.analysis}: {earlier.finding.title}"
             lower = replace(
-                one.finding, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason
+                candidate.finding, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason
             )
-            found.append(replace(one, finding=lower, share_of_step=None))
+            credited.append(replace(candidate, finding=lower, share_of_step=None))
         else:
-            found.append(one)
-    return tuple(sorted(found, key=_place))
+            credited.append(candidate)
+    return tuple(sorted(credited, key=_place))
 
 
 def _rows(ranked: Ranked) -> set[int]:
     return set(ranked.finding.evidence.get("device_intervals", ()))
 
 
-def _share(finding: Finding, against: Budget) -> float | None:
+def _share_of_step(finding: Finding, against: Budget) -> float | None:
     if finding.saving_ns_per_step is None or not against.step_ns:
         return None
     return finding.saving_ns_per_step / against.step_ns

@@ -54,7 +54,7 @@ COLLECTIVES = {
 """Patterns of names of communication kernels by collective; the first match counts."""
 
 
-def configured(folder: Path) -> list[str]:
+def read_patterns(folder: Path) -> list[str]:
     """Return the patterns that `[tool.tracekit] communication` adds, from the nearest `pyproject.toml`.
 
     Args:
@@ -68,7 +68,7 @@ def configured(folder: Path) -> list[str]:
     )
 
 
-_ADDED = [f"(?:{pattern})" for pattern in configured(Path.cwd())]
+_ADDED = [f"(?:{pattern})" for pattern in read_patterns(Path.cwd())]
 COMMUNICATION = rf"(?i)^(?!triton_(?:poi|per|red|for|tem)_).*?(?:{'|'.join([*LIBRARIES.values(), *_ADDED])})"
 """Names of communication kernels; a kernel of Inductor is named after the ops that it replaced."""
 _NO_TENSOR = re.compile(r"(?i)ffma|simt")

@@ -62,17 +62,14 @@ class Modules:
 
     def places(self, rows: pd.Series) -> Ints:
         """Positions of host rows by id, -1 for null and absent ones."""
-        asked = rows.astype("Int64").fillna(-1).to_numpy(np.int64)
         if not len(self.row_id):
-            return np.full(len(asked), -1, np.int64)
-        at = np.minimum(np.searchsorted(self.row_id, asked), len(self.row_id) - 1)
-        found: Ints = np.where(self.row_id[at] == asked, at, -1)
-        return found
+            return np.full(len(rows), -1, np.int64)
+        return _positions(self.row_id, rows.astype("Int64"))
 
     def of(self, rows: pd.Series) -> Ints:
         """Node of each host row by id, `OUTSIDE` for null and absent ones."""
-        found: Ints = np.append(self.node, OUTSIDE)[self.places(rows)]
-        return found
+        nodes: Ints = np.append(self.node, OUTSIDE)[self.places(rows)]
+        return nodes
 
 
 def module_type(name: str) -> str:
@@ -85,19 +82,19 @@ def module_type(name: str) -> str:
     return _INSTANCE.sub("", name)
 
 
-def recorded(run: Run) -> bool:
+def has_module_calls(run: Run) -> bool:
     """Whether the run has calls of modules."""
     python = pc.field(C.KIND) == str(HostKind.PYTHON)
     names = run.table("host_intervals", columns=[C.NAME], where=python)[C.NAME]
-    return bool(_marked(names).any())
+    return bool(_is_module_call(names).any())
 
 
-def _marked(names: pd.Series) -> Bools:
+def _is_module_call(names: pd.Series) -> Bools:
     """Whether each name is that of a call of a module."""
     coded = names.astype("category").cat
-    marked = np.array([*(str(name).startswith(MARKER) for name in coded.categories), False])
-    found: Bools = marked[coded.codes.to_numpy()]
-    return found
+    has_marker = np.array([*(str(name).startswith(MARKER) for name in coded.categories), False])
+    calls: Bools = has_marker[coded.codes.to_numpy()]  # code -1, a missing name, takes the last: False
+    return calls
 
 
 def read_modules(run: Run) -> Modules | None:
@@ -108,27 +105,27 @@ def read_modules(run: Run) -> Modules | None:
         >>> from tracekit.analysis.modules import read_modules
         >>> read_modules(tracekit.open("latest"))  # doctest: +SKIP
     """
-    if not recorded(run):
+    if not has_module_calls(run):
         return None
     rows = run.table("host_intervals", columns=list(_READ))
     rows = rows.sort_values(C.ROW_ID, kind="stable", ignore_index=True)
     ids, kinds = rows[C.ROW_ID].to_numpy(np.int64), rows[C.KIND]
-    call = (kinds == HostKind.PYTHON).to_numpy(bool) & _marked(rows[C.NAME])
+    call = (kinds == HostKind.PYTHON).to_numpy(bool) & _is_module_call(rows[C.NAME])
     parent = _positions(ids, rows[C.PARENT_ROW])
     forward, unlinked = _forward_ops(rows, (kinds == HostKind.OP).to_numpy(bool))
     linked = forward >= 0
     above = _nearest(call | linked, parent)
     start = rows[C.START_NS].to_numpy(np.int64)
     tree = _Tree(call, np.where(linked, above[forward], above), rows[C.NAME], start)
-    own = tree.nodes(np.flatnonzero(call | linked))
+    anchors = tree.nodes(np.flatnonzero(call | linked))
     anchored = np.where(call | linked, np.arange(len(ids)), above)
-    node = np.append(own, OUTSIDE)[anchored]
+    node = np.append(anchors, OUTSIDE)[anchored]
     by_link = _nearest(linked, parent)
     backward = (linked | (by_link >= 0)) & (node != OUTSIDE)
     return Modules(tree.parent, tree.names, ids, node, backward, call, unlinked)
 
 
-def named_modules(run: Run, ops: pd.DataFrame) -> pd.Series:
+def assign_modules(run: Run, ops: pd.DataFrame) -> pd.Series:
     """Module of each op, as in the column `module`, and of backward ops that of their forward op.
 
     Args:
@@ -146,10 +143,10 @@ def named_modules(run: Run, ops: pd.DataFrame) -> pd.Series:
 
 
 def _positions(ids: Ints, wanted: pd.Series) -> Ints:
-    asked = wanted.fillna(-1).to_numpy(np.int64)
-    at = np.minimum(np.searchsorted(ids, asked), len(ids) - 1)
-    found: Ints = np.where(ids[at] == asked, at, -1)
-    return found
+    values = wanted.fillna(-1).to_numpy(np.int64)
+    nearest = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
+    positions: Ints = np.where(ids[nearest] == values, nearest, -1)
+    return positions
 
 
 def _nearest(wanted: Bools, parent: Ints) -> Ints:
@@ -160,15 +157,15 @@ def _nearest(wanted: Bools, parent: Ints) -> Ints:
         if np.array_equal(further, jump):
             break
         jump = further
-    found = jump[parent]
-    return np.where(np.append(wanted, False)[found], found, -1)
+    nearest = jump[parent]
+    return np.where(np.append(wanted, False)[nearest], nearest, -1)
 
 
 def _forward_ops(rows: pd.DataFrame, is_op: Bools) -> tuple[Ints, int]:
     """Position of the forward op of each backward op, -1 for other rows; and how many have none."""
     numbered = is_op & (rows[C.SEQUENCE].fillna(-1).to_numpy(np.int64) >= 0)
     after = rows[C.FWD_TID].fillna(0).to_numpy(np.int64) > 0
-    found = np.full(len(rows), -1, np.int64)
+    forward_ops = np.full(len(rows), -1, np.int64)
     keys = [C.RANK, C.PID, C.SEQUENCE]
     forward = rows.loc[numbered & ~after, [*keys, C.TID, C.START_NS]]
     forward = forward.assign(at=forward.index).sort_values([C.START_NS, "at"], kind="stable")
@@ -176,10 +173,12 @@ def _forward_ops(rows: pd.DataFrame, is_op: Bools) -> tuple[Ints, int]:
     last = forward[one_thread].drop_duplicates(keys, keep="last")[[*keys, C.START_NS, "at"]]
     backward = rows.loc[numbered & after, [*keys, C.START_NS]]
     joined = backward.merge(last, on=keys, how="left", suffixes=("", "_forward"))
-    known = (joined["at"].notna() & (joined[f"{C.START_NS}_forward"] <= joined[C.START_NS])).to_numpy(bool)
+    has_forward = (joined["at"].notna() & (joined[f"{C.START_NS}_forward"] <= joined[C.START_NS])).to_numpy(
+        bool
+    )
     places = backward.index.to_numpy(np.int64)
-    found[places[known]] = joined.loc[known, "at"].to_numpy(np.int64)
-    return found, int((~known).sum())
+    forward_ops[places[has_forward]] = joined.loc[has_forward, "at"].to_numpy(np.int64)
+    return forward_ops, int((~has_forward).sum())
 
 
 class _Tree:
@@ -201,9 +200,8 @@ class _Tree:
 
     def nodes(self, anchors: Ints) -> Ints:
         """Node of each anchor by position of its row; `OUTSIDE` for all other rows."""
-        node = np.full(
-            len(self._call) + 1, OUTSIDE, np.int64
-        )  # the last is what anchors at the top depend on
+        # One more than rows: position -1, on which anchors at the top depend, is always outside.
+        node = np.full(len(self._call) + 1, OUTSIDE, np.int64)
         node[anchors] = _PENDING
         numbers: dict[tuple[int, int], int] = {}
         pending = anchors
@@ -218,8 +216,8 @@ class _Tree:
             keys, inverse = np.unique(
                 np.stack((node[called], self._codes[called])), axis=1, return_inverse=True
             )
-            found = [numbers.setdefault((above, code), len(numbers)) for above, code in keys.T.tolist()]
-            node[called] = np.array(found, np.int64)[inverse.reshape(-1)]
+            nodes = [numbers.setdefault((above, code), len(numbers)) for above, code in keys.T.tolist()]
+            node[called] = np.array(nodes, np.int64)[inverse.reshape(-1)]
         return self._in_order(node[:-1], np.array([*numbers], np.int64).reshape(-1, 2))
 
     def _in_order(self, node: Ints, keys: Ints) -> Ints:
@@ -230,5 +228,5 @@ class _Tree:
         number = np.append(np.argsort(order), OUTSIDE)
         self.parent = number[keys[order, 0]]
         self.names = tuple(self._labels[code].removeprefix(MARKER) for code in keys[order, 1].tolist())
-        found: Ints = number[node]
-        return found
+        renumbered: Ints = number[node]
+        return renumbered

@@ -121,7 +121,7 @@ def spent(run: Run) -> Spent:
     """The steps of a run of one rank, or of few."""
     windows = step_windows(run)
     if len(windows):
-        total = sum(_covered(own) for _, own in windows.groupby(C.RANK))
+        total = sum(_sum_windows(of_rank) for _, of_rank in windows.groupby(C.RANK))
         return Spent(steps=len(windows), stepped_ns=total)
     columns = [C.RANK, C.START_NS, C.DUR_NS]
     frame = busy(run, columns)
@@ -137,21 +137,21 @@ def budget_of(parts: Iterable[Spent]) -> Budget:
         >>> budget_of([Spent(steps=2, stepped_ns=300), Spent(steps=1, stepped_ns=60)])
         Budget(steps=3, step_ns=120, marked=True)
     """
-    every = list(parts)
-    steps = sum(one.steps for one in every)
+    ranks = list(parts)
+    steps = sum(rank.steps for rank in ranks)
     if steps:
-        return Budget(steps, sum(one.stepped_ns for one in every) // steps, marked=True)
-    lengths = [length for one in every for length in one.on_device_ns]
-    lengths = lengths or [length for one in every for length in one.on_host_ns]
+        return Budget(steps, sum(rank.stepped_ns for rank in ranks) // steps, marked=True)
+    lengths = [length for rank in ranks for length in rank.on_device_ns]
+    lengths = lengths or [length for rank in ranks for length in rank.on_host_ns]
     return Budget(max(1, len(lengths)), sum(lengths) // max(1, len(lengths)), marked=False)
 
 
 def budget(run: Run) -> Budget:
     """The run's steps: how many, and how long they take."""
-    return budget_of(spent(one) for one in rank_view.split_by_rank(run))
+    return budget_of(spent(part) for part in rank_view.split_by_rank(run))
 
 
-def _covered(windows: pd.DataFrame) -> int:
+def _sum_windows(windows: pd.DataFrame) -> int:
     """Time within the windows of one rank, which overlap where the host runs ahead: none counts twice."""
     start, end = (windows[column].to_numpy(np.int64) for column in (C.START_NS, END_NS))
     return intervals.length(intervals.union(start, end))
@@ -160,4 +160,4 @@ def _covered(windows: pd.DataFrame) -> int:
 def _extents(frame: pd.DataFrame) -> tuple[int, ...]:
     """From the first start to the last end of each rank."""
     ends = frame.assign(**{END_NS: frame[C.START_NS] + frame[C.DUR_NS]}).groupby(C.RANK)
-    return tuple(int(own[END_NS].max() - own[C.START_NS].min()) for _, own in ends)
+    return tuple(int(of_rank[END_NS].max() - of_rank[C.START_NS].min()) for _, of_rank in ends)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_CAUSED = {
+_BY_CAUSE = {
     **dict.fromkeys(HOST_LAUNCHES, Bottleneck.LAUNCH),
     **dict.fromkeys(QUEUED, Bottleneck.QUEUED),
     IdleCause.DATALOAD: Bottleneck.INPUT,
@@ -50,7 +50,7 @@ _CAUSED = {
     IdleCause.PROFILER: Bottleneck.PROFILER,
     IdleCause.UNKNOWN: Bottleneck.UNKNOWN,
 }
-_MEANS = {
+_MEANINGS = {
     Bottleneck.COMPUTE: "kernels compute",
     Bottleneck.COMMUNICATION: "communication runs and no other kernel",
     Bottleneck.STRAGGLERS: "a collective waits for its last rank",
@@ -64,8 +64,8 @@ _MEANS = {
 }
 MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
-TOP_OPS = 3
-_WIDTH = 40
+MAX_OPS = 3
+_NAME_WIDTH = 40
 MIN_INTERVALS = 4
 """Minimum number of kernels, copies and memsets in the window of all devices."""
 _NO_EXECUTION = {"graph_capture", "step_outlives_events"}
@@ -140,9 +140,9 @@ class Evidence:
         """Add the result of an analysis; those that are not needed are ignored."""
         if name in INPUTS:
             self.done.add(name)
-            found = ((table, result.tables.get(table)) for table in INPUTS[name])
+            frames = ((table, result.tables.get(table)) for table in INPUTS[name])
             self.tables |= {
-                (name, table): frame for table, frame in found if frame is not None and len(frame)
+                (name, table): frame for table, frame in frames if frame is not None and len(frame)
             }
 
     @property
@@ -153,8 +153,8 @@ class Evidence:
     def verdict(self, ranked: Iterable[Ranked] = ()) -> Verdict:
         """Return the verdict, carried by some of these findings, which are ranked."""
         obstacle = self._obstacle()
-        found = _unknown(obstacle) if obstacle else self._bounded()
-        return replace(found, findings=_carrying(found, list(ranked)))
+        verdict = _cannot_tell(obstacle) if obstacle else self._judge_window()
+        return replace(verdict, findings=_select_findings(verdict, list(ranked)))
 
     def _obstacle(self) -> str:
         """Return why the trace supports no verdict; empty if it does."""
@@ -167,17 +167,19 @@ class Evidence:
         blocking = _NO_EXECUTION | (set() if ("gpu_breakdown", "whole") in self.tables else {_NOT_UNDERSTOOD})
         return clean("; ".join(map(str, failed.loc[failed["check"].isin(blocking), "detail"])))
 
-    def _bounded(self) -> Verdict:
+    def _judge_window(self) -> Verdict:
         for table, window in _WINDOWS:
             frame = self.tables.get(("gpu_breakdown", table))
             if frame is not None:
                 if not frame["graph_ns"].any() and frame[_COUNTS].to_numpy().sum() < MIN_INTERVALS:
-                    return _unknown("too little is recorded, only a few kernels and copies")
+                    return _cannot_tell("too little is recorded, only a few kernels and copies")
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
                 return _of_device(lengths, f"{window}{on}", edges_ns)
         host = self.tables.get(("gpu_breakdown", "host"))
-        return _unknown("neither work of a device nor an op is recorded") if host is None else _of_host(host)
+        return (
+            _cannot_tell("neither work of a device nor an op is recorded") if host is None else _of_host(host)
+        )
 
     def _lengths(
         self, frame: pd.DataFrame, *, stepped: bool
@@ -197,22 +199,22 @@ class Evidence:
         if ("idle_gaps", "summary") not in self.tables:
             return {**lengths, (Bottleneck.UNKNOWN, IdleCause.UNKNOWN.label): idle}, 0
         causes = self._causes(frame, stepped=stepped)
-        found = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _CAUSED.items()}
-        return {**lengths, **found}, idle - sum(found.values())
+        by_cause = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _BY_CAUSE.items()}
+        return {**lengths, **by_cause}, idle - sum(by_cause.values())
 
     def _causes(self, frame: pd.DataFrame, *, stepped: bool) -> dict[str, int]:
         """Return idle time inside the window by cause, without gaps that are set aside."""
         table = self.tables.get(("idle_gaps", "by_cause"))
         if table is None:
             return {}
-        own = table.merge(frame[_PLACE], on=_PLACE)
-        inside = own["steps_ns" if stepped else "idle_ns"].fillna(0) - own["aside_ns"]
-        return {str(cause): int(total) for cause, total in inside.groupby(own["cause"]).sum().items()}
+        rows = table.merge(frame[_PLACE], on=_PLACE)
+        inside = rows["steps_ns" if stepped else "idle_ns"].fillna(0) - rows["aside_ns"]
+        return {str(cause): int(total) for cause, total in inside.groupby(rows["cause"]).sum().items()}
 
     def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
         """Return the rows of a table for the devices of another one, in its order."""
-        found = self.tables.get((name, table))
-        return frame[_PLACE] if found is None else frame[_PLACE].merge(found, how="left", on=_PLACE)
+        other = self.tables.get((name, table))
+        return frame[_PLACE] if other is None else frame[_PLACE].merge(other, how="left", on=_PLACE)
 
 
 STEPPED = "profiled_steps"
@@ -229,33 +231,34 @@ def _of_device(lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns
     total = sum(lengths.values())
     parts = _parts(lengths, total)
     if not {part.bound for part in parts} - {Bottleneck.EDGES}:
-        return _unknown("the window has no length")
+        return _cannot_tell("the window has no length")
     shares: dict[Bottleneck, float] = {}
     for part in parts:
         shares[part.bound] = shares.get(part.bound, 0.0) + part.share
-    bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda one: (-shares[one], one))
-    text = f"{_MEANS[bound]} for {human(shares[bound], 'share')} of {window}"
-    known = {one: shares[one] for one in others if one != Bottleneck.COMPUTE and shares[one] >= LEAST_SHARE}
-    loss = next(iter(known), None) if bound == Bottleneck.COMPUTE else None
+    bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
+    text = f"{_MEANINGS[bound]} for {human(shares[bound], 'share')} of {window}"
+    losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= LEAST_SHARE)
+    loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
     if bound == Bottleneck.UNKNOWN:
         text = f"Cannot tell what bounds this run, too little is recorded: {text}"
     else:
-        text = f"Bound by {bound}: {text}{_mostly(parts, bound)}"
+        text = f"Bound by {bound}: {text}{_name_main_cause(parts, bound)}"
     if loss:
-        text += (
-            f". Largest loss: {loss}, {human(shares[loss], 'share')} ({_MEANS[loss]}{_mostly(parts, loss)})"
-        )
+        meaning = f"{_MEANINGS[loss]}{_name_main_cause(parts, loss)}"
+        text += f". Largest loss: {loss}, {human(shares[loss], 'share')} ({meaning})"
     elif bound != Bottleneck.COMPUTE:
-        text += f"; {_MEANS[Bottleneck.COMPUTE]} for {human(shares.get(Bottleneck.COMPUTE, 0.0), 'share')}"
+        text += f"; {_MEANINGS[Bottleneck.COMPUTE]} for {human(shares.get(Bottleneck.COMPUTE, 0.0), 'share')}"
     return Verdict(bound, loss, f"{text}.", parts, window, total)
 
 
-def _mostly(parts: tuple[Part, ...], bound: Bottleneck) -> str:
+def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck) -> str:
     """Name the largest cause of idle time that the words for a bound do not tell."""
-    own = [part for part in parts if part.bound == bound]
-    largest = max(own, key=lambda part: part.dur_ns)
-    said = len(own) == 1 or largest.label == IdleCause.LAUNCH_BOUND.label
-    return "" if said or bound not in {Bottleneck.LAUNCH, Bottleneck.QUEUED} else f", mostly {largest.label}"
+    causes = [part for part in parts if part.bound == bound]
+    largest = max(causes, key=lambda part: part.dur_ns)
+    is_said = len(causes) == 1 or largest.label == IdleCause.LAUNCH_BOUND.label
+    return (
+        "" if is_said or bound not in {Bottleneck.LAUNCH, Bottleneck.QUEUED} else f", mostly {largest.label}"
+    )
 
 
 def _of_host(host: pd.DataFrame) -> Verdict:
@@ -263,13 +266,15 @@ def _of_host(host: pd.DataFrame) -> Verdict:
     table = host.sort_values("self_ns", ascending=False, kind="stable")
     names, times = [clean(str(name)) for name in table[C.NAME]], table["self_ns"].tolist()
     lengths = {
-        (Bottleneck.COMPUTE, name): int(time) for name, time in zip(names[:TOP_OPS], times, strict=False)
+        (Bottleneck.COMPUTE, name): int(time) for name, time in zip(names[:MAX_OPS], times, strict=False)
     }
-    rest = sum(times[TOP_OPS:])
+    rest = sum(times[MAX_OPS:])
     parts = _parts({**lengths, (Bottleneck.COMPUTE, "other ops"): int(rest)}, int(sum(times)))
     if not parts:
-        return _unknown("the ops have no length")
-    largest = [(shorten(part.label, _WIDTH), human(part.share, "share")) for part in parts[: len(lengths)]]
+        return _cannot_tell("the ops have no length")
+    largest = [
+        (shorten(part.label, _NAME_WIDTH), human(part.share, "share")) for part in parts[: len(lengths)]
+    ]
     named = ", ".join(f"{name} {share}" for name, share in largest)
     text = f"Bound by compute on the CPU, with no GPU work recorded. Largest ops by self time: {named}."
     return Verdict(Bottleneck.COMPUTE, None, text, parts, "the self time of all ops", int(sum(times)))
@@ -281,17 +286,21 @@ def _parts(lengths: dict[tuple[Bottleneck, str], int], total: int) -> tuple[Part
     )
 
 
-def _unknown(reason: str) -> Verdict:
+def _cannot_tell(reason: str) -> Verdict:
     return Verdict(Bottleneck.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}.")
 
 
-def _carrying(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ...]:
+def _select_findings(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ...]:
     """Return the findings on the bound and the loss, then the largest others that are no information."""
     wanted = {verdict.bound, verdict.loss} - {None, Bottleneck.UNKNOWN}
-    own = [one for one in ranked if one.bound in wanted]
-    others = [one for one in ranked if one not in own and one.finding.severity != Severity.INFO]
-    serious = [one for one in own if one.finding.severity != Severity.INFO]
-    return tuple([*serious, *others, *(one for one in own if one not in serious)][:MAX_VERDICT_FINDINGS])
+    related = [finding for finding in ranked if finding.bound in wanted]
+    serious = [finding for finding in ranked if finding.finding.severity != Severity.INFO]
+    order = [
+        *(finding for finding in serious if finding in related),
+        *(finding for finding in serious if finding not in related),
+        *(finding for finding in related if finding not in serious),
+    ]
+    return tuple(order[:MAX_VERDICT_FINDINGS])
 
 
 def judge(run: Run, *, by: Analyze = analyze) -> Verdict:

@@ -289,10 +289,10 @@ def reading(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
     Raises:
         TracekitError: The cluster cannot be used.
     """
-    from tracekit.analysis.by_rank import processes
+    from tracekit.analysis.by_rank import count_processes
     from tracekit.executors import workers
 
-    count = None if scheduler else processes(run)
+    count = None if scheduler else count_processes(run)
     if count == 0:
         yield None
         return

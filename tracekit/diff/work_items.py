@@ -24,7 +24,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import family
-from tracekit.analysis.modules import named_modules
+from tracekit.analysis.modules import assign_modules
 from tracekit.diff import naming
 from tracekit.diff.compared_steps import StepRange, window_of
 from tracekit.diff.naming import Hashes, op_name, op_role, role
@@ -155,7 +155,7 @@ def read_tree(run: Run, names: Mapping[str, str]) -> OpTree:
     ids = links[C.ROW_ID].to_numpy(np.int64)
     nearest = _nearest_ops(places_of(ids, links[C.PARENT_ROW]), is_op)
     frame = _apply_shared_names(run, run.table("host_intervals", columns=list(_COLUMNS), where=_OPS), names)
-    frame[C.MODULE] = named_modules(run, frame)
+    frame[C.MODULE] = assign_modules(run, frame)
     order = places_of(frame[C.ROW_ID].to_numpy(np.int64), pd.Series(ids[is_op], dtype="Int64"))
     parent = np.full(len(frame), NO_ROW, np.int64)
     renumbered = np.full(len(ids) + 1, NO_ROW, np.int64)

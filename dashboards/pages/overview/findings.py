@@ -14,7 +14,7 @@ from dash.development.base_component import Component
 
 from tracekit import analysis
 from tracekit.analysis import Analysis, Finding, Result
-from tracekit.analysis.findings import Advice, by_saving, gather, ranked
+from tracekit.analysis.findings import Advice, by_saving, gather, rank_finding
 from tracekit.analysis.savings import Ranked, budget
 from tracekit.analysis.verdict import INPUTS, MAX_VERDICT_FINDINGS, Evidence, Verdict
 from tracekit.errors import PluginError, TracekitError
@@ -88,7 +88,7 @@ class FindingsJob:
             with _SERIAL:
                 result = self._result(candidate)
             self.evidence.add(candidate.name, result)
-            self.found += tuple(ranked(candidate, finding, against) for finding in result.findings)
+            self.found += tuple(rank_finding(candidate, finding, against) for finding in result.findings)
             yield candidate, result
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tracekit.analyses.shared.collective_kinds import _kind
 
-from tracekit.analysis.kernel_names import COMMUNICATION, LIBRARIES, configured
+from tracekit.analysis.kernel_names import COMMUNICATION, LIBRARIES, read_patterns
 from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_a_project_adds_patterns(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.tracekit]\ncommunication = ["my_sum", "b|c"]\n')
     inside = tmp_path / "src" / "deep"
     inside.mkdir(parents=True)
-    assert configured(inside) == ["my_sum", "b|c"]
+    assert read_patterns(inside) == ["my_sum", "b|c"]
     code = "import re; from tracekit.analysis.kernel_names import COMMUNICATION as pattern;"
     code += "print([bool(re.search(pattern, name)) for name in ('void my_sum<4>()', 'ncclX', 'gemm')])"
     done = subprocess.run(
@@ -80,11 +80,11 @@ def test_a_project_adds_patterns(tmp_path: Path) -> None:
 )
 def test_other_projects_add_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
-    assert configured(tmp_path) == []
+    assert read_patterns(tmp_path) == []
 
 
 @pytest.mark.parametrize("value", ['["("]', "[3]", "5"])
 def test_patterns_that_are_none_are_refused(value: str, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.tracekit]\ncommunication = {value}\n")
     with pytest.raises(UnusableInputError, match="communication"):
-        configured(tmp_path)
+        read_patterns(tmp_path)

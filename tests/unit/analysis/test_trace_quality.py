@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import Row, host, kernel, make_run
 from tracekit.analysis import analyze
-from tracekit.analysis.trace_quality import captured, obstacle, sampled
+from tracekit.analysis.trace_quality import describe_capture, describe_sample, obstacle
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def launched(count: int) -> list[Row]:
 )
 def test_a_sample_has_correlation_ids_far_apart(tmp_path: Path, ids: range, *, found: bool) -> None:
     run = make_run(tmp_path, host_intervals=calls(ids), device_intervals=launched(len(ids)))
-    assert bool(sampled(run)) == found
+    assert bool(describe_sample(run)) == found
     checks = analyze(run, "integrity").tables["checks"].set_index("check")["level"]
     assert checks["sampled"] == ("error" if found else "ok")
 
@@ -65,8 +65,8 @@ def test_a_capture_of_a_graph_executes_few_of_its_launches(
     tmp_path: Path, count: int, *, found: bool
 ) -> None:
     run = make_run(tmp_path, host_intervals=capture(count), device_intervals=[kernel(0, 10)])
-    assert bool(captured(run)) == found
-    assert captured(run) == obstacle(run)
+    assert bool(describe_capture(run)) == found
+    assert describe_capture(run) == obstacle(run)
 
 
 def test_findings_of_a_sample_are_withheld_with_the_reason(tmp_path: Path) -> None:
