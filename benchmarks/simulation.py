@@ -76,7 +76,7 @@ def compared(
     covered, claimed, runs = np.zeros(count, bool), np.zeros(count, bool), np.zeros(count)
     for look in looks:
         goes_on = final == _OPEN
-        effect = effects.paired(a[:, : look.k], b[:, : look.k])
+        effect = effects.effect_in_blocks(a[:, : look.k], b[:, : look.k])
         low, high = effect.interval(look.alpha)
         claimed |= (low > 0) | (high < 0)
         covered[goes_on] = ((low <= planted) & (planted <= high))[goes_on]
@@ -104,7 +104,7 @@ def found(effect: float, *, k: int, paired: bool, count: int, sigma: float, seed
     """How often a 5% test finds an effect between independent runs."""
     rng = np.random.default_rng(seed)
     a, b = (sigma * rng.standard_normal((count, k)) for _ in "ab")
-    return _alarms((effects.paired if paired else effects.unpaired)(a, b + effect).p())
+    return _alarms((effects.effect_in_blocks if paired else effects.effect_between_groups)(a, b + effect).p())
 
 
 def designs(*, count: int, seed: int, sigma: float = 0.01) -> dict[str, float]:
@@ -116,7 +116,7 @@ def designs(*, count: int, seed: int, sigma: float = 0.01) -> dict[str, float]:
     ):
         steps = MODELS["drift"](np.random.default_rng(seed), count, len(sides), sigma)
         a, b = split(np.median(steps, axis=-1), sides)
-        effect = effects.paired(a, b) if paired else effects.unpaired(a, b)
+        effect = effects.effect_in_blocks(a, b) if paired else effects.effect_between_groups(a, b)
         found[name] = _alarms(effect.p())
     return found
 
@@ -125,16 +125,18 @@ def units(model: str, *, count: int, seed: int, k: int = 5, sigma: float = 0.02)
     """False alarms of a 5% Welch test on all steps of k runs a side, and on the runs' medians."""
     steps = MODELS[model](np.random.default_rng(seed), count, 2 * k, sigma)
     is_b = np.array([side == "B" for side in order(k)])
-    pooled = effects.unpaired(steps[:, ~is_b].reshape(count, -1), steps[:, is_b].reshape(count, -1))
+    pooled = effects.effect_between_groups(
+        steps[:, ~is_b].reshape(count, -1), steps[:, is_b].reshape(count, -1)
+    )
     a, b = split(np.median(steps, axis=-1), order(k))
-    return _alarms(pooled.p()), _alarms(effects.unpaired(a, b).p())
+    return _alarms(pooled.p()), _alarms(effects.effect_between_groups(a, b).p())
 
 
 def unequal(*, count: int, k: tuple[int, int], seed: int, sigma: float = 0.02) -> tuple[float, float]:
     """Sides of unequal size, compared unpaired: coverage, and how often the gate fails without a change."""
     rng = np.random.default_rng(seed)
     a, b = (sigma * rng.standard_normal((count, runs)) for runs in k)
-    effect = effects.unpaired(a, b)
+    effect = effects.effect_between_groups(a, b)
     low, high = effect.interval()
     codes = classify(effect.log, low, high, effect.detectable(), THRESHOLD)
     return float(((low <= 0) & (high >= 0)).mean()), float((codes == _REGRESSION).mean())
@@ -146,7 +148,7 @@ def families(*, count: int, metrics: int, looks: Sequence[Look], seed: int, sigm
     a, b = (sigma * rng.standard_normal((count, metrics, looks[-1].k)) for _ in "ab")
     wrong = np.zeros(count, bool)
     for look in looks:
-        p = effects.paired(a[..., : look.k], b[..., : look.k]).p()
+        p = effects.effect_in_blocks(a[..., : look.k], b[..., : look.k]).p()
         wrong |= np.apply_along_axis(holm, 1, p).min(axis=1) <= look.alpha
     return float(wrong.mean())
 
@@ -156,7 +158,7 @@ def discoveries(*, kernels: int, changed: int, k: int, seed: int, sigma: float =
     rng = np.random.default_rng(seed)
     a, b = (sigma * rng.standard_normal((kernels, k)) for _ in "ab")
     b[:changed] += np.log(1.1)
-    shown = stats.false_discovery_control(effects.unpaired(a, b).p()) <= ALPHA
+    shown = stats.false_discovery_control(effects.effect_between_groups(a, b).p()) <= ALPHA
     return float(shown[changed:].sum() / max(1, shown.sum())), float(shown[:changed].mean())
 
 

@@ -148,6 +148,7 @@ def _number_intervals(side: WorkItems, group: Ints) -> pd.DataFrame:
     """Number the intervals of each group and step by their start."""
     rows = side.intervals.assign(**{GROUP: group[side.intervals[ITEM].to_numpy(np.int64)]})
     rows = rows.sort_values([GROUP, WINDOW, C.START_NS, C.ROW_ID], ignore_index=True)
+    # Equal starts (whole microseconds in Kineto) are ordered by row, so that both sides count alike.
     rows[_AT] = rows.groupby([GROUP, WINDOW], sort=False).cumcount()
     return rows[[C.ROW_ID, WINDOW, GROUP, _AT]]
 

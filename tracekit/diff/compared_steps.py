@@ -72,9 +72,10 @@ def select_steps(base: Run, head: Run) -> tuple[StepRange, StepRange]:
     has_step_marks = bool(len(a)) and bool(len(b))
     if not has_step_marks:
         a, b = _capture(base), _capture(head)
-    ranks_a, ranks_b = _compared_ranks(a, b)
+    ranks_a, ranks_b = _select_ranks(a, b)
     chosen = a[a[C.RANK].isin(ranks_a)], b[b[C.RANK].isin(ranks_b)]
     fewest = min(int(side.groupby(C.RANK).size().min()) if len(side) else 0 for side in chosen)
+    # One number for both sides, as they must keep equally many steps.
     warmup = min(max(map(_warmup, chosen)), max(0, fewest - 1)) if has_step_marks else 0
     ranges = []
     for side, windows in zip(chosen, (a, b), strict=True):
@@ -86,7 +87,7 @@ def select_steps(base: Run, head: Run) -> tuple[StepRange, StepRange]:
     return ranges[0], ranges[1]
 
 
-def _compared_ranks(a: pd.DataFrame, b: pd.DataFrame) -> tuple[list[int], list[int]]:
+def _select_ranks(a: pd.DataFrame, b: pd.DataFrame) -> tuple[list[int], list[int]]:
     """Return the ranks of each side that are compared."""
     ranks_a, ranks_b = (sorted(side[C.RANK].unique().tolist()) for side in (a, b))
     common = sorted({*ranks_a} & {*ranks_b})

@@ -351,7 +351,7 @@ def _explain(
             *idle_warning,
             *failed,
         ),
-        misleading=_misleading(*runs) if options.explain else (),
+        misleading=_find_misleading(*runs) if options.explain else (),
     )
 
 
@@ -376,7 +376,7 @@ def _break_down(
     return step_time.break_down(a, b, steps, totals, groups), (warning,) * bool(warning)
 
 
-def _misleading(base: Run, head: Run) -> tuple[str, ...]:
+def _find_misleading(base: Run, head: Run) -> tuple[str, ...]:
     """Return the reason for each side whose trace `integrity` calls misleading."""
     reasons = []
     for name, run in (("base", base), ("head", head)):

@@ -124,7 +124,9 @@ def match(base: WorkItems, head: WorkItems, *, by_module: bool = False) -> pd.Da
     group = np.full(len(items), -1, np.int64)
     if by_module:
         items[_MODULE] = _common_modules(items)
+    # The strongest evidence first: a group that a level made is never reopened, so that the order decides.
     for key in (*_BY_PATH, *_BY_NAME):
+        # Anchors take longest to compute, and mostly every item is matched before one is needed.
         if _ANCHOR in key.columns and _ANCHOR not in items and (group < 0).any():
             items[_ANCHOR] = np.concatenate(_anchors(base, head))
         _match_level(items, group, replace(key, columns=(_MODULE, *key.columns)) if by_module else key)
@@ -220,6 +222,7 @@ def terms(a: Amount, b: Amount) -> Terms:
     """
     if not a.count or not b.count:
         return Terms(added=b.total_ns, removed=a.total_ns)
+    # Exact fractions: floats would round, and the terms must add up to the difference.
     means = Fraction(a.total_ns, a.count) + Fraction(b.total_ns, b.count)
     count = round((b.count - a.count) * means / 2)
     return Terms(count=count, rate=b.total_ns - a.total_ns - count)
@@ -309,6 +312,7 @@ def _path(sides: Sequence[_Rows], trees: tuple[OpTree, OpTree]) -> tuple[str, ..
     paths = list(dict.fromkeys(tuple(trees[row[SIDE]].names_to(row[OP_PLACE])) for row in rows))
     if len(paths) == 1:
         return paths[0]
+    # The end is what launched; where the ends differ, the start at least says in which part of the model.
     end = _common_start([path[::-1] for path in paths])[::-1]
     start = _common_start([path[: len(path) - len(end)] for path in paths])
     return (*start, BETWEEN, *end) if end else start or (_name_several(rows, trees),)

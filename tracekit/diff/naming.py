@@ -44,10 +44,8 @@ class Role(StrEnum):
 
 _KERNEL_RULES = (
     (Role.COLLECTIVE, COMMUNICATION),
-    (
-        Role.ELEMENTWISE,
-        r"^triton_(?:poi|for)_",
-    ),  # Inductor names every op that it fused, whatever is left of it
+    # Inductor names every op that it fused, whatever is left of it: what the loop does decides first.
+    (Role.ELEMENTWISE, r"^triton_(?:poi|for)_"),
     (Role.SOFTMAX, r"^triton_(?:per|red)_\w*softmax"),
     (Role.NORM, r"^triton_(?:per|red)_\w*(?:layer|batch|group|rms|instance)_norm"),
     (Role.REDUCTION, r"^triton_(?:per|red)_"),

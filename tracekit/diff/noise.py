@@ -128,10 +128,10 @@ def noise_of_run(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Nois
         # The settings come last: they read `run.json`, the others only the index of the store.
         outlined = (run for run in runs if (fingerprint_id(run), clock(run)) == (fingerprint, timer))
         series = history(run for run in outlined if _settings(run) == settings).series
-        estimates.append(next((one.noise for one in series if one.metric == metric and one.noise.runs), None))
-    known = [noise for noise in estimates if noise is not None]
-    complete = known and len(known) == len(estimates)
-    return max(known, key=lambda noise: noise.sigma) if complete else None
+        estimates.append(next((of.noise for of in series if of.metric == metric and of.noise.runs), None))
+    usable = [noise for noise in estimates if noise is not None]
+    complete = usable and len(usable) == len(estimates)
+    return max(usable, key=lambda noise: noise.sigma) if complete else None
 
 
 def _settings(run: Run) -> str:

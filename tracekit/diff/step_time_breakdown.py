@@ -239,6 +239,7 @@ def _busiest(rows: pd.DataFrame) -> tuple[int, pd.DataFrame]:
     """Return the device of a rank with most work; the lower of two with equal work."""
     if rows.empty:
         return 0, rows
+    # Devices of a rank run at the same time: their parts do not add up to a step, so one stands for all.
     sums = rows.groupby(C.DEVICE, sort=True)[C.DUR_NS].sum()
     device = int(sums.index[int(np.argmax(sums.to_numpy()))])
     return device, rows[rows[C.DEVICE] == device]

@@ -203,7 +203,7 @@ def _tree(frame: pd.DataFrame, parent: Ints) -> OpTree:
     shaped_names = naming.combine(names, naming.hash_texts(frame[C.INPUT_SHAPES]))
     top = np.arange(len(parent), dtype=np.int64)
     path, shaped = naming.mix(names), naming.mix(shaped_names)
-    for places in levels[1:]:
+    for places in levels[1:]:  # level by level: all parents of a level are done before it
         outer = parent[places]
         top[places] = top[outer]
         path[places] = naming.combine(path[outer], names[places])
@@ -347,6 +347,7 @@ def _canonical_names(frame: pd.DataFrame, tree: OpTree, op: Ints) -> pd.Series:
     canonical = frame[C.NAME].map(families).astype(object)
     if RECORDED not in tree.frame:
         return canonical
+    # Triton's launchers name the op after the kernel; only then is the op's shared name the kernel's too.
     recorded, shared = (
         np.append(tree.frame[name].astype(object).to_numpy(object), [""])[op] for name in (RECORDED, C.NAME)
     )
@@ -407,6 +408,7 @@ def _keys(rows: _Rows, tree: OpTree, subtree: Hashes) -> dict[str, Hashes]:
 
 
 def _codes(keys: dict[str, Hashes]) -> Ints:
+    # One combined hash per row sorts many times faster than rows of seven columns.
     together = np.zeros(len(keys[WHAT]), np.uint64)
     for name in HASHES:
         together = naming.combine(together, keys[name])

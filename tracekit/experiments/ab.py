@@ -18,7 +18,7 @@ from tracekit.experiments import checkouts
 from tracekit.experiments.ab_model import AbRequest, Block, Commit, Report, Side, compare_until_decided
 from tracekit.experiments.checkouts import (
     Worktrees,
-    missing_submodules,
+    find_missing_submodules,
     repository_root,
     worktrees,
 )
@@ -267,7 +267,7 @@ class _Bench:
 
     def warn_of_submodules(self) -> list[str]:
         """Return a warning about submodules that are not cloned in the user's tree."""
-        missing = sorted({name for tree in self.trees.values() for name in missing_submodules(tree)})
+        missing = sorted({name for tree in self.trees.values() for name in find_missing_submodules(tree)})
         fetch = "run `git submodule update --init` in your tree, or as --setup"
         return [
             f"submodules without a local clone are not checked out: {', '.join(missing)}; {fetch}"

@@ -127,7 +127,7 @@ class Outcome:
     @property
     def verdict(self) -> Verdict:
         """The verdict over all metrics."""
-        return overall(one.verdict for one in self.metrics)
+        return overall(metric.verdict for metric in self.metrics)
 
 
 def compare_until_decided(
@@ -167,9 +167,9 @@ def compare_until_decided(
             on_block(blocks)
         # Blocks beyond the look, of an earlier call with another design, would spend its alpha twice.
         comparisons = compare_blocks(design, metrics, blocks[: look.k], look)
-        current = tuple(decided.get(one.name, one) for one in comparisons)
-        decided |= {one.name: one for one in current if one.verdict not in INCONCLUSIVE}
-        on_test(look, [one for one in current if one.verdict in INCONCLUSIVE])
+        current = tuple(decided.get(metric.name, metric) for metric in comparisons)
+        decided |= {metric.name: metric for metric in current if metric.verdict not in INCONCLUSIVE}
+        on_test(look, [metric for metric in current if metric.verdict in INCONCLUSIVE])
         if len(decided) == len(current):
             break
     return Outcome(current, tuple(blocks))
@@ -293,7 +293,7 @@ class Report:
                 "looks": [{"k": look.k, "alpha": look.alpha} for look in design.looks],
                 "warmup": design.warmup,
             },
-            "metrics": [one.entry() for one in self.outcome.metrics],
+            "metrics": [metric.entry() for metric in self.outcome.metrics],
             "values": {
                 "base": [dict(block.base) for block in blocks],
                 "head": [dict(block.head) for block in blocks],

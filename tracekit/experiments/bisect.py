@@ -23,7 +23,7 @@ from tracekit.experiments.bisect_model import (
     Changed,
     Culprit,
     Estimate,
-    Measured,
+    LogEntry,
     Moment,
     Search,
     Subject,
@@ -36,7 +36,7 @@ from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Comparison
 from tracekit.stats.decide import Floats, quantile
 from tracekit.stats.noise import Noise
-from tracekit.stats.search import Found, Jump, Options, Spread, level, next_step, pooled, posterior_jump
+from tracekit.stats.search import Found, Jump, Options, Spread, level, next_step, pool_spread, posterior_jump
 from tracekit.stats.tests import compare_exact
 
 __all__ = ["Bisection", "Search", "bisect"]
@@ -87,7 +87,7 @@ def _sides(session: Session, jump: Jump) -> tuple[Subject, Subject]:
 
 def _count_measurements(session: Session, jump: Jump) -> tuple[int, int]:
     """Return how often each side of a jump was measured so far."""
-    a, b = (len(session.measured_now(subject)) for subject in _sides(session, jump))
+    a, b = (len(session.values_now(subject)) for subject in _sides(session, jump))
     return a, b
 
 
@@ -130,11 +130,11 @@ def _read_sides(session: Session, jump: Jump, starts: tuple[int, int]) -> _Sides
     """Return what was measured of a jump's sides, from the given number of measurements on."""
     sides = _sides(session, jump)
     a, b = (
-        np.log(np.array(session.measured_now(subject)[start:]))
+        np.log(np.array(session.values_now(subject)[start:]))
         for subject, start in zip(sides, starts, strict=True)
     )
-    others = [session.measured_now(subject) for subject in session.search.subjects if subject not in sides]
-    return _Sides(a, b, pooled([a, b, *(np.log(np.array(values)) for values in others if values)]))
+    others = [session.values_now(subject) for subject in session.search.subjects if subject not in sides]
+    return _Sides(a, b, pool_spread([a, b, *(np.log(np.array(values)) for values in others if values)]))
 
 
 def _estimate_again(session: Session, jump: Jump, starts: tuple[int, int]) -> Jump:
@@ -228,6 +228,7 @@ def _by_count(session: Session) -> Bisection | str:
         ends surely differ by more than it changes where the count does. Then the reason, which may be empty.
     """
     search = session.search
+    # In ABBA order, as these measurements of the metric also decide whether it differs at all.
     for side in samples.order(ENDS_FIRST):
         session.measure(session.ends[side == "B"])
     changed = _find_changed(session, WORK)
@@ -253,6 +254,7 @@ def _by_count(session: Session) -> Bisection | str:
     culprits = tuple(
         replace(culprit, asked=_estimate(side)) for culprit, side in zip(result.culprits, sides, strict=True)
     )
+    # A count may change at one commit and the time at another: then the count explains nothing.
     if _is_incomplete(session, sides):
         where = " and ".join(culprit.suspects[-1].short for culprit in culprits)
         return (
@@ -295,7 +297,7 @@ def _start(session: Session) -> int:
             if not session.values_of(end):
                 session.measure(end)
         return left_out
-    done = min(len(session.measured_now(end)) for end in session.ends)
+    done = min(len(session.values_now(end)) for end in session.ends)
     for side in samples.order(max(0, search.repeats - done), start=done):
         session.measure(session.ends[side == "B"])
     return session.recall(records)
@@ -388,14 +390,14 @@ def _culprit(session: Session, jump: Jump) -> Culprit:
     return Culprit(suspects, session.search.subjects[jump.after], effect, low, high, jump.posterior)
 
 
-def _log(session: Session) -> tuple[Measured, ...]:
+def _log(session: Session) -> tuple[LogEntry, ...]:
     log = []
     for position, subject in enumerate(session.search.subjects):
         values, cached = tuple(session.values_of(subject)), len(session.earlier.get(subject.key, ()))
         skipped = "skipped by --skip" if subject.key in session.search.skipped else ""
         problem = session.problems.get(subject.key, "") or skipped
         if values or problem:
-            log.append(Measured(position, subject, values, cached if values else 0, problem))
+            log.append(LogEntry(position, subject, values, cached if values else 0, problem))
     return tuple(log)
 
 

@@ -126,7 +126,7 @@ class Culprit:
 
 
 @dataclass(frozen=True)
-class Measured:
+class LogEntry:
     """A subject in the log.
 
     Attributes:
@@ -180,7 +180,7 @@ class Bisection:
     ends: Comparison
     culprits: tuple[Culprit, ...]
     undecided: tuple[Culprit, ...] = ()
-    log: tuple[Measured, ...] = ()
+    log: tuple[LogEntry, ...] = ()
     reason: str = ""
     changed: tuple[Changed, ...] = ()
     notes: tuple[str, ...] = ()

@@ -117,7 +117,7 @@ class BisectRequest:
             RunNotFoundError: A revision is unknown.
             UnusableInputError: They name nothing to search.
         """
-        reading = _reading(options.value, options.unit)
+        reading = _parse_reading(options.value, options.unit)
         if options.dep:
             subjects, command = _versions(options.dep, options.versions or ""), words
             root = revisions.root() or Path.cwd()
@@ -183,9 +183,9 @@ class BisectRequest:
 
 def _machine() -> dict[str, Any]:
     """Return the properties of the machine that measurements depend on."""
-    found = environment.capture()
-    gpus = [(gpu.get("name"), gpu.get("uuid")) for gpu in found["gpus"]]
-    return {**{name: found[name] for name in ("cpu", "os", "driver", "python", "packages")}, "gpus": gpus}
+    captured = environment.capture()
+    gpus = [(gpu.get("name"), gpu.get("uuid")) for gpu in captured["gpus"]]
+    return {**{name: captured[name] for name in ("cpu", "os", "driver", "python", "packages")}, "gpus": gpus}
 
 
 def _cache_key(measured: Program, options: BisectOptions, root: Path) -> tuple[Any, ...]:
@@ -264,7 +264,7 @@ def _resolve_skipped(subjects: Sequence[Subject], named: Sequence[str], *, git: 
     return skipped & keys
 
 
-def _reading(pattern: str | None, unit: str) -> Reading | None:
+def _parse_reading(pattern: str | None, unit: str) -> Reading | None:
     if pattern is None:
         return None
     try:

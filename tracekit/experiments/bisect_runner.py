@@ -160,7 +160,7 @@ class Session:
         """Return a session of another search over the same measurements."""
         return replace(self, search=search, earlier=defaultdict(list))
 
-    def measured_now(self, subject: Subject) -> list[float]:
+    def values_now(self, subject: Subject) -> list[float]:
         """Return what was measured of a subject in this session."""
         name = self.search.metric.name
         return [values[name] for values in self.made.get(subject.key, ()) if name in values]
@@ -174,7 +174,7 @@ class Session:
         """Return the values of a subject, those of earlier calls first."""
         if subject.key in self.problems:
             return []
-        return [*self.earlier.get(subject.key, ()), *self.measured_now(subject)]
+        return [*self.earlier.get(subject.key, ()), *self.values_now(subject)]
 
     def unmeasurable(self) -> frozenset[int]:
         """Return positions that failed or are skipped."""
@@ -246,6 +246,7 @@ class Session:
         for session in sessions.values():
             holds = self.search.exact or self._measures_as_now(session)
             for record in session:
+                # Counts repeat exactly, so that even those of an end need not be measured again.
                 again = self.search.exact and record.key in ends and not record.problem
                 if record.key not in between and not again:
                     continue
@@ -263,7 +264,7 @@ class Session:
     def _measures_as_now(self, records: Sequence[Record]) -> bool:
         """Tell whether the ends measured the same in an earlier session."""
         metric = self.search.metric.name
-        now = [_level(self.measured_now(end)) for end in self.ends]
+        now = [_level(self.values_now(end)) for end in self.ends]
         moved = []
         for end, level in zip(self.ends, now, strict=True):
             earlier = [one.values[metric] for one in records if one.key == end.key and metric in one.values]

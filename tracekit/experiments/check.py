@@ -76,7 +76,7 @@ def check(
     options = options or Options()
     free = expand_varying(options.varying)
     head = check_baseline.select_head(store, runs, label=label)
-    candidates = check_baseline.candidates(store, against, head, allow_dirty=options.allow_dirty)
+    candidates = check_baseline.find_candidates(store, against, head, allow_dirty=options.allow_dirty)
     stored = tuple(store.readable())
     groups = check_baseline.group_by_configuration(head, free)
     configurations = []
@@ -187,7 +187,7 @@ def compare_sides(
     one_sided = {name: reason for name, reason in missing.items() if reason != NEITHER}
     timed = STEP_TIME in options.metrics and missing.get(STEP_TIME) is None
     notes = (
-        *([ORDER_WARNING] if samples.apart(*times) else []),
+        *([ORDER_WARNING] if samples.ran_in_sequence(*times) else []),
         *sides.warnings,
         *(_timing_notes(base, head) if timed else ()),
         *(f"{name}: {reason}" for name, reason in one_sided.items()),
@@ -289,14 +289,14 @@ def _with_causes(configuration: Configuration, runs: Mapping[str, Run], options:
     base, head = ([runs[name] for name in side] for side in sides)
     how = DiffOptions(varying=options.varying, threshold=options.threshold, explain=False)
     try:
-        found = diff(base, head, options=how)
-        refused = ", ".join(difference.field for difference in found.comparability.refused)
-        why = "" if found.work else f"the profiles differ in {refused}"
+        explained = diff(base, head, options=how)
+        refused = ", ".join(difference.field for difference in explained.comparability.refused)
+        why = "" if explained.work else f"the profiles differ in {refused}"
     except TracekitError as error:
         why = error.message
     if why:
         return replace(configuration, notes=(*configuration.notes, f"causes unavailable: {why}"))
-    return replace(configuration, explained=found)
+    return replace(configuration, explained=explained)
 
 
 def _find_missing(

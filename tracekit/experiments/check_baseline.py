@@ -126,7 +126,7 @@ def describe(of: Kind) -> str:
     return " ".join(str(part) for part in (of[0] or "unnamed", *of[1:]) if part is not None)
 
 
-def differing_fields(a: Run, b: Run, free: Collection[str]) -> list[str]:
+def compare_fields(a: Run, b: Run, free: Collection[str]) -> list[str]:
     """Return the fields of the fingerprint in which two runs differ; a field that one lacks is none.
 
     Args:
@@ -218,7 +218,7 @@ class Candidates:
     merge_base: str | None = None
 
 
-def candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: bool) -> Candidates:
+def find_candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: bool) -> Candidates:
     """Find the candidate baselines of a head.
 
     Args:
@@ -238,15 +238,15 @@ def candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: 
     if _means_label(others, against):
         label = against.removeprefix(_LABEL)
         states = _by_code(run for run in usable if run.header.label == label)
-        found = Candidates(tuple(Group(runs, None) for runs in reversed(states)))  # newest first
+        candidates = Candidates(tuple(Group(runs, None) for runs in reversed(states)))  # newest first
     else:
-        found = _of_revision(usable, against.removeprefix(_GIT), head)
-    if not found.groups:
+        candidates = _of_revision(usable, against.removeprefix(_GIT), head)
+    if not candidates.groups:
         left_out = len(others) - len(usable)
         why = f"; {left_out} runs with uncommitted changes were skipped" if left_out else ""
-        message, hint = _explain_missing(against, found.merge_base, head)
+        message, hint = _explain_missing(against, candidates.merge_base, head)
         raise CollectionError(f"{message}{why}", hint=hint)
-    return found
+    return candidates
 
 
 def _explain_missing(against: str, merge_base: str | None, head: Sequence[Run]) -> tuple[str, str]:
@@ -338,7 +338,7 @@ def pick(
     """
 
     def equal_to(run: Run, runs: Iterable[Run]) -> tuple[Run, ...]:
-        return tuple(other for other in runs if not differing_fields(other, run, free))
+        return tuple(other for other in runs if not compare_fields(other, run, free))
 
     equal = [(group.distance, equal_to(head, group.runs)) for group in of.groups]
     for enough in (least, 1):
@@ -348,6 +348,6 @@ def pick(
     for group in of.groups:
         rest = [run for run in group.runs if kind(run) == kind(head) and not equal_to(run, others)]
         if rest:
-            closest = min(rest, key=lambda run: len(differing_fields(run, head, free)))
+            closest = min(rest, key=lambda run: len(compare_fields(run, head, free)))
             return Baseline(equal_to(closest, rest), group.distance, equal=False)
     return None

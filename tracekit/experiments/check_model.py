@@ -101,7 +101,7 @@ class Configuration:
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """One verdict per requested metric that any side measured."""
-        verdicts = tuple(one.verdict for one in self.comparisons)
+        verdicts = tuple(comparison.verdict for comparison in self.comparisons)
         return (*verdicts, *(Verdict.CANNOT_TELL for _ in self.one_sided))
 
 
@@ -133,12 +133,14 @@ class CheckResult:
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
         """All comparisons of all configurations."""
-        return tuple(one for each in self.configurations for one in each.comparisons)
+        return tuple(
+            comparison for configuration in self.configurations for comparison in configuration.comparisons
+        )
 
     @property
     def verdict(self) -> Verdict:
         """The verdict over all metrics of all configurations."""
-        return overall(one for each in self.configurations for one in each.verdicts)
+        return overall(verdict for configuration in self.configurations for verdict in configuration.verdicts)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -148,7 +150,7 @@ class CheckResult:
         """
         if self.verdict is Verdict.REGRESSION:
             return ExitCode.REGRESSION
-        if any(one.outcome is Outcome.NOT_COMPARABLE for one in self.configurations):
+        if Outcome.NOT_COMPARABLE in {configuration.outcome for configuration in self.configurations}:
             return ExitCode.NOT_COMPARABLE
         if self.verdict is Verdict.NONE and not self.comparisons:
             return ExitCode.NOTHING_MEASURED

@@ -49,12 +49,12 @@ def check_out(source: Path, tree: Path) -> None:
             check_out(source / name, tree / name)
 
 
-def missing_submodules(tree: Path) -> list[str]:
+def find_missing_submodules(tree: Path) -> list[str]:
     """Return the paths of submodules that are not checked out, recursively."""
     paths = []
     for name in revisions.submodule_commits(tree):
         if (tree / name / ".git").exists():
-            paths += [f"{name}/{below}" for below in missing_submodules(tree / name)]
+            paths += [f"{name}/{below}" for below in find_missing_submodules(tree / name)]
         else:
             paths.append(name)
     return paths

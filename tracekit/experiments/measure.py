@@ -252,7 +252,7 @@ def _move_to_tree(path: Path, repository: Path, tree: Path) -> Path:
 
 
 def _words(program: Program) -> tuple[str, ...]:
-    if program.collects:
+    if program.collects:  # -P: as an installed command, it imports nothing from the working directory
         return (sys.executable, "-P", "-c", MAIN, *program.command[1:])
     return program.command
 

@@ -73,11 +73,11 @@ class StateFile(Generic[T]):
 
     def records(self) -> list[T]:
         """Return the dataclasses of all lines, oldest first; a truncated line is skipped."""
-        found = []
+        records = []
         for line in self.path.read_bytes().splitlines() if self.path.is_file() else []:
             with suppress(msgspec.DecodeError):
-                found.append(msgspec.json.decode(line, type=self.content))
-        return found
+                records.append(msgspec.json.decode(line, type=self.content))
+        return records
 
     def append(self, record: T) -> None:
         """Append a line."""

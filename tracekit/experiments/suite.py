@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.experiments import suite_tables
-from tracekit.experiments.suite_plan import GEOMEAN, SIZES, UNMEASURED, Kind, Table, plan
+from tracekit.experiments.suite_plan import GEOMEAN, SIZES, UNMEASURED, SuiteRows, Table, plan
 from tracekit.experiments.sweep_table import rows
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ __all__ = ["SIZES", "Report", "plan", "report"]
 _TABLES = (
     suite_tables.domain_table,
     suite_tables.workload_table,
-    suite_tables.compiled_table,
+    suite_tables.compile_table,
     suite_tables.memory_table,
     suite_tables.speedup_table,
     suite_tables.curve_table,
@@ -57,22 +58,20 @@ def report(folder: Folder) -> Report:
         >>> report(find(store, "latest", kind="suite")).tables["domains"].rows  # doctest: +SKIP
     """
     head = folder.head
-    found = rows(head.plan, folder.records())
-    kind = Kind.of(found)
-    outcomes = [row.outcome for row in found]
+    cells = rows(head.plan, folder.records())
+    suite = SuiteRows.of(cells)
     return Report(
         id=folder.id,
         size=head.plan.size,
         created_at=head.created_at,
         machine=head.machine,
-        tables={one.name: one for one in (make(kind) for make in _TABLES)},
-        outcomes={name: outcomes.count(name) for name in dict.fromkeys(outcomes)},
+        tables={table.name: table for table in (make(suite) for make in _TABLES)},
+        outcomes=dict(Counter(row.outcome for row in cells)),
     )
 
 
 _SHARES = {"active_share": "active", "movement_share": "movement", "idle_share": "idle"}
-_DOWN: dict[str, Any] = {"yaxis": {"autorange": "reversed"}}
-"""Bars in table order, from the top."""
+_PEAKS = {"host_peak_bytes": "host", "allocated_peak_bytes": "device"}
 _MIB, _MS = 1 << 20, 1e6
 _AXES = {"resolution": "resolution", "batch_size": "batch size"}
 _CURVES = {
@@ -108,76 +107,61 @@ def figures(of: Report) -> list[Figure]:
     Args:
         of: The report.
     """
-    found = [
-        _shares(of.tables["domains"], "domain", "Time shares by domain."),
-        _shares(of.tables["workloads"], "workload", "Time shares by workload."),
-        _bars(
-            of.tables["compiled"], "speedup", "Eager over compiled step time; above 1, compiled is faster."
+    tables, over = of.tables, "Eager over compiled step time; above 1, compiled is faster."
+    return [
+        _shares(tables["domains"], "domain", "Time shares by domain."),
+        _shares(tables["workloads"], "workload", "Time shares by workload."),
+        _speedups(tables["compiled"], over, by="mode", label="level"),
+        _memory(tables["memory"]),
+        _speedups(
+            tables["speedups"], "Speedups of single changes; above 1 is faster.", by="change", label="mode"
         ),
-        _memory(of.tables["memory"]),
-        _bars(
-            of.tables["speedups"], "speedup", "Speedups of single changes; above 1 is faster.", by="change"
-        ),
+        *(_curve(tables["curves"], value, x) for x in _AXES for value in _CURVES),
     ]
-    over = [(value, x) for x in _AXES for value in _CURVES]
-    return [*found, *(_curve(of.tables["curves"], value, x) for value, x in over)]
+
+
+def _bars(name: str, labels: list[str], values: list[Any]) -> dict[str, Any]:
+    return {"type": "bar", "orientation": "h", "name": name, "y": labels, "x": values}
+
+
+def _layout(barmode: str, rows: list[Any], xaxis: dict[str, Any]) -> dict[str, Any]:
+    """Return the layout of bars in table order, from the top."""
+    height = 120 + 22 * len(rows)
+    return {"barmode": barmode, "xaxis": xaxis, "height": height, "yaxis": {"autorange": "reversed"}}
 
 
 def _shares(table: Table, key: str, caption: str) -> Figure:
     rows = [row for row in table.rows if row["active_share"] is not None]
-    names = [f"{row[key]}, {row['mode']}" for row in rows]
-    data = [
-        {"type": "bar", "orientation": "h", "name": name, "y": names, "x": [row[column] for row in rows]}
-        for column, name in _SHARES.items()
-    ]
-    layout = {
-        "barmode": "stack",
-        "xaxis": {"tickformat": ".0%", "range": [0, 1]},
-        "height": _tall(names),
-        **_DOWN,
-    }
-    return _figure(table, table.name, caption, data if rows else [], layout, "active_share")
+    labels = [f"{row[key]}, {row['mode']}" for row in rows]
+    data = [_bars(name, labels, [row[column] for row in rows]) for column, name in _SHARES.items() if rows]
+    layout = _layout("stack", rows, {"tickformat": ".0%", "range": [0, 1]})
+    return _figure(table, table.name, caption, data, layout, "active_share")
 
 
-def _bars(table: Table, value: str, caption: str, *, by: str = "mode") -> Figure:
-    rows = [row for row in table.rows if row[value] is not None]
-    groups = dict.fromkeys(row[by] for row in rows)
+def _speedups(table: Table, caption: str, *, by: str, label: str) -> Figure:
+    rows = [row for row in table.rows if row["speedup"] is not None]
     data = []
-    for group in groups:
-        own = [row for row in rows if row[by] == group]
-        names = [f"{row['workload']}, {row['mode' if by != 'mode' else 'level']}" for row in own]
-        data.append(
-            {"type": "bar", "orientation": "h", "name": group, "y": names, "x": [r[value] for r in own]}
-        )
-    layout = {
-        "barmode": "group",
-        "xaxis": {"title": {"text": "×"}},
-        "height": _tall(rows),
-        **_DOWN,
-        "shapes": [
-            {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "line": {"dash": "dot"}}
-        ],
-    }
-    return _figure(table, table.name, caption, data, layout, value)
+    for group in dict.fromkeys(row[by] for row in rows):
+        members = [row for row in rows if row[by] == group]
+        labels = [f"{row['workload']}, {row[label]}" for row in members]
+        data.append(_bars(group, labels, [row["speedup"] for row in members]))
+    layout = _layout("group", rows, {"title": {"text": "×"}})
+    layout["shapes"] = [
+        {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "line": {"dash": "dot"}}
+    ]
+    return _figure(table, table.name, caption, data, layout, "speedup")
 
 
 def _memory(table: Table) -> Figure:
     caption = "Peak memory of the host and of the device's allocator, if any."
-    columns = {"host_peak_bytes": "host", "allocated_peak_bytes": "device"}
     rows = [row for row in table.rows if row["host_peak_bytes"] is not None and row["workload"] != GEOMEAN]
-    names = [f"{row['workload']}, {row['mode']}, {row['level']}" for row in rows]
+    labels = [f"{row['workload']}, {row['mode']}, {row['level']}" for row in rows]
     data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "y": names,
-            "x": [row[column] and row[column] / _MIB for row in rows],
-        }
-        for column, name in columns.items()
+        _bars(name, labels, [row[column] and row[column] / _MIB for row in rows])
+        for column, name in _PEAKS.items()
         if any(row[column] for row in rows)
     ]
-    layout = {"barmode": "group", "xaxis": {"title": {"text": "MiB"}}, "height": _tall(names), **_DOWN}
+    layout = _layout("group", rows, {"title": {"text": "MiB"}})
     return _figure(table, table.name, caption, data, layout, "host_peak_bytes")
 
 
@@ -189,10 +173,11 @@ def _curve(table: Table, value: str, x: str) -> Figure:
     def key(row: dict[str, Any]) -> str:
         return f"{row['mode']}, {row['level']}, {_AXES[series]} {row[series]}"
 
-    data = [
-        _line([row for row in rows if key(row) == name], name, x, value, scale)
-        for name in dict.fromkeys(map(key, rows))
-    ]
+    data = []
+    for name in dict.fromkeys(map(key, rows)):
+        points = [row for row in rows if key(row) == name]
+        x_values, y_values = [row[x] for row in points], [row[value] / scale for row in points]
+        data.append({"type": "scatter", "mode": "lines+markers", "name": name, "x": x_values, "y": y_values})
     layout = {
         "xaxis": {"type": "log", "dtick": 0.30103, "title": {"text": _AXES[x]}},
         "yaxis": {"title": {"text": title}, "rangemode": "tozero"},
@@ -203,16 +188,6 @@ def _curve(table: Table, value: str, x: str) -> Figure:
     return _figure(table, name, caption, data, layout, value)
 
 
-def _line(rows: list[dict[str, Any]], name: str, x: str, value: str, scale: float) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": [row[x] for row in rows],
-        "y": [row[value] / scale for row in rows],
-    }
-
-
 def _figure(
     table: Table, name: str, caption: str, data: list[Any], layout: dict[str, Any], value: str
 ) -> Figure:
@@ -221,7 +196,3 @@ def _figure(
     reasons = (row["reasons"].get(value) for row in table.rows)
     reason = next(filter(None, reasons), UNMEASURED)
     return Figure(name=name, table=table.name, caption=caption, content=None, reason=reason)
-
-
-def _tall(rows: list[Any]) -> int:
-    return 120 + 22 * len(rows)

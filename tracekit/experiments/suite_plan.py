@@ -57,11 +57,11 @@ class Size:
 
 
 TEST = "test"
-SOON = ("bert", "dlrm", "lennard_jones", "mnist_cnn", "sac")
+FAST_TO_COMPILE = ("bert", "dlrm", "lennard_jones", "mnist_cnn", "sac")
 """Workloads that Inductor compiles within half a minute on two cores."""
 _DOUBLING = (8, 16, 32, 64, 128, 256, 512, 1024)
 SIZES = {
-    TEST: Size(steps=3, warmup=1, sides=(32, 64), batches=(2, 4), compiled=SOON),
+    TEST: Size(steps=3, warmup=1, sides=(32, 64), batches=(2, 4), compiled=FAST_TO_COMPILE),
     "gpu": Size(steps=10, warmup=3, sides=_DOUBLING, batches=_DOUBLING),
 }
 
@@ -89,16 +89,16 @@ def plan(
         PluginError: A workload of `only` is unknown.
         UnusableInputError: No workload is left.
     """
-    known = workloads(only=only, domains=domains)
-    if not known:
+    chosen = workloads(only=only, domains=domains)
+    if not chosen:
         raise UnusableInputError("no workload matches", hint="see `tracekit workloads`")
     decided, gpu = SIZES[size], bool(environment.nvml_gpus())
     cells = [
-        *_characterization(known, size, _ways(levels, backends)),
-        *_zero_grad(known, size),
-        *(_offload(known, size) if gpu else ()),
-        *_curves(known, size, levels),
-        *_threads(known, size, gpu=gpu),
+        *_characterization(chosen, size, levels, backends),
+        *_zero_grad(chosen, size),
+        *(_offload(chosen, size) if gpu else ()),
+        *_curves(chosen, size, levels),
+        *_threads(chosen, size, gpu=gpu),
     ]
     return Plan(
         name=f"suite-{size}",
@@ -117,94 +117,89 @@ def workloads(*, only: Collection[str] = (), domains: Collection[str] = ()) -> l
     Raises:
         PluginError: One that is named is unknown.
     """
-    found: list[Workload] = (
-        [registry.load(registry.WORKLOADS, name) for name in only]
-        if only
-        else registry.load_all(registry.WORKLOADS)[0]
-    )
-    return [one for one in found if not domains or one.domain in domains]
-
-
-def _ways(levels: Sequence[str], backends: Sequence[str]) -> list[tuple[str, str | None]]:
-    return [(level, backend) for level in levels for backend in (backends if level == COMPILE else (None,))]
+    named = [registry.load(registry.WORKLOADS, name) for name in only]
+    loaded: list[Workload] = named if only else registry.load_all(registry.WORKLOADS)[0]
+    return [workload for workload in loaded if not domains or workload.domain in domains]
 
 
 def _characterization(
-    known: Iterable[Workload], size: str, ways: Sequence[tuple[str, str | None]]
+    workloads: Iterable[Workload], size: str, levels: Sequence[str], backends: Sequence[str]
 ) -> list[Cell]:
+    compiled = SIZES[size].compiled
     return [
         Cell(
-            settings=replace(_settings(one, size), mode=mode, level=level, backend=backend),
+            settings=replace(_settings(workload, size), mode=mode, level=level, backend=backend),
             part=CHARACTERIZATION,
         )
-        for one in known
-        for level, backend in ways
-        if level in one.levels and _is_compiled(one, size, backend)
-        for mode in one.modes
+        for workload in workloads
+        for level in levels
+        if level in workload.levels
+        for backend in (backends if level == COMPILE else (None,))
+        if backend != INDUCTOR or compiled is None or workload.name in compiled
+        for mode in workload.modes
     ]
 
 
-def _is_compiled(one: Workload, size: str, backend: str | None) -> bool:
-    """Tell whether a cell is measured at this size; Inductor compiles only some workloads."""
-    compiled = SIZES[size].compiled
-    return backend != INDUCTOR or compiled is None or one.name in compiled
-
-
-def _zero_grad(known: Iterable[Workload], size: str) -> list[Cell]:
+def _zero_grad(workloads: Iterable[Workload], size: str) -> list[Cell]:
     """Return the workloads that train; at size `test` only the first of each domain, to limit the time."""
-    training = [one for one in known if "train" in one.modes]
+    training = [workload for workload in workloads if "train" in workload.modes]
     if size == TEST:
-        training = list({one.domain: one for one in reversed(training)}.values())[::-1]
+        training = list({workload.domain: workload for workload in reversed(training)}.values())[::-1]
     return [
-        Cell(settings=replace(_settings(one, size), zero_grad=way), part=ZERO_GRAD)
-        for one in training
+        Cell(settings=replace(_settings(workload, size), zero_grad=way), part=ZERO_GRAD)
+        for workload in training
         for way in ("zero", "foreach")
     ]
 
 
-def _offload(known: Iterable[Workload], size: str) -> list[Cell]:
+def _offload(workloads: Iterable[Workload], size: str) -> list[Cell]:
     return [
-        Cell(settings=replace(_settings(one, size), mode="infer", offload="parameters"), part=OFFLOAD)
-        for one in known
-        if one.name == OFFLOADED and "parameters" in one.offloads
+        Cell(settings=replace(_settings(workload, size), mode="infer", offload="parameters"), part=OFFLOAD)
+        for workload in workloads
+        if workload.name == OFFLOADED and "parameters" in workload.offloads
     ]
 
 
-def _curves(known: Iterable[Workload], size: str, levels: Sequence[str]) -> list[Cell]:
-    of = next((one for one in known if one.name == CURVE and SHAPE in one.dataset_shapes), None)
-    if of is None:
-        return []
-    base = replace(_settings(of, size), dataset_shape=SHAPE)
+def _curves(workloads: Iterable[Workload], size: str, levels: Sequence[str]) -> list[Cell]:
     return [
-        Cell(settings=replace(base, mode=mode, level=level, resolution=side, batch_size=batch), part=CURVES)
+        Cell(
+            settings=replace(
+                _settings(workload, size),
+                dataset_shape=SHAPE,
+                mode=mode,
+                level=level,
+                resolution=side,
+                batch_size=batch,
+            ),
+            part=CURVES,
+        )
+        for workload in workloads
+        if workload.name == CURVE and SHAPE in workload.dataset_shapes
         for level in levels
-        if level in of.levels and level != COMPILE
-        for mode in of.modes
+        if level in workload.levels and level != COMPILE
+        for mode in workload.modes
         for side in SIZES[size].sides
-        if side >= of.smallest_resolution
+        if side >= workload.smallest_resolution
         for batch in SIZES[size].batches
     ]
 
 
-def _threads(known: Iterable[Workload], size: str, *, gpu: bool) -> list[Cell]:
-    of = next((one for one in known if one.name == EPOCH), None)
-    if of is None:
-        return []
-    base = _settings(of, size)
-    devices = ("cpu", "cuda") if gpu else ("cpu",)
+def _threads(workloads: Iterable[Workload], size: str, *, gpu: bool) -> list[Cell]:
     return [
-        Cell(settings=replace(base, device=device, threads=count), part=THREADS)
-        for device in devices
+        Cell(settings=replace(_settings(workload, size), device=device, threads=count), part=THREADS)
+        for workload in workloads
+        if workload.name == EPOCH
+        for device in (("cpu", "cuda") if gpu else ("cpu",))
         for count in (None, 1)
     ]
 
 
-def _settings(of: Workload, size: str) -> Settings:
+def _settings(workload: Workload, size: str) -> Settings:
     """Return a workload at the size of a suite, or at its default size."""
-    known = size if size in of.sizes else "default"
-    sizes = of.defaults_for(size=known)
+    size = size if size in workload.sizes else "default"
+    sizes = workload.defaults_for(size=size)
     resolution, batch = sizes["resolution"], sizes["batch_size"]
-    return Settings(workload=of.name, size=known, resolution=resolution, batch_size=batch)
+    return Settings(workload=workload.name, size=size, resolution=resolution, batch_size=batch)
 
 
 GEOMEAN, OVERALL = "geomean", "overall"
@@ -212,9 +207,9 @@ REASONS = "reasons"
 RATIOS = "ratios"
 """Reason for missing times in rows of geometric means."""
 MODES = ("train", "infer")
-FEWEST = 4
+MIN_RUNS = 4
 """With 4 runs per side, 2 of 70 orders separate the sides by chance: 3%."""
-FEW = f"few runs: fewer than {FEWEST} per side may differ by chance; use --repeat {FEWEST}"
+FEW = f"few runs: fewer than {MIN_RUNS} per side may differ by chance; use --repeat {MIN_RUNS}"
 UNMEASURED = "not in the suite"
 LEFT_OUT = "skipped: at this size only workloads that Inductor compiles quickly are compiled"
 
@@ -246,39 +241,41 @@ class Table:
     @property
     def filled(self) -> tuple[Column, ...]:
         """Columns with any value."""
-        return tuple(one for one in self.columns if any(row[one.name] is not None for row in self.rows))
+        return tuple(
+            column for column in self.columns if any(row[column.name] is not None for row in self.rows)
+        )
 
     def empty(self) -> dict[str, list[Column]]:
         """Return the columns without values, by reason."""
-        found: dict[str, list[Column]] = {}
-        for one in self.columns if self.rows else ():
-            if one not in self.filled:
-                every = (row[REASONS][one.name] for row in self.rows)
-                known = dict.fromkeys(why.partition(": ")[2] or why for why in every if why != RATIOS)
-                found.setdefault("; ".join(known) or RATIOS, []).append(one)
-        return found
+        by_reason: dict[str, list[Column]] = {}
+        for column in self.columns if self.rows else ():
+            if column not in self.filled:
+                reasons = [row[REASONS][column.name] for row in self.rows]
+                texts = dict.fromkeys(why.partition(": ")[2] or why for why in reasons if why != RATIOS)
+                by_reason.setdefault("; ".join(texts) or RATIOS, []).append(column)
+        return by_reason
 
-    def shortened(self) -> list[str]:
+    def full_reasons(self) -> list[str]:
         """Return the distinct full reasons that cells shorten."""
-        names = {one.name for one in self.filled}
-        every = [why for row in self.rows for name, why in row[REASONS].items() if name in names]
-        return list(dict.fromkeys(why for why in every if ":" in why))
+        names = {column.name for column in self.filled}
+        reasons = [why for row in self.rows for name, why in row[REASONS].items() if name in names]
+        return list(dict.fromkeys(why for why in reasons if ":" in why))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class SuiteRows:
     """Rows of a suite's sweep by part, and the domains of workloads."""
 
     parts: Mapping[str, Sequence[Row]]
     domains: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Iterable[Row]) -> Kind:
+    def of(cls, rows: Iterable[Row]) -> SuiteRows:
         """Sort rows by part."""
         parts: dict[str, list[Row]] = {}
-        for row in found:
+        for row in rows:
             parts.setdefault(row.part, []).append(row)
-        names = dict.fromkeys(row.settings.workload for own in parts.values() for row in own)
+        names = dict.fromkeys(row.settings.workload for part in parts.values() for row in part)
         return cls(parts=parts, domains={name: _domain(name) for name in names})
 
     def part(self, name: str) -> Sequence[Row]:
@@ -287,26 +284,28 @@ class Kind:
 
     def eager(self) -> list[Row]:
         """Return the eager rows of the characterization, by domain."""
-        own = [row for row in self.part(CHARACTERIZATION) if row.settings.level == "eager"]
-        return sorted(own, key=lambda row: _place(self.domains[row.settings.workload]))
+        eager = [row for row in self.part(CHARACTERIZATION) if row.settings.level == EAGER]
+        order = {domain: number for number, domain in enumerate(DOMAINS)}
+        return sorted(eager, key=lambda row: order.get(self.domains[row.settings.workload], len(order)))
 
     def ways(self) -> list[str]:
         """Return the execution modes of the characterization other than eager; compile if there are none."""
-        own = (row.settings for row in self.part(CHARACTERIZATION))
-        return list(dict.fromkeys(way(one) for one in own if one.level != EAGER)) or [COMPILE]
+        settings = (row.settings for row in self.part(CHARACTERIZATION))
+        return list(dict.fromkeys(way(one) for one in settings if one.level != EAGER)) or [COMPILE]
 
     def at(self, row: Row, name: str) -> Row | None:
         """Return the row of the same settings in another execution mode."""
-        own = (one for one in self.part(CHARACTERIZATION) if way(one.settings) == name)
+        others = (other for other in self.part(CHARACTERIZATION) if way(other.settings) == name)
         return next(
-            (one for one in own if replace(one.settings, level=EAGER, backend=None) == row.settings), None
+            (other for other in others if replace(other.settings, level=EAGER, backend=None) == row.settings),
+            None,
         )
 
     def like(self, row: Row, **changes: Any) -> Row | None:
         """Return the row whose settings differ only by the given changes."""
         wanted = replace(row.settings, **changes)
-        every = (one for own in self.parts.values() for one in own)
-        return next((one for one in every if one.settings == wanted), None)
+        rows = (other for part in self.parts.values() for other in part)
+        return next((other for other in rows if other.settings == wanted), None)
 
 
 def way(settings: Settings) -> str:
@@ -317,23 +316,31 @@ def way(settings: Settings) -> str:
         >>> way(Settings(workload="w", resolution=8, batch_size=1, level="compile", backend="aot_eager"))
         'compile (aot_eager)'
     """
-    known = settings.backend in {None, INDUCTOR}
-    return settings.level if known else f"{settings.level} ({settings.backend})"
+    usual = settings.backend in {None, INDUCTOR}
+    return settings.level if usual else f"{settings.level} ({settings.backend})"
 
 
-def left_out(workload: str, name: str, *, measured: bool) -> str:
-    """Return why a suite lacks a row of a workload in an execution mode."""
+def why_left_out(workload: str, name: str, *, measured: bool) -> str:
+    """Return why a suite lacks a row of a workload in an execution mode.
+
+    Args:
+        workload: Name of the workload.
+        name: The execution mode.
+        measured: Whether the suite has any row in this mode.
+    """
     if not measured:
         return UNMEASURED
     level = name.partition(" ")[0]
     try:
-        known = level in registry.load(registry.WORKLOADS, workload).levels
+        has_level = level in registry.load(registry.WORKLOADS, workload).levels
     except TracekitError:  # no longer installed
         return UNMEASURED
-    return LEFT_OUT if known else f"no level {level}"
+    return LEFT_OUT if has_level else f"no level {level}"
 
 
-def filled(row: dict[str, Any], columns: Iterable[Column], why: str | Mapping[str, str]) -> dict[str, Any]:
+def with_reasons(
+    row: dict[str, Any], columns: Iterable[Column], why: str | Mapping[str, str]
+) -> dict[str, Any]:
     """Return a row with a reason for each missing value.
 
     Args:
@@ -343,7 +350,7 @@ def filled(row: dict[str, Any], columns: Iterable[Column], why: str | Mapping[st
 
     Example:
         >>> from tracekit.analysis import Column
-        >>> filled({"a": 1}, [Column("a", "", ""), Column("b", "", "")], "no GPU")
+        >>> with_reasons({"a": 1}, [Column("a", "", ""), Column("b", "", "")], "no GPU")
         {'a': 1, 'b': None, 'reasons': {'b': 'no GPU'}}
     """
     values = {column.name: row.get(column.name) for column in columns}
@@ -361,12 +368,12 @@ def why(row: Row | None, *, device: bool = False) -> str:
     return f"{row.outcome}: {row.reason}" if row.reason else "not recorded"
 
 
-def apart(a: Row, b: Row) -> bool | None:
+def runs_are_apart(a: Row, b: Row) -> bool | None:
     """Tell whether the runs of two rows do not overlap; None if there are too few runs."""
-    one, other = a.run_step_ns, b.run_step_ns
-    if min(len(one), len(other)) < FEWEST:
+    times_a, times_b = a.run_step_ns, b.run_step_ns
+    if min(len(times_a), len(times_b)) < MIN_RUNS:
         return None
-    return max(one) < min(other) or max(other) < min(one)
+    return max(times_a) < min(times_b) or max(times_b) < min(times_a)
 
 
 def geomean(values: Iterable[float | None]) -> float | None:
@@ -376,14 +383,14 @@ def geomean(values: Iterable[float | None]) -> float | None:
         >>> geomean([1.0, 4.0, None])
         2.0
     """
-    known = [value for value in values if value]
-    return math.exp(fmean(math.log(value) for value in known)) if known else None
+    positive = [value for value in values if value]
+    return math.exp(fmean(map(math.log, positive))) if positive else None
 
 
 def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the known values; None if there are none."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    measured = [value for value in values if value is not None]
+    return fmean(measured) if measured else None
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
@@ -396,10 +403,6 @@ def _domain(name: str) -> str:
         return str(registry.load(registry.WORKLOADS, name).domain)
     except TracekitError:  # no longer installed
         return "other"
-
-
-def _place(domain: str) -> int:
-    return DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS)
 
 
 TORCHBENCH = "TorchBench (Hao et al., 2023)"

@@ -14,25 +14,25 @@ from tracekit.experiments.suite_plan import (
     CURVES,
     EPOCH_SAMPLES,
     FEW,
-    FEWEST,
     FIXED,
     GEOMEAN,
+    MIN_RUNS,
     MODES,
     OFFLOAD,
     OVERALL,
     RATIOS,
     THREADS,
     ZERO_GRAD,
-    Kind,
+    SuiteRows,
     Table,
-    apart,
-    filled,
     geomean,
-    left_out,
     mean,
     ratio,
+    runs_are_apart,
     way,
     why,
+    why_left_out,
+    with_reasons,
 )
 from tracekit.experiments.sweep_table import NO_GPU, Row
 from tracekit.workloads.base import COMPILE
@@ -58,10 +58,10 @@ COMPILED_COLUMNS = (
 _RATIOS = ("speedup", "host_ratio", "device_ratio")
 
 
-def compiled_table(kind: Kind) -> Table:
+def compile_table(suite: SuiteRows) -> Table:
     """Return a row per workload, mode and level, and geometric means per mode and level."""
-    ways = kind.ways()
-    found = [_pair(kind, row, level) for level in ways for row in kind.eager()]
+    ways = suite.ways()
+    rows = [_pair(suite, row, level) for level in ways for row in suite.eager()]
     return Table(
         name="compiled",
         title="Eager vs. compiled",
@@ -71,62 +71,64 @@ def compiled_table(kind: Kind) -> Table:
         ),
         source=f"{suite_plan.TORCHBENCH}, Fig. 3 and 4",
         columns=COMPILED_COLUMNS,
-        rows=(*found, *(_mean(mode, level, found) for level in ways for mode in MODES)),
+        rows=(*rows, *(_mean(mode, level, rows) for level in ways for mode in MODES)),
     )
 
 
-def _pair(kind: Kind, eager: Row, level: str) -> dict[str, Any]:
-    other = kind.at(eager, level)
-    known: dict[str, Any] = {
+def _pair(suite: SuiteRows, eager: Row, level: str) -> dict[str, Any]:
+    other = suite.at(eager, level)
+    values: dict[str, Any] = {
         "workload": eager.settings.workload,
         "mode": eager.settings.mode,
         "level": level,
         "eager_ns": eager.step_ns,
     }
     if other is not None:
-        known |= {
+        values |= {
             "compiled_ns": other.step_ns,
             "speedup": ratio(eager.step_ns, other.step_ns),
-            "apart": apart(eager, other),
+            "apart": runs_are_apart(eager, other),
             **{name: getattr(other, name) for name in sweep.COMPILE_COLUMNS},
             "host_ratio": ratio(other.host_peak_bytes, eager.host_peak_bytes),
             "device_ratio": ratio(other.allocated_peak_bytes, eager.allocated_peak_bytes),
         }
-    return filled(known, COMPILED_COLUMNS, _reasons(kind, eager, other, level))
+    return with_reasons(values, COMPILED_COLUMNS, _reasons(suite, eager, other, level))
 
 
-def _reasons(kind: Kind, eager: Row, other: Row | None, level: str) -> dict[str, str]:
+def _reasons(suite: SuiteRows, eager: Row, other: Row | None, level: str) -> dict[str, str]:
     if other is None:
-        measured = any(kind.at(row, level) for row in kind.eager())
-        said = left_out(eager.settings.workload, level, measured=measured)
+        measured = any(suite.at(row, level) for row in suite.eager())
+        reason = why_left_out(eager.settings.workload, level, measured=measured)
     else:
-        said = why(other if not other.n else eager)
-    reasons = {one.name: said for one in COMPILED_COLUMNS} | {"eager_ns": why(eager)}
-    reasons |= {one.name: "see geomean" for one in COMPILED_COLUMNS if one.name.startswith("published")}
+        reason = why(other if not other.n else eager)
+    reasons = {column.name: reason for column in COMPILED_COLUMNS} | {"eager_ns": why(eager)}
+    reasons |= {
+        column.name: "see geomean" for column in COMPILED_COLUMNS if column.name.startswith("published")
+    }
     if other is not None and other.n:
         reasons |= {"device_ratio": why(other, device=True), "apart": FEW}
         reasons |= dict.fromkeys(sweep.COMPILE_COLUMNS, "available only for torch.compile")
     return reasons
 
 
-def _mean(mode: str, level: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    own = [row for row in found if (row["mode"], row["level"]) == (mode, level)]
-    known: dict[str, Any] = {"workload": GEOMEAN, "mode": mode, "level": level}
-    known |= {name: geomean(row[name] for row in own) for name in _RATIOS}
+def _mean(mode: str, level: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    group = [row for row in rows if (row["mode"], row["level"]) == (mode, level)]
+    values: dict[str, Any] = {"workload": GEOMEAN, "mode": mode, "level": level}
+    values |= {name: geomean(row[name] for row in group) for name in _RATIOS}
     if level == COMPILE:
-        known |= {
+        values |= {
             "published_speedup": suite_plan.COMPILED_SPEEDUP[mode],
             "published_host_ratio": suite_plan.COMPILED_HOST[mode],
             "published_device_ratio": suite_plan.COMPILED_DEVICE[mode],
         }
     reasons: dict[str, str] = {
-        name: next((row["reasons"][name] for row in own if name in row["reasons"]), "no such mode")
+        name: next((row["reasons"][name] for row in group if name in row["reasons"]), "no such mode")
         for name in _RATIOS
     }
     reasons |= dict.fromkeys(("eager_ns", "compiled_ns", "apart", *sweep.COMPILE_COLUMNS), RATIOS)
-    published_too = [one.name for one in COMPILED_COLUMNS if one.name.startswith("published")]
-    return filled(
-        known, COMPILED_COLUMNS, reasons | dict.fromkeys(published_too, "published for Inductor only")
+    published_too = [column.name for column in COMPILED_COLUMNS if column.name.startswith("published")]
+    return with_reasons(
+        values, COMPILED_COLUMNS, reasons | dict.fromkeys(published_too, "published for Inductor only")
     )
 
 
@@ -147,14 +149,14 @@ CURVE_COLUMNS = (
 )
 
 
-def curve_table(kind: Kind) -> Table:
+def curve_table(suite: SuiteRows) -> Table:
     """Return a row per mode, level, resolution and batch size."""
-    found = []
-    for row in kind.part(CURVES):
-        known = {**row.flat(), "sample_ns": ratio(row.step_ns, row.settings.batch_size)}
-        reasons = dict.fromkeys((one.name for one in CURVE_COLUMNS), why(row))
+    rows = []
+    for row in suite.part(CURVES):
+        values = {**row.flat(), "sample_ns": ratio(row.step_ns, row.settings.batch_size)}
+        reasons = dict.fromkeys((column.name for column in CURVE_COLUMNS), why(row))
         reasons |= dict.fromkeys(DEVICE, why(row, device=True))
-        found.append(filled(known, CURVE_COLUMNS, reasons))
+        rows.append(with_reasons(values, CURVE_COLUMNS, reasons))
     return Table(
         name="curves",
         title="ResNet-50 over resolution and batch size",
@@ -164,7 +166,7 @@ def curve_table(kind: Kind) -> Table:
         ),
         source=f"{suite_plan.PUBLISHED_CURVES}, Fig. 5 to 11",
         columns=CURVE_COLUMNS,
-        rows=tuple(found),
+        rows=tuple(rows),
     )
 
 
@@ -179,9 +181,9 @@ EPOCH_COLUMNS = (
 )
 
 
-def epoch_table(kind: Kind) -> Table:
+def epoch_table(suite: SuiteRows) -> Table:
     """Return a row per device and number of threads in the report."""
-    known = {(row.settings.device, str(row.settings.threads or "all")): row for row in kind.part(THREADS)}
+    values = {(row.settings.device, str(row.settings.threads or "all")): row for row in suite.part(THREADS)}
     return Table(
         name="epochs",
         title="One epoch of MNIST",
@@ -191,21 +193,21 @@ def epoch_table(kind: Kind) -> Table:
         ),
         source=f"{suite_plan.REPORT}, Table 2",
         columns=EPOCH_COLUMNS,
-        rows=tuple(_epoch_row(key, known.get(key)) for key in suite_plan.EPOCH_S),
+        rows=tuple(_epoch_row(key, values.get(key)) for key in suite_plan.EPOCH_S),
     )
 
 
 def _epoch_row(key: tuple[str, str], row: Row | None) -> dict[str, Any]:
     device, threads = key
-    known: dict[str, Any] = {"device": device, "threads": threads}
-    known["published_ns"] = round(suite_plan.EPOCH_S[key] * 1e9)
+    values: dict[str, Any] = {"device": device, "threads": threads}
+    values["published_ns"] = round(suite_plan.EPOCH_S[key] * 1e9)
     if row is not None:
         batch = row.settings.batch_size
-        known |= {"batch_size": batch, "threads_used": row.threads_used, "step_ns": row.step_ns}
+        values |= {"batch_size": batch, "threads_used": row.threads_used, "step_ns": row.step_ns}
         if row.step_ns is not None:
-            known["epoch_ns"] = row.step_ns * math.ceil(EPOCH_SAMPLES / batch)
-    said = NO_GPU if row is None and device == "cuda" else why(row)
-    return filled(known, EPOCH_COLUMNS, said)
+            values["epoch_ns"] = row.step_ns * math.ceil(EPOCH_SAMPLES / batch)
+    reason = NO_GPU if row is None and device == "cuda" else why(row)
+    return with_reasons(values, EPOCH_COLUMNS, reason)
 
 
 HOST, DEVICE_MEMORY = "host_peak_bytes", ("allocated_peak_bytes", "reserved_peak_bytes", "used_peak_bytes")
@@ -220,11 +222,11 @@ MEMORY_COLUMNS = (
 )
 
 
-def memory_table(kind: Kind) -> Table:
+def memory_table(suite: SuiteRows) -> Table:
     """Return a row per workload, mode and level, and geometric means per mode and level."""
-    own = kind.part(CHARACTERIZATION)
-    levels = list(dict.fromkeys(way(row.settings) for row in own))
-    means = [_mean_memory(own, mode, level) for level in levels for mode in MODES]
+    group = suite.part(CHARACTERIZATION)
+    levels = list(dict.fromkeys(way(row.settings) for row in group))
+    means = [_mean_memory(group, mode, level) for level in levels for mode in MODES]
     return Table(
         name="memory",
         title="Memory of the host and the device",
@@ -233,29 +235,29 @@ def memory_table(kind: Kind) -> Table:
         ),
         source=f"{suite_plan.TORCHBENCH}, Fig. 3 and 4",
         columns=MEMORY_COLUMNS,
-        rows=(*(_memory_row(row) for row in own), *means),
+        rows=(*(_memory_row(row) for row in group), *means),
     )
 
 
 def _memory_row(row: Row) -> dict[str, Any]:
     reasons = {HOST: why(row), **dict.fromkeys(DEVICE_MEMORY, why(row, device=True))}
-    return filled(row.flat() | {"level": way(row.settings)}, MEMORY_COLUMNS, reasons)
+    return with_reasons(row.flat() | {"level": way(row.settings)}, MEMORY_COLUMNS, reasons)
 
 
-def _mean_memory(own: Any, mode: str, level: str) -> dict[str, Any]:
-    of = [row for row in own if (row.settings.mode, way(row.settings)) == (mode, level)]
-    known: dict[str, Any] = {"workload": GEOMEAN, "mode": mode, "level": level}
+def _mean_memory(group: Any, mode: str, level: str) -> dict[str, Any]:
+    of = [row for row in group if (row.settings.mode, way(row.settings)) == (mode, level)]
+    values: dict[str, Any] = {"workload": GEOMEAN, "mode": mode, "level": level}
     means = {name: geomean(getattr(row, name) for row in of) for name in (HOST, *DEVICE_MEMORY)}
-    known |= {name: None if value is None else round(value) for name, value in means.items()}
+    values |= {name: None if value is None else round(value) for name, value in means.items()}
     first = of[0] if of else None
     reasons = {HOST: why(first), **dict.fromkeys(DEVICE_MEMORY, why(first, device=True))}
-    return filled(known, MEMORY_COLUMNS, reasons)
+    return with_reasons(values, MEMORY_COLUMNS, reasons)
 
 
 FOREACH, DROPPED = "zero_grad: zero to foreach", "zero_grad: zero to default"
 SCALAR, OFFLOADED = "scalar copy: made on the host to made on the device", "offload: parameters to none"
 _PUBLISHED_SPEEDUP = {SCALAR: suite_plan.FIXES["scalar copy"], OFFLOADED: suite_plan.FIXES["offload"]}
-_SAID = {
+_REMARKS = {
     SCALAR: "27× is for one function, not for the step",
     OFFLOADED: "for the model pig2",
 }
@@ -275,57 +277,57 @@ SPEEDUP_COLUMNS = (
 _UNPUBLISHED = dict.fromkeys(("published_speedup", "remark"), "none: not published")
 
 
-def speedup_table(kind: Kind) -> Table:
+def speedup_table(suite: SuiteRows) -> Table:
     """Return a row per change and workload, and the geometric mean of each change."""
-    found: list[dict[str, Any]] = []
-    for change, pairs in _changes(kind).items():
-        own = [_speedup_row(change, before, after) for before, after in pairs]
-        found += own
-        if len(own) > 1:
-            found.append(_mean_speedup(change, own))
+    rows: list[dict[str, Any]] = []
+    for change, pairs in _changes(suite).items():
+        group = [_speedup_row(change, before, after) for before, after in pairs]
+        rows += group
+        if len(group) > 1:
+            rows.append(_mean_speedup(change, group))
     return Table(
         name="speedups",
         title="Speedups of single changes",
         definition=(
             "Step times without a profiler. Sides are apart if the median steps of all runs of one are below "
-            f"all of the other, with {FEWEST} runs each or more: by chance in at most 3% of cases, unless "
+            f"all of the other, with {MIN_RUNS} runs each or more: by chance in at most 3% of cases, unless "
             "the machine drifts, as one side is measured after the other; `tracekit ab` alternates them."
         ),
         source=f"{suite_plan.TORCHBENCH}, Fig. 6",
         columns=SPEEDUP_COLUMNS,
-        rows=tuple(found),
+        rows=tuple(rows),
     )
 
 
-def _changes(kind: Kind) -> dict[str, list[tuple[Row, Row | None]]]:
-    zeroed = [row for row in kind.part(ZERO_GRAD) if row.settings.zero_grad == "zero"]
+def _changes(suite: SuiteRows) -> dict[str, list[tuple[Row, Row | None]]]:
+    zeroed = [row for row in suite.part(ZERO_GRAD) if row.settings.zero_grad == "zero"]
     return {
-        FOREACH: [(row, kind.like(row, zero_grad="foreach")) for row in zeroed],
-        DROPPED: [(row, kind.like(row, zero_grad="default")) for row in zeroed],
-        SCALAR: list(_scalar(kind)),
-        OFFLOADED: [(row, kind.like(row, offload="none")) for row in kind.part(OFFLOAD)],
+        FOREACH: [(row, suite.like(row, zero_grad="foreach")) for row in zeroed],
+        DROPPED: [(row, suite.like(row, zero_grad="default")) for row in zeroed],
+        SCALAR: list(_scalar(suite)),
+        OFFLOADED: [(row, suite.like(row, offload="none")) for row in suite.part(OFFLOAD)],
     }
 
 
-def _scalar(kind: Kind) -> Iterator[tuple[Row, Row | None]]:
+def _scalar(suite: SuiteRows) -> Iterator[tuple[Row, Row | None]]:
     """Return workloads with their fixed variants."""
-    for row in kind.eager():
-        after = kind.like(row, workload=f"{row.settings.workload}{FIXED}")
+    for row in suite.eager():
+        after = suite.like(row, workload=f"{row.settings.workload}{FIXED}")
         if after is not None:
             yield row, after
 
 
 def _speedup_row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
-    known: dict[str, Any] = {
+    values: dict[str, Any] = {
         "change": change,
         "workload": before.settings.workload,
         "mode": before.settings.mode,
         "before_ns": before.step_ns,
         "after_ns": after.step_ns if after else None,
         "speedup": ratio(before.step_ns, after.step_ns) if after else None,
-        "apart": apart(before, after) if after else None,
+        "apart": runs_are_apart(before, after) if after else None,
         "published_speedup": _PUBLISHED_SPEEDUP.get(change),
-        "remark": _SAID.get(change),
+        "remark": _REMARKS.get(change),
     }
     missing = why(before) if before.step_ns is None else why(after)
     reasons = {
@@ -335,20 +337,20 @@ def _speedup_row(change: str, before: Row, after: Row | None) -> dict[str, Any]:
         "apart": FEW if before.n and after and after.n else missing,
         **_UNPUBLISHED,
     }
-    return filled(known, SPEEDUP_COLUMNS, reasons)
+    return with_reasons(values, SPEEDUP_COLUMNS, reasons)
 
 
-def _mean_speedup(change: str, own: list[dict[str, Any]]) -> dict[str, Any]:
-    known = {
+def _mean_speedup(change: str, group: list[dict[str, Any]]) -> dict[str, Any]:
+    values = {
         "change": change,
         "workload": GEOMEAN,
-        "speedup": geomean(row["speedup"] for row in own),
-        "mode": ", ".join(dict.fromkeys(row["mode"] for row in own)),
+        "speedup": geomean(row["speedup"] for row in group),
+        "mode": ", ".join(dict.fromkeys(row["mode"] for row in group)),
         "published_speedup": _PUBLISHED_SPEEDUP.get(change),
-        "remark": _SAID.get(change),
+        "remark": _REMARKS.get(change),
     }
     reasons = dict.fromkeys(("before_ns", "after_ns", "apart"), RATIOS) | _UNPUBLISHED
-    return filled(known, SPEEDUP_COLUMNS, {**reasons, "speedup": "not measured"})
+    return with_reasons(values, SPEEDUP_COLUMNS, {**reasons, "speedup": "not measured"})
 
 
 SHARES = ("active_share", "movement_share", "idle_share")
@@ -367,21 +369,21 @@ WORKLOAD_COLUMNS = (
 )
 
 
-def workload_table(kind: Kind) -> Table:
+def workload_table(suite: SuiteRows) -> Table:
     """Return a row per workload and mode."""
-    found = []
-    for row in kind.eager():
-        known = {**row.flat(), "domain": kind.domains[row.settings.workload]}
-        reasons = dict.fromkeys((one.name for one in WORKLOAD_COLUMNS), why(row))
+    rows = []
+    for row in suite.eager():
+        values = {**row.flat(), "domain": suite.domains[row.settings.workload]}
+        reasons = dict.fromkeys((column.name for column in WORKLOAD_COLUMNS), why(row))
         reasons |= dict.fromkeys(SHARES, why(row, device=True))
-        found.append(filled(known, WORKLOAD_COLUMNS, reasons))
+        rows.append(with_reasons(values, WORKLOAD_COLUMNS, reasons))
     return Table(
         name="workloads",
         title="Active, movement and idle time by workload",
         definition="Shares of the profiled steps on the busiest device; they sum to 1. Eager mode.",
         source=f"{suite_plan.TORCHBENCH}, Fig. 1 and 2",
         columns=WORKLOAD_COLUMNS,
-        rows=tuple(found),
+        rows=tuple(rows),
     )
 
 
@@ -396,20 +398,20 @@ DOMAIN_COLUMNS = (
     Column("idle_share", "share", "mean share with nothing running"),
     Column("published_idle", "share", "same for TorchBench's models"),
 )
-_PUBLISHED = tuple(one.name for one in DOMAIN_COLUMNS if one.name.startswith("published"))
+_PUBLISHED = tuple(column.name for column in DOMAIN_COLUMNS if column.name.startswith("published"))
 
 
-def domain_table(kind: Kind) -> Table:
+def domain_table(suite: SuiteRows) -> Table:
     """Return a row per domain and mode, and one over all workloads."""
-    eager = [row for row in kind.eager() if not row.settings.workload.endswith(FIXED)]
-    domains = list(dict.fromkeys(kind.domains[row.settings.workload] for row in eager))
-    found = []
+    eager = [row for row in suite.eager() if not row.settings.workload.endswith(FIXED)]
+    domains = list(dict.fromkeys(suite.domains[row.settings.workload] for row in eager))
+    rows = []
     for mode in MODES:
-        own = [row for row in eager if row.settings.mode == mode]
+        group = [row for row in eager if row.settings.mode == mode]
         for domain in domains:
-            of = [row for row in own if kind.domains[row.settings.workload] == domain]
-            found.append(_row(domain, mode, of))
-        found.append(_row(OVERALL, mode, own))
+            of = [row for row in group if suite.domains[row.settings.workload] == domain]
+            rows.append(_row(domain, mode, of))
+        rows.append(_row(OVERALL, mode, group))
     return Table(
         name="domains",
         title="Active, movement and idle time by domain",
@@ -420,20 +422,20 @@ def domain_table(kind: Kind) -> Table:
         ),
         source=f"{suite_plan.TORCHBENCH}, Table 2",
         columns=DOMAIN_COLUMNS,
-        rows=tuple(found),
+        rows=tuple(rows),
     )
 
 
-def _row(domain: str, mode: str, own: list[Row]) -> dict[str, Any]:
-    seen = [row for row in own if row.active_share is not None]
-    known: dict[str, Any] = {"domain": domain, "mode": mode, "workloads": len(seen or own)}
-    known |= {name: mean(getattr(row, name) for row in seen) for name in SHARES}
+def _row(domain: str, mode: str, group: list[Row]) -> dict[str, Any]:
+    recorded = [row for row in group if row.active_share is not None]
+    values: dict[str, Any] = {"domain": domain, "mode": mode, "workloads": len(recorded or group)}
+    values |= {name: mean(getattr(row, name) for row in recorded) for name in SHARES}
     shares = suite_plan.PUBLISHED_DOMAINS.get((domain, mode))
     if shares:
-        known |= dict(zip(_PUBLISHED, shares, strict=True))
+        values |= dict(zip(_PUBLISHED, shares, strict=True))
     elif domain == OVERALL:
-        known["published_active"] = suite_plan.OVERALL_ACTIVE[mode]
-    said = "none: not published" if domain == OVERALL else "not in the study"
-    reasons = dict.fromkeys(_PUBLISHED, said)
-    reasons |= dict.fromkeys(SHARES, why(own[0], device=True) if own else "no such mode")
-    return filled(known, DOMAIN_COLUMNS, reasons)
+        values["published_active"] = suite_plan.OVERALL_ACTIVE[mode]
+    reason = "none: not published" if domain == OVERALL else "not in the study"
+    reasons = dict.fromkeys(_PUBLISHED, reason)
+    reasons |= dict.fromkeys(SHARES, why(group[0], device=True) if group else "no such mode")
+    return with_reasons(values, DOMAIN_COLUMNS, reasons)

@@ -175,7 +175,7 @@ def find(store: Store, name: str, *, kind: str | None = None) -> Folder:
     if not sweeps:
         command = "tracekit suite run" if kind == SUITE else "tracekit sweep --workload NAME"
         raise RunNotFoundError(f"no {what} in the store {store.path}", hint=f"create one with `{command}`")
-    matches = sweeps[-1:] if name == _LATEST else [one for one in sweeps if one.id.startswith(name)]
+    matches = sweeps[-1:] if name == _LATEST else [folder for folder in sweeps if folder.id.startswith(name)]
     matches = [folder for folder in matches if folder.id == name] or matches
     if len(matches) == 1:
         return matches[0]

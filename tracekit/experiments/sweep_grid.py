@@ -99,15 +99,15 @@ def names(text: str, option: str) -> tuple[str, ...]:
 
 
 def cells(
-    workload: str, given: Mapping[str, Sequence[Any]], *, device: str = "auto", size: str = "default"
+    workload: str, axes_values: Mapping[str, Sequence[Any]], *, device: str = "auto", size: str = "default"
 ) -> tuple[Cell, ...]:
-    """Return the cells of a grid; axes that are not given keep the workload's defaults.
+    """Return the cells of a grid; axes that are not axes_values keep the workload's defaults.
 
     Args:
         workload: Registered name.
-        given: Values by axis.
+        axes_values: Values by axis.
         device: Device of all cells.
-        size: Preset of the workload's `sizes`, for axes that are not given.
+        size: Preset of the workload's `sizes`, for axes that are not axes_values.
 
     Raises:
         PluginError: There is no such workload.
@@ -115,17 +115,17 @@ def cells(
             nothing to compile.
     """
     definition: Workload = registry.load(registry.WORKLOADS, workload)
-    if given.get("backend") and COMPILE not in given.get("level", ()):
+    if axes_values.get("backend") and COMPILE not in axes_values.get("level", ()):
         raise UnusableInputError(
             "--backend applies only to level compile",
             hint="use --level compile, or remove --backend",
         )
-    axes = [name for name in AXES if given.get(name)]
-    total = prod(len(given[name]) for name in axes)
+    axes = [name for name in AXES if axes_values.get(name)]
+    total = prod(len(axes_values[name]) for name in axes)
     if total > MAX_CELLS:
         raise UnusableInputError(f"the grid has {total:,} cells", hint="sweep fewer values at a time")
     grid = []
-    for values in product(*(given[name] for name in axes)):
+    for values in product(*(axes_values[name] for name in axes)):
         chosen = {"backend": INDUCTOR, **dict(zip(axes, values, strict=True))}
         if chosen.get("level") != COMPILE:
             del chosen["backend"]  # nothing to compile: cells of all backends are one

@@ -228,11 +228,11 @@ def double_batch(first: Cell, plan: Plan, done: Done) -> Iterator[Cell]:
         done: Records of the sweep.
     """
     while not search_result(first, plan, done).why:
-        cells = measured_batches(first, plan, done)
-        yield _doubled(cells[-1]) if cells else first
+        cells = list_measured_batches(first, plan, done)
+        yield _double(cells[-1]) if cells else first
 
 
-def measured_batches(first: Cell, plan: Plan, done: Done) -> list[Cell]:
+def list_measured_batches(first: Cell, plan: Plan, done: Done) -> list[Cell]:
     """Return the cells of a search with complete measurements.
 
     Args:
@@ -243,7 +243,7 @@ def measured_batches(first: Cell, plan: Plan, done: Done) -> list[Cell]:
     cells, cell = [], first
     while all((cell.key, repeat) in done for repeat in range(plan.repeats)):
         cells.append(cell)
-        cell = _doubled(cell)
+        cell = _double(cell)
     return cells
 
 
@@ -257,7 +257,7 @@ def search_result(first: Cell, plan: Plan, done: Done) -> SearchResult:
     """
     rates: list[tuple[float, int]] = []
     why = ""
-    for cell in measured_batches(first, plan, done):
+    for cell in list_measured_batches(first, plan, done):
         batch, steps = cell.settings.batch_size, _step_times(cell, plan, done)
         if not steps:
             record = done[cell.key, 0]
@@ -286,5 +286,5 @@ def _step_times(cell: Cell, plan: Plan, done: Done) -> list[tuple[int, ...]]:
     return [one.values.step_ns for one in records if one and one.values and one.values.step_ns]
 
 
-def _doubled(cell: Cell) -> Cell:
+def _double(cell: Cell) -> Cell:
     return replace(cell, settings=replace(cell.settings, batch_size=2 * cell.settings.batch_size))

@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 
 from tracekit.analysis import Column
 from tracekit.experiments.sweep_folder import Folder
-from tracekit.experiments.sweep_model import Cell, Done, Outcome, Plan, Settings, Values, measured_batches
+from tracekit.experiments.sweep_model import (
+    Cell,
+    Done,
+    Outcome,
+    Plan,
+    Settings,
+    Values,
+    list_measured_batches,
+)
 from tracekit.storage import put
 
 NO_GPU = "no GPU"
@@ -143,7 +151,7 @@ def rows(plan: Plan, done: Done) -> list[Row]:
     """
     cells: Iterable[Cell] = plan.cells
     if plan.search:
-        cells = [cell for first in plan.cells for cell in measured_batches(first, plan, done) or [first]]
+        cells = [cell for first in plan.cells for cell in list_measured_batches(first, plan, done) or [first]]
     return [_row(cell, plan, done) for cell in cells]
 
 

@@ -17,7 +17,7 @@ from tracekit.stats.comparison import Comparison, Metric
 from tracekit.stats.decide import change
 
 if TYPE_CHECKING:
-    from tracekit.experiments.bisect_model import Bisection, Culprit, Measured, Moment, Subject
+    from tracekit.experiments.bisect_model import Bisection, Culprit, LogEntry, Moment, Subject
 
 
 COLUMNS = (
@@ -130,7 +130,7 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _row(found: Bisection, one: Measured) -> dict[str, Any]:
+def _row(found: Bisection, one: LogEntry) -> dict[str, Any]:
     value = mean(one.values) if one.values else None
     good = found.ends.a
     relative = value / good if value is not None and good > 0 else 0
@@ -245,7 +245,7 @@ def _culprit(one: Culprit) -> dict[str, Any]:
     }
 
 
-def _measured(one: Measured) -> dict[str, Any]:
+def _measured(one: LogEntry) -> dict[str, Any]:
     return {
         "position": one.position,
         **asdict(one.subject),

@@ -54,7 +54,7 @@ def absent(one: Table) -> list[str]:
     """Return the hidden columns with reasons, and the full text of reasons shortened in cells."""
     empty = {why: ", ".join(map(header, columns)) for why, columns in one.empty().items()}
     found = [f"Columns hidden (no data): {names} ({why})." for why, names in empty.items()]
-    reasons = [f"“{short}”: {why}" for short, _, why in (text.partition(": ") for text in one.shortened())]
+    reasons = [f"“{short}”: {why}" for short, _, why in (text.partition(": ") for text in one.full_reasons())]
     return [*found, *([f"Cell values: {'; '.join(reasons)}."] if reasons else [])]
 
 

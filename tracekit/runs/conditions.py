@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tracekit.runs.nvml import SOURCE, M
 from tracekit.schema import C
-from tracekit.stats.samples import TOLERANCE, differ
+from tracekit.stats.samples import TOLERANCE, clocks_differ
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -89,7 +89,7 @@ def warnings(base: Sequence[Conditions], head: Sequence[Conditions]) -> tuple[st
 
 def _compare(base: Sequence[Conditions], head: Sequence[Conditions]) -> Iterator[str]:
     a, b = mean_clock(base), mean_clock(head)
-    if a and b and differ(a, b):
+    if a and b and clocks_differ(a, b):
         yield (
             f"the mean SM clock was {a:.0f} MHz in the base and {b:.0f} MHz in the head, more than "
             f"{100 * TOLERANCE:g}% apart; lock it with `nvidia-smi --lock-gpu-clocks`"

@@ -14,7 +14,7 @@ import numpy as np
 from tracekit.errors import UnusableInputError
 from tracekit.stats import decide as effects
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Values, Verdict
-from tracekit.stats.decide import Decided, Effect, Floats, because, decide
+from tracekit.stats.decide import Effect, Evidence, Floats, decide, explain
 
 if TYPE_CHECKING:
     from tracekit.stats.noise import Noise
@@ -61,31 +61,34 @@ def compare(
             f"{metric.name}: {log_a.size} runs of the base and {log_b.size} of the head cannot be paired",
             hint="compare them unpaired",
         )
-    whole = np.isfinite(log_a) & np.isfinite(log_b) if paired else np.zeros(0, bool)
-    in_blocks = int(whole.sum()) > 1  # else what was measured outside of whole blocks tells more
+    complete = np.isfinite(log_a) & np.isfinite(log_b) if paired else np.zeros(0, bool)
+    in_blocks = int(complete.sum()) > 1  # else what was measured outside of complete blocks tells more
     if in_blocks:
-        log_a, log_b = log_a[whole], log_b[whole]
+        log_a, log_b = log_a[complete], log_b[complete]
     else:
         log_a, log_b = log_a[np.isfinite(log_a)], log_b[np.isfinite(log_b)]
     _require(metric, log_a, log_b)
     effect, method = _effect(log_a, log_b, paired=in_blocks, noise=noise)
-    found = _comparison(metric, log_a, log_b, effect, method, threshold=threshold, alpha=alpha)
-    by_history = noise is not None and noise.runs and method.endswith(BY_NOISE)
-    return replace(found, reason=f"{found.reason}; {_history(noise)}") if noise and by_history else found
+    comparison = _comparison(metric, log_a, log_b, effect, method, threshold=threshold, alpha=alpha)
+    if noise is None or not noise.runs or not method.endswith(BY_NOISE):
+        return comparison
+    history = f"noise of {100 * noise.sigma:.2g}% in {noise.runs} recorded runs of unchanged code"
+    return replace(comparison, reason=f"{comparison.reason}; judged by the {history}")
 
 
 def _effect(log_a: Floats, log_b: Floats, *, paired: bool, noise: Noise | None) -> tuple[Effect, str]:
+    # Pairing comes first, as it removes drift; Welch second, as the sides may differ in their spread.
     fewest, most = sorted((log_a.size, log_b.size))
     if paired:
-        return effects.paired(log_a, log_b), "paired t on logarithms"
+        return effects.effect_in_blocks(log_a, log_b), "paired t on logarithms"
     if fewest > 1:
-        return effects.unpaired(log_a, log_b), "Welch t on logarithms"
+        return effects.effect_between_groups(log_a, log_b), "Welch t on logarithms"
     if noise is not None and np.isfinite(noise.sigma):
         name = "z" if np.isinf(noise.df) else "t"
-        return effects.known(log_a, log_b, sigma=noise.sigma, df=noise.df), f"{name} {BY_NOISE}"
+        return effects.effect_with_noise(log_a, log_b, sigma=noise.sigma, df=noise.df), f"{name} {BY_NOISE}"
     if most > 1:
-        return effects.unpaired(log_a, log_b), "pooled t on logarithms"
-    return effects.unpaired(log_a, log_b), "none"
+        return effects.effect_between_groups(log_a, log_b), "pooled t on logarithms"
+    return effects.effect_between_groups(log_a, log_b), "none"
 
 
 def _comparison(
@@ -102,7 +105,7 @@ def _comparison(
     detectable = float(effect.detectable(alpha))
     sign = metric.direction.sign
     least, most = sorted((sign * low, sign * high))
-    worsening = Decided(sign * log, least, most, detectable, threshold)
+    worsening = Evidence(sign * log, least, most, detectable, threshold)
     verdict = decide(worsening)
     tested = verdict is not Verdict.NONE
     return Comparison(
@@ -117,7 +120,7 @@ def _comparison(
         verdict=verdict,
         k=min(log_a.size, log_b.size),
         paired=method.startswith("paired"),
-        reason=because(verdict, worsening, metric.direction) if tested else NO_SPREAD,
+        reason=explain(verdict, worsening, metric.direction) if tested else NO_SPREAD,
         runs=(log_a.size, log_b.size),
         method=method,
         threshold=threshold,
@@ -125,10 +128,6 @@ def _comparison(
         sigma=float(effect.sigma) if tested else None,
         direction=metric.direction,
     )
-
-
-def _history(noise: Noise) -> str:
-    return f"judged by the noise of {100 * noise.sigma:.2g}% in {noise.runs} recorded runs of unchanged code"
 
 
 def _mean(logs: Floats) -> float:

@@ -123,8 +123,8 @@ def overall(verdicts: Iterable[Verdict]) -> Verdict:
         >>> overall([])
         <Verdict.NONE: 'no verdict'>
     """
-    found = set(verdicts)
-    return next((verdict for verdict in _GRAVEST_FIRST if verdict in found), Verdict.NONE)
+    distinct = set(verdicts)
+    return next((verdict for verdict in _GRAVEST_FIRST if verdict in distinct), Verdict.NONE)
 
 
 _GRAVEST_FIRST = (

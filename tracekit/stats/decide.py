@@ -87,7 +87,7 @@ def detectable_log(
     return np.asarray((quantile(1 - alpha / 2, df) + quantile(power, df)) * np.asarray(se, float))
 
 
-def paired(log_a: Floats, log_b: Floats) -> Effect:
+def effect_in_blocks(log_a: Floats, log_b: Floats) -> Effect:
     """Effect within blocks of two runs: what is common to a block, such as drift, cancels.
 
     Args:
@@ -95,15 +95,16 @@ def paired(log_a: Floats, log_b: Floats) -> Effect:
         log_b: The same of the head, in the same order.
 
     Example:
-        >>> effect = paired(np.array([0.0, 1.0, 2.0]), np.array([0.1, 1.1, 2.1]))
+        >>> effect = effect_in_blocks(np.array([0.0, 1.0, 2.0]), np.array([0.1, 1.1, 2.1]))
         >>> round(float(effect.log), 6), round(float(effect.se), 6), float(effect.df)
         (0.1, 0.0, 2.0)
     """
     count, mean, variance = _moments(log_b - log_a)
+    # A difference of two runs has twice the variance of one, if the runs of a block are independent.
     return Effect(mean, np.sqrt(variance / count), count - 1, np.sqrt(variance / 2))
 
 
-def unpaired(log_a: Floats, log_b: Floats) -> Effect:
+def effect_between_groups(log_a: Floats, log_b: Floats) -> Effect:
     """Effect between two groups of runs after Welch; each side has its own spread.
 
     A side of one run has no spread of its own and borrows the other's, with its degrees of freedom. Two or
@@ -114,6 +115,7 @@ def unpaired(log_a: Floats, log_b: Floats) -> Effect:
     var_a, var_b = np.where(n_a < 2, var_b, var_a), np.where(n_b < 2, var_a, var_b)
     part_a, part_b = var_a / n_a, var_b / n_b
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Degrees of freedom after Welch 1947 and Satterthwaite 1946; undefined where neither side varies.
         welch = (part_a + part_b) ** 2 / (part_a**2 / (n_a - 1) + part_b**2 / (n_b - 1))
     total = n_a + n_b - 2
     df = np.where((np.minimum(n_a, n_b) < 2) | ~np.isfinite(welch), total, welch)
@@ -125,7 +127,7 @@ def unpaired(log_a: Floats, log_b: Floats) -> Effect:
     return Effect(mean_b - mean_a, np.sqrt(variance), df.astype(float), np.sqrt(pooled))
 
 
-def known(log_a: Floats, log_b: Floats, *, sigma: float, df: float = np.inf) -> Effect:
+def effect_with_noise(log_a: Floats, log_b: Floats, *, sigma: float, df: float = np.inf) -> Effect:
     """Effect between groups of any size with a known noise of one run.
 
     Args:
@@ -157,7 +159,7 @@ CODES = (Verdict.CANNOT_TELL, Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.P
 
 
 @dataclass(frozen=True)
-class Decided:
+class Evidence:
     """Evidence of a verdict, with an increase counted as worse.
 
     Attributes:
@@ -186,23 +188,25 @@ def classify(log: Floats, low: Floats, high: Floats, detectable: Floats, thresho
         threshold: Relative change from which the verdict is a regression.
     """
     limit = np.log1p(threshold)
-    able = detectable <= limit
-    worse = (low > 0) & (log >= limit) & (able | (low >= limit))
-    better = (high < 0) & (log <= -limit) & (able | (high <= -limit))
-    fine = (high < limit) & able
+    # A test too weak for the threshold finds only exaggerated effects (Gelman and Carlin 2014), so that it
+    # decides only where the whole interval is beyond the threshold.
+    powerful = detectable <= limit
+    worse = (low > 0) & (log >= limit) & (powerful | (low >= limit))
+    better = (high < 0) & (log <= -limit) & (powerful | (high <= -limit))
+    fine = (high < limit) & powerful
     unknown = ~np.isfinite(low) | ~np.isfinite(high)
     order = [(unknown, Verdict.NONE), (worse, Verdict.REGRESSION), (better, Verdict.IMPROVEMENT)]
     order.append((fine, Verdict.PASS))
     return np.select([where for where, _ in order], [CODES.index(verdict) for _, verdict in order], 0)
 
 
-def decide(of: Decided) -> Verdict:
+def decide(of: Evidence) -> Verdict:
     """The verdict of one effect.
 
     Example:
-        >>> decide(Decided(0.10, 0.08, 0.12, 0.03, 0.07)), decide(Decided(0.01, -0.01, 0.03, 0.03, 0.07))
+        >>> decide(Evidence(0.10, 0.08, 0.12, 0.03, 0.07)), decide(Evidence(0.01, -0.01, 0.03, 0.03, 0.07))
         (<Verdict.REGRESSION: 'regression'>, <Verdict.PASS: 'pass'>)
-        >>> decide(Decided(0.05, 0.01, 0.09, 0.06, 0.07))
+        >>> decide(Evidence(0.05, 0.01, 0.09, 0.06, 0.07))
         <Verdict.CANNOT_TELL: 'cannot tell'>
     """
     log, low, high, detectable = np.array([of.log, of.low, of.high, of.detectable])[:, None]
@@ -228,7 +232,7 @@ def change(log: float) -> str:
     return f"{ratio:.2f}×" if ratio >= LARGE else f"{100 * (ratio - 1):+.1f}%"
 
 
-def because(verdict: Verdict, of: Decided, direction: Direction = Direction.LOWER) -> str:
+def explain(verdict: Verdict, of: Evidence, direction: Direction = Direction.LOWER) -> str:
     """Explain the verdict on an effect, with changes in the metric's own direction.
 
     Args:
@@ -237,8 +241,8 @@ def because(verdict: Verdict, of: Decided, direction: Direction = Direction.LOWE
         direction: Which values of the metric are better.
 
     Example:
-        >>> from tracekit.stats.decide import Decided
-        >>> because(Verdict.PASS, Decided(0.01, -0.01, 0.03, 0.02, 0.07))
+        >>> from tracekit.stats.decide import Evidence
+        >>> explain(Verdict.PASS, Evidence(0.01, -0.01, 0.03, 0.02, 0.07))
         'at most +3.0% (95% interval from -1.0%), below the threshold of 7%'
     """
     sign, limit = direction.sign, f"the threshold of {100 * of.threshold:g}%"
@@ -253,10 +257,10 @@ def because(verdict: Verdict, of: Decided, direction: Direction = Direction.LOWE
         return f"at most {worse} (95% interval from {better}), below {limit}"
     if verdict is Verdict.PASS:
         return f"at worst {worse} (95% interval up to {better}), within {limit}"
-    return _doubt(of, effect, limit, span)
+    return _explain_doubt(of, effect, limit, span)
 
 
-def _doubt(of: Decided, effect: str, limit: str, span: str) -> str:
+def _explain_doubt(of: Evidence, effect: str, limit: str, span: str) -> str:
     if of.detectable > math.log1p(of.threshold):
         return (
             f"the smallest detectable change, {change(of.detectable)}, exceeds {limit}: more runs are needed"

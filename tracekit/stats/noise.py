@@ -88,26 +88,21 @@ def estimate_noise(groups: Iterable[Values]) -> Noise:
         >>> f"{noise.sigma:.3f}", noise.df, noise.runs, noise.groups
         ('0.020', 4.0, 6, 2)
     """
-    logs = [one for one in (_logs(group) for group in groups) if one.size > 1]
-    df = float(sum(one.size - 1 for one in logs))
+    logs = [group for group in map(_logs, groups) if group.size > 1]
+    df = float(sum(group.size - 1 for group in logs))
     if not df:
         return Noise(float("nan"), 0.0)
-    squares = float(sum(((one - one.mean()) ** 2).sum() for one in logs))
-    low, high = _bounds(squares, df)
-    return Noise((squares / df) ** 0.5, df, low, high, sum(one.size for one in logs), len(logs))
-
-
-def _bounds(squares: float, df: float) -> tuple[float, float]:
     from scipy.special import chdtri
 
-    return float(np.sqrt(squares / chdtri(df, ALPHA / 2))), float(
-        np.sqrt(squares / chdtri(df, 1 - ALPHA / 2))
-    )
+    squares = float(sum(((group - group.mean()) ** 2).sum() for group in logs))
+    # Squares over the variance have a chi-squared distribution with df degrees of freedom.
+    low, high = (float(np.sqrt(squares / chdtri(df, tail))) for tail in (ALPHA / 2, 1 - ALPHA / 2))
+    return Noise((squares / df) ** 0.5, df, low, high, sum(group.size for group in logs), len(logs))
 
 
 def _logs(values: Values) -> Floats:
     numbers = np.array([np.nan if value is None else value for value in values], float)
-    there = numbers[~np.isnan(numbers)]
-    if bool((there <= 0).any()):
+    measured = numbers[~np.isnan(numbers)]
+    if bool((measured <= 0).any()):
         raise UnusableInputError("a run has a value that is not above 0", hint="exclude such runs")
-    return np.asarray(np.log(there))
+    return np.asarray(np.log(measured))

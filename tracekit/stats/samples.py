@@ -31,6 +31,7 @@ def order(k: int, *, start: int = 0) -> str:
         >>> order(5), order(2, start=5)
         ('ABBAABBAAB', 'BAAB')
     """
+    # In ABBA order a linear drift adds as much to the base as to the head, over every two blocks.
     return "".join(_B + _A if block % 2 else _A + _B for block in range(start, start + k))
 
 
@@ -50,28 +51,26 @@ def pairs(times_a: Sequence[float], times_b: Sequence[float]) -> tuple[list[int]
         >>> pairs([1, 2, 3], [4, 5, 6]) is None
         True
     """
-    runs = _in_order(times_a, times_b)
-    found = list(zip(runs[::2], runs[1::2], strict=False))
-    if len(times_a) != len(times_b) or any(first[1] == second[1] for first, second in found):
+    runs = sorted(
+        (time, side, position)
+        for side, times in ((_A, times_a), (_B, times_b))
+        for position, time in enumerate(times)
+    )
+    blocks = list(zip(runs[::2], runs[1::2], strict=False))
+    if len(times_a) != len(times_b) or any(first[1] == second[1] for first, second in blocks):
         return None
-    sides = {side: [at for block in found for _, own, at in block if own == side] for side in (_A, _B)}
-    return sides[_A], sides[_B]
+    a, b = ([position for _, own, position in runs if own == side] for side in (_A, _B))
+    return a, b
 
 
-def apart(times_a: Sequence[float], times_b: Sequence[float]) -> bool:
-    """Whether all runs of one side were made before all of the other: what drifted looks like an effect then.
+def ran_in_sequence(times_a: Sequence[float], times_b: Sequence[float]) -> bool:
+    """Tell whether all runs of one side were made before the other, so that drift looks like an effect.
 
     Example:
-        >>> apart([1, 2, 3], [4, 5, 6]), apart([1, 4], [2, 3])
+        >>> ran_in_sequence([1, 2, 3], [4, 5, 6]), ran_in_sequence([1, 4], [2, 3])
         (True, False)
     """
     return bool(times_a and times_b) and (max(times_a) < min(times_b) or max(times_b) < min(times_a))
-
-
-def _in_order(times_a: Sequence[float], times_b: Sequence[float]) -> list[tuple[float, str, int]]:
-    """All runs by time: time, side, position among the runs of the side."""
-    sides = ((_A, times_a), (_B, times_b))
-    return sorted((time, side, at) for side, times in sides for at, time in enumerate(times))
 
 
 Known: TypeAlias = "Sequence[float | None]"
@@ -93,29 +92,23 @@ def at_their_clocks(
     Returns:
         `time` where a side knows no clock, or where they do not differ.
     """
-    runs = [
-        [(t, c) for t, c in zip(*side, strict=True) if t is not None]
-        for side in zip(times, clocks, strict=True)
-    ]
-    known = [[c for _, c in side if c is not None] for side in runs]
+    from tracekit.stats.compare import compare
+
+    sides = [list(zip(*side, strict=True)) for side in zip(times, clocks, strict=True)]
+    known = [[c for t, c in side if t is not None and c is not None] for side in sides]
     if not all(known):
         return time
     clock_a, clock_b = (sum(side) / len(side) for side in known)
-    whole = [len(own) for own in known] == [len(side) for side in runs]
-    return reconcile(time, _in_cycles(time, times, clocks, noise) if whole else None, clock_a, clock_b)
-
-
-def _in_cycles(
-    time: Comparison, times: tuple[Known, Known], clocks: tuple[Known, Known], noise: Noise | None
-) -> Comparison:
-    from tracekit.stats.compare import compare
-
-    a, b = (
-        [cycles(t, c) if t is not None and c is not None else None for t, c in zip(*side, strict=True)]
-        for side in zip(times, clocks, strict=True)
-    )
-    metric = Metric(time.name, "cycles", time.direction)
-    return compare(metric, a, b, paired=time.paired, noise=noise, threshold=time.threshold, alpha=time.alpha)
+    in_cycles = None
+    if not any(t is not None and c is None for side in sides for t, c in side):
+        a, b = (
+            [cycles(t, c) if t is not None and c is not None else None for t, c in side] for side in sides
+        )
+        metric = Metric(time.name, "cycles", time.direction)
+        in_cycles = compare(
+            metric, a, b, paired=time.paired, noise=noise, threshold=time.threshold, alpha=time.alpha
+        )
+    return reconcile(time, in_cycles, clock_a, clock_b)
 
 
 def cycles(time_ns: float, clock_mhz: float) -> float:
@@ -128,11 +121,16 @@ def cycles(time_ns: float, clock_mhz: float) -> float:
     return time_ns * clock_mhz / 1000
 
 
-def differ(clock_a: float, clock_b: float, *, tolerance: float = TOLERANCE) -> bool:
-    """Whether two clocks are too far apart to compare times alone.
+def clocks_differ(clock_a: float, clock_b: float, *, tolerance: float = TOLERANCE) -> bool:
+    """Tell whether two clocks are too far apart to compare times alone.
+
+    Args:
+        clock_a: A clock, MHz.
+        clock_b: Another clock, MHz.
+        tolerance: Relative difference that is none.
 
     Example:
-        >>> differ(1_980, 1_950), differ(1_980, 1_900)
+        >>> clocks_differ(1_980, 1_950), clocks_differ(1_980, 1_900)
         (False, True)
     """
     return max(clock_a, clock_b) / min(clock_a, clock_b) - 1 > tolerance
@@ -158,7 +156,7 @@ def reconcile(
     Returns:
         `time`, with "cannot tell" where the clocks differ and the verdicts do not agree.
     """
-    if time.verdict is Verdict.NONE or not differ(clock_a, clock_b, tolerance=tolerance):
+    if time.verdict is Verdict.NONE or not clocks_differ(clock_a, clock_b, tolerance=tolerance):
         return time
     clocks = f"SM clock {clock_a:.0f} MHz against {clock_b:.0f} MHz"
     if in_cycles is None:

@@ -50,25 +50,26 @@ class Spread:
 
 
 def level(values: Floats) -> Level:
-    """The level of a commit from its measurements."""
+    """Return the level of a commit from its measurements."""
     return Level(float(values.mean()), int(values.size))
 
 
-def pooled(measured: Iterable[Floats], history: Noise | None = None) -> Spread:
-    """The common spread of measurements around the levels of their commits.
+def pool_spread(measured: Iterable[Floats], history: Noise | None = None) -> Spread:
+    """Return the common spread of measurements around the levels of their commits.
 
     Args:
         measured: Measurements of each commit.
         history: Noise of such measurements known from before.
 
     Example:
-        >>> pooled([np.array([1.0, 3.0]), np.array([5.0, 7.0])])
+        >>> pool_spread([np.array([1.0, 3.0]), np.array([5.0, 7.0])])
         Spread(sigma=1.4142135623730951, df=2.0)
     """
     if history is not None and np.isinf(history.df):
         return Spread(history.sigma, history.df)
-    known = (history.sigma**2 * history.df, history.df) if history is not None and history.df else (0.0, 0.0)
-    squares, df = known
+    squares, df = (
+        (history.sigma**2 * history.df, history.df) if history is not None and history.df else (0.0, 0.0)
+    )
     for values in measured:
         squares += float(((values - values.mean()) ** 2).sum())
         df += values.size - 1
@@ -115,13 +116,21 @@ def further_repeats(
 ) -> int:
     """Return the measurements (1 to `most`) that would decide a commit's side at its estimated level.
 
+    Args:
+        good: Level before the jump.
+        bad: Level after it.
+        commit: Level of the commit in question.
+        spread: Of one measurement.
+        confidence: Posterior from which it is decided.
+        most: Maximum number of measurements.
+
     Example:
         >>> further_repeats(Level(0.0, 3), Level(0.1, 3), Level(0.06, 3), Spread(0.02, 6))
         12
     """
     for more in range(1, most + 1):
-        there = Level(commit.mean, commit.count + more)
-        posterior = posterior_bad(good, bad, there, spread)
+        repeated = Level(commit.mean, commit.count + more)
+        posterior = posterior_bad(good, bad, repeated, spread)
         if max(posterior, 1 - posterior) >= confidence:
             return more
     return most
@@ -212,7 +221,7 @@ def next_step(
     options: Options | None = None,
     logarithms: bool = True,
 ) -> Measure | Found:
-    """Next action of a search for change points.
+    """Return the next action of a search for change points.
 
     Args:
         measured: Values measured of each commit so far; empty at the start.
@@ -237,20 +246,6 @@ def next_step(
         >>> [(jump.after, jump.at) for jump in found.jumps]
         [(0, 1)]
     """
-    _require(last, broken)
-    options = options or Options()
-    values = {commit: _numbers(own, logarithms=logarithms) for commit, own in sorted(measured.items())}
-    values = {commit: own for commit, own in values.items() if own.size}
-    for anchor in (0, last):
-        missing = options.repeats - (values[anchor].size if anchor in values else 0)
-        if missing > 0:
-            return Measure(anchor, missing)
-    levels = {commit: level(own) for commit, own in values.items()}
-    spread = pooled(values.values(), history)
-    return _from_anchors(_Search(levels, spread, last, broken, options))
-
-
-def _require(last: int, broken: frozenset[int]) -> None:
     if last < 1:
         raise UnusableInputError("there is no commit after the good one", hint="choose an older good commit")
     for anchor, which in ((0, "good"), (last, "bad")):
@@ -258,6 +253,19 @@ def _require(last: int, broken: frozenset[int]) -> None:
             raise UnusableInputError(
                 f"the {which} commit cannot be measured", hint=f"choose another {which} commit that builds"
             )
+    options = options or Options()
+    values = {
+        commit: numbers
+        for commit, raw in sorted(measured.items())
+        if (numbers := _numbers(raw, logarithms=logarithms)).size
+    }
+    for anchor in (0, last):
+        missing = options.repeats - (values[anchor].size if anchor in values else 0)
+        if missing > 0:
+            return Measure(anchor, missing)
+    levels = {commit: level(numbers) for commit, numbers in values.items()}
+    spread = pool_spread(values.values(), history)
+    return _from_anchors(_Search(levels, spread, last, broken, options))
 
 
 def _numbers(values: Values, *, logarithms: bool) -> Floats:
@@ -294,31 +302,34 @@ class _Search:
         """The commit of two that was measured less often."""
         return min((left, right), key=lambda commit: (self.levels[commit].count, commit))
 
-    def missing(self, commit: int) -> int:
+    def repeats_left(self, commit: int) -> int:
         """Return how often a commit may still be measured; exact metrics need no repetition."""
         return max(0, self.options.most - self.levels[commit].count) if self.spread.sigma else 0
 
     def again(self, left: int, right: int) -> Measure:
         """More measurements of the commit of two that has fewer."""
         commit = self.weaker(left, right)
-        return Measure(commit, min(self.options.repeats, self.missing(commit)))
+        return Measure(commit, min(self.options.repeats, self.repeats_left(commit)))
 
 
 def _from_anchors(search: _Search) -> Measure | Found:
     """Search between the anchors once they differ significantly."""
     good, bad = search.levels[0], search.levels[search.last]
     sure = posterior_jump(good, bad, search.spread, sign=float(np.sign(search.jump)))
+    # The direction is that of the data, so that noise alone reaches a posterior of 0.95 in 1 of 10 cases:
+    # half of the remaining doubt is asked for, as in a two-sided test.
     if search.jump and sure >= (1 + search.options.confidence) / 2:
         found = _search(search, 0, search.last)
-        return found if isinstance(found, Measure) else _found(search, found)
-    if search.missing(search.weaker(0, search.last)):
+        return found if isinstance(found, Measure) else _conclude(search, found)
+    if search.repeats_left(search.weaker(0, search.last)):
         return search.again(0, search.last)
     return Found((), reason="measured again, the good and the bad commit do not differ")
 
 
 def _search(search: _Search, left: int, right: int) -> Measure | list[Jump]:
     """Return what to measure in a range with a change point, or the change points found in it."""
-    middle = _middle(search, left, right)
+    candidates = [commit for commit in range(left + 1, right) if commit not in search.broken]
+    middle = min(candidates, key=lambda commit: (abs(2 * commit - left - right), commit), default=None)
     if middle is None:
         return _adjacent(search, left, right)
     missing = search.options.repeats - (search.levels[middle].count if middle in search.levels else 0)
@@ -336,12 +347,6 @@ def _search(search: _Search, left: int, right: int) -> Measure | list[Jump]:
     return jumps
 
 
-def _middle(search: _Search, left: int, right: int) -> int | None:
-    """The commit nearest to the middle that can be measured."""
-    candidates = [commit for commit in range(left + 1, right) if commit not in search.broken]
-    return min(candidates, key=lambda commit: (abs(2 * commit - left - right), commit), default=None)
-
-
 def _halves(search: _Search, left: int, middle: int, right: int) -> Measure | list[tuple[int, int]]:
     """Return the halves that contain a change point, or the repeats needed to decide."""
     halves = [(left, middle), (middle, right)]
@@ -349,29 +354,31 @@ def _halves(search: _Search, left: int, middle: int, right: int) -> Measure | li
     bad = posterior_bad(*ends, search.spread)
     sure = search.options.confidence
     if max(bad, 1 - bad) < sure:
-        missing = search.missing(middle)
+        missing = search.repeats_left(middle)
+        # A commit between two jumps lies near the midpoint of both ends: no repetition puts it on a side.
         if missing and not all(search.holds(*half) for half in halves):
             return Measure(middle, further_repeats(*ends, search.spread, confidence=sure, most=missing))
         return halves
+    # The side of the middle says which half holds the greater part of the jump; the other may hold a second.
     main, other = halves if bad >= sure else halves[::-1]
-    if 0.5 <= search.posterior(*other) < search.options.extra and search.missing(search.weaker(*other)):
+    if 0.5 <= search.posterior(*other) < search.options.extra and search.repeats_left(search.weaker(*other)):
         return search.again(*other)
     return sorted([main, other]) if search.holds(*other) else [main]
 
 
 def _adjacent(search: _Search, left: int, right: int) -> Measure | list[Jump]:
     """Decide the step between two adjacent commits, measuring until it is significant."""
-    if not search.holds(left, right) and search.missing(search.weaker(left, right)):
+    if not search.holds(left, right) and search.repeats_left(search.weaker(left, right)):
         return search.again(left, right)
     a, b = search.levels[left], search.levels[right]
     spread = search.spread
     half = float(quantile(0.975, spread.df)) * spread.sigma * (1 / a.count + 1 / b.count) ** 0.5
     effect = b.mean - a.mean
-    suspects = tuple(range(left + 1, right + 1))
+    suspects = tuple(range(left + 1, right + 1))  # those between could not be measured
     return [Jump(left, right, effect, effect - half, effect + half, search.posterior(left, right), suspects)]
 
 
-def _found(search: _Search, steps: list[Jump]) -> Found:
+def _conclude(search: _Search, steps: list[Jump]) -> Found:
     sure = tuple(step for step in steps if step.posterior >= search.options.extra)
     undecided = tuple(step for step in steps if step.posterior < search.options.extra)
     reason = "" if sure else "no single commit makes the jump for sure"

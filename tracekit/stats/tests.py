@@ -68,8 +68,8 @@ def compare_exact(
         unit=metric.unit,
         a=middle_a,
         b=middle_b,
-        ratio=_ratio(middle_a, middle_b),
-        ci95=_bounds(base, head),
+        ratio=middle_b / middle_a if middle_a else None,
+        ci95=(min(head) / max(base), max(head) / min(base)) if min(base) > 0 else None,
         p=None,
         mde=tolerance / middle_a if middle_a else None,
         verdict=verdict,
@@ -87,37 +87,28 @@ def _verdict(
     metric: Metric, a: list[float], b: list[float], threshold: float, tolerance: float
 ) -> tuple[Verdict, str]:
     """Compare ranges with an increase counted as worse."""
-    if metric.direction.sign < 0:
-        worse, better = _beyond(b, a, threshold, tolerance), _beyond(a, b, threshold, tolerance)
-    else:
-        worse, better = _beyond(a, b, threshold, tolerance), _beyond(b, a, threshold, tolerance)
-    ranges = f"from {_span(a)} to {_span(b)}"
-    if worse or better:
-        return (Verdict.REGRESSION if worse else Verdict.IMPROVEMENT), f"{ranges} in every run"
+    ranges = f"from {_format_range(a)} to {_format_range(b)}"
+    low, high = (a, b) if metric.direction.sign > 0 else (b, a)
+    if _beyond(low, high, threshold, tolerance):
+        return Verdict.REGRESSION, f"{ranges} in every run"
+    if _beyond(high, low, threshold, tolerance):
+        return Verdict.IMPROVEMENT, f"{ranges} in every run"
     if max(max(b) - min(a), max(a) - min(b)) <= tolerance:
         within = f", within the tolerance of {tolerance:,.10g}" if sorted(a) != sorted(b) else " in every run"
         return Verdict.PASS, ranges + within
-    raised, base = (max(b), min(a)) if metric.direction.sign > 0 else (max(a), min(b))
+    raised, base = max(high), min(low)
     if raised - base <= tolerance or raised < base * (1 + threshold):
         return Verdict.PASS, f"{ranges}, below the threshold of {100 * threshold:g}%"
     return Verdict.CANNOT_TELL, f"{ranges}: the runs of one side differ too much to tell"
 
 
 def _beyond(low: list[float], high: list[float], threshold: float, tolerance: float) -> bool:
-    """Whether every value of the second is above every value of the first, by enough to matter."""
-    apart = min(high) - max(low) > tolerance
-    return apart and float(np.median(high)) >= float(np.median(low)) * (1 + threshold)
+    """Tell whether every value of the second is above every value of the first, by enough to matter."""
+    separate = min(high) - max(low) > tolerance
+    return separate and float(np.median(high)) >= float(np.median(low)) * (1 + threshold)
 
 
-def _bounds(a: list[float], b: list[float]) -> tuple[float, float] | None:
-    return (min(b) / max(a), max(b) / min(a)) if min(a) > 0 else None
-
-
-def _ratio(a: float, b: float) -> float | None:
-    return b / a if a else None
-
-
-def _span(values: list[float]) -> str:
+def _format_range(values: list[float]) -> str:
     low, high = min(values), max(values)
     return f"{low:,.10g}" if low == high else f"{low:,.10g}-{high:,.10g}"
 
@@ -140,6 +131,7 @@ def holm(p: Sequence[float] | Floats) -> Floats:
         >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
         [0.03, 0.06, 0.06]
     """
+    # Holm 1979: the smallest of m p values times m, the next times m - 1, and none below the one before.
     values = np.asarray(p, float)
     order = np.argsort(values, kind="stable")
     steps = values[order] * np.arange(values.size, 0, -1)
@@ -158,17 +150,18 @@ def with_holm(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
         >>> with_holm([])
         ()
     """
-    tested = [at for at, one in enumerate(comparisons) if one.p is not None]
-    adjusted = holm([comparisons[at].p or 0.0 for at in tested])
-    found = dict(zip(tested, adjusted.tolist(), strict=True))
-    return tuple(_confirmed(one, found[at]) if at in found else one for at, one in enumerate(comparisons))
+    adjusted = iter(holm([metric.p for metric in comparisons if metric.p is not None]).tolist())
+    return tuple(
+        metric if metric.p is None else _with_adjusted_p(metric, next(adjusted)) for metric in comparisons
+    )
 
 
-def _confirmed(one: Comparison, p: float) -> Comparison:
-    if one.verdict not in _CLAIMS or p <= one.alpha:
-        return replace(one, p_adjusted=p)
-    reason = f"{one.reason}, but among the gate's metrics p is {p:.2g} (Holm), above {one.alpha:.2g}"
-    return replace(one, p_adjusted=p, verdict=Verdict.CANNOT_TELL, reason=reason)
+def _with_adjusted_p(comparison: Comparison, p: float) -> Comparison:
+    alpha, reason = comparison.alpha, comparison.reason
+    if comparison.verdict not in _CLAIMS or p <= alpha:
+        return replace(comparison, p_adjusted=p)
+    reason = f"{reason}, but among the gate's metrics p is {p:.2g} (Holm), above {alpha:.2g}"
+    return replace(comparison, p_adjusted=p, verdict=Verdict.CANNOT_TELL, reason=reason)
 
 
 SCHEDULE = (5, 10, 20)
@@ -197,5 +190,6 @@ def plan(schedule: Sequence[int] = SCHEDULE, *, alpha: float = ALPHA) -> tuple[L
     """
     if not schedule or min(schedule) < 1 or any(late <= early for early, late in pairwise(schedule)):
         raise ValueError(f"a schedule counts runs and increases: {schedule}")
-    spent = [alpha * math.log1p((math.e - 1) * k / schedule[-1]) for k in (0, *schedule)]
-    return tuple(Look(k, late - early) for k, (early, late) in zip(schedule, pairwise(spent), strict=True))
+    # Lan and DeMets 1983: a look spends what the spending function rises by since the look before.
+    levels = [alpha * math.log1p((math.e - 1) * k / schedule[-1]) for k in (0, *schedule)]
+    return tuple(Look(k, late - early) for k, (early, late) in zip(schedule, pairwise(levels), strict=True))

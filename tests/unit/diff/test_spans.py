@@ -94,8 +94,8 @@ def test_without_marks_the_capture_is_one_step(tmp_path: Path) -> None:
     plain = make_run(tmp_path / "a", host_intervals=[host("x", 5, 20), host("y", 30, 45)])
     half = make_run(tmp_path / "b", host_intervals=[host("x", 0, 9)], steps=[step(1, 0, 10)])
     a, b = select_steps(plain, half)
-    assert not a.marked
-    assert not b.marked
+    assert not a.has_step_marks
+    assert not b.has_step_marks
     assert (reported(a), reported(b)) == ([(0, -1, 40)], [(0, -1, 9)])
     assert capture_ns(plain) == 40
 

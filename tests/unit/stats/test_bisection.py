@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.stats.noise import Noise
-from tracekit.stats.search import Level, Spread, further_repeats, level, pooled, posterior_bad, posterior_jump
+from tracekit.stats.search import (
+    Level,
+    Spread,
+    further_repeats,
+    level,
+    pool_spread,
+    posterior_bad,
+    posterior_jump,
+)
 
 means = st.floats(-1, 1).map(lambda value: round(value, 3))
 levels = st.builds(Level, means, st.integers(1, 6))
@@ -57,11 +65,11 @@ def test_known_noise_is_normal() -> None:
 
 def test_spread_is_pooled_with_history_by_degrees_of_freedom() -> None:
     values = [np.array([1.0, 3.0]), np.array([5.0])]
-    assert pooled(values) == Spread(math.sqrt(2.0), 1.0)
-    assert pooled(values, Noise(1.0, 3.0)) == Spread(math.sqrt(5 / 4), 4.0)
-    assert pooled(values, Noise(0.5)) == Spread(0.5, math.inf)
-    assert pooled(values, Noise(math.nan, 0.0)) == pooled(values)
-    assert math.isnan(pooled(values[1:]).sigma)
+    assert pool_spread(values) == Spread(math.sqrt(2.0), 1.0)
+    assert pool_spread(values, Noise(1.0, 3.0)) == Spread(math.sqrt(5 / 4), 4.0)
+    assert pool_spread(values, Noise(0.5)) == Spread(0.5, math.inf)
+    assert pool_spread(values, Noise(math.nan, 0.0)) == pool_spread(values)
+    assert math.isnan(pool_spread(values[1:]).sigma)
 
 
 def test_repeats_suffice_if_the_commit_lies_where_it_seems_to() -> None:

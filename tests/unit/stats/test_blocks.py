@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.stats.samples import apart, order, pairs
+from tracekit.stats.samples import order, pairs, ran_in_sequence
 
 
 @given(st.integers(0, 9), st.integers(0, 9))
@@ -44,4 +44,4 @@ def test_other_runs_are_no_pairs(a: list[float], b: list[float]) -> None:
     ("a", "b", "separate"), [([1, 2], [3], True), ([3], [1, 2], True), ([1, 3], [2], False), ([], [1], False)]
 )
 def test_sides_made_one_after_the_other_lie_apart(a: list[float], b: list[float], separate: bool) -> None:
-    assert apart(a, b) is separate
+    assert ran_in_sequence(a, b) is separate

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.stats.comparison import Verdict
-from tracekit.stats.decide import Decided, because, decide
+from tracekit.stats.decide import Evidence, decide, explain
 
 T = math.log1p(0.07)
 E = 1e-9
@@ -37,14 +37,14 @@ sizes = st.floats(-1, 1, allow_subnormal=False)
     ],
 )
 def test_rules(log: float, low: float, high: float, detectable: float, verdict: Verdict) -> None:
-    assert decide(Decided(log, low, high, detectable, 0.07)) is verdict
+    assert decide(Evidence(log, low, high, detectable, 0.07)) is verdict
 
 
 @given(sizes, st.floats(0, 1), st.floats(0, 1), st.sampled_from([0.02, 0.07, 0.2]))
 def test_every_verdict_has_its_reason(log: float, half: float, detectable: float, threshold: float) -> None:
-    of = Decided(log, log - half, log + half, detectable, threshold)
+    of = Evidence(log, log - half, log + half, detectable, threshold)
     verdict = decide(of)
-    reason = because(verdict, of)
+    reason = explain(verdict, of)
     assert f"the threshold of {100 * threshold:g}%" in reason
     assert ("worse by at least" in reason) == (verdict is Verdict.REGRESSION)
     assert ("better by at least" in reason) == (verdict is Verdict.IMPROVEMENT)
@@ -55,19 +55,19 @@ def test_every_verdict_has_its_reason(log: float, half: float, detectable: float
     ("of", "reason"),
     [
         (
-            Decided(0.05, -0.01, 0.11, 0.09, 0.07),
+            Evidence(0.05, -0.01, 0.11, 0.09, 0.07),
             "the smallest detectable change, +9.4%, exceeds the threshold of 7%: more runs are needed",
         ),
         (
-            Decided(0.05, 0.01, 0.09, 0.05, 0.07),
+            Evidence(0.05, 0.01, 0.09, 0.05, 0.07),
             "+5.1% is worse, but possibly below the threshold of 7% (95% interval +1.0% to +9.4%)",
         ),
         (
-            Decided(0.03, -0.03, 0.09, 0.05, 0.07),
+            Evidence(0.03, -0.03, 0.09, 0.05, 0.07),
             "+3.0%, but the 95% interval -3.0% to +9.4% reaches the threshold of 7%",
         ),
     ],
 )
-def test_doubts_say_what_is_missing(of: Decided, reason: str) -> None:
+def test_doubts_say_what_is_missing(of: Evidence, reason: str) -> None:
     assert decide(of) is Verdict.CANNOT_TELL
-    assert because(Verdict.CANNOT_TELL, of) == reason
+    assert explain(Verdict.CANNOT_TELL, of) == reason

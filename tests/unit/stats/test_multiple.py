@@ -62,7 +62,7 @@ def test_many_series_at_once_are_each_compared_alone(series: list[tuple[list[int
     for at, sides in enumerate(series):
         for place, values in enumerate(sides):
             logs[place, at, : len(values)] = np.log(values)
-    found = effects.unpaired(*logs)
+    found = effects.effect_between_groups(*logs)
     low, high, p = *found.interval(), found.p()
     for at, (one, other) in enumerate(series):
         alone = compare(Metric("kernel"), one, other, paired=False)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.repositories import add_submodule
 from tracekit.errors import RunNotFoundError, UnusableInputError
-from tracekit.experiments.checkouts import FOLDER, changes, copy, missing_submodules, worktrees
+from tracekit.experiments.checkouts import FOLDER, changes, copy, find_missing_submodules, worktrees
 from tracekit.storage import locks
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_submodules_come_from_the_users_clones(git: Git, store: Store, tmp_path:
         found = [trees.add(name, name=name[-1]) for name in ("HEAD", "HEAD~1", "HEAD~2")]
         texts = [(tree / "deep lib/inner.py") for tree in found]
         assert [path.read_text() if path.exists() else None for path in texts] == [None, "two\n", "one\n"]
-        assert [missing_submodules(tree) for tree in found] == [[], [], []]
+        assert [find_missing_submodules(tree) for tree in found] == [[], [], []]
         assert git("-C", str(found[2] / "deep lib"), "rev-parse", "HEAD") == first
         assert not git("-C", str(found[2]), "status", "--porcelain")
     assert everything(Path.cwd()) == before
@@ -129,7 +129,7 @@ def test_a_submodule_without_a_clone_is_left_out_and_one_without_the_commit_is_s
     shutil.rmtree(".git/modules")
     shutil.rmtree("deep lib")
     with worktrees(store) as trees:
-        assert missing_submodules(trees.add("HEAD")) == ["deep lib"]
+        assert find_missing_submodules(trees.add("HEAD")) == ["deep lib"]
 
 
 def test_a_lock_that_goes_while_it_is_asked_for_is_not_taken(tmp_path: Path) -> None:
