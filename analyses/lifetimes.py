@@ -28,7 +28,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind, Phase
 
 from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
-from .memory.allocations import NEVER, OP, Events, read, thinned
+from .memory.events import NEVER, OP, Events, read_events, thin_events
 from .shared.common import RANK, ints
 from .shared.host_rows import fill_missing_text, host_rows
 
@@ -77,7 +77,7 @@ class _Phases:
 
 def compute(run: Run) -> Result:
     """Compute the lifetimes and the composition of the peaks."""
-    events = read(run)
+    events = read_events(run)
     if not events:
         return Result(notes=(NO_EVENTS,))
     paired = [one for one in events if one.freed_at is not None]
@@ -237,7 +237,7 @@ def _active(events: Events, table: pd.DataFrame) -> pd.DataFrame:
     """Allocated bytes over time: those in the largest allocations, and the others by category."""
     first, rest = table.head(DRAWN), table.iloc[DRAWN:]
     edges = np.concatenate((ints(first, _FROM), ints(first, _UNTIL)))
-    at = np.unique(np.concatenate((thinned(events, POINTS), edges[edges < len(events.bytes)])))
+    at = np.unique(np.concatenate((thin_events(events, POINTS), edges[edges < len(events.bytes)])))
     level, largest = events.level[at], _in_use(events, first)[at]
     own = {_column(name): _in_use(events, rest[rest[CATEGORY] == name])[at] for name in _CATEGORIES}
     moments = {**events.key, C.T_NS: events.t_ns[at], "allocated": level, "largest": largest}

@@ -29,12 +29,12 @@ from tracekit.runs.run import RankView, Run, busy
 from tracekit.schema import PROFILER, C, DeviceKind, HostKind
 
 from ..integrity import GRAPH_PATTERN
-from ..memory.allocations import FEWEST_FLOORS, WARMUP_STEPS
+from ..memory.events import MIN_FLOORS, WARMUP_STEPS
 from ..shared.common import NOT_RECORDED, absent_device_note, positions
 from . import frameworks as to
 from .frameworks import ACTIVE, Settings, detect_framework
 
-MIN_STEPS = FEWEST_FLOORS + WARMUP_STEPS
+MIN_STEPS = MIN_FLOORS + WARMUP_STEPS
 """Steps below which growth from step to step is unknown."""
 MIN_WARMUP_RATIO = 1.5
 """Length of the first step over the median of the others from which it is called a warm-up step."""

@@ -21,23 +21,33 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Result
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.common import RANK, STEP, ints
-from . import advice, allocations
-from .allocations import FEWEST_FLOORS, OP, RECORDED, RELATIVE, WARMUP_STEPS, Events, extremes, read
-
-if TYPE_CHECKING:
-    from .allocations import Flags
-
+from ..shared.common import ints
+from . import findings
+from .driver_calls import driver_call_table, read_driver_calls
+from .events import (
+    MIN_FLOORS,
+    OP,
+    RECORDED,
+    RELATIVE,
+    WARMUP_STEPS,
+    Events,
+    Flags,
+    extremes,
+    read_events,
+    theil_sen,
+    thin_events,
+)
+from .tables import _LEAK, _SUMMARY, TABLES
 
 NO_EVENTS = "no allocator events in this capture: record with `profile_memory=True` (`tracekit collect` does)"
 NO_ADDRESSES = (
@@ -49,7 +59,7 @@ NO_TOTALS = (
     "allocations, and reserved bytes are unknown"
 )
 FEW_STEPS = (
-    f"fewer than {FEWEST_FLOORS + WARMUP_STEPS} profiled steps, so growth from step to step is unknown: "
+    f"fewer than {MIN_FLOORS + WARMUP_STEPS} profiled steps, so growth from step to step is unknown: "
     "record more steps (`tracekit collect --steps 10`, or `active=10` of `torch.profiler.schedule`)"
 )
 _PEAKS = {
@@ -63,7 +73,7 @@ def compute(run: Run) -> Result:
     """Measure the memory of a run."""
     tables: dict[str, pd.DataFrame] = {}
     notes: list[str] = []
-    events = read(run)
+    events = read_events(run)
     steps = run.table("steps", columns=[C.RANK, C.STEP, C.START_NS, C.DUR_NS])
     steps = steps.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
     if events:
@@ -71,13 +81,13 @@ def compute(run: Run) -> Result:
         notes += _notes(events, tables)
     else:
         notes.append(NO_EVENTS)
-    calls = allocations.read_driver_calls(run, steps)
+    calls = read_driver_calls(run, steps)
     if len(calls):
-        tables["driver_calls"] = allocations.table(calls)
+        tables["driver_calls"] = driver_call_table(calls)
     if len(peaks := _peaks(run)):
         tables["peaks"] = peaks
-    found = [*advice.findings(run, events, tables, steps), *allocations.findings(run, calls)]
-    return Result(tables, tuple(found), tuple(notes))
+    advised = [*findings.findings(run, events, tables, steps), *findings.churn_findings(run, calls)]
+    return Result(tables, tuple(advised), tuple(notes))
 
 
 def _tables(events: list[Events], steps: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -169,7 +179,7 @@ def _step_at(steps: pd.DataFrame, moment: int) -> int | None:
 
 def timeline(events: Events) -> pd.DataFrame:
     """Allocated and reserved bytes over time, thinned without losing extremes."""
-    places = allocations.thinned(events, TIMELINE_POINTS)
+    places = thin_events(events, TIMELINE_POINTS)
     reserved = events.reserved
     return pd.DataFrame(
         {
@@ -231,9 +241,9 @@ def by_step(events: Events, steps: pd.DataFrame) -> pd.DataFrame:
 def leak(events: Events, table: pd.DataFrame) -> _Row | None:
     """Growth of the floor per step after the first; None with too few steps."""
     floors = ints(table, "floor")[WARMUP_STEPS:]
-    if len(floors) < FEWEST_FLOORS:
+    if len(floors) < findings.LEAK["min_steps"]:
         return None
-    slope = allocations.theil_sen(floors)
+    slope = theil_sen(floors)
     return {
         **events.key,
         "growth": slope.slope,
@@ -244,36 +254,6 @@ def leak(events: Events, table: pd.DataFrame) -> _Row | None:
         "last_floor": int(floors[-1]),
     }
 
-
-_DEVICE = Column(C.DEVICE, "", "device index; -1 is the host")
-_SUMMARY = (
-    RANK,
-    _DEVICE,
-    Column("peak_allocated", "bytes", "maximum allocated"),
-    Column("peak_reserved", "bytes", "maximum reserved"),
-    Column("fragmentation", "bytes", "unused at the peak: reserved minus allocated"),
-    Column("peak_at_ns", "ns", "time of the peak since the run's t0"),
-    Column("peak_step", "", "step of the peak; missing outside the profiled steps"),
-    Column("peak_op", "", "op whose allocation reached the peak; empty if it was before the first event"),
-    Column("start_allocated", "bytes", "allocated before the first event"),
-    Column("end_allocated", "bytes", "allocated after the last event"),
-    Column("most_fragmentation", "bytes", "maximum reserved minus allocated"),
-    Column("allocations", "count", "number of allocations"),
-    Column("frees", "count", "number of frees"),
-    Column("unfreed", "count", "allocations not freed within the capture"),
-    Column("unfreed_bytes", "bytes", "bytes of unfreed allocations"),
-    Column("totals", "", "whether running totals were recorded or count from the capture's start"),
-)
-_LEAK = (
-    RANK,
-    _DEVICE,
-    Column("growth", "bytes", "growth of the floor per step"),
-    Column("growth_low", "bytes", "lower end of its 95% confidence interval"),
-    Column("growth_high", "bytes", "upper end of its 95% confidence interval"),
-    Column("steps", "count", "steps used: all but the first"),
-    Column("first_floor", "bytes", "floor of the first step used"),
-    Column("last_floor", "bytes", "floor of the last step used"),
-)
 
 ANALYSIS = Analysis(
     name="memory",
@@ -286,52 +266,9 @@ ANALYSIS = Analysis(
         "address follows in the capture. Floor of a step = minimum allocated within its marker on the host; "
         "growth = Theil–Sen slope of the floors of all steps but the first, with a 95% confidence interval."
     ),
-    tables=(
-        TableSpec("summary", "Peaks, per device (-1 is the host)", _SUMMARY),
-        TableSpec("peaks", "Peaks measured without a profiler", allocations.PEAK_COLUMNS),
-        TableSpec("leak", "Growth from step to step", _LEAK),
-        TableSpec(
-            "by_op",
-            "Allocated bytes by op",
-            (
-                RANK,
-                _DEVICE,
-                Column(OP, "", "innermost op that allocated"),
-                Column("allocated", "bytes", "Σ of its allocations"),
-                Column("live_at_peak", "bytes", "its allocations in use at the peak"),
-                Column("unfreed", "bytes", "its allocations not freed within the capture"),
-                Column("largest", "bytes", "its largest allocation"),
-                Column("allocations", "count", "number of allocations"),
-            ),
-        ),
-        TableSpec(
-            "steps",
-            "Allocated bytes per profiled step",
-            (
-                RANK,
-                _DEVICE,
-                STEP,
-                Column("floor", "bytes", "minimum allocated within the step"),
-                Column("peak", "bytes", "maximum allocated within the step"),
-                Column("net", "bytes", "allocated at its end minus at its start"),
-                Column("allocations", "count", "allocations in the step"),
-            ),
-        ),
-        TableSpec("driver_calls", "Driver calls for device memory", allocations.COLUMNS),
-        TableSpec(
-            "timeline",
-            "Allocated and reserved bytes over time",
-            (
-                RANK,
-                _DEVICE,
-                Column(C.T_NS, "ns", "time since the run's t0"),
-                Column("allocated", "bytes", "allocated after the event"),
-                Column("reserved", "bytes", "reserved after the event"),
-            ),
-        ),
-    ),
+    tables=TABLES,
     sources=("TorchBench, 4.2", "Sen, 1968 (slope and interval)", "torch.profiler memory events"),
     order=60,
     compute=compute,
-    rules=(*advice.RULES, *allocations.RULES),
+    rules=findings.RULES,
 )

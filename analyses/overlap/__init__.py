@@ -1,4 +1,4 @@
-"""Exposed and overlapped time, for `overlap`.
+"""Overlap of copies and communication with kernels, and the exposed rest.
 
 Directions of copies and kinds of collectives may overlap each other, so their times do not sum to those of
 all copies and all communication. `per_step` counts the part of each interval inside the step's window,
@@ -30,8 +30,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Analysis, Bottleneck, ByRank, Column, Remark, Result, Rule, TableSpec
-from tracekit.analysis.savings import WARN_SHARE, Spent, budget_of, spent
+from tracekit.analysis import Analysis, ByRank, Remark, Result
+from tracekit.analysis.savings import Spent, budget_of, spent
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered
 from tracekit.runs.run import Run, busy
@@ -41,35 +41,20 @@ from tracekit.schema import C, CopyKind, DeviceKind
 from ..gpu_breakdown import OPAQUE_GRAPHS
 from ..shared import collectives as shared_collectives
 from ..shared.collective_kinds import collective_copies, collective_kinds
-from ..shared.common import (
-    DEVICE,
-    NO_STEPS,
-    RANK,
-    STEP,
-    absent_device_note,
-    concat_by_name,
-    concat_tables,
-    ints,
-    share,
-    spans,
-)
-from ..shared.intervals_by_class import (
-    IntervalsByClass,
-    intervals_by_class,
-    is_communication,
-)
+from ..shared.common import NO_STEPS, absent_device_note, concat_by_name, concat_tables, ints, share, spans
+from ..shared.intervals_by_class import IntervalsByClass, intervals_by_class, is_communication
 from .exposed import (
     ADVISED,
     ALL_COPIES,
     COMMUNICATION,
-    MANY,
     WHAT,
     Exposed,
-    bounded,
-    findings,
-    joined,
-    measured,
+    join_exposed,
+    limit_by_critical_path,
+    measure_exposed,
 )
+from .findings import COMMUNICATES, RULES, findings
+from .tables import TABLES
 
 KEYS = [C.RANK, C.DEVICE]
 
@@ -222,10 +207,17 @@ def measure(run: Run) -> Partial:
         tables["streams"] = streams(on_streams)
     steps = spent(run)
     exposed = {
-        what: measured(run, rows, what, windows) for what in (COMMUNICATION, *ADVISED) if what in present
+        what: measure_exposed(run, rows, what, windows)
+        for what in (COMMUNICATION, *ADVISED)
+        if what in present
     }
     if COMMUNICATION in exposed:
-        exposed[COMMUNICATION] = bounded(run, exposed[COMMUNICATION], budget_of([steps]))
+        exposed[COMMUNICATION] = limit_by_critical_path(
+            run,
+            exposed[COMMUNICATION],
+            budget_of([steps]),
+            least=COMMUNICATES["min_saving_share"],
+        )
     return Partial(
         tables=tables,
         spent=steps,
@@ -244,7 +236,8 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     tables = concat_by_name([one.tables for one in partials], _TABLES)
     subjects = dict.fromkeys(what for one in partials for what in one.exposed)
     exposed = {
-        what: joined([one.exposed[what] for one in partials if what in one.exposed]) for what in subjects
+        what: join_exposed([one.exposed[what] for one in partials if what in one.exposed])
+        for what in subjects
     }
     steps = budget_of(one.spent for one in partials)
     calls = concat_tables([one.calls for one in partials if one.ranks])
@@ -320,18 +313,6 @@ def _plain(selected: pd.DataFrame) -> dict[str, object]:
     }
 
 
-_OVERLAP = (
-    Column("union_ns", "ns", "time at least one runs"),
-    Column("exposed_ns", "ns", "time at least one runs and no (other) kernel does"),
-    Column("overlapped_ns", "ns", "time at least one runs together with an (other) kernel"),
-    Column("overlapped_share", "share", "overlapped over union"),
-)
-_PLAIN = (
-    Column("sum_ns", "ns", "Σ of durations, overlaps counted twice"),
-    Column("count", "count", "number of copies or communication kernels"),
-)
-_WHAT = Column(WHAT, "", "communication, all copies, or the copies of one direction")
-
 _BY_RANK = ByRank(map=measure, combine=combine)
 ANALYSIS = Analysis(
     name="overlap",
@@ -346,78 +327,10 @@ ANALYSIS = Analysis(
         "host and the end of the last interval launched in it. Streams: busy = time with work (kernel, copy, "
         "memset, opaque graph) on at least one stream, concurrent = on at least two; the share is over busy."
     ),
-    tables=(
-        TableSpec(
-            "whole",
-            "Whole capture, per device",
-            (
-                RANK,
-                DEVICE,
-                _WHAT,
-                *_OVERLAP,
-                *_PLAIN,
-                Column(C.BYTES, "bytes", "bytes copied; missing if unknown, and for communication"),
-            ),
-        ),
-        TableSpec(
-            "profiled_steps", "Union of the profiled steps, per device", (RANK, DEVICE, _WHAT, *_OVERLAP)
-        ),
-        TableSpec(
-            "collectives",
-            "Communication by kind of collective, whole capture",
-            (
-                RANK,
-                DEVICE,
-                Column("collective", "", "kind, by the names of the kernel and its launching op"),
-                *_OVERLAP,
-                *_PLAIN,
-            ),
-        ),
-        TableSpec(
-            "streams",
-            "Concurrent work on several streams, whole capture",
-            (
-                RANK,
-                DEVICE,
-                Column("streams", "count", "streams with work"),
-                Column("busy_ns", "ns", "time at least one stream is busy"),
-                Column("concurrent_ns", "ns", "time at least two streams are busy"),
-                Column("concurrent_share", "share", "concurrent over busy"),
-                Column("most_streams", "count", "maximum number of streams busy at once"),
-                Column("sum_ns", "ns", "Σ over the streams of the time each is busy"),
-            ),
-        ),
-        TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, _WHAT, STEP, *_OVERLAP)),
-    ),
+    tables=TABLES,
     sources=("HTA communication computation overlap", "TraceLens GPU timeline", "nsys recipes"),
     order=35,
     compute=_BY_RANK.whole,
     by_rank=_BY_RANK,
-    rules=(
-        Rule(
-            "exposed_communication",
-            "the shortest of exposed communication, of other kernels' time without communication, and of "
-            f"the time that the critical path loses without communication kernels (except where {MANY} or "
-            "more short all-reduces are to be combined), without the waiting for other ranks, is at least "
-            f"{WARN_SHARE:.0%} of a step; not if most of the communication is waiting; never high on one "
-            "rank, which does not tell waiting from transfer, and only information where most of the "
-            "exposed time is what collectives without recorded sizes, the same in each of at least "
-            f"{shared_collectives.FEWEST_STEPS} steps, take longer than in their shortest step, counted for "
-            f"those that take at least {shared_collectives.WIDELY} times as long in another step",
-            f"a gain below {WARN_SHARE:.0%} of a step is not worth restructuring a program; only "
-            "computation can overlap communication, only transfer can be overlapped, and where the host or "
-            "other work is nearly as long a step does not become shorter by all of it",
-            bound=Bottleneck.COMMUNICATION,
-        ),
-        Rule(
-            "exposed_copies",
-            "the shorter of exposed copies of one direction (H2D, D2H or P2P) and of kernel time without "
-            f"such copies is at least {WARN_SHARE:.0%} of a step; migrations of managed memory, and copies "
-            "of pinned memory on another stream than most kernels, are not counted",
-            f"a gain below {WARN_SHARE:.0%} of a step is not worth restructuring a program; copies within a "
-            "device are ignored because they compete with kernels for memory bandwidth; pinned copies on a "
-            "stream of their own are already issued as advised",
-            bound=Bottleneck.COPIES,
-        ),
-    ),
+    rules=RULES,
 )

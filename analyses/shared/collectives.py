@@ -368,11 +368,7 @@ def wait_share(rows: pd.DataFrame) -> float:
     return float(waited / total) if total else 0.0
 
 
-FEWEST_STEPS, WIDELY = 3, 2
-"""Steps in which a collective must recur, and its longest time over its shortest to be called varying."""
-
-
-def varying_collectives(rows: pd.DataFrame) -> pd.DataFrame:
+def varying_collectives(rows: pd.DataFrame, *, min_steps: float, min_ratio: float) -> pd.DataFrame:
     """Collectives without recorded sizes whose times vary widely over the steps of one rank.
 
     The k-th collective of a step is the same as the k-th of the others, if all steps of the device have the
@@ -381,6 +377,8 @@ def varying_collectives(rows: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         rows: Result of `read_collectives`.
+        min_steps: Minimum number of steps in which a collective must recur.
+        min_ratio: Minimum ratio of its longest time to its shortest.
 
     Returns:
         By row id: kind, wait_ns, and the shortest and the longest time of the collective over the steps.
@@ -389,11 +387,11 @@ def varying_collectives(rows: pd.DataFrame) -> pd.DataFrame:
     found = [pd.DataFrame({C.KIND: [], "wait_ns": [], "shortest_ns": [], "longest_ns": []})]
     for _, own in stepped.groupby(_PLACE, sort=True):
         steps = [list(zip(one["family"], one[C.KIND], strict=True)) for _, one in own.groupby(C.STEP)]
-        if len(steps) < FEWEST_STEPS or any(one != steps[0] for one in steps):
+        if len(steps) < min_steps or any(one != steps[0] for one in steps):
             continue
         times = own.groupby(own.groupby(C.STEP).cumcount())[C.DUR_NS]
         shortest, longest = times.transform("min"), times.transform("max")
         columns = {"wait_ns": own[C.DUR_NS] - shortest, "shortest_ns": shortest, "longest_ns": longest}
-        widely = (longest >= WIDELY * shortest) & (own["size"] == 0) & (own[C.KIND] != SEND_RECV)
+        widely = (longest >= min_ratio * shortest) & (own["size"] == 0) & (own[C.KIND] != SEND_RECV)
         found.append(own.assign(**columns).loc[widely, [C.ROW_ID, *found[0].columns]].set_index(C.ROW_ID))
     return pd.concat(found) if len(found) > 1 else found[0]

@@ -14,7 +14,7 @@ from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..copies.kernel_unions import KernelUnions
-from ..memory.allocations import theil_sen
+from ..memory.events import theil_sen
 from ..shared.common import largest_rows
 from .device_limits import (
     POWER_CAP,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.analyses.memory import FEW_STEPS, NO_ADDRESSES, NO_EVENTS, NO_TOTALS, TIMELINE_POINTS
-from tracekit.analyses.memory.allocations import theil_sen
+from tracekit.analyses.memory.events import theil_sen
 
 from tests.builders import Row, host, kernel, make_run, step
 from tests.tiers import examples

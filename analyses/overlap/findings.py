@@ -1,0 +1,273 @@
+"""Rules of `overlap`, and their findings on exposed communication and copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis.kernel_names import matches
+from tracekit.analysis.savings import WARN_SHARE, Budget
+from tracekit.runs import rank_view
+from tracekit.runs.run import Run
+from tracekit.schema import C, CopyKind, HostKind
+
+from ..shared import collectives
+from ..shared.common import duration, ints, percent
+from ..shared.host_rows import NO_OP, source_lines
+from .exposed import ADVISED, COLLECTIVE, COMMUNICATION, EXPOSED_NS, OP, Exposed
+
+COMMUNICATES = Rule(
+    "exposed_communication",
+    states="the shortest of exposed communication, of other kernels' time without communication, and of the "
+    "time that the critical path loses without communication kernels (except where {min_calls} or more "
+    "all-reduces of at most {max_call_ns} each are to be combined), without the waiting for other ranks, is "
+    "at least {min_saving_share} of a step; not if more than {max_wait_share} of the communication is "
+    "waiting; never high on a single rank, which does not tell waiting from transfer, and only information "
+    "where more than {max_wait_share} of the exposed time is what collectives without recorded sizes, the "
+    "same in each of at least {min_steps} steps, take longer than in their shortest step, counted for those "
+    "that take at least {min_time_ratio} times as long in another step",
+    why="a gain below {min_saving_share} of a step is not worth restructuring a program; only computation "
+    "can overlap communication, only transfer can be overlapped, and where the host or other work is nearly "
+    "as long a step does not become shorter by all of it",
+    bound=Bottleneck.COMMUNICATION,
+    thresholds={
+        "min_saving_share": WARN_SHARE,
+        "min_calls": 50,
+        "max_call_ns": 1_000_000,
+        "max_wait_share": 0.5,
+        "min_steps": 3,
+        "min_time_ratio": 2,
+    },
+)
+COPIES = Rule(
+    "exposed_copies",
+    states="the shorter of exposed copies of one direction (to the device, to the host or between devices) "
+    "and of kernel time without such copies is at least {min_saving_share} of a step; migrations of managed "
+    "memory, and copies of pinned memory on another stream than most kernels, are not counted",
+    why="a gain below {min_saving_share} of a step is not worth restructuring a program; copies within a "
+    "device are ignored because they compete with kernels for memory bandwidth; pinned copies on a stream "
+    "of their own are already issued as advised",
+    bound=Bottleneck.COPIES,
+    thresholds={"min_saving_share": WARN_SHARE},
+)
+RULES = (COMMUNICATES, COPIES)
+_ALL_REDUCE = "(?i)all_?reduce"
+CONFIDENCE = 0.5
+"""The exposed time was measured; whether the program's dependencies allow overlap was not."""
+_PATH = ", and what the critical path is shorter without communication"
+_WITHOUT_WAITING = ", without the share of waiting"
+_DDP = r"(?i)DistributedDataParallel|ddp\.reducer"
+_FSDP = r"(?i)\bFSDP\b|FullyShardedDataParallel|fully_shard"
+_SCHEMES = {
+    "all_reduce": (_DDP, "ddp"),
+    "all_gather": (_FSDP, "fsdp"),
+    "reduce_scatter": (_FSDP, "fsdp"),
+}
+_TEXT = {
+    "ddp": (
+        "DistributedDataParallel reduces gradients in buckets during backward, and the last bucket cannot "
+        "overlap: try another `bucket_cap_mb`, `gradient_as_bucket_view=True`, a compressed "
+        "gradient (`bf16_compress_hook`), or accumulate gradients under `no_sync()`"
+    ),
+    "fsdp": (
+        "FSDP gathers parameters layer by layer: prefetch the next layers (`forward_prefetch=True`, "
+        "`backward_prefetch=BACKWARD_PRE`, or `set_modules_to_forward_prefetch`), or shard larger units"
+    ),
+    "other": (
+        "start it early with `async_op=True` and wait only before the result is used, so that independent "
+        "kernels overlap; if the next kernel needs the result (tensor parallelism), only splitting the work "
+        "into chunks or sending less helps"
+    ),
+    CopyKind.H2D: (
+        "copy the next batch on a side stream during the computation of the current one "
+        "(`with torch.cuda.stream(side): x.to(device, non_blocking=True)`, then `wait_stream`)"
+    ),
+    CopyKind.D2H: (
+        "copy into pinned memory with `non_blocking=True` on a side stream and read it one step later, or "
+        "keep the values on the device (`.detach()` instead of `.item()` or `.cpu()`)"
+    ),
+    CopyKind.P2P: "send on a side stream while independent kernels run, or send less between devices",
+}
+
+
+def findings(
+    run: Run, exposed_by_subject: dict[str, Exposed], budget: Budget, ranks: int, calls: pd.DataFrame
+) -> tuple[Finding, ...]:
+    """Findings on exposed communication and exposed copies of each direction.
+
+    Args:
+        run: The run.
+        exposed_by_subject: Exposed intervals, by subject.
+        budget: Time of the run's steps.
+        ranks: Number of ranks with a device.
+        calls: Communication kernels of all ranks.
+    """
+    result = []
+    for what in (COMMUNICATION, *ADVISED):
+        rule = COMMUNICATES if what == COMMUNICATION else COPIES
+        exposed = exposed_by_subject.get(what)
+        if exposed and budget.matters(exposed.hidable_ns, least=rule["min_saving_share"]):
+            combine, waiting = "", None
+            if rule is COMMUNICATES:
+                combine = _advise_to_combine(calls, budget)
+                limited = exposed.path_ns < exposed.hidable_ns and not combine
+                hidable = exposed.path_ns if limited else exposed.hidable_ns
+                path = exposed.path_ns if limited else exposed.exposed_ns
+                waiting = _waiting(calls, exposed) if ranks == 1 else None
+                share = waiting.share(exposed) if waiting else 0.0
+                transfer = min(_transferring(calls, hidable), int((1 - share) * hidable))
+                exposed = replace(exposed, hidable_ns=transfer, path_ns=path)
+            if waiting or budget.matters(exposed.hidable_ns, least=rule["min_saving_share"]):
+                result.append(_finding(run, what, exposed, budget, ranks, combine, waiting))
+    return tuple(result)
+
+
+def _advise_to_combine(calls: pd.DataFrame, budget: Budget) -> str:
+    """Advice to combine collectives if a step has many short all-reduces."""
+    rows = calls[calls["family"].str.contains(_ALL_REDUCE)]
+    each = len(rows) // budget.steps
+    if each < COMMUNICATES["min_calls"] or ints(rows, C.DUR_NS).mean() > COMMUNICATES["max_call_ns"]:
+        return ""
+    mean = duration(int(ints(rows, C.DUR_NS).mean()))
+    return (
+        f"the {each:,} all-reduces {budget.per} take {mean} on average: combine them into few large ones "
+        "(DistributedDataParallel's buckets, `torch._foreach` over flattened gradients); "
+    )
+
+
+def _transferring(calls: pd.DataFrame, hidable_ns: int) -> int:
+    """Part of the exposed communication that is transfer; 0 if most of it is waiting for another rank.
+
+    Waiting cannot be overlapped: it ends when the last rank arrives.
+    """
+    waiting = collectives.wait_share(calls)
+    return 0 if waiting > COMMUNICATES["max_wait_share"] else int((1 - waiting) * hidable_ns)
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """Waiting in the exposed communication of one rank, seen from collectives whose times vary over steps.
+
+    Attributes:
+        total_ns: Its part of the exposed time of the longest intervals.
+        kind: Kind of the collective with most of it.
+        shortest_ns: Shortest time of that collective.
+        longest_ns: Its longest time.
+    """
+
+    total_ns: int
+    kind: str
+    shortest_ns: int
+    longest_ns: int
+
+    def share(self, exposed: Exposed) -> float:
+        """Its share of the exposed time."""
+        return min(1.0, self.total_ns / exposed.exposed_ns)
+
+
+def _waiting(calls: pd.DataFrame, exposed: Exposed) -> _Waiting | None:
+    """Waiting in collectives whose times vary over steps; None unless it is most of the exposed time."""
+    varying = collectives.varying_collectives(
+        calls, min_steps=COMMUNICATES["min_steps"], min_ratio=COMMUNICATES["min_time_ratio"]
+    )
+    rows = exposed.rows.set_index(C.ROW_ID)[[EXPOSED_NS]].join(varying, how="inner")
+    if rows.empty:
+        return None
+    waits = rows[["wait_ns", EXPOSED_NS]].min(axis=1).to_numpy(np.int64)
+    most = rows.iloc[int(waits.argmax())]
+    waiting = _Waiting(int(waits.sum()), str(most[C.KIND]), int(most["shortest_ns"]), int(most["longest_ns"]))
+    return waiting if waiting.share(exposed) > COMMUNICATES["max_wait_share"] else None
+
+
+def _finding(
+    run: Run,
+    what: str,
+    exposed: Exposed,
+    budget: Budget,
+    ranks: int,
+    combine: str = "",
+    waiting: _Waiting | None = None,
+) -> Finding:
+    top = exposed.rows
+    is_communication = what == COMMUNICATION
+    exposed_time = budget.per_step(exposed.exposed_ns)
+    part = exposed.exposed_ns / exposed.union_ns
+    subject = "communication" if is_communication else f"{what} copies"
+    title = (
+        f"Exposed (non-overlapped) {subject}: {duration(exposed_time)} {budget.per}, {percent(part)} of "
+        f"{'its' if is_communication else 'their'} time, {percent(budget.share(exposed.exposed_ns))} of "
+        "the step"
+    )
+    limited = is_communication and exposed.path_ns < exposed.exposed_ns
+    if limited:
+        title += f"; the critical path is {duration(budget.per_step(exposed.path_ns))} shorter without it"
+    severity = budget.severity(exposed.hidable_ns)
+    if is_communication and ranks == 1 and severity is Severity.HIGH:
+        severity = Severity.WARN  # one rank does not tell its waiting from the transfer
+    mostly = ""
+    if waiting:
+        severity = Severity.INFO
+        mostly = (
+            f"mostly waiting for other ranks (at least {percent(waiting.share(exposed))} of this time): "
+            f"the same {waiting.kind} takes {duration(waiting.shortest_ns)} to "
+            f"{duration(waiting.longest_ns)} over the steps, and overlap hides only transfer; "
+        )
+    return Finding(
+        code=(COMMUNICATES if is_communication else COPIES).code,
+        severity=severity,
+        title=title if budget.marked else title.replace("of the step", "of the capture"),
+        advice=f"{_where(run, exposed.ops)}: {mostly}{combine}{_advice(run, what, exposed, ranks)}.",
+        saving_ns_per_step=budget.per_step(exposed.hidable_ns),
+        basis=Basis.ESTIMATED,
+        how=(
+            "upper bound: the exposed time, at most the time of kernels that do not overlap with it"
+            f"{_PATH if limited else ''}{_WITHOUT_WAITING if waiting else ''}; {budget.per}"
+        ),
+        confidence=CONFIDENCE,
+        evidence={
+            "device_intervals": [int(row) for row in top[C.ROW_ID]],
+            "host_intervals": [int(row) for row in top[C.OP_ROW].dropna().drop_duplicates()],
+        },
+    )
+
+
+def _where(run: Run, ops: pd.DataFrame) -> str:
+    """Op with most exposed time, and the source line of its longest interval."""
+    most = ops.iloc[int(ints(ops, EXPOSED_NS).argmax())]
+    op, part = str(most[OP]), percent(int(most[EXPOSED_NS]) / int(ops[EXPOSED_NS].sum()))
+    if op == NO_OP:
+        return f"{part} was launched outside recorded ops, the longest as {most[C.NAME]}"
+    op_row = pd.Series([most[C.OP_ROW]], dtype="Int64")
+    line = str(source_lines(run.of_ranks(int(most[C.RANK])), op_row).iloc[0])
+    return f"{part} was launched by {op}" + (f", the longest at {line}" if line else "")
+
+
+def _advice(run: Run, what: str, exposed: Exposed, ranks: int) -> str:
+    if what == COMMUNICATION:
+        waits = (
+            "part of the time may be waiting for the slowest rank, see `ranks`"
+            if ranks > 1
+            else "import all ranks together to distinguish transfer from waiting for the slowest one"
+        )
+        return f"{_TEXT[_scheme(run, exposed.kinds)]}; {waits}"
+    pageable = what != CopyKind.P2P and exposed.pageable
+    first = "pin the host memory first, pageable copies block the host; " if pageable else ""
+    return first + _TEXT[what]
+
+
+def _scheme(run: Run, kinds: pd.DataFrame) -> str:
+    """Communication scheme, from the collective with most time and the program's ranges or ops."""
+    most = kinds.iloc[int(ints(kinds, EXPOSED_NS).argmax())]
+    pattern, scheme = _SCHEMES.get(str(most[COLLECTIVE]), (None, "other"))
+    if pattern is None:
+        return scheme
+    where = pc.field(C.KIND).isin([str(HostKind.ANNOTATION), str(HostKind.OP), str(HostKind.PYTHON)])
+    for one in rank_view.split_by_rank(run):
+        names = one.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
+        if matches(names, pattern).any():
+            return scheme
+    return "other"
