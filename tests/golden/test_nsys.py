@@ -17,7 +17,7 @@ from tests import tiers
 from tests.traces import table
 from tracekit import registry
 from tracekit.analysis import analyze
-from tracekit.ingest.nsys.rows import copy
+from tracekit.ingest.nsys.rows import describe_copy
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_copies_by_direction_and_memory(name: str, runs: dict[str, Run]) -> None
     grouped = copies.groupby(columns)[C.BYTES].agg(["size", "sum"])
     found = {key: (int(row["size"]), int(row["sum"])) for key, row in grouped.iterrows()}
     wanted = {
-        tuple(map(str, copy(kind, source, target))): (rows, size)
+        tuple(map(str, describe_copy(kind, source, target))): (rows, size)
         for kind, source, target, rows, size in GOLDEN[name]["memcpy_by_kind"]
     }
     assert found == wanted

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.unit.ingest.arrow import to_batch
 from tracekit.ingest import write
-from tracekit.ingest.spool.rows import Column, Rows, of_arrow
+from tracekit.ingest.spool.rows import Column, Rows
 from tracekit.ingest.write import TableFile
 from tracekit.schema import ALLOCATIONS, COUNTERS, C
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def events(times: list[int], **columns: list[int | None]) -> Rows:
     given = {C.T_NS: times, C.DEVICE: [0] * len(times), C.BYTES: [1] * len(times), **columns}
-    return of_arrow(
+    return to_batch(
         pa.RecordBatch.from_pydict({name: pa.array(values, pa.int64()) for name, values in given.items()})
     ).rows
 

@@ -12,18 +12,17 @@ import numpy as np
 
 from tracekit.ingest.kineto import columns, flops
 from tracekit.ingest.kineto.columns import (
-    BatchBuilder,
     devices,
     floats,
     integers,
     json_texts,
-    lanes,
     nanoseconds,
     texts,
+    thread_ids,
     triples,
 )
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
-from tracekit.ingest.spool.rows import Batch, Column
+from tracekit.ingest.spool.rows import Batch, BatchBuilder, Column
 from tracekit.ingest.spool.text_columns import EARLIEST_INSTANT_NS, LATEST_NS
 from tracekit.schema import (
     ALLOCATIONS,
@@ -192,8 +191,8 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
         C.KIND, texts([columns.host_kind(kind, name) for kind, name in zip(kinds, named, strict=True)])
     )
     built.texts(C.NAME, texts(named))
-    built.numbers(C.PID, lanes([event.pid for event in decoded]))
-    built.numbers(C.TID, lanes([event.tid for event in decoded]))
+    built.numbers(C.PID, thread_ids([event.pid for event in decoded]))
+    built.numbers(C.TID, thread_ids([event.tid for event in decoded]))
     built.numbers(C.CORRELATION_ID, integers([arg.correlation for arg in args]))
     built.numbers(C.EXTERNAL_ID, _external(args))
     built.numbers(C.SEQUENCE, integers([arg.sequence for arg in args]))
@@ -204,7 +203,7 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.numbers(C.FLOPS, _flops(named, args))
     _add_collectives(built, args)
     _add_generated(built, args)
-    return built.batch()
+    return built.build()
 
 
 def _add_collectives(built: BatchBuilder, args: Sequence[Args]) -> None:
@@ -262,7 +261,7 @@ def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.texts(C.KIND, texts(kinds))
     built.texts(C.NAME, texts(named))
     built.numbers(C.DEVICE, devices([_first(arg.device, event.pid) for arg, event in both]))
-    built.numbers(C.STREAM, lanes([_first(arg.stream, event.tid) for arg, event in both]))
+    built.numbers(C.STREAM, thread_ids([_first(arg.stream, event.tid) for arg, event in both]))
     built.numbers(C.CONTEXT, integers([arg.context for arg in args]))
     built.numbers(C.CORRELATION_ID, integers([arg.correlation for arg in args]))
     built.numbers(C.EXTERNAL_ID, _external(args))
@@ -277,7 +276,7 @@ def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     sizes = [arg.size if event.cat == columns.MTIA_DEVICE else arg.bytes for arg, event in both]
     built.numbers(C.BYTES, integers(sizes))
     _add_ends(built, named, kinds, both)
-    return built.batch()
+    return built.build()
 
 
 def _first(value: Any, fallback: Any) -> Any:
@@ -304,14 +303,14 @@ def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     args = _arguments(decoded)
     built = BatchBuilder(len(decoded))
     built.numbers(C.T_NS, time)
-    built.numbers(C.PID, lanes([event.pid for event in decoded]))
-    built.numbers(C.TID, lanes([event.tid for event in decoded]))
+    built.numbers(C.PID, thread_ids([event.pid for event in decoded]))
+    built.numbers(C.TID, thread_ids([event.tid for event in decoded]))
     built.numbers(C.DEVICE, devices([_memory_device(arg) for arg in args]))
-    built.numbers(C.BYTES, lanes([arg.alloc_bytes for arg in args]))
+    built.numbers(C.BYTES, thread_ids([arg.alloc_bytes for arg in args]))
     built.numbers(C.ADDRESS, integers([arg.address for arg in args]))
     built.numbers(C.TOTAL_ALLOCATED, integers([arg.total_allocated for arg in args]))
     built.numbers(C.TOTAL_RESERVED, integers([arg.total_reserved for arg in args]))
-    return built.batch()
+    return built.build()
 
 
 def _memory_device(arg: Args) -> Any:
@@ -321,7 +320,7 @@ def _memory_device(arg: Args) -> Any:
 def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
     """Return a batch of counter samples."""
     if not counters:
-        return BatchBuilder(0).batch()
+        return BatchBuilder(0).build()
     samples = [
         (event.ts, f"{event.name}/{key}", value)
         for event in counters
@@ -338,4 +337,4 @@ def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
         built.texts(name, texts([word] * built.count))
     built.texts(C.METRIC, texts([metric for _, metric, _ in compress(samples, usable)]))
     built.numbers(C.VALUE, floats([value for _, _, value in compress(samples, usable)]))
-    return built.batch()
+    return built.build()

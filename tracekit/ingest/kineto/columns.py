@@ -15,12 +15,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows
+from tracekit.ingest.spool.rows import NONE, Column, Words
 from tracekit.ingest.spool.text_columns import LATEST_NS
 from tracekit.schema import CopyKind, DeviceKind, HostKind, Memory
-
-Words: TypeAlias = "tuple[npt.NDArray[np.int64], Sequence[bytes] | npt.NDArray[np.object_]]"
-"""Codes of the rows, -1 for null, and the text of each code in UTF-8."""
 
 _DIGITS = re.compile(r"-?\d+")
 _INT64 = 1 << 63
@@ -55,20 +52,20 @@ def _integer(value: Any) -> int | None:
     return number - 2 * _INT64 if _INT64 <= number < 2 * _INT64 else None
 
 
-def lanes(values: Sequence[Any]) -> Column:
+def thread_ids(values: Sequence[Any]) -> Column:
     """Convert process and thread ids to int64: words become their digits, or a new number.
 
     Example:
-        >>> lanes([12, "stream 7", None]).values
+        >>> thread_ids([12, "stream 7", None]).values
         array([12,  7,  0])
     """
     try:
         return Column(np.fromiter(values, np.int64, len(values)))
     except (TypeError, ValueError, OverflowError):
-        return Column(np.array([_lane(value) for value in values], np.int64))
+        return Column(np.array([_thread_id(value) for value in values], np.int64))
 
 
-def _lane(value: Any) -> int:
+def _thread_id(value: Any) -> int:
     number = _integer(value)
     if number is not None:
         return number
@@ -84,7 +81,7 @@ def devices(values: Sequence[Any]) -> Column:
         >>> devices([0, "3", 2**32 - 1]).values
         array([ 0,  3, -1])
     """
-    return Column(fitting_devices(lanes(values).values))
+    return Column(fitting_devices(thread_ids(values).values))
 
 
 def fitting_devices(found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -310,46 +307,6 @@ def mtia_kind(name: object) -> DeviceKind:
 def mtia_direction(direction: object) -> CopyKind:
     """Return the direction of a copy of an MTIA device, such as `DEVICE_TO_HOST`."""
     return _COPY_KINDS.get(str(direction), CopyKind.UNKNOWN)
-
-
-class BatchBuilder:
-    """Builder of a batch; columns without any value are left out.
-
-    Attributes:
-        count: Number of rows.
-
-    Example:
-        >>> built = BatchBuilder(2)
-        >>> built.numbers("a", Column(np.array([7, 8]), np.array([False, True])))
-        >>> built.texts("b", (np.array([-1, -1]), []))
-        >>> built.batch().rows.columns
-        {'a': Column(values=array([ 7, -1]), missing=array([False,  True]))}
-    """
-
-    def __init__(self, count: int) -> None:
-        """Create a builder without columns."""
-        self.count = count
-        self._columns: dict[str, Column] = {}
-        self._texts: dict[str, list[bytes]] = {}
-
-    def numbers(self, name: str, column: Column) -> None:
-        """Add a column of numbers."""
-        values, missing = column
-        if missing is None or not missing.any():
-            self._columns[name] = Column(values)
-        elif not missing.all():
-            self._columns[name] = Column(np.where(missing, values.dtype.type(NONE), values), missing)
-
-    def texts(self, name: str, words: Words) -> None:
-        """Add a column of texts."""
-        codes, encoded = words
-        if len(encoded):
-            self._columns[name] = Column(codes)
-            self._texts[name] = list(encoded)
-
-    def batch(self) -> Batch:
-        """Return the batch."""
-        return Batch(Rows(count=self.count, columns=self._columns), self._texts)
 
 
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -1,9 +1,8 @@
-"""Convert the event tables of an export: device and host intervals, allocations, and samples."""
+"""Convert the event tables of an export to batches: device and host intervals, allocations, and samples."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -15,53 +14,23 @@ from tracekit.ingest.nsys import rows
 from tracekit.ingest.nsys.rows import (
     NULL,
     Chunk,
+    Strings,
+    Tables,
     Wanted,
     as_integer,
     as_text,
-    batch,
-    coded,
-    constant,
     device_index,
+    encode,
     factorize,
-    named,
     nullable,
     pid,
-    spans,
-    spool_schema,
+    read_names,
+    read_times,
     tid,
 )
+from tracekit.ingest.spool.rows import Batch, BatchBuilder, Column
 from tracekit.schema import HOST_DEVICE, C, DeviceKind, HostKind, is_marker
 
-if TYPE_CHECKING:
-    from tracekit.ingest.nsys.rows import Ints, Strings, Tables
-
-
-DEVICE_SCHEMA = spool_schema(
-    texts=(C.KIND, C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY),
-    integers=(
-        C.START_NS,
-        C.DUR_NS,
-        C.PID,
-        C.DEVICE,
-        C.STREAM,
-        C.CONTEXT,
-        C.CORRELATION_ID,
-        C.GRID_X,
-        C.GRID_Y,
-        C.GRID_Z,
-        C.BLOCK_X,
-        C.BLOCK_Y,
-        C.BLOCK_Z,
-        C.REGISTERS,
-        C.STATIC_SHARED_BYTES,
-        C.DYNAMIC_SHARED_BYTES,
-        C.GRAPH_ID,
-        C.GRAPH_NODE_ID,
-        C.BYTES,
-        C.SRC_DEVICE,
-        C.DST_DEVICE,
-    ),
-)
 _COMMON = ("start", "end", "globalPid", "deviceId", "contextId", "streamId", "correlationId")
 _NODE = ("graphId", "graphNodeId")
 _SHAPE = {
@@ -86,102 +55,93 @@ DEVICE_TABLES = {
 }
 
 
-def device_intervals(table: str, chunk: Chunk, strings: Strings) -> tuple[pa.RecordBatch, int]:
-    """Convert a chunk to device rows; also return the number of rows without a usable end."""
-    found = spans(chunk)
-    own = _READERS[table](chunk, strings)
-    return batch(DEVICE_SCHEMA, {**found.columns, **_common(chunk), **own}, chunk.rows), found.bad
+def device_intervals(table: str, chunk: Chunk, strings: Strings) -> tuple[Batch, int]:
+    """Convert a chunk to device rows; also return the number of rows without a usable end.
+
+    Args:
+        table: Name of the table.
+        chunk: Rows of the table.
+        strings: Texts of the export.
+    """
+    times = read_times(chunk)
+    stream = chunk.integers("streamId")
+    batch = BatchBuilder(chunk.rows)
+    times.add_to(batch)
+    batch.numbers(C.PID, Column(pid(chunk.integers("globalPid"))))
+    batch.numbers(C.DEVICE, Column(device_index(chunk.integers("deviceId"))))
+    # torch.profiler writes -1 for no stream, CUPTI and nsys 0xFFFFFFFF
+    batch.numbers(C.STREAM, nullable(np.where(stream == rows.NO_STREAM, -1, stream)))
+    batch.numbers(C.CONTEXT, nullable(chunk.integers("contextId")))
+    batch.numbers(C.CORRELATION_ID, nullable(chunk.integers("correlationId"), above=0))
+    batch.numbers(C.GRAPH_ID, nullable(chunk.integers("graphId"), above=0))
+    batch.numbers(C.GRAPH_NODE_ID, nullable(chunk.integers("graphNodeId"), above=0))
+    kind, add = _KINDS[table]
+    batch.constant(C.KIND, kind)
+    add(batch, chunk, strings)
+    return batch.build(), times.bad
 
 
 class Devices:
     """The devices that each process uses."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, set[int]] = {}
+        self._of_process: dict[int, set[int]] = {}
 
     def add(self, chunk: Chunk) -> None:
         """Add the devices of some rows."""
         pairs = np.stack((chunk.integers("globalPid"), chunk.integers("deviceId")))
         for process, device in np.unique(pairs, axis=1).T.tolist():
-            self._seen.setdefault(process, set()).add(device)
+            self._of_process.setdefault(process, set()).add(device)
 
-    def corrected(self, chunk: Chunk) -> Chunk:
-        """Return the device of waits: that of their process, if it uses one; exports number it from 0."""
+    def correct(self, chunk: Chunk) -> Chunk:
+        """Return waits with the device of their process, if it uses one: exports number that from 0."""
         process, device = chunk.integers("globalPid"), chunk.integers("deviceId").copy()
-        for number, devices in self._seen.items():
+        for number, devices in self._of_process.items():
             if len(devices) == 1:
                 device[process == number] = next(iter(devices))
-        return chunk.replaced("deviceId", device)
+        return chunk.replace("deviceId", device)
 
 
-def _common(chunk: Chunk) -> dict[str, pa.Array]:
-    stream = chunk.integers("streamId")
-    return {
-        C.PID: pa.array(pid(chunk.integers("globalPid"))),
-        C.DEVICE: pa.array(device_index(chunk.integers("deviceId"))),
-        C.STREAM: nullable(np.where(stream == rows.NO_STREAM, -1, stream)),  # as in torch.profiler
-        C.CONTEXT: nullable(chunk.integers("contextId")),
-        C.CORRELATION_ID: nullable(chunk.integers("correlationId"), above=0),
-        C.GRAPH_ID: nullable(chunk.integers("graphId"), above=0),
-        C.GRAPH_NODE_ID: nullable(chunk.integers("graphNodeId"), above=0),
-    }
-
-
-def _kernels(chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
+def _add_kernels(batch: BatchBuilder, chunk: Chunk, strings: Strings) -> None:
     full, short = chunk.integers("demangledName"), chunk.integers("shortName")
-    place, names = named(strings, np.where(full == NULL, short, full))
-    shape = {ours: nullable(chunk.integers(theirs)) for ours, theirs in _SHAPE.items()}
-    return {C.KIND: constant(DeviceKind.KERNEL, chunk.rows), C.NAME: coded(place, names), **shape}
+    batch.texts(C.NAME, encode(*read_names(strings, np.where(full == NULL, short, full))))
+    for column, name in _SHAPE.items():
+        batch.numbers(column, nullable(chunk.integers(name)))
 
 
-def _copies(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
+def _add_copies(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
     columns = [chunk.integers(name) for name in _ENDS]
     kind, source, target = (np.where(column == NULL, _UNKNOWN, column) & 0xFF for column in columns)
     distinct, place = factorize(kind << 16 | source << 8 | target)
-    ends = [rows.copy(code >> 16, code >> 8 & 0xFF, code & 0xFF) for code in distinct.tolist()]
-    texts = zip((C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY), zip(*ends, strict=True), strict=True)
-    return {
-        C.KIND: constant(DeviceKind.MEMCPY, chunk.rows),
-        **{column: coded(place, [str(text) for text in values]) for column, values in texts},
-        C.BYTES: nullable(chunk.integers("bytes")),
-        C.SRC_DEVICE: _end(chunk.integers("srcDeviceId")),
-        C.DST_DEVICE: _end(chunk.integers("dstDeviceId")),
-    }
+    ends = [rows.describe_copy(code >> 16, code >> 8 & 0xFF, code & 0xFF) for code in distinct.tolist()]
+    for number, column in enumerate((C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)):
+        batch.texts(column, encode(place, [str(end[number]) for end in ends]))
+    batch.numbers(C.BYTES, nullable(chunk.integers("bytes")))
+    for column, name in ((C.SRC_DEVICE, "srcDeviceId"), (C.DST_DEVICE, "dstDeviceId")):
+        batch.numbers(column, nullable(device_index(chunk.integers(name)), above=-1))
 
 
-def _end(devices: Ints) -> pa.Array:
-    """Return the device at one end of a copy; null if there is none."""
-    return nullable(device_index(devices), above=-1)
-
-
-def _memsets(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
+def _add_memsets(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
     distinct, place = factorize(chunk.integers("memKind"))
-    return {
-        C.KIND: constant(DeviceKind.MEMSET, chunk.rows),
-        C.NAME: coded(place, [f"Memset ({rows.memory_name(kind)})" for kind in distinct.tolist()]),
-        C.BYTES: nullable(chunk.integers("bytes")),
-    }
+    batch.texts(C.NAME, encode(place, [f"Memset ({rows.memory_name(kind)})" for kind in distinct.tolist()]))
+    batch.numbers(C.BYTES, nullable(chunk.integers("bytes")))
 
 
-def _graphs(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
-    return {
-        C.KIND: constant(DeviceKind.GRAPH, chunk.rows),
-        C.NAME: constant("CUDA graph", chunk.rows),
-    }
+def _add_graphs(batch: BatchBuilder, _chunk: Chunk, _strings: Strings) -> None:
+    batch.constant(C.NAME, "CUDA graph")
 
 
-def _syncs(chunk: Chunk, _strings: Strings) -> dict[str, pa.Array]:
+def _add_syncs(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
     distinct, place = factorize(chunk.integers("syncType"))
-    names = [rows.SYNCS.get(kind, "Sync") for kind in distinct.tolist()]
-    return {C.KIND: constant(DeviceKind.SYNC, chunk.rows), C.NAME: coded(place, names)}
+    batch.texts(C.NAME, encode(place, [rows.SYNCS.get(kind, "Sync") for kind in distinct.tolist()]))
 
 
-_READERS = {
-    rows.KERNEL: _kernels,
-    rows.MEMCPY: _copies,
-    rows.MEMSET: _memsets,
-    rows.GRAPH: _graphs,
-    rows.SYNC: _syncs,
+_KINDS: dict[str, tuple[DeviceKind, Callable[[BatchBuilder, Chunk, Strings], None]]] = {
+    rows.KERNEL: (DeviceKind.KERNEL, _add_kernels),
+    rows.MEMCPY: (DeviceKind.MEMCPY, _add_copies),
+    rows.MEMSET: (DeviceKind.MEMSET, _add_memsets),
+    rows.GRAPH: (DeviceKind.GRAPH, _add_graphs),
+    rows.SYNC: (DeviceKind.SYNC, _add_syncs),
 }
 
 
@@ -189,101 +149,77 @@ _OP = (
     r"(?s)^(?P<name>.*?)(?:, seq = (?P<seq>\d{1,18}))?(?:, op_id = (?P<op>\d{1,18}))?"
     r"(?:, sizes = (?P<sizes>\[.*?\]))?(?:, input_op_ids = .*)?$"
 )
+"""Text of the range of an op, as `torch.autograd.profiler.emit_nvtx` writes it: `getNvtxStr` in
+torch/csrc/profiler/util.cpp."""
 
 
-def decode_text(chunk: Chunk, strings: Strings) -> pa.Array:
+def _read_texts(chunk: Chunk, strings: Strings) -> pa.Array:
     """Return the text of each range: its own, or the referenced one."""
     referred = strings.of(chunk.integers("textId")).cast(pa.string())
     return pc.fill_null(pc.coalesce(chunk.texts("text"), referred), "")
 
 
-def columns(texts: pa.Array) -> dict[str, pa.Array]:
-    """Parse kind, name, ids and shapes of ranges.
+def add_ranges(batch: BatchBuilder, texts: pa.Array) -> None:
+    """Add kind, name, ids and shapes of ranges, parsed from their texts.
 
     `aten::mm, seq = 5, op_id = 7, sizes = [[2, 3], [3, 4]]` is the op `aten::mm`; a text without these
     fields is an annotation, and so is what torch.profiler would call one.
 
     Example:
-        >>> found = columns(pa.array(["aten::relu, op_id = 7, sizes = [[2, 3]]", "epoch 1"]))
-        >>> [found[name].to_pylist() for name in ("kind", "name", "external_id", "input_shapes")]
-        [['op', 'annotation'], ['aten::relu', 'epoch 1'], [7, None], ['[[2,3]]', None]]
+        >>> batch = BatchBuilder(2)
+        >>> add_ranges(batch, pa.array(["aten::relu, op_id = 7, sizes = [[2, 3]]", "epoch 1"]))
+        >>> built = batch.build()
+        >>> built.texts["kind"], built.texts["name"], built.texts["input_shapes"]
+        ([b'op', b'annotation'], [b'aten::relu', b'epoch 1'], [b'[[2,3]]'])
+        >>> built.rows.integers("external_id")
+        array([ 7, -1])
     """
     distinct = texts.dictionary_encode()
+    place = distinct.indices.to_numpy()
     parts = pc.extract_regex(distinct.dictionary, _OP)
-    found = {name: parts.field(name) for name in ("name", "seq", "op", "sizes")}
-    found = {name: pc.if_else(pc.equal(part, ""), None, part) for name, part in found.items()}
-    is_op = pc.or_(pc.is_valid(found["seq"]), pc.is_valid(found["op"]))
-    name = pc.if_else(is_op, pc.fill_null(found["name"], ""), distinct.dictionary)
-    shapes = pc.if_else(is_op, pc.replace_substring(found["sizes"], " ", ""), None)
-    return {
-        C.KIND: _spread(_kinds(name, is_op), distinct),
-        C.NAME: _spread(name, distinct),
-        C.INPUT_SHAPES: _spread(shapes, distinct),
-        C.EXTERNAL_ID: _numbers(found["op"]).take(distinct.indices),
-        C.SEQUENCE: _numbers(found["seq"]).take(distinct.indices),
-        C.FLOPS: _flops(name, shapes).take(distinct.indices),
-    }
+    fields = {name: parts.field(name).to_pylist() for name in ("name", "seq", "op", "sizes")}
+    is_op = [bool(seq or op) for seq, op in zip(fields["seq"], fields["op"], strict=True)]
+    plain = distinct.dictionary.to_pylist()
+    names = [
+        name if has_ids else text for name, has_ids, text in zip(fields["name"], is_op, plain, strict=True)
+    ]
+    shapes = [
+        sizes.replace(" ", "") if sizes and has_ids else None
+        for sizes, has_ids in zip(fields["sizes"], is_op, strict=True)
+    ]
+    kinds = [
+        _kind(name) if has_ids else HostKind.ANNOTATION for name, has_ids in zip(names, is_op, strict=True)
+    ]
+    batch.texts(C.KIND, encode(place, kinds))
+    batch.texts(C.NAME, encode(place, names))
+    batch.texts(C.INPUT_SHAPES, encode(place, shapes))
+    work = [
+        flops.count(name, shape.encode(), b"") if shape and name in flops.COUNTED else None
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+    numbers = {C.EXTERNAL_ID: fields["op"], C.SEQUENCE: fields["seq"], C.FLOPS: work}
+    for column, values in numbers.items():
+        known = np.array([NULL if value in (None, "") else int(value) for value in values], np.int64)
+        batch.numbers(column, nullable(known[place]))
 
 
-def _kinds(names: pa.Array, is_op: pa.Array) -> pa.Array:
-    """Return the kinds of ops; those that torch.profiler records as annotations are annotations."""
-    once = names.dictionary_encode()
-    kinds = pa.array([_kind(name) for name in once.dictionary.to_pylist()], pa.string())
-    return pc.if_else(is_op, kinds.take(once.indices), str(HostKind.ANNOTATION))
+def _kind(name: str) -> HostKind:
+    return HostKind.ANNOTATION if is_marker(name) else host_kind(HostKind.OP, name)
 
 
-def _kind(name: str) -> str:
-    return str(HostKind.ANNOTATION if is_marker(name) else host_kind(HostKind.OP, name))
-
-
-def _spread(values: pa.Array, distinct: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Expand values of distinct texts to rows."""
-    once = values.dictionary_encode()
-    return pa.DictionaryArray.from_arrays(once.indices.take(distinct.indices), once.dictionary)
-
-
-def _numbers(values: pa.Array) -> pa.Array:
-    return values.cast(pa.int64())
-
-
-def _flops(names: pa.Array, shapes: pa.Array) -> pa.Array:
-    """Return the floating point operations of ops, null if unknown."""
-    counted = pc.and_(pc.is_in(names, pa.array(sorted(flops.COUNTED))), pc.is_valid(shapes))
-    if not pc.any(counted).as_py():
-        return pa.nulls(len(names), pa.int64())
-    rows = zip(counted.to_pylist(), names.to_pylist(), shapes.to_pylist(), strict=True)
-    return pa.array(
-        [flops.count(name, shape.encode(), b"") if asked else None for asked, name, shape in rows], pa.int64()
-    )
-
-
-HOST_SCHEMA = spool_schema(
-    texts=(C.KIND, C.NAME, C.INPUT_SHAPES),
-    integers=(
-        C.START_NS,
-        C.DUR_NS,
-        C.PID,
-        C.TID,
-        C.CORRELATION_ID,
-        C.EXTERNAL_ID,
-        C.SEQUENCE,
-        C.FWD_TID,
-        C.FLOPS,
-    ),
-)
 _CALL = Wanted(integers=("start", "end", "globalTid", "correlationId", "nameId"))
-_OWN = Wanted(integers=("start", "end", "globalTid", "nameId"))
+_NAMED = Wanted(integers=("start", "end", "globalTid", "nameId"))
 _RANGE = Wanted(integers=("start", "end", "eventType", "globalTid", "textId"), texts=("text",))
 HOST_TABLES = {
     rows.RUNTIME: _CALL,
-    rows.OSRT: _OWN,  # correlation ids of another API
-    rows.OVERHEAD: _OWN,
-    rows.PROFILER: _OWN,
+    rows.OSRT: _NAMED,  # its correlation ids are those of another API
+    rows.OVERHEAD: _NAMED,
+    rows.PROFILER: _NAMED,
     rows.NVTX: _RANGE,
 }
 
 
-def host_intervals(table: str, chunk: Chunk, strings: Strings, *, end: int) -> tuple[pa.RecordBatch, int]:
+def host_intervals(table: str, chunk: Chunk, strings: Strings, *, end: int) -> tuple[Batch, int]:
     """Convert a chunk to host rows; also return the number of rows without a usable end.
 
     Args:
@@ -294,53 +230,36 @@ def host_intervals(table: str, chunk: Chunk, strings: Strings, *, end: int) -> t
     """
     if table == rows.NVTX:
         return _ranges(chunk, strings, end)
-    found = spans(chunk)
-    own = _calls(chunk, strings) if table == rows.RUNTIME else _others(table, chunk, strings)
-    return batch(HOST_SCHEMA, {**found.columns, **_thread(chunk), **own}, chunk.rows), found.bad
+    times, batch = read_times(chunk), BatchBuilder(chunk.rows)
+    times.add_to(batch)
+    _add_thread(batch, chunk)
+    if table == rows.RUNTIME:
+        place, names = read_names(strings, chunk.integers("nameId"), rows.call)
+        batch.texts(C.KIND, encode(place, [host_kind(HostKind.RUNTIME, name) for name in names]))
+        batch.numbers(C.CORRELATION_ID, nullable(chunk.integers("correlationId"), above=0))
+    else:  # calls of the operating system, which have no kind of their own, and overhead
+        place, names = read_names(strings, chunk.integers("nameId"))
+        batch.constant(C.KIND, HostKind.RUNTIME if table == rows.OSRT else HostKind.OVERHEAD)
+    batch.texts(C.NAME, encode(place, names))
+    return batch.build(), times.bad
 
 
-def _thread(chunk: Chunk) -> dict[str, pa.Array]:
-    both = chunk.integers("globalTid")
-    return {C.PID: pa.array(pid(both)), C.TID: pa.array(tid(both))}
+def _add_thread(batch: BatchBuilder, chunk: Chunk) -> None:
+    thread = chunk.integers("globalTid")
+    batch.numbers(C.PID, Column(pid(thread)))
+    batch.numbers(C.TID, Column(tid(thread)))
 
 
-def _calls(chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
-    place, names = named(strings, chunk.integers("nameId"), rows.call)
-    return {
-        C.KIND: coded(place, [str(host_kind(HostKind.RUNTIME, name)) for name in names]),
-        C.NAME: coded(place, names),
-        C.CORRELATION_ID: nullable(chunk.integers("correlationId"), above=0),
-    }
-
-
-def _others(table: str, chunk: Chunk, strings: Strings) -> dict[str, pa.Array]:
-    """Return calls of the operating system, which have no kind of their own, and overhead."""
-    place, names = named(strings, chunk.integers("nameId"))
-    kind = HostKind.RUNTIME if table == rows.OSRT else HostKind.OVERHEAD
-    return {C.KIND: constant(kind, chunk.rows), C.NAME: coded(place, names)}
-
-
-def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[pa.RecordBatch, int]:
-    chunk = _only_ranges(chunk)
+def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[Batch, int]:
+    # other NVTX rows describe domains, categories and threads
+    chunk = chunk.where(np.isin(chunk.integers("eventType"), (*rows.NVTX_RANGES, rows.NVTX_MARK)))
     marks = chunk.integers("eventType") == rows.NVTX_MARK
-    found = spans(chunk, open_until=end)
-    duration = np.where(marks, 0, found.duration)
-    text = decode_text(chunk, strings)
-    known = {
-        C.START_NS: pa.array(found.start),
-        C.DUR_NS: pa.array(duration),
-        **_thread(chunk),
-        **columns(text),
-    }
-    return batch(HOST_SCHEMA, known, chunk.rows), int((chunk.integers("end") == NULL)[~marks].sum())
-
-
-def _only_ranges(chunk: Chunk) -> Chunk:
-    """Keep ranges and marks; other NVTX rows describe domains, categories and threads."""
-    wanted = np.isin(chunk.integers("eventType"), (*rows.NVTX_RANGES, rows.NVTX_MARK))
-    if wanted.all():
-        return chunk
-    return chunk.where(wanted)
+    times, batch = read_times(chunk, open_until=end), BatchBuilder(chunk.rows)
+    batch.numbers(C.START_NS, Column(times.start))
+    batch.numbers(C.DUR_NS, Column(np.where(marks, 0, times.duration)))
+    _add_thread(batch, chunk)
+    add_ranges(batch, _read_texts(chunk, strings))
+    return batch.build(), int((chunk.integers("end") == NULL)[~marks].sum())
 
 
 ALLOCATED = Wanted(
@@ -349,47 +268,47 @@ ALLOCATED = Wanted(
 METRICS = Wanted(integers=("timestamp", "typeId", "metricId"), reals=("value",))
 _FREED = 1
 _DEVICE_BITS = 0xFF
-_ALLOCATIONS = spool_schema(texts=(), integers=(C.T_NS, C.PID, C.DEVICE, C.BYTES, C.ADDRESS))
-_COUNTERS = spool_schema(texts=(C.SOURCE, C.METRIC, C.UNIT), integers=(C.T_NS, C.DEVICE), reals=(C.VALUE,))
+_METRIC_BITS = 20
 
 
-def allocations(chunk: Chunk) -> pa.RecordBatch:
+def allocations(chunk: Chunk) -> Batch:
     """Convert allocations of the driver; those in host memory have the host's device number."""
     on_host = np.isin(chunk.integers("memKind"), rows.ON_HOST)
     freed = chunk.integers("memoryOperationType") == _FREED
     size = np.where(chunk.integers("bytes") == NULL, 0, chunk.integers("bytes"))
-    known = {
-        C.T_NS: pa.array(chunk.integers("start")),
-        C.PID: pa.array(pid(chunk.integers("globalPid"))),
-        C.DEVICE: pa.array(np.where(on_host, HOST_DEVICE, device_index(chunk.integers("deviceId")))),
-        C.BYTES: pa.array(np.where(freed, -size, size)),
-        C.ADDRESS: nullable(chunk.integers("address")),
-    }
-    return batch(_ALLOCATIONS, known, chunk.rows)
+    device = np.where(on_host, HOST_DEVICE, device_index(chunk.integers("deviceId")))
+    batch = BatchBuilder(chunk.rows)
+    batch.numbers(C.T_NS, Column(chunk.integers("start")))
+    batch.numbers(C.PID, Column(pid(chunk.integers("globalPid"))))
+    batch.numbers(C.DEVICE, Column(device))
+    batch.numbers(C.BYTES, Column(np.where(freed, -size, size)))
+    batch.numbers(C.ADDRESS, nullable(chunk.integers("address")))
+    return batch.build()
 
 
 def metric_names(tables: Tables) -> dict[tuple[int | None, int | None], str]:
     """Return the names of hardware counters by type and number."""
-    found = tables.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
+    records = tables.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
     return {
-        (as_integer(row["typeId"]), as_integer(row["metricId"])): as_text(row["metricName"]) for row in found
+        (as_integer(row["typeId"]), as_integer(row["metricId"])): as_text(row["metricName"])
+        for row in records
     }
 
 
-def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) -> pa.RecordBatch:
+def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) -> Batch:
     """Convert samples of hardware counters; the unit of those named `...[...%...]` is percent."""
     chunk = chunk.where(np.isfinite(chunk.reals("value")))
     kind, number = chunk.integers("typeId"), chunk.integers("metricId")
-    distinct, place = factorize(kind << 20 | number & 0xF_FFFF)
-    found = [
-        names.get((code >> 20, code & 0xF_FFFF), f"metric {code & 0xF_FFFF}") for code in distinct.tolist()
+    mask = (1 << _METRIC_BITS) - 1
+    distinct, place = factorize(kind << _METRIC_BITS | number & mask)
+    titles = [
+        names.get((code >> _METRIC_BITS, code & mask), f"metric {code & mask}") for code in distinct.tolist()
     ]
-    known = {
-        C.SOURCE: constant("nsys", chunk.rows),
-        C.METRIC: coded(place, found),
-        C.UNIT: coded(place, ["%" if "%" in name else "" for name in found]),
-        C.T_NS: pa.array(chunk.integers("timestamp")),
-        C.DEVICE: pa.array(kind & _DEVICE_BITS),
-        C.VALUE: pa.array(chunk.reals("value")),
-    }
-    return batch(_COUNTERS, known, chunk.rows)
+    batch = BatchBuilder(chunk.rows)
+    batch.constant(C.SOURCE, "nsys")
+    batch.texts(C.METRIC, encode(place, titles))
+    batch.texts(C.UNIT, encode(place, ["%" if "%" in title else "" for title in titles]))
+    batch.numbers(C.T_NS, Column(chunk.integers("timestamp")))
+    batch.numbers(C.DEVICE, Column(kind & _DEVICE_BITS))
+    batch.numbers(C.VALUE, Column(chunk.reals("value")))
+    return batch.build()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
@@ -36,7 +35,7 @@ from tracekit.ingest.nsys.rows import (
 )
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.spool import part_files
-from tracekit.ingest.spool.rows import of_arrow
+from tracekit.ingest.spool.rows import Batch
 from tracekit.ingest.spool.text_columns import EARLIEST_INSTANT_NS, LATEST_NS, MAX_RANKS
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C
@@ -333,12 +332,12 @@ class _Reading:
                     self._spool(*self._rows(table, usable))
             yield done / len(there)
 
-    def _rows(self, table: str, chunk: Chunk) -> tuple[str, pa.RecordBatch]:
+    def _rows(self, table: str, chunk: Chunk) -> tuple[str, Batch]:
         """Convert a chunk to rows of a table of the schema."""
         bad = 0
         if table in events.DEVICE_TABLES:
             name = DEVICE_INTERVALS.name
-            batch, bad = events.device_intervals(table, self._placed(table, chunk), self._strings)
+            batch, bad = events.device_intervals(table, self._with_devices(table, chunk), self._strings)
         elif table in events.HOST_TABLES:
             name = HOST_INTERVALS.name
             batch, bad = events.host_intervals(table, chunk, self._strings, end=self._end)
@@ -349,30 +348,30 @@ class _Reading:
         self._tally.add(table, 0, bad=bad)
         return name, batch
 
-    def _placed(self, table: str, chunk: Chunk) -> Chunk:
+    def _with_devices(self, table: str, chunk: Chunk) -> Chunk:
         """Correct the devices of waits, which exports number differently."""
         if table == rows.SYNC:
-            return self._devices.corrected(chunk)
+            return self._devices.correct(chunk)
         self._devices.add(chunk)
         return chunk
 
-    def _spool(self, table: str, batch: pa.RecordBatch) -> None:
+    def _spool(self, table: str, batch: Batch) -> None:
         for rank, part in self._by_rank(batch):
-            if part.num_rows:
+            if part.rows.count:
                 place = self._place(rank)
                 place.mkdir(exist_ok=True)
-                part_files.write_batches(place, self._part, {table: of_arrow(part)})
+                part_files.write_batches(place, self._part, {table: part})
         self._part += 1
 
-    def _by_rank(self, batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    def _by_rank(self, batch: Batch) -> Iterator[tuple[int | None, Batch]]:
         """Split a batch by rank; processes without a rank, such as launchers, belong to the lowest."""
-        if len(set(self._ranks.values())) < 2 or C.PID not in batch.schema.names:
+        if len(set(self._ranks.values())) < 2 or C.PID not in batch.rows.columns:
             yield self._lowest, batch
             return
-        pids, place = np.unique(batch.column(C.PID).to_numpy(), return_inverse=True)
-        ranks = np.array([self._ranks.get(int(pid), self._lowest) for pid in pids])[place]
+        pids, place = np.unique(batch.rows.integers(C.PID), return_inverse=True)
+        ranks = np.array([self._ranks.get(pid, self._lowest) for pid in pids.tolist()])[place]
         for rank in np.unique(ranks):
-            yield int(rank), batch.filter(pa.array(ranks == rank))
+            yield int(rank), Batch(batch.rows.take(np.flatnonzero(ranks == rank)), batch.texts)
 
     @property
     def _lowest(self) -> int | None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from tracekit.ingest.spool.rows import NONE, BatchBuilder, Column, Words
 from tracekit.ingest.spool.text_columns import LATEST_NS
-from tracekit.schema import C, CopyKind, Memory, ValueType
+from tracekit.schema import C, CopyKind, Memory
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Ints = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 NULL: Final = int(np.iinfo(np.int64).min)
 """Placeholder of null in a column of integers; no time, id or size has this value."""
@@ -54,7 +53,7 @@ class Chunk(msgspec.Struct, frozen=True):
         found = self._integers.get(name)
         return np.full(self.rows, NULL, np.int64) if found is None else found
 
-    def replaced(self, name: str, values: Ints) -> Chunk:
+    def replace(self, name: str, values: Ints) -> Chunk:
         """Return the rows with a replaced column of integers."""
         return Chunk(self.rows, {**self._integers, name: values}, self._reals, self._texts)
 
@@ -143,44 +142,47 @@ def tid(global_id: Ints) -> Ints:
     return np.where(global_id == NULL, 0, global_id & _MASK)
 
 
-def nullable(values: Ints, *, above: int | None = None) -> pa.Array:
-    """Return an int64 array with nulls; with `above`, values up to it are null too."""
-    absent = values == NULL if above is None else values <= above
-    return pa.array(values, mask=absent)
+def nullable(values: Ints, *, above: int | None = None) -> Column:
+    """Return a column in which `NULL` is missing; with `above`, values up to it are missing too."""
+    return Column(values, values == NULL if above is None else values <= above)
 
 
-def factorize(values: Ints) -> tuple[Ints, np.ndarray[Any, np.dtype[np.int32]]]:
+def factorize(values: Ints) -> tuple[Ints, Ints]:
     """Return distinct values, and the index of each row's value."""
     distinct, place = np.unique(values, return_inverse=True)
-    return distinct, place.astype(np.int32)
+    return distinct, place
 
 
-def coded(place: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str | None]) -> pa.DictionaryArray:
-    """Return text by index into values, which may contain duplicates and null."""
-    known = sorted({value for value in values if value is not None})
-    number = {value: at for at, value in enumerate(known)}
-    codes = np.array([number.get(value, -1) if value is not None else -1 for value in values], np.int32)
-    indices = codes[place] if len(codes) else np.empty(0, np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=indices < 0), pa.array(known, pa.string()))
+def encode(place: Ints, values: Sequence[str | None]) -> Words:
+    """Return texts by index into values, which may contain duplicates and null.
+
+    Example:
+        >>> encode(np.array([0, 1, 2, 2]), ["b", None, "a"])
+        (array([ 0, -1,  1,  1]), [b'b', b'a'])
+    """
+    codes: dict[str, int] = {}
+    numbers = [NONE if value is None else codes.setdefault(value, len(codes)) for value in values]
+    return np.array(numbers, np.int64)[place], [value.encode() for value in codes]
 
 
-def constant(value: str, count: int) -> pa.DictionaryArray:
-    """Return a column with the same text in all rows."""
-    return coded(np.zeros(count, np.int32), [value])
+def read_names(strings: Strings, ids: Ints, change: Callable[[str], str] = str) -> tuple[Ints, list[str]]:
+    """Return the index of each row's name among the distinct ones, and these names.
 
-
-def named(
-    strings: Strings, ids: Ints, change: Callable[[str], str] = str
-) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
-    """Return the index of each row's name among the distinct ones, and these names, converted."""
+    Args:
+        strings: Texts of the export.
+        ids: Id of each row's name.
+        change: Converts a name.
+    """
     distinct, place = factorize(ids)
     return place, [change(name or "") for name in strings.of(distinct).to_pylist()]
 
 
-class Spans(msgspec.Struct, frozen=True):
-    """Starts and durations, ns.
+class Times(msgspec.Struct, frozen=True):
+    """Starts and durations of rows.
 
     Attributes:
+        start: Start of each row, int64 ns.
+        duration: Duration of each row, int64 ns.
         bad: Number of rows whose end is missing or before their start; their duration is 0.
     """
 
@@ -188,10 +190,10 @@ class Spans(msgspec.Struct, frozen=True):
     duration: Ints
     bad: int
 
-    @property
-    def columns(self) -> dict[str, pa.Array]:
-        """Return them as columns."""
-        return {C.START_NS: pa.array(self.start), C.DUR_NS: pa.array(self.duration)}
+    def add_to(self, batch: BatchBuilder) -> None:
+        """Add them as columns."""
+        batch.numbers(C.START_NS, Column(self.start))
+        batch.numbers(C.DUR_NS, Column(self.duration))
 
 
 def within_limits(chunk: Chunk, time: str, *, earliest: int = 1 - LATEST_NS) -> Chunk:
@@ -202,7 +204,7 @@ def within_limits(chunk: Chunk, time: str, *, earliest: int = 1 - LATEST_NS) -> 
         chunk = chunk.where(mask)
     end = chunk.integers("end")
     possible = (end > -LATEST_NS) & (end < LATEST_NS)
-    return chunk if possible.all() else chunk.replaced("end", np.where(possible, end, NULL))
+    return chunk if possible.all() else chunk.replace("end", np.where(possible, end, NULL))
 
 
 def device_index(values: Ints) -> Ints:
@@ -210,28 +212,13 @@ def device_index(values: Ints) -> Ints:
     return np.where((values >= 0) & (values < 1 << 31), values, -1)
 
 
-def spans(chunk: Chunk, *, open_until: int | None = None) -> Spans:
+def read_times(chunk: Chunk, *, open_until: int | None = None) -> Times:
     """Return the times of a chunk's rows; those without an end last until `open_until`."""
     start, end = chunk.integers("start"), chunk.integers("end")
     if open_until is not None:
         end = np.where(end == NULL, np.maximum(start, open_until), end)
     bad = end < start
-    return Spans(start, np.where(bad, 0, end - start), int(bad.sum()))
-
-
-def batch(schema: pa.Schema, known: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Return a batch with all columns of the schema; unknown ones are null."""
-    columns = []
-    for column in schema:
-        array = known.get(column.name)
-        columns.append(pa.nulls(count, column.type) if array is None else array.cast(column.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def spool_schema(*, texts: Sequence[str], integers: Sequence[str], reals: Sequence[str] = ()) -> pa.Schema:
-    """Return the schema of a spooled table: every part has all columns."""
-    fields = [(name, ValueType.TEXT.arrow) for name in texts] + [(name, pa.int64()) for name in integers]
-    return pa.schema(fields + [(name, pa.float64()) for name in reals])
+    return Times(start, np.where(bad, 0, end - start), int(bad.sum()))
 
 
 KERNEL: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -308,11 +295,11 @@ def call(name: str) -> str:
     return _VERSION.sub("", name, count=1)
 
 
-def copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, Memory, Memory]:
+def describe_copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, Memory, Memory]:
     """Return name, direction and memory kinds of a copy; the name as in torch.profiler.
 
     Example:
-        >>> copy(1, 0, 2)[0], copy(12, 7, 7)[0]
+        >>> describe_copy(1, 0, 2)[0], describe_copy(12, 7, 7)[0]
         ('Memcpy HtoD (Pageable -> Device)', 'Unified Memory Memcpy DtoH')
     """
     letters, direction = _COPIES.get(kind, (_UNKNOWN, CopyKind.UNKNOWN))

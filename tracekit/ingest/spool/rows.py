@@ -79,6 +79,53 @@ class Batch(msgspec.Struct, frozen=True):
     texts: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
 
 
+Words: TypeAlias = "tuple[Positions, Sequence[bytes] | npt.NDArray[np.object_]]"
+"""Codes of the rows, -1 for null, and the text of each code in UTF-8."""
+
+
+class BatchBuilder:
+    """Builder of a batch; columns without any value are left out.
+
+    Attributes:
+        count: Number of rows.
+
+    Example:
+        >>> built = BatchBuilder(2)
+        >>> built.numbers("a", Column(np.array([7, 8]), np.array([False, True])))
+        >>> built.texts("b", (np.array([-1, -1]), []))
+        >>> built.build().rows.columns
+        {'a': Column(values=array([ 7, -1]), missing=array([False,  True]))}
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._columns: dict[str, Column] = {}
+        self._texts: dict[str, list[bytes]] = {}
+
+    def numbers(self, name: str, column: Column) -> None:
+        """Add a column of numbers."""
+        values, missing = column
+        if missing is None or not missing.any():
+            self._columns[name] = Column(values)
+        elif not missing.all():
+            self._columns[name] = Column(np.where(missing, values.dtype.type(NONE), values), missing)
+
+    def texts(self, name: str, words: Words) -> None:
+        """Add a column of texts."""
+        codes, encoded = words
+        if len(encoded):
+            self._columns[name] = Column(codes)
+            self._texts[name] = list(encoded)
+
+    def constant(self, name: str, text: str) -> None:
+        """Add a column with the same text in all rows."""
+        self.texts(name, (np.zeros(self.count, np.int64), [text.encode()]))
+
+    def build(self) -> Batch:
+        """Return the batch."""
+        return Batch(Rows(count=self.count, columns=self._columns), self._texts)
+
+
 def concatenate_rows(pieces: Sequence[Rows]) -> Rows:
     """Concatenate one or more pieces that share their codes.
 
@@ -92,7 +139,7 @@ def concatenate_rows(pieces: Sequence[Rows]) -> Rows:
     names = dict.fromkeys(name for piece in pieces for name in piece.columns)
     return Rows(
         count=sum(piece.count for piece in pieces),
-        columns={name: _joined([_whole(piece, name) for piece in pieces]) for name in names},
+        columns={name: _concatenate_columns([_whole(piece, name) for piece in pieces]) for name in names},
     )
 
 
@@ -101,7 +148,7 @@ def _whole(rows: Rows, name: str) -> Column:
     return rows.columns.get(name) or Column(nothing, np.ones(rows.count, np.bool_))
 
 
-def _joined(columns: Sequence[Column]) -> Column:
+def _concatenate_columns(columns: Sequence[Column]) -> Column:
     values = np.concatenate([column.values for column in columns])
     if all(column.missing is None for column in columns):
         return Column(values)
@@ -112,7 +159,7 @@ def _flags(column: Column) -> Bools:
     return np.zeros(len(column.values), np.bool_) if column.missing is None else column.missing
 
 
-def concatenated(batches: Sequence[Batch]) -> Batch:
+def concatenate_batches(batches: Sequence[Batch]) -> Batch:
     """Concatenate batches of one table, and their texts."""
     texts: dict[str, list[bytes]] = {}
     pieces = []
@@ -234,27 +281,6 @@ def compact(codes: npt.NDArray[Any], values: Sequence[bytes]) -> pa.DictionaryAr
     indices = numbers(place.take(places), codes < 0 if missing else None)
     held = [values[number] for number in np.flatnonzero(used).tolist()]
     return pa.DictionaryArray.from_arrays(indices, strings(held))
-
-
-def of_arrow(batch: pa.RecordBatch) -> Batch:
-    """Convert an Arrow batch of integers, reals and dictionaries; columns without values are left out.
-
-    Example:
-        >>> of_arrow(pa.RecordBatch.from_pydict({"a": [7, None], "b": pa.nulls(2)})).rows.columns
-        {'a': Column(values=array([ 7, -1]), missing=array([False,  True]))}
-    """
-    columns: dict[str, Column] = {}
-    texts: dict[str, list[bytes]] = {}
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        if array.null_count == batch.num_rows:
-            continue
-        if isinstance(array, pa.DictionaryArray):
-            columns[name] = Column(filled(array.indices, NONE))
-            texts[name] = [value.encode() for value in array.dictionary.to_pylist()]
-        else:
-            kind = np.float64 if pa.types.is_floating(array.type) else np.int64
-            columns[name] = Column(filled(array, NONE).astype(kind, copy=False), nulls_of(array))
-    return Batch(Rows(count=batch.num_rows, columns=columns), texts)
 
 
 AnyInts: TypeAlias = npt.NDArray[np.integer[Any]]

@@ -22,7 +22,7 @@ anything = st.recursive(
 @given(st.lists(anything))
 def test_any_json_value_converts_to_a_column(values: list[Any]) -> None:
     """A trace may hold any JSON in any place; none of it may stop an import."""
-    found = [build(values) for build in (columns.integers, columns.lanes, columns.floats)]
+    found = [build(values) for build in (columns.integers, columns.thread_ids, columns.floats)]
     for column in [*found, *columns.triples(values)]:
         assert column.values.shape == (len(values),)
         assert column.missing is None or column.missing.shape == (len(values),)
@@ -39,7 +39,7 @@ def test_integers_are_kept_exactly(values: list[int | None]) -> None:
 
 
 def test_lists_instead_of_ids_do_not_shift_other_rows() -> None:
-    assert columns.lanes([[1, 2], [3, 4]]).values.tolist() == [1, 3]
+    assert columns.thread_ids([[1, 2], [3, 4]]).values.tolist() == [1, 3]
 
 
 def test_white_space_in_shapes_is_normalized() -> None:

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.ingest.arrow import to_batch
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import Index, RowRange
-from tracekit.ingest.spool.rows import Batch, Column, Rows, concatenate_rows, concatenated, of_arrow
+from tracekit.ingest.spool.rows import Batch, Column, Rows, concatenate_batches, concatenate_rows
 from tracekit.ingest.spool.table_index import read_table_index
 
 Row = dict[str, Any]
@@ -42,7 +43,7 @@ chunks = st.lists(st.lists(row, min_size=1, max_size=9), min_size=1, max_size=4)
 
 def batch(rows: list[Row]) -> Batch:
     columns = {name: pa.array([each[name] for each in rows], kind) for name, kind in KINDS.items()}
-    return of_arrow(pa.RecordBatch.from_pydict({**columns, "word": columns["word"].dictionary_encode()}))
+    return to_batch(pa.RecordBatch.from_pydict({**columns, "word": columns["word"].dictionary_encode()}))
 
 
 def as_given(rows: Rows, texts: dict[str, list[str]]) -> list[Row]:
@@ -88,7 +89,7 @@ def test_any_spans_of_parts_read_back(held: list[list[Row]], data: st.DataObject
 
 @given(chunks, st.data())
 def test_rows_are_concatenated_and_selected(held: list[list[Row]], data: st.DataObject) -> None:
-    whole = concatenated([batch(rows) for rows in held])
+    whole = concatenate_batches([batch(rows) for rows in held])
     flat = [each for rows in held for each in rows]
     texts = {name: [value.decode() for value in values] for name, values in whole.texts.items()}
     assert as_given(whole.rows, texts) == flat

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiers import examples
+from tests.unit.ingest.arrow import to_batch
 from tracekit.ingest.importer.execution import Destination, Linked
 from tracekit.ingest.importer.local import close
 from tracekit.ingest.importer.trace_writer import write
@@ -22,7 +23,7 @@ from tracekit.ingest.kineto.events import TopLevel
 from tracekit.ingest.kineto.reader import KinetoTrace
 from tracekit.ingest.link import launches, stacks
 from tracekit.ingest.spool import part_files, table_index, window_reader
-from tracekit.ingest.spool.rows import concatenate_rows, host_order, of_arrow
+from tracekit.ingest.spool.rows import concatenate_rows, host_order
 from tracekit.ingest.spool.table_index import SortedColumns, read_table_index
 from tracekit.ingest.spool.text_columns import NO_STRINGS
 from tracekit.schema import ALLOCATIONS, DEVICE_INTERVALS, HOST_INTERVALS, C
@@ -110,7 +111,7 @@ def without(name: str, row: Row) -> Row:
 
 def spool_parts(directory: Path, table: str, held: list[list[Row]]) -> None:
     for number, rows in enumerate(held):
-        part_files.write_batches(directory, number, {table: of_arrow(batch(rows))})
+        part_files.write_batches(directory, number, {table: to_batch(batch(rows))})
 
 
 def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
@@ -186,7 +187,7 @@ def test_windows_over_overlapping_parts_have_about_the_requested_size(
 ) -> None:
     for number in range(40):
         rows = pa.RecordBatch.from_pydict({C.T_NS: pa.array(range(number, 40_000, 40), pa.int64())})
-        part_files.write_batches(tmp_path, number, {"samples": of_arrow(rows)})
+        part_files.write_batches(tmp_path, number, {"samples": to_batch(rows)})
     monkeypatch.setattr(table_index, "WINDOW_ROWS", 4096)
     table = read_table_index(part_files.Index(tmp_path).table("samples"))
     found = [

@@ -23,12 +23,12 @@ from tracekit.ingest.kineto.batches import (
     Tally,
     counter_rows,
 )
-from tracekit.ingest.kineto.columns import BatchBuilder, Words, compact_json, fitting_devices
+from tracekit.ingest.kineto.columns import compact_json, fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, native
 from tracekit.ingest.kineto.scan.layout import DEVICE_KINDS, HOST_KINDS, NULL, Interner, RowBuffers
 from tracekit.ingest.kineto.split import Text
-from tracekit.ingest.spool.rows import NONE, Batch, Column, concatenated
+from tracekit.ingest.spool.rows import NONE, Batch, BatchBuilder, Column, Words, concatenate_batches
 from tracekit.ingest.spool.text_columns import EARLIEST_INSTANT_NS
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind, HostKind
 
@@ -128,7 +128,9 @@ def _concatenated(found: list[Batches]) -> Batches:
     if len(found) == 1:
         return found[0]
     tables = {name for batches in found for name in batches}
-    return {name: concatenated([batches[name] for batches in found if name in batches]) for name in tables}
+    return {
+        name: concatenate_batches([batches[name] for batches in found if name in batches]) for name in tables
+    }
 
 
 class CodeMap:
@@ -263,7 +265,7 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     _add_nullable(built, C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], strings))
     _add_collectives(built, buffers.rows(layout.COLLECTIVES, layout.N_COLLECTIVES), strings)
     _add_texts(built, KERNEL_TEXTS, buffers.rows(layout.GENERATED, layout.N_GENERATED), strings)
-    return built.batch()
+    return built.build()
 
 
 def _add_collectives(built: BatchBuilder, metadata: Ints, strings: Strings) -> None:
@@ -340,7 +342,7 @@ def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     built.texts(C.NAME, (index, strings.encoded.of(found)))
     copied, copy = strings.distinct(np.where(rows[-1] == _MEMCPY, index, NONE))
     _add_copy_ends(built, copy, [columns.copy_ends(name) for name in strings.decoded.of(found[copied])])
-    return built.batch()
+    return built.build()
 
 
 def _add_copy_ends(built: BatchBuilder, copy: Ints, ends: Sequence[tuple[object, ...]]) -> None:
@@ -355,7 +357,7 @@ def _memory_batch(buffers: RowBuffers) -> Batch:
         raise UnsupportedError
     built = BatchBuilder(rows.shape[1])
     _add_columns(built, layout.MEMORY_COLUMNS, rows)
-    return built.batch()
+    return built.build()
 
 
 def _counter_batch(buffers: RowBuffers, text: memoryview, tally: Tally) -> Batch:
