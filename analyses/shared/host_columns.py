@@ -299,7 +299,7 @@ class HostColumns:
                 on_thread = thread == number
                 started = np.searchsorted(self.start[rows], times[on_thread], side="right")
                 latest[on_thread] = np.where(started > 0, rows.start + started - 1, NO_PARENT)
-        return nesting.covering(self.end, self.parent, latest, times).astype(np.int64, copy=False)
+        return nesting.find_covering(self.end, self.parent, latest, times).astype(np.int64, copy=False)
 
     def mostly_covering(self, thread: Ints, low: Ints, high: Ints) -> Ints:
         """Innermost row that covers the middle and more than half of each window."""

@@ -136,20 +136,20 @@ def _read(folder: Path) -> list[Kernel]:
             f"{folder} is no folder", hint="give the folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG"
         )
     try:
-        graphs = [*_of_traces(folder), *_of_debug(folder)]
+        graphs = [*_graphs_of_logs(folder), *_graphs_of_debug(folder)]
     except OSError as error:
         raise UnusableInputError(
             f"{folder} cannot be read: {error.strerror}", hint="check the permissions of its files"
         ) from error
-    return _distinct(graphs)
+    return _distinct_kernels(graphs)
 
 
-def recorded(folder: Path | None) -> list[Kernel]:
+def read_recording(folder: Path | None) -> list[Kernel]:
     """Return the kernels in the folder of a recording; none if nothing was compiled."""
     return _read(folder) if folder is not None and any(folder.rglob(_TRACE_FILES)) else []
 
 
-def _distinct(graphs: Sequence[_Graph]) -> list[Kernel]:
+def _distinct_kernels(graphs: Sequence[_Graph]) -> list[Kernel]:
     """Return the kernels of graphs of which no earlier one has the same key or the same code."""
     found: list[Kernel] = []
     seen: set[str] = set()
@@ -161,9 +161,9 @@ def _distinct(graphs: Sequence[_Graph]) -> list[Kernel]:
     return found
 
 
-def _of_traces(folder: Path) -> Iterator[_Graph]:
+def _graphs_of_logs(folder: Path) -> Iterator[_Graph]:
     for path in sorted(folder.rglob(_TRACE_FILES)):
-        yield from _of_trace(path)
+        yield from _graphs_of_log(path)
 
 
 class _Log:
@@ -172,7 +172,7 @@ class _Log:
     def __init__(self) -> None:
         self.graphs: list[_Graph] = []
         self._files: dict[int, str] = {}
-        self._begun: dict[str, _Graph] = {}
+        self._compilations: dict[str, _Graph] = {}
         self._latest: dict[str, _Graph] = {}
 
     def add(self, record: dict[str, Any], payload: str) -> None:
@@ -180,16 +180,16 @@ class _Log:
         compile_id = f"{record.get('frame_id')}/{record.get('frame_compile_id')}"
         artifact = record.get("artifact")
         name = str(artifact.get("name")) if isinstance(artifact, dict) else ""
-        begun = self._begun.setdefault(compile_id, _Graph(code="", listings=[]))
+        begun = self._compilations.setdefault(compile_id, _Graph(code="", listings=[]))
         if _CODE in record:
             known = compile_id if record.get("frame_id") is not None else None
             graph = structs.replace(begun, code=payload, listings=[*begun.listings], compile_id=known)
             self._latest[compile_id] = graph
             self.graphs.append(graph)
         elif "str" in record:
-            self._files |= _interned(record["str"])
+            self._files |= _file_names(record["str"])
         elif "dynamo_start" in record:
-            begun.called_at = _called_at(record["dynamo_start"], self._files)
+            begun.called_at = _find_caller(record["dynamo_start"], self._files)
         elif _DYNAMO in record:
             begun.listings, begun.own_lines = [payload], frozenset(_nodes([payload])[0].values())
         elif name == _POST_GRAD or not record.keys().isdisjoint((_POST_GRAD, *_LISTINGS)):
@@ -210,14 +210,14 @@ def _complete(graph: _Graph, name: str, payload: str) -> None:
         graph.nodes = _lists(_object(payload).get("cppCodeToPost"))
 
 
-def _of_trace(path: Path) -> list[_Graph]:
+def _graphs_of_log(path: Path) -> list[_Graph]:
     log = _Log()
     for record, payload in records(path):
         log.add(record, payload)
     return log.graphs
 
 
-def _interned(entry: Any) -> dict[int, str]:
+def _file_names(entry: Any) -> dict[int, str]:
     """Return the number of a file name, by which later records name the file."""
     match entry:
         case [str(name), int(number)]:
@@ -226,7 +226,7 @@ def _interned(entry: Any) -> dict[int, str]:
             return {}
 
 
-def _called_at(start: Any, files: Mapping[int, str]) -> tuple[str, ...]:
+def _find_caller(start: Any, files: Mapping[int, str]) -> tuple[str, ...]:
     """Return the innermost line outside of torch of the stack of a compilation."""
     stack = start.get("stack") if isinstance(start, dict) else None
     own: list[str] = []
@@ -273,7 +273,7 @@ def _lists(value: Any) -> dict[str, list[str]]:
     }
 
 
-def _of_debug(folder: Path) -> Iterator[_Graph]:
+def _graphs_of_debug(folder: Path) -> Iterator[_Graph]:
     for path in sorted(folder.rglob(_CODE_FILE)):
         listings = [
             text
@@ -294,7 +294,7 @@ def _kernels(graph: _Graph, key: str) -> Iterator[Kernel]:
     sources = {match[1]: (match[2], match[3] + match[5]) for match in _DEFINED.finditer(graph.code)}
     hashes = {name: stem for stem, name in _PATH.findall(graph.code)}
     line_of, op_of = _nodes(graph.listings)
-    numbered = _numbered([*graph.stacks, *graph.nodes])
+    numbered = _group_handles([*graph.stacks, *graph.nodes])
     count: Counter[str] = Counter()
     for position, (name, near, original) in enumerate(_calls(graph.code)):
         handle = next(iter(numbered.get(name, [])[count[name] :]), "")
@@ -310,20 +310,20 @@ def _kernels(graph: _Graph, key: str) -> Iterator[Kernel]:
             compile_id=graph.compile_id,
             kernel_hash=hashes.get(name),
             source_hash=_source_hash(source, name) if source else None,
-            lines=_sorted(
+            lines=_sort_lines(
                 _lines(graph.stacks.get(handle, []))
                 or _unique(line_of.get(one) for one in (*nodes, *near))
                 or graph.called_at
             ),
-            ops=_unique(op_of.get(one) for one in nodes) or original or _named_ops(name),
+            ops=_unique(op_of.get(one) for one in nodes) or original or _ops_in_name(name),
         )
 
 
-def _numbered(handles: Iterable[str]) -> dict[str, list[str]]:
+def _group_handles(handles: Iterable[str]) -> dict[str, list[str]]:
     """Return the handles `name:number` of each name, in order of their numbers.
 
     Example:
-        >>> _numbered(["aten.mm:10", "aten.mm:2", "cpp_fused_0:3"])
+        >>> _group_handles(["aten.mm:10", "aten.mm:2", "cpp_fused_0:3"])
         {'aten.mm': ['aten.mm:2', 'aten.mm:10'], 'cpp_fused_0': ['cpp_fused_0:3']}
     """
     found: dict[str, set[int]] = defaultdict(set)
@@ -376,11 +376,11 @@ def _lines(stacks: Sequence[str]) -> tuple[str, ...]:
     return _unique(_innermost(_FRAME.findall(stack)) for stack in stacks)
 
 
-def _sorted(lines: Iterable[str]) -> tuple[str, ...]:
+def _sort_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """Sort lines by file and number.
 
     Example:
-        >>> _sorted(["b.py:1", "a.py:10", "a.py:9"])
+        >>> _sort_lines(["b.py:1", "a.py:10", "a.py:9"])
         ('a.py:9', 'a.py:10', 'b.py:1')
     """
     return tuple(sorted(lines, key=lambda line: (line.rpartition(":")[0], int(line.rpartition(":")[2]))))
@@ -396,11 +396,11 @@ def _unique(values: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value for value in values if value))
 
 
-def _named_ops(name: str) -> tuple[str, ...]:
+def _ops_in_name(name: str) -> tuple[str, ...]:
     """Return the ops that a generated name lists, which cannot be distinguished, as one text.
 
     Example:
-        >>> _named_ops("cpp_fused_gelu_mul_0"), _named_ops("extern_kernels.mm")
+        >>> _ops_in_name("cpp_fused_gelu_mul_0"), _ops_in_name("extern_kernels.mm")
         (('gelu_mul',), ('aten.mm',))
     """
     if fused := _FUSED.match(name):

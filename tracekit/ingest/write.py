@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.ingest.pool import BackgroundThread
-from tracekit.ingest.spool.rows import Rows, compact, filled, fitted, numbers, values_of
+from tracekit.ingest.spool.rows import Rows, cast_integers, compact, fill_nulls, numbers, values_of
 from tracekit.runs.meta import UNPROFILED, Diagnostic, Level, RunMeta
 from tracekit.schema import COUNTERS, C, Column, Table
 
@@ -153,13 +153,15 @@ class TableFile:
         if column.name in computed:
             values = computed[column.name]
             missing = values < 0 if column.nullable and not column.is_text else None
-            return fitted(numbers(values, missing), type_)
+            return cast_integers(numbers(values, missing), type_)
         if column.name not in rows.columns:
             return _nulls(rows.count, type_)
         if column.is_text:
             return numbers(rows.integers(column.name))
         values, missing = rows.columns[column.name]
-        return fitted(numbers(values - self._zero if column.name in _ABSOLUTE else values, missing), type_)
+        return cast_integers(
+            numbers(values - self._zero if column.name in _ABSOLUTE else values, missing), type_
+        )
 
     def finish(self) -> None:
         """Write the remaining rows and the footer."""
@@ -189,7 +191,7 @@ class TableFile:
         array = pieces.chunk(0) if pieces.num_chunks == 1 else pieces.combine_chunks()
         if not column.is_text:
             return array
-        codes = filled(array, -1) if array.null_count else values_of(array)
+        codes = fill_nulls(array, -1) if array.null_count else values_of(array)
         return compact(codes, self.values.get(column.name, []))
 
 

@@ -51,7 +51,7 @@ def store_run(
     if not profiled:
         return import_unprofiled(draft.store, meta, recording.samples)
     raw = save_raw_trace(recording.traces[0], draft) if keep_trace else None
-    kernels = artifacts.recorded(recording.compile_artifacts)
+    kernels = artifacts.read_recording(recording.compile_artifacts)
     run = import_recording(draft.store, recording.traces, meta, samples=recording.samples, kernels=kernels)
     if raw:
         storage.move(raw, run.path / raw.name)

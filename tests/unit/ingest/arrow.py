@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows, filled, nulls_of
+from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows, fill_nulls, nulls_of
 
 
 def to_batch(batch: pa.RecordBatch) -> Batch:
@@ -21,9 +21,9 @@ def to_batch(batch: pa.RecordBatch) -> Batch:
         if array.null_count == batch.num_rows:
             continue
         if isinstance(array, pa.DictionaryArray):
-            columns[name] = Column(filled(array.indices, NONE))
+            columns[name] = Column(fill_nulls(array.indices, NONE))
             texts[name] = [value.encode() for value in array.dictionary.to_pylist()]
         else:
             kind = np.float64 if pa.types.is_floating(array.type) else np.int64
-            columns[name] = Column(filled(array, NONE).astype(kind, copy=False), nulls_of(array))
+            columns[name] = Column(fill_nulls(array, NONE).astype(kind, copy=False), nulls_of(array))
     return Batch(Rows(count=batch.num_rows, columns=columns), texts)

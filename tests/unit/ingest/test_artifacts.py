@@ -197,4 +197,4 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_recording_in_which_nothing_was_compiled_has_no_kernels(tmp_path: Path) -> None:
-    assert artifacts.recorded(None) == artifacts.recorded(tmp_path) == []
+    assert artifacts.read_recording(None) == artifacts.read_recording(tmp_path) == []

@@ -144,7 +144,7 @@ def import_job(
     Raises:
         UnusableInputError: No trace of the job can be used.
     """
-    added = serving.configured(Path.cwd())
+    added = serving.read_patterns(Path.cwd())
     named = tuple(structs.replace(source, steps=steps, serving=added) for source in job.sources)
     now = datetime.now(UTC)
     meta = RunMeta(
@@ -187,7 +187,7 @@ def import_recording(
         UnusableInputError: A trace cannot be used.
     """
     alone = len(traces) == 1
-    added = serving.configured(Path.cwd())
+    added = serving.read_patterns(Path.cwd())
     sources = tuple(Source(path, None if alone else rank, serving=added) for rank, path in enumerate(traces))
     return _normalize(store, sources, meta, samples=samples, kernels=kernels, progress=progress)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tracekit.runs.store import Draft
 
 
-def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> RunMeta:
+def complete_metadata(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> RunMeta:
     """Fill in the GPUs, the CUDA version and the fingerprint from the traces' top level.
 
     Args:
@@ -43,7 +43,7 @@ def completed(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> R
         environment["driver"] = top.driver
     if groups := _process_groups(tops):
         environment["process_groups"] = groups
-    options = {**meta.collector.options, **_own_metadata(top)}
+    options = {**meta.collector.options, **_tool_options(top)}
     return replace(
         meta,
         environment=environment,
@@ -68,7 +68,7 @@ def _process_groups(tops: Sequence[TopLevel]) -> list[dict[str, Any]]:
     return [found[key] for key in sorted(found, key=str)]
 
 
-def _own_metadata(top: TopLevel) -> dict[str, Any]:
+def _tool_options(top: TopLevel) -> dict[str, Any]:
     found = {"simulated": top.simulated or None, "tool": top.tool}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -149,41 +149,41 @@ def assemble(
     Raises:
         TracekitError: No trace of the job can be used; the first one's error.
     """
-    decoded, failed = _parted(outcomes)
-    decoded = _ordered(decoded)
-    written, lost = _written(draft, executor, decoded)
+    decoded, failed = _separate_failures(outcomes)
+    decoded = _sort_by_rank(decoded)
+    written, lost = _write_traces(draft, executor, decoded)
     failed += lost
     there = [one for one in decoded if id(one) in written]
     if not there:
         raise failed[0].error
     done = [written[id(one)] for one in there]
-    zero = _zero(there)
+    zero = _first_ns(there)
     write_samples(draft.path, samples, zero)
     artifacts.write(draft.path, kernels)
     tops = [one.trace.top for one in there]
-    known = completed(meta, tops, has_device=any(each.linked.device for each in done))
+    known = complete_metadata(meta, tops, has_device=any(each.linked.device for each in done))
     if with_sources:
         known = _with_sources(known, outcomes)
-    found = [*meta.diagnostics, *map(_left_out, failed), *_noticed(there, done)]
+    found = [*meta.diagnostics, *map(_describe_failure, failed), *_collect_diagnostics(there, done)]
     files_of_it = [file for each in done for file in each.delivered]
     return draft.commit(replace(known, t0_unix_ns=zero, diagnostics=found), files_of_it)
 
 
-def _parted(outcomes: Sequence[Decoded | Failed]) -> tuple[list[Decoded], list[Failed]]:
+def _separate_failures(outcomes: Sequence[Decoded | Failed]) -> tuple[list[Decoded], list[Failed]]:
     decoded = [one for one in outcomes if isinstance(one, Decoded)]
     return decoded, [one for one in outcomes if isinstance(one, Failed)]
 
 
-def _ordered(decoded: list[Decoded]) -> list[Decoded]:
+def _sort_by_rank(decoded: list[Decoded]) -> list[Decoded]:
     """Return the traces sorted by rank, with the ranks that they declare."""
     if not decoded:
         return []
     by_trace = {id(one.trace): one for one in decoded}
-    pairs = ranks.ordered([(one.source, one.trace) for one in decoded])
+    pairs = ranks.sort_by_rank([(one.source, one.trace) for one in decoded])
     return [structs.replace(by_trace[id(trace)], source=source) for source, trace in pairs]
 
 
-def _written(
+def _write_traces(
     draft: Draft, executor: Executor, decoded: list[Decoded]
 ) -> tuple[dict[int, Written], list[Failed]]:
     """Write the traces; repeat without those that failed, as later ones then get smaller row ids.
@@ -195,7 +195,7 @@ def _written(
     failed: list[Failed] = []
     left = decoded
     while True:
-        places = _places(draft, left)
+        places = _destinations(draft, left)
         todo = [
             (one, place)
             for one, place in zip(left, places, strict=True)
@@ -212,14 +212,14 @@ def _written(
             return {id(one): done[id(one)][1] for one in left}, failed
 
 
-def _zero(decoded: Sequence[Decoded]) -> int:
+def _first_ns(decoded: Sequence[Decoded]) -> int:
     return min(one.size.first_ns for one in decoded)
 
 
-def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]:
+def _destinations(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]:
     if not decoded:
         return []
-    zero = _zero(decoded)
+    zero = _first_ns(decoded)
     host = accumulate((one.size.host for one in decoded), initial=0)
     device = accumulate((one.size.device for one in decoded), initial=0)
     return [
@@ -238,17 +238,17 @@ def _places(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]:
     ]
 
 
-def _noticed(decoded: Sequence[Decoded], written: Sequence[Written]) -> list[Diagnostic]:
+def _collect_diagnostics(decoded: Sequence[Decoded], written: Sequence[Written]) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for one, each in zip(decoded, written, strict=True):
         found += one.trace.notes()
-        found += _of_links(one.trace, each.linked)
+        found += _link_diagnostics(one.trace, each.linked)
     tops = [one.trace.top for one in decoded]
     sizes: list[Size] = [one.size for one in decoded]
-    return [*found, *_of_ranks([one.source for one in decoded], tops, sizes)]
+    return [*found, *_rank_diagnostics([one.source for one in decoded], tops, sizes)]
 
 
-def _left_out(failed: Failed) -> Diagnostic:
+def _describe_failure(failed: Failed) -> Diagnostic:
     source, error = failed.source, failed.error
     name = file_name(source.path)
     which = name if source.rank is None else f"rank {source.rank} ({name})"
@@ -277,7 +277,7 @@ def _identity(source: Source) -> dict[str, Any]:
 _LISTED = 8
 
 
-def _of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
+def _link_diagnostics(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
     name = file_name(trace.path)
     if linked.device == 0 and (linked.launches or trace.top.devices):
         said = trace.no_device_work()
@@ -300,7 +300,9 @@ def _of_links(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
         yield from graphs.notes(name, linked.graphs)
 
 
-def _of_ranks(traces: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Size]) -> Iterator[Diagnostic]:
+def _rank_diagnostics(
+    traces: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Size]
+) -> Iterator[Diagnostic]:
     assumed = [source for source in traces if source.assumed]
     if assumed:
         listed = ", ".join(f"{file_name(source.path)} = {source.rank}" for source in assumed)

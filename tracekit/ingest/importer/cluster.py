@@ -21,7 +21,7 @@ from tracekit import storage
 from tracekit.errors import UnusableInputError
 from tracekit.executors import Outcome, Workers, keep, scratch
 from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Progress, Written
-from tracekit.ingest.importer.local import closed, convert_read_errors, read
+from tracekit.ingest.importer.local import close_traces, convert_read_errors, read
 from tracekit.ingest.importer.trace_writer import write
 from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.kineto.scan.loader import scanners
@@ -82,8 +82,8 @@ def decode(task: Reading) -> list[Decoded | Failed]:
     with open_pool(1) as pool, scanners(size) as fast, convert_read_errors(path):
         folder = task.spool.make()
         keep(folder)
-        traces = read(path, folder, (pool, fast), lambda _done: None)
-        return closed(task.source, traces, task.source.identity)
+        traces = read(path, folder, (pool, fast), lambda _run_tasks: None)
+        return close_traces(task.source, traces, task.source.identity)
 
 
 def _check(task: Reading) -> None:
@@ -115,7 +115,7 @@ def _delete_abandoned(current: str) -> None:
 
 def write_parts(task: Writing) -> Written:
     """Write the tables of a decoded trace, in the worker."""
-    trace = _spooled(task).trace
+    trace = _ensure_spooled(task).trace
     folder = task.spool.make()
     try:
         linked = write(trace, structs.replace(task.place, directory=folder))
@@ -129,7 +129,7 @@ def write_parts(task: Writing) -> Written:
             folder.parent.rmdir()  # if the client is gone, and the spools with it
 
 
-def _spooled(task: Writing) -> Decoded:
+def _ensure_spooled(task: Writing) -> Decoded:
     """Return the decoded trace; decode it again if its spool is not on this machine.
 
     Raises:
@@ -176,44 +176,46 @@ class WorkerExecutor:
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
         """See `Executor.decode`."""
-        tasks = [Reading(source=_absolute(source), spool=self._spool) for source in sources]
-        found = self._done("reading", decode, tasks, [])
+        tasks = [Reading(source=_with_absolute_paths(source), spool=self._spool) for source in sources]
+        found = self._run_tasks("reading", decode, tasks, [])
         return [
             answer
             for source, outcome in zip(sources, found, strict=True)
-            for answer in _answers(source, outcome)
+            for answer in _results(source, outcome)
         ]
 
     def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
         """See `Executor.write`."""
         sent = [
             Writing(
-                decoded=structs.replace(one, source=_absolute(one.source)), place=place, spool=self._spool
+                decoded=structs.replace(one, source=_with_absolute_paths(one.source)),
+                place=place,
+                spool=self._spool,
             )
             for one, place in tasks
         ]
-        found = self._done("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
+        found = self._run_tasks("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
         return [
             Failed(source=decoded.source, error=outcome.error) if outcome.error else outcome.get()
             for (decoded, _), outcome in zip(tasks, found, strict=True)
         ]
 
-    def _done(
+    def _run_tasks(
         self, what: str, function: Callable[[Any], Any], tasks: Sequence[Any], near: Sequence[str]
     ) -> list[Outcome[Any]]:
         found: dict[int, Outcome[Any]] = {}
-        self._told(what, 0, len(tasks))
+        self._report_progress(what, 0, len(tasks))
         for outcome in self._workers.map(function, tasks, near=near):
             found[outcome.index] = outcome
-            self._told(what, len(found), len(tasks))
+            self._report_progress(what, len(found), len(tasks))
         return [found[index] for index in range(len(tasks))]
 
-    def _told(self, what: str, done: int, total: int) -> None:
+    def _report_progress(self, what: str, done: int, total: int) -> None:
         count = self._workers.count
         self._progress(f"{what} on {count} worker{'s' * (count != 1)}", done, total)
 
 
-def _absolute(source: Source) -> Source:
+def _with_absolute_paths(source: Source) -> Source:
     """Return a source with an absolute path, as workers have other working directories."""
     path = source.path
     captures = tuple(each.absolute() if isinstance(each, Path) else each for each in source.captures)
@@ -221,7 +223,7 @@ def _absolute(source: Source) -> Source:
     return structs.replace(source, path=absolute, captures=captures)
 
 
-def _answers(source: Source, outcome: Outcome[list[Decoded | Failed]]) -> list[Decoded | Failed]:
+def _results(source: Source, outcome: Outcome[list[Decoded | Failed]]) -> list[Decoded | Failed]:
     if outcome.error is not None:
         return [Failed(source=source, error=outcome.error)]
     return [

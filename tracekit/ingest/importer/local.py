@@ -100,7 +100,7 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
     return [kineto.read(path, directory, pool, progress, scanners=fast)]
 
 
-def closed(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:
+def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:
     """Add the idle intervals to the traces of a source; a trace without intervals fails."""
     found: list[Decoded | Failed] = []
     for number, trace in enumerate(traces):
@@ -144,7 +144,7 @@ class LocalExecutor(msgspec.Struct, frozen=True):
                     identity = source.identity
             except TracekitError as error:
                 return [Failed(source=source, error=error)]
-            return closed(source, traces, identity)
+            return close_traces(source, traces, identity)
 
     def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
         """See `Executor.write`; an error of the disk is raised, as it concerns all traces."""

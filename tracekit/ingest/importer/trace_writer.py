@@ -75,7 +75,7 @@ class _Writer:
         values = {name: strings.encoded for name, strings in texts.items()}
         return TableFile(table, self._place.path(table), values=values, zero_ns=self._zero)
 
-    def _rank(self, rows: Rows) -> dict[str, Ints]:
+    def _rank_column(self, rows: Rows) -> dict[str, Ints]:
         return {C.RANK: np.full(rows.count, self._place.rank)}
 
     def _write_host(self, host: TableIndex, steps: Steps, launchers: Launchers, files: ExitStack) -> Ints:
@@ -88,7 +88,7 @@ class _Writer:
         replaying = [np.empty(0, np.int64)]
         for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
             hosts.add(window.rows, self._host_columns(window))
-            found = {**self._rank(window.allocations), C.OP_ROW: window.allocating}
+            found = {**self._rank_column(window.allocations), C.OP_ROW: window.allocating}
             allocations.add(window.allocations, found)
             launchers.add(window)
             if of_graph.any():
@@ -99,7 +99,7 @@ class _Writer:
 
     def _host_columns(self, window: HostWindow) -> dict[str, Ints]:
         return {
-            **self._rank(window.rows),
+            **self._rank_column(window.rows),
             C.ROW_ID: np.arange(window.first, window.first + window.rows.count),
             C.STEP: window.step,
             C.PARENT_ROW: window.parent,
@@ -111,18 +111,18 @@ class _Writer:
     def _write_device(
         self, device: TableIndex, launchers: Launchers, steps: Steps, files: ExitStack, replaying: Ints
     ) -> Linked:
-        captured = self._attributed(device, launchers, replaying) if len(replaying) else None
+        captured = self._attribute_graphs(device, launchers, replaying) if len(replaying) else None
         idle = device.texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
         first, launched, unlinked = self._place.device_row, 0, 0
         file = files.enter_context(self._file(DEVICE_INTERVALS, device.texts))
         file.values |= captured.texts if captured else {}
-        for rows in _sorted(device, _DEVICE, device_order):
+        for rows in _sorted_windows(device, _DEVICE, device_order):
             found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
             work = ~idle[rows.integers(C.KIND)]
             launched += int(work.sum())
             unlinked += int((work & (found.call < 0)).sum())
             columns: dict[str, Ints] = {
-                **self._rank(rows),
+                **self._rank_column(rows),
                 C.ROW_ID: np.arange(first, first + rows.count),
                 C.STEP: found.step,
                 C.LAUNCH_ROW: found.call,
@@ -134,16 +134,20 @@ class _Writer:
         file.finish()
         return Linked(launched, unlinked, launchers.count, captured.outcome if captured else None)
 
-    def _attributed(self, device: TableIndex, launchers: Launchers, replaying: Ints) -> graphs.Attributed:
+    def _attribute_graphs(
+        self, device: TableIndex, launchers: Launchers, replaying: Ints
+    ) -> graphs.Attributed:
         """Attribute what graph launches ran to the ops of the captures."""
         kinds = device.texts.get(C.KIND, NO_STRINGS)
         found, first = [], self._place.device_row
-        for rows in _sorted(device, _DEVICE, device_order):
+        for rows in _sorted_windows(device, _DEVICE, device_order):
             call = launchers.of(rows, np.full(rows.count, NONE)).call
             work = kinds.among(replays.JOINED_KINDS)[rows.integers(C.KIND)]
-            found.append(replays.replays(rows, first, call, np.flatnonzero(work & np.isin(call, replaying))))
+            found.append(
+                replays.select_replays(rows, first, call, np.flatnonzero(work & np.isin(call, replaying)))
+            )
             first += rows.count
-        launched = replays.joined(found)
+        launched = replays.concatenate(found)
         captures, unusable = _read_captures(self._place.captures if len(launched.row) else ())
         return graphs.attribute(launched, captures, device.texts.get(C.NAME, NO_STRINGS), kinds, unusable)
 
@@ -163,11 +167,13 @@ class _Writer:
     def _write_counters(self) -> None:
         counters = self._index(COUNTERS)
         with self._file(COUNTERS, counters.texts) as file:
-            for rows in _sorted(counters, counters.spooled.names, counter_order):
+            for rows in _sorted_windows(counters, counters.spooled.names, counter_order):
                 file.add(rows, {})
 
 
-def _sorted(table: TableIndex, columns: Sequence[str], order: Callable[[Rows], Ints]) -> Iterator[Rows]:
+def _sorted_windows(
+    table: TableIndex, columns: Sequence[str], order: Callable[[Rows], Ints]
+) -> Iterator[Rows]:
     for window in windows([SortedColumns(table=table, columns=columns, order=order)]):
         yield window.rows[0]
 

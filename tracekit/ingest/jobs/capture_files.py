@@ -23,7 +23,7 @@ _NAME = re.compile(r"(?i)capture.*\.json(\.gz)?$")
 _LIMIT = 1 << 20
 
 
-def listed(folder: Place) -> list[Place]:
+def list_captures(folder: Place) -> list[Place]:
     """Return the captures of a folder with `execution_details.json`, sorted by name.
 
     These are the listed files; if none of them exists, the traces with `capture` in their names.
@@ -65,5 +65,5 @@ def _beside(path: Place) -> list[Place]:
     if kind(path) is not Kind.FILE:
         return []
     folders = [path.parent / name if name else path.parent for name in _FOLDERS]
-    found = [capture for folder in folders for capture in listed(folder)]
+    found = [capture for folder in folders for capture in list_captures(folder)]
     return [] if path in found else found

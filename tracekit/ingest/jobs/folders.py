@@ -12,9 +12,9 @@ from msgspec import structs
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
-from tracekit.ingest.jobs.capture_files import DETAILS, listed
+from tracekit.ingest.jobs.capture_files import DETAILS, list_captures
 from tracekit.ingest.jobs.ranks import TraceHeader, from_name, read_headers
-from tracekit.ingest.jobs.sources import Job, Source, alone, cycles
+from tracekit.ingest.jobs.sources import Job, Source, single_job, split_cycles
 from tracekit.ingest.kineto.source import convert_errors, file_name, open_trace
 from tracekit.ingest.nsys import report
 from tracekit.runs.meta import Diagnostic, Level
@@ -33,45 +33,53 @@ def jobs_in(root: Place) -> list[Job]:
     Raises:
         UnusableInputError: The folder has no trace.
     """
-    found, skipped = _look_through(root)
+    found, skipped = _read_folder(root)
     if not found:
         reason = f": {next(iter(skipped.values())).message}" if skipped else ""
         raise UnusableInputError(
             f"{root} has no traces of torch.profiler or Nsight Systems{reason}",
             hint="give a folder of traces, or a trace",
         )
-    exports, found = [one for one in found if one.is_nsys], [one for one in found if not one.is_nsys]
-    jobs = [*_of_groups(root, found), *_single(found), *_undeclared(root, found), *_exports(exports)]
-    return _with_notes(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
+    exports, found = (
+        [header for header in found if header.is_nsys],
+        [header for header in found if not header.is_nsys],
+    )
+    jobs = [
+        *_jobs_of_groups(root, found),
+        *_jobs_of_ranks(found),
+        *_jobs_without_ranks(root, found),
+        *_jobs_of_exports(exports),
+    ]
+    return _attach_notes(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
 
 
-def _with_notes(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
+def _attach_notes(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job]:
     """Attach the notes on skipped files to the jobs with the nearest files."""
     notes: dict[int, list[Diagnostic]] = defaultdict(list)
     for path, note in skipped.items():
-        nearness = [max(_nearness(path, source.path) for source in job.sources) for job in jobs]
+        nearness = [max(_shared_folders(path, source.path) for source in job.sources) for job in jobs]
         for number, near in enumerate(nearness):
             if near == max(nearness):
                 notes[number].append(note)
     return [structs.replace(job, notes=tuple(notes[number])) for number, job in enumerate(jobs)]
 
 
-def _nearness(one: Place, other: Place) -> tuple[int, bool]:
+def _shared_folders(header: Place, other: Place) -> tuple[int, bool]:
     """Return the number of folders that two files have in common, and whether both are in the same one."""
-    shared = set(one.parents) & set(other.parents)
-    return len(shared), one.parent == other.parent
+    shared = set(header.parents) & set(other.parents)
+    return len(shared), header.parent == other.parent
 
 
-def _look_through(root: Place) -> tuple[list[TraceHeader], dict[Place, Diagnostic]]:
+def _read_folder(root: Place) -> tuple[list[TraceHeader], dict[Place, Diagnostic]]:
     found: list[TraceHeader] = []
     skipped: dict[Place, Diagnostic] = {}
     with convert_errors(root):
         paths = _candidates(root)
-    for path, seen in zip(paths, read_headers(paths), strict=True):
-        if isinstance(seen, TraceHeader):
-            found.append(seen)
+    for path, header in zip(paths, read_headers(paths), strict=True):
+        if isinstance(header, TraceHeader):
+            found.append(header)
         elif _TRACE_NAME.search(path.name) and not _is_other_json(path):
-            said = printable(seen.message.replace(str(path), path.name))
+            said = printable(header.message.replace(str(path), path.name))
             skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {file_name(path)}: {said}")
     return found, skipped
 
@@ -85,12 +93,15 @@ def _candidates(root: Place) -> list[Place]:
     paths = storage.inside(root, deep=True)
     folders = {path for path in paths if path.is_dir() and report.is_parquet_export(path)}
     rest = [path for path in paths if path.is_file() and folders.isdisjoint(path.parents)]
-    captures = {capture for each in {path.parent for path in rest} for capture in listed(each)}
+    captures = {capture for each in {path.parent for path in rest} for capture in list_captures(each)}
     rest = [path for path in rest if path.name != DETAILS]
     if not captures.issuperset(path for path in rest if _TRACE_NAME.search(path.name)):
         rest = [path for path in rest if path not in captures]
-    twice = {report.redundant(path) for path in rest if report.is_report(path)}
-    return [*sorted(folders), *(path for path in rest if path not in twice and not _is_other_database(path))]
+    duplicates = {report.redundant(path) for path in rest if report.is_report(path)}
+    return [
+        *sorted(folders),
+        *(path for path in rest if path not in duplicates and not _is_other_database(path)),
+    ]
 
 
 def _is_other_database(path: Place) -> bool:
@@ -104,15 +115,15 @@ def _is_other_database(path: Place) -> bool:
     return not is_export(path)
 
 
-def _exports(found: list[TraceHeader]) -> Iterator[Job]:
+def _jobs_of_exports(found: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of exports: one job per folder if each file name contains a different rank."""
-    for folder, exports in _by(found, _folder).items():
-        ranks = [from_name(one.path.name) for one in exports]
+    for folder, exports in _group_by(found, _folder).items():
+        ranks = [from_name(header.path.name) for header in exports]
         if len(exports) > 1 and None not in ranks and len(set(ranks)) == len(ranks):
-            sources = [Source(one.path, rank) for one, rank in zip(exports, ranks, strict=True)]
-            yield from cycles(folder.resolve().name, sources)
+            sources = [Source(header.path, rank) for header, rank in zip(exports, ranks, strict=True)]
+            yield from split_cycles(folder.resolve().name, sources)
         else:
-            yield from (alone(one.path) for one in exports)
+            yield from (single_job(header.path) for header in exports)
 
 
 def _is_other_json(path: Place) -> bool:
@@ -125,7 +136,9 @@ def _is_other_json(path: Place) -> bool:
     return True
 
 
-def _by(traces: Iterable[TraceHeader], key: Callable[[TraceHeader], Key]) -> dict[Key, list[TraceHeader]]:
+def _group_by(
+    traces: Iterable[TraceHeader], key: Callable[[TraceHeader], Key]
+) -> dict[Key, list[TraceHeader]]:
     sorted_out: dict[Key, list[TraceHeader]] = defaultdict(list)
     for trace in traces:
         sorted_out[key(trace)].append(trace)
@@ -152,24 +165,24 @@ class _Bundle(msgspec.Struct, frozen=True):
 
     def jobs(self) -> list[Job]:
         title = self.folder.resolve().name if len(self.traces) > 1 else None
-        return cycles(title, [Source(trace.path, trace.rank) for trace in self.traces])
+        return split_cycles(title, [Source(trace.path, trace.rank) for trace in self.traces])
 
 
-def _of_groups(root: Place, found: list[TraceHeader]) -> Iterator[Job]:
-    for group, traces in _by(found, lambda trace: trace.group).items():
+def _jobs_of_groups(root: Place, found: list[TraceHeader]) -> Iterator[Job]:
+    for group, traces in _group_by(found, lambda trace: trace.group).items():
         if group is not None:
-            yield from _of_group(root, traces)
+            yield from _jobs_of_group(root, traces)
 
 
-def _of_group(root: Place, traces: list[TraceHeader]) -> Iterator[Job]:
+def _jobs_of_group(root: Place, traces: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of one process group, each in the deepest folder with all its ranks that exist."""
     waiting: dict[Place, list[_Bundle]] = defaultdict(list)
-    for folder, own in _by(traces, _folder).items():
+    for folder, own in _group_by(traces, _folder).items():
         waiting[folder].append(_Bundle(folder, own))
     while waiting:
         folder = max(waiting, key=lambda path: len(path.parts))
         bundles = waiting.pop(folder)
-        pool = _merged(folder, bundles)
+        pool = _merge(folder, bundles)
         if pool and folder != root and not pool.is_complete:
             waiting[folder.parent].append(pool)
             continue
@@ -177,7 +190,7 @@ def _of_group(root: Place, traces: list[TraceHeader]) -> Iterator[Job]:
             yield from bundle.jobs()
 
 
-def _merged(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
+def _merge(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
     """Merge bundles; None if a rank is in two of them, as they are then different jobs."""
     if len(bundles) == 1:
         return bundles[0]
@@ -186,33 +199,33 @@ def _merged(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
     return _Bundle(folder, [trace for bundle in bundles for trace in bundle.traces])
 
 
-def _single(found: list[TraceHeader]) -> Iterator[Job]:
+def _jobs_of_ranks(found: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of traces that declare a rank but no process group."""
     single = (trace for trace in found if trace.rank is not None and trace.group is None)
-    for folder, traces in _by(single, _folder).items():
+    for folder, traces in _group_by(single, _folder).items():
         yield from _Bundle(folder, traces).jobs()
 
 
-def _undeclared(root: Place, found: list[TraceHeader]) -> Iterator[Job]:
+def _jobs_without_ranks(root: Place, found: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of traces without a rank: one per folder, or one for sibling folders of ranks."""
     nested: dict[Place, list[Source]] = defaultdict(list)
-    for folder, traces in _by((trace for trace in found if trace.rank is None), _folder).items():
+    for folder, traces in _group_by((trace for trace in found if trace.rank is None), _folder).items():
         paths = [trace.path for trace in traces]
         rank = from_name(folder.name) if folder != root else None
         if len(paths) > 1:
-            yield from cycles(folder.resolve().name, _counted(paths))
+            yield from split_cycles(folder.resolve().name, _assign_ranks(paths))
         elif rank is not None:
             nested[folder.parent].append(Source(paths[0], rank))
         else:
-            yield alone(paths[0])
+            yield single_job(paths[0])
     for folder, sources in nested.items():
         if 1 < len(sources) == len({source.rank for source in sources}):
-            yield from cycles(folder.resolve().name, sources)
+            yield from split_cycles(folder.resolve().name, sources)
         else:
-            yield from (alone(source.path) for source in sources)
+            yield from (single_job(source.path) for source in sources)
 
 
-def _counted(paths: list[Place]) -> list[Source]:
+def _assign_ranks(paths: list[Place]) -> list[Source]:
     """Assign ranks from file names if each has one, else in the order of the names."""
     ranks = [from_name(path.name) for path in paths]
     if None not in ranks:

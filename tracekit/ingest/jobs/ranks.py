@@ -43,7 +43,7 @@ class TraceHeader(msgspec.Struct, frozen=True):
     @property
     def rank(self) -> int | None:
         """The declared rank."""
-        return declared(self.top)
+        return declared_rank(self.top)
 
     @property
     def world_size(self) -> int:
@@ -59,7 +59,7 @@ class TraceHeader(msgspec.Struct, frozen=True):
         return info.world_size, info.backend, tuple(device.name for device in self.top.devices)
 
 
-def declared(top: TopLevel) -> int | None:
+def declared_rank(top: TopLevel) -> int | None:
     """Return the declared rank of a trace; None if it is absent or invalid."""
     rank = top.distributed.rank if top.distributed else None
     return rank if rank is not None and 0 <= rank <= _HIGHEST else None
@@ -100,10 +100,10 @@ def read_header(path: Place) -> TraceHeader:
 def read_headers(paths: Sequence[Place]) -> list[TraceHeader | TracekitError]:
     """Return the result or error of `read_header` for each trace, several concurrently."""
     with ThreadPoolExecutor(_CONCURRENT, "tracekit-header") as threads:
-        return list(threads.map(_peeked, paths))
+        return list(threads.map(_try_read_header, paths))
 
 
-def _peeked(path: Place) -> TraceHeader | TracekitError:
+def _try_read_header(path: Place) -> TraceHeader | TracekitError:
     try:
         return read_header(path)
     except TracekitError as error:
@@ -131,17 +131,17 @@ def _value(text: str) -> Distributed | None:
         return None
 
 
-def ordered(found: Sequence[tuple[Source, Trace]]) -> list[tuple[Source, Trace]]:
+def sort_by_rank(found: Sequence[tuple[Source, Trace]]) -> list[tuple[Source, Trace]]:
     """Return sources and decoded traces sorted by rank; declared ranks override assumed ones."""
-    settled = [_settled(source, trace.top) for source, trace in found]
-    if len({source.rank for source in settled}) < len(settled):
-        settled = [source for source, _ in found]  # two traces declare the same rank
+    ranked = [_with_declared_rank(source, trace.top) for source, trace in found]
+    if len({source.rank for source in ranked}) < len(ranked):
+        ranked = [source for source, _ in found]  # two traces declare the same rank
     traces = (trace for _, trace in found)
-    return sorted(zip(settled, traces, strict=True), key=lambda pair: pair[0].rank or 0)
+    return sorted(zip(ranked, traces, strict=True), key=lambda pair: pair[0].rank or 0)
 
 
-def _settled(source: Source, top: TopLevel) -> Source:
-    rank = declared(top)
+def _with_declared_rank(source: Source, top: TopLevel) -> Source:
+    rank = declared_rank(top)
     if rank is None or (source.rank is not None and not source.assumed):
         return source
     return structs.replace(source, rank=rank, assumed=False)

@@ -125,7 +125,7 @@ def capture_identities(sources: Iterable[Source]) -> list[dict[str, Any]]:
     return [identity(path) for path in paths]
 
 
-def cycles(name: str | None, sources: list[Source]) -> list[Job]:
+def split_cycles(name: str | None, sources: list[Source]) -> list[Job]:
     """Split sources into jobs with one trace per rank: the n-th trace of a rank goes to the n-th job.
 
     Args:
@@ -141,7 +141,7 @@ def cycles(name: str | None, sources: list[Source]) -> list[Job]:
     return [_job(name, tuple(cycle.values())) for cycle in found]
 
 
-def alone(path: Place) -> Job:
+def single_job(path: Place) -> Job:
     """Return the job of a single trace."""
     return Job(_stem(path), (Source(path),))
 

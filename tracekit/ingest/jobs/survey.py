@@ -9,7 +9,7 @@ import msgspec
 
 from tracekit.errors import TracekitError
 from tracekit.ingest.jobs.ranks import TraceHeader, read_headers
-from tracekit.ingest.jobs.sources import Job, Source, alone, cycles
+from tracekit.ingest.jobs.sources import Job, Source, single_job, split_cycles
 from tracekit.ingest.nsys import is_nsys
 from tracekit.storage import STDIN, Kind, Place, kind
 
@@ -47,18 +47,18 @@ def survey(paths: Sequence[Place]) -> Plan:
                 case Kind.FOLDER if is_nsys(path):
                     single.append(path)
                 case Kind.FOLDER:
-                    found.jobs.extend(_inside(path))
+                    found.jobs.extend(_jobs_in(path))
                 case _:
                     single.append(path)
         except TracekitError as error:
             found.errors.append(error)
-    seen = read_headers(single)
-    found.errors.extend(one for one in seen if isinstance(one, TracekitError))
-    found.jobs.extend(_grouped([one for one in seen if isinstance(one, TraceHeader)]))
+    headers = read_headers(single)
+    found.errors.extend(one for one in headers if isinstance(one, TracekitError))
+    found.jobs.extend(_group_by_job([one for one in headers if isinstance(one, TraceHeader)]))
     return found
 
 
-def _inside(folder: Place) -> list[Job]:
+def _jobs_in(folder: Place) -> list[Job]:
     from tracekit.ingest.jobs.folders import jobs_in  # not needed for named files
 
     return jobs_in(folder)
@@ -69,16 +69,16 @@ def _stream(path: Place) -> Job:
     if path == STDIN:
         return Job("stdin", (Source(path),))
     return (
-        Job("pipe", (Source(path),)) if path.name.isdigit() else alone(path)
+        Job("pipe", (Source(path),)) if path.name.isdigit() else single_job(path)
     )  # a name such as /dev/fd/63 is meaningless
 
 
-def _grouped(files: list[TraceHeader]) -> list[Job]:
+def _group_by_job(files: list[TraceHeader]) -> list[Job]:
     jobs: list[Job] = []
     groups: dict[object, list[Source]] = defaultdict(list)
     for trace in files:
         if trace.group is None:
-            jobs += cycles(None, [Source(trace.path, trace.rank)])
+            jobs += split_cycles(None, [Source(trace.path, trace.rank)])
         else:
             groups[trace.group].append(Source(trace.path, trace.rank))
-    return jobs + [job for sources in groups.values() for job in cycles(None, sources)]
+    return jobs + [job for sources in groups.values() for job in split_cycles(None, sources)]

@@ -92,7 +92,7 @@ def to_batches(decoded: Decoded) -> tuple[dict[str, Batch], Tally]:
         the tally.
     """
     tally = Tally(events=len(decoded.events), repaired=decoded.repaired, dropped=decoded.dropped)
-    groups = _grouped(decoded.events, tally)
+    groups = _group_events(decoded.events, tally)
     built = {
         DEVICE_INTERVALS.name: _device(groups.device, tally),
         HOST_INTERVALS.name: _host(groups.host, tally),
@@ -110,7 +110,7 @@ class _Groups(msgspec.Struct):
     memory: dict[Any, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
 
 
-def _grouped(decoded: list[Event], tally: Tally) -> _Groups:
+def _group_events(decoded: list[Event], tally: Tally) -> _Groups:
     groups = _Groups()
     for (phase, category), members in _by_category(decoded).items():
         if phase == "X" and category in columns.DEVICE_CATEGORIES:
@@ -154,7 +154,7 @@ def _word(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else "?"
 
 
-def _timed(
+def _select_timed(
     groups: Mapping[Any, list[Event]], tally: Tally, *, earliest: int = 1 - LATEST_NS
 ) -> tuple[list[Event], list[Any], Column]:
     """Return the events with a time that is not before `earliest`, their kinds and their times."""
@@ -181,7 +181,7 @@ def _arguments(decoded: Sequence[Event]) -> list[Args]:
 
 
 def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
-    decoded, kinds, start = _timed(groups, tally)
+    decoded, kinds, start = _select_timed(groups, tally)
     args = _arguments(decoded)
     named = _names(decoded)
     built = BatchBuilder(len(decoded))
@@ -251,7 +251,7 @@ def _external(args: Sequence[Args]) -> Column:
 
 
 def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
-    decoded, kinds, start = _timed(groups, tally)
+    decoded, kinds, start = _select_timed(groups, tally)
     args = _arguments(decoded)
     named = _names(decoded)
     both = [*zip(args, decoded, strict=True)]
@@ -299,7 +299,7 @@ def _add_ends(
 
 
 def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
-    decoded, _, time = _timed(groups, tally, earliest=EARLIEST_INSTANT_NS)
+    decoded, _, time = _select_timed(groups, tally, earliest=EARLIEST_INSTANT_NS)
     args = _arguments(decoded)
     built = BatchBuilder(len(decoded))
     built.numbers(C.T_NS, time)

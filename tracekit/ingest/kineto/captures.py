@@ -166,9 +166,9 @@ class _Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 def _captures(name: str, threads: _Threads, executed: set[Any]) -> list[Capture]:
-    placed = [launch for own in threads.values() for launch in _placed(own, executed)]
+    placed = [launch for own in threads.values() for launch in _captured_launches(own, executed)]
     placed.sort(key=lambda each: each.start)
-    ranges = [span for own in threads.values() for span in _between(own)] or [
+    ranges = [span for own in threads.values() for span in _capture_spans(own)] or [
         (each.start, each.end) for own in threads.values() for each in own if each.kind is HostKind.ANNOTATION
     ]
     found = []
@@ -179,7 +179,7 @@ def _captures(name: str, threads: _Threads, executed: set[Any]) -> list[Capture]
     return found
 
 
-def _between(own: list[_Interval]) -> Iterator[tuple[int, int]]:
+def _capture_spans(own: list[_Interval]) -> Iterator[tuple[int, int]]:
     """Yield the time between each begin of a capture and its end, on one thread."""
     begun: int | None = None
     for each in sorted(own, key=lambda each: each.start):
@@ -203,7 +203,7 @@ def _title(name: str, threads: _Threads, at: int) -> str:
     return f"{name} ({redaction.redact_text(max(around, key=lambda each: each.start).name)})"
 
 
-def _placed(own: list[_Interval], executed: set[Any]) -> Iterator[_Placed]:
+def _captured_launches(own: list[_Interval], executed: set[Any]) -> Iterator[_Placed]:
     """Yield the launches of a thread that were not executed; a call within a launching call is part of it."""
     open_: list[_Interval] = []
     for each in sorted(own, key=lambda each: (each.start, -each.end)):
@@ -222,11 +222,11 @@ def _was_executed(call: _Interval, executed: set[Any]) -> bool:
 def _launches(placed: list[_Placed]) -> tuple[Launch, ...]:
     """Describe the launches of a capture; op calls are numbered in order of their first launch."""
     calls: dict[int, int] = {}
-    texts = _Redacted()
+    texts = _RedactedTexts()
     return tuple(_launch(each, calls, texts) for each in placed)
 
 
-class _Redacted(dict[str, str]):
+class _RedactedTexts(dict[str, str]):
     """Redacted texts, as the reader of replays redacts theirs."""
 
     def __missing__(self, value: str) -> str:
@@ -234,7 +234,7 @@ class _Redacted(dict[str, str]):
         return found
 
 
-def _launch(placed: _Placed, calls: dict[int, int], texts: _Redacted) -> Launch:
+def _launch(placed: _Placed, calls: dict[int, int], texts: _RedactedTexts) -> Launch:
     around = [each for each in placed.around if each.kind in (HostKind.OP, HostKind.PYTHON)]
     kernel = placed.call.args.kernel
     name = texts[kernel] if isinstance(kernel, str) and kernel else None

@@ -30,7 +30,7 @@ def integers(values: Sequence[Any]) -> Column:
         >>> integers([1, None, "7", 2**64 - 1, "x"])
         Column(values=array([ 1, -1,  7, -1, -1]), missing=array([False,  True, False, False,  True]))
     """
-    missing = _absent(values)
+    missing = _missing_mask(values)
     there = [NONE if value is None else value for value in values] if missing.any() else values
     try:
         return Column(np.fromiter(there, np.int64, len(values)), missing)
@@ -38,7 +38,7 @@ def integers(values: Sequence[Any]) -> Column:
         return integers([_integer(value) for value in values])
 
 
-def _absent(values: Sequence[Any]) -> npt.NDArray[np.bool_]:
+def _missing_mask(values: Sequence[Any]) -> npt.NDArray[np.bool_]:
     return np.fromiter(map(is_, values, repeat(None)), np.bool_, len(values))
 
 
@@ -98,7 +98,7 @@ def floats(values: Sequence[Any]) -> Column:
     """
     found = [_float(value) for value in values]
     there = [NONE if value is None else value for value in found]
-    return Column(np.array(there, np.float64), _absent(found))
+    return Column(np.array(there, np.float64), _missing_mask(found))
 
 
 def _float(value: Any) -> float | None:
@@ -331,14 +331,14 @@ def nanoseconds(texts: Sequence[memoryview | bytes]) -> tuple[Ints, Bools]:
         >>> nanoseconds([b"1712191111.123", b"", b'"12.5"'])
         (array([1712191111123,             0,         12500]), array([ True, False,  True]))
     """
-    values = [_read(bytes(text)) for text in texts]
+    values = [_parse_microseconds(bytes(text)) for text in texts]
     return (
         np.array([value or 0 for value in values], np.int64),
         np.array([value is not None for value in values], np.bool_),
     )
 
 
-def _read(text: bytes) -> int | None:
+def _parse_microseconds(text: bytes) -> int | None:
     whole, _, decimals = text.partition(b".")
     digits = whole + decimals.ljust(_DECIMALS, b"0")
     plain = whole and len(decimals) <= _DECIMALS and len(digits) <= _TIME_DIGITS and digits.isdigit()

@@ -130,28 +130,28 @@ def decode(text: bytes) -> Decoded:
         b'], "traceName": 1}'
     """
     try:
-        return _whole(text)
+        return _decode_whole(text)
     except msgspec.DecodeError as error:
         if match := _TRAILING.search(str(error)):
             trailing = int(match[1]) - 2  # one-based, after the bracket that was prepended
-            return _last(text, text.rfind(b"]", 0, trailing))
-        return _damaged(text)
+            return _decode_last(text, text.rfind(b"]", 0, trailing))
+        return _decode_damaged(text)
     except (UnicodeDecodeError, RecursionError):
-        return _damaged(text)
+        return _decode_damaged(text)
 
 
-def _whole(text: bytes) -> Decoded:
+def _decode_whole(text: bytes) -> Decoded:
     events = _decode_events(b"[" + text + b"]")
     return Decoded(events, _counters_of(events, text), clean=True)
 
 
-def _last(text: bytes, end: int) -> Decoded:
+def _decode_last(text: bytes, end: int) -> Decoded:
     try:
         if not closes_events(text, end):
-            return _damaged(text)
-        whole = _whole(text[:end])
+            return _decode_damaged(text)
+        whole = _decode_whole(text[:end])
     except UNREADABLE:
-        return _damaged(text)
+        return _decode_damaged(text)
     return Decoded(whole.events, whole.counters, clean=False, ended=True, tail=text[end:])
 
 
@@ -179,7 +179,7 @@ class _DamagedChunk(msgspec.Struct):
         try:
             self._take(text)
         except UNREADABLE:
-            self._mend(text)
+            self._repair_event(text)
 
     def done(self, *, tail: bytes, ended: bool) -> Decoded:
         """Return the decoded chunk."""
@@ -198,7 +198,7 @@ class _DamagedChunk(msgspec.Struct):
         self.counters += _counters_of([event], text)
         self.events.append(event)
 
-    def _mend(self, text: bytes) -> None:
+    def _repair_event(self, text: bytes) -> None:
         fixed = repair(text)
         try:
             try:
@@ -217,7 +217,7 @@ def _without_invalid_arguments(text: bytes) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def _damaged(text: bytes) -> Decoded:
+def _decode_damaged(text: bytes) -> Decoded:
     pieces = take_apart(text)
     mending = _DamagedChunk()
     for event in pieces.events:

@@ -32,10 +32,10 @@ from tracekit.ingest.spool.text_columns import LISTED
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.storage import Place
 
-_LONGEST = 60
+_MAX_NAME_CHARS = 60
 
 
-def of_events(name: str, top: TopLevel, tally: Tally, truncated: str) -> Iterator[Diagnostic]:
+def event_diagnostics(name: str, top: TopLevel, tally: Tally, truncated: str) -> Iterator[Diagnostic]:
     """Return the diagnostics of decoding the events of a file."""
     if top.simulated:
         yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
@@ -56,18 +56,18 @@ def of_events(name: str, top: TopLevel, tally: Tally, truncated: str) -> Iterato
         if count:
             yield Diagnostic(level, code, f"{name}: {count} of {tally.events + tally.dropped} events {what}")
     if tally.ignored:
-        listed = listing(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
+        listed = join_names(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
         yield Diagnostic(Level.INFO, "ignored_categories", f"{name}: categories that are not read: {listed}")
 
 
-def listing(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """List the first names, shortened, and the number of further ones.
 
     Example:
-        >>> listing(str(number) for number in range(12))
+        >>> join_names(str(number) for number in range(12))
         '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
     """
-    shown = [name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..." for name in names]
+    shown = [name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}..." for name in names]
     more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
     return ", ".join(shown[:LISTED]) + more
 
@@ -93,7 +93,7 @@ class KinetoTrace(Trace):
     def notes(self) -> Iterator[Diagnostic]:
         """Return the diagnostics of decoding."""
         name = file_name(self.path)
-        yield from of_events(name, self.top, self.tally, self.truncated)
+        yield from event_diagnostics(name, self.top, self.tally, self.truncated)
         if self.trailing:
             yield Diagnostic(
                 Level.WARN,
@@ -147,14 +147,14 @@ def _no_collection() -> Iterator[None]:
 
 
 def _process(chunk: _Chunk) -> _Report:
-    return _spooled(chunk, decode)
+    return _decode_to_spool(chunk, decode)
 
 
 def _salvage(chunk: _Chunk) -> _Report:
-    return _spooled(chunk, salvage)
+    return _decode_to_spool(chunk, salvage)
 
 
-def _spooled(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
+def _decode_to_spool(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
     with _no_collection():
         decoded = decoder(chunk.text)
         batches, tally = to_batches(decoded)
@@ -254,7 +254,7 @@ class _Assembly(msgspec.Struct):
     def add(self, piece: _Piece, report: _Report) -> None:
         """Add the result of the next chunk."""
         while self._open and not self.ended:
-            joined = None if report.clean else self._joined(piece.chunk)
+            joined = None if report.clean else self._decode_joined(piece.chunk)
             if joined:
                 self._take(joined)
                 return
@@ -279,7 +279,7 @@ class _Assembly(msgspec.Struct):
         self.after = report.tail if report.ended else b""
         self._open = b"" if report.ended else report.tail
 
-    def _joined(self, chunk: _Chunk) -> _Report | None:
+    def _decode_joined(self, chunk: _Chunk) -> _Report | None:
         """Return the chunk with the unfinished event before it; None if that event is damaged."""
         report = _process(msgspec.structs.replace(chunk, text=self._open + b"," + chunk.text))
         if report.tally.events and not report.tally.dropped:
@@ -300,7 +300,7 @@ class _Assembly(msgspec.Struct):
 
 def _not_a_trace(path: Place, tally: Tally) -> UnusableInputError:
     if tally.ignored:
-        kinds = listing(sorted(tally.ignored))
+        kinds = join_names(sorted(tally.ignored))
         return UnusableInputError(
             f"none of the {tally.events} events in {title(path)} is of a supported category: {kinds}",
             hint="export the trace with torch.profiler's export_chrome_trace",

@@ -85,7 +85,7 @@ class Inflated(msgspec.Struct, frozen=True):
     left: int
 
 
-def _inflated(group: bytes) -> Inflated:
+def _inflate_group(group: bytes) -> Inflated:
     pieces, done = [], 0
     while done < len(group):
         size = block_bytes(group[done : done + HEADER_BYTES])
@@ -122,7 +122,7 @@ def inflate(raw: io.BufferedReader, workers: int) -> Iterator[Inflated]:
         groups = _groups(raw)
         while True:
             for group in islice(groups, workers - len(waiting)):
-                waiting.append((len(group), threads.submit(_inflated, group)))
+                waiting.append((len(group), threads.submit(_inflate_group, group)))
             if not waiting:
                 return
             inflated = waiting.popleft()[1].result()
@@ -163,7 +163,7 @@ def open_trace(path: Place) -> Iterator[Stream]:
     except OSError as error:
         raise UnusableInputError(f"{path}: {error.strerror or error}", hint="check the path") from error
     try:
-        yield _recognise(path, cast("io.BufferedReader", raw))
+        yield _recognize_format(path, cast("io.BufferedReader", raw))
     finally:
         if path != STDIN:
             raw.close()
@@ -311,7 +311,7 @@ def _bytewise(member: zlib._Decompress, block: bytes) -> bytes:
     return bytes(found)
 
 
-def _recognise(path: Place, raw: io.BufferedReader) -> Stream:
+def _recognize_format(path: Place, raw: io.BufferedReader) -> Stream:
     head = _peek(raw)
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):

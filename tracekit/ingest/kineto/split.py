@@ -173,7 +173,7 @@ def chunks(
                 cut = filled, filled  # longer than any event: left to the decoder
             if cut:
                 carried = bytes(buffer[cut[1] : filled])  # the consumer of the piece may return its memory
-                yield _ended(buffer, cut[0])
+                yield _pad(buffer, cut[0])
                 filled, searched = len(carried), 0
                 buffer = buffers.take(carried, filled + size)
                 continue
@@ -185,10 +185,10 @@ def chunks(
             break
         filled += read
     if bytes(buffer[:filled]).strip(_SPACE):
-        yield _ended(buffer, filled)
+        yield _pad(buffer, filled)
 
 
-def _ended(buffer: memoryview, length: int) -> Text:
+def _pad(buffer: memoryview, length: int) -> Text:
     buffer[length : length + ROOM] = bytes(ROOM)
     return Text(buffer, length)
 
@@ -277,7 +277,7 @@ _PAIR = rb"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 _HALF = rb"(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 _VALID = rb'(?P<valid>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))'
 _ESCAPE = re.compile(rb"|".join((_PAIR, _HALF, _VALID, rb"(?P<lone>\\)")))
-_MENDED = {"half": b"\\ufffd", "lone": b"\\\\"}
+_REPAIRS = {"half": b"\\ufffd", "lone": b"\\\\"}
 _PART = re.compile(  # not inside an escape; in slices, as each substitution takes memory
     rb"(?:" + _PAIR.replace(b"?P<pair>", b"?:") + rb"|\\u[0-9a-fA-F]{4}|\\.|\\|[^\\]{1,1024}+){1,1024}+",
     re.DOTALL,
@@ -311,5 +311,5 @@ def repair(text: bytes) -> bytes:
 
 
 def _repair_string(text: bytes) -> bytes:
-    text = _ESCAPE.sub(lambda match: _MENDED.get(match.lastgroup or "", match.group()), text)
+    text = _ESCAPE.sub(lambda match: _REPAIRS.get(match.lastgroup or "", match.group()), text)
     return _CONTROL.sub(lambda match: b"\\u%04x" % match.group()[0], text)

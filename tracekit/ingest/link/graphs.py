@@ -135,14 +135,14 @@ class _Joining:
     def places(self, launch: Replays) -> Ints | int:
         """Return the place of each row's values in the columns; -1 if the launch replays no capture."""
         if launch.key not in self._known:
-            self._known[launch.key] = self._found(launch)
+            self._known[launch.key] = self._match_captures(launch)
         found = self._known[launch.key]
         if isinstance(found, str):
             self._refused[found] = self._refused.get(found, 0) + 1
             return NONE
         return found
 
-    def _found(self, launch: Replays) -> Ints | str:
+    def _match_captures(self, launch: Replays) -> Ints | str:
         equal: list[tuple[Candidate, Ints]] = []
         nearest: tuple[int, str] = (-1, "")
         for each in self._candidates:
@@ -165,12 +165,12 @@ class _Joining:
         columns: dict[str, Ints] = {}
         texts: dict[str, list[bytes]] = {}
         for name, get in _TEXTS.items():
-            values = [_agreed([get(one) for one in each]) for each in self._launches]
+            values = [_common_value([get(one) for one in each]) for each in self._launches]
             known = sorted({value for value in values if value is not None})
             code = {value: number for number, value in enumerate(known)}
             columns[name] = np.array([NONE if value is None else code[value] for value in values], np.int64)
             texts[name] = [value.encode() for value in known]
-        calls = [_agreed([one.call for one in each]) for each in self._launches]
+        calls = [_common_value([one.call for one in each]) for each in self._launches]
         columns[C.CAPTURED_CALL] = np.array([NONE if call is None else call for call in calls], np.int64)
         return columns, texts
 
@@ -180,7 +180,7 @@ class _Joining:
         return [f"{count:,} graph launch{'es' * (count != 1)}: {reason}" for reason, count in most]
 
 
-def _agreed(values: Sequence[Value | None]) -> Value | None:
+def _common_value(values: Sequence[Value | None]) -> Value | None:
     """Return the value that all captures have, None if they differ."""
     return values[0] if all(other == values[0] for other in values) else None
 

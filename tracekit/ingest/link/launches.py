@@ -32,7 +32,7 @@ _BLOCKS = 32
 """Blocks in memory during a search."""
 
 
-class _Found(Protocol):
+class _Index(Protocol):
     def find(self, wanted: Ints) -> list[Ints]:
         """Return the columns of values of keys; -1 for unknown keys."""
 
@@ -59,37 +59,37 @@ class Lookup:
         self._held: list[list[Ints]] = []
         self._none: list[Ints] = [np.empty(0, np.int64)] * (columns + 1)
         self._parts = 0
-        self._index: _Found | None = None
+        self._index: _Index | None = None
 
     def add(self, keys: Ints, *values: Ints) -> None:
         """Add rows; not allowed after the first `find`."""
         self._held.append([keys, *values])
         if sum(len(held) for held, *_ in self._held) >= HELD:
-            self._put_aside()
+            self._spool_rows()
 
     def find(self, wanted: Ints) -> list[Ints]:
         """Return the columns of values of keys; -1 for unknown keys."""
         if self._index is None:
-            self._index = self._sorted()
+            self._index = self._build_index()
         return self._index.find(wanted)
 
-    def _taken(self) -> list[Ints]:
+    def _take_sorted(self) -> list[Ints]:
         """Return the rows in memory, sorted by key, and clear them."""
         parts = self._held or [self._none]
         self._held = []
-        return _firsts([np.concatenate(column) for column in zip(*parts, strict=True)])
+        return _first_rows([np.concatenate(column) for column in zip(*parts, strict=True)])
 
-    def _put_aside(self) -> None:
-        taken = self._taken()
+    def _spool_rows(self) -> None:
+        taken = self._take_sorted()
         if len(taken[0]):
             part_files.write_batches(self._directory, self._parts, {self._name: _batch(taken)})
             self._parts += 1
 
-    def _sorted(self) -> _Found:
+    def _build_index(self) -> _Index:
         if not self._parts:
-            return _InMemory(self._taken())
-        self._put_aside()
-        return _merged(
+            return _InMemory(self._take_sorted())
+        self._spool_rows()
+        return _merge_parts(
             part_files.Index(self._directory).table(self._name), self._directory / f"{self._name}.sorted"
         )
 
@@ -130,21 +130,21 @@ class _InFile(msgspec.Struct, frozen=True):
         return _InMemory(list(np.concatenate(read).reshape(-1, self.columns).T))
 
 
-def _merged(spooled: part_files.SpooledTable, path: Path) -> _InFile:
+def _merge_parts(spooled: part_files.SpooledTable, path: Path) -> _InFile:
     first: list[Ints] = [np.empty(0, np.int64)]
     done = 0
     table = read_table_index(spooled)
     with path.open("wb") as file:
         for window in windows([SortedColumns(table=table, columns=spooled.names)]):
             (rows,) = window.rows  # with all rows of a key, as each part has it once
-            columns = _firsts([rows.integers(name) for name in spooled.names])
+            columns = _first_rows([rows.integers(name) for name in spooled.names])
             np.stack(columns, axis=1).tofile(file)
             first.append(columns[0][-done % BLOCK :: BLOCK])
             done += len(columns[0])
     return _InFile(path, np.concatenate(first), len(spooled.names))
 
 
-def _firsts(columns: list[Ints]) -> list[Ints]:
+def _first_rows(columns: list[Ints]) -> list[Ints]:
     """Return the first row of each key, sorted."""
     order = np.argsort(columns[0], kind="stable")
     keys = columns[0][order]

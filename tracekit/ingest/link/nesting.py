@@ -94,7 +94,7 @@ def nearest(parent: Ints, marked: Bools) -> Ints:
     return found
 
 
-def inherited(parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
+def inherit(parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
     """Return values of each row, or of the innermost enclosing row that has one; -1 if none.
 
     Args:
@@ -103,7 +103,7 @@ def inherited(parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
         values: Columns of values, -1 where a row has none itself.
 
     Example:
-        >>> inherited(np.array([-1, 0, 1]), np.array([0, 1, 2]), [np.array([7, -1, -1])])
+        >>> inherit(np.array([-1, 0, 1]), np.array([0, 1, 2]), [np.array([7, -1, -1])])
         [array([7, 7, 7])]
     """
     if len(depth) and depth.max() > _LEVELS:
@@ -133,7 +133,7 @@ def _levels(depth: Ints) -> Iterator[Ints]:
 class Nest(Protocol):
     """Interface of an algorithm for parents, depths and inherited values."""
 
-    def nested(
+    def nest_rows(
         self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
     ) -> tuple[Ints, Ints, list[Ints]]:
         """Compute parents, depths and inherited values.
@@ -154,7 +154,7 @@ class Nest(Protocol):
 class Jumping:
     """The functions of this module, in NumPy."""
 
-    def nested(
+    def nest_rows(
         self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
     ) -> tuple[Ints, Ints, list[Ints]]:
         """See `Nest.nested`."""
@@ -163,21 +163,21 @@ class Jumping:
         place[order] = np.arange(len(order))
         parent = parents(thread[order], start[order], end[order])
         depth = depths(parent)
-        found = inherited(parent, depth, [column[order] for column in values])
-        depth = depth + _left_out(parent, depth, place[: len(known)], known)
+        found = inherit(parent, depth, [column[order] for column in values])
+        depth = depth + _missing_ancestors(parent, depth, place[: len(known)], known)
         above = np.where(parent >= 0, order[parent], -1)
         return above[place], depth[place], [column[place] for column in found]
 
 
-def _left_out(parent: Ints, depth: Ints, places: Ints, known: Ints) -> Ints:
+def _missing_ancestors(parent: Ints, depth: Ints, places: Ints, known: Ints) -> Ints:
     """Return the number of missing enclosing rows of each row, from the known depths."""
     missing = np.full(len(parent), -1)
     missing[places] = known - depth[places]
-    (found,) = inherited(parent, depth, [missing])
+    (found,) = inherit(parent, depth, [missing])
     return np.maximum(found, 0)
 
 
-def covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
+def find_covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
     """Return the position of the innermost row that covers each instant, -1 if none.
 
     Args:
@@ -187,7 +187,7 @@ def covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
         times: Instants.
 
     Example:
-        >>> covering(np.array([9, 4]), np.array([-1, 0]), np.array([1, 1, 1]), np.array([3, 5, 20]))
+        >>> find_covering(np.array([9, 4]), np.array([-1, 0]), np.array([1, 1, 1]), np.array([3, 5, 20]))
         array([ 1,  0, -1])
     """
     found = latest.copy()

@@ -45,7 +45,7 @@ class Inherited(msgspec.Struct, frozen=True):
         return list(msgspec.structs.astuple(self))
 
 
-class Open(msgspec.Struct, frozen=True, kw_only=True):
+class OpenRows(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that are open at a border, by thread and start.
 
     Attributes:
@@ -65,7 +65,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     inherited: Inherited
 
 
-NOTHING_OPEN = Open(
+NO_OPEN_ROWS = OpenRows(
     thread=_none(),
     start=_none(),
     end=_none(),
@@ -111,7 +111,7 @@ class Threads:
         self._known, self._numbers = known[order], numbers[order]
 
 
-class Lanes:
+class NestedWindow:
     """Nesting of the rows of a window and of those that are open at its start.
 
     Attributes:
@@ -123,7 +123,7 @@ class Lanes:
 
     def __init__(
         self,
-        carried: Open,
+        carried: OpenRows,
         own: Inherited,
         *,
         thread: Ints,
@@ -148,7 +148,7 @@ class Lanes:
         self._start, self._end = np.concatenate((carried.start, start)), np.concatenate((carried.end, end))
         self.row = np.concatenate((carried.row, np.arange(first, first + len(start))))
         pairs = zip(carried.inherited.columns, own.columns, strict=True)
-        self.parent, self.depth, values = nest.nested(
+        self.parent, self.depth, values = nest.nest_rows(
             self._thread, self._start, self._end, carried.depth, [np.concatenate(pair) for pair in pairs]
         )
         self.inherited = Inherited(*values)
@@ -169,9 +169,9 @@ class Lanes:
             own, asked = np.flatnonzero(self._thread == lane), thread == lane
             started = np.searchsorted(self._start.take(own), times[asked], side="right")
             latest[asked] = np.append(NONE, own)[started]
-        return nesting.covering(self._end, self.parent, latest, times)
+        return nesting.find_covering(self._end, self.parent, latest, times)
 
-    def open_at(self, until: int) -> Open:
+    def open_at(self, until: int) -> OpenRows:
         """Return the rows that are open at an instant after all starts."""
         late = np.flatnonzero(self._end > until)
         late = late[np.argsort(self._thread[late], kind="stable")][::-1]
@@ -181,7 +181,7 @@ class Lanes:
         reach = rank + thread * (len(late) + 1)
         outlasts = np.append(True, reach[1:] > np.maximum.accumulate(reach)[:-1])[: len(late)]
         open_ = late[outlasts][::-1]
-        return Open(
+        return OpenRows(
             thread=self._thread[open_],
             start=self._start[open_],
             end=self._end[open_],

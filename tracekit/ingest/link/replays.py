@@ -94,7 +94,7 @@ class Replays(msgspec.Struct, frozen=True, kw_only=True):
         return b"".join(each.tobytes() for each in (self.name, self.kind, self.stream, self.node))
 
 
-def replays(rows: Rows, first: int, call: Ints, chosen: Ints) -> Replays:
+def select_replays(rows: Rows, first: int, call: Ints, chosen: Ints) -> Replays:
     """Return some of the device rows of a window.
 
     Args:
@@ -108,7 +108,7 @@ def replays(rows: Rows, first: int, call: Ints, chosen: Ints) -> Replays:
     return Replays(row=first + chosen, call=call[chosen], name=name, kind=kind, stream=stream, node=node)
 
 
-def joined(pieces: Sequence[Replays]) -> Replays:
+def concatenate(pieces: Sequence[Replays]) -> Replays:
     """Concatenate rows."""
     names = Replays.__struct_fields__
     nothing = np.empty(0, np.int64)
@@ -162,15 +162,15 @@ class Candidate:
     def match(self, launch: Replays) -> Match:
         """Compare a launch with the capture, in every order that the launch may have."""
         if (launch.stream == launch.stream[0]).all():
-            return self._compared(launch, np.arange(len(launch.row)))
+            return self._compare(launch, np.arange(len(launch.row)))
         nodes = launch.node
         if (nodes >= 0).all() and len(distinct(nodes.astype(np.int64))) == len(nodes):
-            found = self._compared(launch, np.argsort(nodes, kind="stable"))
+            found = self._compare(launch, np.argsort(nodes, kind="stable"))
             if not isinstance(found, Difference):
                 return found
-        return self._merged(launch)
+        return self._merge_streams(launch)
 
-    def _compared(self, launch: Replays, order: Ints) -> Match:
+    def _compare(self, launch: Replays, order: Ints) -> Match:
         """Compare in a given order of the rows."""
         count = min(len(order), len(self._name))
         fits = self._fits(launch.take(order[:count]), np.arange(count))
@@ -181,7 +181,7 @@ class Candidate:
             return place
         return self._difference(launch, at, order[at : at + 1])
 
-    def _merged(self, launch: Replays) -> Match:
+    def _merge_streams(self, launch: Replays) -> Match:
         """Merge the streams of a launch in the order of the capture."""
         streams = distinct(launch.stream.astype(np.int64)).tolist()
         waiting = {stream: deque(np.flatnonzero(launch.stream == stream).tolist()) for stream in streams}

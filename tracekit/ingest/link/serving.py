@@ -63,7 +63,7 @@ _SPECULATIVE: Final = ("step[TARGET_VERIFY ", "step[DRAFT_EXTEND")
 _SIDES: Final = ((C.CONTEXT_REQUESTS, C.CONTEXT_TOKENS), (C.GENERATION_REQUESTS, C.GENERATION_TOKENS))
 _GROUPS: Final = {C.PHASE, C.STEP, C.REQUESTS, _TOKENS, *(name for side in _SIDES for name in side)}
 _SERVING: Final = re.compile(SERVING)
-_LONGEST = 18
+_MAX_DIGITS = 18
 """Most digits of a number that fits into 64 bits."""
 
 
@@ -89,7 +89,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     generation_tokens: int | None = None
 
 
-def configured(folder: Path) -> tuple[str, ...]:
+def read_patterns(folder: Path) -> tuple[str, ...]:
     """Return the patterns that `[tool.tracekit] serving` adds, from the nearest `pyproject.toml`.
 
     Args:
@@ -158,7 +158,7 @@ def _batch(found: dict[str, Any]) -> Batch:
 
 
 def _fits(text: str) -> bool:
-    return len(text) <= _LONGEST
+    return len(text) <= _MAX_DIGITS
 
 
 def _or(stated: int | None, otherwise: int | None) -> int | None:
@@ -182,11 +182,11 @@ def read_steps(names: Sequence[str], added: tuple[str, ...]) -> list[Batch]:
     """
     every = {name: read(name, added) or Batch() for name in set(names)}
     if not any(name.startswith(_SPECULATIVE) for name in every):
-        every = {name: _one_each(batch) for name, batch in every.items()}
+        every = {name: _with_one_token_each(batch) for name, batch in every.items()}
     return [every[name] for name in names]
 
 
-def _one_each(batch: Batch) -> Batch:
+def _with_one_token_each(batch: Batch) -> Batch:
     """Let each request that generates process one token where the name does not say."""
     return structs.replace(batch, generation_tokens=_or(batch.generation_tokens, batch.generation_requests))
 

@@ -15,7 +15,7 @@ from msgspec import structs
 from tracekit import schema
 from tracekit.ingest.link import serving
 from tracekit.ingest.link.nesting import Nest
-from tracekit.ingest.link.nesting_windows import Inherited, Lanes, Threads
+from tracekit.ingest.link.nesting_windows import Inherited, NestedWindow, Threads
 from tracekit.ingest.link.serving import Batch
 from tracekit.ingest.link.stacks import Stacks
 from tracekit.ingest.spool.rows import NONE, Rows, allocation_order, concatenate_rows, host_order
@@ -64,16 +64,16 @@ def find_steps(host: TableIndex, named: str = "", added: tuple[str, ...] = ()) -
     names = host.texts.get(C.NAME, NO_STRINGS)
     ranges = [HostKind.ANNOTATION, HostKind.OP]
     if named:
-        rows = _marked(host, names.matching(named.__eq__), ranges)
-        return _no_steps() if rows is None else _numbered(rows, names)
-    rows = _marked(host, names.matching(partial(serving.read, added=added)), ranges)
+        rows = _find_ranges(host, names.matching(named.__eq__), ranges)
+        return _no_steps() if rows is None else _outermost_steps(rows, names)
+    rows = _find_ranges(host, names.matching(partial(serving.read, added=added)), ranges)
     if rows is not None:
-        return _served(_numbered(rows, names), added)
+        return _describe_batches(_outermost_steps(rows, names), added)
     for marker in schema.MARKERS:
-        rows = _marked(host, names.matching(marker.match), [HostKind.ANNOTATION])
+        rows = _find_ranges(host, names.matching(marker.match), [HostKind.ANNOTATION])
         if rows is not None:
             found = [marker.match(names.values[code]) for code in rows.integers(C.NAME)]
-            return _steps(rows, np.array([int(each[1]) for each in found if each], np.int64), names)
+            return _numbered_steps(rows, np.array([int(each[1]) for each in found if each], np.int64), names)
     return _no_steps()
 
 
@@ -82,7 +82,7 @@ def _no_steps() -> Steps:
     return Steps(number=none, name=[], start=none, end=none)
 
 
-def _numbered(rows: Rows, names: Strings) -> Steps:
+def _outermost_steps(rows: Rows, names: Strings) -> Steps:
     """Return the outermost ranges of the thread with the most of them as steps, numbered from 0.
 
     Of threads with as many, it is the one whose ranges begin first.
@@ -102,7 +102,7 @@ def _numbered(rows: Rows, names: Strings) -> Steps:
     )
 
 
-def _served(steps: Steps, added: tuple[str, ...]) -> Steps:
+def _describe_batches(steps: Steps, added: tuple[str, ...]) -> Steps:
     """Describe the steps of an inference server; they have their own numbers if these differ."""
     batches = serving.read_steps(steps.name, added)
     own = [batch.step for batch in batches if batch.step is not None]
@@ -110,7 +110,7 @@ def _served(steps: Steps, added: tuple[str, ...]) -> Steps:
     return structs.replace(steps, batches=batches, number=numbers)
 
 
-def _marked(host: TableIndex, matches: Bools, wanted: list[HostKind]) -> Rows | None:
+def _find_ranges(host: TableIndex, matches: Bools, wanted: list[HostKind]) -> Rows | None:
     """Return the rows of some kinds with one of these names, in final order; None if there are none."""
     kinds = host.texts.get(C.KIND, NO_STRINGS)
     annotation = kinds.among(wanted)
@@ -124,7 +124,7 @@ def _marked(host: TableIndex, matches: Bools, wanted: list[HostKind]) -> Rows | 
     return marking.take(host_order(marking, kinds)) if marking and marking.count else None
 
 
-def _steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
+def _numbered_steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
     thread = Threads().of(rows.integers(C.PID), rows.integers(C.TID))
     _, lane, marked = np.unique(thread, return_inverse=True, return_counts=True)
     preferred = np.argsort(-marked[lane], kind="stable")
@@ -238,7 +238,7 @@ class Host:
     """Host rows and allocator events of one trace."""
 
     def __init__(self, host: TableIndex, allocations: TableIndex, steps: Steps, nest: Nest) -> None:
-        self._host, self._allocations, self._steps, self._nest = host, allocations, steps, nest
+        self._host, self._allocations, self._numbered_steps, self._nest = host, allocations, steps, nest
         self._kinds = host.texts.get(C.KIND, NO_STRINGS)
         self._marks = Marks(host.texts)
         self._threads = Threads()
@@ -253,37 +253,37 @@ class Host:
         hosts = SortedColumns(table=self._host, columns=_HOST, order=partial(host_order, kinds=self._kinds))
         events = SortedColumns(table=self._allocations, columns=_ALLOCATIONS, order=allocation_order)
         for window in windows([hosts, events]):
-            linked = self._linked(window, stacks, first)
+            linked = self._link(window, stacks, first)
             first += linked.rows.count
             yield linked
 
-    def _linked(self, window: Window, stacks: Stacks, first: int) -> HostWindow:
+    def _link(self, window: Window, stacks: Stacks, first: int) -> HostWindow:
         rows, events = window.rows
-        lanes = self._lanes(rows, events, stacks, first)
+        nested = self._nest_window(rows, events, stacks, first)
         if window.until is not None:
-            stacks.keep(lanes.open_at(window.until))
-        found = Inherited(*[lanes.of_window(column) for column in lanes.inherited.columns])
+            stacks.replace_open(nested.open_at(window.until))
+        found = Inherited(*[nested.of_window(column) for column in nested.inherited.columns])
         return HostWindow(
             first=first,
             rows=rows,
-            step=self._steps.at(rows.integers(C.START_NS)),
-            parent=lanes.parent_rows(),
-            depth=lanes.of_window(lanes.depth),
+            step=self._numbered_steps.at(rows.integers(C.START_NS)),
+            parent=nested.parent_rows(),
+            depth=nested.of_window(nested.depth),
             op=found.op,
             phase=phases(found),
             module=found.module,
             is_op=self._marks.is_op(rows),
             is_call=self._marks.is_call(rows),
             allocations=events,
-            allocating=self._allocating(events, lanes),
+            allocating=self._ops_of_events(events, nested),
         )
 
-    def _lanes(self, rows: Rows, events: Rows, stacks: Stacks, first: int) -> Lanes:
+    def _nest_window(self, rows: Rows, events: Rows, stacks: Stacks, first: int) -> NestedWindow:
         start, thread = rows.integers(C.START_NS), self._thread(rows)
         end = start + rows.integers(C.DUR_NS)
         threads = np.concatenate((thread, self._thread(events)))
-        return Lanes(
-            stacks.around(threads, np.concatenate((end, events.integers(C.T_NS)))),
+        return NestedWindow(
+            stacks.open_rows(threads, np.concatenate((end, events.integers(C.T_NS)))),
             self._marks.own(rows, first),
             thread=thread,
             start=start,
@@ -295,7 +295,7 @@ class Host:
     def _thread(self, rows: Rows) -> Ints:
         return self._threads.of(rows.integers(C.PID), rows.integers(C.TID))
 
-    def _allocating(self, events: Rows, lanes: Lanes) -> Ints:
-        inside = lanes.innermost(self._thread(events), events.integers(C.T_NS))
-        op: Ints = np.append(lanes.inherited.op, NONE)[inside]
+    def _ops_of_events(self, events: Rows, nested: NestedWindow) -> Ints:
+        inside = nested.innermost(self._thread(events), events.integers(C.T_NS))
+        op: Ints = np.append(nested.inherited.op, NONE)[inside]
         return op

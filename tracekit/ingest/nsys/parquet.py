@@ -55,7 +55,7 @@ class ParquetTables:
             return []
         with self._reading(table):
             names = [name for name in columns if name in there]
-            with self._opened(table) as file:
+            with self._open(table) as file:
                 few = next(file.iter_batches(FEW_ROWS, columns=names), None) if names else None
             rows = _plain(few).to_pylist() if few else []
         return [{name: row.get(name) for name in columns} for row in rows]
@@ -66,7 +66,7 @@ class ParquetTables:
         names = [n for n in (*wanted.integers, *wanted.reals, *wanted.texts) if n in there]
         if not names:
             return
-        with self._reading(table), self._opened(table) as file:
+        with self._reading(table), self._open(table) as file:
             left = file.metadata.num_rows
             for batch in file.iter_batches(self._rows, columns=names):
                 left -= batch.num_rows
@@ -76,7 +76,7 @@ class ParquetTables:
                     )
                 yield _chunk(batch, wanted)
 
-    def _opened(self, table: str) -> pq.ParquetFile:
+    def _open(self, table: str) -> pq.ParquetFile:
         """Open a table's file, after checks of the sizes that it declares."""
         path = self._files[table]
         file = pq.ParquetFile(path)

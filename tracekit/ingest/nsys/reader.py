@@ -77,7 +77,7 @@ def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
         from tracekit.ingest.nsys.parquet import ParquetTables
 
         return ParquetTables(local)
-    tables = SqliteTables(report.exported(local, directory) if report.is_report(local) else local)
+    tables = SqliteTables(report.ensure_export(local, directory) if report.is_report(local) else local)
     if not tables.names() & (TABLES | MARKS):
         tables.close()
         raise UnusableInputError(
@@ -106,7 +106,7 @@ _ABOUT_CUDA = re.compile(r"(?i)cuda|cupti|gpu|\blost\b|dropped|not enough")
 _MINOR = re.compile(r"(?i)unified memory cannot be traced")
 _HOME = re.compile(r"(/(?:home|Users)|[A-Z]:\\Users)[/\\][^/\\\s]+")
 _GPU_WORDS = ("name", "uuid")
-_LONGEST = 300
+_MAX_TEXT_CHARS = 300
 _SIMULATED = "TRACEKIT_SIMULATED"
 """Marker of exports that the simulator of this project writes."""
 
@@ -208,7 +208,7 @@ def _level(severity: int, text: str) -> Level:
 def _clean(text: str) -> str:
     """Return one line of limited length, without names of home folders."""
     line = " ".join(_HOME.sub("~", text).split())
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+    return line if len(line) <= _MAX_TEXT_CHARS else f"{line[:_MAX_TEXT_CHARS]}..."
 
 
 def no_device_reason(found: Sequence[Diagnostic], tables: Tables) -> str:
@@ -326,7 +326,7 @@ class _Reading:
         there = [table for table in _ORDER if table in self._tables.names()]
         for done, table in enumerate(there, start=1):
             for chunk in self._tables.chunks(table, _WANTED[table]):
-                usable = _usable(table, chunk)
+                usable = _select_usable(table, chunk)
                 self._tally.add(table, chunk.rows, dropped=chunk.rows - usable.rows)
                 if usable.rows:
                     self._spool(*self._rows(table, usable))
@@ -358,7 +358,7 @@ class _Reading:
     def _spool(self, table: str, batch: Batch) -> None:
         for rank, part in self._by_rank(batch):
             if part.rows.count:
-                place = self._place(rank)
+                place = self._spool_folder(rank)
                 place.mkdir(exist_ok=True)
                 part_files.write_batches(place, self._part, {table: part})
         self._part += 1
@@ -377,7 +377,7 @@ class _Reading:
     def _lowest(self) -> int | None:
         return min(self._ranks.values(), default=None)
 
-    def _place(self, rank: int | None) -> Path:
+    def _spool_folder(self, rank: int | None) -> Path:
         return self._directory / f"rank-{rank or 0:05d}"
 
     def traces(self, path: Place) -> list[Trace]:
@@ -390,9 +390,11 @@ class _Reading:
             own = msgspec.structs.replace(
                 top, distributed=None if rank is None else Distributed(rank=rank, world_size=len(ranks))
             )
-            self._place(rank).mkdir(exist_ok=True)
+            self._spool_folder(rank).mkdir(exist_ok=True)
             found.append(
-                NsysTrace(path, self._place(rank), own, () if found else tuple(said), reason, self._tally)
+                NsysTrace(
+                    path, self._spool_folder(rank), own, () if found else tuple(said), reason, self._tally
+                )
             )
         return found
 
@@ -408,7 +410,7 @@ _INSTANTS = {rows.MEMORY: "start", rows.VENDOR_METRICS: "timestamp"}
 _ORDER = tuple(_WANTED)
 
 
-def _usable(table: str, chunk: Chunk) -> Chunk:
+def _select_usable(table: str, chunk: Chunk) -> Chunk:
     """Select the rows of a table with a time within its limits."""
     if table in _INSTANTS:
         return within_limits(chunk, _INSTANTS[table], earliest=EARLIEST_INSTANT_NS)

@@ -16,7 +16,7 @@ from tracekit.storage import Place, locks
 from tracekit.storage.atomic import write_atomically
 
 SUFFIXES = (".nsys-rep", ".qdrep")
-_LAST = 400
+_MAX_OUTPUT_CHARS = 400
 _PART = ".part.sqlite"
 AnyPlace = TypeVar("AnyPlace", Path, Place)
 
@@ -47,7 +47,7 @@ def redundant(path: Place) -> Place:
     return path if is_exported(path) else export_path(path)
 
 
-def exported(path: Path, directory: Path) -> Path:
+def ensure_export(path: Path, directory: Path) -> Path:
     """Return the report's export; create it unless it is up to date.
 
     Args:
@@ -66,7 +66,7 @@ def exported(path: Path, directory: Path) -> Path:
 
 
 def _export(path: Path, target: Path) -> Path:
-    nsys, part = _found(path), target.with_name(f".{target.stem}.{locks.new_mark()}{_PART}")
+    nsys, part = _find_nsys(path), target.with_name(f".{target.stem}.{locks.new_mark()}{_PART}")
     _delete_abandoned(target)
     command = [nsys, "export", "--type=sqlite", "--lazy=false", "--force-overwrite=true"]
     with write_atomically(target, temporary=part):
@@ -79,7 +79,7 @@ def _export(path: Path, target: Path) -> Path:
             check=False,
         )
         if done.returncode or not part.is_file():
-            raise _failed(path, done)
+            raise _export_error(path, done)
     return target
 
 
@@ -92,15 +92,15 @@ def _delete_abandoned(target: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _failed(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:
-    said = " ".join((done.stderr or done.stdout).split())[-_LAST:]
+def _export_error(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:
+    said = " ".join((done.stderr or done.stdout).split())[-_MAX_OUTPUT_CHARS:]
     return UnusableInputError(
         f"nsys could not export {file_name(path)} (exit code {done.returncode}): {said or 'no message'}",
         hint=f"export the report where it was recorded: nsys export --type=sqlite {path.name}",
     )
 
 
-def _found(path: Path) -> str:
+def _find_nsys(path: Path) -> str:
     found = find_nsys()
     if found:
         return found

@@ -38,7 +38,7 @@ _STEPS: Final = 1_000_000
 """Steps of SQLite's virtual machine between two checks of the budget."""
 
 
-def opened(path: Path) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
     """Open a database for reading, without locks, journals, and side effects.
 
     Raises:
@@ -51,14 +51,14 @@ def opened(path: Path) -> sqlite3.Connection:
             file.execute(f"PRAGMA {pragma}")
         file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
         file.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        file.set_authorizer(_authorized)
+        file.set_authorizer(_authorize)
     except sqlite3.Error:
         file.close()
         raise
     return file
 
 
-def _authorized(
+def _authorize(
     action: int, first: str | None, second: str | None, _file: str | None, inside: str | None
 ) -> int:
     """Authorize an action of a query; `inside` names the view or trigger that requests it."""
@@ -70,7 +70,7 @@ def _authorized(
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
-def stored(file: sqlite3.Connection) -> Iterator[bytes]:
+def ordinary_tables(file: sqlite3.Connection) -> Iterator[bytes]:
     """Return the names of ordinary tables; the connection must return text as bytes."""
     for name, statement in file.execute(_STORED):
         if isinstance(name, bytes) and isinstance(statement, bytes) and statement.startswith(_TABLE):
@@ -110,11 +110,11 @@ class SqliteTables:
     def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
         self._path, self._rows = path, rows
         with self._reading():
-            self._file = opened(path)
+            self._file = open_database(path)
             self._file.text_factory = bytes  # invalid UTF-8 must not be an error
             self._budget = Budget(self._file)
             self._budget.renew()
-            self._names = frozenset(map(_text, stored(self._file)))
+            self._names = frozenset(map(_text, ordinary_tables(self._file)))
 
     @property
     def path(self) -> Path:
@@ -134,7 +134,7 @@ class SqliteTables:
         if table not in self._names:
             return frozenset()
         with self._reading():
-            found = self._asked(f"PRAGMA table_info({_quoted(table)})").fetchall()
+            found = self._execute(f"PRAGMA table_info({_quote(table)})").fetchall()
         return frozenset(_text(column[1]) for column in found)
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -142,10 +142,10 @@ class SqliteTables:
         there = self.columns(table)
         if not there:
             return []
-        chosen = ", ".join(_quoted(name) if name in there else "NULL" for name in columns)
-        ask = f"SELECT {chosen} FROM {_quoted(table)} ORDER BY rowid LIMIT {FEW_ROWS}"  # noqa: S608 (quoted)
+        chosen = ", ".join(_quote(name) if name in there else "NULL" for name in columns)
+        ask = f"SELECT {chosen} FROM {_quote(table)} ORDER BY rowid LIMIT {FEW_ROWS}"  # noqa: S608 (quoted)
         with self._reading():
-            return [dict(zip(columns, map(_text, row), strict=True)) for row in self._asked(ask)]
+            return [dict(zip(columns, map(_text, row), strict=True)) for row in self._execute(ask)]
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
         """Yield the rows of a table, in the stored order."""
@@ -169,7 +169,7 @@ class SqliteTables:
                 return
             yield chunk
 
-    def _asked(self, ask: str, values: Sequence[int] = ()) -> sqlite3.Cursor:
+    def _execute(self, ask: str, values: Sequence[int] = ()) -> sqlite3.Cursor:
         """Run a query within the budget."""
         self._budget.renew()
         return self._file.execute(ask, values)
@@ -178,18 +178,18 @@ class SqliteTables:
         """Return the rows after a rowid, and the last rowid."""
         numbers = [*wanted.integers, *wanted.reals]
         ask = _query(table, numbers, wanted.texts)
-        rows, first, last, *joined = self._asked(ask, (after, most)).fetchone()
+        rows, first, last, *joined = self._execute(ask, (after, most)).fetchone()
         if not rows:
             return Chunk(0), after
         if not (isinstance(first, int) and isinstance(last, int) and after < first <= last):
             raise ValueError(f"the rows of {table} are not in order")
         given = dict(zip(numbers, joined, strict=False))
-        reals = {name: _parsed(given[name], rows, np.float64) for name in wanted.reals}
+        reals = {name: _parse_numbers(given[name], rows, np.float64) for name in wanted.reals}
         texts, places = joined[len(numbers) :: 2], joined[len(numbers) + 1 :: 2]
         span = range(first, last + 1)
         return Chunk(
             rows,
-            {name: _parsed(given[name], rows, np.int64) for name in wanted.integers},
+            {name: _parse_numbers(given[name], rows, np.int64) for name in wanted.integers},
             {name: np.where(found == float(NULL), np.nan, found) for name, found in reals.items()},
             {
                 name: self._texts(table, name, span, rows, text, known)
@@ -204,12 +204,12 @@ class SqliteTables:
         at = np.fromstring(_text(places), np.int64, sep=",") - span.start
         found = (joined if isinstance(joined, bytes) else str(joined).encode()).split(_BETWEEN)
         if len(span) != rows or len(found) != len(at):
-            ask = f"SELECT {_quoted(column)} FROM {_quoted(table)} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"  # noqa: S608 (quoted)
-            asked = [text for (text,) in self._asked(ask, (span.start, span.stop - 1))]
+            ask = f"SELECT {_quote(column)} FROM {_quote(table)} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"  # noqa: S608 (quoted)
+            asked = [text for (text,) in self._execute(ask, (span.start, span.stop - 1))]
             if len(asked) != rows:
                 raise ValueError(f"the rows of {table} are not in order")
-            return _decoded(asked)
-        texts = _decoded(found)
+            return _decode_texts(asked)
+        texts = _decode_texts(found)
         if len(found) == rows:
             return texts
         place = np.full(rows, -1)
@@ -227,20 +227,20 @@ class SqliteTables:
             ) from error
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def _query(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
     """Build the query for the next rows: count, first and last rowid, joined columns, and rows with texts."""
-    joined = [f"group_concat(ifnull({_quoted(name)}, {NULL}))" for name in numbers]
-    for name in map(_quoted, texts):
+    joined = [f"group_concat(ifnull({_quote(name)}, {NULL}))" for name in numbers]
+    for name in map(_quote, texts):
         joined += [
             f"group_concat({name}, x'{_BETWEEN.hex()}')",
             f"group_concat(CASE WHEN {name} IS NOT NULL THEN place END)",
         ]
-    chosen = ", ".join(["rowid AS place", *map(_quoted, [*numbers, *texts])])
-    inner = f"SELECT {chosen} FROM {_quoted(table)} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608 (quoted)
+    chosen = ", ".join(["rowid AS place", *map(_quote, [*numbers, *texts])])
+    inner = f"SELECT {chosen} FROM {_quote(table)} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608 (quoted)
     return f"SELECT {', '.join(['count(*)', 'min(place)', 'max(place)', *joined])} FROM ({inner})"  # noqa: S608 (quoted)
 
 
@@ -249,14 +249,14 @@ def _text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _decoded(values: list[Any]) -> pa.Array:
+def _decode_texts(values: list[Any]) -> pa.Array:
     try:
         return pa.array(values, pa.binary()).cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # invalid UTF-8, or a number
         return pa.array([None if value is None else str(_text(value)) for value in values], pa.string())
 
 
-def _parsed(text: Any, rows: int, kind: type) -> npt.NDArray[Any]:
+def _parse_numbers(text: Any, rows: int, kind: type) -> npt.NDArray[Any]:
     """Parse joined numbers.
 
     Raises:

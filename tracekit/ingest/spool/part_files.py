@@ -88,7 +88,7 @@ def write_batches(directory: Path, number: int, batches: Mapping[str, Batch]) ->
     path = directory / _ROWS.format(process=os.getpid(), thread=threading.get_native_id())
     with path.open("ab") as file:
         lines = [
-            _Line(number, table, _written(file, path.name, _by_time(batch.rows), batch.texts))
+            _Line(number, table, _write_part(file, path.name, _sort_by_time(batch.rows), batch.texts))
             for table, batch in batches.items()
             if batch.rows.count
         ]
@@ -120,14 +120,14 @@ def _time_of(names: Collection[str]) -> str:
     return next((name for name in (C.START_NS, C.T_NS) if name in names), next(iter(names)))
 
 
-def _by_time(rows: Rows) -> Rows:
+def _sort_by_time(rows: Rows) -> Rows:
     time = rows.integers(_time_of(rows.columns))
     if (time[1:] >= time[:-1]).all():
         return rows
     return rows.take(np.argsort(time, kind="stable"))
 
 
-def _written(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]]) -> PartEntry:
+def _write_part(file: BinaryIO, name: str, rows: Rows, texts: dict[str, list[bytes]]) -> PartEntry:
     places = {}
     for column, (values, missing) in rows.columns.items():
         held = values.astype(_CODE) if column in texts else values

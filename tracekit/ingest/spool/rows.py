@@ -205,11 +205,11 @@ def values_of(array: pa.Array) -> npt.NDArray[Any]:
     return held[array.offset : array.offset + len(array)]
 
 
-def filled(array: pa.Array, missing: int) -> npt.NDArray[Any]:
+def fill_nulls(array: pa.Array, missing: int) -> npt.NDArray[Any]:
     """Return the numbers of an Arrow array, with a default for null.
 
     Example:
-        >>> filled(numbers(np.array([5, 6]), np.array([True, False])), -1)
+        >>> fill_nulls(numbers(np.array([5, 6]), np.array([True, False])), -1)
         array([-1,  6])
     """
     held, nulls = values_of(array), nulls_of(array)
@@ -230,14 +230,14 @@ def nulls_of(array: pa.Array) -> Bools | None:
     return ~bits.view(np.bool_)
 
 
-def fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_integers(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast integers to another width.
 
     Raises:
         pa.ArrowInvalid: A value does not fit.
 
     Example:
-        >>> fitted(numbers(np.array([5, 6])), pa.int32()).type
+        >>> cast_integers(numbers(np.array([5, 6])), pa.int32()).type
         DataType(int32)
     """
     if array.type == kind:

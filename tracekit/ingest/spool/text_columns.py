@@ -104,7 +104,7 @@ class StringsBuilder:
 
     def __init__(self) -> None:
         self._known = _Numbers()
-        self._seen: list[Codes] = []
+        self._codes_of_parts: list[Codes] = []
         self._bytes = 0
 
     def add(self, texts: Sequence[bytes]) -> None:
@@ -114,12 +114,12 @@ class StringsBuilder:
             UnusableInputError: The distinct values exceed `MAX_TEXT_BYTES`.
         """
         numbers = map(self._known.__getitem__, texts)
-        self._seen.append(np.fromiter(numbers, np.int32, len(texts)))
+        self._codes_of_parts.append(np.fromiter(numbers, np.int32, len(texts)))
         self._bytes += sum(map(len, texts))
         if self._bytes > MAX_TEXT_BYTES:
-            self._weigh()
+            self._check_size()
 
-    def _weigh(self) -> None:
+    def _check_size(self) -> None:
         """Check the size of the distinct values."""
         self._bytes = sum(map(len, self._known))
         if self._bytes > MAX_TEXT_BYTES:
@@ -134,4 +134,4 @@ class StringsBuilder:
         values = sorted(set(redacted))
         at = {value: place for place, value in enumerate(values)}
         place = np.fromiter(chain(map(at.__getitem__, redacted), [-1]), np.int32, len(redacted) + 1)
-        return Strings(values, [place[np.append(codes, np.int32(-1))] for codes in self._seen])
+        return Strings(values, [place[np.append(codes, np.int32(-1))] for codes in self._codes_of_parts])

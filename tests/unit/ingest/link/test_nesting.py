@@ -70,7 +70,7 @@ def test_values_are_inherited_from_the_innermost_row_with_one(
     own = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=len(end), max_size=len(end))), np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nesting, "_LEVELS", levels)
-        (found,) = nesting.inherited(parent, nesting.depths(parent), [own])
+        (found,) = nesting.inherit(parent, nesting.depths(parent), [own])
     expected: list[int] = []
     for row, above in enumerate(parent):
         expected.append(int(own[row]) if own[row] >= 0 or above < 0 else expected[above])
@@ -96,7 +96,7 @@ def test_covering_finds_the_innermost_open_row(rows: Spans, times: list[int]) ->
     thread, start, end = ordered([(0, s, length) for _, s, length in rows])
     parent = nesting.parents(thread, start, end)
     latest = np.searchsorted(start, times, side="right") - 1
-    found = nesting.covering(end, parent, latest, np.array(times, np.int64))
+    found = nesting.find_covering(end, parent, latest, np.array(times, np.int64))
     for time, last, row in zip(times, latest.tolist(), found.tolist(), strict=True):
         chain = []
         while last >= 0:
@@ -123,7 +123,7 @@ def test_rows_without_length_do_not_nest() -> None:
     start = np.zeros(50_000, np.int64)
     parent = nesting.parents(start, start, start)
     assert (parent == -1).all()
-    assert (nesting.covering(start, parent, np.arange(50_000), np.arange(50_000)) == -1).all()
+    assert (nesting.find_covering(start, parent, np.arange(50_000), np.arange(50_000)) == -1).all()
 
 
 @given(st.lists(spans, min_size=1, max_size=3), st.data())
@@ -137,7 +137,7 @@ def test_compiled_nesting_equals_the_reference(windows: list[Spans], data: st.Da
     values = st.lists(st.integers(-1, 5), min_size=count, max_size=count)
     given_values = [np.array(data.draw(values), np.int64) for _ in range(2)]
     found = [
-        nest.nested(*columns, np.array(known, np.int64), given_values)
+        nest.nest_rows(*columns, np.array(known, np.int64), given_values)
         for nest in (CompiledNest(), nesting.Jumping())
     ]
     compiled, expected = (

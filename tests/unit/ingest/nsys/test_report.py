@@ -146,5 +146,5 @@ def test_files_of_killed_exports_are_deleted_by_the_next(
     other = tmp_path / f".other.{process.pid}.17-0a.part.sqlite"
     for one in (left, living, other):
         one.touch()
-    assert report.exported(path, tmp_path) == tmp_path / "run.sqlite"
+    assert report.ensure_export(path, tmp_path) == tmp_path / "run.sqlite"
     assert [one.exists() for one in (left, living, other)] == [False, True, True]

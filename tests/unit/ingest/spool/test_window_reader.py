@@ -117,8 +117,13 @@ def spool_parts(directory: Path, table: str, held: list[list[Row]]) -> None:
 def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked | None]:
     """Tables of the parts that `fill` spools, with windows, lookup files and stacks of `size` rows."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        sizes = ((table_index, "WINDOW_ROWS"), (launches, "HELD"), (launches, "BLOCK"), (stacks, "HELD"))
-        for module, name in (*sizes, (stacks, "LEAST")):
+        sizes = (
+            (table_index, "WINDOW_ROWS"),
+            (launches, "HELD"),
+            (launches, "BLOCK"),
+            (stacks, "MAX_HELD_ROWS"),
+        )
+        for module, name in (*sizes, (stacks, "MIN_ROWS_PER_THREAD")):
             patch.setattr(module, name, size)
         spooled, run = Path(folder, "spooled"), Path(folder, "run")
         spooled.mkdir()

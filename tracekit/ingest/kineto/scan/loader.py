@@ -149,7 +149,7 @@ class CompiledNest:
         """Let another process use its own compiled code, or none."""
         return nest, ()
 
-    def nested(
+    def nest_rows(
         self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
     ) -> tuple[Ints, Ints, list[Ints]]:
         """See `Nest.nested`."""

@@ -105,7 +105,7 @@ class Scanner:
                 return None
             found.append(_batches(buffers, self._strings, text.view, tally))
             if end != layout.NO_SPACE:
-                return Scanned(_concatenated(found), tally, position if end == layout.CLOSED else None)
+                return Scanned(_concatenate(found), tally, position if end == layout.CLOSED else None)
             start, is_reset = position, True
             self._reset_strings()
             buffers = self._buffers = RowBuffers(text.length)  # the batches found so far use the old ones
@@ -124,7 +124,7 @@ def _is_utf8(text: Text) -> bool:
         return False
 
 
-def _concatenated(found: list[Batches]) -> Batches:
+def _concatenate(found: list[Batches]) -> Batches:
     if len(found) == 1:
         return found[0]
     tables = {name for batches in found for name in batches}
