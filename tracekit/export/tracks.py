@@ -69,7 +69,7 @@ def lanes(source: Source, table: str, columns: list[str], placed: Placed, *, the
     """
     needed = list(dict.fromkeys([C.ROW_ID, C.START_NS, C.DUR_NS, then, *columns]))
     pieces: dict[Track, list[list[Ints]]] = defaultdict(lambda: [[], [], []])
-    for batch in source.nest_rows(table, needed, then):
+    for batch in source.nested(table, needed, then):
         start = batch[C.START_NS].to_numpy()
         rows = [start, start + batch[C.DUR_NS].to_numpy(), batch[C.ROW_ID].to_numpy()]
         for track, members in _by_track(*placed(batch)):

@@ -68,10 +68,10 @@ def _earlier(store: Store, job: Job) -> Run | None:
     """Return the newest run that was imported from the same files."""
     from tracekit.ingest.jobs.sources import capture_identities, have_digests, identities
 
-    given, captures = identities(job.sources), capture_identities(job.sources)
-    if not have_digests(given + captures):
+    traces, captures = identities(job.sources), capture_identities(job.sources)
+    if not have_digests(traces + captures):
         return None
-    wanted = {"sources": redaction.redact_options(given), "captures": redaction.redact_options(captures)}
+    wanted = {"sources": redaction.redact_options(traces), "captures": redaction.redact_options(captures)}
     for run in reversed(store.readable()):
         options = run.meta.collector.options  # redacted, as what is wanted
         if wanted == {name: options.get(name, []) for name in wanted}:

@@ -81,14 +81,14 @@ def _writer(table: Table, path: Path) -> pq.ParquetWriter:
         table.arrow,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[each.name for each in table.columns if each.is_text],
+        use_dictionary=[column.name for column in table.columns if column.is_text],
         column_encoding={
-            each.name: "DELTA_BINARY_PACKED"
-            for each in table.columns
-            if each.is_integer and each.name not in _NOT_INCREASING
+            column.name: "DELTA_BINARY_PACKED"
+            for column in table.columns
+            if column.is_integer and column.name not in _NOT_INCREASING
         },
         write_page_checksum=True,
-        write_statistics=[each.name for each in table.columns if each.name in _WITH_STATISTICS],
+        write_statistics=[column.name for column in table.columns if column.name in _WITH_STATISTICS],
         max_rows_per_page=ROW_GROUP,  # larger pages compress better and faster
     )
 
@@ -114,7 +114,7 @@ class TableFile:
         """
         self.values = values
         self._table, self._path, self._zero = table, path, zero_ns
-        self._coded = pa.schema([(each.name, _coded(each)) for each in table.columns])
+        self._coded = pa.schema([(column.name, _coded(column)) for column in table.columns])
         self._waiting = pa.Table.from_batches([], self._coded)  # `empty_table` would load pandas
         self._writer: pq.ParquetWriter | None = None
         self._encoding = BackgroundThread()
@@ -282,7 +282,7 @@ def import_unprofiled(store: Store, meta: RunMeta, samples: Sequence[Sample]) ->
     """
     zero = min((sample.t_unix_ns for sample in samples), default=time.time_ns())
     marked = replace(meta.collector, options={**meta.collector.options, **UNPROFILED})
-    known = replace(meta, t0_unix_ns=zero, collector=marked, diagnostics=[*meta.diagnostics, _SAID])
+    complete = replace(meta, t0_unix_ns=zero, collector=marked, diagnostics=[*meta.diagnostics, _SAID])
     with store.draft() as draft, store.convert_write_errors():
         write_samples(draft.path, samples, zero)
-        return draft.commit(known)
+        return draft.commit(complete)

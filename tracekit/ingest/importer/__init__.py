@@ -99,8 +99,8 @@ def import_each(
 
 def with_captures(job: Job, given: Sequence[Place] = ()) -> Job:
     """Return a job with the captures of its graphs: those given, else those beside each trace."""
-    found = tuple(structs.replace(each, captures=captures_of(each, given)) for each in job.sources)
-    return structs.replace(job, sources=found)
+    sources = tuple(structs.replace(source, captures=captures_of(source, given)) for source in job.sources)
+    return structs.replace(job, sources=sources)
 
 
 def _incomplete(run: Run, job: Job) -> list[TracekitError]:
@@ -122,7 +122,7 @@ def _without_range(run: Run, name: str) -> TracekitError:
 
     where = pc.field(C.KIND) == str(HostKind.ANNOTATION)
     names = run.table("host_intervals", columns=[C.NAME], where=where)[C.NAME].astype(str)
-    most = ", ".join(repr(str(each)) for each in names.value_counts().index[:3])
+    most = ", ".join(repr(str(range_name)) for range_name in names.value_counts().index[:3])
     return UnusableInputError(
         f"run {run.id} has no range named {name!r}, so no steps are marked",
         hint=f"its most frequent ranges are {most}" if most else "no ranges were recorded",
@@ -159,8 +159,8 @@ def import_job(
         from tracekit.ingest.importer.cluster import on_workers  # loads what only clusters need
 
         with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
-            found = executor.decode(named)
-            return assemble(draft, executor, found, meta, kernels=kernels, with_sources=True)
+            outcomes = executor.decode(named)
+            return assemble(draft, executor, outcomes, meta, kernels=kernels, with_sources=True)
     return _normalize(store, named, meta, progress=progress, kernels=kernels, with_sources=True)
 
 
@@ -204,8 +204,8 @@ def _normalize(
 ) -> Run:
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
         executor = LocalExecutor(store, spool.path, progress)
-        found = executor.decode(sources)
+        outcomes = executor.decode(sources)
         with store.convert_write_errors():
             return assemble(
-                draft, executor, found, meta, samples=samples, kernels=kernels, with_sources=with_sources
+                draft, executor, outcomes, meta, samples=samples, kernels=kernels, with_sources=with_sources
             )

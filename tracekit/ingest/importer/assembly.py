@@ -54,7 +54,7 @@ def complete_metadata(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bo
 
 def _process_groups(tops: Sequence[TopLevel]) -> list[dict[str, Any]]:
     """Return each process group of several ranks once: its name, description, backends and ranks."""
-    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    by_key: dict[tuple[object, ...], dict[str, Any]] = {}
     for top in tops:
         groups = top.distributed.groups if top.distributed else None
         for group in groups if isinstance(groups, list) else []:
@@ -63,14 +63,14 @@ def _process_groups(tops: Sequence[TopLevel]) -> list[dict[str, Any]]:
                 name, description, backends = (
                     str(group.get(key) or "") for key in ("pg_name", "pg_desc", "backend_config")
                 )
-                one = {"name": name, "description": description, "backends": backends, "ranks": ranks}
-                found[name, tuple(ranks)] = one
-    return [found[key] for key in sorted(found, key=str)]
+                entry = {"name": name, "description": description, "backends": backends, "ranks": ranks}
+                by_key[name, tuple(ranks)] = entry
+    return [by_key[key] for key in sorted(by_key, key=str)]
 
 
 def _tool_options(top: TopLevel) -> dict[str, Any]:
-    found = {"simulated": top.simulated or None, "tool": top.tool}
-    return {name: value for name, value in found.items() if value is not None}
+    options = {"simulated": top.simulated or None, "tool": top.tool}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _fingerprint(
@@ -94,10 +94,10 @@ def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _gpus(known: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -> list[dict[str, Any]]:
+def _gpus(collected: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -> list[dict[str, Any]]:
     """Return the GPUs known to the collector, completed from the trace; else those of the trace."""
     by_index = {device.index: _gpu(device) for device in traced}
-    return [{**by_index.get(gpu["index"], {}), **gpu} for gpu in known] or list(by_index.values())
+    return [{**by_index.get(gpu["index"], {}), **gpu} for gpu in collected] or list(by_index.values())
 
 
 def _gpu(device: DeviceProperties) -> dict[str, Any]:
@@ -153,33 +153,33 @@ def assemble(
     decoded = _sort_by_rank(decoded)
     written, lost = _write_traces(draft, executor, decoded)
     failed += lost
-    there = [one for one in decoded if id(one) in written]
-    if not there:
+    usable = [trace for trace in decoded if id(trace) in written]
+    if not usable:
         raise failed[0].error
-    done = [written[id(one)] for one in there]
-    zero = _first_ns(there)
+    done = [written[id(trace)] for trace in usable]
+    zero = _first_ns(usable)
     write_samples(draft.path, samples, zero)
     artifacts.write(draft.path, kernels)
-    tops = [one.trace.top for one in there]
-    known = complete_metadata(meta, tops, has_device=any(each.linked.device for each in done))
+    tops = [trace.trace.top for trace in usable]
+    complete = complete_metadata(meta, tops, has_device=any(result.linked.device for result in done))
     if with_sources:
-        known = _with_sources(known, outcomes)
-    found = [*meta.diagnostics, *map(_describe_failure, failed), *_collect_diagnostics(there, done)]
-    files_of_it = [file for each in done for file in each.delivered]
-    return draft.commit(replace(known, t0_unix_ns=zero, diagnostics=found), files_of_it)
+        complete = _with_sources(complete, outcomes)
+    diagnostics = [*meta.diagnostics, *map(_describe_failure, failed), *_collect_diagnostics(usable, done)]
+    files_of_it = [file for result in done for file in result.delivered]
+    return draft.commit(replace(complete, t0_unix_ns=zero, diagnostics=diagnostics), files_of_it)
 
 
 def _separate_failures(outcomes: Sequence[Decoded | Failed]) -> tuple[list[Decoded], list[Failed]]:
-    decoded = [one for one in outcomes if isinstance(one, Decoded)]
-    return decoded, [one for one in outcomes if isinstance(one, Failed)]
+    decoded = [outcome for outcome in outcomes if isinstance(outcome, Decoded)]
+    return decoded, [outcome for outcome in outcomes if isinstance(outcome, Failed)]
 
 
 def _sort_by_rank(decoded: list[Decoded]) -> list[Decoded]:
     """Return the traces sorted by rank, with the ranks that they declare."""
     if not decoded:
         return []
-    by_trace = {id(one.trace): one for one in decoded}
-    pairs = ranks.sort_by_rank([(one.source, one.trace) for one in decoded])
+    by_trace = {id(trace_outcome.trace): trace_outcome for trace_outcome in decoded}
+    pairs = ranks.sort_by_rank([(trace_outcome.source, trace_outcome.trace) for trace_outcome in decoded])
     return [structs.replace(by_trace[id(trace)], source=source) for source, trace in pairs]
 
 
@@ -197,72 +197,74 @@ def _write_traces(
     while True:
         places = _destinations(draft, left)
         todo = [
-            (one, place)
-            for one, place in zip(left, places, strict=True)
-            if id(one) not in done or done[id(one)][0] != place
+            (trace, place)
+            for trace, place in zip(left, places, strict=True)
+            if id(trace) not in done or done[id(trace)][0] != place
         ]
         outcomes = executor.write(todo)
-        for (one, place), outcome in zip(todo, outcomes, strict=True):
+        for (trace, place), outcome in zip(todo, outcomes, strict=True):
             if isinstance(outcome, Failed):
                 failed.append(outcome)
-                left = [other for other in left if other is not one]
+                left = [other for other in left if other is not trace]
             else:
-                done[id(one)] = place, outcome
+                done[id(trace)] = place, outcome
         if len(left) == len(places):
-            return {id(one): done[id(one)][1] for one in left}, failed
+            return {id(trace): done[id(trace)][1] for trace in left}, failed
 
 
 def _first_ns(decoded: Sequence[Decoded]) -> int:
-    return min(one.size.first_ns for one in decoded)
+    return min(trace.size.first_ns for trace in decoded)
 
 
 def _destinations(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]:
     if not decoded:
         return []
     zero = _first_ns(decoded)
-    host = accumulate((one.size.host for one in decoded), initial=0)
-    device = accumulate((one.size.device for one in decoded), initial=0)
+    host = accumulate((trace.size.host for trace in decoded), initial=0)
+    device = accumulate((trace.size.device for trace in decoded), initial=0)
     return [
         Destination(
             directory=draft.path,
             part=number if len(decoded) > 1 else None,
-            rank=one.source.rank or 0,
+            rank=trace.source.rank or 0,
             host_row=host_row,
             device_row=device_row,
             zero_ns=zero,
-            steps=one.source.steps,
-            serving=one.source.serving,
-            captures=one.source.captures,
+            steps=trace.source.steps,
+            serving=trace.source.serving,
+            captures=trace.source.captures,
         )
-        for number, (one, host_row, device_row) in enumerate(zip(decoded, host, device, strict=False))
+        for number, (trace, host_row, device_row) in enumerate(zip(decoded, host, device, strict=False))
     ]
 
 
 def _collect_diagnostics(decoded: Sequence[Decoded], written: Sequence[Written]) -> list[Diagnostic]:
-    found: list[Diagnostic] = []
-    for one, each in zip(decoded, written, strict=True):
-        found += one.trace.notes()
-        found += _link_diagnostics(one.trace, each.linked)
-    tops = [one.trace.top for one in decoded]
-    sizes: list[Size] = [one.size for one in decoded]
-    return [*found, *_rank_diagnostics([one.source for one in decoded], tops, sizes)]
+    diagnostics: list[Diagnostic] = []
+    for outcome, result in zip(decoded, written, strict=True):
+        diagnostics += outcome.trace.notes()
+        diagnostics += _link_diagnostics(outcome.trace, result.linked)
+    tops = [outcome.trace.top for outcome in decoded]
+    sizes: list[Size] = [outcome.size for outcome in decoded]
+    return [*diagnostics, *_rank_diagnostics([outcome.source for outcome in decoded], tops, sizes)]
 
 
 def _describe_failure(failed: Failed) -> Diagnostic:
     source, error = failed.source, failed.error
     name = file_name(source.path)
     which = name if source.rank is None else f"rank {source.rank} ({name})"
-    said = printable(error.message.replace(str(source.path), name))
-    return Diagnostic(Level.ERROR, LEFT_OUT, f"left out {which}: {said}")
+    message = printable(error.message.replace(str(source.path), name))
+    return Diagnostic(Level.ERROR, LEFT_OUT, f"left out {which}: {message}")
 
 
 def _with_sources(meta: RunMeta, outcomes: Sequence[Decoded | Failed]) -> RunMeta:
     """Add the identities of the source files; a file of several ranks is listed once."""
     identities: dict[int, dict[str, Any]] = {}
-    for one in outcomes:
-        identities[id(one.source)] = one.identity if isinstance(one, Decoded) else _identity(one.source)
+    for outcome in outcomes:
+        identities[id(outcome.source)] = (
+            outcome.identity if isinstance(outcome, Decoded) else _identity(outcome.source)
+        )
     options = {"sources": list(identities.values()), **meta.collector.options}
-    captures = sources.capture_identities(one.source for one in outcomes)
+    captures = sources.capture_identities(outcome.source for outcome in outcomes)
     if captures:
         options["captures"] = captures
     return replace(meta, collector=replace(meta.collector, options=options))
@@ -280,13 +282,13 @@ _LISTED = 8
 def _link_diagnostics(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
     name = file_name(trace.path)
     if linked.device == 0 and (linked.launches or trace.top.devices):
-        said = trace.no_device_work()
+        reason = trace.no_device_work()
         yield Diagnostic(
-            Level.ERROR if said else Level.WARN,
+            Level.ERROR if reason else Level.WARN,
             "no_device_events",
             f"{name}: a machine with a GPU, but no device activity was recorded; this is not an idle GPU: "
             + (
-                said
+                reason
                 or "check the profiler's permission (tracekit doctor) and that it recorded CUDA activities"
             ),
         )

@@ -177,10 +177,10 @@ class WorkerExecutor:
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
         """See `Executor.decode`."""
         tasks = [Reading(source=_with_absolute_paths(source), spool=self._spool) for source in sources]
-        found = self._run_tasks("reading", decode, tasks, [])
+        outcomes = self._run_tasks("reading", decode, tasks, [])
         return [
             answer
-            for source, outcome in zip(sources, found, strict=True)
+            for source, outcome in zip(sources, outcomes, strict=True)
             for answer in _results(source, outcome)
         ]
 
@@ -194,21 +194,21 @@ class WorkerExecutor:
             )
             for one, place in tasks
         ]
-        found = self._run_tasks("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
+        outcomes = self._run_tasks("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
         return [
             Failed(source=decoded.source, error=outcome.error) if outcome.error else outcome.get()
-            for (decoded, _), outcome in zip(tasks, found, strict=True)
+            for (decoded, _), outcome in zip(tasks, outcomes, strict=True)
         ]
 
     def _run_tasks(
         self, what: str, function: Callable[[Any], Any], tasks: Sequence[Any], near: Sequence[str]
     ) -> list[Outcome[Any]]:
-        found: dict[int, Outcome[Any]] = {}
+        outcomes: dict[int, Outcome[Any]] = {}
         self._report_progress(what, 0, len(tasks))
         for outcome in self._workers.map(function, tasks, near=near):
-            found[outcome.index] = outcome
-            self._report_progress(what, len(found), len(tasks))
-        return [found[index] for index in range(len(tasks))]
+            outcomes[outcome.index] = outcome
+            self._report_progress(what, len(outcomes), len(tasks))
+        return [outcomes[index] for index in range(len(tasks))]
 
     def _report_progress(self, what: str, done: int, total: int) -> None:
         count = self._workers.count
@@ -218,7 +218,9 @@ class WorkerExecutor:
 def _with_absolute_paths(source: Source) -> Source:
     """Return a source with an absolute path, as workers have other working directories."""
     path = source.path
-    captures = tuple(each.absolute() if isinstance(each, Path) else each for each in source.captures)
+    captures = tuple(
+        capture.absolute() if isinstance(capture, Path) else capture for capture in source.captures
+    )
     absolute = path.absolute() if isinstance(path, Path) else path
     return structs.replace(source, path=absolute, captures=captures)
 

@@ -49,8 +49,8 @@ def close(trace: Trace) -> Size | None:
     if not host and not work:
         return None
     base = trace.top.base_ns
-    first, last = min(each.first for each in host + work), max(each.end for each in host + work)
-    return Size(sum(each.rows for each in host), sum(each.rows for each in work), first + base, last + base)
+    first, last = min(part.first for part in host + work), max(part.end for part in host + work)
+    return Size(sum(part.rows for part in host), sum(part.rows for part in work), first + base, last + base)
 
 
 Decoders: TypeAlias = tuple[Pool, Scanners]
@@ -102,15 +102,15 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
 
 def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:
     """Add the idle intervals to the traces of a source; a trace without intervals fails."""
-    found: list[Decoded | Failed] = []
+    outcomes: list[Decoded | Failed] = []
     for number, trace in enumerate(traces):
         size = close(trace)
-        found.append(
+        outcomes.append(
             Failed(source=source, error=trace.empty())
             if size is None
             else Decoded(source=source, trace=trace, size=size, identity=identity, number=number)
         )
-    return found
+    return outcomes
 
 
 class LocalExecutor(msgspec.Struct, frozen=True):
@@ -148,4 +148,4 @@ class LocalExecutor(msgspec.Struct, frozen=True):
 
     def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
         """See `Executor.write`; an error of the disk is raised, as it concerns all traces."""
-        return [Written(linked=write(one.trace, place)) for one, place in tasks]
+        return [Written(linked=write(decoded.trace, place)) for decoded, place in tasks]

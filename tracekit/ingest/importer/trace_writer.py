@@ -88,8 +88,8 @@ class _Writer:
         replaying = [np.empty(0, np.int64)]
         for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
             hosts.add(window.rows, self._host_columns(window))
-            found = {**self._rank_column(window.allocations), C.OP_ROW: window.allocating}
-            allocations.add(window.allocations, found)
+            event_columns = {**self._rank_column(window.allocations), C.OP_ROW: window.allocating}
+            allocations.add(window.allocations, event_columns)
             launchers.add(window)
             if of_graph.any():
                 replaying.append(window.first + np.flatnonzero(of_graph[window.rows.integers(C.NAME)]))
@@ -117,16 +117,16 @@ class _Writer:
         file = files.enter_context(self._file(DEVICE_INTERVALS, device.texts))
         file.values |= captured.texts if captured else {}
         for rows in _sorted_windows(device, _DEVICE, device_order):
-            found = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
+            links = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
             work = ~idle[rows.integers(C.KIND)]
             launched += int(work.sum())
-            unlinked += int((work & (found.call < 0)).sum())
+            unlinked += int((work & (links.call < 0)).sum())
             columns: dict[str, Ints] = {
                 **self._rank_column(rows),
                 C.ROW_ID: np.arange(first, first + rows.count),
-                C.STEP: found.step,
-                C.LAUNCH_ROW: found.call,
-                C.OP_ROW: found.op,
+                C.STEP: links.step,
+                C.LAUNCH_ROW: links.call,
+                C.OP_ROW: links.op,
                 **(captured.at(first, rows.count) if captured else {}),
             }
             file.add(rows, columns)
@@ -139,15 +139,15 @@ class _Writer:
     ) -> graphs.Attributed:
         """Attribute what graph launches ran to the ops of the captures."""
         kinds = device.texts.get(C.KIND, NO_STRINGS)
-        found, first = [], self._place.device_row
+        chunks, first = [], self._place.device_row
         for rows in _sorted_windows(device, _DEVICE, device_order):
             call = launchers.of(rows, np.full(rows.count, NONE)).call
             work = kinds.among(replays.JOINED_KINDS)[rows.integers(C.KIND)]
-            found.append(
+            chunks.append(
                 replays.select_replays(rows, first, call, np.flatnonzero(work & np.isin(call, replaying)))
             )
             first += rows.count
-        launched = replays.concatenate(found)
+        launched = replays.concatenate(chunks)
         captures, unusable = _read_captures(self._place.captures if len(launched.row) else ())
         return graphs.attribute(launched, captures, device.texts.get(C.NAME, NO_STRINGS), kinds, unusable)
 

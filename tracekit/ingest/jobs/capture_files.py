@@ -38,8 +38,8 @@ def list_captures(folder: Place) -> list[Place]:
         return []
     names = {_file(entry) for entry in entries} if isinstance(entries, list) else set()
     files = [path for path in inside(folder) if path.is_file()]
-    found = [path for path in files if path.name in names]
-    return sorted(found or [path for path in files if _NAME.search(path.name)], key=lambda path: path.name)
+    captures = [path for path in files if path.name in names]
+    return sorted(captures or [path for path in files if _NAME.search(path.name)], key=lambda path: path.name)
 
 
 def _file(entry: Any) -> str:
@@ -55,15 +55,17 @@ def captures_of(source: Source, given: Sequence[Place] = ()) -> tuple[Place, ...
         source: The trace.
         given: Traces of captures that a user names.
     """
-    found = list(given) if given else _beside(source.path)
-    ranks = [from_name(path.name) for path in found]
+    captures = list(given) if given else _beside(source.path)
+    ranks = [from_name(path.name) for path in captures]
     rank = source.rank or 0
-    return tuple(path for path, own in zip(found, ranks, strict=True) if given or own in (None, rank))
+    return tuple(
+        path for path, name_rank in zip(captures, ranks, strict=True) if given or name_rank in (None, rank)
+    )
 
 
 def _beside(path: Place) -> list[Place]:
     if kind(path) is not Kind.FILE:
         return []
     folders = [path.parent / name if name else path.parent for name in _FOLDERS]
-    found = [capture for folder in folders for capture in list_captures(folder)]
-    return [] if path in found else found
+    captures = [capture for folder in folders for capture in list_captures(folder)]
+    return [] if path in captures else captures

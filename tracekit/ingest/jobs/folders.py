@@ -33,21 +33,21 @@ def jobs_in(root: Place) -> list[Job]:
     Raises:
         UnusableInputError: The folder has no trace.
     """
-    found, skipped = _read_folder(root)
-    if not found:
+    headers, skipped = _read_folder(root)
+    if not headers:
         reason = f": {next(iter(skipped.values())).message}" if skipped else ""
         raise UnusableInputError(
             f"{root} has no traces of torch.profiler or Nsight Systems{reason}",
             hint="give a folder of traces, or a trace",
         )
-    exports, found = (
-        [header for header in found if header.is_nsys],
-        [header for header in found if not header.is_nsys],
+    exports, headers = (
+        [header for header in headers if header.is_nsys],
+        [header for header in headers if not header.is_nsys],
     )
     jobs = [
-        *_jobs_of_groups(root, found),
-        *_jobs_of_ranks(found),
-        *_jobs_without_ranks(root, found),
+        *_jobs_of_groups(root, headers),
+        *_jobs_of_ranks(headers),
+        *_jobs_without_ranks(root, headers),
         *_jobs_of_exports(exports),
     ]
     return _attach_notes(sorted(jobs, key=lambda job: job.sources[0].path), skipped)
@@ -71,17 +71,17 @@ def _shared_folders(header: Place, other: Place) -> tuple[int, bool]:
 
 
 def _read_folder(root: Place) -> tuple[list[TraceHeader], dict[Place, Diagnostic]]:
-    found: list[TraceHeader] = []
+    headers: list[TraceHeader] = []
     skipped: dict[Place, Diagnostic] = {}
     with convert_errors(root):
         paths = _candidates(root)
     for path, header in zip(paths, read_headers(paths), strict=True):
         if isinstance(header, TraceHeader):
-            found.append(header)
+            headers.append(header)
         elif _TRACE_NAME.search(path.name) and not _is_other_json(path):
-            said = printable(header.message.replace(str(path), path.name))
-            skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {file_name(path)}: {said}")
-    return found, skipped
+            message = printable(header.message.replace(str(path), path.name))
+            skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {file_name(path)}: {message}")
+    return headers, skipped
 
 
 def _candidates(root: Place) -> list[Place]:
@@ -93,7 +93,7 @@ def _candidates(root: Place) -> list[Place]:
     paths = storage.inside(root, deep=True)
     folders = {path for path in paths if path.is_dir() and report.is_parquet_export(path)}
     rest = [path for path in paths if path.is_file() and folders.isdisjoint(path.parents)]
-    captures = {capture for each in {path.parent for path in rest} for capture in list_captures(each)}
+    captures = {capture for folder in {path.parent for path in rest} for capture in list_captures(folder)}
     rest = [path for path in rest if path.name != DETAILS]
     if not captures.issuperset(path for path in rest if _TRACE_NAME.search(path.name)):
         rest = [path for path in rest if path not in captures]
@@ -115,9 +115,9 @@ def _is_other_database(path: Place) -> bool:
     return not is_export(path)
 
 
-def _jobs_of_exports(found: list[TraceHeader]) -> Iterator[Job]:
+def _jobs_of_exports(headers: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of exports: one job per folder if each file name contains a different rank."""
-    for folder, exports in _group_by(found, _folder).items():
+    for folder, exports in _group_by(headers, _folder).items():
         ranks = [from_name(header.path.name) for header in exports]
         if len(exports) > 1 and None not in ranks and len(set(ranks)) == len(ranks):
             sources = [Source(header.path, rank) for header, rank in zip(exports, ranks, strict=True)]
@@ -168,8 +168,8 @@ class _Bundle(msgspec.Struct, frozen=True):
         return split_cycles(title, [Source(trace.path, trace.rank) for trace in self.traces])
 
 
-def _jobs_of_groups(root: Place, found: list[TraceHeader]) -> Iterator[Job]:
-    for group, traces in _group_by(found, lambda trace: trace.group).items():
+def _jobs_of_groups(root: Place, headers: list[TraceHeader]) -> Iterator[Job]:
+    for group, traces in _group_by(headers, lambda trace: trace.group).items():
         if group is not None:
             yield from _jobs_of_group(root, traces)
 
@@ -177,8 +177,8 @@ def _jobs_of_groups(root: Place, found: list[TraceHeader]) -> Iterator[Job]:
 def _jobs_of_group(root: Place, traces: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of one process group, each in the deepest folder with all its ranks that exist."""
     waiting: dict[Place, list[_Bundle]] = defaultdict(list)
-    for folder, own in _group_by(traces, _folder).items():
-        waiting[folder].append(_Bundle(folder, own))
+    for folder, members in _group_by(traces, _folder).items():
+        waiting[folder].append(_Bundle(folder, members))
     while waiting:
         folder = max(waiting, key=lambda path: len(path.parts))
         bundles = waiting.pop(folder)
@@ -199,17 +199,17 @@ def _merge(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
     return _Bundle(folder, [trace for bundle in bundles for trace in bundle.traces])
 
 
-def _jobs_of_ranks(found: list[TraceHeader]) -> Iterator[Job]:
+def _jobs_of_ranks(headers: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of traces that declare a rank but no process group."""
-    single = (trace for trace in found if trace.rank is not None and trace.group is None)
+    single = (trace for trace in headers if trace.rank is not None and trace.group is None)
     for folder, traces in _group_by(single, _folder).items():
         yield from _Bundle(folder, traces).jobs()
 
 
-def _jobs_without_ranks(root: Place, found: list[TraceHeader]) -> Iterator[Job]:
+def _jobs_without_ranks(root: Place, headers: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of traces without a rank: one per folder, or one for sibling folders of ranks."""
     nested: dict[Place, list[Source]] = defaultdict(list)
-    for folder, traces in _group_by((trace for trace in found if trace.rank is None), _folder).items():
+    for folder, traces in _group_by((trace for trace in headers if trace.rank is None), _folder).items():
         paths = [trace.path for trace in traces]
         rank = from_name(folder.name) if folder != root else None
         if len(paths) > 1:

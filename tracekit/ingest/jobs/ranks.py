@@ -131,12 +131,12 @@ def _value(text: str) -> Distributed | None:
         return None
 
 
-def sort_by_rank(found: Sequence[tuple[Source, Trace]]) -> list[tuple[Source, Trace]]:
+def sort_by_rank(pairs: Sequence[tuple[Source, Trace]]) -> list[tuple[Source, Trace]]:
     """Return sources and decoded traces sorted by rank; declared ranks override assumed ones."""
-    ranked = [_with_declared_rank(source, trace.top) for source, trace in found]
+    ranked = [_with_declared_rank(source, trace.top) for source, trace in pairs]
     if len({source.rank for source in ranked}) < len(ranked):
-        ranked = [source for source, _ in found]  # two traces declare the same rank
-    traces = (trace for _, trace in found)
+        ranked = [source for source, _ in pairs]  # two traces declare the same rank
+    traces = (trace for _, trace in pairs)
     return sorted(zip(ranked, traces, strict=True), key=lambda pair: pair[0].rank or 0)
 
 

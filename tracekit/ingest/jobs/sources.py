@@ -29,14 +29,16 @@ def identity(path: Place) -> dict[str, Any]:
     if kind(path) is Kind.STREAM:
         return {"name": file_name(path)}
     with convert_errors(path):
-        whole = kind(path) is Kind.FOLDER
-        inside = sorted(file for file in path.iterdir() if kind(file) is Kind.FILE) if whole else [path]
+        is_folder = kind(path) is Kind.FOLDER
+        inside = sorted(file for file in path.iterdir() if kind(file) is Kind.FILE) if is_folder else [path]
         digests = [_digest(file, file.stat().st_size) for file in inside]
         return {
             "name": file_name(path),
             "bytes": sum(file.stat().st_size for file in inside),
             "mtime_ns": max((file.stat().st_mtime_ns for file in inside), default=0),
-            "sampled_sha256": hashlib.sha256("".join(digests).encode()).hexdigest() if whole else digests[0],
+            "sampled_sha256": hashlib.sha256("".join(digests).encode()).hexdigest()
+            if is_folder
+            else digests[0],
         }
 
 
@@ -52,7 +54,7 @@ def _digest(path: Place, length: int) -> str:
 
 def have_digests(identities: list[dict[str, Any]]) -> bool:
     """Return whether all identities contain digests; those of streams and older imports do not."""
-    return all("sampled_sha256" in one for one in identities)
+    return all("sampled_sha256" in identity_ for identity_ in identities)
 
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
@@ -132,13 +134,13 @@ def split_cycles(name: str | None, sources: list[Source]) -> list[Job]:
         name: The jobs' name; None names each after its first trace.
         sources: Traces with a rank.
     """
-    found: list[dict[int | None, Source]] = []
+    jobs: list[dict[int | None, Source]] = []
     for source in sorted(sources, key=lambda source: source.path.name):
-        free = next((cycle for cycle in found if source.rank not in cycle), None)
+        free = next((cycle for cycle in jobs if source.rank not in cycle), None)
         if free is None:
-            found.append(free := {})
+            jobs.append(free := {})
         free[source.rank] = source
-    return [_job(name, tuple(cycle.values())) for cycle in found]
+    return [_job(name, tuple(cycle.values())) for cycle in jobs]
 
 
 def single_job(path: Place) -> Job:

@@ -30,10 +30,10 @@ def plan(paths: Sequence[Place]) -> list[Job]:
     Raises:
         UnusableInputError: A path does not exist, or a folder holds no trace.
     """
-    found = survey(paths)
-    if found.errors:
-        raise found.errors[0]
-    return found.jobs
+    survey_ = survey(paths)
+    if survey_.errors:
+        raise survey_.errors[0]
+    return survey_.jobs
 
 
 def survey(paths: Sequence[Place]) -> Plan:
@@ -53,8 +53,8 @@ def survey(paths: Sequence[Place]) -> Plan:
         except TracekitError as error:
             found.errors.append(error)
     headers = read_headers(single)
-    found.errors.extend(one for one in headers if isinstance(one, TracekitError))
-    found.jobs.extend(_group_by_job([one for one in headers if isinstance(one, TraceHeader)]))
+    found.errors.extend(header for header in headers if isinstance(header, TracekitError))
+    found.jobs.extend(_group_by_job([header for header in headers if isinstance(header, TraceHeader)]))
     return found
 
 

@@ -170,8 +170,8 @@ def _select_timed(
 
 def _durations(decoded: Sequence[Event], tally: Tally) -> Column:
     """Return durations; absent, negative or unreadable ones are 0, so that the event keeps its links."""
-    duration, known = nanoseconds([event.dur for event in decoded])
-    bad = (duration < 0) | ~known
+    duration, usable = nanoseconds([event.dur for event in decoded])
+    bad = (duration < 0) | ~usable
     tally.bad_duration += int(bad.sum())
     return Column(np.where(bad, 0, duration))
 
@@ -210,20 +210,20 @@ def _add_collectives(built: BatchBuilder, args: Sequence[Args]) -> None:
     """Add the metadata of ops that name a collective; few do."""
     if all(arg.collective is None for arg in args):
         return
-    known = [NO_ARGS if arg.collective is None else arg for arg in args]
+    metadata = [NO_ARGS if arg.collective is None else arg for arg in args]
     for name in COLLECTIVE_NUMBERS:
-        built.numbers(name, integers([getattr(arg, name) for arg in known]))
+        built.numbers(name, integers([getattr(arg, name) for arg in metadata]))
     for name in COLLECTIVE_TEXTS:
-        built.texts(name, texts([getattr(arg, name) for arg in known]))
+        built.texts(name, texts([getattr(arg, name) for arg in metadata]))
 
 
 def _add_generated(built: BatchBuilder, args: Sequence[Args]) -> None:
     """Add the metadata of ops that launch a kernel that a compiler generated."""
     if all(arg.kernel_backend is None for arg in args):
         return
-    known = [NO_ARGS if arg.kernel_backend is None else arg for arg in args]
+    metadata = [NO_ARGS if arg.kernel_backend is None else arg for arg in args]
     for name in KERNEL_TEXTS:
-        built.texts(name, texts([getattr(arg, name) for arg in known]))
+        built.texts(name, texts([getattr(arg, name) for arg in metadata]))
 
 
 def _names(decoded: Sequence[Event]) -> list[str]:
@@ -295,7 +295,7 @@ def _add_ends(
         if event.cat == columns.MTIA_DEVICE and kinds[row] is DeviceKind.MEMCPY:
             ends[row] = (columns.mtia_direction(arg.direction), Memory.UNKNOWN, Memory.UNKNOWN)
     for place, column in enumerate(COPY_COLUMNS):
-        built.texts(column, texts([each[place] for each in ends]))
+        built.texts(column, texts([parts[place] for parts in ends]))
 
 
 def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:

@@ -74,13 +74,13 @@ def read(path: Place) -> list[Capture]:
     """
     with convert_errors(path):
         threads, executed = _threads(_events(path))
-    found = _captures(file_name(path), threads, executed)
-    if not found:
+    captures = _captures(file_name(path), threads, executed)
+    if not captures:
         raise UnusableInputError(
             f"{title(path)} has no launches that were recorded into a graph",
             hint="give the trace that was recorded while the graph was captured",
         )
-    return found
+    return captures
 
 
 def _events(path: Place) -> Iterator[list[_Event]]:
@@ -134,17 +134,19 @@ def _threads(chunks: Iterable[list[_Event]]) -> tuple[_Threads, set[Any]]:
     executed: set[Any] = set()
     for events in chunks:
         timed = [
-            each for each in events if each.ph == "X" and type(each.cat) is str and type(each.name) is str
+            event
+            for event in events
+            if event.ph == "X" and type(event.cat) is str and type(event.name) is str
         ]
-        ran = [each.args or _NO_ARGS for each in timed if each.cat in DEVICE_CATEGORIES]
+        ran = [event.args or _NO_ARGS for event in timed if event.cat in DEVICE_CATEGORIES]
         executed.update(args.correlation for args in ran)
-        wanted = [each for each in timed if _is_wanted(HOST_CATEGORIES.get(each.cat), each.name)]
-        start, usable = nanoseconds([bytes(each.ts) for each in wanted])
-        end = start + np.maximum(nanoseconds([bytes(each.dur) for each in wanted])[0], 0)
-        for each, first, last, there in zip(wanted, start.tolist(), end.tolist(), usable, strict=True):
-            if there:
-                kind, args = HOST_CATEGORIES[each.cat], each.args or _NO_ARGS
-                threads[each.pid, each.tid].append(_Interval(first, last, kind, each.name, args))
+        wanted = [event for event in timed if _is_wanted(HOST_CATEGORIES.get(event.cat), event.name)]
+        start, usable = nanoseconds([bytes(event.ts) for event in wanted])
+        end = start + np.maximum(nanoseconds([bytes(event.dur) for event in wanted])[0], 0)
+        for event, first, last, is_usable in zip(wanted, start.tolist(), end.tolist(), usable, strict=True):
+            if is_usable:
+                kind, args = HOST_CATEGORIES[event.cat], event.args or _NO_ARGS
+                threads[event.pid, event.tid].append(_Interval(first, last, kind, event.name, args))
     return threads, executed
 
 
@@ -166,53 +168,56 @@ class _Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 def _captures(name: str, threads: _Threads, executed: set[Any]) -> list[Capture]:
-    placed = [launch for own in threads.values() for launch in _captured_launches(own, executed)]
-    placed.sort(key=lambda each: each.start)
-    ranges = [span for own in threads.values() for span in _capture_spans(own)] or [
-        (each.start, each.end) for own in threads.values() for each in own if each.kind is HostKind.ANNOTATION
+    placed = [launch for intervals in threads.values() for launch in _captured_launches(intervals, executed)]
+    placed.sort(key=lambda interval: interval.start)
+    ranges = [span for intervals in threads.values() for span in _capture_spans(intervals)] or [
+        (interval.start, interval.end)
+        for intervals in threads.values()
+        for interval in intervals
+        if interval.kind is HostKind.ANNOTATION
     ]
-    found = []
+    captures = []
     for first, last in sorted(set(ranges)):
-        inside = [each for each in placed if first <= each.start < last]
+        inside = [interval for interval in placed if first <= interval.start < last]
         if inside:
-            found.append(Capture(_title(name, threads, first), _launches(inside)))
-    return found
+            captures.append(Capture(_title(name, threads, first), _launches(inside)))
+    return captures
 
 
-def _capture_spans(own: list[_Interval]) -> Iterator[tuple[int, int]]:
+def _capture_spans(intervals: list[_Interval]) -> Iterator[tuple[int, int]]:
     """Yield the time between each begin of a capture and its end, on one thread."""
     begun: int | None = None
-    for each in sorted(own, key=lambda each: each.start):
-        if each.kind is HostKind.RUNTIME and _BEGIN.search(each.name):
-            begun = each.end
-        elif each.kind is HostKind.RUNTIME and _END.search(each.name) and begun is not None:
-            yield begun, each.start
+    for interval in sorted(intervals, key=lambda interval: interval.start):
+        if interval.kind is HostKind.RUNTIME and _BEGIN.search(interval.name):
+            begun = interval.end
+        elif interval.kind is HostKind.RUNTIME and _END.search(interval.name) and begun is not None:
+            yield begun, interval.start
             begun = None
 
 
-def _title(name: str, threads: _Threads, at: int) -> str:
+def _title(name: str, threads: _Threads, instant: int) -> str:
     """Name the file, and the innermost range at the begin of the capture."""
     around = [
-        each
-        for own in threads.values()
-        for each in own
-        if each.kind is HostKind.ANNOTATION and each.start <= at < each.end
+        interval
+        for intervals in threads.values()
+        for interval in intervals
+        if interval.kind is HostKind.ANNOTATION and interval.start <= instant < interval.end
     ]
     if not around:
         return name
-    return f"{name} ({redaction.redact_text(max(around, key=lambda each: each.start).name)})"
+    return f"{name} ({redaction.redact_text(max(around, key=lambda interval: interval.start).name)})"
 
 
-def _captured_launches(own: list[_Interval], executed: set[Any]) -> Iterator[_Placed]:
+def _captured_launches(intervals: list[_Interval], executed: set[Any]) -> Iterator[_Placed]:
     """Yield the launches of a thread that were not executed; a call within a launching call is part of it."""
     open_: list[_Interval] = []
-    for each in sorted(own, key=lambda each: (each.start, -each.end)):
-        while open_ and open_[-1].end <= each.start:
+    for interval in sorted(intervals, key=lambda interval: (interval.start, -interval.end)):
+        while open_ and open_[-1].end <= interval.start:
             open_.pop()
-        kind = each.launched
-        if kind and not any(outer.launched for outer in open_) and not _was_executed(each, executed):
-            yield _Placed(each.start, kind, each, tuple(open_))
-        open_.append(each)
+        kind = interval.launched
+        if kind and not any(outer.launched for outer in open_) and not _was_executed(interval, executed):
+            yield _Placed(interval.start, kind, interval, tuple(open_))
+        open_.append(interval)
 
 
 def _was_executed(call: _Interval, executed: set[Any]) -> bool:
@@ -223,31 +228,31 @@ def _launches(placed: list[_Placed]) -> tuple[Launch, ...]:
     """Describe the launches of a capture; op calls are numbered in order of their first launch."""
     calls: dict[int, int] = {}
     texts = _RedactedTexts()
-    return tuple(_launch(each, calls, texts) for each in placed)
+    return tuple(_launch(launch, calls, texts) for launch in placed)
 
 
 class _RedactedTexts(dict[str, str]):
     """Redacted texts, as the reader of replays redacts theirs."""
 
     def __missing__(self, value: str) -> str:
-        self[value] = found = redaction.redact_texts([value])[0]
-        return found
+        self[value] = redacted = redaction.redact_texts([value])[0]
+        return redacted
 
 
 def _launch(placed: _Placed, calls: dict[int, int], texts: _RedactedTexts) -> Launch:
-    around = [each for each in placed.around if each.kind in (HostKind.OP, HostKind.PYTHON)]
+    around = [interval for interval in placed.around if interval.kind in (HostKind.OP, HostKind.PYTHON)]
     kernel = placed.call.args.kernel
     name = texts[kernel] if isinstance(kernel, str) and kernel else None
-    module = next((each for each in reversed(around) if each.kind is HostKind.PYTHON), None)
-    at = next((at for at in reversed(range(len(around))) if around[at].kind is HostKind.OP), None)
-    op = None if at is None else around[at]
-    outer = around if at is None else around[:at]
+    module = next((interval for interval in reversed(around) if interval.kind is HostKind.PYTHON), None)
+    place = next((place for place in reversed(range(len(around))) if around[place].kind is HostKind.OP), None)
+    op = None if place is None else around[place]
+    outer = around if place is None else around[:place]
     return Launch(
         kind=placed.kind,
         name=name if placed.kind is DeviceKind.KERNEL else None,
         op=None if op is None else texts[op.name],
         call=None if op is None else calls.setdefault(id(op), len(calls)),
-        path=JOINED.join(texts[each.name] for each in outer) or None,
+        path=JOINED.join(texts[interval.name] for interval in outer) or None,
         module=None if module is None else texts[module.name],
         shapes=None if op is None else _shapes(op.args),
     )

@@ -31,9 +31,9 @@ def integers(values: Sequence[Any]) -> Column:
         Column(values=array([ 1, -1,  7, -1, -1]), missing=array([False,  True, False, False,  True]))
     """
     missing = _missing_mask(values)
-    there = [NONE if value is None else value for value in values] if missing.any() else values
+    filled = [NONE if value is None else value for value in values] if missing.any() else values
     try:
-        return Column(np.fromiter(there, np.int64, len(values)), missing)
+        return Column(np.fromiter(filled, np.int64, len(values)), missing)
     except (TypeError, ValueError, OverflowError):
         return integers([_integer(value) for value in values])
 
@@ -84,9 +84,9 @@ def devices(values: Sequence[Any]) -> Column:
     return Column(fitting_devices(thread_ids(values).values))
 
 
-def fitting_devices(found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def fitting_devices(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return device indices in the range of 32 bits; invalid ones are -1."""
-    return np.where((found >= -1) & (found < 1 << 31), found, -1)
+    return np.where((numbers >= -1) & (numbers < 1 << 31), numbers, -1)
 
 
 def floats(values: Sequence[Any]) -> Column:
@@ -96,9 +96,9 @@ def floats(values: Sequence[Any]) -> Column:
         >>> floats([1, 0.5, "x"])
         Column(values=array([ 1. ,  0.5, -1. ]), missing=array([False, False,  True]))
     """
-    found = [_float(value) for value in values]
-    there = [NONE if value is None else value for value in found]
-    return Column(np.array(there, np.float64), _missing_mask(found))
+    numbers = [_float(value) for value in values]
+    filled = [NONE if value is None else value for value in numbers]
+    return Column(np.array(filled, np.float64), _missing_mask(numbers))
 
 
 def _float(value: Any) -> float | None:
@@ -118,8 +118,8 @@ def triples(values: Sequence[Any]) -> list[Column]:
         >>> [axis.values for axis in triples([[1, 2, 3], None])]
         [array([ 1, -1]), array([ 2, -1]), array([ 3, -1])]
     """
-    whole = [value if type(value) is list and len(value) == 3 else _NO_TRIPLE for value in values]
-    return [integers([each[axis] for each in whole]) for axis in range(3)]
+    complete = [value if type(value) is list and len(value) == 3 else _NO_TRIPLE for value in values]
+    return [integers([triple[axis] for triple in complete]) for axis in range(3)]
 
 
 class _Codes(dict[Any, int]):
@@ -142,17 +142,17 @@ def texts(values: Sequence[Any]) -> Words:
     """
     codes = _Codes(absent=None)
     try:
-        found = [codes[value] for value in values]
+        numbers = [codes[value] for value in values]
     except TypeError:  # a list or an object instead of a name
         return texts([None if value is None else str(value) for value in values])
-    return np.array(found), [str(value).encode() for value in codes if value is not None]
+    return np.array(numbers), [str(value).encode() for value in codes if value is not None]
 
 
 def json_texts(values: Sequence[msgspec.Raw]) -> Words:
     """Return compact JSON fragments, independent of the file's white space."""
     codes = _Codes(absent=b"")
-    found = [codes[bytes(value)] for value in values]
-    return np.array(found), [compact_json(text) for text in codes if text]
+    numbers = [codes[bytes(value)] for value in values]
+    return np.array(numbers), [compact_json(text) for text in codes if text]
 
 
 def compact_json(text: bytes) -> bytes:

@@ -149,10 +149,10 @@ def _decode_last(text: bytes, end: int) -> Decoded:
     try:
         if not closes_events(text, end):
             return _decode_damaged(text)
-        whole = _decode_whole(text[:end])
+        decoded = _decode_whole(text[:end])
     except UNREADABLE:
         return _decode_damaged(text)
-    return Decoded(whole.events, whole.counters, clean=False, ended=True, tail=text[end:])
+    return Decoded(decoded.events, decoded.counters, clean=False, ended=True, tail=text[end:])
 
 
 def _counters_of(events: list[Event], text: bytes) -> list[CounterEvent]:
@@ -293,22 +293,22 @@ def _fields(text: bytes) -> dict[str, msgspec.Raw] | None:
 
 
 def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
-    known = {}
+    values = {}
     for spec in msgspec.structs.fields(TopLevel):
         raw = fields.get(spec.encode_name)
         if raw is None:
             continue
         try:
-            known[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
+            values[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-    return _within_limits(TopLevel(**known))
+    return _within_limits(TopLevel(**values))
 
 
-def _within_limits(found: TopLevel) -> TopLevel:
+def _within_limits(top: TopLevel) -> TopLevel:
     """Return the top level without base times and ranks beyond the limits."""
-    if not 0 <= found.base_ns < LATEST_NS:
-        found.base_ns = 0
-    if found.distributed and not 0 <= (found.distributed.rank or 0) < MAX_RANKS:
-        found.distributed = None
-    return found
+    if not 0 <= top.base_ns < LATEST_NS:
+        top.base_ns = 0
+    if top.distributed and not 0 <= (top.distributed.rank or 0) < MAX_RANKS:
+        top.distributed = None
+    return top

@@ -63,12 +63,12 @@ def _counted(name: str, dims: bytes, concrete: bytes) -> int | None:
     try:
         shapes = [_shape(entry) for entry in msgspec.json.decode(dims, type=list[Any])]
         values = [_value(text) for text in msgspec.json.decode(concrete, type=list[Any])] if concrete else []
-        found = _FORMULAS[name](shapes, values)
+        work = _FORMULAS[name](shapes, values)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None  # shapes that are invalid for the op
-    return found if type(found) is int and 0 <= found < _LIMIT else None
+    return work if type(work) is int and 0 <= work < _LIMIT else None
 
 
 def _shape(entry: Any) -> Shape:

@@ -287,7 +287,7 @@ class GzipStream(Stream):
         if not self._raw.seekable():
             return b""
         self._raw.seek(0)
-        member, seen, found = zlib.decompressobj(_GZIP_FORMAT), 0, bytearray()
+        member, inflated, text = zlib.decompressobj(_GZIP_FORMAT), 0, bytearray()
         while block := member.unused_data or self._raw.read(_STEP):
             member = zlib.decompressobj(_GZIP_FORMAT) if member.eof else member
             before = member.copy()
@@ -295,20 +295,20 @@ class GzipStream(Stream):
                 piece, damaged = member.decompress(block), False
             except zlib.error:
                 piece, damaged = _bytewise(before, block), True
-            found += piece[max(0, self._given - seen) :]
-            seen += len(piece)
+            text += piece[max(0, self._given - inflated) :]
+            inflated += len(piece)
             if damaged:
                 break
-        return bytes(found)
+        return bytes(text)
 
 
 def _bytewise(member: zlib._Decompress, block: bytes) -> bytes:
     """Inflate a block byte by byte up to its damage."""
-    found = bytearray()
+    text = bytearray()
     with suppress(zlib.error):
         for place in range(len(block)):
-            found += member.decompress(block[place : place + 1])
-    return bytes(found)
+            text += member.decompress(block[place : place + 1])
+    return bytes(text)
 
 
 def _recognize_format(path: Place, raw: io.BufferedReader) -> Stream:

@@ -77,10 +77,10 @@ class Attributed(msgspec.Struct, frozen=True, kw_only=True):
     def at(self, first: int, count: int) -> dict[str, Ints]:
         """Return the columns of consecutive rows, -1 for rows that are not attributed."""
         low, high = np.searchsorted(self.row, [first, first + count])
-        found: dict[str, Ints] = {name: np.full(count, NONE, np.int64) for name in self.columns}
+        values_by_name: dict[str, Ints] = {name: np.full(count, NONE, np.int64) for name in self.columns}
         for name, values in self.columns.items():
-            found[name][self.row[low:high] - first] = values[low:high]
-        return found
+            values_by_name[name][self.row[low:high] - first] = values[low:high]
+        return values_by_name
 
 
 def attribute(
@@ -101,24 +101,24 @@ def attribute(
         kinds: Texts of their kinds.
         unusable: Why traces have no captures.
     """
-    joining = _Joining([Candidate(each, names, kinds) for each in captures])
+    joining = _Joining([Candidate(capture, names, kinds) for capture in captures])
     order = np.argsort(replays.call, kind="stable")
     calls, begin = np.unique(replays.call[order], return_index=True)
     place = np.full(len(order), NONE, np.int64)
-    for own in np.split(order, begin[1:]) if captures and len(order) else ():
-        place[own] = joining.places(replays.take(own))
+    for rows in np.split(order, begin[1:]) if captures and len(order) else ():
+        place[rows] = joining.places(replays.take(rows))
     columns, texts = joining.columns()
     by_row = np.argsort(replays.row, kind="stable")
-    found = {name: np.append(values, NONE)[place[by_row]] for name, values in columns.items()}
+    captured = {name: np.append(values, NONE)[place[by_row]] for name, values in columns.items()}
     outcome = Outcome(
         launches=len(calls),
         kernels=len(order),
-        attributed=int((found[C.CAPTURED_OP] != NONE).sum()),
+        attributed=int((captured[C.CAPTURED_OP] != NONE).sum()),
         unnamed=joining.unnamed,
         titles=tuple(joining.titles),
         refusals=(*unusable, *joining.reasons()),
     )
-    return Attributed(row=replays.row[by_row], columns=found, texts=texts, outcome=outcome)
+    return Attributed(row=replays.row[by_row], columns=captured, texts=texts, outcome=outcome)
 
 
 class _Joining:
@@ -136,28 +136,28 @@ class _Joining:
         """Return the place of each row's values in the columns; -1 if the launch replays no capture."""
         if launch.key not in self._known:
             self._known[launch.key] = self._match_captures(launch)
-        found = self._known[launch.key]
-        if isinstance(found, str):
-            self._refused[found] = self._refused.get(found, 0) + 1
+        place = self._known[launch.key]
+        if isinstance(place, str):
+            self._refused[place] = self._refused.get(place, 0) + 1
             return NONE
-        return found
+        return place
 
     def _match_captures(self, launch: Replays) -> Ints | str:
         equal: list[tuple[Candidate, Ints]] = []
         nearest: tuple[int, str] = (-1, "")
-        for each in self._candidates:
-            found = each.match(launch)
-            if not isinstance(found, Difference):
-                equal.append((each, found))
-            elif found.position > nearest[0]:
-                nearest = found.position, f"not a replay of {each.capture.title}: {found.text}"
+        for candidate in self._candidates:
+            match = candidate.match(launch)
+            if not isinstance(match, Difference):
+                equal.append((candidate, match))
+            elif match.position > nearest[0]:
+                nearest = match.position, f"not a replay of {candidate.capture.title}: {match.text}"
         if not equal:
             return nearest[1]
         place = len(self._launches) + equal[0][1]
-        used = [each for each, index in equal if np.array_equal(index, equal[0][1])]
-        self._launches += zip(*(each.capture.launches for each in used), strict=True)
-        self.titles |= dict.fromkeys(each.capture.title for each in used)
-        self.unnamed |= any(each.unnamed for each in used)
+        used = [candidate for candidate, index in equal if np.array_equal(index, equal[0][1])]
+        self._launches += zip(*(candidate.capture.launches for candidate in used), strict=True)
+        self.titles |= dict.fromkeys(candidate.capture.title for candidate in used)
+        self.unnamed |= any(candidate.unnamed for candidate in used)
         return place
 
     def columns(self) -> tuple[dict[str, Ints], dict[str, list[bytes]]]:
@@ -165,12 +165,12 @@ class _Joining:
         columns: dict[str, Ints] = {}
         texts: dict[str, list[bytes]] = {}
         for name, get in _TEXTS.items():
-            values = [_common_value([get(one) for one in each]) for each in self._launches]
-            known = sorted({value for value in values if value is not None})
-            code = {value: number for number, value in enumerate(known)}
+            values = [_common_value([get(launch) for launch in launches]) for launches in self._launches]
+            distinct = sorted({value for value in values if value is not None})
+            code = {value: number for number, value in enumerate(distinct)}
             columns[name] = np.array([NONE if value is None else code[value] for value in values], np.int64)
-            texts[name] = [value.encode() for value in known]
-        calls = [_common_value([one.call for one in each]) for each in self._launches]
+            texts[name] = [value.encode() for value in distinct]
+        calls = [_common_value([launch.call for launch in launches]) for launches in self._launches]
         columns[C.CAPTURED_CALL] = np.array([NONE if call is None else call for call in calls], np.int64)
         return columns, texts
 
@@ -190,12 +190,12 @@ _LISTED = 8
 _UNNAMED = "; the captured launches have no names, so only their number and kinds were compared"
 
 
-def notes(name: str, found: Outcome) -> Iterator[Diagnostic]:
+def notes(name: str, outcome: Outcome) -> Iterator[Diagnostic]:
     """Return the diagnostics of the graph launches of a trace."""
-    all_ = f"{found.kernels:,} kernels of {found.launches:,} graph launch{'es' * (found.launches != 1)}"
-    if not found.kernels:
+    all_ = f"{outcome.kernels:,} kernels of {outcome.launches:,} graph launch{'es' * (outcome.launches != 1)}"
+    if not outcome.kernels:
         return
-    if not found.titles and not found.refusals:
+    if not outcome.titles and not outcome.refusals:
         yield Diagnostic(
             Level.INFO,
             "graph_ops_unknown",
@@ -203,9 +203,11 @@ def notes(name: str, found: Outcome) -> Iterator[Diagnostic]:
             "(`tracekit import --capture-trace`)",
         )
         return
-    said = f"{name}: {found.attributed:,} of {all_} were attributed to the ops that captured them"
-    if found.titles:
-        unnamed = _UNNAMED if found.unnamed else ""
-        yield Diagnostic(Level.INFO, "graph_ops", f"{said}, by {', '.join(found.titles[:_LISTED])}{unnamed}")
-    for reason in found.refusals:
+    text = f"{name}: {outcome.attributed:,} of {all_} were attributed to the ops that captured them"
+    if outcome.titles:
+        unnamed = _UNNAMED if outcome.unnamed else ""
+        yield Diagnostic(
+            Level.INFO, "graph_ops", f"{text}, by {', '.join(outcome.titles[:_LISTED])}{unnamed}"
+        )
+    for reason in outcome.refusals:
         yield Diagnostic(Level.WARN, "graph_capture_differs", f"{name}: {reason}")

@@ -80,9 +80,9 @@ class Lookup:
         return _first_rows([np.concatenate(column) for column in zip(*parts, strict=True)])
 
     def _spool_rows(self) -> None:
-        taken = self._take_sorted()
-        if len(taken[0]):
-            part_files.write_batches(self._directory, self._parts, {self._name: _batch(taken)})
+        columns = self._take_sorted()
+        if len(columns[0]):
+            part_files.write_batches(self._directory, self._parts, {self._name: _batch(columns)})
             self._parts += 1
 
     def _build_index(self) -> _Index:
@@ -118,10 +118,10 @@ class _InFile(msgspec.Struct, frozen=True):
         block = np.searchsorted(self.first, wanted, side="right") - 1
         needed = distinct(block[block >= 0])
         for begin in range(0, len(needed), _BLOCKS):
-            some = needed[begin : begin + _BLOCKS]
-            asked = np.flatnonzero(np.isin(block, some))
-            for column, values in zip(found, self._read(some).find(wanted[asked]), strict=True):
-                column[asked] = values
+            blocks = needed[begin : begin + _BLOCKS]
+            positions = np.flatnonzero(np.isin(block, blocks))
+            for column, values in zip(found, self._read(blocks).find(wanted[positions]), strict=True):
+                column[positions] = values
         return found
 
     def _read(self, blocks: Ints) -> _InMemory:
@@ -204,12 +204,12 @@ class Launchers:
         ops = np.flatnonzero(window.is_op & (external > 0))
         self._ops.add(external.take(ops), window.first + ops)
 
-    def of(self, rows: Rows, own: Ints) -> Launches:
+    def of(self, rows: Rows, step_at_start: Ints) -> Launches:
         """Link device rows; a call may launch many rows (graphs), or be missing.
 
         Args:
             rows: Device rows.
-            own: The step at each row's start.
+            step_at_start: The step at each row's start.
         """
         call, op, step = self._calls.find(self._keys(rows.integers(C.CORRELATION_ID), rows.integers(C.PID)))
         lost = np.flatnonzero(op == NONE)
@@ -218,8 +218,8 @@ class Launchers:
         if len(lost):
             op[lost] = self._ops.find(external)[0]
         ids = rows.integers(C.CORRELATION_ID)
-        own = np.where((ids > 0) & (ids < self._least) & (self.count > 0), NONE, own)
-        return Launches(call=call, op=op, step=np.where(call == NONE, own, step))
+        step_at_start = np.where((ids > 0) & (ids < self._least) & (self.count > 0), NONE, step_at_start)
+        return Launches(call=call, op=op, step=np.where(call == NONE, step_at_start, step))
 
     def _keys(self, ids: Ints, pids: Ints) -> Ints:
         """Return keys that are unique over processes; -1 without an id, or with an unknown process."""
@@ -228,8 +228,8 @@ class Launchers:
         if not len(self._processes):
             return np.full(len(ids), NONE, np.int64)
         number = np.minimum(np.searchsorted(self._processes, pids), len(self._processes) - 1)
-        known = (ids > 0) & (self._processes[number] == pids)
-        return np.where(known, ids * len(self._processes) + number, NONE)
+        is_known = (ids > 0) & (self._processes[number] == pids)
+        return np.where(is_known, ids * len(self._processes) + number, NONE)
 
 
 _WANTED = (C.KIND, C.DEVICE, C.START_NS, C.DUR_NS)
@@ -250,13 +250,13 @@ def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
         busy = rows.take(np.flatnonzero(occupying[rows.integers(C.KIND)]))
         start, device = busy.integers(C.START_NS), busy.integers(C.DEVICE)
         end = start + busy.integers(C.DUR_NS)
-        found = [
-            _gaps(number, start[own], end[own], covered)
+        idle = [
+            _gaps(number, start[mask], end[mask], covered)
             for number in distinct(device).tolist()
-            for own in [device == number]
+            for mask in [device == number]
         ]
-        if sum(len(first) for _, first, _ in found):
-            yield _idle_batch(found)
+        if sum(len(first) for _, first, _ in idle):
+            yield _idle_batch(idle)
 
 
 def _gaps(device: int, start: intervals.Ints, end: intervals.Ints, covered: dict[int, int]) -> _Idle:
@@ -268,15 +268,15 @@ def _gaps(device: int, start: intervals.Ints, end: intervals.Ints, covered: dict
     return (device, *intervals.gaps(start, end))
 
 
-def _idle_batch(found: list[_Idle]) -> Batch:
-    start = np.concatenate([first for _, first, _ in found])
+def _idle_batch(gaps: list[_Idle]) -> Batch:
+    start = np.concatenate([first for _, first, _ in gaps])
     idle = np.zeros(len(start), np.int64)
     known = {
         C.KIND: idle,
         C.NAME: idle,
-        C.DEVICE: np.concatenate([np.full(len(first), device) for device, first, _ in found]),
+        C.DEVICE: np.concatenate([np.full(len(first), device) for device, first, _ in gaps]),
         C.START_NS: start,
-        C.DUR_NS: np.concatenate([last for _, _, last in found]) - start,
+        C.DUR_NS: np.concatenate([last for _, _, last in gaps]) - start,
     }
     columns = {name: Column(values) for name, values in known.items()}
     texts = {name: [DeviceKind.IDLE.encode()] for name in (C.KIND, C.NAME)}

@@ -84,14 +84,14 @@ def nearest(parent: Ints, marked: Bools) -> Ints:
         >>> nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False]))
         array([ 0,  0,  0, -1], dtype=int32)
     """
-    found = np.where(marked, np.arange(len(parent), dtype=np.int32), parent.astype(np.int32, copy=False))
+    position = np.where(marked, np.arange(len(parent), dtype=np.int32), parent.astype(np.int32, copy=False))
     for block in _blocks(len(parent)):
-        active = block.start + np.flatnonzero((found[block] >= 0) & ~marked[found[block]])
+        active = block.start + np.flatnonzero((position[block] >= 0) & ~marked[position[block]])
         while len(active):
-            found[active] = found[found[active]]
-            active = active[found[active] >= 0]
-            active = active[~marked[found[active]]]
-    return found
+            position[active] = position[position[active]]
+            active = active[position[active] >= 0]
+            active = active[~marked[position[active]]]
+    return position
 
 
 def inherit(parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
@@ -112,13 +112,13 @@ def inherit(parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
             np.append(column, column.dtype.type(-1))[nearest(parent, has)]
             for column, has in zip(values, marked, strict=True)
         ]
-    found = [column.copy() for column in values]
+    columns = [column.copy() for column in values]
     for level in _levels(depth):
         above = parent[level]
-        for column in found:
-            own = column[level]
-            column[level] = np.where(own == -1, column[above], own)
-    return found
+        for column in columns:
+            level_values = column[level]
+            column[level] = np.where(level_values == -1, column[above], level_values)
+    return columns
 
 
 def _levels(depth: Ints) -> Iterator[Ints]:
@@ -163,18 +163,18 @@ class Jumping:
         place[order] = np.arange(len(order))
         parent = parents(thread[order], start[order], end[order])
         depth = depths(parent)
-        found = inherit(parent, depth, [column[order] for column in values])
+        inherited = inherit(parent, depth, [column[order] for column in values])
         depth = depth + _missing_ancestors(parent, depth, place[: len(known)], known)
         above = np.where(parent >= 0, order[parent], -1)
-        return above[place], depth[place], [column[place] for column in found]
+        return above[place], depth[place], [column[place] for column in inherited]
 
 
 def _missing_ancestors(parent: Ints, depth: Ints, places: Ints, known: Ints) -> Ints:
     """Return the number of missing enclosing rows of each row, from the known depths."""
     missing = np.full(len(parent), -1)
     missing[places] = known - depth[places]
-    (found,) = inherit(parent, depth, [missing])
-    return np.maximum(found, 0)
+    (inherited,) = inherit(parent, depth, [missing])
+    return np.maximum(inherited, 0)
 
 
 def find_covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
@@ -190,10 +190,10 @@ def find_covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:
         >>> find_covering(np.array([9, 4]), np.array([-1, 0]), np.array([1, 1, 1]), np.array([3, 5, 20]))
         array([ 1,  0, -1])
     """
-    found = latest.copy()
-    active = np.flatnonzero(found >= 0)
+    position = latest.copy()
+    active = np.flatnonzero(position >= 0)
     while len(active):
-        active = active[end[found[active]] <= times[active]]
-        found[active] = parent[found[active]]
-        active = active[found[active] >= 0]
-    return found
+        active = active[end[position[active]] <= times[active]]
+        position[active] = parent[position[active]]
+        active = active[position[active] >= 0]
+    return position

@@ -90,25 +90,25 @@ class Threads:
         turns = np.append(
             0, np.flatnonzero(threads[1:] != threads[:-1]) + 1
         )  # consecutive rows often have the same thread
-        found = threads[turns]
-        new = ~self._are_known(found)
+        changed = threads[turns]
+        new = ~self._are_known(changed)
         if new.any():
-            self._add(np.array(sorted(set(found[new].tolist())), np.int64))
-        numbers: Ints = self._numbers[np.searchsorted(self._known, found)]
+            self._add(np.array(sorted(set(changed[new].tolist())), np.int64))
+        numbers: Ints = self._numbers[np.searchsorted(self._known, changed)]
         return np.repeat(numbers, np.diff(np.append(turns, len(threads))))
 
     def _are_known(self, threads: Ints) -> Bools:
         if not len(self._known):
             return np.zeros(len(threads), np.bool_)
         place = np.searchsorted(self._known, threads)
-        known: Bools = self._known[np.minimum(place, len(self._known) - 1)] == threads
-        return known
+        is_known: Bools = self._known[np.minimum(place, len(self._known) - 1)] == threads
+        return is_known
 
     def _add(self, threads: Ints) -> None:
-        known = np.append(self._known, threads)
-        order = np.argsort(known)
-        numbers = np.append(self._numbers, np.arange(len(self._known), len(known)))
-        self._known, self._numbers = known[order], numbers[order]
+        threads_ = np.append(self._known, threads)
+        order = np.argsort(threads_)
+        numbers = np.append(self._numbers, np.arange(len(self._known), len(threads_)))
+        self._known, self._numbers = threads_[order], numbers[order]
 
 
 class NestedWindow:
@@ -166,9 +166,9 @@ class NestedWindow:
         """Return the position of the innermost row that covers each instant on a thread, -1 if none."""
         latest = np.full(len(times), NONE)
         for lane in np.flatnonzero(np.bincount(thread)):
-            own, asked = np.flatnonzero(self._thread == lane), thread == lane
-            started = np.searchsorted(self._start.take(own), times[asked], side="right")
-            latest[asked] = np.append(NONE, own)[started]
+            rows, mask = np.flatnonzero(self._thread == lane), thread == lane
+            started = np.searchsorted(self._start.take(rows), times[mask], side="right")
+            latest[mask] = np.append(NONE, rows)[started]
         return nesting.find_covering(self._end, self.parent, latest, times)
 
     def open_at(self, until: int) -> OpenRows:

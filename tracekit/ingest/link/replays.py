@@ -91,7 +91,7 @@ class Replays(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> bytes:
         """Key of the sequence; equal launches have equal keys."""
-        return b"".join(each.tobytes() for each in (self.name, self.kind, self.stream, self.node))
+        return b"".join(column.tobytes() for column in (self.name, self.kind, self.stream, self.node))
 
 
 def select_replays(rows: Rows, first: int, call: Ints, chosen: Ints) -> Replays:
@@ -113,7 +113,7 @@ def concatenate(pieces: Sequence[Replays]) -> Replays:
     names = Replays.__struct_fields__
     nothing = np.empty(0, np.int64)
     return Replays(
-        **{name: np.concatenate([nothing, *(getattr(each, name) for each in pieces)]) for name in names}
+        **{name: np.concatenate([nothing, *(getattr(piece, name) for piece in pieces)]) for name in names}
     )
 
 
@@ -151,9 +151,12 @@ class Candidate:
         """
         self.capture = capture
         codes = {name: code for code, name in enumerate(names.values)}
-        wanted = [_UNKNOWN if one.name is None else codes.get(one.name, _ABSENT) for one in capture.launches]
+        wanted = [
+            _UNKNOWN if launch.name is None else codes.get(launch.name, _ABSENT)
+            for launch in capture.launches
+        ]
         self._name = np.array(wanted, np.int64)
-        self._kind = np.array([_index(one.kind) for one in capture.launches], np.int64)
+        self._kind = np.array([_index(launch.kind) for launch in capture.launches], np.int64)
         self._names = names.values
         self._kind_of = np.array([_index(kind) for kind in kinds.values], np.int64)
         self._own_kind_of = np.array([_index(_own_kind(name)) for name in names.values], np.int64)
@@ -165,36 +168,38 @@ class Candidate:
             return self._compare(launch, np.arange(len(launch.row)))
         nodes = launch.node
         if (nodes >= 0).all() and len(distinct(nodes.astype(np.int64))) == len(nodes):
-            found = self._compare(launch, np.argsort(nodes, kind="stable"))
-            if not isinstance(found, Difference):
-                return found
+            match = self._compare(launch, np.argsort(nodes, kind="stable"))
+            if not isinstance(match, Difference):
+                return match
         return self._merge_streams(launch)
 
     def _compare(self, launch: Replays, order: Ints) -> Match:
         """Compare in a given order of the rows."""
         count = min(len(order), len(self._name))
         fits = self._fits(launch.take(order[:count]), np.arange(count))
-        at = count if fits.all() else int(np.argmin(fits))
-        if at == len(order) == len(self._name):
-            place = np.empty(at, np.int64)
-            place[order] = np.arange(at)
+        position = count if fits.all() else int(np.argmin(fits))
+        if position == len(order) == len(self._name):
+            place = np.empty(position, np.int64)
+            place[order] = np.arange(position)
             return place
-        return self._difference(launch, at, order[at : at + 1])
+        return self._difference(launch, position, order[position : position + 1])
 
     def _merge_streams(self, launch: Replays) -> Match:
         """Merge the streams of a launch in the order of the capture."""
         streams = distinct(launch.stream.astype(np.int64)).tolist()
         waiting = {stream: deque(np.flatnonzero(launch.stream == stream).tolist()) for stream in streams}
         place = np.full(len(launch.row), NONE, np.int64)
-        for at in range(len(self._name)):
+        for position in range(len(self._name)):
             heads = np.array([queue[0] for queue in waiting.values() if queue], np.int64)
-            fitting = heads[self._fits(launch.take(heads), np.full(len(heads), at))]
+            fitting = heads[self._fits(launch.take(heads), np.full(len(heads), position))]
             if len(fitting) > 1:
                 name = _short(self._names[launch.name[fitting[0]]])
-                return Difference(at, f"{name} runs on {len(fitting)} streams, in an order that is unknown")
+                return Difference(
+                    position, f"{name} runs on {len(fitting)} streams, in an order that is unknown"
+                )
             if not len(fitting):
-                return self._difference(launch, at, heads)
-            place[waiting[int(launch.stream[fitting[0]])].popleft()] = at
+                return self._difference(launch, position, heads)
+            place[waiting[int(launch.stream[fitting[0]])].popleft()] = position
         left = np.flatnonzero(place == NONE)
         return self._difference(launch, len(self._name), left[:1]) if len(left) else place
 
@@ -205,14 +210,17 @@ class Candidate:
         fits: Bools = same_kind & ((name == _UNKNOWN) | (name == rows.name))
         return fits
 
-    def _difference(self, launch: Replays, at: int, found: Ints) -> Difference:
+    def _difference(self, launch: Replays, position: int, rows: Ints) -> Difference:
         """Describe a difference, given the rows that a launch could go on with."""
         launches = self.capture.launches
-        names = sorted({_short(self._names[code]) for code in launch.name[found].tolist()})
-        expected = [_short(one.name or f"a {one.kind}") for one in launches[at : at + 1]]
+        names = sorted({_short(self._names[code]) for code in launch.name[rows].tolist()})
+        expected = [
+            _short(captured.name or f"a {captured.kind}") for captured in launches[position : position + 1]
+        ]
         return Difference(
-            at,
-            f"kernel {at + 1:,} is {' or '.join(names) or 'missing'}, expected {''.join(expected) or 'none'} "
+            position,
+            f"kernel {position + 1:,} is {' or '.join(names) or 'missing'}, "
+            f"expected {''.join(expected) or 'none'} "
             f"({len(launch.row):,} kernels were replayed, {len(launches):,} captured)",
         )
 

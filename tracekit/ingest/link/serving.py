@@ -99,8 +99,8 @@ def read_patterns(folder: Path) -> tuple[str, ...]:
         UnusableInputError: They are not a list of regular expressions with the groups of this module.
     """
     hint = r"write, for example, serving = ['(?P<phase>prefill|decode)\[bs=(?P<requests>\d+)']"
-    found = patterns("serving", folder, hint=hint)
-    for pattern in found:
+    added = patterns("serving", folder, hint=hint)
+    for pattern in added:
         groups = re.compile(pattern).groupindex.keys()
         if not groups or groups - _GROUPS:
             raise UnusableInputError(
@@ -108,7 +108,7 @@ def read_patterns(folder: Path) -> tuple[str, ...]:
                 f"{', '.join(sorted(groups)) or 'missing'}; known are {', '.join(sorted(_GROUPS))}",
                 hint=hint,
             )
-    return tuple(found)
+    return tuple(added)
 
 
 def read(name: str, added: tuple[str, ...] = ()) -> Batch | None:
@@ -127,29 +127,29 @@ def read(name: str, added: tuple[str, ...] = ()) -> Batch | None:
     """
     tried = (*added, *BUILT_IN) if _SERVING.match(name) else added
     for pattern in tried:
-        found = _compiled(pattern).match(name)
-        if found:
-            return _batch(found.groupdict())
+        match = _compiled(pattern).match(name)
+        if match:
+            return _batch(match.groupdict())
     return None
 
 
 _compiled = cache(re.compile)
 
 
-def _batch(found: dict[str, Any]) -> Batch:
-    phase = _PHASES.get((found.pop(C.PHASE, None) or "").lower())
-    numbers = {name: int(text) for name, text in found.items() if (text or "").isdecimal() and _fits(text)}
+def _batch(groups: dict[str, Any]) -> Batch:
+    phase = _PHASES.get((groups.pop(C.PHASE, None) or "").lower())
+    numbers = {name: int(text) for name, text in groups.items() if (text or "").isdecimal() and _fits(text)}
     requests, tokens = numbers.pop(C.REQUESTS, None), numbers.pop(_TOKENS, None)
     (prompts, read_), (generating, written) = (tuple(map(numbers.get, side)) for side in _SIDES)
     if phase is ServingPhase.PREFILL:
         prompts, read_, generating = _or(prompts, requests), _or(read_, tokens), _or(generating, 0)
     elif phase is ServingPhase.DECODE:
         generating, written, prompts = _or(generating, requests), _or(written, tokens), _or(prompts, 0)
-    known = None if prompts is None or generating is None else (prompts, generating)
+    both = None if prompts is None or generating is None else (prompts, generating)
     return Batch(
         step=numbers.get(C.STEP),
-        phase=phase or _phase(*known or (0, 0)),
-        requests=_or(requests, known and sum(known)),
+        phase=phase or _phase(*both or (0, 0)),
+        requests=_or(requests, both and sum(both)),
         context_requests=prompts,
         generation_requests=generating,
         context_tokens=0 if prompts == 0 else read_,
@@ -180,10 +180,10 @@ def read_steps(names: Sequence[str], added: tuple[str, ...]) -> list[Batch]:
         names: Names that mark steps.
         added: Patterns of the project.
     """
-    every = {name: read(name, added) or Batch() for name in set(names)}
-    if not any(name.startswith(_SPECULATIVE) for name in every):
-        every = {name: _with_one_token_each(batch) for name, batch in every.items()}
-    return [every[name] for name in names]
+    batches = {name: read(name, added) or Batch() for name in set(names)}
+    if not any(name.startswith(_SPECULATIVE) for name in batches):
+        batches = {name: _with_one_token_each(batch) for name, batch in batches.items()}
+    return [batches[name] for name in names]
 
 
 def _with_one_token_each(batch: Batch) -> Batch:

@@ -58,15 +58,15 @@ class Stacks:
 
     def _lower(self, thread: int, reach: Ints) -> list[OpenRows]:
         """Read a thread's rows from the file until one ends after all `reach`, which are sorted."""
-        found: list[OpenRows] = []
+        blocks: list[OpenRows] = []
         lowest = self._top.end[self._top.thread == thread][:1]
         while self._below[thread] and not (lowest > reach[-1]).any():
             block = self._read(self._below[thread].pop())
             lowest = block.end[:1]
-            found.append(_rows_around(block, reach) if lowest[0] <= reach[-1] else block)
+            blocks.append(_rows_around(block, reach) if lowest[0] <= reach[-1] else block)
         if not self._below[thread]:
             del self._below[thread]
-        return found
+        return blocks
 
     def replace_open(self, rows: OpenRows) -> None:
         """Replace the open rows that `open_rows` has returned."""

@@ -72,8 +72,10 @@ def find_steps(host: TableIndex, named: str = "", added: tuple[str, ...] = ()) -
     for marker in schema.MARKERS:
         rows = _find_ranges(host, names.matching(marker.match), [HostKind.ANNOTATION])
         if rows is not None:
-            found = [marker.match(names.values[code]) for code in rows.integers(C.NAME)]
-            return _numbered_steps(rows, np.array([int(each[1]) for each in found if each], np.int64), names)
+            matches = [marker.match(names.values[code]) for code in rows.integers(C.NAME)]
+            return _numbered_steps(
+                rows, np.array([int(match[1]) for match in matches if match], np.int64), names
+            )
     return _no_steps()
 
 
@@ -96,7 +98,7 @@ def _outermost_steps(rows: Rows, names: Strings) -> Steps:
     code = rows.integers(C.NAME)[mine][outer]
     return Steps(
         number=np.arange(len(code)),
-        name=[names.values[each] for each in code],
+        name=[names.values[number] for number in code],
         start=start[outer],
         end=end[outer],
     )
@@ -105,8 +107,8 @@ def _outermost_steps(rows: Rows, names: Strings) -> Steps:
 def _describe_batches(steps: Steps, added: tuple[str, ...]) -> Steps:
     """Describe the steps of an inference server; they have their own numbers if these differ."""
     batches = serving.read_steps(steps.name, added)
-    own = [batch.step for batch in batches if batch.step is not None]
-    numbers = np.array(own, np.int64) if len(set(own)) == len(batches) else steps.number
+    step_numbers = [batch.step for batch in batches if batch.step is not None]
+    numbers = np.array(step_numbers, np.int64) if len(set(step_numbers)) == len(batches) else steps.number
     return structs.replace(steps, batches=batches, number=numbers)
 
 
@@ -114,13 +116,13 @@ def _find_ranges(host: TableIndex, matches: Bools, wanted: list[HostKind]) -> Ro
     """Return the rows of some kinds with one of these names, in final order; None if there are none."""
     kinds = host.texts.get(C.KIND, NO_STRINGS)
     annotation = kinds.among(wanted)
-    found = []
+    chunks = []
     for part in host.spooled.parts:
         if matches[host.texts[C.NAME].recode[part]].any():
             rows = host.read([host.whole_part(part)], _WANTED)
             marked = matches[rows.integers(C.NAME)] & annotation[rows.integers(C.KIND)]
-            found.append(rows.take(np.flatnonzero(marked)))
-    marking = concatenate_rows(found) if found else None
+            chunks.append(rows.take(np.flatnonzero(marked)))
+    marking = concatenate_rows(chunks) if chunks else None
     return marking.take(host_order(marking, kinds)) if marking and marking.count else None
 
 
@@ -128,8 +130,8 @@ def _numbered_steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
     thread = Threads().of(rows.integers(C.PID), rows.integers(C.TID))
     _, lane, marked = np.unique(thread, return_inverse=True, return_counts=True)
     preferred = np.argsort(-marked[lane], kind="stable")
-    _, found = np.unique(numbers[preferred], return_index=True)
-    first = np.sort(preferred[found])
+    _, first_of_number = np.unique(numbers[preferred], return_index=True)
+    first = np.sort(preferred[first_of_number])
     start = rows.integers(C.START_NS)[first]
     return Steps(
         number=numbers[first],
@@ -262,16 +264,16 @@ class Host:
         nested = self._nest_window(rows, events, stacks, first)
         if window.until is not None:
             stacks.replace_open(nested.open_at(window.until))
-        found = Inherited(*[nested.of_window(column) for column in nested.inherited.columns])
+        inherited = Inherited(*[nested.of_window(column) for column in nested.inherited.columns])
         return HostWindow(
             first=first,
             rows=rows,
             step=self._numbered_steps.at(rows.integers(C.START_NS)),
             parent=nested.parent_rows(),
             depth=nested.of_window(nested.depth),
-            op=found.op,
-            phase=phases(found),
-            module=found.module,
+            op=inherited.op,
+            phase=phases(inherited),
+            module=inherited.module,
             is_op=self._marks.is_op(rows),
             is_call=self._marks.is_call(rows),
             allocations=events,

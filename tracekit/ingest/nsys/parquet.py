@@ -50,11 +50,11 @@ class ParquetTables:
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
         """Return columns of the rows of a small table; absent ones are None."""
-        there = self.columns(table)
-        if not there:
+        present = self.columns(table)
+        if not present:
             return []
         with self._reading(table):
-            names = [name for name in columns if name in there]
+            names = [name for name in columns if name in present]
             with self._open(table) as file:
                 few = next(file.iter_batches(FEW_ROWS, columns=names), None) if names else None
             rows = _plain(few).to_pylist() if few else []
@@ -62,8 +62,8 @@ class ParquetTables:
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
         """Yield the rows of a table, in the stored order."""
-        there = self.columns(table)
-        names = [n for n in (*wanted.integers, *wanted.reals, *wanted.texts) if n in there]
+        present = self.columns(table)
+        names = [n for n in (*wanted.integers, *wanted.reals, *wanted.texts) if n in present]
         if not names:
             return
         with self._reading(table), self._open(table) as file:
@@ -99,7 +99,7 @@ class ParquetTables:
             ) from error
 
 
-def _check_size(said: pq.FileMetaData, size: int) -> None:
+def _check_size(metadata: pq.FileMetaData, size: int) -> None:
     """Refuse files whose declared sizes are out of proportion to their bytes.
 
     Sizes of columns are not checked: pyarrow ends the process if it reads damaged column metadata alone;
@@ -108,20 +108,20 @@ def _check_size(said: pq.FileMetaData, size: int) -> None:
     Raises:
         ValueError: More rows, or larger row groups, than recorded events have in a file of this size.
     """
-    if said.num_rows > max(HARMLESS_ROWS, size * MAX_ROWS_PER_BYTE):
-        raise ValueError(f"{said.num_rows} rows in {size} bytes: no recording has so many")
-    for number in range(said.num_row_groups):
-        if said.row_group(number).total_byte_size > MAX_GROUP_BYTES:
+    if metadata.num_rows > max(HARMLESS_ROWS, size * MAX_ROWS_PER_BYTE):
+        raise ValueError(f"{metadata.num_rows} rows in {size} bytes: no recording has so many")
+    for number in range(metadata.num_row_groups):
+        if metadata.row_group(number).total_byte_size > MAX_GROUP_BYTES:
             raise ValueError(f"row group {number} unpacks to over {MAX_GROUP_BYTES >> 30} GiB")
 
 
 def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:
-    there = set(batch.schema.names)
+    names = set(batch.schema.names)
     return Chunk(
         batch.num_rows,
-        {name: _integers(batch.column(name)) for name in wanted.integers if name in there},
-        {name: _reals(batch.column(name)) for name in wanted.reals if name in there},
-        {name: _texts(batch.column(name)) for name in wanted.texts if name in there},
+        {name: _integers(batch.column(name)) for name in wanted.integers if name in names},
+        {name: _reals(batch.column(name)) for name in wanted.reals if name in names},
+        {name: _texts(batch.column(name)) for name in wanted.texts if name in names},
     )
 
 
@@ -129,15 +129,15 @@ def _integers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Convert integers to int64; unsigned 64-bit integers keep their bits."""
     if pa.types.is_uint64(column.type):
         column = column.cast(pa.int64(), safe=False)
-    found: np.ndarray[Any, np.dtype[np.int64]] = pc.fill_null(column.cast(pa.int64()), NULL).to_numpy(
+    values: np.ndarray[Any, np.dtype[np.int64]] = pc.fill_null(column.cast(pa.int64()), NULL).to_numpy(
         zero_copy_only=False
     )
-    return found
+    return values
 
 
 def _reals(column: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
-    found: np.ndarray[Any, np.dtype[np.float64]] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return found
+    values: np.ndarray[Any, np.dtype[np.float64]] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return values
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -56,9 +56,9 @@ def is_export(path: Place) -> bool:
         tables = SqliteTables(path)
     except (UnusableInputError, sqlite3.Error):
         return False
-    found = bool(tables.names() & (TABLES | MARKS))
+    has_tables = bool(tables.names() & (TABLES | MARKS))
     tables.close()
-    return found
+    return has_tables
 
 
 def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
@@ -126,8 +126,8 @@ def top_level(tables: Tables) -> TopLevel:
 
 def _instant(value: Any) -> int:
     """Return a time in ns, 0 if it is beyond the limits."""
-    found = as_integer(value) or 0
-    return found if 0 <= found < LATEST_NS else 0
+    instant = as_integer(value) or 0
+    return instant if 0 <= instant < LATEST_NS else 0
 
 
 def version(tables: Tables) -> str:
@@ -192,11 +192,11 @@ def mpi_ranks(tables: Tables) -> dict[int, int]:
 def diagnostics(tables: Tables) -> list[Diagnostic]:
     """Return warnings and errors of the tool; those that do not concern the GPU are information."""
     records = tables.records("DIAGNOSTIC_EVENT", ("severity", "text", "timestamp"))
-    found: dict[str, Level] = {}
+    levels: dict[str, Level] = {}
     for row in sorted(records, key=lambda row: (as_integer(row["timestamp"]) or 0, str(row["text"]))):
         if row["severity"] in (rows.WARNING, rows.ERROR):
-            found.setdefault(_clean(str(row["text"])), _level(row["severity"], str(row["text"])))
-    return [Diagnostic(level, "nsys_diagnostic", f"nsys: {text}") for text, level in found.items()]
+            levels.setdefault(_clean(str(row["text"])), _level(row["severity"], str(row["text"])))
+    return [Diagnostic(level, "nsys_diagnostic", f"nsys: {text}") for text, level in levels.items()]
 
 
 def _level(severity: int, text: str) -> Level:
@@ -211,13 +211,13 @@ def _clean(text: str) -> str:
     return line if len(line) <= _MAX_TEXT_CHARS else f"{line[:_MAX_TEXT_CHARS]}..."
 
 
-def no_device_reason(found: Sequence[Diagnostic], tables: Tables) -> str:
+def no_device_reason(notes: Sequence[Diagnostic], tables: Tables) -> str:
     """Return why device activity may be missing."""
     if not tables.names() & {rows.RUNTIME, rows.KERNEL, rows.MEMCPY}:
         return "the export has no CUDA tables: record with `nsys profile --trace=cuda,nvtx,osrt`"
-    said = [one.message for one in found if one.level is not Level.INFO]
-    if said:
-        return "; ".join(said)
+    messages = [note.message for note in notes if note.level is not Level.INFO]
+    if messages:
+        return "; ".join(messages)
     return "nsys gives no reason; check permissions with `tracekit doctor`, and that the driver is supported"
 
 
@@ -270,11 +270,11 @@ class NsysTrace(Trace):
             what = f"{name}: {count} of {self.tally.rows[table]} rows of {table} "
             yield Diagnostic(Level.WARN, "bad_timestamp", what + "had no usable time stamp and were dropped")
         if not self.top.base_ns:
-            said = f"{name}: the export does not say when the capture began; times count from 1970"
-            yield Diagnostic(Level.INFO, "no_start_time", said)
+            text = f"{name}: the export does not say when the capture began; times count from 1970"
+            yield Diagnostic(Level.INFO, "no_start_time", text)
         if self.tally.rows.get(rows.MEMORY):
-            said = f"{name}: allocations are the CUDA driver's (cudaMalloc), not those of tensors"
-            yield Diagnostic(Level.INFO, "driver_allocations", said)
+            text = f"{name}: allocations are the CUDA driver's (cudaMalloc), not those of tensors"
+            yield Diagnostic(Level.INFO, "driver_allocations", text)
 
     def empty(self) -> UnusableInputError:
         """Return the error for an export without intervals."""
@@ -323,14 +323,14 @@ class _Reading:
 
     def spool_tables(self) -> Iterator[float]:
         """Spool all event tables; yield the share of tables that are done."""
-        there = [table for table in _ORDER if table in self._tables.names()]
-        for done, table in enumerate(there, start=1):
+        present = [table for table in _ORDER if table in self._tables.names()]
+        for done, table in enumerate(present, start=1):
             for chunk in self._tables.chunks(table, _WANTED[table]):
                 usable = _select_usable(table, chunk)
                 self._tally.add(table, chunk.rows, dropped=chunk.rows - usable.rows)
                 if usable.rows:
                     self._spool(*self._rows(table, usable))
-            yield done / len(there)
+            yield done / len(present)
 
     def _rows(self, table: str, chunk: Chunk) -> tuple[str, Batch]:
         """Convert a chunk to rows of a table of the schema."""
@@ -382,21 +382,26 @@ class _Reading:
 
     def traces(self, path: Place) -> list[Trace]:
         """Return the spooled traces."""
-        top, said = top_level(self._tables), diagnostics(self._tables)
-        reason = no_device_reason(said, self._tables)
+        top, notes = top_level(self._tables), diagnostics(self._tables)
+        reason = no_device_reason(notes, self._tables)
         ranks: list[int | None] = [*sorted(set(self._ranks.values()))]
-        found: list[Trace] = []
+        traces: list[Trace] = []
         for rank in ranks or [None]:
-            own = msgspec.structs.replace(
+            rank_top = msgspec.structs.replace(
                 top, distributed=None if rank is None else Distributed(rank=rank, world_size=len(ranks))
             )
             self._spool_folder(rank).mkdir(exist_ok=True)
-            found.append(
+            traces.append(
                 NsysTrace(
-                    path, self._spool_folder(rank), own, () if found else tuple(said), reason, self._tally
+                    path,
+                    self._spool_folder(rank),
+                    rank_top,
+                    () if traces else tuple(notes),
+                    reason,
+                    self._tally,
                 )
             )
-        return found
+        return traces
 
 
 _WANTED = {

@@ -93,17 +93,17 @@ def _delete_abandoned(target: Path) -> None:
 
 
 def _export_error(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:
-    said = " ".join((done.stderr or done.stdout).split())[-_MAX_OUTPUT_CHARS:]
+    output = " ".join((done.stderr or done.stdout).split())[-_MAX_OUTPUT_CHARS:]
     return UnusableInputError(
-        f"nsys could not export {file_name(path)} (exit code {done.returncode}): {said or 'no message'}",
+        f"nsys could not export {file_name(path)} (exit code {done.returncode}): {output or 'no message'}",
         hint=f"export the report where it was recorded: nsys export --type=sqlite {path.name}",
     )
 
 
 def _find_nsys(path: Path) -> str:
-    found = find_nsys()
-    if found:
-        return found
+    nsys = find_nsys()
+    if nsys:
+        return nsys
     raise UnusableInputError(
         f"{file_name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
         hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {export_path(path).name}",

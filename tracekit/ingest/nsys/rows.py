@@ -50,8 +50,8 @@ class Chunk(msgspec.Struct, frozen=True):
 
     def integers(self, name: str) -> Ints:
         """Return a column of integers, all `NULL` if it is missing."""
-        found = self._integers.get(name)
-        return np.full(self.rows, NULL, np.int64) if found is None else found
+        values = self._integers.get(name)
+        return np.full(self.rows, NULL, np.int64) if values is None else values
 
     def replace(self, name: str, values: Ints) -> Chunk:
         """Return the rows with a replaced column of integers."""
@@ -69,13 +69,13 @@ class Chunk(msgspec.Struct, frozen=True):
 
     def reals(self, name: str) -> Floats:
         """Return a column of reals, all NaN if it is missing."""
-        found = self._reals.get(name)
-        return np.full(self.rows, np.nan) if found is None else found
+        values = self._reals.get(name)
+        return np.full(self.rows, np.nan) if values is None else values
 
     def texts(self, name: str) -> pa.Array:
         """Return a column of text, all null if it is missing."""
-        found = self._texts.get(name)
-        return pa.nulls(self.rows, pa.string()) if found is None else found
+        values = self._texts.get(name)
+        return pa.nulls(self.rows, pa.string()) if values is None else values
 
 
 def as_integer(value: Any) -> int | None:
@@ -198,8 +198,8 @@ class Times(msgspec.Struct, frozen=True):
 
 def within_limits(chunk: Chunk, time: str, *, earliest: int = 1 - LATEST_NS) -> Chunk:
     """Select the rows with a time within the limits; ends beyond the limits become missing."""
-    found = chunk.integers(time)
-    mask = (found >= earliest) & (found < LATEST_NS)
+    times = chunk.integers(time)
+    mask = (times >= earliest) & (times < LATEST_NS)
     if not mask.all():
         chunk = chunk.where(mask)
     end = chunk.integers("end")
@@ -329,5 +329,5 @@ class Strings:
         """Return the texts of ids; null for unknown ids."""
         if not len(self._ids):
             return pa.nulls(len(ids), pa.large_string())
-        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        return self._texts.take(pa.array(at, mask=self._ids[at] != ids))
+        place = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return self._texts.take(pa.array(place, mask=self._ids[place] != ids))

@@ -134,29 +134,29 @@ class SqliteTables:
         if table not in self._names:
             return frozenset()
         with self._reading():
-            found = self._execute(f"PRAGMA table_info({_quote(table)})").fetchall()
-        return frozenset(_text(column[1]) for column in found)
+            records = self._execute(f"PRAGMA table_info({_quote(table)})").fetchall()
+        return frozenset(_text(column[1]) for column in records)
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
         """Return columns of the rows of a small table; absent ones are None."""
-        there = self.columns(table)
-        if not there:
+        present = self.columns(table)
+        if not present:
             return []
-        chosen = ", ".join(_quote(name) if name in there else "NULL" for name in columns)
+        chosen = ", ".join(_quote(name) if name in present else "NULL" for name in columns)
         ask = f"SELECT {chosen} FROM {_quote(table)} ORDER BY rowid LIMIT {FEW_ROWS}"  # noqa: S608 (quoted)
         with self._reading():
             return [dict(zip(columns, map(_text, row), strict=True)) for row in self._execute(ask)]
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
         """Yield the rows of a table, in the stored order."""
-        there = self.columns(table)
+        present = self.columns(table)
         chosen = Wanted(
-            integers=[name for name in wanted.integers if name in there],
-            reals=[name for name in wanted.reals if name in there],
-            texts=[name for name in wanted.texts if name in there],
+            integers=[name for name in wanted.integers if name in present],
+            reals=[name for name in wanted.reals if name in present],
+            texts=[name for name in wanted.texts if name in present],
         )
         after, rows = NULL, self._rows
-        while there:
+        while present:
             with self._reading():
                 try:
                     chunk, after = self._chunk(table, chosen, after, rows)
@@ -183,17 +183,17 @@ class SqliteTables:
             return Chunk(0), after
         if not (isinstance(first, int) and isinstance(last, int) and after < first <= last):
             raise ValueError(f"the rows of {table} are not in order")
-        given = dict(zip(numbers, joined, strict=False))
-        reals = {name: _parse_numbers(given[name], rows, np.float64) for name in wanted.reals}
+        text_of = dict(zip(numbers, joined, strict=False))
+        reals = {name: _parse_numbers(text_of[name], rows, np.float64) for name in wanted.reals}
         texts, places = joined[len(numbers) :: 2], joined[len(numbers) + 1 :: 2]
         span = range(first, last + 1)
         return Chunk(
             rows,
-            {name: _parse_numbers(given[name], rows, np.int64) for name in wanted.integers},
-            {name: np.where(found == float(NULL), np.nan, found) for name, found in reals.items()},
+            {name: _parse_numbers(text_of[name], rows, np.int64) for name in wanted.integers},
+            {name: np.where(values == float(NULL), np.nan, values) for name, values in reals.items()},
             {
-                name: self._texts(table, name, span, rows, text, known)
-                for name, text, known in zip(wanted.texts, texts, places, strict=True)
+                name: self._texts(table, name, span, rows, text, positions)
+                for name, text, positions in zip(wanted.texts, texts, places, strict=True)
             },
         ), last
 
@@ -201,19 +201,19 @@ class SqliteTables:
         """Split a column of joined texts; query the texts one by one if the result is ambiguous."""
         if joined is None:
             return pa.nulls(rows, pa.string())
-        at = np.fromstring(_text(places), np.int64, sep=",") - span.start
-        found = (joined if isinstance(joined, bytes) else str(joined).encode()).split(_BETWEEN)
-        if len(span) != rows or len(found) != len(at):
+        positions = np.fromstring(_text(places), np.int64, sep=",") - span.start
+        pieces = (joined if isinstance(joined, bytes) else str(joined).encode()).split(_BETWEEN)
+        if len(span) != rows or len(pieces) != len(positions):
             ask = f"SELECT {_quote(column)} FROM {_quote(table)} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"  # noqa: S608 (quoted)
-            asked = [text for (text,) in self._execute(ask, (span.start, span.stop - 1))]
-            if len(asked) != rows:
+            values = [text for (text,) in self._execute(ask, (span.start, span.stop - 1))]
+            if len(values) != rows:
                 raise ValueError(f"the rows of {table} are not in order")
-            return _decode_texts(asked)
-        texts = _decode_texts(found)
-        if len(found) == rows:
+            return _decode_texts(values)
+        texts = _decode_texts(pieces)
+        if len(pieces) == rows:
             return texts
         place = np.full(rows, -1)
-        place[at] = np.arange(len(at))
+        place[positions] = np.arange(len(positions))
         return texts.take(pa.array(place, mask=place < 0))
 
     @contextmanager
@@ -262,7 +262,7 @@ def _parse_numbers(text: Any, rows: int, kind: type) -> npt.NDArray[Any]:
     Raises:
         ValueError: A value is not a number.
     """
-    found: npt.NDArray[Any] = np.fromstring(_text(text), kind, sep=",")
-    if len(found) != rows:
+    numbers: npt.NDArray[Any] = np.fromstring(_text(text), kind, sep=",")
+    if len(numbers) != rows:
         raise ValueError("a column of numbers holds something else")
-    return found
+    return numbers

@@ -245,8 +245,8 @@ class SpooledTable:
 
     def distinct(self, column: str) -> Ints:
         """Return the sorted distinct values of a column of integers."""
-        found = [distinct(self._column(number, column)) for number in self.parts]
-        return distinct(np.concatenate([np.empty(0, np.int64), *found]))
+        values = [distinct(self._column(number, column)) for number in self.parts]
+        return distinct(np.concatenate([np.empty(0, np.int64), *values]))
 
     def read(self, spans: Sequence[RowRange], columns: Sequence[str], texts: Mapping[str, Strings]) -> Rows:
         """Read spans of rows, in their order.
@@ -262,12 +262,12 @@ class SpooledTable:
             for name in columns
             if name in self._kinds
         }
-        at = 0
+        position = 0
         for span in spans:
             head = self.heads[span.part]
             for name, room in rooms.items():
-                room.fill(at, self._file(head), span, head.columns.get(name))
-            at += span.stop - span.first
+                room.fill(position, self._file(head), span, head.columns.get(name))
+            position += span.stop - span.first
         return Rows(count=count, columns={name: room.column for name, room in rooms.items()})
 
 
@@ -284,21 +284,21 @@ class _ColumnBuffer:
         """Return the filled column."""
         return Column(self._values, self._missing)
 
-    def fill(self, at: int, file: int, span: RowRange, place: _Location | None) -> None:
+    def fill(self, position: int, file: int, span: RowRange, place: _Location | None) -> None:
         """Read a span of a part at the column's location, or mark it missing."""
-        own = slice(at, at + span.stop - span.first)
+        target = slice(position, position + span.stop - span.first)
         if place is None:
-            self._values[own] = NONE
+            self._values[target] = NONE
             if not self._is_text:
-                self._nulls()[own] = True
+                self._nulls()[target] = True
         elif self._is_text:
             codes = np.empty(span.stop - span.first, _CODE)
             _fill(file, codes.data, place.values + span.first * codes.itemsize)
-            self._values[own] = self._texts.codes(span.part, codes) if self._texts else codes
+            self._values[target] = self._texts.codes(span.part, codes) if self._texts else codes
         else:
-            _fill(file, self._values[own].data, place.values + span.first * self._values.itemsize)
+            _fill(file, self._values[target].data, place.values + span.first * self._values.itemsize)
             if place.missing is not None:
-                _fill(file, self._nulls()[own].data, place.missing + span.first)
+                _fill(file, self._nulls()[target].data, place.missing + span.first)
 
     def _nulls(self) -> npt.NDArray[np.bool_]:
         if self._missing is None:

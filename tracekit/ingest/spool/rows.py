@@ -58,8 +58,8 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
     def integers(self, column: str) -> Ints:
         """Return a column of integers, or the codes of a text column; -1 for null."""
-        found = self.columns.get(column)
-        return np.full(self.count, NONE, np.int64) if found is None else found.values
+        values = self.columns.get(column)
+        return np.full(self.count, NONE, np.int64) if values is None else values.values
 
     def take(self, chosen: Positions) -> Rows:
         """Return the rows at positions, in their order."""
@@ -165,11 +165,11 @@ def concatenate_batches(batches: Sequence[Batch]) -> Batch:
     pieces = []
     for batch in batches:
         columns = dict(batch.rows.columns)
-        for name, own in batch.texts.items():
-            known = texts.setdefault(name, [])
+        for name, part_texts in batch.texts.items():
+            all_texts = texts.setdefault(name, [])
             codes = columns[name].values
-            columns[name] = Column(np.where(codes < 0, NONE, codes + len(known)))
-            known.extend(own)
+            columns[name] = Column(np.where(codes < 0, NONE, codes + len(all_texts)))
+            all_texts.extend(part_texts)
         pieces.append(Rows(count=batch.rows.count, columns=columns))
     return Batch(concatenate_rows(pieces), texts)
 
@@ -190,8 +190,8 @@ def numbers(values: Numbers, missing: Bools | None = None) -> pa.Array:
     nulls = 0 if missing is None else int(np.count_nonzero(missing))
     if missing is None or nulls == 0:
         return pa.Array.from_buffers(kind, len(values), [None, held], null_count=0)
-    there = pa.py_buffer(np.packbits(~missing, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(values), [there, held], null_count=nulls)
+    valid = pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [valid, held], null_count=nulls)
 
 
 def values_of(array: pa.Array) -> npt.NDArray[Any]:
@@ -225,8 +225,8 @@ def nulls_of(array: pa.Array) -> Bools | None:
     """
     if not array.null_count:
         return None
-    there = np.frombuffer(array.buffers()[0], np.uint8)
-    bits = np.unpackbits(there, count=array.offset + len(array), bitorder="little")[array.offset :]
+    valid = np.frombuffer(array.buffers()[0], np.uint8)
+    bits = np.unpackbits(valid, count=array.offset + len(array), bitorder="little")[array.offset :]
     return ~bits.view(np.bool_)
 
 

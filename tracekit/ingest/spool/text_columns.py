@@ -74,9 +74,9 @@ class Strings(msgspec.Struct, frozen=True, dict=True):
         """Return the values in UTF-8."""
         return [value.encode() for value in self.values]
 
-    def codes(self, part: int, own: Codes) -> Codes:
+    def codes(self, part: int, part_codes: Codes) -> Codes:
         """Convert codes of a part to codes of `values`; -1 for null."""
-        return self.recode[part].take(own)
+        return self.recode[part].take(part_codes)
 
     def matching(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
         """Return a mask of the values that match a pattern, with a False at the end for the code -1."""
@@ -132,6 +132,6 @@ class StringsBuilder:
         """Return the column."""
         redacted = redaction.redact_texts([value.decode() for value in self._known])
         values = sorted(set(redacted))
-        at = {value: place for place, value in enumerate(values)}
-        place = np.fromiter(chain(map(at.__getitem__, redacted), [-1]), np.int32, len(redacted) + 1)
+        code_of = {value: place for place, value in enumerate(values)}
+        place = np.fromiter(chain(map(code_of.__getitem__, redacted), [-1]), np.int32, len(redacted) + 1)
         return Strings(values, [place[np.append(codes, np.int32(-1))] for codes in self._codes_of_parts])

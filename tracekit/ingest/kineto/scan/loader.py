@@ -107,15 +107,15 @@ def _compiler() -> subprocess.Popen[bytes]:
 @contextmanager
 def scanners(size: int) -> Iterator[Scanners]:
     """Provide scanners for a trace of so many bytes; the compiler outlives a successful import only."""
-    found = Scanners()
+    started = Scanners()
     try:
         if size:
-            found.start(compiling=size >= WORTH_COMPILING)
-        yield found
+            started.start(compiling=size >= WORTH_COMPILING)
+        yield started
     except BaseException:
-        found.close()
+        started.close()
         raise
-    found.leave()
+    started.leave()
 
 
 def load() -> type[Scanner]:
@@ -157,12 +157,12 @@ class CompiledNest:
         parent, depth = np.empty(count, np.int64), np.empty(count, np.int64)
         depth[: len(known)] = known
         latest = np.full(int(thread.max(initial=-1)) + 1, -1)
-        given = [np.ascontiguousarray(column, np.int64) for column in (thread, start, end)]
-        addresses = [column.ctypes.data for column in (*given, parent, depth, latest)]
+        columns = [np.ascontiguousarray(column, np.int64) for column in (thread, start, end)]
+        addresses = [column.ctypes.data for column in (*columns, parent, depth, latest)]
         self._code.nest(count, len(known), *addresses)
         return parent, depth, [self._inherited(parent, column) for column in values]
 
     def _inherited(self, parent: Ints, column: Ints) -> Ints:
-        found = np.ascontiguousarray(column, np.int64)
-        self._code.inherit(len(found), parent.ctypes.data, found.ctypes.data)
-        return found
+        values = np.ascontiguousarray(column, np.int64)
+        self._code.inherit(len(values), parent.ctypes.data, values.ctypes.data)
+        return values

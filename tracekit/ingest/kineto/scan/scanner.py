@@ -88,7 +88,7 @@ class Scanner:
     def _scan(self, text: Text) -> Scanned | None:
         buffers = self._buffers_for(text.length)
         address = np.frombuffer(text.buffer, np.uint8).ctypes.data
-        found: list[Batches] = []
+        pieces: list[Batches] = []
         tally, start, is_reset = Tally(), 0, False
         while True:
             buffers.clear()
@@ -103,9 +103,9 @@ class Scanner:
             position = buffers.count(layout.POSITION)
             if end == layout.UNSUPPORTED or (end == layout.NO_SPACE and position == start and is_reset):
                 return None
-            found.append(_batches(buffers, self._strings, text.view, tally))
+            pieces.append(_batches(buffers, self._strings, text.view, tally))
             if end != layout.NO_SPACE:
-                return Scanned(_concatenate(found), tally, position if end == layout.CLOSED else None)
+                return Scanned(_concatenate(pieces), tally, position if end == layout.CLOSED else None)
             start, is_reset = position, True
             self._reset_strings()
             buffers = self._buffers = RowBuffers(text.length)  # the batches found so far use the old ones
@@ -124,12 +124,12 @@ def _is_utf8(text: Text) -> bool:
         return False
 
 
-def _concatenate(found: list[Batches]) -> Batches:
-    if len(found) == 1:
-        return found[0]
-    tables = {name for batches in found for name in batches}
+def _concatenate(pieces: list[Batches]) -> Batches:
+    if len(pieces) == 1:
+        return pieces[0]
+    tables = {name for batches in pieces for name in batches}
     return {
-        name: concatenate_batches([batches[name] for batches in found if name in batches]) for name in tables
+        name: concatenate_batches([batches[name] for batches in pieces if name in batches]) for name in tables
     }
 
 
@@ -249,18 +249,18 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     rows = buffers.rows(layout.HOST, layout.N_HOST)
     string_rows = buffers.rows(layout.HOST_STRINGS, layout.N_HOST)
     codes = dict(zip(layout.HOST_STRING_COLUMNS, string_rows, strict=True))
-    found, index = strings.distinct(codes[C.NAME])
-    _refuse_escaped_ops(found, strings)
+    distinct, index = strings.distinct(codes[C.NAME])
+    _refuse_escaped_ops(distinct, strings)
     kinds = rows[-1]
     for kind, refined in strings.kinds.items():
-        kinds = np.where(kinds == HOST_KINDS.index(kind), refined.of(found)[index], kinds)
+        kinds = np.where(kinds == HOST_KINDS.index(kind), refined.of(distinct)[index], kinds)
     built = BatchBuilder(rows.shape[1])
     _add_columns(built, layout.HOST_COLUMNS, rows)
     built.texts(C.KIND, _kind_names(kinds, HOST_KINDS, strings))
-    built.texts(C.NAME, (index, strings.encoded.of(found)))
+    built.texts(C.NAME, (index, strings.encoded.of(distinct)))
     for name in (C.INPUT_SHAPES, C.INPUT_DTYPES):
-        found, index = strings.distinct(codes[name])
-        built.texts(name, (index, strings.fragments.of(found)))
+        distinct, index = strings.distinct(codes[name])
+        built.texts(name, (index, strings.fragments.of(distinct)))
     built.texts(C.STACK, _stacks(codes[C.STACK], strings))
     _add_nullable(built, C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], strings))
     _add_collectives(built, buffers.rows(layout.COLLECTIVES, layout.N_COLLECTIVES), strings)
@@ -283,15 +283,15 @@ def _add_texts(built: BatchBuilder, names: Sequence[str], metadata: Ints, string
     if not metadata.shape[1]:
         return
     for name, values in zip(names, metadata[1:], strict=True):
-        found, index = strings.distinct(_spread(values, metadata[0], built.count, NONE))
-        built.texts(name, (index, strings.encoded.of(found)))
+        distinct, index = strings.distinct(_spread(values, metadata[0], built.count, NONE))
+        built.texts(name, (index, strings.encoded.of(distinct)))
 
 
 def _spread(values: Ints, rows: Ints, count: int, absent: int) -> Ints:
     """Values of all rows, of which some are given."""
-    every = np.full(count, absent, np.int64)
-    every[rows] = values
-    return every
+    column = np.full(count, absent, np.int64)
+    column[rows] = values
+    return column
 
 
 def _refuse_escaped_ops(names_found: Ints, strings: Strings) -> None:
@@ -302,13 +302,13 @@ def _refuse_escaped_ops(names_found: Ints, strings: Strings) -> None:
 
 
 def _kind_names(numbers: Ints, kinds: tuple[str, ...], strings: Strings) -> Words:
-    found, index = strings.distinct(numbers)
-    return index, [kinds[number].encode() for number in found]
+    distinct, index = strings.distinct(numbers)
+    return index, [kinds[number].encode() for number in distinct]
 
 
 def _stacks(codes: Ints, strings: Strings) -> Words:
-    found, index = strings.distinct(codes)
-    stacks = strings.encoded.of(found)
+    distinct, index = strings.distinct(codes)
+    stacks = strings.encoded.of(distinct)
     empty = stacks == b""
     if not empty.any():
         return index, stacks
@@ -319,11 +319,13 @@ def _stacks(codes: Ints, strings: Strings) -> Words:
 def _flops(name: Ints, shapes: Ints, values: Ints, strings: Strings) -> Ints:
     work = np.full(len(name), NULL)
     counted = np.flatnonzero(name < layout.N_COUNTED)
-    codes = [each[counted] + 1 for each in (name, shapes, values)]  # none is 0
+    codes = [column[counted] + 1 for column in (name, shapes, values)]  # none is 0
     sizes = (layout.N_COUNTED + 1, strings.count + 1, strings.count + 1)
     calls, call = np.unique(np.ravel_multi_index(codes, sizes), return_inverse=True)
-    found = [_flops_of_call(each, strings) for each in np.transpose(np.unravel_index(calls, sizes)).tolist()]
-    work[counted] = np.array(found, np.int64)[call]
+    work_of_calls = [
+        _flops_of_call(column, strings) for column in np.transpose(np.unravel_index(calls, sizes)).tolist()
+    ]
+    work[counted] = np.array(work_of_calls, np.int64)[call]
     return work
 
 
@@ -335,20 +337,20 @@ def _flops_of_call(codes: list[int], strings: Strings) -> int:
 
 def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     rows = buffers.rows(layout.DEVICE, layout.N_DEVICE)
-    found, index = strings.distinct(buffers.rows(layout.DEVICE_STRINGS, layout.N_DEVICE)[0])
+    distinct, index = strings.distinct(buffers.rows(layout.DEVICE_STRINGS, layout.N_DEVICE)[0])
     built = BatchBuilder(rows.shape[1])
     _add_columns(built, layout.DEVICE_COLUMNS, rows)
     built.texts(C.KIND, _kind_names(rows[-1], DEVICE_KINDS, strings))
-    built.texts(C.NAME, (index, strings.encoded.of(found)))
+    built.texts(C.NAME, (index, strings.encoded.of(distinct)))
     copied, copy = strings.distinct(np.where(rows[-1] == _MEMCPY, index, NONE))
-    _add_copy_ends(built, copy, [columns.copy_ends(name) for name in strings.decoded.of(found[copied])])
+    _add_copy_ends(built, copy, [columns.copy_ends(name) for name in strings.decoded.of(distinct[copied])])
     return built.build()
 
 
 def _add_copy_ends(built: BatchBuilder, copy: Ints, ends: Sequence[tuple[object, ...]]) -> None:
     """Add what names of copies tell; `copy` is the index of each row's name in `ends`."""
     for number, column in enumerate(COPY_COLUMNS):
-        built.texts(column, (copy, [str(each[number]).encode() for each in ends]))
+        built.texts(column, (copy, [str(parts[number]).encode() for parts in ends]))
 
 
 def _memory_batch(buffers: RowBuffers) -> Batch:
