@@ -17,7 +17,7 @@ from tracekit import analysis, registry
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.verdict import judge
 from tracekit.errors import PluginError, TracekitError, clean
-from tracekit.export.chrome import chrome_trace, gzipped
+from tracekit.export.chrome import chrome_trace, compress
 from tracekit.render.cells import records
 from tracekit.runs.run import Run
 
@@ -189,7 +189,7 @@ def _html(site: Site, run: Run, *, name: str) -> Response:
 
 
 def _trace(_: Site, run: Run) -> Response:
-    return _file(gzipped(chrome_trace(run)), "application/gzip", f"{run.path.name}.json.gz")
+    return _file(compress(chrome_trace(run)), "application/gzip", f"{run.path.name}.json.gz")
 
 
 def _results(site: Site, run: Run, name: str) -> list[tuple[analysis.Analysis, analysis.Result]]:

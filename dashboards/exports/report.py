@@ -15,11 +15,11 @@ from tracekit.analysis.savings import budget
 from tracekit.errors import clean
 from tracekit.registry import VERSION
 from tracekit.render import human
+from tracekit.render.analyze import verdict_line
 from tracekit.render.capture import TITLE, Capture
-from tracekit.render.cells import cell, header, is_text
-from tracekit.render.cells import first as first_rows
+from tracekit.render.cells import cell, first_rows, header, is_text
 from tracekit.render.facts import FACT, sections
-from tracekit.render.results import evidence, verdict_line
+from tracekit.render.findings import evidence
 from tracekit.runs.run import Run
 
 from ..components.links import device_names

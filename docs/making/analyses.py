@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tracekit.analysis import Analysis, available
-from tracekit.render.cells import escape_prose
-from tracekit.render.reference import grid, section
+from tracekit.render.cells import escape_prose, grid
+from tracekit.render.reference import section
 
 INDEX = "analyses.md"
 OTHERS = {

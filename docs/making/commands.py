@@ -11,8 +11,7 @@ import click
 
 from tracekit.cli.main import cli
 from tracekit.errors import ExitCode
-from tracekit.render.cells import escape_prose
-from tracekit.render.reference import grid
+from tracekit.render.cells import escape_prose, grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracekit.render.cells import escape_prose
-from tracekit.render.reference import grid
+from tracekit.render.cells import escape_prose, grid
 from tracekit.runs.devices import PRECISIONS, entries, unit_counts
 
 PATH = "peaks.md"

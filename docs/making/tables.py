@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tracekit import schema
-from tracekit.render.cells import escape_prose
-from tracekit.render.reference import grid
+from tracekit.render.cells import escape_prose, grid
 from tracekit.runs import meta
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tracekit.errors import ExitCode, TracekitError
-from tracekit.export.chrome import chrome_trace, gzipped
+from tracekit.export.chrome import chrome_trace, compress
 from tracekit.recording.store_run import RAW_TRACE
 from tracekit.registry import VERSION
 from tracekit.runs import revisions
@@ -162,7 +162,7 @@ def _copy(run: Run, folder: Path) -> None:
         shutil.copyfile(raw, folder / RAW_TRACE)
     elif run.meta.profiled:
         with (folder / "tables.json.gz").open("wb") as file:
-            file.writelines(gzipped(chrome_trace(run)))
+            file.writelines(compress(chrome_trace(run)))
 
 
 def _copy_logs(store: Path, folder: Path) -> None:

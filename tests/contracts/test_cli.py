@@ -22,7 +22,6 @@ OF_OTHERS = {
     "rich",
     "rich_click",
     "sqlite3",
-    "tracekit.cli.help_pages",
     "tracekit.executors",
     "tracekit.ingest.importer.cluster",
     "tracekit.ingest.jobs.folders",

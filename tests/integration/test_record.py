@@ -12,7 +12,7 @@ import pytest
 import tracekit
 from tracekit.errors import CollectionError, MissingDependencyError, UnusableInputError
 from tracekit.recording import api
-from tracekit.render.facts import timed_steps
+from tracekit.render.facts import describe_timed_steps
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_steps_after_the_window_are_timed_once_the_profiler_has_ended(store: Sto
     assert timings.left_out >= 1
     assert all(duration > 0 for duration in timings.step_ns)
     assert matmuls(rec.run) == 2
-    assert timed_steps(timings).startswith("7 steps: 3 before and 4 after the profiled ones; the ")
+    assert describe_timed_steps(timings).startswith("7 steps: 3 before and 4 after the profiled ones; the ")
 
 
 def test_a_block_without_a_mark_is_one_step(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from tracekit.cli.options import (
 from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
-    from tracekit.experiments.ab import Moment, Watcher
+    from tracekit.experiments.ab import Moment
     from tracekit.experiments.ab_model import AbRequest, Report
     from tracekit.experiments.measure import Reading
     from tracekit.stats.comparison import Comparison
@@ -106,6 +106,8 @@ def command(
     tracekit ab v1.0 . --allow-dirty --value 'step: ([0-9.]+) ms' -- python bench.py
     """  # noqa: D301 (click reads the \b)
     from tracekit.experiments.ab_model import AbRequest, Design
+    from tracekit.render.ab import render
+    from tracekit.stats.comparison import exit_code
 
     design = Design(
         k=k, max_k=max_k, threshold=threshold, metrics=tuple(dict.fromkeys(metrics)), warmup=warmup
@@ -115,20 +117,18 @@ def command(
         head=head,
         command=program,
         design=design,
-        reading=_reading(value, unit),
+        reading=_parse_reading(value, unit),
         higher_is_better=higher_is_better,
         setup=setup or None,
         allow_dirty=allow_dirty,
         restart=restart,
     )
-    report = _answer(request, store)
-    click.echo(_rendered(report, output_format), nl=False)
-    from tracekit.stats.comparison import exit_code
-
+    report = _measure(request, store)
+    click.echo(render(report, output_format), nl=False)
     return int(exit_code(report.verdict))
 
 
-def _reading(pattern: str | None, unit: str) -> Reading | None:
+def _parse_reading(pattern: str | None, unit: str) -> Reading | None:
     from tracekit.experiments.measure import Reading
 
     if pattern is None:
@@ -142,12 +142,15 @@ def _reading(pattern: str | None, unit: str) -> Reading | None:
     return Reading(pattern, unit)
 
 
-def _answer(request: AbRequest, store: str | None) -> Report:
-    from tracekit.experiments.ab import compare_commits
+def _measure(request: AbRequest, store: str | None) -> Report:
+    from tracekit.experiments.ab import Watcher, compare_commits
     from tracekit.experiments.process import ProgramError
 
+    watcher = Watcher(
+        say=lambda text: note(f"tracekit: {text}"), measuring=_note_measurement, tested=_note_inconclusive
+    )
     try:
-        return compare_commits(open_store(store), request, watcher=_watcher())
+        return compare_commits(open_store(store), request, watcher=watcher)
     except ProgramError as error:
         if error.tail:
             click.echo(error.tail, err=True)
@@ -157,30 +160,14 @@ def _answer(request: AbRequest, store: str | None) -> Report:
         raise
 
 
-def _watcher() -> Watcher:
-    from tracekit.experiments.ab import Watcher
+def _note_measurement(moment: Moment) -> None:
+    from tracekit.render.cells import duration
 
-    return Watcher(say=lambda text: note(f"tracekit: {text}"), measuring=_begin, tested=_look)
-
-
-def _begin(moment: Moment) -> None:
     count = f"{moment.number} of {moment.total}" if moment.number else "warm-up"
-    left = "" if moment.left is None else f", about {_duration(moment.left)} left"
-    note(f"{count}: {moment.side} {moment.commit}, {_duration(moment.seconds)} elapsed{left}")
+    left = "" if moment.left is None else f", about {duration(moment.left)} left"
+    note(f"{count}: {moment.side} {moment.commit}, {duration(moment.seconds)} elapsed{left}")
 
 
-def _look(look: Look, undecided: Sequence[Comparison]) -> None:
-    for one in undecided:
-        note(f"after {look.k} runs per side, {one.name} is inconclusive: {one.reason}")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _rendered(report: Report, output_format: str) -> str:
-    from tracekit.render import ab as render
-
-    writers = {"json": render.as_json, "markdown": render.as_markdown, "table": render.as_text}
-    return writers[output_format](report)
+def _note_inconclusive(look: Look, undecided: Sequence[Comparison]) -> None:
+    for metric in undecided:
+        note(f"after {look.k} runs per side, {metric.name} is inconclusive: {metric.reason}")

@@ -8,15 +8,15 @@ from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     capture_option,
-    capture_traces,
     format_option,
     fresh_option,
-    narrowed,
+    open_run,
     open_store,
     peaks_option,
     rank_option,
-    reading,
     scheduler_option,
+    select_ranks,
+    start_workers,
     store_option,
     with_peaks,
 )
@@ -24,12 +24,9 @@ from tracekit.errors import RunNotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analyze
-    from tracekit.render.results import Results
+    from tracekit.render.analyze import Results
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
-
-_WITH_INTEGRITY = ("table", "markdown")
-"""Formats that begin with the integrity verdict."""
 
 
 @click.command("analyze")
@@ -97,61 +94,79 @@ def command(
     tracekit analyze latest roofline --peaks "H100 SXM"
     tracekit analyze latest kernels --scheduler tcp://head:8786 --store /shared/runs
     """  # noqa: D301 (click reads the \b)
-    if list_them:
-        from tracekit.analysis import available
-        from tracekit.render.reference import listing
+    from tracekit.analysis import available
+    from tracekit.analysis.cache import ResultCache
+    from tracekit.render import analyze
+    from tracekit.render.reference import listing
 
+    if list_them:
         click.echo(listing(available(), output_format), nl=False)
         return
-    from tracekit.analysis.cache import ResultCache
-    from tracekit.ingest.references import resolve
-
-    run, names = chosen(run, names)
+    run, names = split_arguments(run, names)
     if by_module:
-        names = _by_module(names)
-    place = open_store(store)
-    head = narrowed(resolved(place, run, captures), ranks)
-    base = narrowed(resolve(place, against), ranks) if against else None
+        names = _replace_ops(names)
+    runs = open_store(store)
+    head = select_ranks(open_named_run(runs, run, captures), ranks)
+    base = select_ranks(open_run(runs, against), ranks) if against else None
     head = with_peaks(head, peaks, names)
-    with reading(head, scheduler) as workers:
-        by = ResultCache(place, fresh=fresh, workers=workers).analyze
-        results = _compared(base, head, names) if base else _results(head, names, by)
-        verdict = _verdict(head, results, by) if output_format in _WITH_INTEGRITY else ""
-    shown = _rendered(head, results, table, limit, output_format, verdict, against=base.id if base else "")
-    click.echo(shown, nl=False)
+    with start_workers(head, scheduler) as workers:
+        by = ResultCache(runs, fresh=fresh, workers=workers).analyze
+        results = _compare(base, head, names) if base else _analyze(head, names, by)
+        integrity = ""
+        if output_format in {"table", "markdown"}:
+            integrity = analyze.integrity_line(
+                results.get(analyze.INTEGRITY), lambda: by(head, analyze.INTEGRITY)
+            )
+    if table:
+        results = analyze.only_table(results, table)
+    if output_format == "csv":
+        for note in analyze.notes(results):
+            click.echo(note, err=True)  # CSV cannot hold notes
+    against = base.id if base else ""
+    text = analyze.render(head.id, results, output_format, limit=limit, integrity=integrity, against=against)
+    click.echo(text, nl=False)
 
 
-def chosen(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def split_arguments(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """Split the arguments into a run and analyses; a first argument that names an analysis means `latest`.
 
     Raises:
         UnusableInputError: An analysis does not exist.
     """
     from tracekit import registry
+    from tracekit.errors import UnusableInputError
 
-    known = registry.names(registry.ANALYSES)
-    run, names = ("latest", (run, *names)) if run in known else (run, names)
-    _check_known(names)
+    analyses = registry.names(registry.ANALYSES)
+    if run in analyses:
+        run, names = "latest", (run, *names)
+    for name in names:
+        if name not in analyses:
+            hint = did_you_mean(name, analyses) or f"known: {', '.join(analyses)}"
+            raise UnusableInputError(f"unknown analysis {name!r}", hint=hint)
     return run, names
 
 
-def resolved(store: Store, run: str, captures: tuple[str, ...]) -> Run:
+def open_named_run(store: Store, reference: str, captures: tuple[str, ...]) -> Run:
     """Return the run of the first argument, which may also be a misspelt analysis.
+
+    Args:
+        store: The store.
+        reference: Run reference or path.
+        captures: Traces of graph captures, for an import.
 
     Raises:
         RunNotFoundError: Nothing, or more than one run, matches.
     """
     from tracekit import registry
-    from tracekit.ingest.references import resolve
 
     try:
-        return resolve(store, run, captures=capture_traces(captures))
+        return open_run(store, reference, captures=captures)
     except RunNotFoundError as error:
-        error.hint = did_you_mean(run, registry.names(registry.ANALYSES)) or error.hint
+        error.hint = did_you_mean(reference, registry.names(registry.ANALYSES)) or error.hint
         raise
 
 
-def _by_module(names: tuple[str, ...]) -> tuple[str, ...]:
+def _replace_ops(names: tuple[str, ...]) -> tuple[str, ...]:
     """Replace `ops` by the analysis that sums it by module.
 
     Raises:
@@ -166,71 +181,24 @@ def _by_module(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("modules" if name == "ops" else name for name in names)
 
 
-def _check_known(names: tuple[str, ...]) -> None:
-    from tracekit import registry
-    from tracekit.errors import UnusableInputError
-
-    known = registry.names(registry.ANALYSES)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UnusableInputError(
-            f"unknown analysis {unknown[0]!r}",
-            hint=did_you_mean(unknown[0], known) or f"known: {', '.join(known)}",
-        )
-
-
-def _rendered(
-    run: Run,
-    results: Results,
-    table: str | None,
-    limit: int | None,
-    output_format: str,
-    verdict: str,
-    *,
-    against: str,
-) -> str:
-    from tracekit.render import results as render
-    from tracekit.render.layout import DEFAULT_LIMIT
-
-    shown = render.only_table(results, table) if table else results
-    if output_format == "json":
-        return render.as_json(run.id, shown, limit=limit or 0, against=against)
-    if output_format == "csv":
-        for note in render.notes(shown):
-            click.echo(note, err=True)  # CSV cannot hold notes
-        return render.as_csv(shown, limit=limit or 0)
-    if output_format == "markdown":
-        return render.as_markdown(run.id, shown, limit=limit or 0, verdict=verdict, against=against)
-    most = DEFAULT_LIMIT if limit is None else limit
-    return render.as_table(run.id, shown, limit=most, verdict=verdict, against=against)
-
-
-def _results(run: Run, names: tuple[str, ...], by: Analyze) -> Results:
+def _analyze(run: Run, names: tuple[str, ...], by: Analyze) -> Results:
     from tracekit import analysis
     from tracekit.cli.progress import analysis_progress
 
     with analysis_progress() as progress:
-        return {
-            one.name: (one, result)
-            for one, result in analysis.analyze_each(run, names, progress=progress, by=by)
-        }
+        results = analysis.analyze_each(run, names, progress=progress, by=by)
+        return {analysis.name: (analysis, result) for analysis, result in results}
 
 
-def _compared(base: Run, head: Run, names: tuple[str, ...]) -> Results:
+def _compare(base: Run, head: Run, names: tuple[str, ...]) -> Results:
     """Compare two runs with each analysis that supports it, described by its comparison tables."""
     from dataclasses import replace
 
     from tracekit import analysis
 
-    able = [analysis.get(name) for name in names] or [one for one in analysis.available() if one.compare]
+    chosen = [analysis.get(name) for name in names]
+    chosen = chosen or [other for other in analysis.available() if other.compare]
     return {
         one.name: (replace(one, tables=one.comparison), analysis.compare(base, head, one.name))
-        for one in able
+        for one in chosen
     }
-
-
-def _verdict(run: Run, results: Results, by: Analyze) -> str:
-    from tracekit.render.results import INTEGRITY, verdict_line
-
-    known = results.get(INTEGRITY)
-    return verdict_line(known[1] if known else by(run, INTEGRITY))

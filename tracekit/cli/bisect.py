@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from tracekit.cli.options import (
 from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
-    from tracekit.experiments.bisect_model import Bisection, Moment, Search
+    from tracekit.experiments.bisect_model import Moment, Search
     from tracekit.experiments.bisect_request import BisectRequest
 
 
@@ -78,6 +77,7 @@ def command(
     words: tuple[str, ...],
     store: str | None,
     output_format: str,
+    fresh: bool,
     **options: Any,
 ) -> int:
     """Find the commit between GOOD and BAD at which CMD became slower, or another metric changed.
@@ -104,72 +104,63 @@ def command(
     tracekit bisect --dep torch --versions 2.11.0,2.12.0,2.13.0 \\
         --prepare 'venv/bin/pip install torch=={version}' -- venv/bin/python bench.py
     """  # noqa: D301 (click reads the \b)
-    found = _found(words, store, **options)
-    from tracekit.render import bisect as render
-
-    writers = {"json": render.as_json, "markdown": render.as_markdown, "table": render.as_text}
-    click.echo(writers[output_format](found), nl=False)
-    return int(found.exit_code)
-
-
-def _found(words: tuple[str, ...], place: str | None, *, fresh: bool, **options: Any) -> Bisection:
     from tracekit.experiments.bisect import bisect
     from tracekit.experiments.bisect_request import BisectOptions, BisectRequest
+    from tracekit.render.bisect import render
 
-    store = open_store(place)
-    request = BisectRequest.create(words, BisectOptions.from_cli(words, **options), store=place)
-    cache = request.open_cache(store, fresh=fresh)
-    with _resumable(), request.open_runner(store) as runner:
-        return bisect(
-            request.search,
-            runner,
-            cache,
-            report=_progress(request.search),
-            command=_again(request, words, {**options, "store": place}),
-            explain=request.explain,
-        )
+    runs = open_store(store)
+    request = BisectRequest.create(words, BisectOptions.from_cli(words, **options), store=store)
+    cache = request.open_cache(runs, fresh=fresh)
+    try:
+        with request.open_runner(runs) as runner:
+            bisection = bisect(
+                request.search,
+                runner,
+                cache,
+                report=_progress(request.search),
+                command=_repeat_command(request, words, {**options, "store": store}),
+                explain=request.explain,
+            )
+    except KeyboardInterrupt:
+        note("tracekit: measurements are saved; run the same command to resume")
+        raise
+    click.echo(render(bisection, output_format), nl=False)
+    return int(bisection.exit_code)
 
 
-def _again(request: BisectRequest, words: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
-    """The command that repeats the search, with commit ids in place of branches."""
-    found = ["tracekit", "bisect"]
+def _repeat_command(
+    request: BisectRequest, words: tuple[str, ...], options: dict[str, Any]
+) -> tuple[str, ...]:
+    """Return the command that repeats the search, with commit ids in place of branches."""
+    command_line = ["tracekit", "bisect"]
     context = click.Context(command)
     for param in command.params:
         value = options.get(str(param.name))
         if value is None or value is False or value in ("", ()):
             continue
-        name, many = param.opts[0], value if isinstance(value, tuple) else (value,)
+        name, values = param.opts[0], value if isinstance(value, tuple) else (value,)
         if not param.multiple and value == param.type_cast_value(context, param.get_default(context)):
             continue
-        found += [name] if value is True else [word for one in many for word in (name, _word(one))]
+        command_line += [name] if value is True else [part for one in values for part in (name, _format(one))]
     if options["dep"]:
-        return (*found, "--", *words)
-    good, bad = (request.search.subjects[at].short for at in (0, -1))
-    return (*found, f"{good}..{bad}", "--", *words[1:])
+        return (*command_line, "--", *words)
+    good, bad = (request.search.subjects[place].short for place in (0, -1))
+    return (*command_line, f"{good}..{bad}", "--", *words[1:])
 
 
-def _word(value: object) -> str:
+def _format(value: object) -> str:
     """Format a value as a command-line argument; a share as an exact percentage."""
     return f"{(Decimal(str(value)) * 100).normalize():f}%" if isinstance(value, float) else str(value)
 
 
-@contextmanager
-def _resumable() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        note("tracekit: measurements are saved; run the same command to resume")
-        raise
-
-
 def _progress(search: Search) -> Callable[[Moment], None]:
     """Return a function that prints a line on stderr for each measurement."""
-    places = {one.key: at for at, one in enumerate(search.subjects)}
+    from tracekit.render import clean
+    from tracekit.render.bisect import describe_measurement
+
+    places = {subject.key: place for place, subject in enumerate(search.subjects)}
 
     def line(moment: Moment) -> None:
-        from tracekit.render import clean
-        from tracekit.render.bisect import moment_text
-
-        note(clean(moment_text(moment, f"{places[moment.subject.key]}/{search.last}")))
+        note(clean(describe_measurement(moment, f"{places[moment.subject.key]}/{search.last}")))
 
     return line

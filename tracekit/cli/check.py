@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import format_of, open_store, store_option, threshold_option, varying_option
+from tracekit.cli.options import (
+    format_of,
+    open_store,
+    output_option,
+    store_option,
+    threshold_option,
+    varying_option,
+    write_result,
+)
 from tracekit.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from tracekit.experiments.check import CheckResult
 
 _FORMATS = ("table", "json", "markdown", "html", "junit", "github")
 _WITH_CAUSES = ("table", "json", "markdown", "html")
@@ -20,7 +23,7 @@ _METRICS = ("step_time", "device_peak", "host_peak")
 
 
 class MetricList(click.ParamType):  # type: ignore[type-arg]
-    """Comma-separated metrics of the gate."""
+    """Comma-separated metrics of the result."""
 
     name = "metrics"
 
@@ -87,7 +90,7 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     help="Where steps got slower, compare the profiles to show causes; not with junit and github.",
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
+@output_option
 @store_option
 def command(
     *,
@@ -120,6 +123,7 @@ def command(
     tracekit check --against before --label after --varying torch
     """  # noqa: D301 (click reads the \b)
     from tracekit.experiments.check import Options, check
+    from tracekit.render.check import render
 
     options = Options(
         metrics=metrics,
@@ -130,23 +134,6 @@ def command(
         tolerance=byte_tolerance,
         explain=explain and output_format in _WITH_CAUSES,
     )
-    gate = check(open_store(store), against, runs=runs, label=label, options=options)
-    text = _writer(output_format)(gate)
-    if output:
-        output.write_text(text, encoding="utf-8")
-    else:
-        click.echo(text, nl=False)
-    return int(gate.exit_code)
-
-
-def _writer(output_format: str) -> Callable[[CheckResult], str]:
-    from tracekit.render import check, check_ci
-
-    return {
-        "json": check.as_json,
-        "html": check_ci.as_html,
-        "markdown": check_ci.as_markdown,
-        "junit": check_ci.as_junit,
-        "github": check_ci.as_github,
-        "table": check.as_text,
-    }[output_format]
+    result = check(open_store(store), against, runs=runs, label=label, options=options)
+    write_result(render(result, output_format), output)
+    return int(result.exit_code)

@@ -1,4 +1,4 @@
-"""Output of `tracekit collect` about its new runs."""
+"""`tracekit collect`: profile a built-in workload or a program, and summarize the new runs."""
 
 from __future__ import annotations
 
@@ -23,32 +23,38 @@ if TYPE_CHECKING:
 
 SUMMARY = "gpu_breakdown"
 SUMMARY_TABLES = ("whole", "host")
-SUMMARY_ROWS = 8
-LEAST_SHARE = 0.05
+MAX_SUMMARY_ROWS = 8
+MIN_COMMUNICATION_SHARE = 0.05
 """Exposed communication, as a share of the window, from which its analysis is suggested."""
 
 
-def show(runs: list[Run], output_format: str, *, err: bool = False) -> None:
-    """Print new runs in a format; with `err`, on stderr, as stdout is the program's."""
+def print_runs(runs: list[Run], output_format: str, *, err: bool = False) -> None:
+    """Print new runs.
+
+    Args:
+        runs: The runs.
+        output_format: One of `FORMATS`.
+        err: Print on stderr, as stdout is the program's.
+    """
     ids = [run.id for run in runs]
     if output_format == "json":
         from tracekit import render
 
-        click.echo(render.envelope("collect", runs=ids), err=err)
+        click.echo(render.json_text("collect", runs=ids), nl=False, err=err)
     elif output_format == "csv":
         click.echo("\n".join(["run", *ids]), err=err)
     elif output_format == "markdown":
         click.echo("\n".join(["| run |", "| --- |", *(f"| {name} |" for name in ids)]), err=err)
     else:
-        summary(runs[-1], err=err)
+        print_summary(runs[-1], err=err)
 
 
-def summary(run: Run, *, err: bool = False) -> None:
+def print_summary(run: Run, *, err: bool = False) -> None:
     """Print whether a run can be trusted, what bounds it, its step time, and where the time went."""
     from tracekit import analysis, render
     from tracekit.analysis.verdict import judge
-    from tracekit.render.facts import timed_steps
-    from tracekit.render.results import INTEGRITY, verdict_line
+    from tracekit.render.analyze import INTEGRITY, verdict_line
+    from tracekit.render.facts import describe_timed_steps
     from tracekit.runs import step_times
 
     analyze = cache(analysis.analyze)  # the verdict follows from the same results
@@ -58,16 +64,18 @@ def summary(run: Run, *, err: bool = False) -> None:
     timed = step_times.unprofiled_step_time(run.meta.timings)
     if timed and run.meta.timings:
         median = render.human(timed.median_ns, "ns")
-        many = f"median of {timed_steps(run.meta.timings)}"
+        many = f"median of {describe_timed_steps(run.meta.timings)}"
         click.echo(f"\nStep time without the profiler: {median} ({many})", err=err)
 
     result = analyze(run, SUMMARY)
-    name = fitting(result)
+    name = suggest_analysis(result)
     more = f"`tracekit analyze {run.id} {SUMMARY if name != HOST else HOST} --limit 0` shows all"
     for spec in analysis.get(SUMMARY).tables:
         if spec.name in SUMMARY_TABLES and spec.name in result.tables:
             table = result.tables[spec.name]
-            text = render.table_text(table, spec.columns, title=spec.title, limit=SUMMARY_ROWS, show_all=more)
+            text = render.table_text(
+                table, spec.columns, title=spec.title, limit=MAX_SUMMARY_ROWS, show_all=more
+            )
             click.echo("\n" + text, nl=False, err=err)
     if run.meta.profiled:
         advice = "" if name == HOST else f", and `tracekit findings {run.id}` for advice"
@@ -77,7 +85,7 @@ def summary(run: Run, *, err: bool = False) -> None:
 HOST = "ops"
 
 
-def fitting(breakdown: Result) -> str:
+def suggest_analysis(breakdown: Result) -> str:
     """Return the analysis of what took most of the time, from the result of `gpu_breakdown`.
 
     Without a device that is `ops`; on a device with communication that is exposed, `collectives`.
@@ -86,13 +94,18 @@ def fitting(breakdown: Result) -> str:
     if devices is None or devices.empty:
         return HOST
     total = devices.sum(numeric_only=True)
-    if total["communication_exposed_ns"] >= LEAST_SHARE * total["window_ns"]:
+    if total["communication_exposed_ns"] >= MIN_COMMUNICATION_SHARE * total["window_ns"]:
         return "collectives"
     return "idle_gaps" if total["idle_ns"] > total["active_ns"] else "kernels"
 
 
-def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
+def check_arguments(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
     """Refuse options that exclude each other.
+
+    Args:
+        ctx: Tells which options were given.
+        program: The program and its arguments, if any.
+        workload: The built-in workload, if any.
 
     Raises:
         UsageError: Both or neither of a workload and a program are given, or an option of the other.
@@ -102,23 +115,29 @@ def choose(ctx: click.Context, *, program: tuple[str, ...], workload: str | None
     if not program and not workload:
         raise click.UsageError("Give a built-in workload with --workload, or your program after --.")
     others = WorkloadOptions if program else ProgramOptions
-    given = [one.flag for one in list_options(others) if _is_given(ctx, one.name)]
-    if given:
+    flags = [option.flag for option in list_options(others) if _is_on_command_line(ctx, option.name)]
+    if flags:
         kind, whose = (
             ("a built-in workload", "pass your program's options after its name")
             if program
             else ("your program", "for a workload, use --warmup")
         )
-        is_are = "is an option" if len(given) == 1 else "are options"
-        raise click.UsageError(f"{', '.join(given)} {is_are} of {kind}; {whose}.")
+        is_are = "is an option" if len(flags) == 1 else "are options"
+        raise click.UsageError(f"{', '.join(flags)} {is_are} of {kind}; {whose}.")
 
 
-def _is_given(ctx: click.Context, name: str) -> bool:
+def _is_on_command_line(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def record(store: Store, program: Program, *, output_format: str) -> int:
-    """Run the program, report the new runs on standard error, and return the program's exit code."""
+def record_program(store: Store, program: Program, *, output_format: str) -> int:
+    """Run the program, report the new runs on standard error, and return the program's exit code.
+
+    Args:
+        store: Where the runs are stored.
+        program: What to run, and how often.
+        output_format: One of `FORMATS`.
+    """
     from tracekit.recording.collect import collect_program
 
     runs: list[Run] = []
@@ -133,8 +152,8 @@ def record(store: Store, program: Program, *, output_format: str) -> int:
         code = (run.meta.workload or {}).get("exit_code", 0)
         if output_format == "table":
             click.echo(run.id, err=True)
-    _warn(runs[-1])
-    show(runs, output_format, err=True)
+    _print_warnings(runs[-1])
+    print_runs(runs, output_format, err=True)
     return code
 
 
@@ -144,7 +163,7 @@ def _progress(part: str, done: int, _total: int) -> None:
         note("tracekit: program finished; importing the profile")
 
 
-def _warn(run: Run) -> None:
+def _print_warnings(run: Run) -> None:
     for diagnostic in run.meta.diagnostics:
         if diagnostic.level != "info":
             click.echo(f"tracekit: {diagnostic.message}", err=True)
@@ -204,15 +223,15 @@ def command(
     Standard output is your program's: the run id and the summary (see --format) go to standard error. The
     exit code is the program's; 5 means that nothing was recorded.
     """  # noqa: D301 (click reads the \b)
-    choose(ctx, program=program, workload=workload.workload if workload else None)
-    place = open_store(store)
+    check_arguments(ctx, program=program, workload=workload.workload if workload else None)
+    destination = open_store(store)
     from tracekit.recording.collect import collect
     from tracekit.recording.collector import Program, Request
 
     if workload is None:
         own_program = Program(command=program, **vars(recording), **vars(window))
         check(own_program)
-        return record(place, own_program, output_format=output_format)
+        return record_program(destination, own_program, output_format=output_format)
     from tracekit.cli.progress import step_progress
 
     request = Request(**vars(recording), **vars(workload))
@@ -220,9 +239,9 @@ def command(
     runs = []
     for number in range(1, request.repeat + 1):
         with step_progress(f"{number}/{request.repeat} " if request.repeat > 1 else "") as progress:
-            run = collect(place, request, progress=progress)
+            run = collect(destination, request, progress=progress)
         runs.append(run)
         if output_format == "table":
             click.echo(run.id)  # printed now, as a later run may fail
-    show(runs, output_format)
+    print_runs(runs, output_format)
     return 0

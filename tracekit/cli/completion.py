@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     Complete = Callable[[Context, Parameter, str], list[CompletionItem]]
 
-_NEWEST = 100
+_MAX_RUNS = 100
 """Number of newest runs whose ids and labels are suggested."""
 
 
-def _completes(names: Callable[[Context], Iterable[str]], *, otherwise: str = "") -> Complete:
+def _complete_from(names: Callable[[Context], Iterable[str]], *, otherwise: str = "") -> Complete:
     """Return a completion from names; with `otherwise`, of paths of this type if no name fits."""
 
     def complete(ctx: Context, _param: Parameter, incomplete: str) -> list[CompletionItem]:
@@ -32,11 +32,11 @@ def _completes(names: Callable[[Context], Iterable[str]], *, otherwise: str = ""
 
         *done, word = incomplete.rpartition(",") if names is _analyses else [incomplete]
         before = "".join(done)  # of a comma-separated list
-        known: Iterable[str] = ()
+        candidates: Iterable[str] = ()
         with suppress(Exception):
-            known = list(names(ctx))
-        found = [CompletionItem(before + name) for name in known if name.startswith(word)]
-        return found or ([CompletionItem(incomplete, type=otherwise)] if otherwise else [])
+            candidates = list(names(ctx))
+        items = [CompletionItem(before + name) for name in candidates if name.startswith(word)]
+        return items or ([CompletionItem(incomplete, type=otherwise)] if otherwise else [])
 
     return complete
 
@@ -53,7 +53,7 @@ def _store(ctx: Context) -> Store | None:
 
 def _newest(ctx: Context) -> list[Run]:
     store = _store(ctx)
-    return store.runs()[: -_NEWEST - 1 : -1] if store else []
+    return store.runs()[: -_MAX_RUNS - 1 : -1] if store else []
 
 
 def _labels(ctx: Context) -> Iterator[str]:
@@ -92,14 +92,14 @@ def _tables(ctx: Context) -> Iterator[str]:
     run, *names = words  # unparsed, as --table has no value yet
     if run in _analyses(ctx):
         run, names = "latest", words
-    found = store.find(run) if store else None
-    if store and found:
-        folder = store.local_folder / ".results" / found.path.name
+    matched = store.find(run) if store else None
+    if store and matched:
+        folder = store.local_folder / ".results" / matched.path.name
         files = [folder / f"{name}.zip" for name in names] or sorted(folder.glob("*.zip"))
-        yield from dict.fromkeys(name for file in files for name in _in_result(file))
+        yield from dict.fromkeys(name for file in files for name in _tables_of_result(file))
 
 
-def _in_result(file: Path) -> list[str]:
+def _tables_of_result(file: Path) -> list[str]:
     from zipfile import ZipFile
 
     with suppress(Exception), ZipFile(file) as archive:  # it may be missing or damaged
@@ -112,24 +112,26 @@ def _sweeps(ctx: Context) -> Iterator[str]:
     store = _store(ctx)
     yield "latest"
     if store:
-        yield from sorted((one.name for one in (store.local_folder / ".sweeps").iterdir()), reverse=True)
+        yield from sorted(
+            (folder.name for folder in (store.local_folder / ".sweeps").iterdir()), reverse=True
+        )
 
 
 def choice(*words: str) -> Complete:
     """Complete one of a few words."""
-    return _completes(lambda _: words)
+    return _complete_from(lambda _: words)
 
 
-run = _completes(_runs, otherwise="file")
-run_or_analysis = _completes(_runs_and_analyses, otherwise="file")
-label = _completes(_labels)
-analysis = _completes(_analyses)
-table = _completes(_tables)
-workload = _completes(_plugins("tracekit.workloads"))
-collector = _completes(_plugins("tracekit.collectors"))
-sweep = _completes(_sweeps)
-file = _completes(lambda _: (), otherwise="file")
-folder = _completes(lambda _: (), otherwise="dir")
+run = _complete_from(_runs, otherwise="file")
+run_or_analysis = _complete_from(_runs_and_analyses, otherwise="file")
+label = _complete_from(_labels)
+analysis = _complete_from(_analyses)
+table = _complete_from(_tables)
+workload = _complete_from(_plugins("tracekit.workloads"))
+collector = _complete_from(_plugins("tracekit.collectors"))
+sweep = _complete_from(_sweeps)
+file = _complete_from(lambda _: (), otherwise="file")
+folder = _complete_from(lambda _: (), otherwise="dir")
 
 OF_OPTION = {"workload": workload, "collector": collector, "label": label}
 """Completions of declared options that have no fixed choices."""

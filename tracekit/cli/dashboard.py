@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from types import ModuleType
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import open_store, store_option
+from tracekit.cli.options import import_extra, open_store, store_option
 from tracekit.errors import ExitCode
 
 
@@ -38,7 +36,7 @@ def command(*, host: str, port: int, open_browser: bool, upload_limit: float, st
     Press Ctrl-C to stop.
     """
     try:
-        _serving().serve(
+        import_extra("tracekit.dashboards.app", "the dashboard needs").serve(
             open_store(store),
             host=host,
             port=port,
@@ -50,15 +48,3 @@ def command(*, host: str, port: int, open_browser: bool, upload_limit: float, st
         if sys.stderr.isatty():
             click.echo(err=True)  # ends the line on which the terminal echoed ^C
         raise SystemExit(ExitCode.INTERRUPTED) from None  # the normal way to stop: no message
-
-
-def _serving() -> ModuleType:
-    from tracekit.errors import MissingDependencyError
-
-    try:
-        return import_module("tracekit.dashboards.app")
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            f"the dashboard needs the package {error.name!r}",
-            hint="pip install 'tracekit-torch[dashboard]'",
-        ) from error

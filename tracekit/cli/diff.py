@@ -14,9 +14,11 @@ from tracekit.cli.options import (
     FORMATS,
     format_of,
     open_store,
+    output_option,
     store_option,
     threshold_option,
     varying_option,
+    write_result,
 )
 from tracekit.errors import ExitCode
 
@@ -50,7 +52,7 @@ _VIEWS = ("op", "module", "kernel")
     help="Maximum rows per table, 0 for all.",
 )
 @format_of("comparison", (*FORMATS, "html"))
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
+@output_option
 @store_option
 def command(
     *,
@@ -74,60 +76,32 @@ def command(
     difference is ignored with --varying.
     """
     from tracekit.diff import Options, diff, model
+    from tracekit.render.diff import render
 
-    place, names = open_store(store), model.pair(references)
-    base, head = (model.runs_of(place, name) for name in names)
-    unlike = tuple(filter(None, dict.fromkeys(model.note_left_out(place, name) for name in names)))
+    runs, names = open_store(store), model.pair(references)
+    base, head = (model.runs_of(runs, name) for name in names)
+    unlike = tuple(filter(None, dict.fromkeys(model.note_left_out(runs, name) for name in names)))
     options = Options(by=by, varying=varying, threshold=threshold, explain=explain)
     with _progress() as progress:
-        found = diff(
-            base, head, references=names, options=options, progress=progress, recorded=place.readable()
+        compared = diff(
+            base, head, references=names, options=options, progress=progress, recorded=runs.readable()
         )
-    found = replace(found, warnings=(*unlike, *found.warnings))
-    code = _exit_code(found, use_exit_code=use_exit_code)
-    text = _rendered(found, output_format, limit, code)
-    if output:
-        output.write_text(text, encoding="utf-8")
-    else:
-        click.echo(text, nl=False)
-    return int(code)
+    compared = replace(compared, warnings=(*unlike, *compared.warnings))
+    code = int(_exit_code(compared, use_exit_code=use_exit_code))
+    write_result(render(compared, output_format, limit=limit, exit_code=code), output)
+    return code
 
 
-def _exit_code(found: Diff, *, use_exit_code: bool) -> ExitCode:
+def _exit_code(diff: Diff, *, use_exit_code: bool) -> ExitCode:
     from tracekit.diff.model import Verdict
 
-    if found.verdict is Verdict.NOT_COMPARABLE:
+    if diff.verdict is Verdict.NOT_COMPARABLE:
         return ExitCode.NOT_COMPARABLE
     if not use_exit_code:
         return ExitCode.OK
-    if found.verdict is Verdict.REGRESSION:
+    if diff.verdict is Verdict.REGRESSION:
         return ExitCode.REGRESSION
-    fine = found.verdict in {Verdict.PASS, Verdict.IMPROVEMENT}
-    return ExitCode.OK if fine else ExitCode.CANNOT_TELL
-
-
-def _rendered(found: Diff, output_format: str, limit: int | None, code: ExitCode) -> str:
-    if output_format in {"json", "csv"}:
-        from tracekit.render.diff_text import as_csv, as_json
-
-        if output_format == "csv":
-            return as_csv(found, limit=limit or 0)
-        return as_json(found, exit_code=int(code), limit=limit or 0)
-    return _for_people(found, output_format, {} if limit is None else {"limit": limit})
-
-
-def _for_people(found: Diff, output_format: str, options: dict[str, int]) -> str:
-    if output_format == "html":
-        from tracekit.render.diff_documents import as_html
-
-        return as_html(found, **options)
-    if output_format == "markdown":
-        from tracekit.render.diff_documents import as_markdown
-
-        return as_markdown(found, **options)
-    from tracekit.render.diff_text import as_text
-
-    return as_text(found, **options)
+    return ExitCode.OK if diff.verdict in {Verdict.PASS, Verdict.IMPROVEMENT} else ExitCode.CANNOT_TELL
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import open_store, store_option
+from tracekit.cli.options import open_run, open_store, store_option
 
 if TYPE_CHECKING:
     from tracekit.export.tables import Source
@@ -58,14 +58,13 @@ def command(
     tracekit export latest --to csv -o tables.zip
     """  # noqa: D301 (click reads the \b)
     from tracekit.export.tables import Source
-    from tracekit.ingest.references import resolve
 
-    found = resolve(open_store(store), run)
-    source = Source(found, _window(found, steps) if steps else None)
+    exported = open_run(open_store(store), run)
+    source = Source(exported, _window(exported, steps) if steps else None)
     if output == "-":
         _to_stdout(source, target)
         return
-    path = Path(output or f"{found.id}{_ENDINGS[target]}").expanduser()
+    path = Path(output or f"{exported.id}{_ENDINGS[target]}").expanduser()
     _write(source, target, path, force=force)
     click.echo(str(path))
 
@@ -82,8 +81,8 @@ def _window(run: Run, steps: str) -> Window:
     table = step_windows(run)
     chosen = table[table[C.STEP].between(int(first), int(last or first))]
     if chosen.empty:
-        known = f"{table[C.STEP].min()} to {table[C.STEP].max()}" if len(table) else "none"
-        raise UnusableInputError(f"run {run.id} has no step {steps}", hint=f"its steps: {known}")
+        numbers = f"{table[C.STEP].min()} to {table[C.STEP].max()}" if len(table) else "none"
+        raise UnusableInputError(f"run {run.id} has no step {steps}", hint=f"its steps: {numbers}")
     return int(chosen[C.START_NS].min()), int(chosen[END_NS].max())
 
 
@@ -100,20 +99,20 @@ def _to_stdout(source: Source, target: str) -> None:
 
 
 def _trace(source: Source, *, packed: bool) -> Iterator[bytes]:
-    from tracekit.export.chrome import chrome_trace, gzipped
+    from tracekit.export.chrome import chrome_trace, compress
 
     pieces = chrome_trace(source.run, window=source.window)
-    return gzipped(pieces) if packed else pieces
+    return compress(pieces) if packed else pieces
 
 
 def _write(source: Source, target: str, path: Path, *, force: bool) -> None:
     from tracekit.export import tables
     from tracekit.export.tables import whole
 
-    with whole(path, overwrite=force) as beside:
+    with whole(path, overwrite=force) as temporary:
         if target == "perfetto":
-            with beside.open("wb") as file:
+            with temporary.open("wb") as file:
                 for piece in _trace(source, packed=path.suffix == ".gz"):
                     file.write(piece)
         else:
-            {"csv": tables.as_csv, "parquet": tables.as_parquet}[target](source, beside)
+            {"csv": tables.as_csv, "parquet": tables.as_parquet}[target](source, temporary)

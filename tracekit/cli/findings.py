@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     capture_option,
     format_option,
     fresh_option,
-    narrowed,
     open_store,
     peaks_option,
     rank_option,
-    reading,
     scheduler_option,
+    select_ranks,
+    start_workers,
     store_option,
     with_peaks,
 )
-
-if TYPE_CHECKING:
-    from tracekit.analysis import Analyze
-    from tracekit.analysis.findings import Advice
-    from tracekit.analysis.savings import Ranked
-    from tracekit.runs.run import Run
 
 _SEVERITIES = ("info", "warn", "high")
 
@@ -74,37 +66,22 @@ def command(
     """
     from tracekit.analysis.cache import ResultCache
     from tracekit.analysis.findings import advise
-    from tracekit.cli.analyze import chosen, resolved
+    from tracekit.cli.analyze import open_named_run, split_arguments
     from tracekit.cli.progress import analysis_progress
+    from tracekit.render.analyze import INTEGRITY, integrity_line
+    from tracekit.render.findings import render
 
-    run, names = chosen(run, names)
-    place = open_store(store)
-    opened = narrowed(resolved(place, run, captures), ranks)
-    opened = with_peaks(opened, peaks, names)
-    with reading(opened, scheduler) as workers, analysis_progress() as progress:
-        by = ResultCache(place, fresh=fresh, workers=workers).analyze
+    reference, names = split_arguments(run, names)
+    runs = open_store(store)
+    opened = with_peaks(select_ranks(open_named_run(runs, reference, captures), ranks), peaks, names)
+    with start_workers(opened, scheduler) as workers, analysis_progress() as progress:
+        by = ResultCache(runs, fresh=fresh, workers=workers).analyze
         advice = advise(opened, names, progress=progress, by=by)
-        verdict = _verdict(opened, advice, by) if output_format != "csv" else ""
-    shown = [one for one in advice.findings if one.finding.severity in _at_least(severity)]
-    click.echo(_rendered(opened.id, shown[: limit or None], advice, output_format, verdict), nl=False)
-
-
-def _at_least(severity: str) -> tuple[str, ...]:
-    return _SEVERITIES[_SEVERITIES.index(severity) :]
-
-
-def _verdict(run: Run, advice: Advice, by: Analyze) -> str:
-    """Return the integrity verdict, also if only other analyses were asked."""
-    from tracekit.render.results import INTEGRITY, verdict_line
-
-    found = {analysis.name: result for analysis, result in advice.results}
-    return verdict_line(found.get(INTEGRITY) or by(run, INTEGRITY)).strip()
-
-
-def _rendered(run_id: str, findings: list[Ranked], advice: Advice, output_format: str, verdict: str) -> str:
-    from tracekit.render import results as render
-
-    if output_format == "csv":
-        return render.findings_csv(findings)
-    writers = {"json": render.findings_json, "markdown": render.findings_markdown, "table": render.as_text}
-    return writers[output_format](run_id, findings, advice, verdict)
+        integrity = ""
+        if output_format != "csv":
+            results = {analysis.name: (analysis, result) for analysis, result in advice.results}
+            integrity = integrity_line(results.get(INTEGRITY), lambda: by(opened, INTEGRITY)).strip()
+    severities = _SEVERITIES[_SEVERITIES.index(severity) :]
+    findings = [ranked for ranked in advice.findings if ranked.finding.severity in severities]
+    text = render(opened.id, findings[: limit or None], advice, integrity, output_format)
+    click.echo(text, nl=False)

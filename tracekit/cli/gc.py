@@ -45,27 +45,28 @@ def command(*, dry_run: bool, older_than: float, output_format: str, store: str 
     from tracekit import render
     from tracekit.cli.leftovers import free, leftovers
 
-    opened = open_store(store)
+    runs = open_store(store)
     rows: list[dict[str, Any]] = []
     failed: list[Place] = []
-    for one in list(leftovers(opened, older_than_s=older_than)):
-        freed = one.bytes
+    for leftover in list(leftovers(runs, older_than_s=older_than)):
+        size = leftover.bytes
         if not dry_run:
-            done = free(one)
-            freed = done.bytes
-            if not done.complete:
-                failed.append(one.found.path)
-        rows.append(_row(opened, one, freed))
+            outcome = free(leftover)
+            size = outcome.bytes
+            if not outcome.complete:
+                failed.append(leftover.path)
+        rows.append(_row(runs, leftover, size))
     if rows or output_format != "table":
         click.echo(render.rows(rows, _columns(), output_format, command="gc", key="freed", limit=0), nl=False)
     _report(rows, failed, dry_run=dry_run)
 
 
-def _row(store: Store, one: Leftover, freed: int) -> dict[str, Any]:
-    path = one.found.path
+def _row(store: Store, leftover: Leftover, size: int) -> dict[str, Any]:
+    path = leftover.path
     inside = path.parts[: len(store.path.parts)] == store.path.parts
     shown = "/".join(path.parts[len(store.path.parts) :]) if inside else str(path)
-    return {"kind": str(one.found.kind), "path": shown, "size": freed, "age": int(one.age_s * 1e9)}
+    age_ns = int(leftover.age_s * 1e9)
+    return {"kind": str(leftover.kind), "path": shown, "size": size, "age": age_ns}
 
 
 def _report(rows: list[dict[str, Any]], failed: list[Place], *, dry_run: bool) -> None:

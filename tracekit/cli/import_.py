@@ -31,7 +31,7 @@ _LIBRARIES = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # returns memory after reading, and zeroes less
 }
 
-_MANY_ROWS = 150_000
+_MIN_LARGE_ROWS = 150_000
 """Rows of a run, about those of 64 MB of JSON, from which the decoder would have been compiled."""
 _FAST = "the extra `fast`: pip install 'tracekit-torch[fast]'"
 
@@ -107,21 +107,21 @@ def command(
     zcat trace.json.gz | tracekit import -
     tracekit import /shared/job --store /shared/runs --scheduler tcp://head:8786
     """  # noqa: D301 (click reads the \b)
-    with _without_gc(), _environment(_LIBRARIES):
+    with _without_gc(), _set_environment(_LIBRARIES):
         from tracekit.cli.progress import analysis_progress, byte_progress
         from tracekit.errors import TracekitError, printable
         from tracekit.ingest.importer import import_each
 
     named = printable(label) if label is not None else None
-    kernels = _kernels(compile_artifacts)
+    kernels = _read_kernels(compile_artifacts)
     errors: dict[str, TracekitError] = {}
     with ExitStack() as stack:
         cluster = stack.enter_context(_cluster(scheduler)) if scheduler is not None else None
         progress = stack.enter_context(analysis_progress() if cluster else byte_progress("reading"))
-        found = _expanded(paths, errors)
-        every = import_each(
+        places = _expand(paths, errors)
+        outcomes = import_each(
             open_store(store),
-            found,
+            places,
             label=named,
             steps=steps,
             captures=capture_traces(captures),
@@ -129,17 +129,17 @@ def command(
             progress=progress,
             workers=cluster,
         )
-        for outcome in every:
+        for outcome in outcomes:
             if isinstance(outcome, TracekitError):
                 errors[outcome.message] = outcome
                 continue
             click.echo(outcome.id)
-            _warn(outcome)
+            _print_warnings(outcome)
     gc.freeze()  # skips the last garbage collection at exit
-    _fail(list(errors.values()))
+    _raise_errors(list(errors.values()))
 
 
-def _kernels(folder: str | None) -> Sequence[Kernel]:
+def _read_kernels(folder: str | None) -> Sequence[Kernel]:
     if folder is None:
         return ()
     from pathlib import Path
@@ -161,7 +161,7 @@ def _without_gc() -> Iterator[None]:
 
 
 @contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+def _set_environment(settings: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables that are unset, while libraries that read them load."""
     added = {name: value for name, value in settings.items() if name not in os.environ}
     os.environ.update(added)
@@ -178,21 +178,21 @@ def _cluster(scheduler: str) -> AbstractContextManager[Workers]:
     return workers(scheduler)
 
 
-def _expanded(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Place]:
+def _expand(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Place]:
     """Expand the paths to places; paths that cannot be expanded are added to the errors."""
     from tracekit import storage
     from tracekit.errors import TracekitError
 
-    found: list[Place] = []
+    places: list[Place] = []
     for path in paths:
         try:
-            found += storage.expand(path)
+            places += storage.expand(path)
         except TracekitError as error:
             errors[error.message] = error
-    return found
+    return places
 
 
-def _fail(errors: list[TracekitError]) -> None:
+def _raise_errors(errors: list[TracekitError]) -> None:
     """Print a line for each error but the last, which is raised and sets the exit code."""
     from tracekit.cli.main import one_line
 
@@ -202,7 +202,7 @@ def _fail(errors: list[TracekitError]) -> None:
         raise errors[-1]
 
 
-def _warn(run: Run) -> None:
+def _print_warnings(run: Run) -> None:
     from tracekit.runs.meta import combine_diagnostics
 
     for diagnostic in combine_diagnostics(run.meta.diagnostics):
@@ -217,5 +217,5 @@ def _suggest_fast(run: Run) -> None:
 
     rows = sum(table.rows for table in run.meta.tables.values())
     names = [str(source.get("name")) for source in run.meta.collector.options.get("sources", [])]
-    if rows >= _MANY_ROWS and any(".json" in name for name in names) and find_spec("numba") is None:
+    if rows >= _MIN_LARGE_ROWS and any(".json" in name for name in names) and find_spec("numba") is None:
         note(f"tracekit: imports such as {run.id} take half the CPU time with {_FAST}")

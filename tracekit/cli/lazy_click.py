@@ -6,6 +6,7 @@ rich_click is imported only to render help, as importing it takes longer than ma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -52,8 +53,8 @@ class Choice(click.Choice):  # type: ignore[type-arg]
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            words = [str(one) for one in self.choices]
-            hint = did_you_mean(str(value), words) or f"use {', '.join(words)}"
+            choices = [*map(str, self.choices)]
+            hint = did_you_mean(str(value), choices) or f"use {', '.join(choices)}"
             self.fail(f"unknown value {value!r}; {hint}", param, ctx)
 
 
@@ -112,8 +113,8 @@ class Command(click.Command):
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Return the parameters, with `--quiet` before `--help`."""
-        *own, last = super().get_params(ctx)
-        return [*own, self._quiet, last]
+        *params, help_option = super().get_params(ctx)
+        return [*params, self._quiet, help_option]
 
     def invoke(self, ctx: Context) -> Any:
         """Run the command; its usage errors point to its own help."""
@@ -125,16 +126,22 @@ class Command(click.Command):
 
     def get_help(self, ctx: Context) -> str:
         """Return the help page, with colors if enabled."""
-        from tracekit.cli.help_pages import page
+        from rich_click import RichCommand, RichHelpFormatter, RichOptionPanel
 
-        return page(self, self.panels, ctx)
+        formatter = RichHelpFormatter(width=ctx.terminal_width, max_width=ctx.max_content_width)
+        page: Any = copy(self)
+        page.panels = [RichOptionPanel(title, options=[*names]) for title, names in self.panels.items()]
+        rich: Any = RichCommand
+        for part in (rich.format_usage, rich.format_help_text, rich.format_options, rich.format_epilog):
+            part(page, ctx, formatter)
+        return str(formatter.getvalue()).rstrip("\n")
 
     def get_help_option(self, ctx: Context) -> click.Option | None:
         """Return the option that prints the help page."""
-        found = super().get_help_option(ctx)
-        if found is not None:
-            found.callback = _print_help
-        return found
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _print_help
+        return option
 
 
 class Group(Command, click.Group):

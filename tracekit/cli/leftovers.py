@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tracekit.experiments import checkouts
 from tracekit.runs.store import Store
@@ -39,37 +40,24 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """Candidate for deletion.
+class Leftover:
+    """File or folder that no running process needs.
 
     Attributes:
         kind: Its kind.
         path: Its location.
         remove: Deletes it, unless a running process owns it by then.
-        least_age_s: Age from which nobody can need it.
-        known: Size in bytes and age in seconds, if requesting them again would be slow.
+        min_age_s: Age from which nobody can need it, in seconds.
+        bytes: Size of its files.
+        age_s: Seconds since the last write to any of them.
     """
 
     kind: Kind
     path: Place
     remove: Callable[[], None]
-    least_age_s: float = 0
-    known: tuple[int, float] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leftover:
-    """File or folder that no running process needs.
-
-    Attributes:
-        found: The candidate.
-        bytes: Size of its files.
-        age_s: Seconds since the last write to any of them.
-    """
-
-    found: Found
-    bytes: int
-    age_s: float
+    min_age_s: float = 0
+    bytes: int = 0
+    age_s: float = 0
 
 
 PREFIX = "tracekit-"
@@ -86,92 +74,91 @@ _DELETED = re.compile(r"\..+\.(\d+)")
 _LOCK = re.compile(rf"\.({locks.MARK_PATTERN})")
 
 
-def drafts(store: Store) -> Iterator[Found]:
+def drafts(store: Store) -> Iterator[Leftover]:
     """Find unfinished runs, and partly deleted ones."""
-    for path in _inside(store.local_folder):
+    for path in _list(store.local_folder):
         mark = path.name.removeprefix(TEMPORARY)
         if mark != path.name and locks.is_abandoned(path, mark):
-            yield _found(Kind.DRAFT, path, still=partial(locks.is_abandoned, path, mark))
+            yield _leftover(Kind.DRAFT, path, still=partial(locks.is_abandoned, path, mark))
 
 
-def remote(store: Store) -> Iterator[Found]:
+def remote(store: Store) -> Iterator[Leftover]:
     """Find unfinished runs on object storage; those of other machines by their age."""
-    for one in store.leftovers() if isinstance(store.path, RemotePath) else ():
-        if isinstance(one.place, RemotePath) and not one.alive:
-            yield Found(
+    for draft in store.leftovers() if isinstance(store.path, RemotePath) else ():
+        if isinstance(draft.place, RemotePath) and not draft.alive:
+            yield Leftover(
                 kind=Kind.DRAFT,
-                path=one.place,
-                remove=partial(store.delete_leftover, one),
-                least_age_s=0 if one.alive is False else UNKNOWN_S,
-                known=(one.bytes, one.age_s),
+                path=draft.place,
+                remove=partial(store.delete_leftover, draft),
+                min_age_s=0 if draft.alive is False else UNKNOWN_S,
+                bytes=draft.bytes,
+                age_s=draft.age_s,
             )
 
 
-def caches(store: Store) -> Iterator[Found]:
+def caches(store: Store) -> Iterator[Leftover]:
     """Find caches of deleted runs, and unfinished files."""
-    there = [
-        path for name in CACHES for path in _inside(store.local_folder / name)
+    paths = [
+        path for name in CACHES for path in _list(store.local_folder / name)
     ]  # before the runs are listed
     runs = {run.path.name for run in store.runs()}
-    for path in there:
+    for path in paths:
         if _is_unfinished(path) or (path.name not in runs and not path.name.startswith(".")):
-            yield _found(Kind.RESULT, path)
+            yield _leftover(Kind.RESULT, path)
         elif path.name in runs:
-            below = [one for one in _inside(path) if one.is_dir()]
-            for one in [
-                file for folder in (path, *below) for file in _inside(folder) if _is_unfinished(file)
-            ]:
-                yield _found(Kind.RESULT, one)
+            folders = [path, *(child for child in _list(path) if child.is_dir())]
+            for file in (file for folder in folders for file in _list(folder) if _is_unfinished(file)):
+                yield _leftover(Kind.RESULT, file)
 
 
-def uploads(store: Store) -> Iterator[Found]:
+def uploads(store: Store) -> Iterator[Leftover]:
     """Find uploads whose dashboard has ended."""
-    for path in _inside(store.local_folder / _UPLOADS):
+    for path in _list(store.local_folder / _UPLOADS):
         if locks.is_dead(path.name):
-            yield _found(Kind.UPLOAD, path)
+            yield _leftover(Kind.UPLOAD, path)
 
 
-def stale_checkouts(store: Store) -> Iterator[Found]:
+def stale_checkouts(store: Store) -> Iterator[Leftover]:
     """Find worktrees without a lock holder, unused locks, and partly deleted sweeps."""
     place = store.local_folder / checkouts.FOLDER
-    for lock in _inside(place):
+    for lock in _list(place):
         if lock.name.endswith(locks.SUFFIX) and _is_free(lock):
             folder = lock.with_suffix("")
             sweep = partial(checkouts.sweep, place.resolve())
-            yield Found(kind=Kind.WORKTREE, path=folder if folder.is_dir() else lock, remove=sweep)
+            yield Leftover(kind=Kind.WORKTREE, path=folder if folder.is_dir() else lock, remove=sweep)
         elif (match := _LOCK.fullmatch(lock.name)) and locks.is_dead(match[1]):
-            yield _found(Kind.WORKTREE, lock)
-    for path in _inside(store.local_folder / _SWEEPS):
+            yield _leftover(Kind.WORKTREE, lock)
+    for path in _list(store.local_folder / _SWEEPS):
         if (match := _DELETED.fullmatch(path.name)) and locks.is_dead(f"{match[1]}-0"):
-            yield _found(Kind.DRAFT, path)
+            yield _leftover(Kind.DRAFT, path)
 
 
-def temporary(_store: Store) -> Iterator[Found]:
+def temporary(_store: Store) -> Iterator[Leftover]:
     """Find folders of this user in the system's temporary folder."""
-    for path in _inside(Path(tempfile.gettempdir())):
+    for path in _list(Path(tempfile.gettempdir())):
         mark = path.name.removeprefix(PREFIX)
         if mark != path.name and _is_mine(path) and locks.is_abandoned(path, mark):
-            yield _found(Kind.TEMPORARY, path, still=partial(locks.is_abandoned, path, mark))
+            yield _leftover(Kind.TEMPORARY, path, still=partial(locks.is_abandoned, path, mark))
 
 
-def code(_store: Store) -> Iterator[Found]:
+def code(_store: Store) -> Iterator[Leftover]:
     """Find compiled code that this installation does not use, and unfinished files."""
     root = _cache()
-    scans = _inside(root / "scan")
+    scans = _list(root / "scan")
     current = _current() if scans else None
     for path in scans:
         name, unfinished, pid = path.name.partition(".o.")
         if unfinished and name and locks.is_dead(f"{pid}-0"):
-            yield _found(Kind.CODE, path)
+            yield _leftover(Kind.CODE, path)
         elif path.suffix == ".o" and current not in {None, path.name}:
-            yield replace(_found(Kind.CODE, path), least_age_s=UNUSED_S)
-    for path in _inside(root / "libtorch"):
+            yield replace(_leftover(Kind.CODE, path), min_age_s=UNUSED_S)
+    for path in _list(root / "libtorch"):
         lock = path.parent / f"{path.name.rsplit('.', 2)[0]}{locks.SUFFIX}"
         if path.name.endswith(".part") and _is_free(lock):
-            yield _found(Kind.CODE, path, still=partial(_is_free, lock))
+            yield _leftover(Kind.CODE, path, still=partial(_is_free, lock))
 
 
-ALL: tuple[Callable[[Store], Iterator[Found]], ...] = (
+ALL: tuple[Callable[[Store], Iterator[Leftover]], ...] = (
     drafts,
     remote,
     caches,
@@ -182,15 +169,15 @@ ALL: tuple[Callable[[Store], Iterator[Found]], ...] = (
 )
 
 
-def _found(kind: Kind, path: Path, *, still: Callable[[], bool] = lambda: True) -> Found:
+def _leftover(kind: Kind, path: Path, *, still: Callable[[], bool] = lambda: True) -> Leftover:
     def remove() -> None:
         if still():
             delete(path)
 
-    return Found(kind=kind, path=path, remove=remove)
+    return Leftover(kind=kind, path=path, remove=remove)
 
 
-def _inside(folder: Path) -> list[Path]:
+def _list(folder: Path) -> list[Path]:
     """Return the content of a folder, sorted; empty if it is no folder, a link, or not readable."""
     try:
         return [] if folder.is_symlink() else sorted(folder.iterdir())
@@ -228,17 +215,9 @@ def _current() -> str | None:
     return native.place().name
 
 
-@dataclass(frozen=True, kw_only=True)
-class Freed:
-    """Outcome of a deletion.
+class Freed(NamedTuple):
+    """Outcome of a deletion: the number of bytes freed, and whether everything was deleted."""
 
-    Attributes:
-        leftover: The leftover.
-        bytes: Number of bytes freed.
-        complete: Whether it was deleted completely.
-    """
-
-    leftover: Leftover
     bytes: int
     complete: bool
 
@@ -252,37 +231,34 @@ def leftovers(store: Store, *, older_than_s: float = 0) -> Iterator[Leftover]:
 
     Example:
         >>> from tracekit.runs.store import Store, locate
-        >>> [one.bytes for one in leftovers(Store(locate()))]  # doctest: +SKIP
+        >>> [leftover.bytes for leftover in leftovers(Store(locate()))]  # doctest: +SKIP
         [1048576]
     """
     for find in ALL:
-        for found in find(store):
-            one = _measured(found)
-            if one.age_s >= max(older_than_s, found.least_age_s):
-                yield one
+        for candidate in find(store):
+            leftover = _measure(candidate)
+            if leftover.age_s >= max(older_than_s, leftover.min_age_s):
+                yield leftover
 
 
 def free(leftover: Leftover) -> Freed:
     """Delete a leftover with its content, unless a process owns it by then."""
-    found = leftover.found
-    found.remove()
-    if not _exists(found.path):
-        return Freed(leftover=leftover, bytes=leftover.bytes, complete=True)
-    return Freed(leftover=leftover, bytes=max(0, leftover.bytes - _measured(found).bytes), complete=False)
+    leftover.remove()
+    if not _exists(leftover.path):
+        return Freed(leftover.bytes, complete=True)
+    return Freed(max(0, leftover.bytes - _measure(leftover).bytes), complete=False)
 
 
 def _exists(path: Place) -> bool:
     return os.path.lexists(path) if isinstance(path, Path) else path.is_dir() or path.is_file()
 
 
-def _measured(found: Found) -> Leftover:
-    if found.known or not isinstance(found.path, Path):
-        size, age = found.known or (0, 0.0)
-        return Leftover(found=found, bytes=size, age_s=age)
-    size, newest = 0, 0.0
-    for own, written in _stats(found.path):
-        size, newest = size + own, max(newest, written)
-    return Leftover(found=found, bytes=size, age_s=max(0.0, time.time() - newest))
+def _measure(leftover: Leftover) -> Leftover:
+    """Return a leftover with its size and age; those on object storage come with them."""
+    if not isinstance(leftover.path, Path):
+        return leftover
+    sizes, times = zip(*_stats(leftover.path), strict=True)
+    return replace(leftover, bytes=sum(sizes), age_s=max(0.0, time.time() - max(times)))
 
 
 def _stats(path: Path) -> Iterator[tuple[int, float]]:
@@ -291,7 +267,8 @@ def _stats(path: Path) -> Iterator[tuple[int, float]]:
         status = path.lstat()
         below = list(path.iterdir()) if path.is_dir() and not path.is_symlink() else []
     except OSError:  # it has just gone, or is another user's
+        yield 0, 0.0
         return
     yield 0 if below else status.st_size, status.st_mtime
-    for one in below:
-        yield from _stats(one)
+    for child in below:
+        yield from _stats(child)

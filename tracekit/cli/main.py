@@ -97,7 +97,7 @@ def run(arguments: list[str]) -> int:
     except TracekitError as error:
         return _fail(error, error.exit_code, debug=debug)
     except click.ClickException as error:
-        click.echo(f"tracekit: {_usage(error)}", err=True)
+        click.echo(f"tracekit: {_describe_usage_error(error)}", err=True)
         return ExitCode.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
         click.echo("tracekit: interrupted; unfinished results are not saved", err=True)
@@ -106,18 +106,17 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()  # the reader closed the pipe, as in `tracekit runs | head`
         return ExitCode.OK
     except OSError as error:
-        return _fail(_unusable(error), ExitCode.UNUSABLE, debug=debug)
+        return _fail(_convert_os_error(error), ExitCode.UNUSABLE, debug=debug)
 
 
-def _usage(error: click.ClickException) -> str:
+def _describe_usage_error(error: click.ClickException) -> str:
     """Return what is wrong with the arguments, the nearest name, and the help page to read."""
     context = getattr(error, "ctx", None)
     message = error.format_message()
     if isinstance(error, click.NoSuchOption):
-        known = (
-            [flag for param in context.command.get_params(context) for flag in param.opts] if context else []
-        )
-        message = f"unknown option {error.option_name}; {did_you_mean(error.option_name, known)}"
+        params = context.command.get_params(context) if context else []
+        flags = [flag for param in params for flag in param.opts]
+        message = f"unknown option {error.option_name}; {did_you_mean(error.option_name, flags)}"
     message = message.rstrip("; ")
     stop = "" if message.endswith((".", "?")) else "."
     return f"{message}{stop} Try '{context.command_path if context else 'tracekit'} --help'."
@@ -137,7 +136,7 @@ def one_line(error: TracekitError) -> str:
     return f"tracekit: {error.message}" + (f"; {error.hint}" if error.hint else "")
 
 
-def _unusable(error: OSError) -> TracekitError:
+def _convert_os_error(error: OSError) -> TracekitError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     named = f"{error.filename}: {reason}" if error.filename else reason
     unusable = TracekitError(named, hint="rerun with `tracekit --debug` for a traceback")

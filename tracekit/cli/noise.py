@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import lazy_click as click
@@ -30,71 +32,62 @@ def command(*, output_format: str, store: str | None) -> None:
     from tracekit import render
     from tracekit.diff.noise import history
 
-    opened = open_store(store)
-    found = history(opened.readable())
-    rows = [_row(one) for one in found.series]
+    measured = history(open_store(store).readable())
+    columns = _columns()
+    rows = [{column.name: value(series) for column, value in columns} for series in measured.series]
     if rows or output_format != "table":
-        text = render.rows(rows, _columns(), output_format, command="noise", key="series", limit=0)
-        click.echo(text, nl=False)
-    for text in _notes(found):
+        shown = [column for column, _ in columns]
+        click.echo(render.rows(rows, shown, output_format, command="noise", key="series", limit=0), nl=False)
+    for text in _notes(measured):
         note(f"tracekit: {text}")
 
 
-def _row(one: Series) -> dict[str, Any]:
-    from tracekit.diff.noise import LOOKS
-
-    noise = one.noise
-    detectable = {f"detectable_{k}": noise.mde(k) for k in LOOKS}
-    return {
-        "configuration": one.configuration,
-        "metric": one.metric,
-        "sigma": noise.sigma,
-        "sigma_low": noise.low,
-        "sigma_high": noise.high,
-        **detectable,
-        "runs": one.values,
-        "repeats": noise.runs,
-        "groups": noise.groups,
-        "needs": one.needs or None,
-        "series": one.id,
-    }
-
-
-def _columns() -> list[Column]:
+def _columns() -> list[tuple[Column, Callable[[Series], Any]]]:
+    """Return the columns, and what each shows of a series."""
     from tracekit.analysis import Column
 
+    def detectable(runs: int, meaning: str) -> tuple[Column, Callable[[Series], Any]]:
+        return Column(f"detectable_{runs}", "share", meaning), lambda series: series.noise.mde(runs)
+
+    sigma = "standard deviation of the logarithm of a run's value"
     return [
-        Column("configuration", "", "main fields of the fingerprint"),
-        Column("metric", "", "metric"),
-        Column("sigma", "share", "standard deviation of the logarithm of a run's value"),
-        Column("sigma_low", "share", "lower bound of its 95% interval"),
-        Column("sigma_high", "share", "upper bound of its 95% interval"),
-        Column("detectable_5", "share", "change that 5 runs per side detect with 80% power"),
-        Column("detectable_10", "share", "the same with 10 runs per side"),
-        Column("detectable_20", "share", "the same with 20 runs per side"),
-        Column("runs", "count", "runs with a value"),
-        Column("repeats", "count", "runs with at least one other of the same code"),
-        Column("groups", "count", "commits or labels with two or more runs"),
-        Column("needs", "prose", "how to get an estimate, or a better one"),
-        Column("series", "", "hash of the fingerprint"),
+        (Column("configuration", "", "main fields of the fingerprint"), attrgetter("configuration")),
+        (Column("metric", "", "metric"), attrgetter("metric")),
+        (Column("sigma", "share", sigma), attrgetter("noise.sigma")),
+        (Column("sigma_low", "share", "lower bound of its 95% interval"), attrgetter("noise.low")),
+        (Column("sigma_high", "share", "upper bound of its 95% interval"), attrgetter("noise.high")),
+        detectable(5, "change that 5 runs per side detect with 80% power"),
+        detectable(10, "the same with 10 runs per side"),
+        detectable(20, "the same with 20 runs per side"),
+        (Column("runs", "count", "runs with a value"), attrgetter("values")),
+        (
+            Column("repeats", "count", "runs with at least one other of the same code"),
+            attrgetter("noise.runs"),
+        ),
+        (Column("groups", "count", "commits or labels with two or more runs"), attrgetter("noise.groups")),
+        (
+            Column("needs", "prose", "how to get an estimate, or a better one"),
+            lambda series: series.needs or None,
+        ),
+        (Column("series", "", "hash of the fingerprint"), attrgetter("id")),
     ]
 
 
-def _notes(found: History) -> list[str]:
+def _notes(history: History) -> list[str]:
     notes = []
-    if not found.series:
+    if not history.series:
         notes.append(
             "no repeated runs to estimate noise from: record two or more of one commit and configuration, "
             "for example with `tracekit collect --workload resnet50 --repeat 5`"
         )
-    if found.without_code:
+    if history.without_code:
         notes.append(
-            f"{_runs(found.without_code)} skipped: without a clean commit or a label, runs of the same code "
-            "cannot be identified (collect with --label)"
+            f"{_runs(history.without_code)} skipped: without a clean commit or a label, runs of the same "
+            "code cannot be identified (collect with --label)"
         )
-    if found.unmeasured:
+    if history.unmeasured:
         notes.append(
-            f"{_runs(found.unmeasured)} skipped: only `tracekit collect` records unprofiled step times and "
+            f"{_runs(history.unmeasured)} skipped: only `tracekit collect` records unprofiled step times and "
             "peak memory; imported traces lack them"
         )
     return notes

@@ -1,4 +1,4 @@
-"""Durations as command-line values."""
+"""Options that several commands share, and what they resolve to: the store, a run, its ranks and peaks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
+from importlib import import_module
 from itertools import chain
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import completion
@@ -87,19 +90,19 @@ def declared_options(*options: Option) -> Decorator:
     """Return the decorator that adds declared options of `tracekit collect` to a command."""
 
     def add(function: Callable[..., object]) -> Callable[..., object]:
-        for one in reversed(options):
-            flags = f"{one.flag}/--no-{one.flag[2:]}" if one.negatable else one.flag
+        for declared in reversed(options):
+            flags = f"{declared.flag}/--no-{declared.flag[2:]}" if declared.negatable else declared.flag
             function = click.option(
                 flags,
-                type=one.kind,
-                is_flag=one.kind is bool or None,
-                default=one.default,
+                type=declared.kind,
+                is_flag=declared.kind is bool or None,
+                default=declared.default,
                 show_default=True,
-                metavar=one.metavar,
-                shell_complete=completion.choice(*one.choices)
-                if one.choices
-                else completion.OF_OPTION.get(one.name),
-                help=one.help,
+                metavar=declared.metavar,
+                shell_complete=completion.choice(*declared.choices)
+                if declared.choices
+                else completion.OF_OPTION.get(declared.name),
+                help=declared.help,
             )(function)
         return function
 
@@ -178,6 +181,39 @@ def varying_option(text: str) -> Decorator:
     return click.option("--varying", multiple=True, metavar="FIELD", help=text)
 
 
+output_option = click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
+)
+
+
+def write_result(text: str, output: Path | None) -> None:
+    """Write a result to the file of `output_option`, or else to stdout."""
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
+
+
+def import_extra(module: str, needs: str) -> ModuleType:
+    """Import a module whose packages are an extra of tracekit.
+
+    Args:
+        module: The module.
+        needs: Start of the error: what needs the missing package.
+
+    Raises:
+        MissingDependencyError: A package is not installed.
+    """
+    from tracekit.errors import MissingDependencyError
+
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"{needs} the package {error.name!r}", hint="pip install 'tracekit-torch[dashboard]'"
+        ) from error
+
+
 def open_store(option: str | None) -> Store:
     """Open the store given by the option or the environment."""
     from tracekit.runs.store import Store, locate
@@ -185,7 +221,23 @@ def open_store(option: str | None) -> Store:
     return Store(locate(option))
 
 
-ALL = "all"
+def open_run(store: Store, reference: str, *, captures: Sequence[str] = ()) -> Run:
+    """Resolve a reference to a run of the store, or to a raw trace, which is imported first.
+
+    Args:
+        store: The store.
+        reference: Run reference or path.
+        captures: Traces of graph captures, for an import.
+
+    Raises:
+        RunNotFoundError: Nothing, or more than one run, matches.
+    """
+    from tracekit.ingest.references import resolve
+
+    return resolve(store, reference, captures=capture_traces(captures))
+
+
+_ALL_RANKS = "all"
 
 rank_option = click.option(
     "--rank",
@@ -197,7 +249,7 @@ rank_option = click.option(
 )
 
 
-def narrowed(run: Run, ranks: Sequence[str]) -> Run:
+def select_ranks(run: Run, ranks: Sequence[str]) -> Run:
     """Restrict a run to the selected ranks, if any.
 
     Raises:
@@ -205,12 +257,12 @@ def narrowed(run: Run, ranks: Sequence[str]) -> Run:
     """
     if not ranks:
         return run
-    if ALL in ranks:
+    if _ALL_RANKS in ranks:
         return run.of_ranks(*run.ranks)
-    return run.of_ranks(*(rank for word in ranks for rank in _numbers(word)))
+    return run.of_ranks(*(rank for word in ranks for rank in _parse_ranks(word)))
 
 
-def _numbers(word: str) -> range:
+def _parse_ranks(word: str) -> range:
     from tracekit.errors import UnusableInputError
 
     first, dash, last = word.partition("-")
@@ -241,13 +293,13 @@ def capture_traces(paths: Sequence[str]) -> list[Place]:
     from tracekit import storage
     from tracekit.errors import UnusableInputError
 
-    found = [place for path in paths for place in storage.expand(path)]
-    for place in found:
+    places = [place for path in paths for place in storage.expand(path)]
+    for place in places:
         if storage.kind(place) is not storage.Kind.FILE:
             raise UnusableInputError(
                 f"--capture-trace {place} is not a file", hint="give the trace of the graph's capture"
             )
-    return found
+    return places
 
 
 peaks_option = click.option(
@@ -275,15 +327,15 @@ def with_peaks(run: Run, peaks: str | None, names: Sequence[str] = ()) -> Run:
     from tracekit.errors import UnusableInputError
     from tracekit.runs.devices import given
 
-    found = given(peaks)
+    listed = given(peaks)
     if names and not any(analysis.get(name).uses_peaks for name in names):
-        using = " or ".join(one.name for one in analysis.available() if one.uses_peaks)
+        using = " or ".join(other.name for other in analysis.available() if other.uses_peaks)
         raise UnusableInputError(f"--peaks has no effect on {', '.join(names)}", hint=f"it is for {using}")
-    return run.with_peaks(found)
+    return run.with_peaks(listed)
 
 
 @contextmanager
-def reading(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
+def start_workers(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
     """Start the workers that read the ranks of a run, if any: a cluster or processes of this machine.
 
     Raises:
@@ -296,5 +348,5 @@ def reading(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
     if count == 0:
         yield None
         return
-    with workers(scheduler, count=count) as started:
-        yield started
+    with workers(scheduler, count=count) as pool:
+        yield pool

@@ -1,4 +1,4 @@
-"""Detection of a terminal on stderr; rich is imported only if there may be one."""
+"""Progress bars and notes on stderr; rich is imported only if stderr may be a terminal."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from tracekit.recording.collector import Progress as StepProgress
 
 
-_OVERRULING = ("FORCE_COLOR", "TTY_COMPATIBLE")
+_TERMINAL_VARIABLES = ("FORCE_COLOR", "TTY_COMPATIBLE")
 """Variables that make rich treat any stream as a terminal."""
 
 
 def terminal_console() -> Console | None:
     """Return the console on stderr; None if it is not a terminal, or the command is to be quiet."""
-    if click.is_quiet() or not _may_be():
+    if click.is_quiet() or not _may_be_terminal():
         return None
     from rich.console import Console
 
-    found = Console(stderr=True)
-    return found if found.is_terminal else None
+    console = Console(stderr=True)
+    return console if console.is_terminal else None
 
 
 def note(text: str) -> None:
@@ -39,15 +39,15 @@ def note(text: str) -> None:
         click.echo(text, err=True)
 
 
-def _may_be() -> bool:
+def _may_be_terminal() -> bool:
     """Tell whether rich could treat stderr as a terminal, without importing it."""
     try:
-        return any(name in os.environ for name in _OVERRULING) or sys.stderr.isatty()
+        return any(name in os.environ for name in _TERMINAL_VARIABLES) or sys.stderr.isatty()
     except (AttributeError, ValueError):  # stderr is missing or closed
         return False
 
 
-_EXPLAINED = {"build": "build: compiling the C++ program, once"}
+_STAGE_NAMES = {"build": "build: compiling the C++ program, once"}
 """Descriptions of stages that take long."""
 
 
@@ -80,7 +80,7 @@ def step_progress(prefix: str) -> Iterator[StepProgress]:
 
         def line(part: str, done: int, total: int) -> None:
             if done == 0:
-                note(f"{prefix}{_EXPLAINED.get(part, part)} ({total} step{'s' * (total != 1)})")
+                note(f"{prefix}{_STAGE_NAMES.get(part, part)} ({total} step{'s' * (total != 1)})")
 
         yield line
         return
@@ -96,7 +96,7 @@ def step_progress(prefix: str) -> Iterator[StepProgress]:
         task = bar.add_task(prefix)
 
         def move(part: str, done: int, total: int) -> None:
-            bar.update(task, description=prefix + _EXPLAINED.get(part, part), completed=done, total=total)
+            bar.update(task, description=prefix + _STAGE_NAMES.get(part, part), completed=done, total=total)
 
         yield move
 

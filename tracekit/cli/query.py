@@ -21,7 +21,7 @@ from tracekit.cli.options import format_option, store_option
     shell_complete=completion.run,
     help="Run to query, default `latest`; repeatable.",
 )
-@click.option("--all", "every", is_flag=True, help="Query all runs of the store.")
+@click.option("--all", "all_runs", is_flag=True, help="Query all runs of the store.")
 @click.option("--tables", is_flag=True, help="List tables and columns with units and meanings.")
 @click.option(
     "--limit",
@@ -48,7 +48,7 @@ def command(
     *,
     sql: str | None,
     references: tuple[str, ...],
-    every: bool,
+    all_runs: bool,
     tables: bool,
     limit: int | None,
     timeout: float,
@@ -91,19 +91,19 @@ def command(
     if tables or sql is None:
         click.echo(_tables(output_format), nl=False)
         return
-    from tracekit.export.bounded import query, usual_memory
+    from tracekit.export.query_process import Query, default_memory, run_query
 
-    texts = query(
-        sys.stdin.read() if sql == "-" else sql,
+    query = Query(
+        sql=sys.stdin.read() if sql == "-" else sql,
         store=store,
         references=references,
-        every=every,
+        all_runs=all_runs,
         limit=limit,
         output_format=output_format,
         seconds=timeout,
-        memory_bytes=round(memory * (1 << 30)) if memory else usual_memory(),
+        memory_bytes=round(memory * (1 << 30)) if memory else default_memory(),
     )
-    with closing(texts):
+    with closing(run_query(query)) as texts:
         for text in texts:
             click.echo(text, nl=False)
 
@@ -135,14 +135,9 @@ def _tables(output_format: str) -> str:
     ]
     if output_format != "table":
         return render.rows(rows, columns, output_format, command="query", key="columns")
-    return "\n".join(
-        render.rows(
-            [row for row in rows if row["table"] == table.name],
-            columns[1:],
-            "table",
-            command="query",
-            title=f"{table.name}: a row is {table.row}",
-            limit=0,
-        )
-        for table in KNOWN.values()
-    )
+    texts = []
+    for table in KNOWN.values():
+        of_table = [row for row in rows if row["table"] == table.name]
+        title = f"{table.name}: a row is {table.row}"
+        texts.append(render.table_text(of_table, columns[1:], title=title, limit=0))
+    return "\n".join(texts)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import fresh_option, open_store, peaks_option, store_option, with_peaks
+from tracekit.cli.options import (
+    fresh_option,
+    import_extra,
+    open_run,
+    open_store,
+    peaks_option,
+    store_option,
+    with_peaks,
+)
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis, Result
@@ -76,16 +82,15 @@ def command(
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis.cache import ResultCache
     from tracekit.export.tables import whole
-    from tracekit.ingest.references import resolve
 
     names = _names(analyses)
-    place = open_store(store)
-    found = with_peaks(resolve(place, run), peaks)
+    runs = open_store(store)
+    reported = with_peaks(open_run(runs, run), peaks)
     path = Path(output or ".").expanduser()
-    path = path / f"{found.id}.html" if path.is_dir() else path
-    text = _text(found, names, ResultCache(place, fresh=fresh), title=title, limit=limit)
-    with whole(path, overwrite=True) as beside:
-        beside.write_text(text, encoding="utf-8")
+    path = path / f"{reported.id}.html" if path.is_dir() else path
+    text = _text(reported, names, ResultCache(runs, fresh=fresh), title=title, limit=limit)
+    with whole(path, overwrite=True) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     click.echo(str(path))
     if open_browser:
         click.launch(path.resolve().as_uri())
@@ -98,13 +103,13 @@ def _names(analyses: str | None) -> tuple[str, ...]:
         UnusableInputError: An analysis does not exist.
     """
     from tracekit import analysis
-    from tracekit.cli.analyze import chosen
+    from tracekit.cli.analyze import split_arguments
 
     if analyses is None:
         return _SHOWN
     if analyses == _ALL:
-        return tuple(one.name for one in analysis.available())
-    return chosen("latest", tuple(filter(None, map(str.strip, analyses.split(",")))))[1]
+        return tuple(available.name for available in analysis.available())
+    return split_arguments("latest", tuple(filter(None, map(str.strip, analyses.split(",")))))[1]
 
 
 def _text(
@@ -112,15 +117,15 @@ def _text(
 ) -> str:
     from tracekit.render.capture import of_results
 
-    shown, advice = _analyzed(run, {*names, "integrity"}, result_cache)
-    text: str = _reports().report(
+    shown, advice = _analyze(run, {*names, "integrity"}, result_cache)
+    text: str = import_extra("tracekit.dashboards.exports.report", "reports need").report(
         run,
         title=title or _title(run),
         question="",
         results=[shown[name] for name in names if name in shown],
         integrity=shown["integrity"][1],
         bound=advice.verdict.sentence if advice.verdict else "",
-        advice=[one.finding for one in advice.findings],
+        advice=[ranked.finding for ranked in advice.findings],
         facts=True,
         lacking=advice.lacking,
         capture=of_results(advice.results),
@@ -136,7 +141,7 @@ def _title(run: Run) -> str:
     return run.meta.label or what or run.id.partition("-")[2].rpartition("-")[0] or run.id
 
 
-def _analyzed(
+def _analyze(
     run: Run, names: set[str], result_cache: ResultCache
 ) -> tuple[dict[str, tuple[Analysis, Result]], Advice]:
     """Return the results to show, and the advice of all analyses."""
@@ -146,24 +151,12 @@ def _analyzed(
 
     shown: dict[str, tuple[Analysis, Result]] = {}
 
-    def each() -> Any:
-        for one, result in analysis.analyze_each(run, (), progress=progress, by=result_cache.analyze):
-            if one.name in names:
-                shown[one.name] = one, result
-            yield one, result
+    def results() -> Any:
+        for analyzed, result in analysis.analyze_each(run, (), progress=progress, by=result_cache.analyze):
+            if analyzed.name in names:
+                shown[analyzed.name] = analyzed, result
+            yield analyzed, result
 
     with analysis_progress() as progress:
-        advice = gather(run, each())
+        advice = gather(run, results())
     return shown, advice
-
-
-def _reports() -> ModuleType:
-    from tracekit.errors import MissingDependencyError
-
-    try:
-        return import_module("tracekit.dashboards.exports.report")
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            f"reports need the package {error.name!r}",
-            hint="pip install 'tracekit-torch[dashboard]'",
-        ) from error

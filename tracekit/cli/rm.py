@@ -27,12 +27,12 @@ def command(*, runs: tuple[str, ...], yes: bool, store: str | None) -> None:
 
     Prints the ids of the deleted runs, one per line.
     """
-    opened = open_store(store)
-    found = _find(opened, runs)
+    place = open_store(store)
+    chosen = _find(place, runs)
     if not yes:
-        found = _confirmed(found)
-    for run in found:
-        opened.remove(run)
+        chosen = _confirm(chosen)
+    for run in chosen:
+        place.remove(run)
         click.echo(run.path.name)
 
 
@@ -40,7 +40,7 @@ def _find(store: Store, references: Sequence[str]) -> list[Run]:
     """Resolve the references to distinct runs, in order."""
     from tracekit.errors import UnusableInputError
 
-    found: dict[str, Run] = {}
+    by_name: dict[str, Run] = {}
     for reference in references:
         run = store.resolve(reference)
         if run.path.resolve().parent != store.path.resolve():
@@ -48,11 +48,11 @@ def _find(store: Store, references: Sequence[str]) -> list[Run]:
                 f"{reference} is not in the store {store.path}; nothing was deleted",
                 hint="select its store with --store, or delete the folder yourself",
             )
-        found.setdefault(run.path.resolve().name, run)
-    return list(found.values())
+        by_name.setdefault(run.path.resolve().name, run)
+    return list(by_name.values())
 
 
-def _confirmed(runs: list[Run]) -> list[Run]:
+def _confirm(runs: list[Run]) -> list[Run]:
     """Ask for confirmation; return no runs if declined."""
     from tracekit.errors import UnusableInputError
 

@@ -74,22 +74,25 @@ def run_command(
     Exit codes: 0 at least one cell was measured, 5 none, 130 interrupted.
     """
     from tracekit import registry
-    from tracekit.cli.sweep import finished
-    from tracekit.cli.workloads import tell_left_out
+    from tracekit.cli.sweep import measure_cells
+    from tracekit.cli.workloads import print_skipped
     from tracekit.experiments import sweep_grid
     from tracekit.experiments.suite import plan
 
     if not only:
-        tell_left_out(registry.load_all(registry.WORKLOADS)[1])
-    ways = {
-        "levels": sweep_grid.names(level, "--level"),
-        "backends": sweep_grid.names(backend, "--backend"),
-    }
-    wanted = plan(size=size, only=only, domains=domain, repeats=repeat, **ways)
-    found = finished(open_store(store), wanted, restart=restart, retry=retry)
-    measured = sum(one.values is not None for one in found.records().values())
-    click.echo(found.id)
-    note(f"tracekit: {measured} measurements; see `tracekit suite report {found.id}`")
+        print_skipped(registry.load_all(registry.WORKLOADS)[1])
+    suite = plan(
+        size=size,
+        only=only,
+        domains=domain,
+        repeats=repeat,
+        levels=sweep_grid.names(level, "--level"),
+        backends=sweep_grid.names(backend, "--backend"),
+    )
+    folder = measure_cells(open_store(store), suite, restart=restart, retry=retry)
+    measured = sum(record.values is not None for record in folder.records().values())
+    click.echo(folder.id)
+    note(f"tracekit: {measured} measurements; see `tracekit suite report {folder.id}`")
     return int(ExitCode.OK if measured else ExitCode.NOTHING_MEASURED)
 
 
@@ -116,21 +119,19 @@ def report_command(
 
     from tracekit.experiments.suite import report
     from tracekit.experiments.sweep_folder import find
-    from tracekit.render import suite as render
+    from tracekit.render.suite import as_html, pictures, render
     from tracekit.storage import put
 
-    found = report(find(open_store(store), suite, kind="suite"))
+    results = report(find(open_store(store), suite, kind="suite"))
     if output is None and png is None:
-        click.echo(render.as_text(found, output_format), nl=False)
-        return
+        click.echo(render(results, output_format), nl=False)
     if output is not None:
         with put(Path(output)) as file:
-            file.write_text(render.as_html(found))
+            file.write_text(as_html(results))
         click.echo(output)
     if png is not None:
-        written = render.pictures(found, Path(png))
-        missing = "tracekit: no PNG written: plotly needs kaleido; pip install kaleido"
-        for path in written:
+        paths = pictures(results, Path(png))
+        for path in paths:
             click.echo(str(path))
-        if not written:
-            click.echo(missing, err=True)
+        if not paths:
+            click.echo("tracekit: no PNG written: plotly needs kaleido; pip install kaleido", err=True)

@@ -1,10 +1,9 @@
-"""Progress of a sweep on stderr."""
+"""`tracekit sweep`: measure a workload over a grid of settings."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from tracekit.workloads.base import INDUCTOR
 from tracekit.workloads.options import RecordingOptions, WorkloadOptions, flag, list_options
 
 if TYPE_CHECKING:
-    from tracekit.experiments.sweep import Moment, Watcher
+    from tracekit.experiments.sweep import Moment
     from tracekit.experiments.sweep_folder import Folder
     from tracekit.experiments.sweep_model import Cell, Plan, Record
     from tracekit.runs.store import Store
@@ -26,20 +25,7 @@ if TYPE_CHECKING:
 _ALWAYS = ("mode", "level", "resolution", "batch_size")
 
 
-@contextmanager
-def watching() -> Iterator[Watcher]:
-    """Print a line before each measurement with the time left, and a line for each failure."""
-    from tracekit.experiments.sweep import Watcher
-    from tracekit.recording.collector import silent
-
-    if progress.terminal_console() is None:
-        yield Watcher(before=_begin, after=_end, progress=silent)
-        return
-    with step_progress("") as steps:
-        yield Watcher(before=_begin, after=_end, progress=steps)
-
-
-def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
+def measure_cells(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
     """Measure the missing cells of a plan, with progress on stderr.
 
     Args:
@@ -52,58 +38,51 @@ def finished(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
         UnusableInputError: Another process is measuring it.
     """
     from tracekit.experiments import sweep_folder
-    from tracekit.experiments.sweep import finish
+    from tracekit.experiments.sweep import Watcher, finish
+    from tracekit.recording.collector import silent
 
-    found = sweep_folder.begin(store, plan, command=("tracekit", *sys.argv[1:]), restart=restart)
+    folder = sweep_folder.begin(store, plan, command=("tracekit", *sys.argv[1:]), restart=restart)
     if retry:
-        with found.lock():
-            found.delete_failures()
-    if known := len(found.records()):
-        note(f"tracekit: resuming {found.id} after {known} measurements")
+        with folder.lock():
+            folder.delete_failures()
+    if count := len(folder.records()):
+        note(f"tracekit: resuming {folder.id} after {count} measurements")
+    on_terminal = progress.terminal_console() is not None
     try:
-        with watching() as watcher:
-            finish(store, found, watcher=watcher)
+        with step_progress("") if on_terminal else nullcontext(silent) as steps:
+            finish(store, folder, watcher=Watcher(before=_note_start, after=_print_failure, progress=steps))
     except KeyboardInterrupt:
         note("tracekit: finished cells are saved; run the same command to resume")
         raise
-    return found
+    return folder
 
 
-def _begin(moment: Moment) -> None:
+def _note_start(moment: Moment) -> None:
+    from tracekit.render.cells import duration
+
     left = "" if moment.left_seconds is None else f", about {duration(moment.left_seconds)} left"
     of = "" if moment.total is None else f" of {moment.total}"
-    note(f"{moment.number}{of}: {named(moment.cell)}{left}")
+    note(f"{moment.number}{of}: {describe_cell(moment.cell)}{left}")
 
 
-def _end(cell: Cell, record: Record) -> None:
+def _print_failure(cell: Cell, record: Record) -> None:
     if record.values is None:
-        click.echo(f"  {named(cell)}: {record.outcome}: {record.reason}", err=True)
+        click.echo(f"  {describe_cell(cell)}: {record.outcome}: {record.reason}", err=True)
 
 
-def named(cell: Cell) -> str:
+def describe_cell(cell: Cell) -> str:
     """Describe a cell by its settings that differ from the defaults."""
-    known = asdict(cell.settings)
-    usual = {**{one.name: one.default for one in list_options(WorkloadOptions)}, "backend": INDUCTOR}
+    defaults = {
+        **{option.name: option.default for option in list_options(WorkloadOptions)},
+        "backend": INDUCTOR,
+    }
     others = [
         f"{name} {value}".replace("_", " ")
-        for name, value in known.items()
-        if name not in {*_ALWAYS, "workload"} and value not in {None, False, usual.get(name)}
+        for name, value in asdict(cell.settings).items()
+        if name not in {*_ALWAYS, "workload"} and value not in {None, False, defaults.get(name)}
     ]
     sizes = f"resolution {cell.settings.resolution}, batch {cell.settings.batch_size}"
     return ", ".join([f"{cell.settings.workload} {cell.settings.mode} {cell.settings.level}", sizes, *others])
-
-
-def duration(seconds: float) -> str:
-    """Format a duration.
-
-    Example:
-        >>> duration(75), duration(8), duration(7300)
-        ('1 min 15 s', '8 s', '2 h 1 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 _AXES = {
@@ -119,22 +98,24 @@ _AXES = {
     "--offload": "Offload to host memory: none,parameters,activations.",
     "--dataset-shape": "Use image shapes of these data sets: mnist,cifar10.",
 }
-_OF_COLLECT = {one.name: one for kind in (RecordingOptions, WorkloadOptions) for one in list_options(kind)}
+_COLLECT_OPTIONS = {
+    option.name: option for kind in (RecordingOptions, WorkloadOptions) for option in list_options(kind)
+}
 
 
-def _axes(function: Any) -> Any:
+def _axis_options(function: Any) -> Any:
     for name, text in reversed(_AXES.items()):
         function = click.option(name, metavar="LIST", help=text)(function)
     return function
 
 
 @click.command("sweep")
-@declared_options(_OF_COLLECT["workload"])
-@_axes
+@declared_options(_COLLECT_OPTIONS["workload"])
+@_axis_options
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Runs per cell.")
 @click.option("--steps", type=click.IntRange(min=1), default=5, show_default=True, help="Steps to time.")
 @click.option("--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Warm-up steps.")
-@declared_options(*(_OF_COLLECT[name] for name in ("size", "device", "seed", "collector")))
+@declared_options(*(_COLLECT_OPTIONS[name] for name in ("size", "device", "seed", "collector")))
 @click.option("--no-profile", is_flag=True, help="Time and sample the cells without profiling.")
 @click.option(
     "--search-batch", is_flag=True, help="Search the batch size with the best throughput by doubling."
@@ -160,7 +141,7 @@ def command(
     show: str | None,
     output_format: str,
     store: str | None,
-    **given: Any,
+    **options: Any,
 ) -> int:
     """Measure a workload over a grid of settings, each cell in a new process.
 
@@ -183,27 +164,27 @@ def command(
     """  # noqa: D301 (click reads the \b)
     from tracekit.experiments.sweep_folder import find
 
-    place = open_store(store)
+    runs = open_store(store)
     if show is not None:
-        return _print(find(place, show), output_format)
+        return _print(find(runs, show), output_format)
     if workload is None:
         raise click.UsageError("Give a --workload to sweep, or a sweep to --show.")
-    _check_collector(given["collector"], profile=not no_profile)
-    plan = _plan(workload, given, search=search_batch)
+    _check_collector(options["collector"], profile=not no_profile)
+    plan = _plan(workload, options, search=search_batch)
     plan = replace(plan, repeats=repeat, profile=not no_profile)
-    return _print(finished(place, plan, restart=restart, retry=retry), output_format)
+    return _print(measure_cells(runs, plan, restart=restart, retry=retry), output_format)
 
 
-def _plan(workload: str, given: dict[str, Any], *, search: bool) -> Plan:
+def _plan(workload: str, options: dict[str, Any], *, search: bool) -> Plan:
     from tracekit.experiments import sweep_grid
     from tracekit.experiments.sweep_model import Plan
 
-    axes = _values(given)
+    axes = _parse_axes(options)
     if search:
         axes.setdefault("mode", ("infer",))
-        axes["batch_size"] = _first(axes.get("batch_size", (1,)))
-    cells = sweep_grid.cells(workload, axes, device=given["device"], size=given["size"])
-    common = {name: given[name] for name in ("steps", "warmup", "seed", "collector")}
+        axes["batch_size"] = _single_batch(axes.get("batch_size", (1,)))
+    cells = sweep_grid.cells(workload, axes, device=options["device"], size=options["size"])
+    common = {name: options[name] for name in ("steps", "warmup", "seed", "collector")}
     return Plan(name=f"{workload}-search" if search else workload, cells=cells, search=search, **common)
 
 
@@ -219,13 +200,13 @@ def _check_collector(name: str, *, profile: bool) -> None:
     registry.load(registry.COLLECTORS, name)
 
 
-def _first(batches: tuple[int, ...]) -> tuple[int, ...]:
+def _single_batch(batches: tuple[int, ...]) -> tuple[int, ...]:
     if len(batches) > 1:
         raise click.UsageError("--search-batch starts from a single --batch-size (default 1).")
     return batches
 
 
-def _values(given: dict[str, Any]) -> dict[str, Any]:
+def _parse_axes(options: dict[str, Any]) -> dict[str, Any]:
     """Parse the values of the given axes."""
     from tracekit.experiments import sweep_grid
 
@@ -236,22 +217,21 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
         "pin_memory": sweep_grid.switches,
     }
     return {
-        name: readers.get(name, sweep_grid.names)(given[name], flag(name))
+        name: readers.get(name, sweep_grid.names)(options[name], flag(name))
         for name in sweep_grid.AXES
-        if given[name] is not None
+        if options[name] is not None
     }
 
 
 def _print(folder: Folder, output_format: str) -> int:
     from tracekit.experiments.sweep_table import rows
-    from tracekit.render import suite
+    from tracekit.render import sweep
 
-    done = folder.records()
-    found = rows(folder.plan, done)
-    notes = suite.notes(folder.id, folder.plan, found, done)
-    click.echo(suite.sweep_text(folder.id, folder.plan, found, output_format, said=notes), nl=False)
-    for one in notes:
-        click.echo(f"tracekit: {one}", err=True)
-    measured = any(row.n for row in found)
-    pending = any(row.outcome == suite.PENDING for row in found)
-    return int(ExitCode.OK if measured or pending else ExitCode.NOTHING_MEASURED)
+    records = folder.records()
+    measured = rows(folder.plan, records)
+    notes = sweep.notes(folder.id, folder.plan, measured, records)
+    click.echo(sweep.render(folder.id, folder.plan, measured, output_format, notes=notes), nl=False)
+    for text in notes:
+        click.echo(f"tracekit: {text}", err=True)
+    usable = any(row.n or row.outcome == sweep.PENDING for row in measured)
+    return int(ExitCode.OK if usable else ExitCode.NOTHING_MEASURED)

@@ -48,19 +48,19 @@ def command(*, runs: tuple[str, ...], quick: bool, output_format: str, store: st
     from tracekit.cli.progress import byte_progress
     from tracekit.runs.verify import verify
 
-    opened = open_store(store)
-    chosen = _chosen(opened, runs)
+    place = open_store(store)
+    chosen = _resolve_all(place, runs)
     with byte_progress("verifying") as progress:
         verdicts = [verify(run, quick=quick, progress=progress) for run in chosen]
-    rows = [row for one in verdicts for row in _rows(one)]
+    rows = [row for verdict in verdicts for row in _rows(verdict)]
     if rows or output_format != "table":
         click.echo(
             render.rows(rows, _columns(), output_format, command="verify", key="runs", limit=0), nl=False
         )
-    _report(opened, verdicts, quick=quick)
+    _report(place, verdicts, quick=quick)
 
 
-def _chosen(store: Store, references: Sequence[str]) -> list[Run]:
+def _resolve_all(store: Store, references: Sequence[str]) -> list[Run]:
     """Resolve the references to distinct runs; without any, all of the store, readable or not."""
     from tracekit import storage
     from tracekit.runs.meta import RUN_ID
@@ -71,8 +71,8 @@ def _chosen(store: Store, references: Sequence[str]) -> list[Run]:
     with store.convert_read_errors():
         if not store.path.is_dir():
             return []
-        found = storage.inside(store.path)
-    return [Run(path) for path in found if RUN_ID.fullmatch(path.name) and path.is_dir()]
+        paths = storage.inside(store.path)
+    return [Run(path) for path in paths if RUN_ID.fullmatch(path.name) and path.is_dir()]
 
 
 def _rows(verdict: Verdict) -> list[dict[str, Any]]:
@@ -86,11 +86,11 @@ def _rows(verdict: Verdict) -> list[dict[str, Any]]:
         {
             **about,
             "state": "damaged",
-            "damage": str(one.kind),
-            "table": one.table or None,
-            "message": one.message,
+            "damage": str(damage.kind),
+            "table": damage.table or None,
+            "message": damage.message,
         }
-        for one in verdict.damage
+        for damage in verdict.damage
     ]
 
 
@@ -103,14 +103,14 @@ def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
     from tracekit.errors import UnusableInputError
 
     many = f"{len(verdicts)} run{'s' * (len(verdicts) != 1)}"
-    if damaged := [one.run for one in verdicts if one.damage]:
+    if damaged := [verdict.run for verdict in verdicts if verdict.damage]:
         raise UnusableInputError(
-            f"{len(damaged)} of {many} damaged: {_first(damaged)}",
+            f"{len(damaged)} of {many} damaged: {_join_first(damaged)}",
             hint="delete them with `tracekit rm`, then import or collect them again",
         )
-    if newer := [one.run for one in verdicts if one.unsupported]:
+    if newer := [verdict.run for verdict in verdicts if verdict.unsupported]:
         raise UnusableInputError(
-            f"{len(newer)} of {many} stored by a newer tracekit, and not checked: {_first(newer)}",
+            f"{len(newer)} of {many} stored by a newer tracekit, and not checked: {_join_first(newer)}",
             hint="upgrade tracekit",
         )
     if not verdicts:
@@ -120,7 +120,7 @@ def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
     note(f"tracekit: {many} OK{how}")
 
 
-def _first(names: Sequence[str]) -> str:
+def _join_first(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 

@@ -47,66 +47,69 @@ def command(*, output_format: str) -> None:
     from tracekit import registry
     from tracekit.analysis import Column
 
-    found, broken = registry.load_all(registry.WORKLOADS)
-    tell_left_out(broken)
+    workloads, broken = registry.load_all(registry.WORKLOADS)
+    print_skipped(broken)
     from tracekit import render
 
-    listed = [{name: _plain(getattr(one, name)) for name in _COLUMNS} for one in sorted(found, key=_place)]
+    listed = [
+        {name: _plain(getattr(workload, name)) for name in _COLUMNS}
+        for workload in sorted(workloads, key=_sort_key)
+    ]
     if output_format == "table":
-        listed = [row | {"levels": _levels(row["levels"])} for row in listed]
+        listed = [row | {"levels": _abbreviate_levels(row["levels"])} for row in listed]
     if output_format != "json":
         listed = [{name: _text(value) for name, value in row.items()} for row in listed]
-    shown = _table(found) if output_format == "table" else _COLUMNS
+    shown = _table(workloads) if output_format == "table" else _COLUMNS
     columns = [Column(name, unit, meaning) for name, (unit, meaning) in shown.items()]
     click.echo(
         render.rows(listed, columns, output_format, command="workloads", key="workloads", limit=0), nl=False
     )
 
 
-def tell_left_out(broken: Mapping[str, Sequence[str]]) -> None:
+def print_skipped(broken: Mapping[str, Sequence[str]]) -> None:
     """Print a line on stderr for each reason why workloads cannot be loaded."""
     for why, names in broken.items():
         click.echo(f"tracekit: skipped {', '.join(names)}: {why}; see `tracekit doctor`", err=True)
 
 
-def _table(found: list[Workload]) -> dict[str, tuple[str, str]]:
+def _table(workloads: list[Workload]) -> dict[str, tuple[str, str]]:
     """Return the columns of the table; the source only if other packages provide workloads."""
     from tracekit.workloads.base import BUILT_IN
 
-    same = all(workload.source == BUILT_IN for workload in found)
+    same = all(workload.source == BUILT_IN for workload in workloads)
     return {name: column for name, column in _TABLE.items() if not (same and name == "source")}
 
 
-def _place(workload: Workload) -> tuple[int, str]:
+def _sort_key(workload: Workload) -> tuple[int, str]:
     """Sort by domain in the order of `DOMAINS`, others last, then by name."""
     from tracekit.workloads.base import DOMAINS
 
-    known = workload.domain in DOMAINS
-    return DOMAINS.index(workload.domain) if known else len(DOMAINS), workload.name
+    is_listed = workload.domain in DOMAINS
+    return DOMAINS.index(workload.domain) if is_listed else len(DOMAINS), workload.name
 
 
 def _plain(value: Any) -> Any:
     """Convert nested mappings and tuples to JSON types."""
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 
-def _levels(known: list[str]) -> str:
+def _abbreviate_levels(levels: list[str]) -> str:
     """Abbreviate a list of levels."""
     from tracekit.workloads.base import LEVELS
 
-    missing = [level for level in LEVELS if level not in known]
-    if len(missing) > 1 or len(known) + len(missing) > len(LEVELS):
-        return ", ".join(known)
+    missing = [level for level in LEVELS if level not in levels]
+    if len(missing) > 1 or len(levels) + len(missing) > len(LEVELS):
+        return ", ".join(levels)
     return f"all but {missing[0]}" if missing else "all"
 
 
 def _text(value: Any) -> Any:
     """Format a list or mapping as text."""
     if isinstance(value, dict):
-        nested = any(isinstance(one, dict) for one in value.values())
-        return ("; " if nested else ", ").join(_pair(name, one) for name, one in value.items())
+        nested = any(isinstance(item, dict) for item in value.values())
+        return ("; " if nested else ", ").join(_pair(name, item) for name, item in value.items())
     return ", ".join(value) if isinstance(value, list) else value
 
 

@@ -18,7 +18,15 @@ from isal import isal_zlib
 
 from tracekit.export import tracks
 from tracekit.export.tables import Source
-from tracekit.export.tracks import Lanes, fragments, fragments_of_text, lanes, micro, quoted, triples
+from tracekit.export.tracks import (
+    Tracks,
+    find_tracks,
+    fragments,
+    fragments_of_text,
+    micro,
+    quote,
+    triples,
+)
 from tracekit.registry import VERSION
 from tracekit.runs.run import Run
 from tracekit.runs.selection import Window
@@ -38,46 +46,55 @@ class _Calls:
     start: Ints
 
 
-def events(source: Source, origin: int, host: Lanes, device: Lanes) -> Iterator[pa.Array]:
-    """Both ends of every launch whose call was recorded, each within the interval that it belongs to."""
+def flow_events(source: Source, origin: int, host: Tracks, device: Tracks) -> Iterator[pa.Array]:
+    """Yield both ends of every launch whose call was recorded, each in the interval that it belongs to.
+
+    Args:
+        source: The run.
+        origin: Origin of times, ns since the run's t0.
+        host: Tracks of host intervals.
+        device: Tracks of device intervals.
+    """
     columns = [C.ROW_ID, C.LAUNCH_ROW, C.RANK, C.DEVICE, C.STREAM, C.START_NS]
-    known = pc.field(C.LAUNCH_ROW).is_valid()
+    has_launch = pc.field(C.LAUNCH_ROW).is_valid()
     launched = [
         batch[C.LAUNCH_ROW].to_numpy()
-        for batch in source.batches("device_intervals", [C.LAUNCH_ROW], where=known)
+        for batch in source.batches("device_intervals", [C.LAUNCH_ROW], where=has_launch)
     ]
     if not launched:
         return
     calls = _calls(source, np.unique(np.concatenate(launched)), host)
-    for batch in source.batches("device_intervals", columns, where=known):
+    for batch in source.batches("device_intervals", columns, where=has_launch):
         yield from _arrows(batch, calls, device, origin)
 
 
-def _calls(source: Source, wanted: Ints, host: Lanes) -> _Calls:
+def _calls(source: Source, wanted: Ints, host: Tracks) -> _Calls:
     parts: list[tuple[Ints, ...]] = [tuple(np.empty(0, np.int64) for _ in range(4))]
     for batch in source.batches("host_intervals", [C.ROW_ID, C.RANK, C.PID, C.TID, C.START_NS]):
         rows = batch[C.ROW_ID].to_numpy()
         place = np.minimum(np.searchsorted(wanted, rows), len(wanted) - 1)
-        found = batch.filter(pa.array(wanted[place] == rows))
-        thread = tracks.thread_id(found[C.TID]).to_numpy()
-        ids = found[C.ROW_ID].to_numpy()
-        process = tracks.host_process(found[C.RANK], found[C.PID]).to_numpy()
-        parts.append((ids, process, host.moved(ids, thread), found[C.START_NS].to_numpy()))
+        chosen = batch.filter(pa.array(wanted[place] == rows))
+        thread = tracks.thread_id(chosen[C.TID]).to_numpy()
+        ids = chosen[C.ROW_ID].to_numpy()
+        process = tracks.host_process(chosen[C.RANK], chosen[C.PID]).to_numpy()
+        parts.append((ids, process, host.thread_of_rows(ids, thread), chosen[C.START_NS].to_numpy()))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(columns[0])
     return _Calls(*(column[order] for column in columns))
 
 
-def _arrows(batch: pa.RecordBatch, calls: _Calls, device: Lanes, origin: int) -> Iterator[pa.Array]:
+def _arrows(batch: pa.RecordBatch, calls: _Calls, device: Tracks, origin: int) -> Iterator[pa.Array]:
     launch = batch[C.LAUNCH_ROW].to_numpy()
     place = np.searchsorted(calls.rows, launch)
-    known = place < len(calls.rows)
-    known[known] = calls.rows[place[known]] == launch[known]
-    batch, place = batch.filter(pa.array(known)), place[known]
+    is_found = place < len(calls.rows)
+    is_found[is_found] = calls.rows[place[is_found]] == launch[is_found]
+    batch, place = batch.filter(pa.array(is_found)), place[is_found]
     rows = batch[C.ROW_ID].to_numpy()
-    process, thread, start = (pa.array(one[place]) for one in (calls.process, calls.thread, calls.start))
+    process, thread, start = (
+        pa.array(column[place]) for column in (calls.process, calls.thread, calls.start)
+    )
     yield _end("s", rows, process, thread, start, origin)
-    stream = device.moved(rows, tracks.stream_id(batch[C.STREAM]).to_numpy())
+    stream = device.thread_of_rows(rows, tracks.stream_id(batch[C.STREAM]).to_numpy())
     process = tracks.device_process(batch[C.RANK], batch[C.DEVICE])
     yield _end("f", rows, process, pa.array(stream), batch[C.START_NS], origin)
 
@@ -131,7 +148,7 @@ _HOST_TEXTS = {
 
 
 def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
-    """The JSON of a run's intervals, steps, counters and launches, piece by piece.
+    """Yield the JSON of a run's intervals, steps, counters and launches, piece by piece.
 
     Categories and arguments have the names that torch.profiler gives them, so that what reads its traces
     reads this one. Times count from the run's `t0`, or from its first event where that is earlier. Intervals
@@ -149,10 +166,10 @@ def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
     """
     source = Source(run, window)
     origin = tracks.origin(source)
-    host = lanes(source, "host_intervals", _HOST_TRACK, _on_host, then=C.DEPTH)
-    device = lanes(source, "device_intervals", _DEVICE_TRACK, _on_device, then=C.ROW_ID)
+    host = find_tracks(source, "host_intervals", _HOST_TRACK, _on_host, then=C.DEPTH)
+    device = find_tracks(source, "device_intervals", _DEVICE_TRACK, _on_device, then=C.ROW_ID)
     yield b'{"traceEvents": [\n'
-    yield ",\n".join(json.dumps(event) for event in tracks.named(source, host, device)).encode()
+    yield ",\n".join(json.dumps(event) for event in tracks.name_events(source, host, device)).encode()
     for events in _events(source, origin, host, device):
         text = ",\n".join(events.to_pylist())
         if text:
@@ -162,13 +179,13 @@ def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
     yield f'\n], {base}, "otherData": {json.dumps(about)}}}\n'.encode()
 
 
-def _events(source: Source, origin: int, host: Lanes, device: Lanes) -> Pieces:
+def _events(source: Source, origin: int, host: Tracks, device: Tracks) -> Pieces:
     yield from _steps(source, origin)
     yield from _host(source, origin, host)
     yield from _device(source, origin, device)
-    yield from events(source, origin, host, device)
+    yield from flow_events(source, origin, host, device)
     yield from _counters(source, origin)
-    yield from _allocated(source, origin)
+    yield from _allocations(source, origin)
 
 
 def _join(*parts: object) -> pa.Array:
@@ -176,7 +193,7 @@ def _join(*parts: object) -> pa.Array:
 
 
 def _category(kinds: pa.Array, called: Mapping[Any, str]) -> pa.Array:
-    """The categories of kinds, as JSON."""
+    """Return the categories of kinds, as JSON."""
     coded = kinds if pa.types.is_dictionary(kinds.type) else kinds.dictionary_encode()
     words = [called.get(kind, kind) for kind in coded.dictionary.to_pylist()]
     return pa.array([json.dumps(word) for word in words], pa.string()).take(coded.indices)
@@ -185,7 +202,7 @@ def _category(kinds: pa.Array, called: Mapping[Any, str]) -> pa.Array:
 def _event(
     name: pa.Array, category: str | pa.Array, pid: pa.Array, tid: pa.Array, batch: pa.RecordBatch, origin: int
 ) -> tuple[object, ...]:
-    """An interval up to its arguments."""
+    """Return the JSON of intervals up to their arguments."""
     return (
         '{"ph":"X","name":', name, ',"cat":', category,
         ',"pid":', tracks.text(pid), ',"tid":', tracks.text(tid),
@@ -196,7 +213,7 @@ def _event(
 def _steps(source: Source, origin: int) -> Pieces:
     for batch in source.batches("steps"):
         pid = tracks.steps_process(batch[C.RANK])
-        head = _event(quoted(batch[C.NAME]), '"step"', pid, batch[C.RANK], batch, origin)
+        head = _event(quote(batch[C.NAME]), '"step"', pid, batch[C.RANK], batch, origin)
         yield _join(*head, '"step":', tracks.text(batch[C.STEP]), "}}")
 
 
@@ -208,13 +225,13 @@ def _on_host(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
     return process.to_numpy(), tracks.thread_id(batch[C.TID]).to_numpy()
 
 
-def _host(source: Source, origin: int, lanes: Lanes) -> Pieces:
+def _host(source: Source, origin: int, lanes: Tracks) -> Pieces:
     columns = [C.NAME, C.KIND, *_HOST_TRACK, C.START_NS, C.DUR_NS, C.DEPTH, *_HOST_NUMBERS, *_HOST_TEXTS]
     for batch in source.nested("host_intervals", columns, C.DEPTH):
         process, thread = _on_host(batch)
-        tid = pa.array(lanes.moved(batch[C.ROW_ID].to_numpy(), thread))
+        tid = pa.array(lanes.thread_of_rows(batch[C.ROW_ID].to_numpy(), thread))
         kind = _category(batch[C.KIND], _HOST_CATEGORIES)
-        head = _event(quoted(batch[C.NAME]), kind, pa.array(process), tid, batch, origin)
+        head = _event(quote(batch[C.NAME]), kind, pa.array(process), tid, batch, origin)
         arguments = fragments(batch, _HOST_NUMBERS), fragments_of_text(batch, _HOST_TEXTS)
         yield _join(*head, *arguments, '"tracekit":1}}')
 
@@ -229,14 +246,14 @@ def _on_device(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
     return process.to_numpy(), thread.to_numpy()
 
 
-def _device(source: Source, origin: int, lanes: Lanes) -> Pieces:
+def _device(source: Source, origin: int, lanes: Tracks) -> Pieces:
     shapes = [axis for axes in _SHAPES.values() for axis in axes]
     columns = [C.NAME, C.KIND, C.RANK, C.START_NS, C.DUR_NS, *_DEVICE_NUMBERS, *_DEVICE_TEXTS, *shapes]
     for batch in source.nested("device_intervals", columns, C.ROW_ID):
         process, thread = _on_device(batch)
-        tid = pa.array(lanes.moved(batch[C.ROW_ID].to_numpy(), thread))
+        tid = pa.array(lanes.thread_of_rows(batch[C.ROW_ID].to_numpy(), thread))
         kind = _category(batch[C.KIND], _DEVICE_CATEGORIES)
-        head = _event(quoted(batch[C.NAME]), kind, pa.array(process), tid, batch, origin)
+        head = _event(quote(batch[C.NAME]), kind, pa.array(process), tid, batch, origin)
         arguments = fragments(batch, _DEVICE_NUMBERS), fragments_of_text(batch, _DEVICE_TEXTS)
         yield _join(*head, *arguments, triples(batch, _SHAPES), '"tracekit":1}}')
 
@@ -251,17 +268,17 @@ def _counters(source: Source, origin: int) -> Pieces:
             batch[C.METRIC].cast("string"),
         )
         finite = pc.is_finite(batch[C.VALUE])
-        every = _counter(quoted(label), batch[C.T_NS], origin, tracks.text(batch[C.VALUE]))
-        yield every.filter(finite)
+        samples = _counter(quote(label), batch[C.T_NS], origin, tracks.text(batch[C.VALUE]))
+        yield samples.filter(finite)
 
 
-def _allocated(source: Source, origin: int) -> Pieces:
+def _allocations(source: Source, origin: int) -> Pieces:
     columns = [C.T_NS, C.RANK, C.DEVICE, C.TOTAL_ALLOCATED]
-    known = pc.field(C.TOTAL_ALLOCATED).is_valid()
-    for batch in source.batches("allocations", columns, where=known):
+    has_total = pc.field(C.TOTAL_ALLOCATED).is_valid()
+    for batch in source.batches("allocations", columns, where=has_total):
         ranks, devices = tracks.text(batch[C.RANK]), tracks.text(batch[C.DEVICE])
         label = _join("rank ", ranks, " device ", devices, " allocated bytes")
-        yield _counter(quoted(label), batch[C.T_NS], origin, tracks.text(batch[C.TOTAL_ALLOCATED]))
+        yield _counter(quote(label), batch[C.T_NS], origin, tracks.text(batch[C.TOTAL_ALLOCATED]))
 
 
 def _counter(name: pa.Array, t_ns: pa.Array, origin: int, value: pa.Array) -> pa.Array:
@@ -281,12 +298,12 @@ _GZIP = 31
 """Window bits that ask for a gzip header."""
 
 
-def gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces as one gzip file.
+def compress(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Compress pieces to one gzip file.
 
     Example:
         >>> import gzip
-        >>> gzip.decompress(b"".join(gzipped([b"a", b"b"])))
+        >>> gzip.decompress(b"".join(compress([b"a", b"b"])))
         b'ab'
     """
     packer = isal_zlib.compressobj(1, isal_zlib.DEFLATED, _GZIP)

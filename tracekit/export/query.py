@@ -1,7 +1,8 @@
 """SQL queries over runs with DuckDB: read-only sessions, and errors in one line.
 
 The kind of a statement is not sufficient for read-only access: a common table expression can contain COPY,
-and EXPLAIN any statement. All nodes of the parse tree are checked, and unknown ones are refused.
+and EXPLAIN any statement. All nodes of the parse tree are checked, and unknown ones are refused. DuckDB's
+`enable_external_access` is the second line of defense: it closes files, but not catalogs and settings.
 """
 
 from __future__ import annotations
@@ -10,19 +11,17 @@ import json
 import os
 import re
 import tempfile
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
 from tracekit.errors import TracekitError, UnusableInputError, clean, did_you_mean
 from tracekit.export import views
-from tracekit.export.bounded import TOO_MUCH, took_too_long, usual_memory
+from tracekit.export.query_process import TOO_MUCH, default_memory, time_error
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -38,7 +37,7 @@ _NEAREST = 3
 _EXAMPLES = "the SQL is DuckDB's; `tracekit query --help` has examples"
 
 
-def explained(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
+def convert_error(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
     r"""Convert a database error to one for the author of the query.
 
     Args:
@@ -49,7 +48,7 @@ def explained(error: Exception, sql: str, columns: Sequence[str], *, before: int
 
     Example:
         >>> said = 'Binder Error: Referenced column "nam" not found!\n\nLINE 1: select nam\n'
-        >>> str(explained(ValueError(said + 15 * " " + "^"), "select nam", ["name", "rank"]))
+        >>> str(convert_error(ValueError(said + 15 * " " + "^"), "select nam", ["name", "rank"]))
         'Referenced column "nam" not found (line 1, column 8) (did you mean name?)'
     """
     text = str(error)
@@ -59,7 +58,7 @@ def explained(error: Exception, sql: str, columns: Sequence[str], *, before: int
     first = _KIND.sub("", text.strip().splitlines()[0] if text.strip() else "the query failed").rstrip("!.")
     if "Out of Memory" in text:
         return UnusableInputError(f"the query exceeds its memory limit: {clean(first)}", hint=TOO_MUCH)
-    return UnusableInputError(clean(first + _place(text, sql, before)), hint=_meant(text, columns))
+    return UnusableInputError(clean(first + _position(text, sql, before)), hint=_hint_for(text, columns))
 
 
 def too_deep() -> UnusableInputError:
@@ -67,13 +66,13 @@ def too_deep() -> UnusableInputError:
     return UnusableInputError("the query is nested too deeply", hint="use fewer levels, joins or UNIONs")
 
 
-def _place(text: str, sql: str, before: int) -> str:
+def _position(text: str, sql: str, before: int) -> str:
     """Return the position of an error in words; DuckDB may shorten the quoted line at its start."""
-    found = _PLACE.search(text)
-    if found is None:
+    match = _PLACE.search(text)
+    if match is None:
         return ""
-    number, quoted = int(found[1]) - before, found[2]
-    column = len(found[3]) - len(f"LINE {found[1]}: ")
+    number, quoted = int(match[1]) - before, match[2]
+    column = len(match[3]) - len(f"LINE {match[1]}: ")
     lines = sql.split("\n")
     if quoted.startswith(_DOTS) and 0 < number <= len(lines):
         start = lines[number - 1].find(quoted.removeprefix(_DOTS).removesuffix(_DOTS))
@@ -81,7 +80,7 @@ def _place(text: str, sql: str, before: int) -> str:
     return f" (line {number}, column {column + 1})" if number > 0 else ""
 
 
-def _meant(text: str, columns: Sequence[str]) -> str:
+def _hint_for(text: str, columns: Sequence[str]) -> str:
     missing = _MISSING.search(text)
     if missing is None:
         return _EXAMPLES if "syntax error" in text else ""
@@ -116,12 +115,12 @@ class Statement:
     tables: frozenset[str]
 
 
-def read(sql: str, known: Collection[str]) -> Statement:
-    """The statement of a text.
+def read(sql: str, tables: Collection[str]) -> Statement:
+    """Parse a text into a statement that may be run.
 
     Args:
         sql: What the user wrote.
-        known: Names of all tables there are.
+        tables: Names of all tables there are.
 
     Raises:
         UnusableInputError: It is not a statement, more than one, does not only read, or reads something else.
@@ -132,12 +131,12 @@ def read(sql: str, known: Collection[str]) -> Statement:
     """
     explain = _EXPLAIN.match(sql)
     rest = _blank(explain[0]) + sql[explain.end() :] if explain else sql
-    rest, tree = _parsed(rest)
+    rest, tree = _parse(rest)
     nodes = list(_nodes(tree))
     for node, _ in nodes:
         _refuse(node)
     words = " ".join(explain[0].split()).upper() if explain else ""
-    return Statement(sql=rest, explain=words, tables=_tables(nodes, known))
+    return Statement(sql=rest, explain=words, tables=_read_tables(nodes, tables))
 
 
 def _blank(text: str) -> str:
@@ -145,7 +144,7 @@ def _blank(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
 
 
-def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
+def _parse(sql: str) -> tuple[str, dict[str, Any]]:
     """Return the single statement of a text without its semicolon, and its syntax tree."""
     try:
         sql.encode()
@@ -154,13 +153,13 @@ def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
     with duckdb.connect(":memory:") as database:
         try:
             statements = database.extract_statements(sql)
-            found = database.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+            row = database.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
         except duckdb.Error as error:
-            raise explained(error, sql, []) from error
+            raise convert_error(error, sql, []) from error
     if len(statements) != 1:
         raise UnusableInputError(f"expected one statement, got {len(statements)}", hint=ONLY)
     try:
-        tree: dict[str, Any] = json.loads(str(found[0]) if found else "{}")
+        tree: dict[str, Any] = json.loads(str(row[0]) if row else "{}")
     except RecursionError:
         raise too_deep() from None
     if tree.get("error", True):
@@ -168,10 +167,10 @@ def _parsed(sql: str) -> tuple[str, dict[str, Any]]:
         raise UnusableInputError(
             f"{word[1].upper() if word else 'this'} is not allowed in a query", hint=ONLY
         )
-    return _without_ends(sql), tree
+    return _remove_semicolons(sql), tree
 
 
-def _without_ends(sql: str) -> str:
+def _remove_semicolons(sql: str) -> str:
     """Return a single statement with semicolons replaced by spaces."""
     text = sql.encode()  # places are counted in bytes
     for place, _ in duckdb.tokenize(sql):
@@ -182,20 +181,20 @@ def _without_ends(sql: str) -> str:
 
 def _nodes(tree: Any) -> Iterator[Scoped]:
     """Yield every object of a tree with the names of common table expressions that it can refer to."""
-    left: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
-    while left:  # not recursive: a chain of UNIONs is as deep as it is long
-        part, scope = left.pop()
+    pending: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
+    while pending:  # not recursive: a chain of UNIONs is as deep as it is long
+        part, scope = pending.pop()
         if isinstance(part, list):
-            left += [(each, scope) for each in part]
+            pending += [(item, scope) for item in part]
         if not isinstance(part, dict):
             continue
         yield part, scope
         if part.get("type") == "RECURSIVE_CTE_NODE":
             scope |= {str(part["cte_name"]).lower()}
         for entry in (part.get("cte_map") or {}).get("map", []):
-            left.append((entry["value"], scope))  # an expression sees those before it
+            pending.append((entry["value"], scope))  # an expression sees those before it
             scope |= {str(entry["key"]).lower()}
-        left += [(value, scope) for key, value in part.items() if key != "cte_map"]
+        pending += [(value, scope) for key, value in part.items() if key != "cte_map"]
 
 
 def _refuse(node: dict[str, Any]) -> None:
@@ -203,7 +202,7 @@ def _refuse(node: dict[str, Any]) -> None:
     if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _NODES:
         word = kind.removesuffix("_NODE").removesuffix("_QUERY")
         raise UnusableInputError(f"{word} is not allowed in a query", hint=ONLY)
-    if kind == "TABLE_FUNCTION" and (name := _function(node)) not in _FUNCTIONS:
+    if kind == "TABLE_FUNCTION" and (name := _function_name(node)) not in _FUNCTIONS:
         raise UnusableInputError(
             f"{name}() is not allowed: a query can read only the tables of runs",
             hint="list them with `tracekit query --tables`",
@@ -212,43 +211,40 @@ def _refuse(node: dict[str, Any]) -> None:
         raise UnusableInputError("the query has a parameter (? or $)", hint="replace it with a value")
 
 
-def _function(node: dict[str, Any]) -> str:
+def _function_name(node: dict[str, Any]) -> str:
     return str(node["function"]["function_name"]).lower()
 
 
-def _tables(nodes: list[Scoped], known: Collection[str]) -> frozenset[str]:
+def _read_tables(nodes: list[Scoped], tables: Collection[str]) -> frozenset[str]:
     """Return the names of the tables that are read; all if the query lists tables."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node, scope in nodes:
         if node.get("type") == "SHOW_REF" and not node.get("query"):
-            found.update(known)
-        if node.get("type") == "BASE_TABLE" and not _is_expression(node, scope):
+            names.update(tables)
+        if node.get("type") == "BASE_TABLE" and not _is_cte(node, scope):
             name = str(node["table_name"]).lower()
-            if name not in known or node.get("schema_name", "") not in _SCHEMAS:
-                raise _no_table(node, known)
-            found.add(name)
-    return frozenset(found)
+            if name not in tables or node.get("schema_name", "") not in _SCHEMAS:
+                raise _no_table(node, tables)
+            names.add(name)
+    return frozenset(names)
 
 
-def _is_expression(node: dict[str, Any], scope: frozenset[str]) -> bool:
+def _is_cte(node: dict[str, Any], scope: frozenset[str]) -> bool:
     """Tell whether a table is a common table expression: one in scope, named without a schema."""
     return str(node["table_name"]).lower() in scope and node.get("schema_name", "") in _RECURRING
 
 
-def _no_table(node: dict[str, Any], known: Collection[str]) -> UnusableInputError:
+def _no_table(node: dict[str, Any], tables: Collection[str]) -> UnusableInputError:
     name = ".".join(str(node[key]) for key in ("catalog_name", "schema_name", "table_name") if node.get(key))
-    hint = did_you_mean(str(node["table_name"]), known) or f"tables: {', '.join(known)}"
+    hint = did_you_mean(str(node["table_name"]), tables) or f"tables: {', '.join(tables)}"
     return UnusableInputError(f"unknown table {name!r}", hint=f"{hint} (`tracekit query --tables`)")
 
 
-if TYPE_CHECKING:
-    T = TypeVar("T")
-    Scoped = tuple[dict[str, Any], frozenset[str]]
+Scoped = tuple[dict[str, Any], frozenset[str]]
 
-_MOST_THREADS = 8
-_AGAIN_S = 0.05
-_LOOK_S = 1.0
-_CLOSED = (
+_MAX_THREADS = 8
+_INTERRUPT_INTERVAL_S = 0.05
+_RESTRICTIONS = (
     "SET enable_progress_bar = false",  # DuckDB writes it to stdout where it takes Python for interactive
     "SET enable_external_access = false",
     "SET python_enable_replacements = false",
@@ -288,79 +284,47 @@ class Answer:
         headings: Its columns.
     """
 
-    def __init__(self, session: Session, statement: Statement, limit: int) -> None:
-        self._session, self._sql = session, statement.sql
-        rows = _inside("*", statement.sql) + (f" LIMIT {limit + 1}" if limit else "")
-        asked = f"{statement.explain}\n{statement.sql}" if statement.explain else rows
-        session.run(lambda database: database.execute(asked))
-        described = session.run(lambda database: database.description)
-        self.headings = [Heading(one[0], str(one[1])) for one in described or []]
+    def __init__(
+        self, database: duckdb.DuckDBPyConnection, statement: Statement, limit: int, seconds: float
+    ) -> None:
+        self._database, self._statement, self._seconds = database, statement, seconds
+        self._execute(f"EXPLAIN\n{statement.sql}")  # errors then have the statement's own lines and columns
+        rows = _subquery("*", statement.sql) + (f" LIMIT {limit + 1}" if limit else "")
+        self._execute(f"{statement.explain}\n{statement.sql}" if statement.explain else rows)
+        self.headings = [Heading(name, str(kind)) for name, kind, *_ in self._database.description or []]
 
     def fetch(self, count: int) -> list[tuple[Any, ...]]:
         """Return at most `count` further rows; empty at the end."""
-        return self._session.run(lambda database: database.fetchmany(count))
+        with self._convert_errors():
+            return self._database.fetchmany(count)
 
     def count(self) -> int:
         """Count the rows of the query by running it again; unfetched rows are discarded."""
-        counted = _inside("count(*)", self._sql)
-        found = self._session.run(lambda database: database.execute(counted).fetchone())
-        return int(found[0]) if found else 0
+        self._execute(_subquery("count(*)", self._statement.sql))
+        return int(self.fetch(1)[0][0])
 
-
-def _inside(what: str, sql: str) -> str:
-    """Return the statement as a subquery, on lines of its own since it may end in a comment."""
-    return f"SELECT {what} FROM (\n{sql}\n)"  # noqa: S608 - it was read, and is the user's own
-
-
-class Session:
-    """Database session whose operations can be interrupted; they run in a separate thread."""
-
-    def __init__(
-        self,
-        database: duckdb.DuckDBPyConnection,
-        pool: ThreadPoolExecutor,
-        statement: Statement,
-        limits: Limits,
-    ) -> None:
-        self._database, self._pool, self._seconds = database, pool, limits.seconds
-        self._ends = time.monotonic() + limits.seconds
-        self._sql = statement.sql
-        self._columns = [column.name for name in statement.tables for column in views.KNOWN[name].columns]
-
-    def check(self) -> None:
-        """Find what is wrong with the statement, by its own lines and columns."""
-        with self._telling():
-            self._database.execute(f"EXPLAIN\n{self._sql}").fetchall()
-
-    def run(self, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
-        """Return the result of a database operation, with its errors converted.
-
-        Raises:
-            UnusableInputError: It failed, or took too long.
-        """
-        with self._telling():
-            done = self._pool.submit(work, self._database)
-            while wait([done], self._patience()).not_done:
-                if self._seconds and time.monotonic() >= self._ends:
-                    raise took_too_long(self._seconds)
-            return done.result()
-
-    def _patience(self) -> float:
-        """Interval in seconds at which a wait is interruptible."""
-        return min(_LOOK_S, max(self._ends - time.monotonic(), 0)) if self._seconds else _LOOK_S
-
-    def stop(self) -> None:
-        """Interrupt the current operation, if any."""
-        idle = self._pool.submit(int)
-        while wait([idle], _AGAIN_S).not_done:  # a query that had not begun does not hear it
-            self._database.interrupt()
+    def _execute(self, sql: str) -> None:
+        with self._convert_errors():
+            self._database.execute(sql)
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         try:
             yield
+        except duckdb.InterruptException as error:
+            raise time_error(self._seconds) from error
         except duckdb.Error as error:
-            raise explained(error, self._sql, self._columns, before=1) from error
+            names = [column.name for name in self._statement.tables for column in views.KNOWN[name].columns]
+            raise convert_error(error, self._statement.sql, names, before=1) from error
+        except RuntimeError as error:
+            if "interrupted" not in str(error):  # how DuckDB passes on Ctrl-C
+                raise
+            raise KeyboardInterrupt from error
+
+
+def _subquery(what: str, sql: str) -> str:
+    """Return the statement as a subquery, on lines of its own since it may end in a comment."""
+    return f"SELECT {what} FROM (\n{sql}\n)"  # noqa: S608 - it was read, and is the user's own
 
 
 @contextmanager
@@ -392,34 +356,46 @@ def ask(
         ...     answer.fetch(1)
         [(9223372036854775806,)]
     """
-    allowed = limits or Limits()
+    limits = limits or Limits()
     with (
         tempfile.TemporaryDirectory(prefix="tracekit-query-") as spill,
-        duckdb.connect(":memory:", config=_settings(allowed, spill)) as database,
-        ThreadPoolExecutor(1) as pool,
+        duckdb.connect(":memory:", config=_settings(limits, spill)) as database,
     ):
         if views.RUNS.name in statement.tables:
             views.of_store(database, store)
-        named = sorted(statement.tables - {views.RUNS.name})
-        _close(database, views.of_runs(database, runs, named, labelled=labelled))
-        session = Session(database, pool, statement, allowed)
-        try:
-            session.check()
-            yield Answer(session, statement, limit)
-        finally:
-            session.stop()
+        names = sorted(statement.tables - {views.RUNS.name})
+        files = views.of_runs(database, runs, names, labelled=labelled)
+        database.execute("SET allowed_paths = ?", [[str(file) for file in files]])
+        for setting in _RESTRICTIONS:
+            database.execute(setting)
+        with _interrupt_after(limits.seconds, database):
+            yield Answer(database, statement, limit, limits.seconds)
 
 
 def _settings(limits: Limits, spill: str) -> dict[str, str | bool | int | float | list[str]]:
     return {
-        "memory_limit": f"{limits.memory_bytes or usual_memory()}B",
-        "threads": min(len(os.sched_getaffinity(0)), _MOST_THREADS),
+        "memory_limit": f"{limits.memory_bytes or default_memory()}B",
+        "threads": min(len(os.sched_getaffinity(0)), _MAX_THREADS),
         "temp_directory": spill,
     }
 
 
-def _close(database: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
-    """Apply the restrictions permanently."""
-    database.execute("SET allowed_paths = ?", [[str(file) for file in files]])
-    for setting in _CLOSED:
-        database.execute(setting)
+@contextmanager
+def _interrupt_after(seconds: float, database: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupt the queries of a block after a time; 0 for never."""
+    ended = Event()
+
+    def interrupt() -> None:
+        if not ended.wait(seconds):
+            while not ended.wait(_INTERRUPT_INTERVAL_S):  # a query that has not begun ignores an interrupt
+                database.interrupt()
+
+    watch = Thread(target=interrupt, daemon=True)
+    if seconds:
+        watch.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if seconds:
+            watch.join()  # the connection must be open as long as it can be interrupted

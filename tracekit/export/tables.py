@@ -41,7 +41,7 @@ def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
     Raises:
         UnusableInputError: Something is there already, or it cannot be written.
     """
-    if path.is_dir() and not (overwrite and _made(path)):
+    if path.is_dir() and not (overwrite and _is_export(path)):
         hint = "choose another -o" if overwrite else "use --force to overwrite it, or choose another -o"
         why = " and contains other files" if overwrite else ""
         raise UnusableInputError(f"the folder {path} already exists{why}", hint=hint)
@@ -62,13 +62,13 @@ def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
         raise UnusableInputError(f"{path} cannot be written: {reason}", hint="choose another -o") from error
 
 
-def _made(folder: Path) -> bool:
+def _is_export(folder: Path) -> bool:
     """Whether a folder holds nothing but what an export writes."""
     ours = {f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")} | {FILE_NAME}
     return all(entry.name in ours for entry in folder.iterdir())
 
 
-BATCH = 16_384
+MAX_BATCH_ROWS = 16_384
 """Maximum rows converted at a time."""
 
 
@@ -95,6 +95,11 @@ class Source:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows in file order, batch by batch; nothing without rows.
 
+        Args:
+            table: Name of the table.
+            columns: Its columns to read; None for all.
+            where: Condition on the rows.
+
         Raises:
             UnusableInputError: A file is missing or unreadable.
         """
@@ -106,7 +111,7 @@ class Source:
             wanted = list(columns) if columns is not None else TABLES[table].arrow.names
             for group in _row_groups(dataset):  # a scan of all would read far ahead
                 rows = group.to_table(schema=dataset.schema, columns=wanted, filter=where)
-                yield from check_values(TABLES[table], rows).combine_chunks().to_batches(BATCH)
+                yield from check_values(TABLES[table], rows).combine_chunks().to_batches(MAX_BATCH_ROWS)
 
     def nested(self, table: str, columns: Sequence[str], then: str) -> Iterator[pa.RecordBatch]:
         """Sort intervals by start, longest first at equal starts, as viewers need for nesting.
@@ -125,9 +130,9 @@ class Source:
             starts = table_[C.START_NS].to_numpy()
             cut = int(np.searchsorted(starts, starts[-1])) if len(starts) else 0
             waiting = table_.slice(cut)  # the next batch may hold more of the same start
-            yield from table_.slice(0, cut).sort_by(order).combine_chunks().to_batches(BATCH)
+            yield from table_.slice(0, cut).sort_by(order).combine_chunks().to_batches(MAX_BATCH_ROWS)
         if waiting is not None:
-            yield from waiting.sort_by(order).combine_chunks().to_batches(BATCH)
+            yield from waiting.sort_by(order).combine_chunks().to_batches(MAX_BATCH_ROWS)
 
 
 def as_csv(source: Source, path: Path) -> None:

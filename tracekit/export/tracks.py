@@ -34,7 +34,7 @@ _FIRST = 1_500_000_000
 
 
 @dataclass(frozen=True)
-class Lanes:
+class Tracks:
     """The tracks of a table.
 
     Attributes:
@@ -49,15 +49,15 @@ class Lanes:
     rows: Ints
     threads: Ints
 
-    def moved(self, rows: Ints, threads: Ints) -> Ints:
-        """The thread of each row, given its id and the thread that it was recorded on."""
+    def thread_of_rows(self, rows: Ints, threads: Ints) -> Ints:
+        """Return the thread of each row, given its id and the thread that it was recorded on."""
         if not len(self.rows):
             return threads
         place = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         return np.where(self.rows[place] == rows, self.threads[place], threads)
 
 
-def lanes(source: Source, table: str, columns: list[str], placed: Placed, *, then: str) -> Lanes:
+def find_tracks(source: Source, table: str, columns: list[str], placed: Placed, *, then: str) -> Tracks:
     """Find the tracks that a table needs.
 
     Args:
@@ -77,17 +77,17 @@ def lanes(source: Source, table: str, columns: list[str], placed: Placed, *, the
                 column.append(values[members])
     tracks = tuple(pieces)
     further: list[tuple[int, int, int, int]] = []
-    moved: list[Ints] = [np.empty(0, np.int64)]
-    threads: list[Ints] = [np.empty(0, np.int64)]
+    ids_moved: list[Ints] = [np.empty(0, np.int64)]
+    new_threads: list[Ints] = [np.empty(0, np.int64)]
     for track in tracks:
-        ids, lane = crossing(_joined(pieces.pop(track)))
+        ids, added = find_crossing(_concatenate(pieces.pop(track)))
         first = _FIRST + len(further)
-        further += [(*track, first + one, one + 1) for one in range(int(lane.max(initial=-1)) + 1)]
-        moved.append(ids)
-        threads.append(first + lane)
-    ids = np.concatenate(moved)
+        further += [(*track, first + number, number + 1) for number in range(int(added.max(initial=-1)) + 1)]
+        ids_moved.append(ids)
+        new_threads.append(first + added)
+    ids = np.concatenate(ids_moved)
     order = np.argsort(ids)
-    return Lanes(tracks, tuple(further), ids[order], np.concatenate(threads)[order])
+    return Tracks(tracks, tuple(further), ids[order], np.concatenate(new_threads)[order])
 
 
 def _by_track(processes: Ints, threads: Ints) -> Iterator[tuple[Track, Ints]]:
@@ -97,7 +97,7 @@ def _by_track(processes: Ints, threads: Ints) -> Iterator[tuple[Track, Ints]]:
         yield (process, thread), np.flatnonzero(which.ravel() == number)
 
 
-def _joined(pieces: list[list[Ints]]) -> list[Ints]:
+def _concatenate(pieces: list[list[Ints]]) -> list[Ints]:
     """Return each column as one array, releasing its chunks before the next."""
     joined = []
     for column in pieces:
@@ -106,14 +106,14 @@ def _joined(pieces: list[list[Ints]]) -> list[Ints]:
     return joined
 
 
-def crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
+def find_crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
     """Return the crossing rows of a track, and the number of the additional track of each, from 0.
 
     Args:
         rows: Starts, ends and ids, by start and of one start the longest first.
 
     Example:
-        >>> ids, lane = crossing([np.array(one) for one in ([0, 5, 6], [10, 15, 7], [7, 8, 9])])
+        >>> ids, lane = find_crossing([np.array(one) for one in ([0, 5, 6], [10, 15, 7], [7, 8, 9])])
         >>> ids.tolist(), lane.tolist()
         ([8, 9], [0, 0])
     """
@@ -122,17 +122,17 @@ def crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
         order = np.lexsort((-end, start))
         start, end, ids = start[order], end[order], ids[order]
     parent = parents(np.zeros(len(start), np.int8), start, end)
-    marked = _leaving(start, end, parent)
-    if marked is None:
+    shorter = _mark_shorter(start, end, parent)
+    if shorter is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    above = nearest(parent, marked)
-    gone = np.flatnonzero(above >= 0)
+    above = nearest(parent, shorter)
+    crossing_rows = np.flatnonzero(above >= 0)
     heads = np.flatnonzero(above == np.arange(len(above)))
-    lane = _spread(start[heads].tolist(), end[heads].tolist())
-    return ids[gone], lane[np.searchsorted(heads, above[gone])]
+    tracks = _assign_tracks(start[heads].tolist(), end[heads].tolist())
+    return ids[crossing_rows], tracks[np.searchsorted(heads, above[crossing_rows])]
 
 
-def _leaving(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_] | None:
+def _mark_shorter(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_] | None:
     """Return the shorter of each two crossing rows within the same parent; None without any."""
     staying = np.argsort(parent, kind="stable")
     leaving: npt.NDArray[np.bool_] | None = None
@@ -148,7 +148,7 @@ def _leaving(start: Ints, end: Ints, parent: Ints) -> npt.NDArray[np.bool_] | No
         staying = staying[~leaving[staying]]
 
 
-def _spread(starts: list[int], ends: list[int]) -> Ints:
+def _assign_tracks(starts: list[int], ends: list[int]) -> Ints:
     """Return the first free track at each start."""
     free: list[int] = []
     lanes = np.empty(len(starts), np.int64)
@@ -170,33 +170,33 @@ _TID_RANGE: Final = 1 << 31
 
 
 def text(values: pa.Array) -> pa.Array:
-    """Numbers as text."""
+    """Convert numbers to text."""
     return values.cast(pa.string())
 
 
 def host_process(rank: pa.Array, pid: pa.Array) -> pa.Array:
-    """Process of a host interval."""
+    """Return the process of each host interval."""
     return pc.add(pc.multiply(rank.cast(pa.int64()), _RANK_RANGE), _within(pid, _RANK_RANGE))
 
 
 def thread_id(tid: pa.Array) -> pa.Array:
-    """Thread of a host interval, reduced to the range of viewers."""
+    """Return the thread of each host interval, reduced to the range of viewers."""
     return _within(tid, _TID_RANGE)
 
 
 def device_process(rank: pa.Array, device: pa.Array) -> pa.Array:
-    """Process of a device interval."""
+    """Return the process of each device interval."""
     scaled = pc.multiply(rank.cast(pa.int64()), _PER_RANK)
     return pc.add(pc.add(scaled, device.cast(pa.int64())), _DEVICES)
 
 
 def stream_id(streams: pa.Array) -> pa.Array:
-    """Thread of a device interval."""
+    """Return the thread of each device interval."""
     return pc.fill_null(streams, _UNKNOWN_STREAM)
 
 
 def steps_process(rank: pa.Array) -> pa.Array:
-    """Process that holds the steps of a rank."""
+    """Return the process that holds the steps of each rank."""
     return pc.add(rank.cast(pa.int64()), _STEPS)
 
 
@@ -217,40 +217,46 @@ def origin(source: Source) -> int:
     return min(starts)
 
 
-def named(source: Source, host: Lanes, device: Lanes) -> Iterator[dict[str, Any]]:
-    """Names of processes and threads."""
+def name_events(source: Source, host: Tracks, device: Tracks) -> Iterator[dict[str, Any]]:
+    """Yield the events that name processes and threads.
+
+    Args:
+        source: The run.
+        host: Tracks of host intervals.
+        device: Tracks of device intervals.
+    """
     yield _name("process_name", COUNTERS, "counters", sort=3)
-    for rank in sorted({row[0] for row in _different(source, "steps", C.RANK)}):
+    for rank in sorted({row[0] for row in _distinct_rows(source, "steps", C.RANK)}):
         yield _name("process_name", _STEPS + rank, f"rank {rank}: steps", sort=0)
-    for rank, pid in _different(source, "host_intervals", C.RANK, C.PID):
+    for rank, pid in _distinct_rows(source, "host_intervals", C.RANK, C.PID):
         number = host_process(pa.array([rank]), pa.array([pid]))[0].as_py()
         yield _name("process_name", number, f"rank {rank}: process {pid}", sort=1)
-    for rank, number in _different(source, "device_intervals", C.RANK, C.DEVICE):
+    for rank, number in _distinct_rows(source, "device_intervals", C.RANK, C.DEVICE):
         yield _name(
             "process_name", _DEVICES + rank * _PER_RANK + number, f"rank {rank}: device {number}", sort=2
         )
     for process, stream_ in device.tracks:
         yield _name("thread_name", process, _stream_name(stream_), tid=stream_)
-    yield from _further(host, lambda thread_: f"thread {thread_}")
-    yield from _further(device, _stream_name)
+    yield from _further_names(host, lambda thread_: f"thread {thread_}")
+    yield from _further_names(device, _stream_name)
 
 
 def _stream_name(number: int) -> str:
     return {IDLE_THREAD: "idle", _UNKNOWN_STREAM: "unknown stream"}.get(number, f"stream {number}")
 
 
-def _further(lanes: Lanes, called: Callable[[int], str]) -> Iterator[dict[str, Any]]:
-    for process, beside, number, place in lanes.further:
-        yield _name("thread_name", process, f"{called(beside)}, crossing {place}", tid=number)
+def _further_names(lanes: Tracks, called: Callable[[int], str]) -> Iterator[dict[str, Any]]:
+    for process, thread, number, place in lanes.further:
+        yield _name("thread_name", process, f"{called(thread)}, crossing {place}", tid=number)
 
 
-def _different(source: Source, table: str, *columns: str) -> list[tuple[int, ...]]:
-    """The different rows of some columns, in order."""
-    found: set[tuple[int, ...]] = set()
+def _distinct_rows(source: Source, table: str, *columns: str) -> list[tuple[int, ...]]:
+    """Return the distinct rows of some columns, in order."""
+    rows: set[tuple[int, ...]] = set()
     for batch in source.batches(table, columns):
         distinct = pa.Table.from_batches([batch]).group_by(list(columns)).aggregate([])
-        found.update(zip(*(distinct[column].to_pylist() for column in columns), strict=True))
-    return sorted(found)
+        rows.update(zip(*(distinct[column].to_pylist() for column in columns), strict=True))
+    return sorted(rows)
 
 
 def _name(what: str, pid: int, name: str, *, tid: int = 0, sort: int | None = None) -> dict[str, Any]:
@@ -263,26 +269,26 @@ _LIMIT = 2_000
 
 
 def micro(ns: pa.Array, origin: int = 0) -> pa.Array:
-    """Nanoseconds as exact microseconds in text, counted from an origin.
+    """Convert nanoseconds to exact microseconds in text, counted from an origin.
 
     Example:
         >>> micro(pa.array([1_234_567, 5])).to_pylist()
         ['1234.567', '0.005']
     """
-    at = pc.subtract(ns, pa.scalar(origin, pa.int64()))
-    sign = pc.if_else(pc.less(at, 0), "-", "")
-    size = pc.abs(at)
+    shifted = pc.subtract(ns, pa.scalar(origin, pa.int64()))
+    sign = pc.if_else(pc.less(shifted, 0), "-", "")
+    size = pc.abs(shifted)
     whole = pc.divide(size, pa.scalar(1000, pa.int64()))
     rest = pc.subtract(size, pc.multiply(whole, pa.scalar(1000, pa.int64())))
     padded = pc.utf8_lpad(rest.cast(pa.string()), 3, "0")
     return pc.binary_join_element_wise(sign, whole.cast(pa.string()), ".", padded, "")
 
 
-def quoted(texts: pa.Array) -> pa.Array:
+def quote(texts: pa.Array) -> pa.Array:
     r"""Convert texts to JSON strings, each distinct text once.
 
     Example:
-        >>> quoted(pa.array(['a"b', None])).to_pylist()
+        >>> quote(pa.array(['a"b', None])).to_pylist()
         ['"a\\"b"', None]
     """
     coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
@@ -299,27 +305,25 @@ def fragments(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.Array:
 
 
 def fragments_of_text(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.Array:
-    """Members of an object from columns of text."""
-    return _members(batch, columns, quoted)
+    """Build members of an object from text columns by name, each followed by a comma."""
+    return _members(batch, columns, quote)
 
 
 def triples(batch: pa.RecordBatch, shapes: Mapping[str, Sequence[str]]) -> pa.Array:
-    """Members of an object that are lists of three columns; nothing where one of these is null."""
+    """Build members of an object that are lists of three columns; nothing where one of these is null."""
     parts = [
-        pc.fill_null(
-            _joined_text(f'"{name}":[', *_between([_number(batch[axis]) for axis in axes]), "],"), ""
-        )
+        pc.fill_null(_join(f'"{name}":[', *_separate([_number(batch[axis]) for axis in axes]), "],"), "")
         for name, axes in shapes.items()
     ]
-    return _joined_text(*parts)
+    return _join(*parts)
 
 
-def _between(columns: list[pa.Array]) -> list[object]:
+def _separate(columns: list[pa.Array]) -> list[object]:
     x, y, z = columns
     return [x, ",", y, ",", z]
 
 
-def _joined_text(*parts: object) -> pa.Array:
+def _join(*parts: object) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
@@ -331,8 +335,8 @@ def _number(column: pa.Array) -> pa.Array:
 
 def _members(batch: pa.RecordBatch, columns: Mapping[str, str], spell: object) -> pa.Array:
     parts = [
-        pc.fill_null(_joined_text(f'"{called}":', spell(batch[name]), ","), "")  # type: ignore[operator]
+        pc.fill_null(_join(f'"{called}":', spell(batch[name]), ","), "")  # type: ignore[operator]
         for name, called in columns.items()
         if batch[name].null_count < len(batch)
     ]
-    return _joined_text(*parts) if parts else pa.array([""] * len(batch), pa.string())
+    return _join(*parts) if parts else pa.array([""] * len(batch), pa.string())

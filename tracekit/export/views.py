@@ -58,10 +58,10 @@ KNOWN: Final = {**TABLES, RUNS.name: RUNS}
 def of_store(database: duckdb.DuckDBPyConnection, runs: Iterable[Run]) -> None:
     """Make the table of the store's runs."""
     schema = pa.schema([column.field for column in RUNS.columns])
-    database.register(RUNS.name, pa.Table.from_pylist([_facts(run) for run in runs], schema=schema))
+    database.register(RUNS.name, pa.Table.from_pylist([_run_row(run) for run in runs], schema=schema))
 
 
-def _facts(run: Run) -> dict[str, Any]:
+def _run_row(run: Run) -> dict[str, Any]:
     meta = run.header
     about, tables = meta.workload or {}, meta.tables.values()
     return {
@@ -112,10 +112,10 @@ def of_runs(
     Returns:
         The files that the views read; all others may be closed to the database.
     """
-    read: list[Path] = []
+    files_read: list[Path] = []
     for name in names:
         table, groups, parts = TABLES[name], dict[_Group, list[Path]](), list[str]()
-        for number, run in enumerate(one for one in runs if one.header.tables.get(name)):
+        for number, run in enumerate(run for run in runs if run.header.tables.get(name)):
             dataset = run.dataset(name) if run.rows(name) else None
             files = [Path(file).resolve() for file in dataset.files] if dataset else []
             if dataset and _by_arrow(run, files):
@@ -130,8 +130,8 @@ def of_runs(
         if not parts:
             parts = [_select(table, frozenset(), "NULL::VARCHAR" if labelled else "") + " WHERE false"]
         database.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(parts)}")
-        read += [file for files in groups.values() for file in files]
-    return read
+        files_read += [file for files in groups.values() for file in files]
+    return files_read
 
 
 def _by_arrow(run: Run, files: Sequence[Path]) -> bool:
@@ -160,8 +160,10 @@ def _scan(table: Table, group: _Group, files: Sequence[Path]) -> str:
 
 def _select(table: Table, stored: frozenset[str], label: str) -> str:
     columns = [
-        one.name if one.name in stored else f"NULL::{_TYPES.get(one.values, 'VARCHAR')} AS {one.name}"
-        for one in table.columns
+        column.name
+        if column.name in stored
+        else f"NULL::{_TYPES.get(column.values, 'VARCHAR')} AS {column.name}"
+        for column in table.columns
     ]
     return f"SELECT {', '.join([f'{label} AS {RUN_ID}', *columns] if label else columns)}"
 
@@ -188,9 +190,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return _decimal(value)
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     return _as_text(value)
 
 
@@ -216,14 +218,14 @@ def cell(value: Any) -> str:
         >>> [cell(one) for one in (1234567, 0.1234567, 12345678.9, None, True, "a\x1b", {"a": 1})]
         ['1234567', '0.123457', '12345678.9', '–', 'true', 'a\\x1b', '{"a": 1}']
     """
-    value_ = plain(value)
-    if value_ is None:
+    json_value = plain(value)
+    if json_value is None:
         return MISSING if value is None else str(value)
-    if isinstance(value_, float):
-        return f"{value_:.6g}" if abs(value_) < 1e6 else f"{value_:.1f}"
-    if isinstance(value_, str):
-        return clean(value_)
-    return str(value_) if type(value_) is int else json.dumps(value_)
+    if isinstance(json_value, float):
+        return f"{json_value:.6g}" if abs(json_value) < 1e6 else f"{json_value:.1f}"
+    if isinstance(json_value, str):
+        return clean(json_value)
+    return str(json_value) if type(json_value) is int else json.dumps(json_value)
 
 
 _UNITS: Final = {"ns": "ns", "bytes": "bytes", "pct": "%"}

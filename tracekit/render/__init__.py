@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.errors import clean
-from tracekit.render.cells import csv_text, envelope, markdown_text, records
+from tracekit.render.cells import csv_text, json_text, markdown_text, records
 from tracekit.render.layout import DEFAULT_LIMIT, table_text
 from tracekit.runs.text import human
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracekit.analysis import Column
     from tracekit.render.cells import Rows
 
-__all__ = ["clean", "csv_text", "envelope", "human", "markdown_text", "records", "rows", "table_text"]
+__all__ = ["clean", "csv_text", "human", "json_text", "markdown_text", "records", "rows", "table_text"]
 
 
 def rows(
@@ -54,4 +54,4 @@ def rows(
     chosen = records(data, columns)[: limit or None]
     if output_format == "csv":
         return csv_text(chosen, columns)
-    return envelope(command, **{key: chosen}) + "\n"
+    return json_text(command, **{key: chosen})

@@ -1,4 +1,4 @@
-"""Output formats of `tracekit bisect`."""
+"""Report of `tracekit bisect`: the culprits, and how they were found."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Column
-from tracekit.errors import clean
-from tracekit.render.cells import code, envelope, escape, markdown_text, short
-from tracekit.render.layout import table_text
-from tracekit.runs.text import MISSING, human, shorten
-from tracekit.stats.comparison import Comparison, Metric
+from tracekit.render import document as doc
+from tracekit.render.cells import duration, json_text
+from tracekit.runs.text import MISSING, human
+from tracekit.stats.comparison import Comparison
 from tracekit.stats.decide import change
 
 if TYPE_CHECKING:
@@ -32,84 +31,84 @@ COLUMNS = (
 )
 
 
-def headline(found: Bisection) -> str:
-    """Return the result in one line."""
-    if not found.culprits:
-        return f"Cannot tell: {found.reason or 'no change was found'}"
-    first = found.culprits[0]
-    more = f", and {len(found.culprits) - 1} more" if len(found.culprits) > 1 else ""
-    who = " or ".join(one.short for one in first.suspects)
-    return f"Found: {found.metric.name} {effect(found, first)} at {who} ({first.suspects[-1].title}){more}"
+def headline(bisection: Bisection) -> str:
+    """Return the result in subject line."""
+    if not bisection.culprits:
+        return f"Cannot tell: {bisection.reason or 'no change was found'}"
+    culprit = bisection.culprits[0]
+    more = f", and {len(bisection.culprits) - 1} more" if len(bisection.culprits) > 1 else ""
+    commits = " or ".join(subject.short for subject in culprit.suspects)
+    effect = f"{bisection.metric.name} {format_effect(bisection, culprit)}"
+    return f"Found: {effect} at {commits} ({culprit.suspects[-1].title}){more}"
 
 
-def effect(found: Bisection, one: Culprit) -> str:
+def format_effect(bisection: Bisection, culprit: Culprit) -> str:
     """Format the size of a change."""
-    if found.exact:
-        return f"{one.effect:+g} per step"
-    return change(math.log(one.effect))
+    if bisection.exact:
+        return f"{culprit.effect:+g} per step"
+    return change(math.log(culprit.effect))
 
 
-def culprit(found: Bisection, one: Culprit) -> list[str]:
+def describe_culprit(bisection: Bisection, culprit: Culprit) -> list[str]:
     """Return the lines of a culprit: its commits, the size of the change, and the reference commit."""
-    lines = [f"{named(suspect)}" for suspect in one.suspects]
-    if len(one.suspects) > 1:
+    lines = [f"{describe_commit(suspect)}" for suspect in culprit.suspects]
+    if len(culprit.suspects) > 1:
         lines.append("one of these commits: all but the last could not be measured")
-    span = ""
-    if not found.exact:
-        span = f", 95% interval {change(math.log(one.low))} to {change(math.log(one.high))}"
-        span += ", probability " + (f"{one.posterior:.1%}" if one.posterior < 0.9995 else "over 99.9%")
-    lines.append(f"{found.metric.name} {effect(found, one)} against {one.before.short}{span}")
-    return [*lines, *_asked(found, one)]
+    interval = ""
+    if not bisection.exact:
+        interval = f", 95% interval {change(math.log(culprit.low))} to {change(math.log(culprit.high))}"
+        interval += ", probability " + (
+            f"{culprit.posterior:.1%}" if culprit.posterior < 0.9995 else "over 99.9%"
+        )
+    effect = f"{bisection.metric.name} {format_effect(bisection, culprit)}"
+    lines.append(f"{effect} against {culprit.before.short}{interval}")
+    return [*lines, *_describe_other_metric(bisection, culprit)]
 
 
-def _asked(found: Bisection, one: Culprit) -> list[str]:
+def _describe_other_metric(bisection: Bisection, culprit: Culprit) -> list[str]:
     """Return how the asked metric changed where the searched count did."""
-    if found.asked is None or one.asked is None:
+    if bisection.asked is None or culprit.asked is None:
         return []
-    seen = one.asked
-    interval = " to ".join(change(math.log(bound)) for bound in (seen.low, seen.high))
-    doubt = ", not conclusive" if seen.low <= 1 <= seen.high else ""
-    text = f"{found.asked.name} {change(math.log(seen.ratio))} against {one.before.short}"
-    return [f"{text}, 95% interval {interval}{doubt} ({seen.runs} alternating runs of each)"]
+    asked = culprit.asked
+    interval = " to ".join(change(math.log(bound)) for bound in (asked.low, asked.high))
+    doubt = ", not conclusive" if asked.low <= 1 <= asked.high else ""
+    text = f"{bisection.asked.name} {change(math.log(asked.ratio))} against {culprit.before.short}"
+    return [f"{text}, 95% interval {interval}{doubt} ({asked.runs} alternating runs of each)"]
 
 
-def named(one: Subject) -> str:
+def describe_commit(commit: Subject) -> str:
     """Return the short id, subject, author and date of a commit."""
-    return ", ".join(part for part in (f"{one.short} {one.title}", one.author, one.date) if part)
+    return ", ".join(part for part in (f"{commit.short} {commit.title}", commit.author, commit.date) if part)
 
 
-def ends(found: Bisection) -> list[str]:
+def describe_ends(bisection: Bisection) -> list[str]:
     """Describe the difference between the good and the bad end, a line per metric."""
-    span = f"{found.good.short} to {found.bad.short}, {found.subjects} steps: "
-    lines = [f"{span}{_difference(found.ends, exact=found.exact)}"]
-    return [*lines, f"{span}{_difference(found.asked, exact=False)}"] if found.asked else lines
+    span = f"{bisection.good.short} to {bisection.bad.short}, {bisection.subjects} steps: "
+    lines = [f"{span}{_difference(bisection.ends, exact=bisection.exact)}"]
+    return [*lines, f"{span}{_difference(bisection.asked, exact=False)}"] if bisection.asked else lines
 
 
-def _difference(of: Comparison, *, exact: bool) -> str:
-    a, b = (_formatted(value, of.unit) for value in (of.a, of.b))
-    text = f"{of.name} {a} to {b}"
-    if exact or of.ratio is None:
+def _difference(comparison: Comparison, *, exact: bool) -> str:
+    a, b = (_format(value, comparison.unit) for value in (comparison.a, comparison.b))
+    text = f"{comparison.name} {a} to {b}"
+    if exact or comparison.ratio is None:
         return text
-    described = f"{text}, {change(math.log(of.ratio))}"
-    if of.ci95:
-        low, high = (change(math.log(bound)) for bound in of.ci95)
+    described = f"{text}, {change(math.log(comparison.ratio))}"
+    if comparison.ci95:
+        low, high = (change(math.log(bound)) for bound in comparison.ci95)
         described += f" (95% interval {low} to {high})"
-    if of.mde is not None and math.isfinite(of.mde):
-        described += f", smallest detectable change {100 * of.mde:.1f}%"
+    if comparison.mde is not None and math.isfinite(comparison.mde):
+        described += f", smallest detectable change {100 * comparison.mde:.1f}%"
     return described
 
 
-def amount(metric: Metric, value: float) -> str:
-    """Format a value in its unit."""
-    return _formatted(value, metric.unit)
-
-
-def _formatted(value: float, unit: str) -> str:
+def _format(value: float, unit: str) -> str:
+    """Format a value, rounded where its unit has no fractions."""
     whole = unit in {"ns", "bytes"} or float(value).is_integer()
     return human(round(value) if whole else value, unit)
 
 
-def moment_text(moment: Moment, place: str) -> str:
+def describe_measurement(moment: Moment, place: str) -> str:
     """Describe a measurement, what is left and for how long.
 
     Args:
@@ -119,137 +118,125 @@ def moment_text(moment: Moment, place: str) -> str:
     if moment.value is None:
         what = f"skipped: {moment.problem}"
     else:
-        what = f"{moment.metric.name} {amount(moment.metric, moment.value)} (n={moment.number})"
-    left = f", about {moment.left} more in {_duration(moment.left_seconds)}" if moment.left else ""
+        what = f"{moment.metric.name} {_format(moment.value, moment.metric.unit)} (n={moment.number})"
+    left = f", about {moment.left} more in {duration(moment.left_seconds)}" if moment.left else ""
     title = f"{place} {moment.subject.short} {moment.subject.title[:60]}"
-    return f"{title}: {what}, {_duration(moment.seconds)} elapsed{left}"
+    return f"{title}: {what}, {duration(moment.seconds)} elapsed{left}"
 
 
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _row(found: Bisection, one: LogEntry) -> dict[str, Any]:
-    value = mean(one.values) if one.values else None
-    good = found.ends.a
+def _row(bisection: Bisection, measured: LogEntry) -> dict[str, Any]:
+    value = mean(measured.values) if measured.values else None
+    good = bisection.ends.a
     relative = value / good if value is not None and good > 0 else 0
-    cached = f" ({one.cached} earlier)" if one.cached else ""
+    cached = f" ({measured.cached} earlier)" if measured.cached else ""
     return {
-        "at": one.position,
-        "commit": one.subject.short,
-        "date": one.subject.date[:10] or None,
-        "subject": one.subject.title,
-        "value": MISSING if value is None else amount(found.metric, value),
+        "at": measured.position,
+        "commit": measured.subject.short,
+        "date": measured.subject.date[:10] or None,
+        "subject": measured.subject.title,
+        "value": MISSING if value is None else _format(value, bisection.metric.unit),
         "change": change(math.log(relative)) if relative > 0 else MISSING,
-        "runs": f"{len(one.values)}{cached}",
-        "problem": one.problem or None,
+        "runs": f"{len(measured.values)}{cached}",
+        "problem": measured.problem or None,
     }
 
 
-def notes(found: Bisection) -> list[str]:
+def notes(bisection: Bisection) -> list[str]:
     """Return further notes."""
-    made, known = found.runs
-    texts = [f"{made} measurements, {known} from earlier calls", *found.notes]
-    if found.asked:
-        count, asked = found.metric.name, found.asked.name
+    measured, cached = bisection.runs
+    texts = [f"{measured} measurements, {cached} from earlier calls", *bisection.notes]
+    if bisection.asked:
+        name, asked = bisection.metric.name, bisection.asked.name
         texts.append(
-            f"{count} per step differs between the ends and repeats exactly, so it was searched "
-            f"(--signature {count}); --metric {asked} searches {asked} itself"
+            f"{name} per step differs between the ends and repeats exactly, so it was searched "
+            f"(--signature {name}); --metric {asked} searches {asked} itself"
         )
     texts += [
-        f"{one.name} per step changed from {one.good:g} to {one.bad:g}; --signature {one.name} finds the "
-        "commit in one run per commit"
-        for one in found.changed
+        f"{count.name} per step changed from {count.good:g} to {count.bad:g}; --signature {count.name} finds "
+        "the commit in one run per commit"
+        for count in bisection.changed
     ]
     return texts
 
 
-_WIDEST = 120
+_MAX_CELL = 120
+_MAX_LINE = 400
 
 
-def as_text(found: Bisection) -> str:
-    """Render for a terminal."""
-    parts = [f"{clean(headline(found))}\n" + "".join(f"  {clean(line)}\n" for line in ends(found))]
-    parts += [_lines(culprit(found, one), one.commands) for one in found.culprits]
-    parts += ["Uncertain:\n" + _lines(culprit(found, one), one.commands) for one in _uncertain(found)]
-    parts.append(table_text([_row(found, one) for one in found.log], COLUMNS, limit=0))
-    parts.append("".join(f"  {clean(line)}\n" for line in notes(found)))
-    return "\n".join(parts)
+def render(bisection: Bisection, output_format: str) -> str:
+    """Render in one of the formats of reports."""
+    if output_format == "json":
+        return as_json(bisection)
+    write = doc.write_markdown if output_format == "markdown" else doc.write_text
+    return write(*_blocks(bisection))
 
 
-def _uncertain(found: Bisection) -> tuple[Culprit, ...]:
-    """Return the steps that may be changes; none where a culprit was found, which they would only obscure."""
-    return () if found.culprits else found.undecided
+def _blocks(bisection: Bisection) -> list[doc.Block]:
+    # steps that may be changes are shown only without a culprit, which they would obscure
+    uncertain = () if bisection.culprits else bisection.undecided
+    rows = [_row(bisection, measured) for measured in bisection.log]
+    reproduce = doc.Commands("Reproduce", [shlex.join(bisection.command)])
+    return [
+        doc.Heading(headline(bisection), lines=describe_ends(bisection)),
+        *(_culprit_items(bisection, culprit) for culprit in bisection.culprits),
+        *(_culprit_items(bisection, culprit, "Uncertain") for culprit in uncertain),
+        doc.TableBlock(doc.Table("log", "", COLUMNS, rows), max_chars=_MAX_CELL),
+        doc.Items(notes(bisection)),
+        doc.Raw(markdown=doc.write_markdown(reproduce)),
+    ]
 
 
-def _lines(texts: list[str], commands: tuple[str, ...]) -> str:
-    lines = [*texts, *(f"compare: {one}" for one in commands)]
-    return "".join(f"  {clean(line)}\n" for line in lines)
+def _culprit_items(bisection: Bisection, culprit: Culprit, doubt: str = "") -> doc.Items:
+    compare = [doc.Command("compare", line) for line in culprit.commands]
+    lines: list[str | doc.Command] = [*describe_culprit(bisection, culprit), *compare]
+    prefix = "uncertain: " if culprit in bisection.undecided else ""
+    return doc.Items(lines, title=doubt and f"{doubt}:", prefix=prefix, max_chars=_MAX_LINE)
 
 
-def as_markdown(found: Bisection) -> str:
-    """Render for an issue."""
-    parts = [f"## {escape(headline(found))}\n", "".join(f"- {escape(line)}\n" for line in ends(found))]
-    parts += [_items(found, one) for one in (*found.culprits, *_uncertain(found))]
-    rows = [short(_row(found, one), _WIDEST) for one in found.log]
-    parts.append(markdown_text(rows, COLUMNS))
-    parts.append("".join(f"- {escape(line)}\n" for line in notes(found)))
-    parts.append(f"Reproduce: {code(shlex.join(found.command))}\n")
-    return "\n".join(parts)
-
-
-def _items(found: Bisection, one: Culprit) -> str:
-    doubt = "uncertain: " if one in found.undecided else ""
-    items = "".join(f"- {doubt}{escape(shorten(line, 400))}\n" for line in culprit(found, one))
-    return items + "".join(f"- compare: {code(line)}\n" for line in one.commands)
-
-
-def as_json(found: Bisection) -> str:
+def as_json(bisection: Bisection) -> str:
     """Render as `tracekit.bisect/1`: verdict, ends, culprits and all measurements."""
-    made, known = found.runs
-    content = envelope(
+    measured, cached = bisection.runs
+    return json_text(
         "bisect",
-        found=bool(found.culprits),
-        exit_code=int(found.exit_code),
-        reason=found.reason,
-        metric={"name": found.metric.name, "unit": found.metric.unit, "exact": found.exact},
-        good=asdict(found.good),
-        bad=asdict(found.bad),
-        steps=found.subjects,
-        ends=found.ends.entry(),
-        culprits=[_culprit(one) for one in found.culprits],
-        undecided=[_culprit(one) for one in found.undecided],
-        broken=[_measured(one) for one in found.log if one.problem],
-        log=[_measured(one) for one in found.log],
-        measured=made,
-        cached=known,
-        asked=found.asked.entry() if found.asked else None,
-        changed_counts=[asdict(one) for one in found.changed],
-        notes=list(found.notes),
-        reproduce=list(found.command),
+        found=bool(bisection.culprits),
+        exit_code=int(bisection.exit_code),
+        reason=bisection.reason,
+        metric={"name": bisection.metric.name, "unit": bisection.metric.unit, "exact": bisection.exact},
+        good=asdict(bisection.good),
+        bad=asdict(bisection.bad),
+        steps=bisection.subjects,
+        ends=bisection.ends.entry(),
+        culprits=[*map(_culprit_json, bisection.culprits)],
+        undecided=[*map(_culprit_json, bisection.undecided)],
+        broken=[_measured_json(measured) for measured in bisection.log if measured.problem],
+        log=[*map(_measured_json, bisection.log)],
+        measured=measured,
+        cached=cached,
+        asked=bisection.asked.entry() if bisection.asked else None,
+        changed_counts=[*map(asdict, bisection.changed)],
+        notes=list(bisection.notes),
+        reproduce=list(bisection.command),
     )
-    return content + "\n"
 
 
-def _culprit(one: Culprit) -> dict[str, Any]:
+def _culprit_json(culprit: Culprit) -> dict[str, Any]:
     return {
-        "at": asdict(one.suspects[-1]),
-        "suspects": [asdict(suspect) for suspect in one.suspects],
-        "before": asdict(one.before),
-        "effect": one.effect,
-        "ci95": [one.low, one.high],
-        "posterior": one.posterior,
-        "asked": asdict(one.asked) if one.asked else None,
-        "commands": list(one.commands),
+        "at": asdict(culprit.suspects[-1]),
+        "suspects": [asdict(suspect) for suspect in culprit.suspects],
+        "before": asdict(culprit.before),
+        "effect": culprit.effect,
+        "ci95": [culprit.low, culprit.high],
+        "posterior": culprit.posterior,
+        "asked": asdict(culprit.asked) if culprit.asked else None,
+        "commands": list(culprit.commands),
     }
 
 
-def _measured(one: LogEntry) -> dict[str, Any]:
+def _measured_json(measured: LogEntry) -> dict[str, Any]:
     return {
-        "position": one.position,
-        **asdict(one.subject),
-        "values": list(one.values),
-        "cached": one.cached,
-        "problem": one.problem,
+        "position": measured.position,
+        **asdict(measured.subject),
+        "values": list(measured.values),
+        "cached": measured.cached,
+        "problem": measured.problem,
     }

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
-
-from tracekit.errors import clean
-from tracekit.render.cells import escape, escape_prose
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis, Result
@@ -61,34 +58,3 @@ def of_result(result: Result) -> Capture | None:
 def of_results(results: Iterable[tuple[Analysis, Result]]) -> Capture | None:
     """Return what a run lacks by the results of analyses; None if nothing, or without that of `capture`."""
     return next((of_result(result) for analysis, result in results if analysis.name == NAME), None)
-
-
-def as_json(capture: Capture | None) -> dict[str, Any] | None:
-    """Return it for JSON output; None if nothing is lacking or known."""
-    return asdict(capture) if capture else None
-
-
-def as_text(capture: Capture, wrapped: Callable[[str], list[str]]) -> str:
-    """Render for a terminal.
-
-    Args:
-        capture: What is missing.
-        wrapped: Wraps a list item to the width of the terminal.
-    """
-    items = [line for one in capture.missing for line in wrapped(clean(one.text))]
-    lines = [f"    {clean(line)}".rstrip() for line in capture.lines]
-    return "\n".join([f"{TITLE} ({clean(capture.framework)}):", *items, "", *lines])
-
-
-def as_markdown(capture: Capture) -> list[str]:
-    """Render as lines of Markdown."""
-    items = [f"- {escape_prose(one.text)}" for one in capture.missing]
-    return [
-        f"{TITLE} ({escape(capture.framework)}):",
-        "",
-        *items,
-        "",
-        "```",
-        *map(clean, capture.lines),
-        "```",
-    ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rich.cells import cell_len
 
 from tracekit.errors import clean  # re-exported for the other renderers
-from tracekit.runs.text import human, shorten
+from tracekit.runs.text import human
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,7 @@ def cell(record: Mapping[str, Any], column: Column) -> str:
     return human(value, str(record.get(column.unit_in) or ""))
 
 
-def for_people(columns: Sequence[Column]) -> list[Column]:
+def visible_columns(columns: Sequence[Column]) -> list[Column]:
     """Drop columns that only name the unit of others, as their cells show it."""
     units = {column.unit_in for column in columns}
     return [column for column in columns if column.name not in units]
@@ -79,12 +79,17 @@ def records(data: Rows, columns: Sequence[Column]) -> list[Record]:
     return [dict(zip(names, map(plain, row), strict=True)) for row in zip(*lists, strict=True)]
 
 
-def first(data: Rows, columns: Sequence[Column], limit: int) -> tuple[list[Record], int]:
-    """Return the first rows like `records` (0 for all), and the number of all rows.
+def first_rows(data: Rows, columns: Sequence[Column], limit: int) -> tuple[list[Record], int]:
+    """Return the first rows like `records`, and the number of all rows.
+
+    Args:
+        data: A DataFrame, or mappings by column name.
+        columns: The columns, in order.
+        limit: Maximum rows, 0 for all.
 
     Example:
         >>> from tracekit.analysis import Column
-        >>> first([{"a": 1}, {"a": 2}], [Column("a", "", "")], 1)
+        >>> first_rows([{"a": 1}, {"a": 2}], [Column("a", "", "")], 1)
         ([{'a': 1}], 2)
     """
     if _is_frame(data):
@@ -133,11 +138,11 @@ def header(column: Column) -> str:
     return name.replace("_", " ")
 
 
-def folded(head: str, width: int) -> str:
+def wrap_heading(head: str, width: int) -> str:
     """Wrap a heading to two lines if it is wider than the cells.
 
     Example:
-        >>> print(folded("kernel sum", 4))
+        >>> print(wrap_heading("kernel sum", 4))
         kernel
         sum
     """
@@ -148,6 +153,19 @@ def folded(head: str, width: int) -> str:
     return "\n".join(min(cuts, key=lambda cut: max(map(cell_len, cut))))
 
 
+def duration(seconds: float) -> str:
+    """Format how long something takes.
+
+    Example:
+        >>> duration(75), duration(8), duration(7300)
+        ('1 min 15 s', '8 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
 def is_text(rows: list[Record], column: Column) -> bool:
     """Tell whether a column holds text, which is left-aligned."""
     return any(isinstance(row[column.name], str) for row in rows)
@@ -156,16 +174,16 @@ def is_text(rows: list[Record], column: Column) -> bool:
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~&])")
 
 
-def envelope(command: str, /, **content: Any) -> str:
-    """Return the JSON output of a command: one object that names its schema.
+def json_text(command: str, /, **content: Any) -> str:
+    r"""Return the JSON output of a command: a line with one object that names its schema.
 
     Non-ASCII characters are escaped, so that names cannot control a terminal and are kept unchanged.
 
     Example:
-        >>> envelope("runs", runs=[])
-        '{"schema": "tracekit.runs/1", "runs": []}'
+        >>> json_text("runs", runs=[])
+        '{"schema": "tracekit.runs/1", "runs": []}\n'
     """
-    return json.dumps({"schema": f"tracekit.{command}/1", **plain(content)}, allow_nan=False)
+    return json.dumps({"schema": f"tracekit.{command}/1", **plain(content)}, allow_nan=False) + "\n"
 
 
 def csv_text(data: Rows, columns: Sequence[Column]) -> str:
@@ -179,16 +197,41 @@ def csv_text(data: Rows, columns: Sequence[Column]) -> str:
 
 
 def markdown_text(data: Rows, columns: Sequence[Column], *, title: str = "", limit: int = 0) -> str:
-    """Render as a Markdown table with human-readable units; names cannot break out of their cell."""
-    shown, total = first(data, columns, limit)
-    lines = [f"### {escape(title)}", ""] if title else []
-    visible = for_people(columns)
-    lines.append(_line([escape(header(column)) for column in visible]))
-    lines.append(_line(["---" if is_text(shown, column) else "---:" for column in visible]))
-    lines += [_line([escape(cell(row, column)) for column in visible]) for row in shown]
-    if len(shown) < total:
-        lines += ["", f"{total - len(shown)} more rows"]
-    return "\n".join(lines) + "\n"
+    """Render as a Markdown table with human-readable units; names cannot break out of their cell.
+
+    Args:
+        data: A DataFrame, or mappings by column name.
+        columns: The columns, in order.
+        title: Heading above the table.
+        limit: Maximum rows, 0 for all.
+    """
+    rows, total = first_rows(data, columns, limit)
+    visible = visible_columns(columns)
+    table = grid(
+        tuple(escape(header(column)) for column in visible),
+        (tuple(escape(cell(row, column)) for column in visible) for row in rows),
+        tuple("---" if is_text(rows, column) else "---:" for column in visible),
+    )
+    more = f"\n{total - len(rows)} more rows\n" if len(rows) < total else ""
+    return (f"### {escape(title)}\n\n" if title else "") + table + more
+
+
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], sides: Sequence[str] = ()) -> str:
+    """Render a Markdown table of Markdown cells.
+
+    Args:
+        heads: Headings of the columns.
+        rows: Cells of each row.
+        sides: `---` for each left-aligned column, the default, and `---:` for each right-aligned one.
+
+    Example:
+        >>> print(grid(("a", "b"), [("1", "2")]), end="")
+        | a | b |
+        | --- | --- |
+        | 1 | 2 |
+    """
+    lines = [heads, sides or ("---",) * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
 def escape(text: str) -> str:
@@ -211,10 +254,6 @@ def escape_prose(text: str) -> str:
     return "`".join(parts)
 
 
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def code(text: str) -> str:
     """Format as inline code in Markdown, with enough backticks that the text is kept unchanged.
 
@@ -228,36 +267,3 @@ def code(text: str) -> str:
         return f"`{shown}`"
     fence = "`" * (1 + max(map(len, runs)))
     return f"{fence} {shown} {fence}"
-
-
-def fenced(*commands: str) -> str:
-    """Fence commands in Markdown so that their content cannot close the block."""
-    longest = max(map(len, re.findall("`+", "\n".join(commands))), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}sh", *map(clean, commands), f"{fence}\n"])
-
-
-def details(title: str, content: str) -> str:
-    """Fold content of a Markdown document; nothing without content."""
-    return f"<details><summary>{escape(title)}</summary>\n\n{content}\n</details>\n" if content else ""
-
-
-def short(row: Mapping[str, Any], width: int) -> Record:
-    """Shorten the texts of a row."""
-    return {key: shorten(value, width) if isinstance(value, str) else value for key, value in row.items()}
-
-
-_REST = 200
-"""Bytes reserved for the line that counts omitted sections."""
-
-
-def fitting(sections: Sequence[str], room: int, *, elsewhere: str) -> list[str]:
-    """Return the sections that fit into a number of bytes, and a line that counts the others."""
-    chosen: list[str] = []
-    for section in sections:
-        if (needed := len(section.encode()) + 1) <= room - _REST:
-            room -= needed
-            chosen.append(section)
-    left = len(sections) - len(chosen)
-    said = f"{left} more section{'s' * (left != 1)} omitted; see {elsewhere}\n"
-    return [*chosen, said] if left else chosen

@@ -5,20 +5,18 @@ The JSON output has the exact totals over all compared steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tracekit.analysis import Column
 from tracekit.diff.breakdowns import BreakdownLine, Terms
 from tracekit.diff.matching import path_of
-from tracekit.diff.model import Diff
+from tracekit.diff.model import Diff, Metric
+from tracekit.render.document import Table
 from tracekit.runs.text import ID, PROSE, human, shorten
 
-__all__ = ["Table", "alone", "causes", "counts", "differences", "groups", "match", "metrics", "wall", "work"]
-
-
-_LONGEST_NAME = 48
+_MAX_NAME_CHARS = 48
 NOT_MATCHED = "one side"
 BASE = Column("base_ns", "ns", "base, per step")
 HEAD = Column("head_ns", "ns", "head, per step")
@@ -29,21 +27,11 @@ NUMBERS = (
 )
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table to render: name, title, columns in order, and rows by column name."""
-
-    name: str
-    title: str
-    columns: tuple[Column, ...]
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-
-def filled(columns: Sequence[Column], rows: list[dict[str, Any]]) -> tuple[Column, ...]:
+def nonempty_columns(columns: Sequence[Column], rows: list[dict[str, Any]]) -> tuple[Column, ...]:
     """Return the columns with any value; without rows all columns, for the header."""
     if not rows:
         return tuple(columns)
-    return tuple(one for one in columns if any(row[one.name] is not None for row in rows))
+    return tuple(column for column in columns if any(row[column.name] is not None for row in rows))
 
 
 def per_step(diff: Diff, total: int) -> int:
@@ -69,59 +57,58 @@ def steps(diff: Diff) -> int:
 
 def differences(diff: Diff) -> Table:
     """Return the fields in which the runs differ."""
-    columns = (
-        Column("field", "", "name for --varying"),
-        Column("status", "", "effect on the comparison"),
-        Column("base", "prose", "value of the base"),
-        Column("head", "prose", "value of the head"),
+    return _table(
+        "differences",
+        "Differences of the runs",
+        diff.comparability.differences,
+        (Column("field", "", "name for --varying"), lambda field: field.field),
+        (Column("status", "", "effect on the comparison"), lambda field: str(field.status)),
+        (Column("base", "prose", "value of the base"), lambda field: _text(field.base)),
+        (Column("head", "prose", "value of the head"), lambda field: _text(field.head)),
     )
-    rows = [
-        {"field": one.field, "status": str(one.status), **_values(one.base, one.head)}
-        for one in diff.comparability.differences
-    ]
-    return Table("differences", "Differences of the runs", columns, rows)
 
 
-def _values(base: Any, head: Any) -> dict[str, str | None]:
-    return {"base": None if base is None else str(base), "head": None if head is None else str(head)}
+def _table(
+    name: str, title: str, items: Iterable[Any], *columns: tuple[Column, Callable[[Any], Any]]
+) -> Table:
+    """Return a table with a row per item, from the columns and what each shows of an item."""
+    rows = [{column.name: value(item) for column, value in columns} for item in items]
+    return Table(name, title, tuple(column for column, _ in columns), rows)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def metrics(diff: Diff) -> Table:
     """Return the metrics, each in its unit."""
-    rows = [
-        {
-            "metric": one.name,
-            "unit": one.unit,
-            "base": one.a,
-            "head": one.b,
-            "change": None if one.ratio is None else one.ratio - 1,
-            "95%_interval": None
-            if one.ci95 is None
-            else " to ".join(f"{100 * (end - 1):+z.1f}%" for end in one.ci95),
-            "least_detectable": one.mde,
-            "verdict": str(one.verdict),
-            "basis": one.basis,
-        }
-        for one in diff.metrics
-    ]
-    return Table("metrics", "Metrics", filled(_METRICS, rows), rows)
+    interval = "95% confidence interval of the change; for exact metrics, the range over the runs"
+    detectable = "minimum detectable effect: smallest change these runs can detect"
+    table = _table(
+        "metrics",
+        "Metrics",
+        diff.metrics,
+        (Column("metric", "", "metric"), lambda metric: metric.name),
+        (Column("unit", "", "ns or bytes"), lambda metric: metric.unit),
+        (Column("base", "", "median of the base", unit_in="unit"), lambda metric: metric.a),
+        (Column("head", "", "median of the head", unit_in="unit"), lambda metric: metric.b),
+        (Column("change", "share", "head over base, minus 1"), _change),
+        (Column("95%_interval", "id", interval), _interval),
+        (Column("least_detectable", "share", detectable), lambda metric: metric.mde),
+        (Column("verdict", "id", "verdict at the threshold"), lambda metric: str(metric.verdict)),
+        (Column("basis", "prose", "how it was measured"), lambda metric: metric.basis),
+    )
+    return replace(table, columns=nonempty_columns(table.columns, table.rows))
 
 
-_METRICS = (
-    Column("metric", "", "metric"),
-    Column("unit", "", "ns or bytes"),
-    Column("base", "", "median of the base", unit_in="unit"),
-    Column("head", "", "median of the head", unit_in="unit"),
-    Column("change", "share", "head over base, minus 1"),
-    Column(
-        "95%_interval",
-        "id",
-        "95% confidence interval of the change; for exact metrics, the range over the runs",
-    ),
-    Column("least_detectable", "share", "minimum detectable effect: smallest change these runs can detect"),
-    Column("verdict", "id", "verdict at the threshold"),
-    Column("basis", "prose", "how it was measured"),
-)
+def _change(metric: Metric) -> float | None:
+    return None if metric.ratio is None else metric.ratio - 1
+
+
+def _interval(metric: Metric) -> str | None:
+    if metric.ci95 is None:
+        return None
+    return " to ".join(f"{100 * (end - 1):+z.1f}%" for end in metric.ci95)
 
 
 TERMS = (
@@ -134,41 +121,39 @@ TERMS = (
 
 def wall(diff: Diff) -> Table:
     """Return the wall ledger, and the overlap that links it to the work ledger."""
-    columns = (
-        Column("part", "", "part of the step"),
-        BASE,
-        HEAD,
-        DELTA,
-        Column("share_base", "share", "share of the base's step"),
-        Column("share_head", "share", "share of the head's step"),
-        Column("largest_change", "", "op or kernel whose time in this part changed most, per step"),
-        Column("meaning", PROSE, "definition"),
+    lines: list[BreakdownLine] = []
+    total = diff.wall.total if diff.wall else BreakdownLine("", "", 0, 0)
+    if diff.wall:
+        lines = [*diff.wall.lines, diff.wall.total, diff.wall.overlap]
+    return _table(
+        "wall",
+        "Wall ledger: step time by part, mean of the compared steps" if lines else "",
+        [line for line in lines if line.a_ns or line.b_ns or line is total],
+        (Column("part", "", "part of the step"), lambda line: line.name),
+        (BASE, lambda line: per_step(diff, line.a_ns)),
+        (HEAD, lambda line: per_step(diff, line.b_ns)),
+        (DELTA, lambda line: per_step(diff, line.delta)),
+        (
+            Column("share_base", "share", "share of the base's step"),
+            lambda line: _share(line.a_ns, total.a_ns),
+        ),
+        (
+            Column("share_head", "share", "share of the head's step"),
+            lambda line: _share(line.b_ns, total.b_ns),
+        ),
+        (
+            Column("largest_change", "", "op or kernel whose time in this part changed most, per step"),
+            lambda line: _largest_change(diff, line),
+        ),
+        (Column("meaning", PROSE, "definition"), lambda line: line.meaning),
     )
-    if diff.wall is None:
-        return Table("wall", "", columns)
-    total = diff.wall.total
-    rows = [
-        {
-            "part": line.name,
-            "base_ns": per_step(diff, line.a_ns),
-            "head_ns": per_step(diff, line.b_ns),
-            "delta_ns": per_step(diff, line.delta),
-            "share_base": line.a_ns / total.a_ns if total.a_ns else None,
-            "share_head": line.b_ns / total.b_ns if total.b_ns else None,
-            "largest_change": _changed(diff, line),
-            "meaning": line.meaning,
-        }
-        for line in (*diff.wall.lines, total, diff.wall.overlap)
-        if line.a_ns or line.b_ns or line is total
-    ]
-    return Table("wall", "Wall ledger: step time by part, mean of the compared steps", columns, rows)
 
 
-def _changed(diff: Diff, line: BreakdownLine) -> str | None:
+def _largest_change(diff: Diff, line: BreakdownLine) -> str | None:
     """Name the op or kernel that changed most in a part, with its change per step; None if unknown."""
     if not line.changed:
         return None
-    return f"{shorten(line.changed, _LONGEST_NAME)} {signed(per_step(diff, line.changed_ns))}"
+    return f"{shorten(line.changed, _MAX_NAME_CHARS)} {signed(per_step(diff, line.changed_ns))}"
 
 
 def signed(ns: int) -> str:
@@ -207,28 +192,31 @@ def terms(diff: Diff, of: Terms) -> dict[str, int]:
 
 def match(diff: Diff) -> Table:
     """Return the time matched by each kind of evidence."""
-    columns = (
-        Column("matched_by", "", "kind of evidence, strongest first"),
-        Column("groups", "count", "number of groups"),
-        BASE,
-        HEAD,
-        Column("share_base", "share", "share of the base's work"),
-        Column("share_head", "share", "share of the head's work"),
+    base_ns, head_ns = (diff.work.a_ns, diff.work.b_ns) if diff.work else (0, 0)
+    return _table(
+        "match",
+        "Matching of base and head, per step",
+        diff.match.by_level if diff.match and diff.work else (),
+        (
+            Column("matched_by", "", "kind of evidence, strongest first"),
+            lambda level: level.name or NOT_MATCHED,
+        ),
+        (Column("groups", "count", "number of groups"), lambda level: level.groups),
+        (BASE, lambda level: per_step(diff, level.a_ns)),
+        (HEAD, lambda level: per_step(diff, level.b_ns)),
+        (
+            Column("share_base", "share", "share of the base's work"),
+            lambda level: _share(level.a_ns, base_ns),
+        ),
+        (
+            Column("share_head", "share", "share of the head's work"),
+            lambda level: _share(level.b_ns, head_ns),
+        ),
     )
-    if diff.match is None or diff.work is None:
-        return Table("match", "", columns)
-    rows = [
-        {
-            "matched_by": one.name or NOT_MATCHED,
-            "groups": one.groups,
-            "base_ns": per_step(diff, one.a_ns),
-            "head_ns": per_step(diff, one.b_ns),
-            "share_base": one.a_ns / diff.work.a_ns if diff.work.a_ns else None,
-            "share_head": one.b_ns / diff.work.b_ns if diff.work.b_ns else None,
-        }
-        for one in diff.match.by_level
-    ]
-    return Table("match", "Matching of base and head, per step", columns, rows)
+
+
+def _share(part: int, total: int) -> float | None:
+    return part / total if total else None
 
 
 LEAST = Column("least_ns", "ns", "least difference between any step of the head and any of the base")
@@ -253,7 +241,7 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
         diff: The comparison.
         spelled: Describe nonzero terms in one text column, instead of a column per term.
     """
-    module = (_MODULE,) if diff.by != "module" and any(one.modules for one in diff.causes) else ()
+    module = (_MODULE,) if diff.by != "module" and any(cause.modules for cause in diff.causes) else ()
     columns = (
         Column(diff.by, "", "op, module or kernel of the line"),
         *((DELTA, BASE, _MADE_OF) if spelled else (DELTA, BASE, HEAD, *TERMS, LEAST, MOST)),
@@ -264,88 +252,88 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
     )
     rows = [
         {
-            diff.by: one.label,
-            "delta_ns": per_step(diff, one.terms.delta),
-            "base_ns": per_step(diff, one.a.total_ns),
-            "head_ns": per_step(diff, one.b.total_ns),
-            **terms(diff, one.terms),
-            "least_ns": one.change[0] if one.change else None,
-            "most_ns": one.change[1] if one.change else None,
-            "noise": "within" if one.noisy else None,
-            "made_of": _made_of(diff, one.terms),
-            **numbers(diff, one.a.count, one.b.count),
-            "matched_by": ", ".join(level or NOT_MATCHED for level in one.match_levels),
-            "what": one.detail or None,
-            **({} if diff.by == "module" else {"module": ", ".join(one.modules) or None}),
+            diff.by: cause.label,
+            "delta_ns": per_step(diff, cause.terms.delta),
+            "base_ns": per_step(diff, cause.a.total_ns),
+            "head_ns": per_step(diff, cause.b.total_ns),
+            **terms(diff, cause.terms),
+            "least_ns": cause.change[0] if cause.change else None,
+            "most_ns": cause.change[1] if cause.change else None,
+            "noise": "within" if cause.noisy else None,
+            "made_of": _made_of(diff, cause.terms),
+            **numbers(diff, cause.a.count, cause.b.count),
+            "matched_by": ", ".join(level or NOT_MATCHED for level in cause.match_levels),
+            "what": cause.detail or None,
+            **({} if diff.by == "module" else {"module": ", ".join(cause.modules) or None}),
         }
-        for one in diff.causes
+        for cause in diff.causes
     ]
-    return Table("causes", "Causes: lines of the work ledger, per step", filled(columns, rows), rows)
+    return Table(
+        "causes", "Causes: lines of the work ledger, per step", nonempty_columns(columns, rows), rows
+    )
 
 
 def groups(diff: Diff) -> Table:
     """Return the matched groups that differ."""
-    columns = (
-        Column("what", "", "kernel, copy or op that ran"),
-        Column("path", "", "ops that launched it"),
-        DELTA,
-        _MADE_OF,
-        *NUMBERS,
-        Column("role", "", "kind of work"),
-        _MATCHED_BY,
-        Column("shapes", "", "input shapes of the op that launched the longest interval"),
-        Column("module", "", "module of that op"),
+    return _table(
+        "groups",
+        "Groups that differ, per step",
+        diff.groups,
+        (Column("what", "", "kernel, copy or op that ran"), lambda group: group.what),
+        (Column("path", "", "ops that launched it"), path_of),
+        (DELTA, lambda group: per_step(diff, group.terms.delta)),
+        (_MADE_OF, lambda group: _made_of(diff, group.terms)),
+        (NUMBERS[0], lambda group: number(diff, group.a.count)),
+        (NUMBERS[1], lambda group: number(diff, group.b.count)),
+        (Column("role", "", "kind of work"), lambda group: group.role),
+        (_MATCHED_BY, lambda group: group.match_level or NOT_MATCHED),
+        (
+            Column("shapes", "", "input shapes of the op that launched the longest interval"),
+            lambda group: group.shapes or None,
+        ),
+        (Column("module", "", "module of that op"), lambda group: group.module or None),
     )
-    rows = [
-        {
-            "what": one.what,
-            "path": path_of(one),
-            "delta_ns": per_step(diff, one.terms.delta),
-            "made_of": _made_of(diff, one.terms),
-            **numbers(diff, one.a.count, one.b.count),
-            "role": one.role,
-            "matched_by": one.match_level or NOT_MATCHED,
-            "shapes": one.shapes or None,
-            "module": one.module or None,
-        }
-        for one in diff.groups
-    ]
-    return Table("groups", "Groups that differ, per step", columns, rows)
 
 
 def counts(diff: Diff) -> Table:
     """Return the work whose count changed."""
-    columns = (
-        Column("op", "", "ops that launched it"),
-        *NUMBERS,
-        Column("what", "", "kernel, copy or op that ran"),
+    return _table(
+        "counts",
+        "Changed counts per step (exact, no test needed)",
+        diff.counts,
+        (Column("op", "", "ops that launched it"), lambda work: work.label),
+        (NUMBERS[0], lambda work: number(diff, work.a)),
+        (NUMBERS[1], lambda work: number(diff, work.b)),
+        (Column("what", "", "kernel, copy or op that ran"), lambda work: work.name),
     )
-    rows = [{"op": one.label, "what": one.name, **numbers(diff, one.a, one.b)} for one in diff.counts]
-    return Table("counts", "Changed counts per step (exact, no test needed)", columns, rows)
 
 
 def alone(diff: Diff) -> Table:
     """Return names that run on one side only, with the names they were matched with on the other side."""
-    columns = (
-        Column("only_in", "", "side it runs on"),
-        Column("name", "", "name without parameters"),
-        Column("time_ns", "ns", "time on that side, per step"),
-        Column("matched_ns", "ns", "part matched with work of other names; the rest is added or removed"),
-        Column("times", "count", "intervals per step"),
-        Column("role", "", "kind of work"),
-        Column("instead", "", "some of the names it was matched with"),
+    names = [("base", work) for work in diff.only_base] + [("head", work) for work in diff.only_head]
+    return _table(
+        "alone",
+        "Names on one side only, per step",
+        sorted(names, key=lambda name: -name[1].total_ns),
+        (Column("only_in", "", "side it runs on"), lambda name: name[0]),
+        (Column("name", "", "name without parameters"), lambda name: name[1].name),
+        (
+            Column("time_ns", "ns", "time on that side, per step"),
+            lambda name: per_step(diff, name[1].total_ns),
+        ),
+        (
+            Column("matched_ns", "ns", "part matched with work of other names; the rest is added or removed"),
+            lambda name: per_step(diff, name[1].matched_ns),
+        ),
+        (Column("times", "count", "intervals per step"), lambda name: number(diff, name[1].count)),
+        (Column("role", "", "kind of work"), lambda name: name[1].role),
+        (
+            Column("instead", "", "some of the names it was matched with"),
+            lambda name: ", ".join(name[1].instead) or None,
+        ),
     )
-    both = [("base", one) for one in diff.only_base] + [("head", one) for one in diff.only_head]
-    rows = [
-        {
-            "only_in": side,
-            "name": one.name,
-            "time_ns": per_step(diff, one.total_ns),
-            "matched_ns": per_step(diff, one.matched_ns),
-            "times": number(diff, one.count),
-            "role": one.role,
-            "instead": ", ".join(one.instead) or None,
-        }
-        for side, one in sorted(both, key=lambda each: -each[1].total_ns)  # both sides by time, mixed
-    ]
-    return Table("alone", "Names on one side only, per step", columns, rows)
+
+
+def all_tables(diff: Diff) -> list[Table]:
+    """Return all tables of a comparison, most important first."""
+    return [table(diff) for table in (metrics, wall, work, causes, counts, alone, match, differences, groups)]

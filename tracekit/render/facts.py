@@ -117,27 +117,27 @@ def _options(meta: RunMeta) -> dict[str, Any]:
     sources = options.get(_SOURCES)
     if not isinstance(sources, list) or len(sources) <= MAX_LISTED:
         return options
-    return {**options, _SOURCES: _summed(sources)}
+    return {**options, _SOURCES: _summarize_sources(sources)}
 
 
-def _summed(sources: list[Any]) -> dict[str, Any]:
-    known = [one for one in sources if isinstance(one, dict)]
-    names = [one.get("name") for one in known] or [None]
+def _summarize_sources(sources: list[Any]) -> dict[str, Any]:
+    named = [source for source in sources if isinstance(source, dict)]
+    names = [source.get("name") for source in named] or [None]
     return {
         "count": len(sources),
         "first": names[0],
         "last": names[-1],
-        "bytes": sum(one.get("bytes") or 0 for one in known),
+        "bytes": sum(source.get("bytes") or 0 for source in named),
         "details": "name, size, time and digest: `tracekit show RUN --format json`",
     }
 
 
-def timed_steps(timings: Timings) -> str:
+def describe_timed_steps(timings: Timings) -> str:
     """Count the steps timed without a profiler.
 
     Example:
         >>> from tracekit.runs.meta import Timings
-        >>> timed_steps(Timings([5, 6, 7], [], "perf_counter", later=1, left_out=2))
+        >>> describe_timed_steps(Timings([5, 6, 7], [], "perf_counter", later=1, left_out=2))
         '3 steps: 2 before and 1 after the profiled ones; the 2 right after them are left out'
     """
     count, later, left_out = len(timings.step_ns), timings.later, timings.left_out

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from tracekit.errors import clean
-from tracekit.render.cells import cell, first, folded, for_people, header, is_text
+from tracekit.render.cells import cell, first_rows, header, is_text, visible_columns, wrap_heading
 from tracekit.runs.text import ID, PROSE, shorten
 
 if TYPE_CHECKING:
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 PADDING = 2
-_NAMES = 20
-_PROSE = 12
-_TIGHT = 12
+_MIN_NAME = 20
+_MIN_PROSE = 12
+_MIN_TIGHT = 12
 _GOALS = ((0, 16), (24, 40))
 """Widths that names and then prose grow to, in rounds, before either takes all it needs."""
-_FIELD = 10
-_FLOOR = 4
-_FIELD_LINES = 3
+_MIN_FIELD = 10
+_MIN_WIDTH = 4
+_MAX_FIELD_LINES = 3
 
 
 @dataclass(frozen=True)
-class Laid:
+class MeasuredColumn:
     """Cells of a column as text, with their widths."""
 
     head: str
@@ -46,10 +46,10 @@ class Laid:
     identifies: bool
 
     @classmethod
-    def of(cls, rows: list[Record], column: Column) -> Laid:
+    def of(cls, rows: list[Record], column: Column) -> MeasuredColumn:
         """Format the values of a column."""
         cells = [cell(row, column) for row in rows]
-        head = folded(clean(header(column)), max(map(cell_len, cells)))
+        head = wrap_heading(clean(header(column)), max(map(cell_len, cells)))
         return cls(head, cells, is_text(rows, column), column.unit == PROSE, column.unit == ID)
 
     @property
@@ -73,31 +73,33 @@ class Laid:
         return max(self.widest, self._head)
 
     @cached_property
-    def least(self) -> int:
+    def min_width(self) -> int:
         """Minimum width."""
-        return self._at_most(_PROSE if self.prose else _NAMES)
+        return self._at_least_heading(_MIN_PROSE if self.prose else _MIN_NAME)
 
     @cached_property
-    def tightest(self) -> int:
+    def tight_width(self) -> int:
         """Minimum width if another column would not fit otherwise."""
-        return self._at_most(_TIGHT)
+        return self._at_least_heading(_MIN_TIGHT)
 
     @cached_property
     def _head(self) -> int:
         return max(map(cell_len, self.head.split("\n")))
 
-    def _at_most(self, width: int) -> int:
+    def _at_least_heading(self, width: int) -> int:
         return max(min(self.needed, width), self._head) if self.shrinks else self.needed
 
-    def fitted(self, width: int) -> list[str]:
+    def shorten_cells(self, width: int) -> list[str]:
         """Return the cells shortened to a width, unless they wrap."""
         return self.cells if self.wraps else [shorten(cell, width) for cell in self.cells]
 
-    def fields(self, width: int) -> list[str]:
+    def shorten_fields(self, width: int) -> list[str]:
         """Return the cells for one field per line, which may take a few lines."""
-        most = _FIELD_LINES * width
+        max_width = _MAX_FIELD_LINES * width
         return [
-            cell if self.wraps or (cell_len(cell) <= most and _breaks(cell, width)) else shorten(cell, width)
+            cell
+            if self.wraps or (cell_len(cell) <= max_width and _breaks(cell, width))
+            else shorten(cell, width)
             for cell in self.cells
         ]
 
@@ -107,42 +109,42 @@ def _breaks(text: str, width: int) -> bool:
     return all(cell_len(word) <= width for word in text.split())
 
 
-def fit(columns: Sequence[Laid], width: int) -> bool:
+def fits(columns: Sequence[MeasuredColumn], width: int) -> bool:
     """Tell whether all columns fit at their minimum widths."""
-    return _taken([column.least for column in columns]) <= width
+    return _total_width([column.min_width for column in columns]) <= width
 
 
-def _taken(widths: Sequence[int]) -> int:
+def _total_width(widths: Sequence[int]) -> int:
     return sum(widths) + PADDING * (len(widths) - 1)
 
 
-def fitting(columns: Sequence[Laid], width: int) -> list[Laid]:
+def columns_that_fit(columns: Sequence[MeasuredColumn], width: int) -> list[MeasuredColumn]:
     """Return the columns that fit: the first and the prose, then the others in order."""
-    least = _narrowed(columns, width)
+    min_widths = _min_widths(columns, width)
     chosen = {place for place, column in enumerate(columns) if column.prose or not place}
     for place in range(len(columns)):
         if place not in chosen:
-            if _taken([least[one] for one in (*chosen, place)]) > width:
+            if _total_width([min_widths[column] for column in (*chosen, place)]) > width:
                 break
             chosen.add(place)
     return [columns[place] for place in sorted(chosen)]
 
 
-def _narrowed(columns: Sequence[Laid], width: int) -> list[int]:
+def _min_widths(columns: Sequence[MeasuredColumn], width: int) -> list[int]:
     """Return minimum widths; names after the first shrink if that keeps another column."""
-    if fit(columns, width):
-        return [column.least for column in columns]
-    return [column.tightest if place else column.least for place, column in enumerate(columns)]
+    if fits(columns, width):
+        return [column.min_width for column in columns]
+    return [column.tight_width if place else column.min_width for place, column in enumerate(columns)]
 
 
-def share_out(columns: Sequence[Laid], width: int) -> list[int]:
+def assign_widths(columns: Sequence[MeasuredColumn], width: int) -> list[int]:
     """Return the widths; spare room goes to names and prose alternately."""
-    widths = _narrowed(columns, width)
-    spare = width - _taken(widths)
+    widths = _min_widths(columns, width)
+    spare = width - _total_width(widths)
     prose = [place for place, column in enumerate(columns) if column.prose]
     others = [place for place in range(len(columns)) if place not in prose]
     shrinking = [place for place, column in enumerate(columns) if column.shrinks]
-    while spare < 0 and shrinking and max(widths[place] for place in shrinking) > _FLOOR:
+    while spare < 0 and shrinking and max(widths[place] for place in shrinking) > _MIN_WIDTH:
         widths[max(shrinking, key=widths.__getitem__)] -= 1
         spare += 1
     needed = [column.needed for column in columns]
@@ -161,11 +163,11 @@ def _grow(widths: list[int], places: list[int], goals: list[int], spare: int) ->
     return spare
 
 
-def field_width(columns: Sequence[Laid], width: int) -> int | None:
+def field_width(columns: Sequence[MeasuredColumn], width: int) -> int | None:
     """Return the width of cells with one column per line; None if they do not fit."""
     heads = max(cell_len(column.head.replace("\n", " ")) for column in columns)
     rows = len(columns[0].cells)
-    least = max(min(column.widest, _FIELD) if column.shrinks else column.widest for column in columns)
+    least = max(min(column.widest, _MIN_FIELD) if column.shrinks else column.widest for column in columns)
     share = (width - heads) // rows - PADDING
     return min(share, max(column.widest for column in columns)) if share >= least else None
 
@@ -173,7 +175,7 @@ def field_width(columns: Sequence[Laid], width: int) -> int | None:
 DEFAULT_LIMIT = 30
 SHOW_ALL = "--limit 0 shows all"
 ALL_COLUMNS = "--format csv shows all"
-_TRANSPOSED = 4
+_MAX_TRANSPOSED_ROWS = 4
 
 
 def table_text(
@@ -202,25 +204,39 @@ def table_text(
     Returns:
         The table, ending in a newline.
     """
-    shown, total = first(data, columns, limit)
+    shown, total = first_rows(data, columns, limit)
     lines = "(no rows)\n"
     if shown:
-        laid = [Laid.of(shown, column) for column in for_people(columns)]
+        measured = [MeasuredColumn.of(shown, column) for column in visible_columns(columns)]
         size = width or shutil.get_terminal_size((120, 40)).columns
-        lines = lay_out(laid, size, all_columns, transposed=transposed)
+        lines = layout_columns(measured, size, all_columns, transposed=transposed)
     left = total - len(shown)
     if left:
         lines += f"{left:,} more row{'s' * (left != 1)}; {show_all}\n"
     return (f"{clean(title)}\n" if title else "") + lines
 
 
-def lay_out(laid: list[Laid], width: int, all_columns: str = ALL_COLUMNS, *, transposed: bool = True) -> str:
-    """Lay out columns with at least one row; a few rows that are too wide may get one field per line."""
-    rows = len(laid[0].cells)
-    if transposed and rows <= _TRANSPOSED and not fit(laid, width) and (size := field_width(laid, width)):
-        return _transposed(laid, size)
-    chosen = fitting(laid, width)
-    widths = share_out(chosen, width)
+def layout_columns(
+    columns: list[MeasuredColumn], width: int, all_columns: str = ALL_COLUMNS, *, transposed: bool = True
+) -> str:
+    """Lay out columns with at least one row.
+
+    Args:
+        columns: The columns, most important first.
+        width: Width of the terminal in cells.
+        all_columns: How to see all columns, printed if columns do not fit.
+        transposed: Whether a few rows that are too wide are shown one field per line.
+    """
+    rows = len(columns[0].cells)
+    if (
+        transposed
+        and rows <= _MAX_TRANSPOSED_ROWS
+        and not fits(columns, width)
+        and (size := field_width(columns, width))
+    ):
+        return _transpose(columns, size)
+    chosen = columns_that_fit(columns, width)
+    widths = assign_widths(chosen, width)
     table = _table()
     for column, size in zip(chosen, widths, strict=True):
         table.add_column(
@@ -231,12 +247,16 @@ def lay_out(laid: list[Laid], width: int, all_columns: str = ALL_COLUMNS, *, tra
             overflow="fold",
             width=size,
         )
-    for row in zip(*(column.fitted(size) for column, size in zip(chosen, widths, strict=True)), strict=True):
+    for row in zip(
+        *(column.shorten_cells(size) for column, size in zip(chosen, widths, strict=True)), strict=True
+    ):
         table.add_row(*map(_text, row))
-    return _printed(table, sum(widths) + PADDING * len(widths)) + _left_out(laid, chosen, all_columns)
+    return _print(table, sum(widths) + PADDING * len(widths)) + _describe_omitted(
+        columns, chosen, all_columns
+    )
 
 
-def _left_out(columns: list[Laid], chosen: list[Laid], where: str) -> str:
+def _describe_omitted(columns: list[MeasuredColumn], chosen: list[MeasuredColumn], where: str) -> str:
     shown = {id(column) for column in chosen}
     heads = [column.head.replace("\n", " ") for column in columns if id(column) not in shown]
     if not heads:
@@ -244,7 +264,7 @@ def _left_out(columns: list[Laid], chosen: list[Laid], where: str) -> str:
     return f"{len(heads)} more column{'s' * (len(heads) != 1)}: {', '.join(heads)}; {where}\n"
 
 
-def _transposed(columns: list[Laid], size: int) -> str:
+def _transpose(columns: list[MeasuredColumn], size: int) -> str:
     """Render one field per line and one row per column."""
     heads = [column.head.replace("\n", " ") for column in columns]
     widest = max(map(cell_len, heads))
@@ -254,8 +274,8 @@ def _transposed(columns: list[Laid], size: int) -> str:
     for _ in range(rows):
         table.add_column(justify="right" if rows > 1 else "left", overflow="fold", width=size)
     for head, column in zip(heads, columns, strict=True):
-        table.add_row(_text(head), *map(_text, column.fields(size)))
-    return _printed(table, widest + PADDING + (size + PADDING) * rows)
+        table.add_row(_text(head), *map(_text, column.shorten_fields(size)))
+    return _print(table, widest + PADDING + (size + PADDING) * rows)
 
 
 def _table(*, show_header: bool = True) -> Table:
@@ -270,7 +290,7 @@ def _text(value: str) -> Text:
     return Text(value)  # Text is not parsed as markup, which a name could contain
 
 
-def _printed(table: Table, width: int) -> str:
+def _print(table: Table, width: int) -> str:
     from rich.console import Console
 
     stream = io.StringIO()

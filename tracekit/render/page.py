@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import clean
-from tracekit.render.cells import Record, cell, for_people, header, is_text
+from tracekit.render.cells import Record, cell, header, is_text, visible_columns
 from tracekit.runs.text import PROSE, shorten
 
 if TYPE_CHECKING:
     from tracekit.analysis import Column
-    from tracekit.render.diff_tables import Table
+    from tracekit.render.document import Table
 
-_SHORT = 24
-_LONG = 100
+_MAX_SHORT = 24
+_MAX_CHARS = 100
 """Length from which a name is shortened, and shown in full when expanded."""
 
 
@@ -27,21 +27,27 @@ def page(template: str, content: dict[str, Any]) -> str:
     return environment.get_template(template).render(content) + "\n"
 
 
-def folding(table: Table, *, limit: int, unfolded: bool) -> dict[str, Any]:
-    """Prepare a table for `page.html.j2`, with a maximum of rows, 0 for all."""
-    shown, columns = table.rows[: limit or None], for_people(table.columns)
-    sides = [_class(shown, one) for one in columns]
+def fold_table(table: Table, *, limit: int = 0, is_open: bool = True) -> dict[str, Any]:
+    """Prepare a table for `page.html.j2`.
+
+    Args:
+        table: The table.
+        limit: Maximum rows, 0 for all.
+        is_open: Whether it is unfolded at first.
+    """
+    rows, columns = table.rows[: limit or None], visible_columns(table.columns)
+    classes = [_class(rows, column) for column in columns]
     return {
         "title": clean(table.title),
-        "open": unfolded,
-        "heads": [(clean(header(one)), side) for one, side in zip(columns, sides, strict=True)],
-        "meanings": [(clean(header(one)), clean(one.meaning)) for one in columns],
+        "open": is_open,
+        "heads": [(clean(header(column)), kind) for column, kind in zip(columns, classes, strict=True)],
+        "meanings": [(clean(header(column)), clean(column.meaning)) for column in columns],
         "rows": [
-            [(*_parts(cell(row, one)), side) for one, side in zip(columns, sides, strict=True)]
-            for row in shown
+            [(*_parts(cell(row, column)), kind) for column, kind in zip(columns, classes, strict=True)]
+            for row in rows
         ],
-        "named": is_text(shown, columns[0]),
-        "left": len(table.rows) - len(shown),
+        "named": is_text(rows, columns[0]),
+        "left": len(table.rows) - len(rows),
     }
 
 
@@ -52,10 +58,10 @@ def _class(rows: list[Record], column: Column) -> str:
     if column.unit == PROSE:
         return "words prose"
     longest = max(len(str(row[column.name] or "")) for row in rows)
-    return "words" if longest > _SHORT else "words short"
+    return "words" if longest > _MAX_SHORT else "words short"
 
 
 def _parts(text: str) -> tuple[str, str]:
     """Return the shortened text of a cell, and the full text if it differs."""
-    brief = shorten(text, _LONG)
+    brief = shorten(text, _MAX_CHARS)
     return (brief, "") if brief == text else (brief, text)

@@ -7,19 +7,17 @@ import io
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
 from tracekit.errors import clean
-from tracekit.export.bounded import serve
-from tracekit.export.query import Answer, Heading, Limits, Statement, ask, read
+from tracekit.export.query import Answer, Heading, Limits, ask, read
+from tracekit.export.query_process import Query, serve
 from tracekit.export.views import KNOWN, RUNS, cell, plain, unit
-from tracekit.render.cells import escape, folded
-from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, Laid, lay_out
-from tracekit.runs.run import Run
+from tracekit.render.cells import escape, grid, wrap_heading
+from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, MeasuredColumn, layout_columns
 from tracekit.runs.store import Store, locate
 
 if TYPE_CHECKING:
@@ -29,36 +27,35 @@ _BATCH = 10_000
 
 
 def answer() -> None:
-    """Answer a query in the process that `tracekit.export.bounded.query` started for it."""
+    """Answer a query in the process that `tracekit.export.query_process.run_query` started for it."""
     serve(_texts)
 
 
 def _texts(request: dict[str, Any]) -> Iterator[str]:
-    statement = read(request["sql"], KNOWN)
-    limit, output_format = request["limit"], request["output_format"]
-    most = DEFAULT_LIMIT if limit is None and output_format == "table" else limit or 0
-    with _asked(request, statement, limit=most) as answered:
-        if statement.explain and output_format == "table":
-            yield "\n".join(str(row[-1]) for row in answered.fetch(most or 1_000)) + "\n"
-            return
-        yield from pieces(answered, output_format, limit=most)
-
-
-def _asked(request: dict[str, Any], statement: Statement, *, limit: int) -> AbstractContextManager[Answer]:
-    store, references, every = Store(locate(request["store"])), request["references"], request["every"]
-    listed = store.readable() if every or RUNS.name in statement.tables else []
-    runs = listed if every else _runs(store, references) if statement.tables - {RUNS.name} else []
-    limits = Limits(seconds=request["seconds"], memory_bytes=request["memory_bytes"])
-    several = every or len(references) > 1
-    return ask(statement, runs, store=listed, labelled=several, limit=limit, limits=limits)
-
-
-def _runs(store: Store, references: Sequence[str]) -> list[Run]:
-    """Resolve the references to distinct runs."""
     from tracekit.ingest.references import resolve
 
-    found = {run.path.resolve(): run for run in (resolve(store, one) for one in references or ("latest",))}
-    return list(found.values())
+    query = Query(**request)
+    statement = read(query.sql, KNOWN)
+    table = query.output_format == "table"
+    limit = DEFAULT_LIMIT if query.limit is None and table else query.limit or 0
+    store = Store(locate(query.store))
+    stored = store.readable() if query.all_runs or RUNS.name in statement.tables else []
+    runs = stored if query.all_runs else []
+    if not query.all_runs and statement.tables - {RUNS.name}:
+        resolved = (resolve(store, reference) for reference in query.references or ("latest",))
+        runs = list({run.path.resolve(): run for run in resolved}.values())
+    with ask(
+        statement,
+        runs,
+        store=stored,
+        labelled=query.all_runs or len(query.references) > 1,
+        limit=limit,
+        limits=Limits(seconds=query.seconds, memory_bytes=query.memory_bytes),
+    ) as answer:
+        if statement.explain and table:
+            yield "\n".join(str(row[-1]) for row in answer.fetch(limit or 1_000)) + "\n"
+        else:
+            yield from pieces(answer, query.output_format, limit=limit)
 
 
 def pieces(answer: Answer, output_format: str, *, limit: int = 0) -> Iterator[str]:
@@ -70,15 +67,8 @@ def pieces(answer: Answer, output_format: str, *, limit: int = 0) -> Iterator[st
             with the columns, one with the values of each row, and one that tells whether there are more.
         limit: Maximum rows, 0 for all; the same as of the query.
     """
-    if output_format == "json":
-        return _json(answer, limit)
-    if output_format == "csv":
-        return _csv(answer, limit)
-    if output_format == "markdown":
-        return _markdown(answer, limit)
-    if output_format == "lines":
-        return _lines(answer, limit)
-    return _table(answer, limit)
+    writers = {"json": _json, "csv": _csv, "markdown": _markdown, "lines": _lines, "table": _table}
+    return writers[output_format](answer, limit)
 
 
 def _batches(answer: Answer, limit: int) -> Iterator[Rows]:
@@ -96,15 +86,18 @@ def _more(answer: Answer, shown: int, limit: int) -> int:
 
 
 def _lines(answer: Answer, limit: int) -> Iterator[str]:
-    yield json.dumps([[one.name, one.type] for one in answer.headings]) + "\n"
+    yield json.dumps([[heading.name, heading.type] for heading in answer.headings]) + "\n"
     for rows in _batches(answer, limit):
         yield "".join(json.dumps([plain(value) for value in row], allow_nan=False) + "\n" for row in rows)
     yield json.dumps(bool(limit and answer.fetch(1))) + "\n"
 
 
 def _json(answer: Answer, limit: int) -> Iterator[str]:
-    names = [one.name for one in answer.headings]
-    columns = [{"name": one.name, "type": one.type, "unit": unit(one.name)} for one in answer.headings]
+    names = [heading.name for heading in answer.headings]
+    columns = [
+        {"name": heading.name, "type": heading.type, "unit": unit(heading.name)}
+        for heading in answer.headings
+    ]
     yield f'{{"schema": "tracekit.query/1", "columns": {json.dumps(columns)}, "rows": ['
     separator = ""
     for rows in _batches(answer, limit):
@@ -116,7 +109,7 @@ def _json(answer: Answer, limit: int) -> Iterator[str]:
 
 
 def _csv(answer: Answer, limit: int) -> Iterator[str]:
-    names = [[one.name for one in answer.headings]]
+    names = [[heading.name for heading in answer.headings]]
     for rows in chain([names], _batches(answer, limit)):
         stream = io.StringIO()
         csv.writer(stream, lineterminator="\n").writerows([map(_field, row) for row in rows])
@@ -131,21 +124,15 @@ def _field(value: Any) -> Any:
 
 
 def _markdown(answer: Answer, limit: int) -> Iterator[str]:
-    first = list(chain.from_iterable(_batches(answer, limit)))
-    words = _words(answer.headings, first)
-    yield _line([escape(one.name) for one in answer.headings])
-    yield _line(["---" if word else "---:" for word in words])
-    for row in first:
-        yield _line([escape(cell(value)) for value in row])
-    if more := _more(answer, len(first), limit):
+    rows = list(chain.from_iterable(_batches(answer, limit)))
+    heads = tuple(escape(heading.name) for heading in answer.headings)
+    sides = tuple("---" if text else "---:" for text in _text_columns(answer.headings, rows))
+    yield grid(heads, [tuple(escape(cell(value)) for value in row) for row in rows], sides)
+    if more := _more(answer, len(rows), limit):
         yield f"\n{more} more rows\n"
 
 
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |\n"
-
-
-def _words(headings: Sequence[Heading], rows: Rows) -> list[bool]:
+def _text_columns(headings: Sequence[Heading], rows: Rows) -> list[bool]:
     """Tell for each column whether it holds text, which is left-aligned."""
     return [any(isinstance(plain(row[place]), str) for row in rows) for place in range(len(headings))]
 
@@ -153,16 +140,15 @@ def _words(headings: Sequence[Heading], rows: Rows) -> list[bool]:
 def _table(answer: Answer, limit: int) -> Iterator[str]:
     rows = list(chain.from_iterable(_batches(answer, limit)))
     if not rows:
-        yield f"{', '.join(clean(one.name) for one in answer.headings)}\n(no rows)\n"
+        yield f"{', '.join(clean(heading.name) for heading in answer.headings)}\n(no rows)\n"
         return
-    laid = [
-        _laid(clean(one.name), [cell(row[place]) for row in rows], words=words)
-        for place, (one, words) in enumerate(zip(answer.headings, _words(answer.headings, rows), strict=True))
-    ]
-    yield lay_out(laid, shutil.get_terminal_size((120, 40)).columns)
+    columns = []
+    for place, (heading, words) in enumerate(
+        zip(answer.headings, _text_columns(answer.headings, rows), strict=True)
+    ):
+        cells = [cell(row[place]) for row in rows]
+        head = wrap_heading(clean(heading.name), max(map(cell_len, cells)))
+        columns.append(MeasuredColumn(head, cells, words, prose=False, identifies=False))
+    yield layout_columns(columns, shutil.get_terminal_size((120, 40)).columns)
     if more := _more(answer, len(rows), limit):
         yield f"{more:,} more row{'s' * (more != 1)}; {SHOW_ALL}\n"
-
-
-def _laid(head: str, cells: list[str], *, words: bool) -> Laid:
-    return Laid(folded(head, max(map(cell_len, cells))), cells, words, prose=False, identifies=False)

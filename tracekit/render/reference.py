@@ -8,16 +8,16 @@ from dataclasses import asdict
 from typing import Any
 
 from tracekit.analysis import Analysis, Column, Rule, TableSpec
-from tracekit.render.cells import csv_text, envelope, escape, escape_prose
+from tracekit.render.cells import csv_text, escape, escape_prose, grid, json_text
 from tracekit.render.layout import table_text
 
-_LISTED = (
+_SHORT_COLUMNS = (
     Column("name", "", "name for `tracekit analyze`"),
     Column("question", "prose", "question it answers"),
     Column("tables", "prose", "tables it can return"),
 )
-_FULL = (
-    *_LISTED,
+_ALL_COLUMNS = (
+    *_SHORT_COLUMNS,
     Column("definition", "prose", "definitions of its values"),
     Column("rules", "prose", "codes of its findings"),
     Column("compares", "", "whether it can compare two runs"),
@@ -34,39 +34,44 @@ def listing(analyses: Sequence[Analysis], output_format: str) -> str:
         case "markdown":
             return page(analyses)
         case "json":
-            return envelope("analyze", analyses=[_metadata(one) for one in analyses]) + "\n"
+            return json_text("analyze", analyses=[*map(_metadata, analyses)])
         case "csv":
-            return csv_text(map(_row, analyses), _FULL)
-    return table_text(map(_row, analyses), _LISTED, limit=0)
+            return csv_text(map(_row, analyses), _ALL_COLUMNS)
+    return table_text(map(_row, analyses), _SHORT_COLUMNS, limit=0)
 
 
-def _row(one: Analysis) -> dict[str, Any]:
+def _row(analysis: Analysis) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "question": one.question,
-        "tables": ", ".join(spec.name for spec in one.tables),
-        "definition": one.definition,
-        "rules": ", ".join(rule.code for rule in one.rules),
-        "compares": one.compare is not None,
-        "sources": "; ".join(one.sources),
+        "name": analysis.name,
+        "question": analysis.question,
+        "tables": ", ".join(spec.name for spec in analysis.tables),
+        "definition": analysis.definition,
+        "rules": ", ".join(rule.code for rule in analysis.rules),
+        "compares": analysis.compare is not None,
+        "sources": "; ".join(analysis.sources),
     }
 
 
-def _metadata(one: Analysis) -> dict[str, Any]:
-    described = ("name", "title", "question", "definition", "order", "sources")
+def _metadata(analysis: Analysis) -> dict[str, Any]:
+    names = ("name", "title", "question", "definition", "order", "sources")
     return {
-        **{name: getattr(one, name) for name in described},
-        "tables": [asdict(spec) for spec in one.tables],
-        "rules": [{"code": rule.code, "states": rule.condition, "why": rule.reason} for rule in one.rules],
-        "comparison": [asdict(spec) for spec in one.comparison],
+        **{name: getattr(analysis, name) for name in names},
+        "tables": [asdict(spec) for spec in analysis.tables],
+        "rules": [
+            {"code": rule.code, "states": rule.condition, "why": rule.reason} for rule in analysis.rules
+        ],
+        "comparison": [asdict(spec) for spec in analysis.comparison],
     }
 
 
 def page(analyses: Iterable[Analysis]) -> str:
     """Render the documentation page with all definitions, columns, units and thresholds."""
-    every = list(analyses)
-    rows = [(f"[`{one.name}`](#{_anchor(one.title)})", escape_prose(one.question)) for one in every]
-    parts = [_HEAD, grid(("analysis", "answers"), rows), *(section(one) for one in every)]
+    analyses = list(analyses)
+    rows = [
+        (f"[`{analysis.name}`](#{_anchor(analysis.title)})", escape_prose(analysis.question))
+        for analysis in analyses
+    ]
+    parts = [_HEAD, grid(("analysis", "answers"), rows), *(section(analysis) for analysis in analyses)]
     return "\n".join(parts)
 
 
@@ -80,19 +85,6 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
-def grid(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Render a Markdown table of Markdown cells.
-
-    Example:
-        >>> print(grid(("a", "b"), [("1", "2")]), end="")
-        | a | b |
-        | --- | --- |
-        | 1 | 2 |
-    """
-    lines = [heads, ("---",) * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
-
-
 _HEAD = """\
 # Analyses
 
@@ -102,24 +94,29 @@ and 1, and unknown values are missing, never 0.
 """
 
 
-def section(one: Analysis, *, level: int = 2) -> str:
+def section(analysis: Analysis, *, level: int = 2) -> str:
     """Render the reference of an analysis, under a heading of a level."""
-    lines = [f"{'#' * level} {escape(one.title)}", "", f"`{one.name}`: {escape_prose(one.question)}", ""]
-    lines += [escape_prose(one.definition), "", f"Sources: {escape('; '.join(one.sources))}.", ""]
-    lines += ["```sh", f"tracekit analyze latest {one.name}", "```", ""]
-    lines += [_table(one.name, spec, level + 1) for spec in one.tables]
-    if one.rules:
-        lines += [_rules(one.name, one.rules, level + 1)]
-    if one.comparison:
+    lines = [
+        f"{'#' * level} {escape(analysis.title)}",
+        "",
+        f"`{analysis.name}`: {escape_prose(analysis.question)}",
+        "",
+    ]
+    lines += [escape_prose(analysis.definition), "", f"Sources: {escape('; '.join(analysis.sources))}.", ""]
+    lines += ["```sh", f"tracekit analyze latest {analysis.name}", "```", ""]
+    lines += [_table(analysis.name, spec, level + 1) for spec in analysis.tables]
+    if analysis.rules:
+        lines += [_rules(analysis.name, analysis.rules, level + 1)]
+    if analysis.comparison:
         lines += [
             "Against another run:",
             "",
             "```sh",
-            f"tracekit analyze latest {one.name} --against latest~1",
+            f"tracekit analyze latest {analysis.name} --against latest~1",
             "```",
             "",
         ]
-        lines += [_table(one.name, spec, level + 1) for spec in one.comparison]
+        lines += [_table(analysis.name, spec, level + 1) for spec in analysis.comparison]
     return "\n".join(lines)
 
 

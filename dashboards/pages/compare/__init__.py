@@ -14,7 +14,7 @@ from dash.development.base_component import Component
 from tracekit.analysis import Analysis, Column, Result
 from tracekit.diff import Diff
 from tracekit.diff.model import Metric, Verdict
-from tracekit.render import diff_words, human
+from tracekit.render import diff_sentences, human
 
 from ...analysis_pages.results import html_table
 from ...blocks import block
@@ -57,17 +57,17 @@ def show_summary(context: Context, diff: Diff) -> list[Component]:
 
 
 def _verdict(context: Context, diff: Diff) -> Component:
-    details = diff_words.compared(diff)
+    details = diff_sentences.describe_steps(diff)
     return dmc.Alert(
         [
             *breakdowns.show_largest(context, diff),
             *([dmc.Text(details, size="sm")] if details else []),
             html.Div(
-                [show_command(diff_words.command(diff)), show_exports(context)],
+                [show_command(diff_sentences.diff_command(diff)), show_exports(context)],
                 className="tk-reproduce",
             ),
         ],
-        title=capitalize(diff_words.headline(diff)),
+        title=capitalize(diff_sentences.headline(diff)),
         color=_TONES.get(diff.verdict, "gray"),
         variant="light",
         className="tk-compare-verdict",

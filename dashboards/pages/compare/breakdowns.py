@@ -16,8 +16,8 @@ from tracekit.diff import Diff
 from tracekit.diff.breakdowns import Cause
 from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError, clean
-from tracekit.render import diff_tables, diff_words, human
-from tracekit.render.diff_tables import Table
+from tracekit.render import diff_sentences, diff_tables, human
+from tracekit.render.document import Table
 from tracekit.schema import TABLES
 
 from ...analysis_pages.results import MAX_CELL_CHARS, html_table
@@ -127,7 +127,7 @@ def show_work(context: Context, diff: Diff) -> list[Component]:
         return [
             dmc.Title("Changes in work", order=2, size="h4"),
             *shown,
-            dmc.Text(diff_words.NOTHING_CHANGED.capitalize() + ".", size="sm"),
+            dmc.Text(diff_sentences.NOTHING_CHANGED.capitalize() + ".", size="sm"),
         ]
     caption = (
         "Largest changes in work per step; increases to the right. Count: call count changed; "
@@ -154,7 +154,7 @@ def show_largest(context: Context, diff: Diff) -> list[Component]:
                 *_link_both(context, diff, cause),
             ]
         )
-        for text, cause in diff_words.largest(diff)
+        for text, cause in diff_sentences.largest_changes(diff)
     ]
     return [html.Ul(shown, className="tk-doubts")] if shown else []
 
@@ -292,10 +292,10 @@ def connect(site: Site) -> None:
 def render(diff: Diff, kind: str) -> str:
     """Render the comparison in a format."""
     if kind == "html":
-        from tracekit.render.diff_documents import as_html
+        from tracekit.render.diff import as_html
 
         return as_html(diff)
-    from tracekit.render.diff_text import as_json
+    from tracekit.render.diff import as_json
 
     if kind == "json":
         refused = diff.verdict is Verdict.NOT_COMPARABLE

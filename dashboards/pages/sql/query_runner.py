@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tracekit.errors import TracekitError, UnusableInputError
-from tracekit.export.bounded import query, usual_memory
+from tracekit.export import query_process
+from tracekit.export.query_process import default_memory, run_query
 
 from ...site import Results
 
@@ -21,7 +22,7 @@ MAX_ROWS: Final = 5_000
 MAX_CSV_ROWS: Final = 1_000_000
 MAX_RUNNING: Final = 2
 """Maximum queries that run at once."""
-MAX_MEMORY_BYTES: Final = min(usual_memory(), 1 << 30)
+MAX_MEMORY_BYTES: Final = min(default_memory(), 1 << 30)
 _MAX_BYTES, _MAX_CSV_BYTES = 8 << 20, 256 << 20
 _MAX_RESULTS = 4
 """Results that are kept: each takes up to about 50 MB."""
@@ -110,18 +111,17 @@ class Queries:
             if process.cancelled:
                 kill()
 
-        texts = query(
-            requested.sql,
+        query = query_process.Query(
+            sql=requested.sql,
             store=requested.store,
             references=requested.runs,
-            every=not requested.runs,
+            all_runs=not requested.runs,
             limit=limit,
             output_format="lines",
             seconds=MAX_SECONDS,
             memory_bytes=MAX_MEMORY_BYTES,
-            most_bytes=most_bytes,
-            started=register,
         )
+        texts = run_query(query, max_bytes=most_bytes, started=register)
         try:
             with closing(texts):
                 yield (json.loads(line) for text in texts for line in text.splitlines())

@@ -14,7 +14,7 @@ from tracekit.experiments.sweep_folder import Folder, find, list_sweeps
 from tracekit.experiments.sweep_model import SWEEP
 from tracekit.experiments.sweep_table import COLUMNS, Row
 from tracekit.experiments.sweep_table import rows as sweep_rows
-from tracekit.render.suite import PENDING, held, notes, shown, values
+from tracekit.render.sweep import PENDING, describe_shared_settings, notes, shown_columns, values
 
 from ...analysis_pages.results import html_table, no_runs
 from ...blocks import block
@@ -240,12 +240,15 @@ def _cells_title(context: Context, chosen_sweep: Folder, offered: Sequence[Folde
 def _cells_table(context: Context, chosen_sweep: Folder) -> list[Component]:
     done = chosen_sweep.records()
     cell_rows = sweep_rows(chosen_sweep.plan, done)
-    lines = [f"Fixed: {held(cell_rows)}", *notes(chosen_sweep.id, chosen_sweep.plan, cell_rows, done)]
+    lines = [
+        f"Fixed: {describe_shared_settings(cell_rows)}",
+        *notes(chosen_sweep.id, chosen_sweep.plan, cell_rows, done),
+    ]
     prose = [dmc.Text(f"{line}.", size="sm", className="tk-prose") for line in lines]
     order = [column.name for column in COLUMNS]
     # the reason comes next to the outcome
     columns = sorted(
-        shown(cell_rows),
+        shown_columns(cell_rows),
         key=lambda chosen_sweep: order.index(_OUTCOME if chosen_sweep.name == _REASON else chosen_sweep.name),
     )
     stored = {run.path.name for run in context.store.runs()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.builders import host, kernel, make_run, step
-from tracekit.cli.collect import summary
+from tracekit.cli.collect import print_summary
 from tracekit.cli.main import run
 from tracekit.runs.meta import Timings
 from tracekit.schema import C
@@ -32,7 +32,7 @@ def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_ev
     ops = [host(f"op{number}", number * 10, number * 10 + 5) for number in range(40)]
     timings = Timings([1_000_000, 4_000_000], [], "perf_counter")
     made = make_run(tmp_path, meta={"timings": timings}, host_intervals=ops)
-    summary(made)
+    print_summary(made)
     shown, hints = capsys.readouterr()
     assert "Step time without the profiler: 1.00 ms (median of 2 steps)" in shown
     assert f"32 more rows; `tracekit analyze {made.id} ops --limit 0` shows all" in shown
@@ -59,7 +59,7 @@ def test_the_summary_names_the_analysis_that_fits_the_run(
         for number, (begin, end, kind) in enumerate(kernels)
     ]
     made = make_run(tmp_path, device_intervals=rows, steps=[step(0, 0, 100_000)])
-    summary(made)
+    print_summary(made)
     said = f"see `tracekit analyze {made.id} {name}`, and `tracekit findings {made.id}` for advice"
     assert capsys.readouterr().err == f"tracekit: {said}\n"
 
@@ -76,7 +76,7 @@ def misleading(folder: Path) -> Run:
 def test_the_summary_begins_with_the_verdict_on_its_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    summary(misleading(tmp_path))
+    print_summary(misleading(tmp_path))
     first, bound, _, times, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("integrity: misleading: a profiled step takes 56177.")
     assert bound.startswith("Cannot tell what bounds this run: a profiled step takes 56177.")

@@ -51,7 +51,7 @@ def made(path: Path, *, bytes_: int = 100) -> Path:
 
 def freed(store: Store, **options: float) -> dict[str, int]:
     """What was freed, by name: its bytes."""
-    return {one.found.path.name: free(one).bytes for one in list(leftovers(store, **options))}
+    return {one.path.name: free(one).bytes for one in list(leftovers(store, **options))}
 
 
 def test_drafts_of_the_dead_go_and_those_of_the_living_stay(store: Store, dead: str) -> None:
@@ -129,7 +129,7 @@ def test_checkouts_of_the_dead_go_and_those_of_the_living_stay(store: Store, dea
     left = made(store.path / ".worktrees" / dead)
     left.with_name(f"{dead}.lock").write_text("1\n")
     found = list(leftovers(store))
-    assert [one.found.kind for one in found] == ["worktree"]
+    assert [one.kind for one in found] == ["worktree"]
     assert free(found[0]).complete
     assert list((store.path / ".worktrees").iterdir()) == []
 

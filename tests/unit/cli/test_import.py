@@ -24,7 +24,7 @@ def test_a_large_import_without_numba_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(import_, "_MANY_ROWS", many_rows)
+    monkeypatch.setattr(import_, "_MIN_LARGE_ROWS", many_rows)
     if missing:
         monkeypatch.setitem(sys.modules, "numba", None)
     assert run(["import", str(TRACE), "--store", str(tmp_path / "store")]) == 0

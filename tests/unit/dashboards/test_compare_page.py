@@ -23,7 +23,7 @@ from tracekit.diff import Options, diff
 from tracekit.diff.engine import FIELDS
 from tracekit.diff.model import Difference, Status
 from tracekit.render import diff_tables
-from tracekit.render.diff_text import as_json
+from tracekit.render.diff import as_json
 
 if TYPE_CHECKING:
     from pathlib import Path

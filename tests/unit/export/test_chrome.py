@@ -5,7 +5,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tests.builders import host, kernel, make_run
-from tracekit.export.chrome import chrome_trace, gzipped
+from tracekit.export.chrome import chrome_trace, compress
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -78,4 +78,4 @@ def test_counters_and_allocations_are_counters(tmp_path: Path) -> None:
 
 
 def test_a_packed_stream_is_one_gzip_file() -> None:
-    assert gzip.decompress(b"".join(gzipped([b"x" * 1_000, b"", b"y"]))) == b"x" * 1_000 + b"y"
+    assert gzip.decompress(b"".join(compress([b"x" * 1_000, b"", b"y"]))) == b"x" * 1_000 + b"y"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.builders import host, kernel, make_run
 from tests.traces import imported
 from tracekit.export.chrome import chrome_trace
-from tracekit.export.tracks import crossing
+from tracekit.export.tracks import find_crossing
 from tracekit.runs.store import Store
 from tracekit.schema import C
 
@@ -66,7 +66,7 @@ def test_whatever_crosses_goes_to_a_track_where_it_nests(rows: list[Interval]) -
     ordered = sorted((start, start + length) for start, length in rows)
     ordered.sort(key=lambda one: (one[0], -one[1]))
     start, end = (np.array(column) for column in zip(*ordered, strict=True))
-    ids, lane = crossing([start, end, np.arange(len(ordered))])
+    ids, lane = find_crossing([start, end, np.arange(len(ordered))])
     where = dict(zip(ids.tolist(), lane.tolist(), strict=True))
     tracks: dict[int, list[Interval]] = defaultdict(list)
     for number, one in enumerate(ordered):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -134,12 +135,10 @@ def test_a_query_that_takes_too_long_is_stopped(run: Run) -> None:
 
 
 def test_an_interrupt_stops_the_query_and_passes_on(run: Run) -> None:
-    def begin(database: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        database.execute(ENDLESS)
-
-    with ask(read("SELECT 1", KNOWN), [run]) as answer, pytest.raises(KeyboardInterrupt):
-        answer._session.run(begin)
+    with ask(read("SELECT 1", KNOWN), [run]) as answer:
+        Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            answer._execute(ENDLESS)
 
 
 def test_memory_is_bounded_and_the_error_says_what_to_do(run: Run) -> None:

@@ -137,7 +137,7 @@ def test_were_it_read_as_a_query_the_database_itself_would_refuse(sql: str, run:
     text = sql.format(secret=secret, out=tmp_path / "out", other=other)
     asked = ask(read("SELECT name FROM device_intervals", KNOWN), [run])
     with asked as answer, pytest.raises(duckdb.Error):
-        answer._session._database.execute(text).fetchall()
+        answer._database.execute(text).fetchall()
     assert not (tmp_path / "out").exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.render.diffs import DEVICE_PARTS, cause, compared, group, judged, metric, refused, side
 from tracekit.diff.model import Diff, Verdict
-from tracekit.render.diff_documents import COLOURS, as_html
+from tracekit.render.diff import COLORS, as_html
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e\"'onload=x|`&lt;"
 DIFFS = [
@@ -68,11 +68,11 @@ def contrast(one: str, other: str) -> float:
 def test_every_part_of_a_step_has_a_colour_of_its_own() -> None:
     text = as_html(compared())
     keys = re.findall(r'<li><i class="(p\d)"></i>', text)
-    assert len(keys) == len(set(keys)) == len(DEVICE_PARTS) == COLOURS
+    assert len(keys) == len(set(keys)) == len(DEVICE_PARTS) == COLORS
     for kind in keys:
         assert f".{kind} {{ background: var(--c{kind[1:]}); }}" in text
     for theme in colours(text):
-        assert len({theme[f"c{number}"] for number in range(COLOURS)}) == COLOURS
+        assert len({theme[f"c{number}"] for number in range(COLORS)}) == COLORS
 
 
 def test_text_can_be_read_in_light_and_dark() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.render.diffs import cause, compared, group, judged, metric, refused, side
 from tracekit.diff.model import Verdict
-from tracekit.render.diff_documents import MOST_BYTES, as_markdown
+from tracekit.render.diff import MAX_BYTES, as_markdown
 
 WIDE = "µ|`<b>_*" * 60
 
@@ -51,7 +51,7 @@ def test_a_section_too_large_does_not_take_the_smaller_ones_with_it() -> None:
     groups = tuple(group(f"{WIDE}{n}", rate=1) for n in range(600))
     causes = tuple(cause(f"{n}{WIDE}", WIDE, rate=1) for n in range(600))
     text = as_markdown(compared(groups=groups, causes=causes, warnings=("mind this",)), limit=600)
-    assert len(text.encode()) < MOST_BYTES
+    assert len(text.encode()) < MAX_BYTES
     assert "Matching of base and head" in text
     assert "2 more sections omitted; see `--format html`" in text
     assert "- mind this" in text

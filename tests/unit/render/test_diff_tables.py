@@ -9,7 +9,7 @@ from dataclasses import replace
 from tests.unit.render.diffs import cause, compared, group
 from tracekit.diff.breakdowns import OneSided
 from tracekit.render import diff_tables as tables
-from tracekit.render.diff_text import as_csv
+from tracekit.render.diff import as_csv
 
 
 def test_csv_without_causes_still_has_its_header() -> None:

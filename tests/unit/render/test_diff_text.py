@@ -7,8 +7,8 @@ from rich.cells import cell_len
 
 from tests.unit.render.diffs import cause, compared, judged, metric, refused
 from tracekit.diff.model import Verdict
-from tracekit.render.diff_text import as_text
-from tracekit.render.diff_words import declaring
+from tracekit.render.diff import as_text
+from tracekit.render.diff_sentences import varying_command
 
 LONG = "at::native::vectorized_elementwise_kernel<4, at::native::Functor<float>, Array<char*, 2> >(int)" * 3
 MANY = tuple(cause(f"aten::op_{n}", LONG, count=851_470, rate=-18_740_000) for n in range(9))
@@ -25,7 +25,7 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, wid
 def test_the_command_to_declare_is_in_one_line_to_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     found = refused("gpu", "world_size", "dtype", "workload", "mode")
-    assert f"  {declaring(found)}" in as_text(found).splitlines()
+    assert f"  {varying_command(found)}" in as_text(found).splitlines()
 
 
 def test_a_column_without_room_is_where_the_hint_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Rule, Severity
 from tracekit.analysis.findings import Advice
 from tracekit.analysis.savings import Budget, Ranked
-from tracekit.render.results import as_text, findings_csv, findings_json, findings_markdown
+from tracekit.render.findings import render
 
 if TYPE_CHECKING:
     import pytest
@@ -45,7 +45,7 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    text = as_text("r1", advice().findings, advice(), "integrity: good")
+    text = render("r1", advice().findings, advice(), "integrity: good", "table")
     assert text.splitlines() == [
         "run r1",
         "integrity: good",
@@ -70,7 +70,7 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
 
 
 def test_savings_without_steps_are_per_capture() -> None:
-    text = as_text("r1", [], advice(marked=False), "integrity: good")
+    text = render("r1", [], advice(marked=False), "integrity: good", "table")
     assert "Mean capture 10.00 µs (5 captures). 0 findings, 7 rules checked. No steps are" in text
 
 
@@ -78,32 +78,32 @@ def test_what_several_analyses_lack_is_said_once_and_remarks_are_left_out() -> N
     notes = {"copies": ("no shapes", "no device"), "gaps": (Remark("nothing waits"), "no device")}
     results = tuple((replace(COPIES, name=name), Result(notes=said)) for name, said in notes.items())
     lacked = replace(advice(), results=results)
-    text = as_text("r1", [], lacked, "")
+    text = render("r1", [], lacked, "", "table")
     assert text.splitlines()[-3:] == [
         "Skipped, missing data:",
         "    - copies, gaps: no device",
         "    - copies: no shapes",
     ]
-    markdown = findings_markdown("r1", [], lacked, "")
+    markdown = render("r1", [], lacked, "", "markdown")
     assert markdown.splitlines()[-2:] == ["- no device (copies, gaps)", "- no shapes (copies)"]
 
 
 def test_no_line_ends_between_a_number_and_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     for width in range(40, 60):
         monkeypatch.setenv("COLUMNS", str(width))
-        lines = as_text("r1", advice().findings, advice(), "").splitlines()
+        lines = render("r1", advice().findings, advice(), "", "table").splitlines()
         assert not [line for line in lines if line.endswith("confidence 75")]
         assert "\N{NO-BREAK SPACE}" not in "".join(lines)
 
 
 def test_one_step_has_no_mean() -> None:
     single = replace(advice(), budget=Budget(1, 10_000, marked=True))
-    line = as_text("r1", [], single, "").splitlines()[1]
+    line = render("r1", [], single, "", "table").splitlines()[1]
     assert line == "Profiled step 10.00 µs. 0 findings, 7 rules checked."
 
 
 def test_json_holds_everything() -> None:
-    found = json.loads(findings_json("r1", advice().findings, advice(), "integrity: good"))
+    found = json.loads(render("r1", advice().findings, advice(), "integrity: good", "json"))
     assert (found["schema"], found["steps"], found["step_ns"], found["rules"]) == (
         "tracekit.findings/1",
         5,
@@ -128,28 +128,28 @@ CAPTURE = Result(
 def test_what_to_record_ends_the_findings() -> None:
     asked = replace(advice(), results=((replace(COPIES, name="capture"), CAPTURE),))
     title = "What to record to answer more (torch.profiler):"
-    assert as_text("r1", [], asked, "").splitlines()[-5:] == [
+    assert render("r1", [], asked, "", "table").splitlines()[-5:] == [
         title,
         "    - steps: times → `step()`",
         "",
         "    with x:",
         "        y()",
     ]
-    markdown = findings_markdown("r1", [], asked, "")
+    markdown = render("r1", [], asked, "", "markdown")
     assert markdown.endswith(f"{title}\n\n- steps: times → `step()`\n\n```\nwith x:\n    y()\n```\n")
-    found = json.loads(findings_json("r1", [], asked, ""))["capture"]
+    found = json.loads(render("r1", [], asked, "", "json"))["capture"]
     assert found == {
         "framework": "torch.profiler",
         "missing": [{"missing": "steps", "answers": "times", "setting": "`step()`"}],
         "lines": ["with x:", "    y()"],
     }
-    assert json.loads(findings_json("r1", [], advice(), ""))["capture"] is None
+    assert json.loads(render("r1", [], advice(), "", "json"))["capture"] is None
 
 
 def test_csv_is_one_line_each_and_markdown_cannot_be_broken() -> None:
-    lines = list(csv.DictReader(io.StringIO(findings_csv(advice().findings))))
+    lines = list(csv.DictReader(io.StringIO(render("r1", advice().findings, advice(), "", "csv"))))
     assert [line["saving_ns_per_step"] for line in lines] == ["1500", ""]
     assert json.loads(lines[0]["evidence"])["device_intervals"][0] == 4
-    markdown = findings_markdown("r1", advice().findings, advice(), "integrity: good")
+    markdown = render("r1", advice().findings, advice(), "integrity: good", "markdown")
     assert "1. **copies are \\| slow** (saves 1.50 µs (15.0%), estimated)" in markdown
     assert "\x1b" not in markdown

@@ -15,8 +15,7 @@ from tracekit.experiments.bisect import Bisection, Search, bisect
 from tracekit.experiments.bisect_model import Changed, Moment, Subject
 from tracekit.experiments.bisect_runner import Record
 from tracekit.experiments.state import StateFile
-from tracekit.render.bisect import as_markdown, as_text, moment_text, notes
-from tracekit.render.bisect import culprit as culprit_lines
+from tracekit.render.bisect import describe_culprit, describe_measurement, notes, render
 from tracekit.stats.comparison import Metric
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def test_a_count_that_differs_is_searched_first_also_where_the_time_cannot_tell(
     assert culprit.asked is not None
     assert (found.asked.name, culprit.asked.runs) == ("step_time", 3)
     assert culprit.asked.low < 1.2 < culprit.asked.high
-    lines = culprit_lines(found, culprit)
+    lines = describe_culprit(found, culprit)
     assert any("step_time" in line and ("not conclusive" in line) == (noise > 0.1) for line in lines)
     assert any("--metric step_time searches step_time itself" in note for note in notes(found))
 
@@ -224,7 +223,7 @@ def test_each_measurement_tells_value_number_and_what_is_left(tmp_path: Path) ->
     assert all(0 <= after <= before for before, after in pairwise(left))  # nothing was uncertain
     assert all(one.value and one.metric.name == "step_time" for one in moments)
     assert moments[0].left_seconds == pytest.approx(moments[0].seconds * moments[0].left)
-    line = moment_text(moments[3], "0/64")
+    line = describe_measurement(moments[3], "0/64")
     assert re.fullmatch(
         r"0/64 0 change 0: step_time [0-9.]+ (µs|ms) \(n=2\), 0 s elapsed, about 26 more in 0 s", line
     )
@@ -233,6 +232,6 @@ def test_each_measurement_tells_value_number_and_what_is_left(tmp_path: Path) ->
 def test_after_a_culprit_no_weak_suspects_are_listed(tmp_path: Path) -> None:
     found = search(Runner(noisy(37, 37, noise=0.005)), tmp_path)
     weak = replace(found.culprits[0], suspects=(Subject("9", "a weak suspect"),), posterior=0.6)
-    for render in (as_text, as_markdown):
-        assert "a weak suspect" not in render(replace(found, undecided=(weak,)))
-        assert "a weak suspect" in render(replace(found, culprits=(), undecided=(weak,)))
+    for output_format in ("table", "markdown"):
+        assert "a weak suspect" not in render(replace(found, undecided=(weak,)), output_format)
+        assert "a weak suspect" in render(replace(found, culprits=(), undecided=(weak,)), output_format)

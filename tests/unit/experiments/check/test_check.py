@@ -12,7 +12,7 @@ from tracekit.errors import CollectionError, ExitCode, UnusableInputError
 from tracekit.experiments import check as check_module
 from tracekit.experiments.check import Options, check
 from tracekit.experiments.check_model import Outcome
-from tracekit.render.check import sides
+from tracekit.render.check_sentences import sides
 from tracekit.runs import meta as run_meta
 from tracekit.stats.comparison import Verdict
 

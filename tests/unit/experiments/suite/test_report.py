@@ -16,7 +16,7 @@ from tracekit.experiments import sweep_folder
 from tracekit.experiments.suite import figures, plan, report
 from tracekit.experiments.suite_plan import CHARACTERIZATION, CURVES, FEW, THREADS, UNMEASURED, ZERO_GRAD
 from tracekit.experiments.sweep_model import Outcome
-from tracekit.render import suite as render
+from tracekit.render import suite as suite_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +149,7 @@ def test_columns_without_a_value_are_left_out_and_told_with_their_reason(store: 
     names = [column.name for column in table.filled]
     assert "eager_ns" in names
     assert "speedup" not in names
-    text = " ".join(render.absent(table))
+    text = " ".join(suite_report.absent(table))
     assert "host ratio, device ratio" in text
     assert UNMEASURED in text
     assert "ratios" not in text.replace("host ratio", "")
@@ -158,8 +158,10 @@ def test_columns_without_a_value_are_left_out_and_told_with_their_reason(store: 
 def test_figures_that_are_missing_alike_are_one_line(store: Store) -> None:
     found = reported(store, plan(only=["sac"]), on_cpu)
     own = [one for one in figures(found) if one.table == "curves"]
-    assert render.undrawn(own) == ["8 figures omitted: not in the suite."]
-    assert f"ResNet-50 over resolution and batch size\n{render.NO_ROWS}" in render.as_text(found, "table")
+    assert suite_report.undrawn(own) == ["8 figures omitted: not in the suite."]
+    assert f"ResNet-50 over resolution and batch size\n{suite_report.NO_ROWS}" in suite_report.render(
+        found, "table"
+    )
 
 
 def test_eager_stands_beside_compiled(store: Store) -> None:
@@ -253,7 +255,7 @@ def test_without_a_gpu_device_columns_say_so(store: Store) -> None:
 @pytest.mark.parametrize("output_format", ["table", "markdown", "csv", "json"])
 def test_every_format_has_every_table(store: Store, output_format: str) -> None:
     found = reported(store, plan(only=["resnet50", "mnist_cnn"]), on_cpu)
-    text = render.as_text(found, output_format)
+    text = suite_report.render(found, output_format)
     if output_format == "json":
         content = json.loads(text)
         assert set(content["tables"]) == set(found.tables)
@@ -266,7 +268,7 @@ def test_every_format_has_every_table(store: Store, output_format: str) -> None:
 
 
 def test_each_table_of_markdown_ends_at_an_empty_line(store: Store) -> None:
-    text = render.as_text(reported(store, plan(only=["sac"]), on_cpu), "markdown")
+    text = suite_report.render(reported(store, plan(only=["sac"]), on_cpu), "markdown")
     lines = text.splitlines()
     ends = [
         after for before, after in pairwise(lines) if before.startswith("| ") and not after.startswith("|")
@@ -278,7 +280,7 @@ def test_each_table_of_markdown_ends_at_an_empty_line(store: Store) -> None:
 def test_the_page_carries_its_figures_and_asks_for_nothing_else(store: Store) -> None:
     pytest.importorskip("plotly")
     found = reported(store, plan(only=["resnet50", "mnist_cnn"]), on_gpu)
-    text = render.as_html(found)
+    text = suite_report.as_html(found)
     assert 'id="figure-domains"' in text
     assert 'id="figure-curves-sample-resolution"' in text
     assert '<script src="http' not in text
@@ -287,11 +289,11 @@ def test_the_page_carries_its_figures_and_asks_for_nothing_else(store: Store) ->
 
 def test_an_unfinished_suite_says_how_to_go_on(store: Store) -> None:
     found = reported(store, plan(only=["sac"]), lambda _: None)
-    assert "not finished" in " ".join(render.outcomes(found))
+    assert "not finished" in " ".join(suite_report.outcomes(found))
 
 
 def test_the_page_of_a_part_of_the_workloads_says_what_is_not_in_it(store: Store) -> None:
     pytest.importorskip("plotly")
-    text = render.as_html(reported(store, plan(only=["sac"]), on_cpu))
-    assert f"ResNet-50 over resolution and batch size</h2><p>{render.NO_ROWS}" in text
+    text = suite_report.as_html(reported(store, plan(only=["sac"]), on_cpu))
+    assert f"ResNet-50 over resolution and batch size</h2><p>{suite_report.NO_ROWS}" in text
     assert "8 figures omitted" not in text

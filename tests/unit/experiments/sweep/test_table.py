@@ -12,7 +12,7 @@ from tests.unit.experiments.sweep.made import bad, cell, done, ok, plan
 from tracekit.experiments import sweep_folder, sweep_table
 from tracekit.experiments.sweep_model import Outcome
 from tracekit.experiments.sweep_table import rows
-from tracekit.render import suite as render
+from tracekit.render import sweep as sweep_report
 
 if TYPE_CHECKING:
     from tracekit.runs.store import Store
@@ -78,7 +78,7 @@ def test_the_parquet_file_holds_the_rows(store: Store) -> None:
 @pytest.mark.parametrize("output_format", ["table", "markdown", "csv", "json"])
 def test_every_format_tells_the_reason(output_format: str) -> None:
     found = rows(plan(ONE, TWO), done(ok(ONE, 1_500_000), bad(TWO, Outcome.FAILED, "it fell")))
-    text = render.sweep_text("w-1", plan(ONE, TWO), found, output_format)
+    text = sweep_report.render("w-1", plan(ONE, TWO), found, output_format)
     assert "it fell" in text
     if output_format == "json":
         assert [row["batch_size"] for row in json.loads(text)["rows"]] == [4, 8]
@@ -88,7 +88,7 @@ def test_every_format_tells_the_reason(output_format: str) -> None:
 
 def test_settings_that_do_not_differ_are_said_once() -> None:
     found = rows(plan(ONE, TWO), done(ok(ONE, 1), ok(TWO, 1)))
-    shown = [column.name for column in render.shown(found)]
+    shown = [column.name for column in sweep_report.shown_columns(found)]
     assert "batch_size" in shown
     assert "mode" not in shown
-    assert render.held(found) == "w, train, eager, float32"
+    assert sweep_report.describe_shared_settings(found) == "w, train, eager, float32"

@@ -9,30 +9,32 @@ import pytest
 
 from tests.unit.render.diffs import ONE_RUN, compared, judged, metric, refused, side
 from tracekit.diff.model import Comparability, Diff, Difference, Status, Verdict
-from tracekit.render import diff_words as words
+from tracekit.render import diff_sentences as sentences
 from tracekit.runs.text import human
 
 
 def test_a_metric_that_got_worse_beside_a_pass_is_in_the_headline() -> None:
     found = judged(Verdict.PASS, metric("device_peak", Verdict.REGRESSION, 1.5), metric("b", Verdict.PASS))
-    assert words.headline(found).startswith("pass: step time")
-    assert words.headline(found).endswith("; also device peak: regression (+50.0%)")
-    assert words.worsens(found)
+    assert sentences.headline(found).startswith("pass: step time")
+    assert sentences.headline(found).endswith("; also device peak: regression (+50.0%)")
+    assert sentences.has_regression(found)
 
 
 def test_the_metric_that_decides_leads_the_headline() -> None:
     found = judged(Verdict.PASS, metric("device_peak", Verdict.REGRESSION, 1.5))
-    assert words.headline(replace(found, verdict=Verdict.REGRESSION)).startswith("regression: device peak")
+    assert sentences.headline(replace(found, verdict=Verdict.REGRESSION)).startswith(
+        "regression: device peak"
+    )
 
 
 def test_metrics_that_pass_are_not_in_the_headline() -> None:
     found = judged(Verdict.PASS, metric("device_peak", Verdict.PASS))
-    assert "beside" not in words.headline(found)
-    assert not words.worsens(found)
+    assert "beside" not in sentences.headline(found)
+    assert not sentences.has_regression(found)
 
 
 def test_no_change_has_no_negative_sign() -> None:
-    assert "(+0.0%)" in words.effect(metric("step_time", Verdict.PASS, 1 - 1e-9))
+    assert "(+0.0%)" in sentences.describe_metric(metric("step_time", Verdict.PASS, 1 - 1e-9))
     assert human(-1e-9, "share") == "0.0%"
 
 
@@ -46,7 +48,7 @@ def test_no_change_has_no_negative_sign() -> None:
     ],
 )
 def test_where_nothing_is_decided_the_next_step_is_named(found: Diff, expected: str) -> None:
-    assert (expected in words.next_step(found)) if expected else words.next_step(found) == ""
+    assert (expected in sentences.next_step(found)) if expected else sentences.next_step(found) == ""
 
 
 @pytest.mark.parametrize(
@@ -61,13 +63,13 @@ def test_steps_are_those_of_each_rank(steps: int, ranks: int, *, marked: bool, e
     found = compared()
     assert found.compared is not None
     of_ranks = replace(found.compared, steps=steps, ranks=ranks, marked=marked)
-    assert words.compared(replace(found, compared=of_ranks)).startswith(expected)
+    assert sentences.describe_steps(replace(found, compared=of_ranks)).startswith(expected)
 
 
 @pytest.mark.parametrize("name", ["run with spaces", "a'b", "$(reboot)", "`x`", "-", "a;b"])
 def test_the_command_is_one_a_shell_reads_as_it_was_meant(name: str) -> None:
     found = compared(base=side(name))
-    assert shlex.split(words.command(found)) == ["tracekit", "diff", name, "b"]
+    assert shlex.split(sentences.diff_command(found)) == ["tracekit", "diff", name, "b"]
 
 
 def test_the_command_keeps_what_changes_the_answer() -> None:
@@ -75,14 +77,14 @@ def test_the_command_keeps_what_changes_the_answer() -> None:
         (Difference("gpu", 1, 2, Status.DECLARED), Difference("sm_count", 1, 2, Status.DECLARED))
     )
     found = compared(comparability=declared, by="kernel", design=replace(ONE_RUN, theta=0.025))
-    assert words.command(found) == "tracekit diff a b --varying gpu --by kernel --threshold 2.5%"
+    assert sentences.diff_command(found) == "tracekit diff a b --varying gpu --by kernel --threshold 2.5%"
 
 
 def test_only_what_does_not_follow_from_another_field_is_to_be_declared() -> None:
-    assert words.declaring(refused("gpu", "sm_count", "batch_size")) == (
+    assert sentences.varying_command(refused("gpu", "sm_count", "batch_size")) == (
         "tracekit diff a b --varying gpu --varying batch_size"
     )
 
 
 def test_a_label_without_end_does_not_fill_the_page() -> None:
-    assert len(words.title(side("a", "x" * 5000))) < 200
+    assert len(sentences.describe_side(side("a", "x" * 5000))) < 200

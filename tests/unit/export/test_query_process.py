@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from tracekit.errors import ExitCode, TracekitError, UnusableInputError
-from tracekit.export.bounded import pieces
+from tracekit.export.query_process import pieces
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SERVE = "from tracekit.export.bounded import serve; "
+SERVE = "from tracekit.export.query_process import serve; "
 MEMORY = 1 << 28
 
 
@@ -69,7 +69,7 @@ def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
     work = "[str(__import__('os').getpid()), str(__import__('time').sleep(100))]"
     parent = tmp_path / "parent.py"
     parent.write_text(
-        f"from tracekit.export.bounded import pieces\ncode = {f'{SERVE}serve(lambda _: {work})'!r}\n"
+        f"from tracekit.export.query_process import pieces\ncode = {f'{SERVE}serve(lambda _: {work})'!r}\n"
         f"for text in pieces(code, {{}}, seconds=0, memory_bytes={MEMORY}):\n    print(text, flush=True)\n"
     )
     with subprocess.Popen([sys.executable, str(parent)], stdout=subprocess.PIPE, text=True) as started:

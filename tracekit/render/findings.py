@@ -1,0 +1,231 @@
+"""Report of `tracekit findings`: advice on a run by saving, and what was not recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from tracekit.analysis import Column, Finding
+from tracekit.analysis.findings import Advice
+from tracekit.analysis.savings import Ranked
+from tracekit.analysis.verdict import Verdict
+from tracekit.errors import clean
+from tracekit.render.capture import TITLE, Capture, of_results
+from tracekit.render.cells import csv_text, escape, escape_prose, json_text
+from tracekit.render.document import Block, Raw, terminal_width, write_markdown, write_text
+from tracekit.runs.text import human
+
+_INDENT = "    "
+_MAX_WIDTH = 110
+_MAX_EVIDENCE_ROWS = 5
+_SKIPPED = "Skipped, missing data:"
+_AMOUNT = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|B|[KMGT]iB|[kMGT]B/s|[kMGTP]?FLOP(?:/s)?)(?!\w))")
+"""Space between a number and its unit, where lines must not break."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+
+COLUMNS = (
+    Column("place", "", "rank"),
+    Column("severity", "", "info, warn or high"),
+    Column("saving_ns_per_step", "ns", "time saved per step"),
+    Column("share_of_step", "share", "saving over the mean step"),
+    Column("code", "", "code of the rule"),
+    Column("analysis", "", "analysis of the rule"),
+    Column("title", "prose", "problem"),
+    Column("advice", "prose", "what to change"),
+    Column("basis", "", "measured or estimated"),
+    Column("how", "prose", "how the saving was computed"),
+    Column("confidence", "share", "confidence in the cause"),
+    Column("evidence", "id", "rows of the run that are evidence, as JSON"),
+)
+"""Columns of findings."""
+
+
+def rows(findings: Sequence[Ranked]) -> list[dict[str, Any]]:
+    """Return the findings by column name; the evidence maps tables to row ids."""
+    return [
+        {
+            "place": place,
+            "analysis": ranked.analysis,
+            "share_of_step": ranked.share_of_step,
+            **asdict(ranked.finding),
+        }
+        for place, ranked in enumerate(findings, 1)
+    ]
+
+
+def render(
+    run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: str, output_format: str
+) -> str:
+    """Render in one of the formats of data.
+
+    Args:
+        run_id: The run.
+        findings: The findings to show.
+        advice: All of the advice, with what could not be checked.
+        integrity: Integrity verdict of the run in one line; empty to omit it.
+        output_format: `table`, `json`, `csv` or `markdown`.
+    """
+    match output_format:
+        case "json":
+            return _json(run_id, findings, advice, integrity)
+        case "csv":
+            lines = [{**row, "evidence": json.dumps(row["evidence"])} for row in rows(findings)]
+            return csv_text(lines, COLUMNS)
+    write = write_markdown if output_format == "markdown" else write_text
+    return write(*_blocks(run_id, findings, advice, integrity))
+
+
+def _blocks(run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: str) -> list[Block]:
+    width = terminal_width(_MAX_WIDTH)
+    verdict = advice.verdict.sentence if advice.verdict else ""
+    summary = _summarize(findings, advice)
+    head = [f"run {clean(run_id)}", *([integrity] if integrity else [])]
+    head += [line for text in (verdict, summary) for line in _wrap(text, width)]
+    blocks = [
+        Raw(_lines(head), f"# Findings of {escape(run_id)}\n"),
+        Raw(markdown=_lines([escape(integrity)] if integrity else [])),
+        Raw(markdown=_lines([f"**{escape(verdict)}**"] if verdict else [])),
+        Raw(markdown=_lines([escape(summary)])),
+        *(_finding_block(place, ranked, width) for place, ranked in enumerate(findings, 1)),
+        *_skipped_blocks(advice, width),
+    ]
+    missing = of_results(advice.results)
+    return [*blocks, _capture_block(missing, width)] if missing else blocks
+
+
+def _capture_block(missing: Capture, width: int) -> Raw:
+    title = f"{TITLE} ({missing.framework}):"
+    items = [line for item in missing.missing for line in _wrap(clean(item.text), width, f"{_INDENT}- ")]
+    code = [clean(line) for line in missing.lines]
+    indented = [f"{_INDENT}{line}".rstrip() for line in code]
+    bullets = [f"- {escape_prose(item.text)}" for item in missing.missing]
+    return Raw(
+        _lines([clean(title), *items, "", *indented]),
+        _lines([escape(title), "", *bullets, "", "```", *code, "```"]),
+    )
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _finding_block(place: int, ranked: Ranked, width: int) -> Raw:
+    finding, share = ranked.finding, ranked.share_of_step
+    text = finding_text(ranked.analysis, finding, share=share, width=width)
+    lines = [
+        f"{place}. **{escape(finding.title)}** ({escape(_describe_saving(finding, share))})\n",
+        f"   {escape(finding.advice)}\n",
+        f"   {escape(_describe_proof(ranked.analysis, finding))}\n",
+    ]
+    return Raw(f"{place:2}. {text}\n", "\n".join(lines))
+
+
+def _skipped_blocks(advice: Advice, width: int) -> list[Block]:
+    if not advice.lacking:
+        return []
+    names = [(", ".join(analyses), note) for note, analyses in advice.lacking]
+    items = [
+        line for name, note in names for line in _wrap(f"{clean(name)}: {clean(note)}", width, f"{_INDENT}- ")
+    ]
+    return [
+        Raw(_lines([_SKIPPED, *items]), f"{_SKIPPED}\n"),
+        Raw(markdown=_lines([f"- {escape(note)} ({escape(name)})" for name, note in names])),
+    ]
+
+
+def _json(run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: str) -> str:
+    """One object: `{"schema": "tracekit.findings/1", "run": ..., "findings": [...], "notes": [...], ...}`."""
+    budget, verdict = advice.budget, advice.verdict
+    missing = of_results(advice.results)
+    return json_text(
+        "findings",
+        run=run_id,
+        integrity=integrity,
+        verdict=None if verdict is None else _verdict(verdict),
+        steps=budget.steps,
+        step_ns=budget.step_ns,
+        steps_marked=budget.marked,
+        rules=advice.rules,
+        findings=rows(findings),
+        notes=[{"analysis": name, "note": note} for name, note in advice.unseen],
+        capture=asdict(missing) if missing else None,
+    )
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    codes = [ranked.finding.code for ranked in verdict.findings]
+    return asdict(replace(verdict, findings=())) | {"findings": codes}
+
+
+def _summarize(findings: Sequence[Ranked], advice: Advice) -> str:
+    budget = advice.budget
+    unit = "profiled step" if budget.marked else "capture"
+    length = human(budget.step_ns, "ns")
+    with_warmup = ", warm-up included" if budget.marked else ""
+    mean = f"Mean {unit} {length} ({budget.steps:,} {unit.split()[-1]}s{with_warmup})"
+    single = f"{unit.capitalize()} {length}"
+    takes = mean if budget.steps > 1 else single
+    count = f"{len(findings):,} finding{'s' * (len(findings) != 1)}, {advice.rules} rules checked"
+    caution = ". Savings overlap; don't sum them" if len(findings) > 1 else ""
+    if not budget.step_ns:
+        return f"No intervals recorded. {count}."
+    unmarked = "" if budget.marked else " No steps are marked: savings are per capture."
+    return f"{takes}. {count}{caution}.{unmarked}"
+
+
+def finding_text(
+    analysis: str, finding: Finding, *, share: float | None = None, width: int | None = None
+) -> str:
+    """Render a finding for a terminal: saving, problem, advice, and evidence.
+
+    Args:
+        analysis: Name of the analysis.
+        finding: The finding.
+        share: Saving as a share of the mean step, if known.
+        width: Characters per line; by default the terminal's.
+    """
+    width = width or terminal_width(_MAX_WIDTH)
+    lines = [f"{finding.severity.upper()}: {_describe_saving(finding, share)}"]
+    lines += _wrap(clean(finding.title), width, _INDENT)
+    lines += _wrap(clean(finding.advice), width, f"{_INDENT}→ ")
+    lines += _wrap(clean(_describe_proof(analysis, finding)), width, _INDENT)
+    return "\n".join(lines)
+
+
+def _describe_saving(finding: Finding, share: float | None) -> str:
+    """Describe the saving, and whether it was measured."""
+    if finding.saving_ns_per_step is None:
+        return "savings not estimated"
+    part = "" if share is None else f" ({human(share, 'share')})"
+    return f"saves {human(finding.saving_ns_per_step, 'ns')}{part}, {finding.basis or 'estimated'}"
+
+
+def _describe_proof(analysis: str, finding: Finding) -> str:
+    parts = [finding.how] if finding.how else []
+    parts += [f"confidence {100 * finding.confidence:.0f}%", *evidence(finding)]
+    return "; ".join(parts) + f" [{analysis}: {finding.code}]"
+
+
+def evidence(finding: Finding) -> list[str]:
+    """List the first rows of evidence, and count the others."""
+    return [
+        f"{table} {', '.join(map(str, ids[:_MAX_EVIDENCE_ROWS]))}"
+        + (f" and {len(ids) - _MAX_EVIDENCE_ROWS} more" if len(ids) > _MAX_EVIDENCE_ROWS else "")
+        for table, ids in finding.evidence.items()
+        if ids
+    ]
+
+
+def _wrap(text: str, width: int, first: str = "") -> list[str]:
+    lines = textwrap.wrap(
+        _AMOUNT.sub(_NO_BREAK, text),
+        width,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_on_hyphens=False,
+    )
+    return [line.replace(_NO_BREAK, " ") for line in lines]
