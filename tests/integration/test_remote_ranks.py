@@ -49,8 +49,8 @@ def test_analyses_of_ranks_are_those_of_a_disk(both: tuple[Run, Run]) -> None:
 
 def test_a_view_reads_the_files_of_its_ranks_and_survives_a_journey(both: tuple[Run, Run]) -> None:
     here, there = both
-    assert len(split_by_rank(there, least=4)) == 4
-    for local, far in zip(split_by_rank(here, least=4), split_by_rank(there, least=4), strict=True):
+    assert len(split_by_rank(there, min_views=4)) == 4
+    for local, far in zip(split_by_rank(here, min_views=4), split_by_rank(there, min_views=4), strict=True):
         arrived: Run = pickle.loads(pickle.dumps(far))  # noqa: S301 (own bytes)
         for name in TABLES:
             assert [file.name for file in arrived.files(name)] == [file.name for file in local.files(name)]

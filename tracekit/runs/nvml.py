@@ -80,12 +80,17 @@ def _query(metric: str, unit: str, function: str, *constants: str, scale: float 
     return Query(metrics=((metric, unit),), read=read, **when)
 
 
-def _utilization(library: Any, handle: Any) -> tuple[float, ...]:
-    rates = library.nvmlDeviceGetUtilizationRates(handle)
-    return float(rates.gpu), float(rates.memory)
+def _query_fields(function: str, *fields: tuple[str, str, str], once: bool = False) -> Query:
+    """Return a query of a function that fills a structure: metric, unit and name of each field."""
+
+    def read(library: Any, handle: Any) -> tuple[float, ...]:
+        structure = getattr(library, function)(handle)
+        return tuple(float(getattr(structure, name)) for *_, name in fields)
+
+    return Query(metrics=tuple((metric, unit) for metric, unit, _ in fields), read=read, once=once)
 
 
-def _reasons(library: Any, handle: Any) -> tuple[float, ...]:
+def _read_reasons(library: Any, handle: Any) -> tuple[float, ...]:
     """Return the throttle reasons; drivers and bindings before 2023 have only the older name."""
     try:
         return (float(library.nvmlDeviceGetCurrentClocksEventReasons(handle)),)
@@ -94,16 +99,13 @@ def _reasons(library: Any, handle: Any) -> tuple[float, ...]:
 
 
 QUERIES: Final = (
-    Query(metrics=((M.GPU_UTILIZATION, "%"), (M.MEMORY_UTILIZATION, "%")), read=_utilization),
-    Query(
-        metrics=((M.MEMORY_USED, "bytes"),),
-        read=lambda library, handle: (float(library.nvmlDeviceGetMemoryInfo(handle).used),),
+    _query_fields(
+        "nvmlDeviceGetUtilizationRates",
+        (M.GPU_UTILIZATION, "%", "gpu"),
+        (M.MEMORY_UTILIZATION, "%", "memory"),
     ),
-    Query(
-        metrics=((M.MEMORY_TOTAL, "bytes"),),
-        read=lambda library, handle: (float(library.nvmlDeviceGetMemoryInfo(handle).total),),
-        once=True,
-    ),
+    _query_fields("nvmlDeviceGetMemoryInfo", (M.MEMORY_USED, "bytes", "used")),
+    _query_fields("nvmlDeviceGetMemoryInfo", (M.MEMORY_TOTAL, "bytes", "total"), once=True),
     _query(M.SM_CLOCK, "MHz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
     _query(M.SM_CLOCK_MAX, "MHz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM", once=True),
     _query(M.MEMORY_CLOCK, "MHz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
@@ -112,26 +114,14 @@ QUERIES: Final = (
     _query(M.POWER_LIMIT, "W", "nvmlDeviceGetEnforcedPowerLimit", scale=1e-3, once=True),
     _query(M.ENERGY, "J", "nvmlDeviceGetTotalEnergyConsumption", scale=1e-3),
     _query(M.TEMPERATURE, "°C", "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
-    Query(metrics=((M.THROTTLE, "bits"),), read=_reasons),
+    Query(metrics=((M.THROTTLE, "bits"),), read=_read_reasons),
     _query(M.PCIE_GENERATION, "", "nvmlDeviceGetCurrPcieLinkGeneration"),
     _query(M.PCIE_GENERATION_MAX, "", "nvmlDeviceGetMaxPcieLinkGeneration", once=True),
     _query(M.PCIE_WIDTH, "lanes", "nvmlDeviceGetCurrPcieLinkWidth"),
     _query(M.PCIE_WIDTH_MAX, "lanes", "nvmlDeviceGetMaxPcieLinkWidth", once=True),
-    _query(
-        M.PCIE_RX,
-        "GB/s",
-        "nvmlDeviceGetPcieThroughput",
-        "NVML_PCIE_UTIL_RX_BYTES",
-        scale=1e-6,
-        slow=True,
-    ),
-    _query(
-        M.PCIE_TX,
-        "GB/s",
-        "nvmlDeviceGetPcieThroughput",
-        "NVML_PCIE_UTIL_TX_BYTES",
-        scale=1e-6,
-        slow=True,
+    *(
+        _query(metric, "GB/s", "nvmlDeviceGetPcieThroughput", f"NVML_PCIE_UTIL_{sent}", scale=1e-6, slow=True)
+        for metric, sent in ((M.PCIE_RX, "RX_BYTES"), (M.PCIE_TX, "TX_BYTES"))
     ),
 )
 """Queries of every device; `processes` depends on the querying process."""

@@ -237,20 +237,18 @@ def redact_json(value: Any) -> Any:
     if isinstance(value, str):
         return redact_text(value)
     if isinstance(value, dict):
-        return {_redact_key(key): _redact_named(key, inner) for key, inner in value.items()}
+        return dict(_redact_item(key, inner) for key, inner in value.items())
     if isinstance(value, (list, tuple)):
         is_command = value and all(isinstance(inner, str) for inner in value)
         return redact_command(value) if is_command else [redact_json(inner) for inner in value]
     return value
 
 
-def _redact_key(key: Any) -> Any:
-    return redact_text(key) if isinstance(key, str) else key
-
-
-def _redact_named(name: Any, value: Any) -> Any:
-    is_secret = isinstance(name, str) and isinstance(value, str) and value and is_secret_name(name)
-    return HIDDEN if is_secret else redact_json(value)
+def _redact_item(key: Any, value: Any) -> tuple[Any, Any]:
+    if not isinstance(key, str):
+        return key, redact_json(value)
+    is_secret = isinstance(value, str) and value and is_secret_name(key)
+    return redact_text(key), HIDDEN if is_secret else redact_json(value)
 
 
 def redact_trace_name(name: str) -> str:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.runs import make_run, of_old, step_rows
-from tracekit.analysis import Analysis, Result, _guarded
+from tracekit.analysis import Analysis, Result, _compute_or_explain
 from tracekit.errors import PluginError, UnusableInputError
 from tracekit.export.query import ask, read
 from tracekit.export.tables import Source
@@ -152,10 +152,10 @@ def test_an_analysis_that_fails_is_not_to_blame_where_the_run_is_damaged(run: Ru
         name="own", title="", question="", definition="", tables=(), sources=(), order=9, compute=fails
     )
     with pytest.raises(PluginError, match="ZeroDivisionError") as whole:
-        _guarded(analysis, run, by=fails)
+        _compute_or_explain(analysis, run, by=fails)
     file = run.path / "steps.parquet"
     file.write_bytes(file.read_bytes() + b" ")
     with pytest.raises(PluginError, match="ZeroDivisionError") as damaged:
-        _guarded(analysis, run, by=fails)
+        _compute_or_explain(analysis, run, by=fails)
     assert "report it" in whole.value.hint
     assert damaged.value.hint.startswith(f"run {run.id} is damaged")
