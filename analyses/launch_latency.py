@@ -61,8 +61,8 @@ GRAPH_CALL = r"(?i)graphlaunch"
 
 def launches(device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:
     """One row per launch call and device: its first interval, times, delay and the queue at its start."""
-    at = host.positions(device[C.LAUNCH_ROW])
-    linked = device.assign(**{AT: at})[at >= 0].sort_values([C.START_NS, C.ROW_ID])
+    position = host.positions(device[C.LAUNCH_ROW])
+    linked = device.assign(**{AT: position})[position >= 0].sort_values([C.START_NS, C.ROW_ID])
     first = linked.drop_duplicates([*PLACE, AT]).reset_index(drop=True)
     rows, started_at = first[AT].to_numpy(), ints(first, C.START_NS)
     called, returned = host.start[rows], host.end[rows]
@@ -81,16 +81,16 @@ def _with_lane_measures(table: pd.DataFrame, device: pd.DataFrame) -> pd.DataFra
     """Add the queue length at each call, and device idle time during it."""
     queued, idle = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
     rows_of = device.groupby(PLACE, sort=True).indices
-    for key, own in table.groupby(PLACE, sort=True).indices.items():
-        mine = table.iloc[own]
+    for key, rows_of_place in table.groupby(PLACE, sort=True).indices.items():
+        mine = table.iloc[rows_of_place]
         called, returned = ints(mine, CALLED_NS), ints(mine, CALLED_NS) + ints(mine, API_NS)
         started = np.sort(np.maximum(ints(mine, STARTED_NS), called))
-        queued[own] = np.searchsorted(np.sort(called), called) - np.searchsorted(
+        queued[rows_of_place] = np.searchsorted(np.sort(called), called) - np.searchsorted(
             started, called, side="right"
         )
         start, end = spans(device.iloc[rows_of[key]])
         gaps = intervals.gaps(start, end)
-        idle[own] = covered(gaps, called, returned)
+        idle[rows_of_place] = covered(gaps, called, returned)
     return table.assign(**{DEPTH: np.maximum(queued, 0), IDLE_IN_CALL: idle})
 
 
@@ -175,10 +175,10 @@ def reasons(
         (ALLOCATION, _during(host, rows, allocates, least=0.5)),
         (FIRST, np.isin(rows, first.to_numpy())),
     )
-    found: npt.NDArray[np.object_] = np.select(
+    reason: npt.NDArray[np.object_] = np.select(
         [condition for _, condition in conditions], [np.array(text, object) for text, _ in conditions], NONE
     )
-    return found
+    return reason
 
 
 def _during(host: HostColumns, rows: Ints, marked: Bools, *, least: float) -> Bools:
@@ -187,8 +187,10 @@ def _during(host: HostColumns, rows: Ints, marked: Bools, *, least: float) -> Bo
     inside = np.zeros(len(rows), np.int64)
     for rank in np.unique(ranks):
         chosen = np.flatnonzero(marked & (host.rank == rank))
-        own = ranks == rank
-        inside[own] = covered(intervals.union(host.start[chosen], host.end[chosen]), start[own], end[own])
+        of_rank = ranks == rank
+        inside[of_rank] = covered(
+            intervals.union(host.start[chosen], host.end[chosen]), start[of_rank], end[of_rank]
+        )
     return inside > least * (end - start)
 
 
@@ -246,10 +248,10 @@ def _notes(device: pd.DataFrame, table: pd.DataFrame) -> tuple[str, ...]:
             "the queue was at least as deep as shown"
         )
     if early:
-        some = "launch starts" if early == 1 else "launches start"
+        starts = "launch starts" if early == 1 else "launches start"
         notes.append(
-            f"{early:,} {some} on the device before the call begins: the clocks of host and device disagree, "
-            "so short delays are unreliable"
+            f"{early:,} {starts} on the device before the call begins: the clocks of host and device "
+            "disagree, so short delays are unreliable"
         )
     return tuple(notes)
 
@@ -257,9 +259,9 @@ def _notes(device: pd.DataFrame, table: pd.DataFrame) -> tuple[str, ...]:
 def _summary(table: pd.DataFrame) -> pd.DataFrame:
     """One row per device and kind of launch."""
     rows = []
-    for key, own in table.groupby([*PLACE, KIND], sort=True):
-        api, delay, reach = (np.sort(ints(own, name)) for name in (API_NS, DELAY_NS, REACH_NS))
-        row = {**dict(zip([*PLACE, KIND], key, strict=True)), "launches": len(own)}
+    for key, of_kind in table.groupby([*PLACE, KIND], sort=True):
+        api, delay, reach = (np.sort(ints(of_kind, name)) for name in (API_NS, DELAY_NS, REACH_NS))
+        row = {**dict(zip([*PLACE, KIND], key, strict=True)), "launches": len(of_kind)}
         row |= {
             "api_median_ns": _percentile(api, 0.5),
             "api_p95_ns": _percentile(api, 0.95),
@@ -282,15 +284,17 @@ def _histogram(table: pd.DataFrame) -> pd.DataFrame:
     bins = int(longest // MIN_BIN_NS).bit_length()
     edges = np.array([0, *(MIN_BIN_NS << place for place in range(bins + 1))], np.int64)
     frames = []
-    for key, own in table.groupby(PLACE, sort=True):
+    for key, of_device in table.groupby(PLACE, sort=True):
         counts = {
-            name: np.bincount(np.searchsorted(edges, ints(own, column), side="right") - 1, minlength=bins + 1)
+            name: np.bincount(
+                np.searchsorted(edges, ints(of_device, column), side="right") - 1, minlength=bins + 1
+            )
             for name, column in (("calls", API_NS), ("delays", DELAY_NS))
         }
         place = dict(zip(PLACE, key, strict=True))
         frames.append(pd.DataFrame({**place, "from_ns": edges[:-1], "to_ns": edges[1:], **counts}))
-    found = pd.concat(frames, ignore_index=True)
-    return found[(found["calls"] > 0) | (found["delays"] > 0)].reset_index(drop=True)
+    table_of_bins = pd.concat(frames, ignore_index=True)
+    return table_of_bins[(table_of_bins["calls"] > 0) | (table_of_bins["delays"] > 0)].reset_index(drop=True)
 
 
 def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:

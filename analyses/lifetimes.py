@@ -80,21 +80,21 @@ def compute(run: Run) -> Result:
     events = read_events(run)
     if not events:
         return Result(notes=(NO_EVENTS,))
-    paired = [one for one in events if one.freed_at is not None]
+    paired = [of_device for of_device in events if of_device.freed_at is not None]
     notes: list[str] = [] if len(paired) == len(events) else [NO_ADDRESSES]
     if not paired:
         return Result(notes=tuple(notes))
-    if not all(one.recorded for one in paired):
+    if not all(of_device.recorded for of_device in paired):
         notes.append(NO_TOTALS)
     modules = read_modules(run)
     notes += [] if modules else [NO_MODULES]
     phases = _phases(run)
-    whole = [_allocations(run, one, modules, phases[one.rank]) for one in paired]
+    whole = [_allocations(run, of_device, modules, phases[of_device.rank]) for of_device in paired]
     pairs = list(zip(paired, whole, strict=True))
     tables = {
-        "peak": _joined([_peak(one, table, by) for one, table in pairs for by in BY], _PEAK),
-        "lifetimes": _joined([_largest(one, table) for one, table in pairs], _LIFETIMES),
-        "active": _joined([_active(one, table) for one, table in pairs], _ACTIVE),
+        "peak": _joined([_peak(of_device, table, by) for of_device, table in pairs for by in BY], _PEAK),
+        "lifetimes": _joined([_largest(of_device, table) for of_device, table in pairs], _LIFETIMES),
+        "active": _joined([_active(of_device, table) for of_device, table in pairs], _ACTIVE),
     }
     return Result(tables, notes=tuple(notes))
 
@@ -132,30 +132,32 @@ def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Pha
     rows = events.frame[C.OP_ROW].iloc[made]
     host = host_rows(run, rows, [C.PHASE])
     free = freed[made]
-    known = free != NEVER
-    times = np.where(known, events.t_ns[np.where(known, free, 0)], events.t_ns[-1])
+    is_freed = free != NEVER
+    times = np.where(is_freed, events.t_ns[np.where(is_freed, free, 0)], events.t_ns[-1])
     start = events.t_ns[made]
-    own = pd.DataFrame(
+    in_capture = pd.DataFrame(
         {
             "size": events.bytes[made],
             "at_peak": np.where(live[made], events.bytes[made], 0),
             C.START_NS: start,
-            "freed_ns": pd.arrays.IntegerArray(times, ~known),
+            "freed_ns": pd.arrays.IntegerArray(times, ~is_freed),
             "life_ns": times - start,
-            "edge": [EDGES[False, bool(one)] for one in ~known],
+            "edge": [EDGES[False, bool(freed_later)] for freed_later in ~is_freed],
             OP: events.frame[OP].astype(object).to_numpy()[made],
             C.MODULE: _modules(modules, rows),
             CATEGORY: _categories(
-                fill_missing_text(host[C.PHASE], ""), start, np.where(known, times, NEVER), phases
+                fill_missing_text(host[C.PHASE], ""), start, np.where(is_freed, times, NEVER), phases
             ),
             "host_row": rows.to_numpy(),
             _FROM: made,
-            _UNTIL: np.where(known, free, len(events.bytes)),
+            _UNTIL: np.where(is_freed, free, len(events.bytes)),
         }
     )
-    every = pd.concat([own, _earlier(events, int(own["at_peak"].sum()))], ignore_index=True)
+    allocations = pd.concat(
+        [in_capture, _earlier(events, int(in_capture["at_peak"].sum()))], ignore_index=True
+    )
     order = ["size", "life_ns", C.START_NS]
-    return every.sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
+    return allocations.sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
 
 
 def _modules(modules: Modules | None, rows: pd.Series) -> Any:
@@ -177,41 +179,43 @@ def _categories(phase: Any, start: Ints, freed: Ints, phases: _Phases) -> Any:
         freed: Time of its free, ns; `NEVER` if it is not freed.
         phases: The phases of the rank.
     """
-    found = np.full(len(phase), UNKNOWN, object)
+    categories = np.full(len(phase), UNKNOWN, object)
     if not len(phases.start):
-        return found
-    at = np.maximum(np.searchsorted(phases.start, start, side="right") - 1, 0)
+        return categories
+    position = np.maximum(np.searchsorted(phases.start, start, side="right") - 1, 0)
     backward = np.append(phases.start[phases.phase == str(Phase.BACKWARD)], NEVER)
     used = backward[np.searchsorted(backward[:-1], start, side="right")]
     for name, category in _OUTLIVING.items():
-        own = phase == str(name)
-        until = used if name is Phase.FORWARD else phases.end[at]
-        known = own & (phases.phase[at] == str(name)) & (until != NEVER)
-        found[known] = np.where(freed[known] > until[known], category, TEMPORARY)
-    return found
+        in_phase = phase == str(name)
+        until = used if name is Phase.FORWARD else phases.end[position]
+        ended = in_phase & (phases.phase[position] == str(name)) & (until != NEVER)
+        categories[ended] = np.where(freed[ended] > until[ended], category, TEMPORARY)
+    return categories
 
 
 def _earlier(events: Events, live: int) -> pd.DataFrame:
     """Rows of what was allocated before the capture: one per recorded free, and one for the rest."""
     address = events.frame[C.ADDRESS]
-    at = np.flatnonzero((events.bytes < 0) & ~address.duplicated().to_numpy(bool))
-    size, freed = -events.bytes[at], events.t_ns[at]
-    in_use = np.where(at > events.peak_at, size, 0)
+    position = np.flatnonzero((events.bytes < 0) & ~address.duplicated().to_numpy(bool))
+    size, freed = -events.bytes[position], events.t_ns[position]
+    in_use = np.where(position > events.peak_at, size, 0)
     begins = int(events.t_ns[0])
     peak = max(events.start, int(events.level.max()))
-    rest, kept = peak - live - int(in_use.sum()), events.start - int(size.sum())
+    rest, never_freed = peak - live - int(in_use.sum()), events.start - int(size.sum())
     table = pd.DataFrame(
         {
-            "size": np.append(size, kept),
+            "size": np.append(size, never_freed),
             "at_peak": np.append(in_use, rest),
             C.START_NS: begins,
-            "freed_ns": pd.arrays.IntegerArray(np.append(freed, 0), np.arange(len(at) + 1) == len(at)),
+            "freed_ns": pd.arrays.IntegerArray(
+                np.append(freed, 0), np.arange(len(position) + 1) == len(position)
+            ),
             "life_ns": np.append(freed, events.t_ns[-1]) - begins,
-            "edge": [*[EDGES[True, False]] * len(at), EDGES[True, True]],
+            "edge": [*[EDGES[True, False]] * len(position), EDGES[True, True]],
             **dict.fromkeys(BY, BEFORE),
-            "host_row": pd.array([None] * (len(at) + 1), dtype="Int64"),
+            "host_row": pd.array([None] * (len(position) + 1), dtype="Int64"),
             _FROM: 0,
-            _UNTIL: np.append(at, len(events.bytes)),
+            _UNTIL: np.append(position, len(events.bytes)),
         }
     )
     return table[(table["size"] != 0) | (table["at_peak"] != 0)]
@@ -225,9 +229,9 @@ def _largest(events: Events, table: pd.DataFrame) -> pd.DataFrame:
         begin = int(other[C.START_NS].min())
         end = int((other[C.START_NS] + other["life_ns"]).max())
         more = {C.START_NS: begin, "life_ns": end - begin, "edge": "", "allocations": len(other)}
-        one = pd.DataFrame({**rest, **more, **dict.fromkeys(BY, REST)})
-        one["freed_ns"] = one["host_row"] = pd.array([None], dtype="Int64")
-        shown = pd.concat([shown, one], ignore_index=True)
+        rest_row = pd.DataFrame({**rest, **more, **dict.fromkeys(BY, REST)})
+        rest_row["freed_ns"] = rest_row["host_row"] = pd.array([None], dtype="Int64")
+        shown = pd.concat([shown, rest_row], ignore_index=True)
     shown = shown.astype({"host_row": "Int64", "allocations": "Int64"})
     shown.loc[shown["edge"] == EDGES[True, True], "allocations"] = pd.NA
     return shown.assign(**events.key, in_active=np.arange(len(shown)) < DRAWN)
@@ -237,12 +241,16 @@ def _active(events: Events, table: pd.DataFrame) -> pd.DataFrame:
     """Allocated bytes over time: those in the largest allocations, and the others by category."""
     first, rest = table.head(DRAWN), table.iloc[DRAWN:]
     edges = np.concatenate((ints(first, _FROM), ints(first, _UNTIL)))
-    at = np.unique(np.concatenate((thin_events(events, POINTS), edges[edges < len(events.bytes)])))
-    level, largest = events.level[at], _in_use(events, first)[at]
-    own = {_column(name): _in_use(events, rest[rest[CATEGORY] == name])[at] for name in _CATEGORIES}
-    moments = {**events.key, C.T_NS: events.t_ns[at], "allocated": level, "largest": largest}
+    moment = np.unique(np.concatenate((thin_events(events, POINTS), edges[edges < len(events.bytes)])))
+    level, largest = events.level[moment], _in_use(events, first)[moment]
+    by_category = {
+        _column(name): _in_use(events, rest[rest[CATEGORY] == name])[moment] for name in _CATEGORIES
+    }
+    moments = {**events.key, C.T_NS: events.t_ns[moment], "allocated": level, "largest": largest}
     others = level - largest
-    return pd.DataFrame({**moments, "others": others, **own, "before": others - sum(own.values())})
+    return pd.DataFrame(
+        {**moments, "others": others, **by_category, "before": others - sum(by_category.values())}
+    )
 
 
 def _in_use(events: Events, table: pd.DataFrame) -> Ints:

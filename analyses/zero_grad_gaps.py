@@ -98,7 +98,13 @@ def count_zeroed(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def launched_fills(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
-    """Kernels and memsets launched by a range, with its position as `RANGE`."""
+    """Kernels and memsets launched by a range, with its position as `RANGE`.
+
+    Args:
+        run: The run.
+        frame: Intervals that occupy the devices.
+        ranges: Result of `find_ranges`.
+    """
     position = covering_ranges(ranges, launch_calls(run, frame))
     fills = frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.MEMSET)]).to_numpy()
     in_range = (position != NO_PARENT) & fills
@@ -109,12 +115,6 @@ def launched_fills(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.Da
     listed = np.array([bool(_FOREACH.search(name)) for name in ops], bool)
     result: pd.DataFrame = rows.assign(fused=fused | listed)
     return result
-
-
-def read_device_rows(run: Run) -> pd.DataFrame:
-    """Intervals that occupy the devices, with their launches."""
-    columns = [C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.LAUNCH_ROW, C.OP_ROW]
-    return busy(run, columns)
 
 
 def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
@@ -188,7 +188,8 @@ def compute(run: Run) -> Result:
     ranges = find_ranges(run)
     if ranges.empty:
         return Result(notes=(NO_RANGES,))
-    frame = read_device_rows(run)
+    links = [C.LAUNCH_ROW, C.OP_ROW]
+    frame = busy(run, [C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, *links])
     fills = launched_fills(run, frame, ranges)
     table = _range_table(run, ranges, frame, fills)
     budget = savings.budget(run)

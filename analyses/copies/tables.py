@@ -76,7 +76,14 @@ def copy_notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
 
 
 def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.Series:
-    """Exact sums by group, missing if a value of the group is missing."""
+    """Exact sums by group, missing if a value of the group is missing.
+
+    Args:
+        frame: Copies.
+        codes: Group of each, 0 up to `groups`.
+        groups: Number of groups.
+        column: Column of integers.
+    """
     values = frame[column].astype("Int64")
     total = np.zeros(groups, np.int64)
     np.add.at(total, codes, values.fillna(0).to_numpy(dtype=np.int64))

@@ -242,7 +242,14 @@ def _sorted(columns: Sequence[pd.Series]) -> pd.Categorical:
 def result_tables(
     run: Run, paths: pd.DataFrame, what_if: pd.DataFrame, *, marked: bool
 ) -> dict[str, pd.DataFrame]:
-    """All tables of the analysis; per step only if steps are marked."""
+    """All tables of the analysis; per step only if steps are marked.
+
+    Args:
+        run: The run.
+        paths: Segments of all ranks.
+        what_if: What-if tables of all ranks.
+        marked: Whether steps are marked.
+    """
     result = {
         "by_kind": _totals(paths, [C.RANK, C.KIND], [C.RANK]),
         "what_if": what_if[WHAT_IF],

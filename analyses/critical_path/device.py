@@ -94,12 +94,18 @@ class Device:
     syncs: pd.DataFrame
 
     def last(self, lane: int, ended_by: Ints, called_before: Ints) -> Ints:
-        """Last interval of a lane that was launched and has ended by then, -1 if there is none."""
+        """Last interval of a lane that was launched and has ended by then, -1 if there is none.
+
+        Args:
+            lane: Number of the stream.
+            ended_by: Instants, ns.
+            called_before: Instants before which the call began, ns.
+        """
         low, high = self.bounds[lane], self.bounds[lane + 1]
         called = np.maximum.accumulate(self.called[low:high])
         ended = np.searchsorted(self.end[low:high], ended_by, side="right")
-        at = np.minimum(ended, np.searchsorted(called, called_before, side="left")) - 1
-        return np.where(at >= 0, low + at, NO_PARENT)
+        position = np.minimum(ended, np.searchsorted(called, called_before, side="left")) - 1
+        return np.where(position >= 0, low + position, NO_PARENT)
 
 
 def ranks_with_device(run: Run) -> list[int]:
@@ -108,7 +114,13 @@ def ranks_with_device(run: Run) -> list[int]:
 
 
 def read_device(run: Run, rank: int, host: Host) -> Device:
-    """Read the intervals of one rank with their dependencies."""
+    """Read the intervals of one rank with their dependencies.
+
+    Args:
+        run: The run.
+        rank: The rank.
+        host: Its host rows.
+    """
     kinds = pc.field(C.KIND).isin([str(kind) for kind in (*BUSY_KINDS, DeviceKind.SYNC)])
     frame = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
     is_sync = (frame[C.KIND] == DeviceKind.SYNC).to_numpy(bool)
@@ -254,9 +266,9 @@ def _within_graphs(device: Device, waited: Ints) -> None:
     best = np.full(len(rows), NO_PARENT)
     for lane in np.unique(device.lane[rows]):
         low, high = device.bounds[lane], device.bounds[lane + 1]
-        at = low + np.searchsorted(device.end[low:high], device.start[rows], side="right") - 1
-        fits = (at >= low) & (device.lane[rows] != lane) & (device.call[at] == device.call[rows])
-        one = np.where(fits, at, NO_PARENT)
+        position = low + np.searchsorted(device.end[low:high], device.start[rows], side="right") - 1
+        fits = (position >= low) & (device.lane[rows] != lane) & (device.call[position] == device.call[rows])
+        one = np.where(fits, position, NO_PARENT)
         best = np.where(ends_of(device, one) > ends_of(device, best), one, best)
     waited[rows] = best
 
@@ -327,8 +339,8 @@ class Joins:
         for lane in present(self.thread[rows]):
             low, high = np.searchsorted(self.thread[rows], [lane, lane + 1])
             on_lane = thread == lane
-            at = np.searchsorted(self.end[rows[low:high]], by[on_lane], side="right") - 1
-            found[on_lane] = np.where(at >= 0, rows[low + np.maximum(at, 0)], NO_PARENT)
+            position = np.searchsorted(self.end[rows[low:high]], by[on_lane], side="right") - 1
+            found[on_lane] = np.where(position >= 0, rows[low + np.maximum(position, 0)], NO_PARENT)
         return found
 
 

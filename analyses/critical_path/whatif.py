@@ -117,7 +117,13 @@ class MeasuredSpan:
 
     @property
     def end(self) -> int:
-        """Recorded end of the measured time."""
+        """Recorded end of the measured time.
+
+        Args:
+            where: `device`, `host` or `all`.
+            what: The op, or the class.
+            removed: Host time that is removed.
+        """
         return self.window.end
 
     def contains(self, times: Ints) -> Bools:

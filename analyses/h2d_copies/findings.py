@@ -234,12 +234,12 @@ def _offloaded_copies(copies: pd.DataFrame) -> pd.DataFrame:
     steps = copies.groupby(list(PLACE))[C.STEP].nunique().rename("steps")
     is_up = large[DIRECTION] == str(CopyKind.H2D)
     keys = [*PLACE, C.BYTES]
-    each = large.assign(
+    directed = large.assign(
         up=is_up,
         at_up=large[C.START_NS].where(is_up),
         at_down=(large[C.START_NS] + large[C.DUR_NS]).where(~is_up),
     )
-    grouped = each.groupby([*keys, C.STEP], as_index=False).agg(
+    grouped = directed.groupby([*keys, C.STEP], as_index=False).agg(
         ups=("up", "sum"), n=("up", "size"), first_up=("at_up", "min"), first_down=("at_down", "min")
     )
     grouped["even"] = (grouped["ups"] * 2 == grouped["n"]) & (grouped["ups"] > 0)

@@ -96,10 +96,12 @@ def _in_steps(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) ->
     lengths = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     inside = gaps[keys].assign(inside=lengths, aside=np.where(gaps[ASIDE], lengths, 0))
     sums = inside.groupby(keys, observed=True)[["inside", "aside"]].sum().reset_index()
-    found = table[keys].merge(sums.astype({CAUSE: object}), how="left", on=keys).astype({"inside": "Int64"})
+    sums_by_cause = (
+        table[keys].merge(sums.astype({CAUSE: object}), how="left", on=keys).astype({"inside": "Int64"})
+    )
     steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")
-    stepped = found["inside"].where(steps.notna())
-    return {"steps_ns": stepped, "per_step_ns": stepped // steps, "aside_ns": found["aside"]}
+    stepped = sums_by_cause["inside"].where(steps.notna())
+    return {"steps_ns": stepped, "per_step_ns": stepped // steps, "aside_ns": sums_by_cause["aside"]}
 
 
 def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
@@ -135,8 +137,8 @@ def _plain(values: ExtensionArray) -> ExtensionArray | pd.Series:
 def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     """One row per device, even if it was never idle."""
     rows = []
-    for (rank, device), own in idle.device.groupby(_PLACE, sort=True):
-        start, end = spans(own)
+    for (rank, device), of_device in idle.device.groupby(_PLACE, sort=True):
+        start, end = spans(of_device)
         first, last = int(start.min()), int(end.max())
         mine = gaps.loc[(gaps[C.RANK] == rank) & (gaps[C.DEVICE] == device), [C.DUR_NS, CAUSE]]
         lengths = np.sort(ints(mine, C.DUR_NS))

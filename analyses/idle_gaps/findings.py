@@ -42,7 +42,7 @@ from .causes import (
     idlest_devices,
     total_ns,
 )
-from .context import MIN_FIRST_RATIO, MIN_LONG_NS
+from .context import MIN_FIRST_RATIO
 
 _ON_IDLE = "on a device that is idle for at least {min_idle_share} of the steps"
 _SHARES = {"min_saving_share": LEAST_SHARE, "min_idle_share": 0.05}
@@ -70,8 +70,8 @@ CALLS = Rule(
     states=f"slow_call gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; launches of "
     "graphs are not counted, and memory calls that occur less than {min_recurring_calls} times have no "
     "saving",
-    why=f"a launch call takes some µs: one of {duration(MIN_LONG_NS)} loads code, allocates memory or waits "
-    "for a lock; a graph's launch takes longer while each of its kernels is recorded",
+    why="a launch call takes some µs: one that takes far longer loads code, allocates memory or waits for a "
+    "lock; a graph's launch takes longer while each of its kernels is recorded",
     bound=Bottleneck.LAUNCH,
     thresholds={**_SHARES, "min_recurring_calls": 3},
 )

@@ -48,19 +48,19 @@ SEARCHES = Remark(
 
 def compute(run: Run) -> Result:
     """Group the kernels by launch configuration."""
-    every = read_kernels(run)
-    if every.empty:
+    all_kernels = read_kernels(run)
+    if all_kernels.empty:
         nothing = busy(run, [C.KIND]).empty
         return Result(notes=(absent_device_note(run) if nothing else NO_KERNELS,))
-    rows = every[every[C.GRID_X] != UNKNOWN].reset_index(drop=True)
-    without = len(every) - len(rows)
+    rows = all_kernels[all_kernels[C.GRID_X] != UNKNOWN].reset_index(drop=True)
+    without = len(all_kernels) - len(rows)
     notes: list[str] = []
     if without:
         notes.append(
-            f"{without:,} of {len(every):,} kernels have no grid and are ignored: older ROCm profilers and "
-            "some graph replays do not record it"
+            f"{without:,} of {len(all_kernels):,} kernels have no grid and are ignored: older ROCm profilers "
+            "and some graph replays do not record it"
         )
-    relu = configs.relu_table(every)
+    relu = configs.relu_table(all_kernels)
     tables = {"relu": relu[[column.name for column in _RELU]]} if len(relu) else {}
     if rows.empty:
         return Result(tables, notes=tuple(notes))

@@ -214,9 +214,9 @@ def is_algorithm_search(rows: pd.DataFrame) -> Bools:
 
 def _exclusive_times(run: Run, frame: pd.DataFrame) -> dict[str, Ints]:
     """Time in which each kernel is the only kernel of its device, and the only work of it."""
-    every = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
+    busy_rows = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
     times = {"alone_ns": np.zeros(len(frame), np.int64), "exposed_ns": np.zeros(len(frame), np.int64)}
-    for (rank, device), work in every.groupby([C.RANK, C.DEVICE], sort=True):
+    for (rank, device), work in busy_rows.groupby([C.RANK, C.DEVICE], sort=True):
         rows = ((frame[C.RANK] == rank) & (frame[C.DEVICE] == device)).to_numpy(bool)
         bounds = spans(frame[rows])
         times["alone_ns"][rows] = covered(intervals.alone(*bounds), *bounds)
@@ -348,12 +348,12 @@ def relu_table(rows: pd.DataFrame) -> pd.DataFrame:
     kind = pd.Series([kinds[pair] for pair in pairs.itertuples(index=False)], index=pairs.index, dtype=object)
     chosen = rows.merge(pairs.assign(kind=kind)[kind != ""], on=[C.NAME, OP])
     chosen = chosen.assign(told_by=_identified_by(chosen), direction=_directions(chosen))
-    found = group_kernels(chosen, ACTIVATION_KEYS)
-    found["share"] = found["total_ns"] / max(int(rows[C.DUR_NS].sum()), 1)
+    relu = group_kernels(chosen, ACTIVATION_KEYS)
+    relu["share"] = relu["total_ns"] / max(int(rows[C.DUR_NS].sum()), 1)
     for name in (*GRID, *BLOCK):
-        found[name] = found[name].astype("Int64").mask(found[name] == UNKNOWN)
+        relu[name] = relu[name].astype("Int64").mask(relu[name] == UNKNOWN)
     order = ["total_ns", *ACTIVATION_KEYS]
-    return found.sort_values(order, ascending=[False, *(True for _ in ACTIVATION_KEYS)], ignore_index=True)
+    return relu.sort_values(order, ascending=[False, *(True for _ in ACTIVATION_KEYS)], ignore_index=True)
 
 
 def _identified_by(rows: pd.DataFrame) -> Objects:

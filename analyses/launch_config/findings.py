@@ -66,7 +66,8 @@ FEW_BLOCKS = Rule(
 PARTIAL_WAVE = Rule(
     "partial_wave",
     states="more than {min_waves} wave, the last of which leaves at least {min_tail_share} of all block "
-    "slots empty; the upper bound of the saving is at least {min_saving_share} of the steps' time",
+    "slots empty; the upper bound of the saving is at least {min_saving_share} of the steps' time; at least "
+    "{min_alone_share} of their time while no other kernel runs",
     why="with many waves the last one matters little; blocks rarely take equally long, so the bound is "
     "rarely reached",
     bound=Bottleneck.COMPUTE,
@@ -81,7 +82,7 @@ LOW_OCCUPANCY = Rule(
     "low_occupancy",
     states="blocks for at least {min_waves} wave, and at most {max_thread_share} of an SM's threads "
     "resident; at least {min_saving_share} of the steps' time; matrix products, convolutions, attention and "
-    "Triton excluded",
+    "Triton excluded; at least {min_alone_share} of their time while no other kernel runs",
     why="few resident threads do not hide memory latency; libraries and autotuners trade occupancy for "
     "registers and shared memory by design",
     bound=Bottleneck.COMPUTE,
@@ -95,7 +96,8 @@ LOW_OCCUPANCY = Rule(
 IDLE_THREADS = Rule(
     "threads_per_element",
     states="element-wise kernels with {min_threads_ratio} times as many threads as the broadcast inputs have "
-    "elements, and at least {min_blocks_per_sm} block per SM; at least {min_saving_share} of the steps' time",
+    "elements, and at least {min_blocks_per_sm} block per SM; at least {min_saving_share} of the "
+    "steps' time; at least {min_alone_share} of their time while no other kernel runs",
     why="element-wise kernels of PyTorch process several elements per thread; an extra warp is rounding",
     bound=Bottleneck.COMPUTE,
     thresholds={
@@ -108,8 +110,9 @@ IDLE_THREADS = Rule(
 VARIES = Rule(
     "config_varies",
     states="one op with the same input shapes launches one kernel family with {min_configs} to {max_configs} "
-    "grids or blocks, one launch per call and each configuration at least {min_launches} times; at least "
-    "{min_saving_share} of the steps' time",
+    "grids or blocks, one launch per call and each configuration at least {min_launches} times; at "
+    "least {min_saving_share} of the steps' time; at least {min_alone_share} of their time while no "
+    "other kernel runs",
     why="information only: strides, alignment and library heuristics are not recorded and may explain it; a "
     "data-dependent grid takes many values, each once",
     bound=Bottleneck.COMPUTE,
@@ -175,7 +178,7 @@ def findings(launches: Launches) -> tuple[Finding, ...]:
 
 
 def _serial(launches: Launches) -> Iterator[Finding]:
-    configs = _without_communication(launches.configs)
+    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
     chosen = configs[
         (configs["blocks"] <= SERIAL["max_blocks"])
         & (configs["median_ns"] >= SERIAL["min_median_ns"])
@@ -202,7 +205,7 @@ def _serial(launches: Launches) -> Iterator[Finding]:
 
 
 def _few_blocks(launches: Launches) -> Iterator[Finding]:
-    configs = _without_communication(launches.configs)
+    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
     few = configs["blocks"] >= FEW_BLOCKS["min_blocks"]
     few &= configs["blocks_per_sm"] <= FEW_BLOCKS["max_sm_share"]
     for rows, total in significant(
@@ -231,7 +234,7 @@ def _few_blocks(launches: Launches) -> Iterator[Finding]:
 
 
 def _partial_waves(launches: Launches) -> Iterator[Finding]:
-    configs = _without_communication(launches.configs)
+    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
     chosen = configs[
         (configs["waves"] > PARTIAL_WAVE["min_waves"])
         & (configs["tail_share"] >= PARTIAL_WAVE["min_tail_share"])
@@ -266,7 +269,7 @@ def _partial_waves(launches: Launches) -> Iterator[Finding]:
 
 
 def _low_occupancy(launches: Launches) -> Iterator[Finding]:
-    configs = _without_communication(launches.configs)
+    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
     resident = configs["resident_blocks"].astype("Float64") * configs["block_threads"]
     low = (
         (resident <= LOW_OCCUPANCY["max_thread_share"] * configs["max_threads"])
@@ -372,10 +375,6 @@ def _kernels_that_vary(rows: pd.DataFrame) -> pd.DataFrame:
     return varied.assign(
         total_ns=varied[C.DUR_NS], first_row=varied[C.ROW_ID], counted_ns=counted, counted_alone_ns=exposed
     )
-
-
-def _without_communication(configs: pd.DataFrame) -> pd.DataFrame:
-    return configs[~_name_matches(configs, COMMUNICATION)]
 
 
 def _name_matches(configs: pd.DataFrame, pattern: str) -> pd.Series:

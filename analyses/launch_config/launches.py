@@ -110,7 +110,13 @@ def configuration(row: dict[Any, Any], side: str = "") -> str:
 
 
 def grid_of(row: dict[Any, Any], side: str = "", names: list[str] = GRID) -> str:
-    """Format the grid of a launch, or its block."""
+    """Format the grid of a launch, or its block.
+
+    Args:
+        row: A configuration, or a pair of a comparison.
+        side: Prefix of the columns of one side of a comparison.
+        names: Columns of the grid or of the block.
+    """
     return f"({','.join(str(row[f'{side}{name}']) for name in names)})"
 
 

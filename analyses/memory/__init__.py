@@ -91,17 +91,17 @@ def compute(run: Run) -> Result:
 
 
 def _tables(events: list[Events], steps: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    own = [steps[steps[C.RANK] == one.rank] for one in events]
-    pairs = list(zip(events, own, strict=True))
+    steps_of_rank = [steps[steps[C.RANK] == of_device.rank] for of_device in events]
+    pairs = list(zip(events, steps_of_rank, strict=True))
     tables = {
         "summary": _typed(_SUMMARY, [summary(*pair) for pair in pairs]),
-        "timeline": pd.concat([timeline(one) for one in events], ignore_index=True),
-        "by_op": pd.concat([by_op(one) for one in events], ignore_index=True),
+        "timeline": pd.concat([timeline(of_device) for of_device in events], ignore_index=True),
+        "by_op": pd.concat([by_op(of_device) for of_device in events], ignore_index=True),
     }
-    stepped = [(one, by_step(one, mine)) for one, mine in pairs if len(mine)]
+    stepped = [(of_device, by_step(of_device, own_steps)) for of_device, own_steps in pairs if len(own_steps)]
     if stepped:
         tables["steps"] = pd.concat([table for _, table in stepped], ignore_index=True)
-    slopes = [row for one, table in stepped if (row := leak(one, table)) is not None]
+    slopes = [row for of_device, table in stepped if (row := leak(of_device, table)) is not None]
     if slopes:
         tables["leak"] = _typed(_LEAK, slopes)
     return tables
@@ -118,9 +118,9 @@ def _typed(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> pd.DataFr
 
 def _notes(events: list[Events], tables: dict[str, pd.DataFrame]) -> list[str]:
     notes = []
-    if any(one.freed_at is None for one in events):
+    if any(of_device.freed_at is None for of_device in events):
         notes.append(NO_ADDRESSES)
-    if not all(one.recorded for one in events):
+    if not all(of_device.recorded for of_device in events):
         notes.append(NO_TOTALS)
     return notes if "leak" in tables else [*notes, FEW_STEPS]
 

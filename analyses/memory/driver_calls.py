@@ -57,15 +57,15 @@ def _is_after_warmup(rows: pd.DataFrame, steps: pd.DataFrame, middle: float) -> 
 
 def driver_call_table(calls: pd.DataFrame) -> pd.DataFrame:
     """Calls by rank and name, sorted by time in later steps."""
-    own = ints(calls, C.DUR_NS)
+    durations = ints(calls, C.DUR_NS)
     later = calls[AFTER_WARMUP].to_numpy(bool)
     frame = pd.DataFrame(
         {
             C.RANK: calls[C.RANK],
             "call": calls[C.NAME].astype(object),
-            "later_ns": np.where(later, own, 0),
+            "later_ns": np.where(later, durations, 0),
             "later_count": later.astype(np.int64),
-            "sum_ns": own,
+            "sum_ns": durations,
             "count": 1,
         }
     )

@@ -107,9 +107,9 @@ class Events:
         order = np.lexsort((np.arange(len(address)), address))
         is_allocation = self.bytes[order] > 0
         paired = is_allocation[:-1] & (address[order][:-1] == address[order][1:])
-        found = np.full(len(address), NEVER, np.int64)
-        found[order[:-1][paired]] = order[1:][paired]
-        return found
+        freed = np.full(len(address), NEVER, np.int64)
+        freed[order[:-1][paired]] = order[1:][paired]
+        return freed
 
     @cached_property
     def unfreed(self) -> Flags | None:
@@ -133,11 +133,13 @@ def read_events(run: Run) -> list[Events]:
         return []
     names = fill_missing_text(host_rows(run, frame[C.OP_ROW], [C.NAME])[C.NAME], NO_OP)
     frame = frame.assign(**{OP: pd.Categorical(names)})
-    found = [
-        Events(int(own[C.RANK].iloc[0]), int(own[C.DEVICE].iloc[0]), own.reset_index(drop=True))
-        for _, own in frame.groupby([C.RANK, C.DEVICE], sort=True)
+    devices = [
+        Events(
+            int(of_device[C.RANK].iloc[0]), int(of_device[C.DEVICE].iloc[0]), of_device.reset_index(drop=True)
+        )
+        for _, of_device in frame.groupby([C.RANK, C.DEVICE], sort=True)
     ]
-    return sorted(found, key=lambda one: (one.rank, one.device == HOST_DEVICE, one.device))
+    return sorted(devices, key=lambda of_rank: (of_rank.rank, of_rank.device == HOST_DEVICE, of_rank.device))
 
 
 def thin_events(events: Events, most: int) -> Ints:
@@ -162,7 +164,13 @@ def _first_largest(groups: Ints, values: Ints) -> Ints:
 
 
 def extremes(events: Events, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Bytes allocated within windows: at the start, at the end, minimum and maximum."""
+    """Bytes allocated within windows: at the start, at the end, minimum and maximum.
+
+    Args:
+        events: The events of one device.
+        start: Start of each window, ns.
+        end: End of each window, ns.
+    """
     levels = np.concatenate(([events.start], events.level))
     first = np.searchsorted(events.t_ns, start, side="left")
     last = np.maximum(first, np.searchsorted(events.t_ns, end, side="left"))

@@ -66,7 +66,14 @@ def extent(rows: pd.DataFrame) -> Union:
 
 
 def per_window(subject: Union, hiding: Union, windows: Union, key: dict[str, object]) -> pd.DataFrame:
-    """One row per window."""
+    """One row per window.
+
+    Args:
+        subject: Union of the copies or communication.
+        hiding: Union of what overlaps them.
+        windows: Starts and ends of the windows.
+        key: Columns that name the rows.
+    """
     total = covered(subject, *windows)
     exposed = covered(intervals.subtract(subject, hiding), *windows)
     return _finished(total, exposed, key)
@@ -75,7 +82,15 @@ def per_window(subject: Union, hiding: Union, windows: Union, key: dict[str, obj
 def combined(
     subject: Union, hiding: Union, windows: Union, key: dict[str, object], extra: dict[str, object]
 ) -> pd.DataFrame:
-    """One row for all windows, which do not overlap."""
+    """One row for all windows, which do not overlap.
+
+    Args:
+        subject: Union of the copies or communication.
+        hiding: Union of what overlaps them.
+        windows: Starts and ends of the windows.
+        key: Columns that name the row.
+        extra: Further columns.
+    """
     total = covered(subject, *windows).sum(keepdims=True)
     exposed = covered(intervals.subtract(subject, hiding), *windows).sum(keepdims=True)
     return _finished(total, exposed, key, extra)
@@ -97,19 +112,25 @@ def _finished(
 
 
 def collectives(run: Run, rows: pd.DataFrame, communication: pd.DataFrame) -> pd.DataFrame:
-    """Communication by kind of collective, most exposed first on each device."""
+    """Communication by kind of collective, most exposed first on each device.
+
+    Args:
+        run: The run.
+        rows: All intervals that occupy the devices.
+        communication: Those that communicate.
+    """
     kinds = collective_kinds(run, communication)
     unions: dict[object, IntervalsByClass] = {
-        place: intervals_by_class(own) for place, own in rows.groupby(KEYS, sort=True)
+        place: intervals_by_class(of_kind) for place, of_kind in rows.groupby(KEYS, sort=True)
     }
     parts = []
-    for (rank, device, kind), own in communication.groupby(
+    for (rank, device, kind), of_kind in communication.groupby(
         [C.RANK, C.DEVICE, kinds.to_numpy(object)], sort=True
     ):
-        subject = intervals.union(*spans(own))
-        extra: dict[str, object] = {"sum_ns": int(ints(own, C.DUR_NS).sum()), "count": len(own)}
+        subject = intervals.union(*spans(of_kind))
+        extra: dict[str, object] = {"sum_ns": int(ints(of_kind, C.DUR_NS).sum()), "count": len(of_kind)}
         key = {C.RANK: rank, C.DEVICE: device, "collective": kind}
-        parts.append(combined(subject, unions[rank, device].computation, extent(own), key, extra))
+        parts.append(combined(subject, unions[rank, device].computation, extent(of_kind), key, extra))
     order = [*KEYS, "exposed_ns", "collective"]
     return pd.concat(parts, ignore_index=True).sort_values(
         order, ascending=[True, True, False, True], ignore_index=True
@@ -120,14 +141,14 @@ def streams(rows: pd.DataFrame) -> pd.DataFrame:
     """How long at least two streams of a device were busy."""
     return pd.DataFrame(
         [
-            {C.RANK: rank, C.DEVICE: device, **_concurrency(own)}
-            for (rank, device), own in rows.groupby(KEYS, sort=True)
+            {C.RANK: rank, C.DEVICE: device, **_concurrency(of_device)}
+            for (rank, device), of_device in rows.groupby(KEYS, sort=True)
         ]
     )
 
 
-def _concurrency(own: pd.DataFrame) -> dict[str, object]:
-    unions = [intervals.union(*spans(lane)) for _, lane in own.groupby(C.STREAM, sort=True)]
+def _concurrency(of_device: pd.DataFrame) -> dict[str, object]:
+    unions = [intervals.union(*spans(on_stream)) for _, on_stream in of_device.groupby(C.STREAM, sort=True)]
     starts, ends = (np.concatenate(edges) for edges in zip(*unions, strict=True))
     times = np.concatenate((starts, ends))
     change = np.repeat(np.array([1, -1]), [len(starts), len(ends)])
@@ -231,17 +252,17 @@ def measure(run: Run) -> Partial:
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
     """Combine the tables of all ranks, and advise on their exposed time."""
-    if not any(one.ranks for one in partials):
+    if not any(partial.ranks for partial in partials):
         return Result(notes=(absent_device_note(run),))
-    tables = concat_by_name([one.tables for one in partials], _TABLES)
-    subjects = dict.fromkeys(what for one in partials for what in one.exposed)
+    tables = concat_by_name([partial.tables for partial in partials], _TABLES)
+    subjects = dict.fromkeys(what for partial in partials for what in partial.exposed)
     exposed = {
-        what: join_exposed([one.exposed[what] for one in partials if what in one.exposed])
+        what: join_exposed([partial.exposed[what] for partial in partials if what in partial.exposed])
         for what in subjects
     }
-    steps = budget_of(one.spent for one in partials)
-    calls = concat_tables([one.calls for one in partials if one.ranks])
-    advised = findings(run, exposed, steps, sum(one.ranks for one in partials), calls)
+    steps = budget_of(partial.spent for partial in partials)
+    calls = concat_tables([partial.calls for partial in partials if partial.ranks])
+    advised = findings(run, exposed, steps, sum(partial.ranks for partial in partials), calls)
     return Result(tables, advised, _notes(tables, partials, has_steps=steps.marked))
 
 
@@ -251,9 +272,9 @@ def _notes(
     notes: list[str] = [] if has_steps else [NO_STEPS]
     if "whole" not in tables:
         notes.append(NOTHING)
-    if any(one.opaque for one in partials):
+    if any(partial.opaque for partial in partials):
         notes.append(OPAQUE_GRAPHS)
-    unknown = sum(one.unplaced for one in partials)
+    unknown = sum(partial.unplaced for partial in partials)
     return (*notes, *([NO_STREAMS.format(count=unknown)] if unknown else []))
 
 
@@ -273,12 +294,12 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
 def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.DataFrame]]:
     """Parts of the tables `whole`, `profiled_steps` and `per_step`, device by device."""
     parts: dict[str, list[pd.DataFrame]] = {"whole": [], "profiled_steps": [], "per_step": []}
-    for (rank, device), own in rows.groupby(KEYS, sort=True):
-        unions = intervals_by_class(own)
+    for (rank, device), of_device in rows.groupby(KEYS, sort=True):
+        unions = intervals_by_class(of_device)
         mine = windows[windows[C.RANK] == rank]
         start, end = ints(mine, C.START_NS), ints(mine, END_NS)
         stepped = intervals.union(start, end)
-        for what, selected in _subjects(own):
+        for what, selected in _subjects(of_device):
             key = {C.RANK: rank, C.DEVICE: device, WHAT: what}
             subject = intervals.union(*spans(selected))
             hiding = unions.computation if what == COMMUNICATION else unions.kernels
@@ -294,12 +315,12 @@ def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.Da
     return parts
 
 
-def _subjects(own: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def _subjects(of_device: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Communication, all copies, and the copies of each direction, without empty ones."""
-    copies = own[own[C.KIND] == DeviceKind.MEMCPY]
-    found = [(COMMUNICATION, own[own[WHAT] == COMMUNICATION]), (ALL_COPIES, copies)]
-    found += [(str(what), rows) for what, rows in copies.groupby(WHAT, sort=True) if what != COMMUNICATION]
-    return [(what, rows) for what, rows in found if len(rows)]
+    copies = of_device[of_device[C.KIND] == DeviceKind.MEMCPY]
+    subjects = [(COMMUNICATION, of_device[of_device[WHAT] == COMMUNICATION]), (ALL_COPIES, copies)]
+    subjects += [(str(what), rows) for what, rows in copies.groupby(WHAT, sort=True) if what != COMMUNICATION]
+    return [(what, rows) for what, rows in subjects if len(rows)]
 
 
 def _plain(selected: pd.DataFrame) -> dict[str, object]:

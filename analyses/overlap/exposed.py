@@ -80,47 +80,49 @@ def measure_exposed(run: Run, rows: pd.DataFrame, what: str, windows: pd.DataFra
     """
     best: dict[int, tuple[int, int, int]] = {}
     exposed_parts = []
-    for _, own in rows.groupby([C.RANK, C.DEVICE], sort=True):
-        rank = int(own[C.RANK].iloc[0])
-        found, listed = _on_device(own, what, windows[windows[C.RANK] == rank])
-        best[rank] = max(best.get(rank, (0, 0, 0)), found)
+    for _, of_device in rows.groupby([C.RANK, C.DEVICE], sort=True):
+        rank = int(of_device[C.RANK].iloc[0])
+        lengths, listed = _on_device(of_device, what, windows[windows[C.RANK] == rank])
+        best[rank] = max(best.get(rank, (0, 0, 0)), lengths)
         exposed_parts.append(listed)
     totals = np.array(list(best.values()), np.int64).sum(axis=0)
     return _summarize(run, what, _longest_first(pd.concat(exposed_parts)), *(int(total) for total in totals))
 
 
 def _on_device(
-    own: pd.DataFrame, what: str, windows: pd.DataFrame
+    of_device: pd.DataFrame, what: str, windows: pd.DataFrame
 ) -> tuple[tuple[int, int, int], pd.DataFrame]:
     """Exposed, hidable and union length on one device, and the exposed intervals."""
-    selected = own[(own[WHAT] == what) & ~_overlap_is_prepared(own)]
+    selected = of_device[(of_device[WHAT] == what) & ~_overlap_is_prepared(of_device)]
     if selected.empty:
         return (0, 0, 0), selected.assign(**{EXPOSED_NS: 0})
-    inside = measured_window(own, windows)
-    unions = intervals_by_class(own)
+    inside = measured_window(of_device, windows)
+    unions = intervals_by_class(of_device)
     hiding = unions.computation if what == COMMUNICATION else unions.kernels
     subject = intervals.union(*spans(selected))
     exposed, uncovered = intervals.subtract(subject, hiding), intervals.subtract(hiding, subject)
-    lengths = [intervals.length(intervals.intersect(one, inside)) for one in (exposed, uncovered, subject)]
+    lengths = [
+        intervals.length(intervals.intersect(union, inside)) for union in (exposed, uncovered, subject)
+    ]
     start, end = spans(selected)
     listed = selected.assign(**{EXPOSED_NS: covered(intervals.intersect(exposed, inside), start, end)})
     return (lengths[0], min(lengths[0], lengths[1]), lengths[2]), listed[ints(listed, EXPOSED_NS) > 0]
 
 
-def _overlap_is_prepared(own: pd.DataFrame) -> Flags:
+def _overlap_is_prepared(of_device: pd.DataFrame) -> Flags:
     """Copies to which the advice does not apply.
 
     These are migrations of managed memory, and copies from or to pinned memory on a stream other than that of
     most computation: they can overlap already, and do so as far as the program's dependencies allow.
     """
-    ends = own[[C.SRC_MEMORY, C.DST_MEMORY]].astype(object)
-    computing = own[(own[C.KIND] == DeviceKind.KERNEL) & (own[WHAT] == "")]
+    ends = of_device[[C.SRC_MEMORY, C.DST_MEMORY]].astype(object)
+    computing = of_device[(of_device[C.KIND] == DeviceKind.KERNEL) & (of_device[WHAT] == "")]
     by_stream = computing.groupby(C.STREAM, sort=True)[C.DUR_NS].sum()
     main = by_stream.index[2 * by_stream >= by_stream.sum()]
-    aside = own[C.STREAM].notna() & ~own[C.STREAM].isin(main) & bool(len(computing))
+    aside = of_device[C.STREAM].notna() & ~of_device[C.STREAM].isin(main) & bool(len(computing))
     pinned = (ends == Memory.PINNED).any(axis=1) & ~(ends == Memory.PAGEABLE).any(axis=1)
     managed = (ends == Memory.UNIFIED).any(axis=1)
-    return ((own[WHAT] != COMMUNICATION) & (managed | (pinned & aside))).to_numpy(bool)
+    return ((of_device[WHAT] != COMMUNICATION) & (managed | (pinned & aside))).to_numpy(bool)
 
 
 def _longest_first(rows: pd.DataFrame) -> pd.DataFrame:

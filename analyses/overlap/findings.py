@@ -266,8 +266,8 @@ def _scheme(run: Run, kinds: pd.DataFrame) -> str:
     if pattern is None:
         return scheme
     where = pc.field(C.KIND).isin([str(HostKind.ANNOTATION), str(HostKind.OP), str(HostKind.PYTHON)])
-    for one in rank_view.split_by_rank(run):
-        names = one.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
+    for view in rank_view.split_by_rank(run):
+        names = view.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
         if matches(names, pattern).any():
             return scheme
     return "other"

@@ -52,15 +52,15 @@ def collective_copies(run: Run, rows: pd.DataFrame) -> pd.Series:
         run: The run.
         rows: Device intervals with kind, direction of copies and launching op.
     """
-    found = pd.Series("", index=rows.index, dtype=object)
+    kinds_found = pd.Series("", index=rows.index, dtype=object)
     ops = rows.loc[(rows[C.KIND] == DeviceKind.MEMCPY) & (rows[C.COPY_KIND] == CopyKind.P2P), C.OP_ROW]
     for _ in range(MAX_COPY_OPS if len(ops) else 0):
         host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
         kinds = kinds_of(pd.Series(fill_missing_text(host[C.NAME], ""), index=ops.index))
-        unknown = found[ops.index] == ""
-        found[ops.index] = found[ops.index].mask(unknown & (kinds != OTHER), kinds)
+        unknown = kinds_found[ops.index] == ""
+        kinds_found[ops.index] = kinds_found[ops.index].mask(unknown & (kinds != OTHER), kinds)
         ops = host[C.PARENT_ROW]
-    return found
+    return kinds_found
 
 
 MAX_COPY_OPS = 3
@@ -80,11 +80,11 @@ def _kind(name: str) -> str:
 
 def _is_launched_by_all_to_all(run: Run, rows: pd.DataFrame, selected: Flags) -> Flags:
     """Whether an all-to-all op, or its parent op, launched each of the selected rows."""
-    found = np.zeros(len(rows), bool)
+    is_launched = np.zeros(len(rows), bool)
     ops = rows.loc[selected, C.OP_ROW]
     for _ in range(2):
         host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
         names = pd.Series(fill_missing_text(host[C.NAME], ""), index=ops.index).astype("category")
-        found[selected] |= matches(names, COLLECTIVES[ALL_TO_ALL]).to_numpy(bool)
+        is_launched[selected] |= matches(names, COLLECTIVES[ALL_TO_ALL]).to_numpy(bool)
         ops = host[C.PARENT_ROW].fillna(NO_PARENT)
-    return found
+    return is_launched

@@ -96,18 +96,18 @@ def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], 
     Returns:
         The matched collectives, and the families that could not be matched.
     """
-    found, unmatched = [], []
-    for (called, _), every in kernels.groupby(["family", "group"], sort=True):
-        rows = _of_all_ranks(every)
-        streams = [own for _, own in rows.groupby(C.STREAM, sort=True)]
-        groups = streams if all(_counts_agree(own) for own in streams) else [rows]
-        if all(_counts_agree(own) for own in groups):
-            found += [_match_in_order(own) for own in groups]
+    matched, unmatched = [], []
+    for (called, _), of_group in kernels.groupby(["family", "group"], sort=True):
+        rows = _of_all_ranks(of_group)
+        streams = [on_stream for _, on_stream in rows.groupby(C.STREAM, sort=True)]
+        groups = streams if all(_counts_agree(on_stream) for on_stream in streams) else [rows]
+        if all(_counts_agree(on_stream) for on_stream in groups):
+            matched += [_match_in_order(on_stream) for on_stream in groups]
         elif ending := _match_from_the_end(rows):
-            found.append(ending)
+            matched.append(ending)
         elif len(rows.drop_duplicates(_PLACE)) > 1:
             unmatched.append(str(called))
-    return found, unmatched
+    return matched, unmatched
 
 
 def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
@@ -133,16 +133,16 @@ def _match_from_the_end(rows: pd.DataFrame) -> MatchedCollectives | None:
     ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
     if len(counts) < 2 or int(rows.groupby(_PLACE)[C.STREAM].nunique().max()) > 1:
         return None
-    one = _match_in_order(ordered.groupby(_PLACE, sort=True).tail(int(counts.min())))
-    spread = end_spreads([one])[0]
-    together = end_together(one, spread).mean() >= NEARLY_ALL_ALIGNED
-    return one if together and 2 * np.median(spread) <= _distance(one) else None
+    ending = _match_in_order(ordered.groupby(_PLACE, sort=True).tail(int(counts.min())))
+    spread = end_spreads([ending])[0]
+    together = end_together(ending, spread).mean() >= NEARLY_ALL_ALIGNED
+    return ending if together and 2 * np.median(spread) <= _distance(ending) else None
 
 
-def _distance(one: MatchedCollectives) -> float:
+def _distance(matched: MatchedCollectives) -> float:
     """Median time between the ends of successive collectives: one match too early or late is that far off."""
-    apart = np.diff(np.sort(one.start[:, 0] + one.dur[:, 0]))
-    return float(np.median(apart)) if len(apart) else float("inf")
+    distances = np.diff(np.sort(matched.start[:, 0] + matched.dur[:, 0]))
+    return float(np.median(distances)) if len(distances) else float("inf")
 
 
 def _match_in_order(rows: pd.DataFrame) -> MatchedCollectives:
@@ -153,8 +153,8 @@ def _match_in_order(rows: pd.DataFrame) -> MatchedCollectives:
     def grid(column: str) -> Ints:
         return ints(ordered, column).reshape(shape).T
 
-    known = ordered.assign(**{C.STEP: ordered[C.STEP].fillna(-1)})
-    step = ints(known, C.STEP).reshape(shape)[0]
+    filled = ordered.assign(**{C.STEP: ordered[C.STEP].fillna(-1)})
+    step = ints(filled, C.STEP).reshape(shape)[0]
     names = str(ordered[C.KIND].iloc[0]), str(ordered["family"].iloc[0])
     pairs = [(int(rank), int(device)) for rank, device in places.itertuples(index=False, name=None)]
     return MatchedCollectives(
@@ -166,8 +166,12 @@ def end_spreads(matched: list[MatchedCollectives]) -> list[Ints]:
     """Spread of the ends of each collective, after subtracting clock offsets."""
     offsets = _offsets(matched)
     spreads = []
-    for one in matched:
-        ends = one.start + one.dur - np.array([offsets[place] for place in one.places], np.int64)
+    for collectives in matched:
+        ends = (
+            collectives.start
+            + collectives.dur
+            - np.array([offsets[place] for place in collectives.places], np.int64)
+        )
         spreads.append(ends.max(axis=1) - ends.min(axis=1))
     return spreads
 
@@ -175,9 +179,9 @@ def end_spreads(matched: list[MatchedCollectives]) -> list[Ints]:
 def _offsets(matched: list[MatchedCollectives]) -> dict[tuple[int, int], int]:
     """Clock offset of each device relative to the first one, by the ends of matched kernels."""
     differences: dict[tuple[int, int], list[Ints]] = {}
-    for one in matched:
-        ends = one.start + one.dur
-        for column, place in enumerate(one.places):
+    for collectives in matched:
+        ends = collectives.start + collectives.dur
+        for column, place in enumerate(collectives.places):
             differences.setdefault(place, []).append(ends[:, column] - ends[:, 0])
     return {place: _lower_median(np.concatenate(values)) for place, values in differences.items()}
 
@@ -189,8 +193,8 @@ def _lower_median(values: Ints) -> int:
 def end_together(one: MatchedCollectives, spread: Ints) -> Flags:
     """Whether the kernels of each collective end together."""
     tolerance = np.maximum(one.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
-    found: Flags = spread <= tolerance
-    return found
+    together: Flags = spread <= tolerance
+    return together
 
 
 def kernel_families(names: pd.Series) -> pd.Series:
@@ -250,8 +254,8 @@ def _recorded_bytes(recorded: pd.DataFrame, kinds: pd.Series) -> pd.Series:
     """Bytes by the recorded elements and dtype: what a rank receives in an all-gather, else what it sends."""
     gathered = (kinds == ALL_GATHER).to_numpy(bool)
     elements = recorded[C.ELEMENTS_IN].where(~gathered, recorded[C.ELEMENTS_OUT]).astype("Int64")
-    each = [item_bytes(dtype) for dtype in fill_missing_text(recorded[C.DTYPE], "")]
-    return elements * pd.Series(pd.array(each, "Int64"), index=recorded.index)
+    item_sizes = [item_bytes(dtype) for dtype in fill_missing_text(recorded[C.DTYPE], "")]
+    return elements * pd.Series(pd.array(item_sizes, "Int64"), index=recorded.index)
 
 
 def _first_inputs(recorded: pd.DataFrame) -> pd.Series:
@@ -269,10 +273,10 @@ def _first_inputs(recorded: pd.DataFrame) -> pd.Series:
 
 def _bytes(shapes: str, dtypes: str) -> int:
     shape, dtype = next(iter(parse_shapes(shapes)), None), next(iter(parse_dtypes(dtypes)), "")
-    each = item_bytes(dtype) or 0
+    item_size = item_bytes(dtype) or 0
     if isinstance(shape, list):
-        return each * sum(numel(one) for one in shape)
-    return each * numel(shape) if shape else 0
+        return item_size * sum(numel(dimensions) for dimensions in shape)
+    return item_size * numel(shape) if shape else 0
 
 
 def collective_waits(rows: pd.DataFrame) -> pd.DataFrame:
@@ -287,16 +291,16 @@ def collective_waits(rows: pd.DataFrame) -> pd.DataFrame:
     """
     peers = rows[C.SRC_RANK].notna() | rows[C.DST_RANK].notna()
     matched, _ = match_collectives(rows[~peers])
-    found = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64), _message_waits(rows[peers])]
-    for one, spread in zip(matched, end_spreads(matched), strict=True):
-        together = end_together(one, spread)
-        dur = one.dur[together]
+    tables = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64), _message_waits(rows[peers])]
+    for collectives, spread in zip(matched, end_spreads(matched), strict=True):
+        together = end_together(collectives, spread)
+        dur = collectives.dur[together]
         waits = dur - dur.min(axis=1, keepdims=True)
         last = last_arrivals(dur)[:, None] == np.arange(dur.shape[1])
         caused = np.where(last, waits.sum(axis=1, keepdims=True), 0)
         columns = {"wait_ns": waits.ravel(), "caused_ns": caused.ravel()}
-        found.append(pd.DataFrame(columns, index=one.row_id[together].ravel()))
-    return pd.concat(found)
+        tables.append(pd.DataFrame(columns, index=collectives.row_id[together].ravel()))
+    return pd.concat(tables)
 
 
 def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
@@ -304,9 +308,9 @@ def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
     send = rows[C.DST_RANK].notna()
     source = rows[C.SRC_RANK].where(~send, rows[C.RANK]).astype(np.int64)
     target = rows[C.DST_RANK].where(send, rows[C.RANK]).astype(np.int64)
-    found = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64)]
-    for _, own in rows.sort_values([C.START_NS, C.ROW_ID]).groupby(["group", source, target], sort=True):
-        sends, receives = own[own[C.DST_RANK].notna()], own[own[C.DST_RANK].isna()]
+    tables = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64)]
+    for _, messages in rows.sort_values([C.START_NS, C.ROW_ID]).groupby(["group", source, target], sort=True):
+        sends, receives = messages[messages[C.DST_RANK].notna()], messages[messages[C.DST_RANK].isna()]
         count = min(len(sends), len(receives))
         if not count:
             continue
@@ -314,13 +318,13 @@ def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
         row_id, start, dur = (
             np.stack([ints(side, name) for side in ends], axis=1) for name in (C.ROW_ID, C.START_NS, C.DUR_NS)
         )
-        apart = np.diff(start + dur, axis=1)[:, 0]
-        spread = np.abs(apart - _lower_median(apart))
+        difference = np.diff(start + dur, axis=1)[:, 0]
+        spread = np.abs(difference - _lower_median(difference))
         together = spread <= np.maximum(dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
         wait = (dur - dur.min(axis=1, keepdims=True))[together]
         columns = {"wait_ns": wait.ravel(), "caused_ns": wait[:, ::-1].ravel()}
-        found.append(pd.DataFrame(columns, index=row_id[together].ravel()))
-    return pd.concat(found)
+        tables.append(pd.DataFrame(columns, index=row_id[together].ravel()))
+    return pd.concat(tables)
 
 
 def last_arrivals(dur: Ints) -> Ints:
@@ -344,9 +348,11 @@ def wait_times(rows: pd.DataFrame) -> pd.Series:
     Args:
         rows: Result of `read_collectives` of all ranks.
     """
-    known = collective_waits(rows)["wait_ns"]
-    every: pd.Series = pd.concat([known, _longer_than_larger_ones(rows[~rows[C.ROW_ID].isin(known.index)])])
-    return every
+    matched = collective_waits(rows)["wait_ns"]
+    waits: pd.Series = pd.concat(
+        [matched, _longer_than_larger_ones(rows[~rows[C.ROW_ID].isin(matched.index)])]
+    )
+    return waits
 
 
 def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
@@ -384,14 +390,20 @@ def varying_collectives(rows: pd.DataFrame, *, min_steps: float, min_ratio: floa
         By row id: kind, wait_ns, and the shortest and the longest time of the collective over the steps.
     """
     stepped = rows[rows[C.STEP].notna()].sort_values([*_PLACE, C.START_NS, C.ROW_ID])
-    found = [pd.DataFrame({C.KIND: [], "wait_ns": [], "shortest_ns": [], "longest_ns": []})]
-    for _, own in stepped.groupby(_PLACE, sort=True):
-        steps = [list(zip(one["family"], one[C.KIND], strict=True)) for _, one in own.groupby(C.STEP)]
-        if len(steps) < min_steps or any(one != steps[0] for one in steps):
+    tables = [pd.DataFrame({C.KIND: [], "wait_ns": [], "shortest_ns": [], "longest_ns": []})]
+    for _, of_device in stepped.groupby(_PLACE, sort=True):
+        steps = [
+            list(zip(step["family"], step[C.KIND], strict=True)) for _, step in of_device.groupby(C.STEP)
+        ]
+        if len(steps) < min_steps or any(step != steps[0] for step in steps):
             continue
-        times = own.groupby(own.groupby(C.STEP).cumcount())[C.DUR_NS]
+        times = of_device.groupby(of_device.groupby(C.STEP).cumcount())[C.DUR_NS]
         shortest, longest = times.transform("min"), times.transform("max")
-        columns = {"wait_ns": own[C.DUR_NS] - shortest, "shortest_ns": shortest, "longest_ns": longest}
-        widely = (longest >= min_ratio * shortest) & (own["size"] == 0) & (own[C.KIND] != SEND_RECV)
-        found.append(own.assign(**columns).loc[widely, [C.ROW_ID, *found[0].columns]].set_index(C.ROW_ID))
-    return pd.concat(found) if len(found) > 1 else found[0]
+        columns = {"wait_ns": of_device[C.DUR_NS] - shortest, "shortest_ns": shortest, "longest_ns": longest}
+        widely = (
+            (longest >= min_ratio * shortest) & (of_device["size"] == 0) & (of_device[C.KIND] != SEND_RECV)
+        )
+        tables.append(
+            of_device.assign(**columns).loc[widely, [C.ROW_ID, *tables[0].columns]].set_index(C.ROW_ID)
+        )
+    return pd.concat(tables) if len(tables) > 1 else tables[0]

@@ -97,6 +97,11 @@ def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
 def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """Segments of the union of intervals within each group: group, start and end of each, sorted.
 
+    Args:
+        codes: Group of each interval, int64 of shape (n,).
+        start: Starts, ns.
+        end: Ends, ns.
+
     Example:
         >>> segments_by(np.array([0, 0, 1]), np.array([0, 2, 0]), np.array([3, 5, 4]))
         (array([0, 1]), array([0, 0]), array([5, 4]))
@@ -145,8 +150,8 @@ def op_parents(kind_is_op: np.ndarray[tuple[int], np.dtype[np.bool_]], parent: I
         if np.array_equal(further, next_):
             break
         next_ = further
-    found = next_[parent]
-    return np.where(np.append(kind_is_op, False)[found], found, NO_PARENT)
+    nearest = next_[parent]
+    return np.where(np.append(kind_is_op, False)[nearest], nearest, NO_PARENT)
 
 
 def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:
@@ -167,8 +172,8 @@ def ids_or_absent(ids: pd.Series) -> Ints:
         array([ 9, -1])
     """
     if isinstance(ids.dtype, pd.Int64Dtype):
-        found: Ints = ids.to_numpy(dtype=np.int64, na_value=NO_PARENT)
-        return found
+        plain: Ints = ids.to_numpy(dtype=np.int64, na_value=NO_PARENT)
+        return plain
     return ids.fillna(NO_PARENT).to_numpy(dtype=np.int64)
 
 
@@ -189,8 +194,8 @@ class RowIndex:
         if self._dense:
             self._at = np.full(self._size + 1, NO_PARENT, np.int32)
             for first in range(0, len(ids), BLOCK):
-                own = ids[first : first + BLOCK]
-                self._at[own - self._low] = np.arange(first, first + len(own), dtype=np.int32)
+                block = ids[first : first + BLOCK]
+                self._at[block - self._low] = np.arange(first, first + len(block), dtype=np.int32)
         else:
             self._at = np.argsort(ids, kind="stable").astype(np.int32)
             self._ids = ids[self._at]
@@ -205,24 +210,29 @@ class RowIndex:
 
     def of_every(self, wanted: Ints) -> npt.NDArray[np.int32]:
         """Like `of` for large arrays: processed in blocks, with 32-bit results."""
-        found = np.empty(len(wanted), np.int32)
+        positions = np.empty(len(wanted), np.int32)
         for first in range(0, len(wanted), BLOCK):
             part = slice(first, first + BLOCK)
-            found[part] = self.of(wanted[part])
-        return found
+            positions[part] = self.of(wanted[part])
+        return positions
 
 
 def values_at(values: npt.NDArray[np.integer[Any]], places: Ints, absent: int) -> Ints:
     """Values at positions, `absent` where the position is `NO_PARENT`.
 
+    Args:
+        values: Integers.
+        places: Positions, `NO_PARENT` for none.
+        absent: Value for no position.
+
     Example:
         >>> values_at(np.array([7, 9]), np.array([1, -1]), 0)
         array([9, 0])
     """
-    found = np.full(len(places), absent, np.int64)
+    picked = np.full(len(places), absent, np.int64)
     there = places >= 0
-    found[there] = values[places[there]]
-    return found
+    picked[there] = values[places[there]]
+    return picked
 
 
 def to_categorical(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) -> pd.Categorical:
@@ -267,7 +277,10 @@ class Line(NamedTuple):
 
 def metric_lines(metrics: Iterable[Metric]) -> list[Line]:
     """Convert the metrics of a comparison to lines."""
-    return [Line(f"{one.name}: {one.basis}", one.unit, float(one.a), float(one.b)) for one in metrics]
+    return [
+        Line(f"{metric.name}: {metric.basis}", metric.unit, float(metric.a), float(metric.b))
+        for metric in metrics
+    ]
 
 
 def ratios(lines: Sequence[Line]) -> pd.DataFrame:
@@ -279,13 +292,22 @@ def ratios(lines: Sequence[Line]) -> pd.DataFrame:
 
 
 def diff_runs(base: Run, head: Run, varying: Sequence[str]) -> Diff:
-    """Compare two runs without explanations by analyses, since an analysis calls this."""
+    """Compare two runs without explanations by analyses, since an analysis calls this.
+
+    Args:
+        base: The run compared with.
+        head: The run in question.
+        varying: Fields of the fingerprint that may differ.
+    """
     return diff([base], [head], options=Options(varying=tuple(varying), explain=False))
 
 
-def refusal_note(found: Diff) -> str:
+def refusal_note(comparison: Diff) -> str:
     """Reason why two runs are not comparable, empty if they are."""
-    fields = [f"{one.field} ({one.base} and {one.head})" for one in found.comparability.refused]
+    fields = [
+        f"{difference.field} ({difference.base} and {difference.head})"
+        for difference in comparison.comparability.refused
+    ]
     return f"the runs differ in {', '.join(fields)}: nothing was compared" if fields else ""
 
 
@@ -348,6 +370,11 @@ def _text(amount: int, units: tuple[tuple[int, str], ...], smallest: str) -> str
 def medians(codes: Ints, groups: int, values: Ints) -> Ints:
     """Lower median of the values of each group; every group has at least one value.
 
+    Args:
+        codes: Group of each value, 0 up to `groups`.
+        groups: Number of groups.
+        values: Integers.
+
     Example:
         >>> medians(np.array([1, 0, 0, 1]), 2, np.array([7, 3, 5, 9]))
         array([3, 7])
@@ -360,7 +387,13 @@ def medians(codes: Ints, groups: int, values: Ints) -> Ints:
 
 
 def largest_rows(rows: pd.DataFrame, by: str, most: int) -> list[int]:
-    """Ids of the rows with the largest values of a column, ties by id."""
+    """Ids of the rows with the largest values of a column, ties by id.
+
+    Args:
+        rows: Rows with ids.
+        by: Column of integers.
+        most: Maximum number of rows.
+    """
     order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, by)))[:most]
     return [int(row) for row in ints(rows, C.ROW_ID)[order]]
 

@@ -77,11 +77,11 @@ def take(values: AnyArray, places: Small) -> AnyArray:
         >>> take(np.array([5, 7, 9]), np.array([2, 0, -1], np.int8))
         array([9, 5, 9])
     """
-    found = np.empty(len(places), values.dtype)
+    taken_values = np.empty(len(places), values.dtype)
     for first in range(0, len(places), _BLOCK):
         part = slice(first, first + _BLOCK)
-        found[part] = values[places[part]]
-    return found
+        taken_values[part] = values[places[part]]
+    return taken_values
 
 
 def reorder(order: Ints, columns: Sequence[Ints]) -> list[Ints]:
@@ -95,11 +95,11 @@ def reorder(order: Ints, columns: Sequence[Ints]) -> list[Ints]:
         >>> reorder(np.array([1, 0]), [np.array([5, 7]), np.array([3, 2])])
         [array([7, 5]), array([2, 3])]
     """
-    found, buffer = [], np.empty(len(order), np.int64)
+    reordered, buffer = [], np.empty(len(order), np.int64)
     for column in columns:
-        found.append(np.take(column, order, out=buffer, mode="clip"))  # other modes copy first
+        reordered.append(np.take(column, order, out=buffer, mode="clip"))  # other modes copy first
         buffer = column if column.flags.writeable else np.empty_like(column)
-    return found
+    return reordered
 
 
 class LazyColumns:
@@ -124,9 +124,9 @@ class LazyColumns:
         """Read columns as an Arrow table."""
         if self._whole is None:
             return self._read(columns=names)
-        found = self._whole.select(names)
+        columns = self._whole.select(names)
         self._whole = self._whole.drop_columns(list(names))
-        return found
+        return columns
 
     def numbers(self, name: str, kind: type[np.integer[Any]] = np.int64) -> Any:
         """Read a column of integers, -1 for missing."""
@@ -302,7 +302,13 @@ class HostColumns:
         return nesting.find_covering(self.end, self.parent, latest, times).astype(np.int64, copy=False)
 
     def mostly_covering(self, thread: Ints, low: Ints, high: Ints) -> Ints:
-        """Innermost row that covers the middle and more than half of each window."""
+        """Innermost row that covers the middle and more than half of each window.
+
+        Args:
+            thread: Number of each window's thread.
+            low: Start of each window, ns.
+            high: End of each window, ns.
+        """
         row = self.innermost(thread, low + (high - low) // 2)
         while (row >= 0).any():
             inside = np.minimum(self.end[row], high) - np.maximum(self.start[row], low)
@@ -365,11 +371,16 @@ def read_host_columns(run: Run) -> HostColumns:
     """Read the host rows of a run, ordered by thread."""
     columns = LazyColumns(run, "host_intervals", _COLUMNS)
     threads = columns.table(C.RANK, C.PID, C.TID)
-    thread, rank = map_equal_runs(_threads, threads), map_equal_runs(_ranks, threads)
+    thread, rank = (
+        map_equal_runs(_threads, threads),
+        map_equal_runs(lambda rank, _pid, _tid: rank.astype(np.int32), threads),
+    )
     del threads
     start, row_id = columns.numbers(C.START_NS), columns.numbers(C.ROW_ID)
     depth = columns.numbers(C.DEPTH, np.int32)
-    order = _order(thread, start, depth, row_id)
+    order = order_by_thread(
+        thread, lambda rows: start[rows], lambda rows: depth[rows], lambda rows: row_id[rows]
+    )
     parent = _parents(order, row_id, columns.numbers(C.PARENT_ROW))
     depth, thread, rank = depth[order], thread[order], rank[order]
     start, row_id, end = reorder(order, [start, row_id, columns.numbers(C.DUR_NS)])
@@ -407,14 +418,3 @@ def _threads(rank: Small, pid: Ints, tid: Ints) -> Small:
         codes = codes * max(1, len(distinct)) + place
     found, _ = pd.factorize(codes, sort=True)
     return found.astype(np.int32)
-
-
-def _ranks(rank: Small, _pid: Ints, _tid: Ints) -> Small:
-    return rank.astype(np.int32)
-
-
-def _order(thread: Small, start: Ints, depth: Small, row_id: Ints) -> Ints:
-    """Order by thread, start, depth and id."""
-    return order_by_thread(
-        thread, lambda rows: start[rows], lambda rows: depth[rows], lambda rows: row_id[rows]
-    )

@@ -55,8 +55,10 @@ def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame
     Returns:
         One row per id, on the same index.
     """
-    found, at = _read_rows(run, ids_or_absent(rows), columns)
-    return pd.DataFrame({name: _take(found[name], at) for name in columns}, copy=False).set_axis(rows.index)
+    rows_read, position = _read_rows(run, ids_or_absent(rows), columns)
+    return pd.DataFrame({name: _take(rows_read[name], position) for name in columns}, copy=False).set_axis(
+        rows.index
+    )
 
 
 def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
@@ -67,11 +69,11 @@ def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, p
         rows: Ids of host rows, any of them null.
         absent: The columns, each with its text for null ids, absent ids and missing values.
     """
-    found, at = _read_rows(run, ids_or_absent(rows), [*absent])
+    rows_read, position = _read_rows(run, ids_or_absent(rows), [*absent])
     made = {}
     for name, word in absent.items():
-        column = found[name].cat
-        codes = np.append(column.codes.to_numpy(), np.int32(NO_PARENT))[at]
+        column = rows_read[name].cat
+        codes = np.append(column.codes.to_numpy(), np.int32(NO_PARENT))[position]
         made[name] = to_categorical(
             [*column.categories, word], np.where(codes < 0, len(column.categories), codes)
         )
@@ -94,17 +96,17 @@ def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dic
         rows: Device intervals with `op_row`, and the columns of `CAPTURED`.
         absent: Columns of `CAPTURED`, each with its text where it is unknown.
     """
-    found = host_texts(run, rows[C.OP_ROW], absent)
+    texts = host_texts(run, rows[C.OP_ROW], absent)
     captured = (rows[C.OP_ROW].isna() & rows[C.CAPTURED_OP].notna()).to_numpy(bool)
     if not captured.any():
-        return found
+        return texts
     for name, word in absent.items():
-        own = fill_missing_text(rows.loc[captured, CAPTURED[name]], word)
-        every = np.array(found[name], object)
-        every[captured] = own
-        codes, labels = pd.factorize(every)
-        found[name] = to_categorical([str(label) for label in labels], codes)
-    return found
+        captured_texts = fill_missing_text(rows.loc[captured, CAPTURED[name]], word)
+        all_texts = np.array(texts[name], object)
+        all_texts[captured] = captured_texts
+        codes, labels = pd.factorize(all_texts)
+        texts[name] = to_categorical([str(label) for label in labels], codes)
+    return texts
 
 
 def _read_rows(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
@@ -165,11 +167,11 @@ def _stack_lines(run: Run, rows: pd.Series) -> Objects:
     """User code line of each row's recorded stack, missing without one."""
     row_id = pc.field(C.ROW_ID)
     where = pc.field(C.STACK).is_valid() & (row_id >= int(rows.min())) & (row_id <= int(rows.max()))
-    found = run.table("host_intervals", columns=[C.ROW_ID, C.STACK], where=where)
-    at = RowIndex(found[C.ROW_ID].to_numpy(dtype=np.int64)).of(ids_or_absent(rows))
-    stacks = found[C.STACK].cat.remove_unused_categories().cat
+    stack_rows = run.table("host_intervals", columns=[C.ROW_ID, C.STACK], where=where)
+    position = RowIndex(stack_rows[C.ROW_ID].to_numpy(dtype=np.int64)).of(ids_or_absent(rows))
+    stacks = stack_rows[C.STACK].cat.remove_unused_categories().cat
     lines = np.array([*(line_of(str(stack)) for stack in stacks.categories), np.nan], object)
-    picked: Objects = lines[np.append(stacks.codes.to_numpy(), NO_PARENT)[at]]
+    picked: Objects = lines[np.append(stacks.codes.to_numpy(), NO_PARENT)[position]]
     return picked
 
 
@@ -183,8 +185,8 @@ def line_of(stack: str) -> str:
     frames = pd.Series([frame.strip() for frame in stack.replace("\n", ";").split(";") if frame.strip()])
     if frames.empty:
         return NO_SOURCE
-    own = frames[frames.str.contains(_FRAME) & ~frames.str.contains(_LIBRARY)]
-    return str(frames.iloc[0] if own.empty else own.iloc[0])
+    user_frames = frames[frames.str.contains(_FRAME) & ~frames.str.contains(_LIBRARY)]
+    return str(frames.iloc[0] if user_frames.empty else user_frames.iloc[0])
 
 
 def _python_frames(run: Run, rows: Ints) -> Objects:
@@ -200,8 +202,8 @@ def _python_frames(run: Run, rows: Ints) -> Objects:
     parent = places.of_every(columns.numbers(C.PARENT_ROW))
     place = places.of(rows)
     for frames in (usable, usable & ~names.matches(_LIBRARY)):
-        at = climb_to(place, parent, frames)
-        lines[at >= 0] = names.texts[names.codes[at[at >= 0]]]
+        frame = climb_to(place, parent, frames)
+        lines[frame >= 0] = names.texts[names.codes[frame[frame >= 0]]]
     return lines
 
 
@@ -233,10 +235,10 @@ class Ops:
     @cached_property
     def self_ns(self) -> Ints:
         """Duration minus direct child ops."""
-        own = ints(self.frame, C.DUR_NS).copy()
+        self_time = ints(self.frame, C.DUR_NS).copy()
         inside = self.parent != NO_PARENT
-        np.subtract.at(own, self.parent[inside], ints(self.frame, C.DUR_NS)[inside])
-        return own
+        np.subtract.at(self_time, self.parent[inside], ints(self.frame, C.DUR_NS)[inside])
+        return self_time
 
     @cached_property
     def outermost(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -254,12 +256,12 @@ class Ops:
         alone[order[1:]] = (offset + first[order])[1:] >= ends[:-1]
         return alone
 
-    def total_inside(self, at: Ints, values: Ints) -> Ints:
+    def total_inside(self, position: Ints, values: Ints) -> Ints:
         """Sum values that belong to ops at some positions over each op and all ops inside it."""
         first, size = self.extent
-        own = np.zeros(len(first) + 1, np.int64)
-        np.add.at(own, first[at] + 1, values)
-        sums = np.cumsum(own)
+        own_values = np.zeros(len(first) + 1, np.int64)
+        np.add.at(own_values, first[position] + 1, values)
+        sums = np.cumsum(own_values)
         total: Ints = sums[first + size] - sums[first]
         return total
 
@@ -286,17 +288,23 @@ class Ops:
 
 def read_ops(run: Run, *, columns: tuple[str, ...] = ()) -> Ops:
     """Read the ops of a run, with additional columns."""
-    every = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, *columns])
-    is_op = (every[C.KIND] == HostKind.OP).to_numpy(bool)
-    above = op_parents(is_op, positions(every[C.ROW_ID], every[C.PARENT_ROW]))[is_op]
+    rows = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, *columns])
+    is_op = (rows[C.KIND] == HostKind.OP).to_numpy(bool)
+    above = op_parents(is_op, positions(rows[C.ROW_ID], rows[C.PARENT_ROW]))[is_op]
     renumbered = np.append(np.cumsum(is_op) - 1, NO_PARENT)  # index -1 gives NO_PARENT
-    frame = every[is_op].reset_index(drop=True)
+    frame = rows[is_op].reset_index(drop=True)
     codes, labels = pd.factorize(frame[C.NAME].astype(object), sort=True)
     return Ops(frame, renumbered[above], codes.astype(np.int64), pd.Index(labels))
 
 
 def sum_by_code(codes: Ints, groups: int, values: Ints) -> Ints:
-    """Exact integer sums per group."""
+    """Exact integer sums per group.
+
+    Args:
+        codes: Group of each value, 0 up to `groups`.
+        groups: Number of groups.
+        values: Integers.
+    """
     sums = np.zeros(groups, np.int64)
     np.add.at(sums, codes, values)
     return sums
@@ -307,14 +315,14 @@ def host_time_by_op(run: Run) -> pd.DataFrame:
     ops = read_ops(run)
     groups = len(ops.labels)
     duration = ints(ops.frame, C.DUR_NS)
-    own = sum_by_code(ops.names, groups, ops.self_ns)
+    self_time = sum_by_code(ops.names, groups, ops.self_ns)
     table = pd.DataFrame(
         {
             C.NAME: ops.labels,
             "calls": np.bincount(ops.names, minlength=groups),
-            "self_ns": own,
+            "self_ns": self_time,
             "total_ns": sum_by_code(ops.names[ops.outermost], groups, duration[ops.outermost]),
-            "self_share": share(own, int(own.sum())),
+            "self_share": share(self_time, int(self_time.sum())),
         }
     )
     return table.sort_values(["self_ns", C.NAME], ascending=[False, True], ignore_index=True)

@@ -46,19 +46,21 @@ def read_gaps(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame
     idle = run.table("device_intervals", columns=columns, where=pc.field(C.KIND) == str(DeviceKind.IDLE))
     idle = idle.sort_values([*_PLACE, C.START_NS], ignore_index=True)
     call = host.positions(device[C.LAUNCH_ROW])
-    found = {name: np.full(len(idle), NO_PARENT, np.int64) for name in (AFTER, BEFORE, LAUNCH, EARLIER)}
+    neighbors = {name: np.full(len(idle), NO_PARENT, np.int64) for name in (AFTER, BEFORE, LAUNCH, EARLIER)}
     replayed = np.zeros(len(idle), np.bool_)
     rows_of = device.groupby(_PLACE, sort=True).indices
     for key, gaps in idle.groupby(_PLACE, sort=True).indices.items():
-        lane = _DeviceOrder(device, np.asarray(rows_of[key]), call, host)
+        order = _DeviceOrder(device, np.asarray(rows_of[key]), call, host)
         start, end = spans(idle.iloc[gaps])
-        found[BEFORE][gaps] = lane.ending_at(start)
-        found[AFTER][gaps], linked_row = lane.starting_at(end)
-        found[LAUNCH][gaps] = np.where(linked_row >= 0, call[linked_row], NO_PARENT)
-        replayed[gaps] = lane.replayed[linked_row] & (linked_row >= 0)
-    found[EARLIER] = np.where(found[BEFORE] >= 0, call[found[BEFORE]], NO_PARENT) if len(call) else call
-    idle[C.STEP] = _steps(idle, device, found[AFTER])
-    return idle.assign(**found, replayed=replayed)
+        neighbors[BEFORE][gaps] = order.ending_at(start)
+        neighbors[AFTER][gaps], linked_row = order.starting_at(end)
+        neighbors[LAUNCH][gaps] = np.where(linked_row >= 0, call[linked_row], NO_PARENT)
+        replayed[gaps] = order.replayed[linked_row] & (linked_row >= 0)
+    neighbors[EARLIER] = (
+        np.where(neighbors[BEFORE] >= 0, call[neighbors[BEFORE]], NO_PARENT) if len(call) else call
+    )
+    idle[C.STEP] = _steps(idle, device, neighbors[AFTER])
+    return idle.assign(**neighbors, replayed=replayed)
 
 
 def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
@@ -68,13 +70,13 @@ def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
         gaps: Rows with rank, start and duration.
         windows: Result of `step_windows`.
     """
-    found = np.zeros(len(gaps), np.int64)
+    lengths = np.zeros(len(gaps), np.int64)
     start, end = spans(gaps)
-    for rank, own in windows.groupby(C.RANK):
+    for rank, of_rank in windows.groupby(C.RANK):
         rows = (gaps[C.RANK] == rank).to_numpy(bool)
-        steps = intervals.union(ints(own, C.START_NS), ints(own, END_NS))
-        found[rows] = covered(steps, start[rows], end[rows])
-    return found
+        steps = intervals.union(ints(of_rank, C.START_NS), ints(of_rank, END_NS))
+        lengths[rows] = covered(steps, start[rows], end[rows])
+    return lengths
 
 
 def _steps(idle: pd.DataFrame, device: pd.DataFrame, after: Ints) -> pd.Series:
@@ -87,14 +89,14 @@ class _DeviceOrder:
     """Intervals that occupy one device, in an order independent of the order of rows."""
 
     def __init__(self, device: pd.DataFrame, rows: Ints, call: Ints, host: HostColumns) -> None:
-        own = device.iloc[rows]
-        start, end = spans(own)
-        row_id = ints(own, C.ROW_ID)
+        of_device = device.iloc[rows]
+        start, end = spans(of_device)
+        row_id = ints(of_device, C.ROW_ID)
         launched = np.where(call[rows] >= 0, np.append(host.start, _LATE)[call[rows]], _LATE)
         by_start = np.lexsort((row_id, launched, start))
         by_end = np.lexsort((row_id, -launched, start, end))
         self.rows, self.start, self.call = rows[by_start], start[by_start], call[rows][by_start]
-        self.stream = own[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)[by_start]
+        self.stream = of_device[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)[by_start]
         self.ends, self.by_end = end[by_end], rows[by_end]
         repeated = pd.Series(self.call).duplicated().to_numpy() & (self.call >= 0)
         self.replayed = np.zeros(len(device), np.bool_)
@@ -112,5 +114,5 @@ class _DeviceOrder:
         near = (self.start[linked_row] - times <= MAX_NEAR_NS) & (
             self.stream[linked_row] == self.stream[first]
         )
-        known = (self.call[linked_row] >= 0) & ((linked_row == first) | near)
-        return self.rows[first], np.where(known, self.rows[linked_row], NO_PARENT)
+        usable = (self.call[linked_row] >= 0) & ((linked_row == first) | near)
+        return self.rows[first], np.where(usable, self.rows[linked_row], NO_PARENT)

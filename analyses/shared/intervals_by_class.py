@@ -41,8 +41,10 @@ class IntervalsByClass:
 
 def is_communication(rows: pd.DataFrame) -> Flags:
     """Whether each row is a communication kernel."""
-    found: Flags = ((rows[C.KIND] == DeviceKind.KERNEL) & matches(rows[C.NAME], COMMUNICATION)).to_numpy(bool)
-    return found
+    communicates: Flags = (
+        (rows[C.KIND] == DeviceKind.KERNEL) & matches(rows[C.NAME], COMMUNICATION)
+    ).to_numpy(bool)
+    return communicates
 
 
 def intervals_by_class(rows: pd.DataFrame) -> IntervalsByClass:
@@ -87,11 +89,11 @@ def idle_by_rank(run: Run, ranks: Iterable[int]) -> pd.Series:
 
 def _idle(run: Run, rank: int, rows: pd.DataFrame, windows: pd.DataFrame) -> int:
     inside = measured_window(rows if len(rows) else _on_host(run, rank), windows)
-    worked = [
-        intervals.length(intervals.intersect(intervals.union(*spans(own)), inside))
-        for _, own in rows.groupby(C.DEVICE, sort=True)
+    busy_ns = [
+        intervals.length(intervals.intersect(intervals.union(*spans(of_device)), inside))
+        for _, of_device in rows.groupby(C.DEVICE, sort=True)
     ]
-    return intervals.length(inside) - max(worked, default=0)
+    return intervals.length(inside) - max(busy_ns, default=0)
 
 
 def _on_host(run: Run, rank: int) -> pd.DataFrame:

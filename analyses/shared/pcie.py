@@ -48,19 +48,19 @@ def _sampled_rates(run: Run) -> dict[int, float]:
     best = rows.groupby([C.DEVICE, C.METRIC])[C.VALUE].max().unstack()
     if not set(metrics) <= set(best.columns):
         return {}
-    known = best[metrics].dropna()
-    columns = (known[name].to_numpy(float) for name in metrics)
-    links = zip(known.index.to_numpy(int).tolist(), *columns, strict=True)
+    complete = best[metrics].dropna()
+    columns = (complete[name].to_numpy(float) for name in metrics)
+    links = zip(complete.index.to_numpy(int).tolist(), *columns, strict=True)
     return {index: rate for index, *link in links if (rate := link_gb_per_s(*link))}
 
 
 def _recorded_rates(run: Run) -> dict[int, float]:
-    found: dict[int, float] = {}
+    rates: dict[int, float] = {}
     for gpu in run.meta.environment.get("gpus") or []:
         rate, index = _max_rate(gpu.get("pcie") or {}), gpu.get("index")
         if isinstance(index, int) and rate:
-            found[index] = rate
-    return found
+            rates[index] = rate
+    return rates
 
 
 def _max_rate(pcie: dict[str, Any]) -> float | None:

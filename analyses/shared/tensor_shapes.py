@@ -162,8 +162,8 @@ def _list(text: str) -> list[Any]:
 def _entry(entry: Any) -> Input:
     if not isinstance(entry, list):
         return None
-    if entry and all(isinstance(one, list) for one in entry):
-        shapes = [_shape(one) for one in entry]
+    if entry and all(isinstance(nested, list) for nested in entry):
+        shapes = [_shape(nested) for nested in entry]
         return None if None in shapes else [shape for shape in shapes if shape is not None]
     return _shape(entry)
 

@@ -58,18 +58,18 @@ def covering_ranges(ranges: pd.DataFrame, instants: pd.DataFrame) -> Ints:
         ranges: Disjoint ranges, as returned by `outermost_ranges`.
         instants: Thread and start; no range covers a row without a start.
     """
-    found = np.full(len(instants), NO_PARENT, np.int64)
-    known = instants[C.START_NS].notna().to_numpy()
-    for key, own in ranges.groupby([*THREAD], sort=True):
-        same = known.copy()
+    position = np.full(len(instants), NO_PARENT, np.int64)
+    has_start = instants[C.START_NS].notna().to_numpy()
+    for key, of_thread in ranges.groupby([*THREAD], sort=True):
+        same = has_start.copy()
         for column, value in zip(THREAD, key, strict=True):
             same &= (instants[column] == value).fillna(value=False).to_numpy(dtype=bool)
-        start, end = spans(own)
-        at = instants.loc[same, C.START_NS].to_numpy(dtype=np.int64)
-        place = np.searchsorted(start, at, side="right") - 1
-        inside = (place >= 0) & (at < end[np.maximum(place, 0)])
-        found[same] = np.where(inside, own.index.to_numpy()[np.maximum(place, 0)], NO_PARENT)
-    return found
+        start, end = spans(of_thread)
+        instant = instants.loc[same, C.START_NS].to_numpy(dtype=np.int64)
+        place = np.searchsorted(start, instant, side="right") - 1
+        inside = (place >= 0) & (instant < end[np.maximum(place, 0)])
+        position[same] = np.where(inside, of_thread.index.to_numpy()[np.maximum(place, 0)], NO_PARENT)
+    return position
 
 
 def launch_calls(run: Run, device_rows: pd.DataFrame) -> pd.DataFrame:

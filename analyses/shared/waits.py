@@ -31,16 +31,16 @@ def find_waits(host: HostColumns, device: pd.DataFrame) -> Ints:
     copies = device[device[C.KIND].astype(str) == DeviceKind.MEMCPY]
     call = host.positions(copies[C.LAUNCH_ROW])
     _, done = spans(copies)
-    known = call >= 0
-    call, done = call[known], done[known]
+    launched = call >= 0
+    call, done = call[launched], done[launched]
     pageable = np.zeros(len(copies), np.bool_)
     for memory in (C.SRC_MEMORY, C.DST_MEMORY):
         pageable |= matches(copies[memory].astype("category"), f"^{Memory.PAGEABLE}$").to_numpy()
     blocked = host.end[call] >= done
     named = host.name_matches(SYNCHRONOUS_COPY)
-    found = call[blocked & (pageable[known] | named[call])]
+    blocking = call[blocked & (pageable[launched] | named[call])]
     synchronized = np.flatnonzero(host.of_kind(HostKind.SYNC))
-    return np.union1d(found, synchronized).astype(np.int64)
+    return np.union1d(blocking, synchronized).astype(np.int64)
 
 
 def first_ending_after(host: HostColumns, rows: Ints, thread: Ints, times: Ints) -> Ints:
@@ -52,12 +52,14 @@ def first_ending_after(host: HostColumns, rows: Ints, thread: Ints, times: Ints)
         thread: Thread of each query.
         times: Instant of each query.
     """
-    found = np.full(len(times), -1, np.int64)
-    lanes = host.thread[rows]
-    for lane in np.intersect1d(lanes, thread):
-        own = rows[lanes == lane]
-        queries = thread == lane
-        reach = np.maximum.accumulate(host.end[own])
+    first = np.full(len(times), -1, np.int64)
+    threads = host.thread[rows]
+    for number in np.intersect1d(threads, thread):
+        of_thread = rows[threads == number]
+        queries = thread == number
+        reach = np.maximum.accumulate(host.end[of_thread])
         place = np.searchsorted(reach, times[queries], side="right")
-        found[queries] = np.where(place < len(own), own[np.minimum(place, len(own) - 1)], -1)
-    return found
+        first[queries] = np.where(
+            place < len(of_thread), of_thread[np.minimum(place, len(of_thread) - 1)], -1
+        )
+    return first
