@@ -184,7 +184,7 @@ def _picture(kind: str, name: str, caption: str) -> Component:
 
 
 def with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
-    """Add the theme's colours, fonts and margins; the figure's settings take precedence.
+    """Add the theme's colors, fonts and margins; the figure's settings take precedence.
 
     Example:
         >>> with_theme({"data": [], "layout": {"height": 100}}, dark=True)["layout"]["height"]
@@ -212,7 +212,7 @@ def with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
 
 
 def _dark_bar_text(trace: dict[str, Any]) -> dict[str, Any]:
-    """Use dark text inside bars, which is legible on every colour of the palette."""
+    """Use dark text inside bars, which is legible on every color of the palette."""
     if trace.get("type") != "bar" or "text" not in trace:
         return trace
     return {"insidetextfont": {"color": "#111"}} | trace

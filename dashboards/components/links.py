@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import dash_mantine_components as dmc
@@ -42,6 +42,25 @@ def show_choices(label: str, offered: Sequence[Choice]) -> Component:
         role="group",
         className="tk-chips",
         **aria(label=label),
+    )
+
+
+def show_option(view: View, label: str, option: str, texts: Mapping[str, str], chosen: str) -> Component:
+    """Show the values of an option of the address as chips.
+
+    Args:
+        view: The current view.
+        label: What is chosen.
+        option: Name of the option.
+        texts: Text of each value.
+        chosen: The value that is active.
+    """
+    return show_choices(
+        label,
+        [
+            Choice(text, view.href(options=view.options | {option: value}), value == chosen)
+            for value, text in texts.items()
+        ],
     )
 
 
@@ -92,7 +111,7 @@ def source_files(meta: RunMeta) -> str:
 
 
 def color_of_run(run: Run, noted: Notes | None = None) -> str:
-    """Return the colour of a run as CSS: that of its notes, else one that depends on its id only.
+    """Return the color of a run as CSS: that of its notes, else one that depends on its id only.
 
     Args:
         run: The run.
@@ -105,7 +124,7 @@ def color_of_run(run: Run, noted: Notes | None = None) -> str:
 
 
 def color_dot(run: Run) -> Component:
-    """Show the colour of a run."""
+    """Show the color of a run."""
     return html.Span(className="tk-run-dot", style={"background": color_of_run(run)})
 
 

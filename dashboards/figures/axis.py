@@ -97,19 +97,19 @@ COLORWAY: Final = (
     "#cc79a7",  # pink
     "#56b4e9",  # sky
     "#9467bd",  # violet
-    "#868e96",  # grey
+    "#868e96",  # gray
 )
 """After Okabe and Ito, with a lighter blue and no yellow, for contrast on white and on dark."""
 TOTAL: Final = "#868e96"
 """Totals and reference lines."""
 SEQUENTIAL: Final = "Cividis"
-"""Colour scale of heatmaps: perceptually uniform and colour-blind safe."""
+"""Color scale of heatmaps: perceptually uniform and color-blind safe."""
 LEGEND: Final = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
 """Horizontal legend above the plot."""
 
 
 def hatch(shape: str, *, size: int, solidity: float) -> dict[str, Any]:
-    """Return a pattern of dark lines over the colour of a bar."""
+    """Return a pattern of dark lines over the color of a bar."""
     lines = {"fillmode": "overlay", "fgcolor": "rgba(0,0,0,0.35)"}
     return {"shape": shape, **lines, "size": size, "solidity": solidity}
 

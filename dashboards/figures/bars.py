@@ -176,7 +176,7 @@ _LEGEND_ROW = 19
 def compose_bars(
     names: Sequence[str], parts: Mapping[str, Numbers], unit: str, *, title: str = ""
 ) -> dict[str, Any]:
-    """Draw stacked horizontal bars; parts beyond the palette's size are hatched. `idle` is grey.
+    """Draw stacked horizontal bars; parts beyond the palette's size are hatched. `idle` is gray.
 
     Args:
         names: One label per bar.

@@ -28,7 +28,7 @@ COLORS: dict[str, str] = {
     IdleCause.PROFILER: "#9467bd",
     IdleCause.UNKNOWN: "#adb5bd",
 }
-"""Colour of each cause: warm if the host was late, blue if work was queued."""
+"""Color of each cause: warm if the host was late, blue if work was queued."""
 IDLE, COUNT = "idle_ns", "gaps"
 _INNER = [step * 10**power for power in range(3, 11) for step in (1, 2, 5)]
 
@@ -50,7 +50,7 @@ def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
 
 
 def by_op(frame: pd.DataFrame, names: Sequence[str], *, rows: list[str] | None = None) -> dict[str, Any]:
-    """Draw one bar per op in the colour of its cause, longest first.
+    """Draw one bar per op in the color of its cause, longest first.
 
     Args:
         frame: The first rows of `idle_gaps.by_op`.

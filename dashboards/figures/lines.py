@@ -106,7 +106,7 @@ def _integer_ticks(x: Numbers, unit: str) -> dict[str, Any]:
 
 
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "hexagon")
-"""Series differ in shape as well as in colour."""
+"""Series differ in shape as well as in color."""
 _SMALL, _LARGE = 7.0, 26.0
 
 
@@ -251,7 +251,7 @@ def heatmap(
         columns: Names of the columns.
         values: One list per row; None leaves a cell empty.
         unit: Unit of the values.
-        title: Title of the colour scale.
+        title: Title of the color scale.
         row_title: Title of the row axis.
         column_title: Title of the column axis.
 

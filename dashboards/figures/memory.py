@@ -14,7 +14,7 @@ from .axis import COLORWAY, LEGEND, TOTAL, axis_label, axis_title, hover_name, s
 
 MORE = "other groups"
 EARLIER = "(before the capture)"
-"""Group without a colour of its own."""
+"""Group without a color of its own."""
 OTHERS = "smaller allocations"
 _HATCHED = {"shape": "/", "size": 6, "solidity": 0.25, "fillmode": "overlay", "fgcolor": "rgba(0,0,0,0.6)"}
 _Path = list[tuple[int, int]]
@@ -60,19 +60,19 @@ def draw_lives(
     Args:
         lives: The rows of `lifetimes` of one rank and device that `over_time` counts as the largest.
         over_time: The rows of `active` of the same rank and device.
-        by: Column of `lives` whose values are told apart by colour.
+        by: Column of `lives` whose values are told apart by color.
         layers: Columns of `over_time` that part the others, by the name of the group.
     """
     wide, unit = scale_factor((int(time) for time in over_time[C.T_NS]), "ns")
     tall, size = scale_factor((int(value) for value in over_time["allocated"]), "bytes")
-    colours = _colors([*layers, *_groups(lives, by)])
+    colors = _colors([*layers, *_groups(lives, by)])
     traces = [
         _area([time * wide for time in x], [edge * tall for edge in y])
-        | _color_and_legend(str(row[by]), colours)
+        | _color_and_legend(str(row[by]), colors)
         | {"text": _hover_text(row)}
         for row, x, y in _areas(lives)
     ]
-    traces += _others(over_time, layers or {OTHERS: "others"}, colours, (wide, tall))
+    traces += _others(over_time, layers or {OTHERS: "others"}, colors, (wide, tall))
     seen: set[str] = set()
     for trace in traces:
         trace["showlegend"] = trace["legendgroup"] not in seen
@@ -107,17 +107,17 @@ def _groups(lives: pd.DataFrame, by: str) -> list[str]:
 
 
 def _colors(groups: list[str]) -> dict[str, str]:
-    coloured = [group for group in dict.fromkeys(groups) if group != EARLIER]
-    return dict(zip(coloured, COLORWAY[:-1], strict=False))
+    colored = [group for group in dict.fromkeys(groups) if group != EARLIER]
+    return dict(zip(colored, COLORWAY[:-1], strict=False))
 
 
-def _color_and_legend(group: str, colours: dict[str, str]) -> dict[str, Any]:
-    """Return colour and legend of an area; groups beyond the palette, and earlier allocations, are grey."""
-    named = group if group in colours or group in {EARLIER, OTHERS} else MORE
+def _color_and_legend(group: str, colors: dict[str, str]) -> dict[str, Any]:
+    """Return color and legend of an area; groups beyond the palette, and earlier allocations, are gray."""
+    named = group if group in colors or group in {EARLIER, OTHERS} else MORE
     return {
         "name": axis_label(named, 32),
         "legendgroup": hover_name(named),
-        "fillcolor": colours.get(group, TOTAL),
+        "fillcolor": colors.get(group, TOTAL),
     }
 
 
@@ -153,7 +153,7 @@ def _hover_text(row: dict[str, Any]) -> str:
 
 
 def _others(
-    over_time: pd.DataFrame, layers: Mapping[str, str], colours: dict[str, str], scales: tuple[float, float]
+    over_time: pd.DataFrame, layers: Mapping[str, str], colors: dict[str, str], scales: tuple[float, float]
 ) -> list[dict[str, Any]]:
     """Draw what the largest allocations leave of the allocated bytes, in hatched layers on top of them."""
     moments = over_time.drop_duplicates(C.T_NS, keep="last")
@@ -170,7 +170,7 @@ def _others(
         )
         traces.append(
             _area([*up[0], *reversed(down[0])], [*up[1], *reversed(down[1])])
-            | _color_and_legend(name, colours)
+            | _color_and_legend(name, colors)
             | {"text": OTHERS if name == OTHERS else f"{OTHERS}: {name}"}
             | {"fillpattern": _HATCHED, "line": {"width": 0}}
         )

@@ -20,7 +20,7 @@ PARTS = {
     "opaque graph": ("graph_ns", "#9467bd", "x"),
     "idle": ("idle_ns", "#adb5bd", ""),
 }
-"""Parts of a window: column of `gpu_breakdown`, colour and pattern."""
+"""Parts of a window: column of `gpu_breakdown`, color and pattern."""
 WINDOW = "window_ns"
 
 

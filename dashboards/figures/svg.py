@@ -57,9 +57,9 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(unescape(text))}</text>'
 
 
-def _rect(x: float, y: float, width: float, height: float, colour: str) -> str:
+def _rect(x: float, y: float, width: float, height: float, color: str) -> str:
     size = f'width="{max(width, 0):.2f}" height="{max(height, 0):.2f}"'
-    return f'<rect x="{x:.2f}" y="{y:.2f}" {size} fill="{colour}"/>'
+    return f'<rect x="{x:.2f}" y="{y:.2f}" {size} fill="{color}"/>'
 
 
 def _color(trace: dict[str, Any], place: int) -> str:
@@ -151,9 +151,9 @@ def _lines(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float,
     return _TOP + _PLOT_HEIGHT + _AXIS, parts
 
 
-def _line(points: Sequence[tuple[float, float]], colour: str) -> str:
+def _line(points: Sequence[tuple[float, float]], color: str) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
+    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>'
 
 
 def _frame(top: float, bottom: float, title: str) -> list[str]:

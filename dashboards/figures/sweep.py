@@ -193,7 +193,7 @@ def group_bars(
     groups: Sequence[str],
     title: str = "",
 ) -> dict[str, Any]:
-    """Draw horizontal bars with a colour and pattern per group, the first at the top.
+    """Draw horizontal bars with a color and pattern per group, the first at the top.
 
     Args:
         names: One label per bar; any text.
@@ -280,7 +280,7 @@ class Commit:
         values: Value of each run.
         median: Median of the values.
         hrefs: Addresses of the runs.
-        colors: Colours of the runs.
+        colors: Colors of the runs.
         dirty: Whether there were uncommitted changes; drawn as open marks and not part of the line.
         mark: Label of a significant change from the previous commit; empty for none.
     """

@@ -36,17 +36,17 @@ def treemap(tree: pd.DataFrame, measure: str, href: Callable[[str], str]) -> dic
     total = int(families[measure].sum())
     boxes = []
     for number, (node, name, value) in enumerate(_values(families, NODE, measure)):
-        colour = COLORWAY[number] if number < len(COLORWAY) - 1 else TOTAL
+        color = COLORWAY[number] if number < len(COLORWAY) - 1 else TOTAL
         head = f"{name} · {human(value / max(total, 1), 'share')}"  # a family with ops shows its name only
-        boxes.append((f"{node}", "", head, value, colour, ""))
+        boxes.append((f"{node}", "", head, value, color, ""))
         own_ops = shown[shown[PARENT] == node]
         boxes += [
-            (f"{op}", f"{node}", op_name, op_value, colour, href(op_name))
+            (f"{op}", f"{node}", op_name, op_value, color, href(op_name))
             for op, op_name, op_value in _values(own_ops, NODE, measure)
         ]
         rest = value - int(own_ops[measure].sum())
         left = int((ops[PARENT] == node).sum()) - len(own_ops)
-        boxes += [(f"{node} rest", f"{node}", f"{left:,} other ops", rest, colour, "")] if rest else []
+        boxes += [(f"{node} rest", f"{node}", f"{left:,} other ops", rest, color, "")] if rest else []
     layout = {
         "height": 460,
         "margin": {"l": 0, "r": 0, "t": 8, "b": 8},
@@ -61,7 +61,7 @@ def _values(rows: pd.DataFrame, node: str, measure: str) -> list[tuple[int, str,
 
 
 def _trace(boxes: list[tuple[str, str, str, int, str, str]], total: int) -> dict[str, Any]:
-    ids, parents, names, values, colours, addresses = (list(column) for column in zip(*boxes, strict=True))
+    ids, parents, names, values, colors, addresses = (list(column) for column in zip(*boxes, strict=True))
     texts = [f"{human(value, 'ns')} · {human(value / max(total, 1), 'share')}" for value in values]
     return {
         "type": "treemap",
@@ -78,7 +78,7 @@ def _trace(boxes: list[tuple[str, str, str, int, str, str]], total: int) -> dict
         "hovertext": [f"{hover_name(name)}<br>{text}" for name, text in zip(names, texts, strict=True)],
         "hoverinfo": "text",
         "customdata": addresses,
-        "marker": {"colors": colours, "line": {"width": 1, "color": "rgba(0,0,0,0.4)"}},
+        "marker": {"colors": colors, "line": {"width": 1, "color": "rgba(0,0,0,0.4)"}},
         "textfont": {"color": "#111"},
         "tiling": {"pad": 1},
         "pathbar": {"textfont": {"color": "#111"}},

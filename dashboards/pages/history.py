@@ -37,7 +37,7 @@ from ..analysis_pages.results import html_table, no_runs
 from ..blocks import block
 from ..catalog import read_metric
 from ..components.charts import chart, connect_clicks
-from ..components.links import Choice, color_of_run, show_choices, show_command
+from ..components.links import Choice, color_of_run, show_choices, show_command, show_option
 from ..components.text import section
 from ..figures import sweep
 from ..site import Context, Needs, Page, Section
@@ -127,7 +127,7 @@ def _when(git: Git) -> datetime:
 
 
 def _with_changes(states: list[State], metric: str, place: dict[Place, int]) -> list[State]:
-    """Compare neighbouring commits, corrected for multiple testing."""
+    """Compare neighboring commits, corrected for multiple testing."""
     noise = estimate_noise([sorted(state.values) for state in states])
     clean = [state for state in states if not state.git.dirty]
     pairs = list(pairwise(clean))
@@ -238,10 +238,7 @@ def _choices(context: Context, configurations: dict[str, list[Run]], chosen: str
         )
         for name, (key, group) in zip(names, configurations.items(), strict=True)
     ]
-    metrics = [
-        Choice(_TITLES[name], view.href(options=view.options | {"metric": name}), name == metric)
-        for name in OF_RUNS
-    ]
+    metrics = show_option(view, "Metric", "metric", {name: _TITLES[name] for name in OF_RUNS}, metric)
     several = [
         choice
         for choice, group in zip(offered, configurations.values(), strict=True)
@@ -256,7 +253,7 @@ def _choices(context: Context, configurations: dict[str, list[Run]], chosen: str
         className="tk-more",
     )
     shown: list[Component] = [
-        show_choices("Metric", metrics),
+        metrics,
         show_choices("Configuration", several[:MAX_CONFIGURATIONS]),
     ]
     return html.Div([*shown, more] if rest else shown, className="tk-stacked")

@@ -77,7 +77,7 @@ def _causes(context: Context) -> list[Component]:
     frame, window = _in_steps(frame)
     places = links.device_names(frame)
     what = "Idle time by cause" if len(set(places)) > 1 else "Idle time and share by cause"
-    caption = f"{what}, of {window}. Blue: the work was already queued. Warm colours: the host launched late."
+    caption = f"{what}, of {window}. Blue: the work was already queued. Warm colors: the host launched late."
     figure = figures.by_cause(frame, places)
     return [block_title("By cause"), chart(context, "causes", figure, caption=caption)]
 
@@ -97,7 +97,7 @@ def _ops(context: Context) -> list[Component]:
     top = frame.head(_OPS)
     names = links.with_device_names(top, [str(op) or "(no op)" for op in top["op"].tolist()])
     which = f"{len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "All pairs"
-    caption = f"{which} of cause and op in the capture, with their share of its idle time; colours as above."
+    caption = f"{which} of cause and op in the capture, with their share of its idle time; colors as above."
     return [block_title("By blocking op"), chart(context, "ops", figures.by_op(top, names), caption=caption)]
 
 

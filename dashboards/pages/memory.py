@@ -136,7 +136,7 @@ def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Compone
     where = _where(results, rank, device)
     caption = (
         f"The {len(largest)} largest allocations {where} in the capture, each from allocation to free, "
-        f"stacked and coloured by {by}; hatched on top: all smaller ones. Their upper edge is what is in use."
+        f"stacked and colored by {by}; hatched on top: all smaller ones. Their upper edge is what is in use."
     )
     columns = ("size", "life_ns", C.START_NS, "edge", "op", "category", C.MODULE)
     table = first_rows(

@@ -17,7 +17,7 @@ from tracekit.render.suite import NO_ROWS, absent, form, headline, outcomes, und
 from ..analysis_pages.results import html_table
 from ..blocks import block
 from ..components.charts import chart
-from ..components.links import Choice, show_choices, show_command
+from ..components.links import show_command, show_option
 from ..components.text import section, with_code
 from ..site import Context, Needs, Page, Section
 
@@ -52,12 +52,8 @@ def _report(context: Context) -> list[Component]:
 
 
 def _suite_choices(context: Context, suite: Folder, suites: list[Folder]) -> Component:
-    view = context.view
-    offered = [
-        Choice(of.id, view.href(options=view.options | {OPTION: of.id}), of.id == suite.id)
-        for of in suites[-MAX_SUITES:][::-1]
-    ]
-    return show_choices("Suite", offered)
+    texts = {folder.id: folder.id for folder in suites[-MAX_SUITES:][::-1]}
+    return show_option(context.view, "Suite", OPTION, texts, suite.id)
 
 
 def _section(context: Context, table: Table, table_figures: list[Figure], stored: set[str]) -> Component:

@@ -22,8 +22,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from . import peaks, read_columns, render, tracks
-from .causes import CausesHolder
-from .index import Index, Names
+from .index import CausesHolder, Index, Names
 from .read_columns import NULL
 from .tracks import ABSENT, ANNOTATION, DEVICE, HOST, IDLE, STEPS, Lane, Track
 

@@ -15,8 +15,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from . import table_rows
-from .causes import NONE
-from .index import Index
+from .index import NONE, Index
 from .read_columns import CATEGORIES, HOST_CATEGORIES, IDLE_CATEGORIES, NUMBER
 from .tracks import ABSENT, IDLE, Lane
 

@@ -1,9 +1,16 @@
-"""Index cache on disk: one folder per run in the store's `.timeline`, written atomically."""
+"""Index cache on disk: one folder per run in the store's `.timeline`, written atomically.
+
+    python -m tracekit.dashboards.timeline.disk STORE RUN
+
+computes the causes of idle time of a large run in a process of low priority. The index must be on disk; the
+causes are saved next to it, and the result of the analysis in the result cache.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import shutil
 import subprocess
@@ -17,6 +24,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tracekit import storage
+from tracekit.analysis.cache import ResultCache
 from tracekit.errors import UnusableInputError
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
@@ -24,9 +33,9 @@ from tracekit.storage import locks
 from tracekit.storage.atomic import TEMPORARY, temporary_path, write_atomically
 
 from ..site import Results
-from . import causes, read_columns
+from . import read_columns
 from .build import VERSION, Arrays, IndexHeader, assemble, build, seal
-from .index import Index
+from .index import ANALYSIS, TABLE, IdleCauses, Index, restore_causes
 from .read_columns import Levels
 
 FOLDER = ".timeline"
@@ -189,7 +198,7 @@ class OpenIndexes:
         if not len(index.idle):
             index.causes.set_final(None)
         elif (saved := load_causes(folder)) is not None:
-            index.causes.set_final(causes.restore_causes(index.idle.start, saved))
+            index.causes.set_final(restore_causes(index.idle.start, saved))
         else:
             name = f"{WORKER} {run.path.name}"
             threading.Thread(target=self._compute_causes, args=(run, index), name=name, daemon=True).start()
@@ -200,7 +209,7 @@ class OpenIndexes:
             if len(index.start) > MIN_LARGE and folder.is_dir():
                 index.causes.set_final(self._in_subprocess(run, index))
                 return
-            idle_causes = index.causes_of(self.results.of(run, causes.ANALYSIS).tables.get(causes.TABLE))
+            idle_causes = index.causes_of(self.results.of(run, ANALYSIS).tables.get(TABLE))
         except Exception:
             _LOG.exception("computing the causes of idle time of run %s failed", run.path.name)
             index.causes.set_final(None)
@@ -208,9 +217,9 @@ class OpenIndexes:
         save_causes(folder, idle_causes.arrays())
         index.causes.set_final(idle_causes)
 
-    def _in_subprocess(self, run: Run, index: Index) -> causes.IdleCauses:
+    def _in_subprocess(self, run: Run, index: Index) -> IdleCauses:
         """Compute the causes of a large run in a subprocess, to keep this process responsive and small."""
-        command = [sys.executable, "-m", f"{__package__}.explain", str(self.store.path), run.path.name]
+        command = [sys.executable, "-m", __name__, str(self.store.path), run.path.name]
         subprocess.run(  # noqa: S603 (own module, with the id of a stored run)
             command,
             check=True,
@@ -221,4 +230,25 @@ class OpenIndexes:
         saved = load_causes(index_folder(self.store, run.path.name))
         if saved is None:
             raise UnusableInputError("the causes could not be saved", hint="free disk space in the store")
-        return causes.restore_causes(index.idle.start, saved)
+        return restore_causes(index.idle.start, saved)
+
+
+_NICE = 10
+
+
+def main(store_path: str, run_id: str) -> int:
+    """Compute and save the causes; return 1 if there is no index on disk."""
+    store = Store(storage.parse(store_path))
+    run = Run(store.path / run_id)
+    folder = index_folder(store, run_id)
+    loaded = load(folder, seal(run))
+    if loaded is None:
+        return 1
+    idle_causes = assemble(*loaded).causes_of(ResultCache(store).analyze(run, ANALYSIS).tables.get(TABLE))
+    save_causes(folder, idle_causes.arrays())
+    return 0
+
+
+if __name__ == "__main__":
+    os.nice(_NICE)
+    sys.exit(main(*sys.argv[1:]))

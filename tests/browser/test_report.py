@@ -68,7 +68,7 @@ def test_on_paper_it_is_dark_on_white_whatever_the_theme(browser: Browser, repor
         assert not _light(ink)
 
 
-def _light(colour: str) -> bool:
-    """Whether a colour as the browser tells it, `rgb(r, g, b)`, is light."""
-    channels = [float(one) for one in colour.partition("(")[2].rstrip(")").split(",")[:3]]
+def _light(color: str) -> bool:
+    """Whether a color as the browser tells it, `rgb(r, g, b)`, is light."""
+    channels = [float(one) for one in color.partition("(")[2].rstrip(")").split(",")[:3]]
     return sum(channels) > 3 * 128

@@ -15,7 +15,7 @@ pytest.importorskip("dash")
 
 from tracekit.dashboards.catalog import Catalog
 from tracekit.dashboards.imports import worker
-from tracekit.dashboards.timeline import disk, explain
+from tracekit.dashboards.timeline import disk
 from tracekit.dashboards.timeline.build import build, seal
 
 if TYPE_CHECKING:
@@ -57,6 +57,6 @@ def test_the_index_of_a_timeline_is_kept_here(remote: Store, trace: Path) -> Non
     assert disk.save(remote, run.id, *build(run))
     assert disk.load(disk.index_folder(remote, run.id), seal(run))
     assert disk.index_folder(remote, run.id).is_relative_to(remote.local_folder)
-    assert explain.main(str(remote.path), run.id) == 0
+    assert disk.main(str(remote.path), run.id) == 0
     disk.sweep(remote)
     assert disk.index_folder(remote, run.id).is_dir()

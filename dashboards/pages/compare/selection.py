@@ -23,7 +23,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
 from ...analysis_pages.results import html_table
-from ...components.links import Choice, color_dot, commit_name, show_choices
+from ...components.links import Choice, color_dot, commit_name, show_choices, show_option
 from ...components.text import small_text
 from ...site import Context, Site, View
 
@@ -279,15 +279,7 @@ def _facts(run: Run) -> list[str]:
 def _choices(context: Context) -> Component:
     view = context.view
     by = read_grouping(view)
-    offered = [
-        show_choices(
-            "Group by",
-            [
-                Choice(text, view.href(options=view.options | {"by": name}), name == by)
-                for name, text in _VIEWS.items()
-            ],
-        )
-    ]
+    offered = [show_option(view, "Group by", "by", _VIEWS, by)]
     if context.base is not None:
         a, b = (find_repeats(context.store, run)[1] for run in (context.base, context.run))
         if max(len(a), len(b)) > 1 and context.base not in b:

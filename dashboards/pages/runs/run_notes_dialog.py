@@ -1,4 +1,4 @@
-"""Dialog to give a run a name, tags, a colour and a note."""
+"""Dialog to give a run a name, tags, a color and a note."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...site import Site
 from .rows import selection_ids
 
 _BY_ID = "id"
-"""Choice of the colour that follows from the id of the run."""
+"""Choice of the color that follows from the id of the run."""
 
 
 def button() -> Component:
@@ -45,7 +45,7 @@ def dialog() -> list[Component]:
         dmc.TagsInput(id="notes-tags", label="Tags", maxTags=notes.MAX_TAGS, value=[]),
         dmc.Select(
             id="notes-color",
-            label="Colour",
+            label="Color",
             data=[{"value": _BY_ID, "label": "by its id"}, *notes.COLORS],
             value=_BY_ID,
             allowDeselect=False,
@@ -55,7 +55,7 @@ def dialog() -> list[Component]:
         html.Div(buttons, className="tk-buttons tk-noting"),
     ]
     return [
-        dmc.Modal(content, id="notes-sheet", title="Name, tags, colour and note", size="lg", opened=False),
+        dmc.Modal(content, id="notes-sheet", title="Name, tags, color and note", size="lg", opened=False),
         dcc.Store(id="runs-noted"),
     ]
 

@@ -22,7 +22,7 @@ from tracekit.errors import UnusableInputError, clean
 from tracekit.export.views import unit
 
 from ...components.charts import aria, chart
-from ...components.links import Choice, show_choices, show_command
+from ...components.links import show_command, show_option
 from ...exports.downloads import quote_formula
 from ...figures.bars import bars
 from ...figures.lines import lines
@@ -115,11 +115,7 @@ def _chart(context: Context, result: Result) -> list[Component]:
         return []
     view, options = context.view, context.view.options
     kind = options.get("chart", "") if options.get("chart") in CHARTS else ""
-    offered = [
-        Choice(text, view.href(options=options | {"chart": value}), value == kind)
-        for value, text in CHARTS.items()
-    ]
-    bar: list[Component] = [show_choices("Chart", offered)]
+    bar: list[Component] = [show_option(view, "Chart", "chart", CHARTS, kind)]
     if not kind:
         return [html.Div(bar, className="tk-bar")]
     names = [name for name, _ in result.columns]

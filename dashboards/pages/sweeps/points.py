@@ -16,7 +16,8 @@ from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
 from tracekit.runs.run import Run
 
 from ...catalog import read_metric
-from ...components.links import Choice, commit_name, show_choices
+from ...components.links import commit_name, show_option
+from ...components.text import capitalize
 from ...site import View
 
 Analyzed = Callable[[Run, str], Result]
@@ -281,19 +282,25 @@ def show_controls(view: View, sweep_view: SweepView, offered: Sequence[str]) -> 
     """Show all controls."""
     axes = [name for name in sweep_view.vary if name != COMMIT]
     controls = [
-        _row(view, "Workload", "workload", {name: name for name in offered}, sweep_view.workload),
-        _row(view, "Quantity", "y", {key: of.title for key, of in QUANTITIES.items()}, sweep_view.quantity),
-        _row(view, "x axis", "x", {name: format_setting(name) for name in axes}, sweep_view.x),
+        show_option(view, "Workload", "workload", {name: name for name in offered}, sweep_view.workload),
+        show_option(
+            view, "Quantity", "y", {key: of.title for key, of in QUANTITIES.items()}, sweep_view.quantity
+        ),
+        show_option(view, "X axis", "x", {name: format_setting(name) for name in axes}, sweep_view.x),
     ]
     if len(axes) > 1:
-        controls.append(_row(view, "Chart", "form", {LINES: "lines", HEATMAP: "heatmap"}, sweep_view.form))
+        controls.append(
+            show_option(view, "Chart", "form", {LINES: "lines", HEATMAP: "heatmap"}, sweep_view.form)
+        )
     if sweep_view.form == LINES:
         controls.append(
-            _row(view, "Axis", "log", {"on": "log", "off": "linear"}, "on" if sweep_view.log else "off")
+            show_option(
+                view, "Axis", "log", {"on": "log", "off": "linear"}, "on" if sweep_view.log else "off"
+            )
         )
     else:
         names = {name: format_setting(name) for name in axes if name != sweep_view.x}
-        controls.append(_row(view, "y axis", "rows", names, sweep_view.rows))
+        controls.append(show_option(view, "Y axis", "rows", names, sweep_view.rows))
     return [*controls, *_filters(view, sweep_view)]
 
 
@@ -307,19 +314,15 @@ def _filters(view: View, sweep_view: SweepView) -> list[Component]:
         listed = texts[-MAX_VALUES:] if now in {ALL, *texts[-MAX_VALUES:]} else [*texts[-MAX_VALUES:], now]
         all_choice = {ALL: ALL} if sweep_view.form == LINES else {}
         filters.append(
-            _row(view, format_setting(name), name, all_choice | {text: text for text in listed}, now)
+            show_option(
+                view,
+                capitalize(format_setting(name)),
+                name,
+                all_choice | {text: text for text in listed},
+                now,
+            )
         )
     return filters
-
-
-def _row(view: View, label: str, option: str, offered: Mapping[str, str], now: str) -> Component:
-    return show_choices(
-        label[:1].upper() + label[1:],
-        [
-            Choice(text, view.href(options=view.options | {option: key}), key == now)
-            for key, text in offered.items()
-        ],
-    )
 
 
 def describe_setting(name: str, text: str) -> str:
