@@ -73,7 +73,14 @@ def connect(site: Site) -> None:
 
 
 def compute_block(site: Site, view: View, name: str, *, dark: bool) -> Any:
-    """Compute a block, or an error message if it failed."""
+    """Compute a block, or an error message if it failed.
+
+    Args:
+        site: The site.
+        view: The view that the browser shows.
+        name: Name of the block.
+        dark: Whether the dark theme is on.
+    """
     try:
         return site.pages[view.page].blocks[name](site.context(view, dark=dark))
     except TracekitError as error:

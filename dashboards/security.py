@@ -54,7 +54,7 @@ def restrict_access(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str 
     headers = HEADERS | {"Content-Security-Policy": _POLICY.format(hashes=" ".join(_hashes(app)))}
 
     def refuse() -> Response | None:
-        if hosts and _requested_host() not in hosts:
+        if hosts and _host_name() not in hosts:
             abort(400, "unknown host name")  # prevents DNS rebinding
         if request.method not in _SAFE_METHODS and not is_same_origin():
             abort(403, "not from a page of this dashboard")
@@ -83,7 +83,7 @@ def _hashes(app: Dash) -> list[str]:
     return [f"'{value}'" if not value.startswith("'") else value for value in app.csp_hashes()]
 
 
-def _requested_host() -> str:
+def _host_name() -> str:
     """Return the requested host name without port and brackets."""
     try:
         return urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
@@ -115,7 +115,13 @@ def _authorize(token: str) -> Response | None:
 
 
 def may_send(headers: Mapping[str, str], token: str, port: int) -> bool:
-    """Return whether a request with these headers, as WSGI names them, shows the token, if there is one."""
+    """Return whether a request with these headers, as WSGI names them, shows the token, if there is one.
+
+    Args:
+        headers: Headers of the request.
+        token: Access token; empty for loopback.
+        port: Port of the server, which is part of the cookie's name.
+    """
     return not token or _matches(parse_cookie(headers.get("COOKIE", "")).get(_cookie(port), ""), token)
 
 

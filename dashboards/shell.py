@@ -87,7 +87,7 @@ class PickerState:
 def picker_states(site: Site, context: Context) -> list[PickerState]:
     """Return the state of each picker, in the order of `NAMES`."""
     view, run = context.view, context.chosen
-    ranks, devices = _cached_ranks_and_devices(site, run) if run else ([], [])
+    ranks, devices = _ranks_and_devices(site, run) if run else ([], [])
     numbers = [_number_picker(ranks, view.rank), _number_picker(devices, view.device)]
     return [*offer_runs(site, view), *numbers, _peaks_picker(site, view)]
 
@@ -111,7 +111,7 @@ def offer_runs(site: Site, view: View) -> list[PickerState]:
     ]
 
 
-def _cached_ranks_and_devices(site: Site, run: Run) -> tuple[list[int], list[int]]:
+def _ranks_and_devices(site: Site, run: Run) -> tuple[list[int], list[int]]:
     try:
         cached: tuple[list[int], list[int]] = site.results.get(
             (run.path, find_ranks_and_devices), lambda: find_ranks_and_devices(run)
@@ -175,9 +175,9 @@ def connect_pickers(site: Site) -> None:
         State("listed", "data"),
         prevent_initial_call=True,
     )
-    def refresh(_: int, view: dict[str, str] | None, known: str | None) -> list[Any]:
+    def refresh(_: int, view: dict[str, str] | None, before: str | None) -> list[Any]:
         stamp = str(site.catalog.list_runs().stamp)
-        if view is None or stamp == known:
+        if view is None or stamp == before:
             return [no_update] * 5
         offered = offer_runs(site, site.context_of(view).view)
         return [choice.options for choice in offered] + [choice.hidden for choice in offered] + [stamp]
@@ -210,7 +210,16 @@ def connect_pickers(site: Site) -> None:
 def view_after_choice(
     before: View, run: str, base: str, rank: int | None, device: int | None, peaks: str = ""
 ) -> View:
-    """Return the view after a choice; a new run resets rank, device, range, row and peaks."""
+    """Return the view after a choice; a new run resets rank, device, range, row and peaks.
+
+    Args:
+        before: The view before.
+        run: Id of the run.
+        base: Id of the baseline; empty for none.
+        rank: The rank; None for all.
+        device: The device; None for all.
+        peaks: Device whose peaks are used; empty for the recorded ones.
+    """
     if run and run != before.run:
         return View(page=before.page, run=run, base="" if base == run else base, options=before.options)
     return replace(before, base=base, rank=rank, device=device, peaks=peaks)

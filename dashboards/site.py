@@ -250,6 +250,11 @@ class Results:
     def between(self, base: Run, head: Run, name: str) -> Result:
         """Return the comparison of two runs by one analysis.
 
+        Args:
+            base: The baseline.
+            head: The run compared with it.
+            name: Name of the analysis.
+
         Raises:
             PluginError: The analysis is unknown or failed.
         """
@@ -393,6 +398,6 @@ class Site:
         """Resolve the view that the browser shows, as callbacks receive it."""
         return self.context(View.parse(view["path"], view["search"]), dark=theme == "dark")
 
-    def requested(self, page: str) -> Context:
+    def context_of_request(self, page: str) -> Context:
         """Resolve the query of the current request, as a view of a page."""
         return self.context(View.parse(page, request.query_string.decode(errors="replace")), dark=False)

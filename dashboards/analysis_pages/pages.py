@@ -203,7 +203,14 @@ def _result_of_run(analysis: Analysis, context: Context) -> list[Component]:
 def show_tables(
     context: Context, analysis: Analysis, specs: Iterable[TableSpec], result: Result
 ) -> list[Component]:
-    """Show every table of a result under its title; empty tables show the notes."""
+    """Show every table of a result under its title; empty tables show the notes.
+
+    Args:
+        context: The current context.
+        analysis: The analysis.
+        specs: Tables to show.
+        result: Its result, or a comparison.
+    """
     why = " ".join(map(sentence, result.notes)) or "This run has no such data."
     return [
         show_table(context, analysis.name, spec, result.tables[spec.name], title=spec.title, empty=why)

@@ -103,7 +103,13 @@ class PageResults:
         return filter_by_view(rows, self.context.view).reset_index(drop=True)
 
     def rows(self, table: str, *, rows: pd.DataFrame | None = None, name: str = "") -> list[Row]:
-        """Return a table's rows with plain values, or those of a selection of them."""
+        """Return a table's rows with plain values, or those of a selection of them.
+
+        Args:
+            table: Name of the table.
+            rows: A selection of its rows; default: all.
+            name: The analysis; default: the main one.
+        """
         frame = self.frame(table, name) if rows is None else rows
         plain = {str(column): [cells.plain(value) for value in frame[column]] for column in frame.columns}
         records = (dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True))
@@ -213,7 +219,13 @@ def show_switch(context: Context, option: str, label: str, choices: Sequence[tup
 
 
 def read_choice(context: Context, option: str, choices: Sequence[tuple[str, str]]) -> str:
-    """Return the choice in the address, or the first one."""
+    """Return the choice in the address, or the first one.
+
+    Args:
+        context: The current context.
+        option: Query parameter.
+        choices: Value and text of each choice.
+    """
     requested = context.view.options.get(option, "")
     return requested if requested in {value for value, _ in choices} else choices[0][0]
 

@@ -58,7 +58,14 @@ class Tile:
 
 
 def make_tiles(values: Iterable[Any], *, label: str, unit: str, **more: str) -> list[Tile]:
-    """Create a tile with the minimum and maximum of values; none without values."""
+    """Create a tile with the minimum and maximum of values; none without values.
+
+    Args:
+        values: The values; missing ones are left out.
+        label: Name of the number.
+        unit: Unit of the values.
+        more: Further fields of `Tile`.
+    """
     numbers = [plain(value) for value in values if value is not None and value == value]
     return [Tile(label=label, low=min(numbers), high=max(numbers), unit=unit, **more)] if numbers else []
 

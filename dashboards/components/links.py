@@ -140,6 +140,11 @@ def display_name(run: Run, *, width: int = MAX_CHARS) -> str:
 def join_label(label: str, run_id: str, *, width: int = MAX_CHARS) -> str:
     """Join label and run id within a width; the label gets more room.
 
+    Args:
+        label: Label of the run; may be empty.
+        run_id: Its id.
+        width: Maximum characters.
+
     Example:
         >>> join_label("baseline", "20261121T031500Z-resnet50-train-1f3a9c", width=36)
         'baseline · 20261121T0315…train-1f3a9c'
@@ -206,6 +211,12 @@ def table_column(spec: TableSpec, name: str) -> Column:
 
 def device_name(rank: int, device: int, *, ranks: bool, devices: bool = True) -> str:
     """Format a device, with its rank if several are shown.
+
+    Args:
+        rank: The rank.
+        device: The device.
+        ranks: Whether to name the rank.
+        devices: Whether to name the device.
 
     Example:
         >>> device_name(3, 0, ranks=True), device_name(0, 1, ranks=False)

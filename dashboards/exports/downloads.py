@@ -104,7 +104,13 @@ def list_analyses(page: Page) -> list[str]:
 
 
 def export_links(page: Page, run: Run, peaks: str = "") -> list[Component]:
-    """Create the export links of a page, with the peaks in its address."""
+    """Create the export links of a page, with the peaks in its address.
+
+    Args:
+        page: The page.
+        run: The selected run.
+        peaks: Device whose peaks the address names; empty for none.
+    """
     if page.needs is Needs.NOTHING:
         return []
     root = f"/export/{run.path.name}"

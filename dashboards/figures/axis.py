@@ -109,7 +109,13 @@ LEGEND: Final = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor
 
 
 def hatch(shape: str, *, size: int, solidity: float) -> dict[str, Any]:
-    """Return a pattern of dark lines over the color of a bar."""
+    """Return a pattern of dark lines over the color of a bar.
+
+    Args:
+        shape: Lines, as Plotly names them.
+        size: Distance of the lines, in pixels.
+        solidity: Share of the area that they cover.
+    """
     lines = {"fillmode": "overlay", "fgcolor": "rgba(0,0,0,0.35)"}
     return {"shape": shape, **lines, "size": size, "solidity": solidity}
 

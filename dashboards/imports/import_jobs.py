@@ -190,7 +190,13 @@ class State:
 
 
 def apply_message(state: State, message: dict[str, Any], upload: Upload) -> State:
-    """Return the state after a message from the worker."""
+    """Return the state after a message from the worker.
+
+    Args:
+        state: State of the import.
+        message: A line of the worker.
+        upload: Its files, whose folder is no part of messages.
+    """
     if "progress" in message:
         _, done, size = message["progress"]
         return replace(state, read=done, size=size)
@@ -336,6 +342,7 @@ class Imports:
         """Note the size of a file, and refuse it if it exceeds the limit of all uploads or the disk."""
         with self._lock:
             others = [other.upload for other in self._list_pending() if other is not job]
+            # before any byte is written: a full disk would break other writers of the store
             job.upload.declare(name, size)
             if job.upload.size + sum(other.size for other in others) > self.limit:
                 raise UnusableInputError(

@@ -4,6 +4,9 @@
 file's `size` and its offset `from`; all but the last slice of an import have `more=1`, and all but the first
 have the `id` from the first response. `GET /import` lists all imports, `DELETE /import/ID` cancels one,
 `POST /import/samples` imports the samples.
+
+Slices, since waitress stores the whole body of a request before the app sees it: a trace in one request would
+take its size twice, and could not be refused, counted or cancelled before its last byte.
 """
 
 from __future__ import annotations

@@ -117,15 +117,20 @@ def _producers(results: PageResults) -> list[Component]:
 def _lines(results: PageResults) -> list[Component]:
     """Draw the time of the lines of the program; a kernel of several lines is in the bar of all of them."""
     frame = results.frame("lines")
-    known = frame[frame[C.SOURCE_LINES] != ""] if len(frame) else frame
-    if known.empty:
+    with_source = frame[frame[C.SOURCE_LINES] != ""] if len(frame) else frame
+    if with_source.empty:
         return []
     sums = (
-        known.groupby(C.SOURCE_LINES, sort=False)["sum_ns"].sum().sort_values(ascending=False, kind="stable")
+        with_source.groupby(C.SOURCE_LINES, sort=False)["sum_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
     )
     most = sums.head(MAX_BARS)
     figure = bars(
-        [_shorten_lines(str(lines)) for lines in most.index], [int(one) for one in most], "ns", title="time"
+        [_shorten_lines(str(lines)) for lines in most.index],
+        [int(total_ns) for total_ns in most],
+        "ns",
+        title="time",
     )
     more = f" The {MAX_BARS} largest of {len(sums):,} are shown." if len(sums) > MAX_BARS else ""
     caption = f"Kernel time of compiled code by the lines that were compiled to one kernel.{more}"
@@ -139,13 +144,13 @@ def _shorten_lines(lines: str) -> str:
         >>> _shorten_lines("/home/me/train.py:13, /home/me/train.py:15, /home/me/loss.py:2")
         'train.py:13, 15, loss.py:2'
     """
-    found: list[str] = []
+    names: list[str] = []
     last = ""
     for line in lines.split(SEPARATOR):
         file, _, number = line.rpartition(":")
-        found.append(number if file == last else f"{PurePath(file).name}:{number}")
+        names.append(number if file == last else f"{PurePath(file).name}:{number}")
         last = file
-    return SEPARATOR.join(found)
+    return SEPARATOR.join(names)
 
 
 def _sum(rows: pd.DataFrame, rank: int) -> int:

@@ -168,6 +168,11 @@ def bisect_command(good: State, bad: State, metric: str) -> str:
     """Return the command that bisects between two commits; empty if the recorded command is unknown.
 
     Only `tracekit collect` commands are repeated; others may come from an imported file.
+
+    Args:
+        good: The earlier commit.
+        bad: The later commit.
+        metric: One of `tracekit.runs.metrics.OF_RUNS`.
     """
     command = bad.typical.meta.command
     shas = (good.git.sha, bad.git.sha)

@@ -117,7 +117,13 @@ _TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 
 
 def analysis_tiles(name: str, result: Result, view: View) -> list[Tile]:
-    """Tiles of an analysis in `_TILES`, in the units of its columns."""
+    """Tiles of an analysis in `_TILES`, in the units of its columns.
+
+    Args:
+        name: Name of the analysis.
+        result: Its result.
+        view: The current view, for rank and device.
+    """
     table, shown = _TILES[name]
     spec, frame = links.table_spec(analysis.get(name), table), links.rows_in_view(result, table, view)
     if frame is None:
@@ -212,7 +218,13 @@ def device_time(breakdown: Result, view: View) -> list[Tile]:
 
 
 def device_share(column: str, breakdown: Result, view: View) -> list[Tile]:
-    """Tile of a share of `gpu_breakdown`, of the profiled steps or else of the capture."""
+    """Tile of a share of `gpu_breakdown`, of the profiled steps or else of the capture.
+
+    Args:
+        column: A column of `_SHARES`.
+        breakdown: Result of `gpu_breakdown`.
+        view: The current view, for rank and device.
+    """
     in_steps = links.rows_in_view(breakdown, "profiled_steps", view)
     frame = in_steps if in_steps is not None else links.rows_in_view(breakdown, "whole", view)
     if frame is None:

@@ -20,12 +20,12 @@ MAX_BARS = 24
 
 
 def _answer(results: PageResults) -> list[Component]:
-    whole = results.frame("whole")
-    if whole.empty:
+    capture = results.frame("whole")
+    if capture.empty:
         return []
     parts: list[object] = []
     for what in ("communication", "all copies"):
-        rows = whole[(whole["what"] == what) & (whole["union_ns"] > 0)]
+        rows = capture[(capture["what"] == what) & (capture["union_ns"] > 0)]
         if len(rows):
             top = results.largest("whole", "exposed_ns", rows=rows)
             where = ", most on rank {rank!s}, device {device!s}: " if len(rows) > 1 else ": "
@@ -47,8 +47,8 @@ def _parts(frame: pd.DataFrame, column: str) -> dict[str, object]:
 
 
 def _figures(results: PageResults) -> list[Component]:
-    whole = results.frame("whole")
-    nonzero = whole[whole["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
+    capture = results.frame("whole")
+    nonzero = capture[capture["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
     is_communication = nonzero["what"] == "communication"
     pairs = [
         [*_overlap_chart(results, nonzero[is_communication], "communication"), *_collectives(results)],

@@ -50,7 +50,13 @@ def _devices(context: Context, frame: pd.DataFrame, of: str) -> Component:
 
 
 def chart_each_step(context: Context, result: Result, *, height: int = 250) -> list[Component]:
-    """Chart each step of one device; nothing with fewer than two steps."""
+    """Chart each step of one device; nothing with fewer than two steps.
+
+    Args:
+        context: The current context.
+        result: Result of `gpu_breakdown`.
+        height: Height of the chart, in pixels.
+    """
     frame = links.rows_in_view(result, "per_step", context.view)
     if frame is None:
         return []

@@ -245,7 +245,14 @@ def _tooltip(column: Column) -> str:
 def column_values(
     frame: pd.DataFrame, columns: tuple[Column, ...], most: int, *, exact: bool = False
 ) -> list[ColumnValues]:
-    """Return each column with the values of the first rows."""
+    """Return each column with the values of the first rows.
+
+    Args:
+        frame: The rows.
+        columns: Columns to show.
+        most: Rows to read the values of.
+        exact: Whether they are of a query, shown as they are.
+    """
     head = frame.head(most)
     return [
         ColumnValues(column, plain_values(head[column.name]), bool(frame[column.name].isna().all()), exact)

@@ -155,7 +155,13 @@ def _more(spec: TableSpec, hidden: int, *, shown: bool) -> Component:
 
 
 def csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
-    """Return the address of a table's CSV; empty if no registered analysis declares the table."""
+    """Return the address of a table's CSV; empty if no registered analysis declares the table.
+
+    Args:
+        context: The current context.
+        analysis: Name of the analysis.
+        spec: The table's metadata.
+    """
     if context.chosen is None or analysis not in registry.names(registry.ANALYSES):
         return ""
     try:
@@ -392,7 +398,13 @@ def sort_rows(frame: pd.DataFrame, order: tuple[str, bool] | None) -> pd.DataFra
 
 
 def page_rows(frame: pd.DataFrame, spec: TableSpec, request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the requested page of rows."""
+    """Return the requested page of rows.
+
+    Args:
+        frame: All rows, sorted and filtered.
+        spec: The table's metadata.
+        request: `startRow` and `endRow` of the grid.
+    """
     start = max(0, int(request.get("startRow") or 0))
     end = min(int(request.get("endRow") or 0), start + _MAX_RESPONSE_ROWS)
     return row_records(frame.iloc[start:end], spec.columns)

@@ -26,6 +26,12 @@ _FRAMES = re.compile(r"[;\n]")
 def describe_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]:
     """Return the details of a row, as sent to clients.
 
+    Args:
+        run: The run.
+        index: Its index.
+        table: Name of the table.
+        row: Row id, or row number for `steps`.
+
     Raises:
         RunNotFoundError: The run has no such row.
     """
@@ -185,7 +191,14 @@ class Totals:
 
 
 def totals(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Totals:
-    """Compute the totals of lanes in a time range."""
+    """Compute the totals of lanes in a time range.
+
+    Args:
+        index: The index.
+        lanes: The lanes.
+        start: Start of the range, in ns.
+        end: End of the range, in ns.
+    """
     size = len(index.names.name_of)
     sums = Totals(
         count=np.zeros(size, np.int64),
@@ -206,6 +219,7 @@ def _stripes(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Itera
     """Yield positions, labels and lengths within the range, in chunks."""
     for lane in lanes:
         first, after = index.within(lane, start, end)
+        # in chunks: temporary arrays of a lane with millions of intervals would take hundreds of MB
         for low in range(first, after, _STRIPE):
             high = min(low + _STRIPE, after)
             positions = np.arange(low, high)
@@ -234,7 +248,13 @@ def _first(index: Index, sums: Totals, positions: Ints, label: Ints) -> None:
 
 
 def rows(index: Index, sums: Totals, *, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows of totals, largest sums first, and their total number."""
+    """Return the rows of totals, largest sums first, and their total number.
+
+    Args:
+        index: The index.
+        sums: Totals of a range.
+        limit: Maximum rows; None for all.
+    """
     labels = np.flatnonzero(sums.count)
     order = np.lexsort((labels, -sums.count[labels], -sums.sum_ns[labels]))
     ranked = labels[order]

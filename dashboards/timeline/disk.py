@@ -69,6 +69,12 @@ def _map_array(path: Path) -> Any:
 def save(store: Store, run_id: str, outline: IndexHeader, arrays: Arrays) -> bool:
     """Save an index; concurrent writers are safe.
 
+    Args:
+        store: The store of the run.
+        run_id: Id of the run.
+        outline: Header of the index.
+        arrays: Its arrays by name.
+
     Returns:
         Whether it was saved; False if the store is not writable.
     """

@@ -178,9 +178,15 @@ class Index:
         """Return the half-open range of positions of a lane's intervals in a time range.
 
         An interval is in the range if they overlap; an empty one if it starts in the range.
+
+        Args:
+            lane: The lane.
+            start: Start of the range, in ns.
+            end: End of the range, in ns.
         """
         starts = self.start[lane.at : lane.at + lane.rows]
         first, after = (lane.at + int(place) for place in np.searchsorted(starts, [start, end]))
+        # intervals of a lane do not overlap: of those before, only the last can reach into the range
         if first > lane.at and self.interval(first - 1)[1] > start:
             first -= 1
         return first, after

@@ -93,6 +93,11 @@ def write_note(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
 def remove_note(store: Store, run: Run, note_id: str) -> None:
     """Delete a note.
 
+    Args:
+        store: The store of the run.
+        run: The run.
+        note_id: The note.
+
     Raises:
         UnusableInputError: The store cannot be written.
         RunNotFoundError: There is no such note.

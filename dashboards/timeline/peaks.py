@@ -85,6 +85,7 @@ def _level(values: Ints, masks: Masks) -> Ints:
     for first in range(0, len(values), _STRIPE):
         part = values[first : first + _STRIPE]
         blocks = -(-len(part) // BLOCK)
+        # below every value, so that padding never wins
         padded = np.full(blocks * BLOCK, np.iinfo(np.int64).min)
         padded[: len(part)] = part
         made = _blocks(np.ascontiguousarray(padded.reshape(blocks, BLOCK).T))
@@ -99,6 +100,7 @@ def _blocks(columns: Ints) -> Masks:
     made = np.zeros(columns.shape, np.uint16)
     for row in range(BLOCK):
         for above in range(row):
+            # of equal ones the first stays: it wins a tie
             stays = columns[above] >= columns[row]
             made[row] |= (stays.astype(np.uint16) << above) & made[row - 1]
         made[row] |= np.uint16(1 << row)
@@ -122,6 +124,7 @@ def longest_intervals(peaks: Peaks, values: Callable[[Ints], Ints], first: Ints,
         if level:
             done += peaks.sizes[level - 1]
             placed += peaks.sizes[level - 1] if level > 1 else 0
+            # whole blocks inside the range; its partial ends were read on the level below
             first, last = (first >> _BITS) + 1, (last >> _BITS) - 1
             more = np.flatnonzero(first <= last)
             if not len(more):

@@ -41,7 +41,14 @@ class Text:
 
 
 def read_integers(run: Run, table: str, column: str, *, dtype: type[np.integer[Any]] = np.int64) -> Any:
-    """Read an integer column, with `NULL` for missing values."""
+    """Read an integer column, with `NULL` for missing values.
+
+    Args:
+        run: The run.
+        table: Name of the table.
+        column: Name of the column.
+        dtype: Type of the array, which has shape (rows,).
+    """
     column_data = _column(run, table, column)
     filled = np.empty(len(column_data), dtype)
     row = 0
@@ -56,7 +63,13 @@ def read_integers(run: Run, table: str, column: str, *, dtype: type[np.integer[A
 
 
 def read_text(run: Run, table: str, column: str) -> Text:
-    """Read a text column."""
+    """Read a text column.
+
+    Args:
+        run: The run.
+        table: Name of the table.
+        column: Name of the column.
+    """
     column_data = _column(run, table, column).unify_dictionaries()
     codes = np.empty(len(column_data), np.int32)
     row = 0
@@ -105,6 +118,7 @@ def group_rows(*columns: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.i
     number_of_key: dict[tuple[int, ...], int] = {}
     for first in range(0, len(codes), STRIPE_ROWS):
         part = slice(first, first + STRIPE_ROWS)
+        # products of codes stay below 2⁶³, since a stripe has at most STRIPE_ROWS distinct keys
         stripe_codes, keys = _group_stripe([column[part] for column in columns])
         codes[part] = np.array([number_of_key.setdefault(key, len(number_of_key)) for key in keys], np.int32)[
             stripe_codes

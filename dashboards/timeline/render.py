@@ -153,7 +153,14 @@ class _Columns:
 def render_lanes(
     index: Index, levels: Sequence[Levels], wanted: Sequence[int], window: Window
 ) -> list[RenderedLane]:
-    """Draw interval lanes and memory lanes (numbered after them), in the requested order."""
+    """Draw interval lanes and memory lanes (numbered after them), in the requested order.
+
+    Args:
+        index: The index.
+        levels: Memory lanes of the run.
+        wanted: Numbers of the lanes.
+        window: Range and pixel columns.
+    """
     count = len(index.lanes)
     bars = render_intervals(index, [index.lanes[number] for number in wanted if number < count], window)
     by_lane = {bar.lane: bar for bar in bars}
@@ -170,6 +177,11 @@ def render_intervals(index: Index, lanes: Sequence[Lane], window: Window) -> lis
 
     All lanes are exact if they have at most `EXACT` intervals in the window together. Otherwise a lane is
     exact if it has at most `EXACT` divided by the number of lanes, or `SOME`.
+
+    Args:
+        index: The index.
+        lanes: The lanes.
+        window: Range and pixel columns.
     """
     places = [index.within(lane, window.start, window.end) for lane in lanes]
     counts = [after - first for first, after in places]
@@ -234,10 +246,12 @@ def _columns(index: Index, lanes: Sequence[Lane], window: Window) -> _Columns:
     )
     lowest = np.array([[lane.at] for lane in lanes])
     covered, running = _cover_before(index, after_starts, lowest, edges)
+    # an interval that crosses an edge is in the columns on both sides of it
     first, last = after_starts[:, :-1] - running[:, :-1], after_starts[:, 1:] - 1
     lane, column = np.nonzero(last >= first)
     widths = np.diff(edges)[column]
     busy = np.diff(covered, axis=1)[lane, column]
+    # rounded up, so that a column with any work is visible
     level = np.where(widths > 0, -(-busy * FULL // np.maximum(widths, 1)), FULL)
     return _Columns(
         lane=lane,

@@ -41,6 +41,11 @@ _LANES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 def read_number(words: Mapping[str, str], name: str, default: int) -> int:
     """Return an integer parameter, or the default if it is missing.
 
+    Args:
+        words: Parameters of the request.
+        name: Name of the parameter.
+        default: Value if it is missing.
+
     Raises:
         UnusableInputError: It is not an integer of up to 18 digits.
     """
@@ -53,7 +58,15 @@ def read_number(words: Mapping[str, str], name: str, default: int) -> int:
 
 
 def read_clamped(words: Mapping[str, str], name: str, *, default: int, low: int, high: int) -> int:
-    """Return an integer parameter, clamped to bounds."""
+    """Return an integer parameter, clamped to bounds.
+
+    Args:
+        words: Parameters of the request.
+        name: Name of the parameter.
+        default: Value if it is missing.
+        low: Minimum.
+        high: Maximum.
+    """
     return min(max(read_number(words, name, default), low), high)
 
 
@@ -123,7 +136,14 @@ _NAME = "name"
 
 
 def pack(window: Window, drawn: Sequence[RenderedLane], names: Sequence[str], **more: Any) -> bytes:
-    """Encode lanes as little-endian bytes, with the names they use."""
+    """Encode lanes as little-endian bytes, with the names they use.
+
+    Args:
+        window: Range and pixel columns.
+        drawn: The rendered lanes.
+        names: All names of the run.
+        more: Further fields of the header.
+    """
     used, renumbered = _renumber_names(drawn, len(names))
     body: list[bytes] = []
     size = 0

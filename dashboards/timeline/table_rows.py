@@ -30,7 +30,13 @@ UNITS = {
 
 
 def read_row(run: Run, table: str, number: int) -> dict[str, Any] | None:
-    """Return a row, or None if it does not exist. `steps` has no row ids; rows are numbered."""
+    """Return a row, or None if it does not exist. `steps` has no row ids; rows are numbered.
+
+    Args:
+        run: The run.
+        table: Name of the table.
+        number: Row id, or row number for `steps`.
+    """
     if table == "steps":
         rows = run.arrow(table).slice(number, 1) if 0 <= number < run.rows(table) else None
     else:
@@ -109,7 +115,13 @@ def bandwidth(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def rows_by_id(run: Run, rows: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
-    """Return columns of host rows, by row id."""
+    """Return columns of host rows, by row id.
+
+    Args:
+        run: The run.
+        rows: Row ids.
+        columns: Names of the columns.
+    """
     rows_read = run.arrow("host_intervals", columns=[C.ROW_ID, *columns], where=pc.field(C.ROW_ID).isin(rows))
     return {record[C.ROW_ID]: record for record in rows_read.to_pylist()}
 
@@ -123,6 +135,12 @@ def ancestors(run: Run, index: Index, row: int, parent: int | None) -> list[int]
     """Return the rows that enclose a host row, innermost first.
 
     The index gives the candidates, to read their recorded parents at once.
+
+    Args:
+        run: The run.
+        index: Its index.
+        row: Row id of the host row.
+        parent: Row id of its parent; None at the top level.
     """
     near = rows_by_id(run, _open_rows(index, row), [C.PARENT_ROW])
     enclosing: list[int] = []
@@ -157,7 +175,13 @@ def _thread_lanes(index: Index, position: int) -> Iterator[Lane]:
 
 
 def find_launched(run: Run, index: Index, row: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the first device intervals that a host row or its children launched, and their number."""
+    """Return the first device intervals that a host row or its children launched, and their number.
+
+    Args:
+        run: The run.
+        index: Its index.
+        row: Row id of the host row.
+    """
     inside = _row_and_children(index, row)
     if not len(inside):
         return [], 0

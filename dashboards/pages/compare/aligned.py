@@ -71,7 +71,7 @@ class _Routes:
 
     def runs(self) -> tuple[Context, tuple[Run, Run] | None]:
         """Return the two runs that explain the comparison in the address; None if it is refused."""
-        context = self.site.requested(PAGE)
+        context = self.site.context_of_request(PAGE)
         comparison = read_comparison(context) if context.chosen else None
         if comparison is None:
             raise UnusableInputError("two runs are required", hint="parameters run and base")
@@ -103,7 +103,14 @@ class _Routes:
         return _json(self.find_match(both, side, *row))
 
     def find_match(self, both: tuple[Run, Run], side: int, table: str, row: int) -> dict[str, Any]:
-        """Return the rows of an interval and of its match, the compared step, and both in words."""
+        """Return the rows of an interval and of its match, the compared step, and both in words.
+
+        Args:
+            both: Base and head.
+            side: 0 for a row of the base, 1 for one of the head.
+            table: Table of the row.
+            row: Row id, or row number for `steps`.
+        """
         if table == _STEPS:
             return _step(both, side, row)
         pair = None
@@ -117,7 +124,7 @@ class _Routes:
         if pair is None:
             where = "outside the compared steps, or neither an op nor work on a device of both runs"
             return {
-                "rows": _unmatched(side, row),
+                "rows": _only_side(side, row),
                 "step": None,
                 "text": f"{_name(values)} has no match: {where}.",
             }
@@ -178,7 +185,7 @@ def _name(values: dict[str, Any]) -> str:
     return brief(clean(str(values.get(C.NAME) or "interval")), _MAX_NAME_CHARS)
 
 
-def _unmatched(side: int, row: int) -> Rows:
+def _only_side(side: int, row: int) -> Rows:
     return (row, None) if side == 0 else (None, row)
 
 
@@ -196,7 +203,7 @@ def _step(both: tuple[Run, Run], side: int, row: int) -> dict[str, Any]:
             numbers = f"Step {pair.number[0]} of A and {pair.number[1]} of B"
             return {"rows": rows, "step": place, "text": f"{numbers}: {describe_difference(a, b)}."}
     text = f"{_name(values)} was not compared: a warm-up step, or one without a match."
-    return {"rows": _unmatched(side, row), "step": None, "text": text}
+    return {"rows": _only_side(side, row), "step": None, "text": text}
 
 
 def _row_of(run: Run, rank: int, number: int) -> int | None:

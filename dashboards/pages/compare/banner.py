@@ -92,8 +92,8 @@ def describe_doubts(diff: Diff) -> list[str]:
     doubts = []
     compared = diff.compared
     if compared and compared.marked and compared.each < MIN_STEPS:
-        whole = "rank" if compared.ranks > 1 else "side"
-        steps = f"{compared.each} step{'s' * (compared.each != 1)} of each {whole}"
+        unit = "rank" if compared.ranks > 1 else "side"
+        steps = f"{compared.each} step{'s' * (compared.each != 1)} of each {unit}"
         doubts.append(f"Few steps: {steps} {'were' if compared.each > 1 else 'was'} compared.")
     if diff.metrics and min(diff.design.k) < 2:
         doubts.append("One run per side (n = 1): the spread between runs is unknown.")

@@ -232,8 +232,12 @@ def _table(diff: Diff) -> str:
 
 def _grids(context: Context, diff: Diff) -> Component:
     groups = diff_tables.groups(diff)
-    only_a = [row for row, one in zip(groups.rows, diff.groups, strict=True) if not one.b.count]
-    only_b = [row for row, one in zip(groups.rows, diff.groups, strict=True) if not one.a.count]
+    only_a = [
+        row for row, table_shown in zip(groups.rows, diff.groups, strict=True) if not table_shown.b.count
+    ]
+    only_b = [
+        row for row, table_shown in zip(groups.rows, diff.groups, strict=True) if not table_shown.a.count
+    ]
     tabs = {
         "Causes": (diff_tables.causes(diff, spelled=False), None),
         "Changed groups": (groups, None),
@@ -244,12 +248,15 @@ def _grids(context: Context, diff: Diff) -> Component:
     }
     values = {name: name.lower().replace(" ", "-") for name in tabs}  # used in element ids
     heads = [
-        dmc.TabsTab(f"{name} ({len(one.rows if chosen is None else chosen):,})", value=values[name])
-        for name, (one, chosen) in tabs.items()
+        dmc.TabsTab(f"{name} ({len(table_shown.rows if chosen is None else chosen):,})", value=values[name])
+        for name, (table_shown, chosen) in tabs.items()
     ]
     panels = [
-        dmc.TabsPanel(_grid(context, one, one.rows if chosen is None else chosen, at), value=values[name])
-        for at, (name, (one, chosen)) in enumerate(tabs.items())
+        dmc.TabsPanel(
+            _grid(context, table_shown, table_shown.rows if chosen is None else chosen, tab),
+            value=values[name],
+        )
+        for tab, (name, (table_shown, chosen)) in enumerate(tabs.items())
     ]
     return dmc.Tabs([dmc.TabsList(heads), *panels], value="causes", keepMounted=False, className="tk-tabs")
 
@@ -271,7 +278,7 @@ def connect(site: Site) -> None:
     """Register the export route."""
 
     def export(kind: str) -> Response:
-        context = site.requested("compare")
+        context = site.context_of_request("compare")
         comparison = read_comparison(context) if context.chosen else None
         if comparison is None:
             return Response("select two runs: parameters run and base\n", 404, mimetype="text/plain")

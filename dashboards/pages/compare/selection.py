@@ -393,7 +393,7 @@ def connect(site: Site) -> None:
     """Register the progress route."""
 
     def progress() -> Response:
-        context = site.requested("compare")
+        context = site.context_of_request("compare")
         try:
             comparison = read_comparison(context) if context.chosen else None
         except TracekitError:

@@ -167,7 +167,14 @@ class Table:
     def select_rows(
         self, listing: Listing, text: str | None, request: Mapping[str, Any], cells: Any
     ) -> list[Row]:
-        """Return the rows that pass all filters, sorted; those of a sweep are one row unless `cells`."""
+        """Return the rows that pass all filters, sorted; those of a sweep are one row unless `cells`.
+
+        Args:
+            listing: The runs.
+            text: Text filter; None for none.
+            request: What the grid asks for, with its filter and sort models.
+            cells: Whether to list runs of sweeps one by one.
+        """
         rows = filter_rows(self.all_rows(listing), text or "", request.get("filterModel") or {})
         if not cells:
             sweeps = {folder.id: folder.plan.kind for folder in list_sweeps(self.site.store)}

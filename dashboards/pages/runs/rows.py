@@ -88,7 +88,13 @@ def make_rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
 
 
 def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
-    """Return the row of a run."""
+    """Return the row of a run.
+
+    Args:
+        run: The run.
+        steps: Its step times; None if not computed yet.
+        noted: Its notes.
+    """
     meta = run.header
     label = clean(meta.label) if meta.label else None
     workload = meta.workload or {}

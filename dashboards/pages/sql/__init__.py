@@ -162,7 +162,7 @@ def _connect(site: Site) -> None:
     def export() -> Response:
         if not is_same_origin():
             abort(403, "not from a page of this dashboard")
-        return result.csv_file(result.read_query(site.requested(NAME)))
+        return result.csv_file(result.read_query(site.context_of_request(NAME)))
 
     site.app.server.add_url_rule("/export/query.csv", "export-query", export)
 

@@ -101,6 +101,11 @@ class Queries:
     ) -> Iterator[Iterator[Any]]:
         """Run a query in a context: iterate over its columns, its rows, and whether there are more.
 
+        Args:
+            requested: The query.
+            limit: Maximum rows.
+            most_bytes: Maximum bytes of the result.
+
         Raises:
             TracekitError: As of `result`.
         """

@@ -119,7 +119,13 @@ def _sort_key(value: Any) -> tuple[bool, bool, Any]:
 
 
 def read_quantity(point: Point, quantity: str, analyzed: Analyzed) -> float | None:
-    """Return a quantity of a run; None if it was not measured."""
+    """Return a quantity of a run; None if it was not measured.
+
+    Args:
+        point: The run.
+        quantity: One of `QUANTITIES`.
+        analyzed: Returns the result of an analysis of a run.
+    """
     if quantity == ACTIVE:
         return _active_share(point.run, analyzed)
     if quantity in {DEVICE_PEAK, HOST_PEAK}:
@@ -143,7 +149,14 @@ def _active_share(run: Run, analyzed: Analyzed) -> float | None:
 
 
 def summarize_repeats(of: Iterable[Point], x: str, quantity: str, analyzed: Analyzed) -> list[Spread]:
-    """Summarize the repeats of a series at each x."""
+    """Summarize the repeats of a series at each x.
+
+    Args:
+        of: Runs of the series.
+        x: Setting on the axis.
+        quantity: One of `QUANTITIES`.
+        analyzed: Returns the result of an analysis of a run.
+    """
     groups: dict[str, list[tuple[float, Run]]] = {}
     settings: dict[str, Any] = {}
     for point in of:
@@ -279,7 +292,13 @@ def _most_swept(of: Sequence[Point]) -> str:
 
 
 def show_controls(view: View, sweep_view: SweepView, offered: Sequence[str]) -> list[Component]:
-    """Show all controls."""
+    """Show all controls.
+
+    Args:
+        view: The current view.
+        sweep_view: Its settings.
+        offered: Names of the workloads.
+    """
     axes = [name for name in sweep_view.vary if name != COMMIT]
     controls = [
         show_option(view, "Workload", "workload", {name: name for name in offered}, sweep_view.workload),
