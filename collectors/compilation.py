@@ -51,9 +51,9 @@ def artifact_environment(
 def artifact_folder(
     options: RecordingOptions, directory: Path, environment: Mapping[str, str]
 ) -> Path | None:
-    """Return the folder of `artifact_environment`; None if not asked for."""
-    found = artifact_environment(options, directory, environment)
-    return Path(found[TORCH_TRACE]) if options.compile_artifacts else None
+    """Return the folder of `artifact_environment`, with the same arguments; None if not asked for."""
+    variables = artifact_environment(options, directory, environment)
+    return Path(variables[TORCH_TRACE]) if options.compile_artifacts else None
 
 
 class Compilations:
@@ -106,7 +106,9 @@ class Compilations:
             "graphs": utils.counters["stats"]["unique_graphs"],
             "cached": utils.counters["inductor"]["fxgraph_cache_hit"],
             "breaks": _breaks(metrics, utils.counters["graph_break"]),
-            "compilations": [_compilation(one, self._part(index)) for index, one in enumerate(metrics)],
+            "compilations": [
+                _describe(compilation, self._part(index)) for index, compilation in enumerate(metrics)
+            ],
         }
 
     def _count(self) -> int:
@@ -120,7 +122,7 @@ class Compilations:
         return next(part for part, first in reversed(self._parts) if index >= first)
 
 
-def _compilation(metrics: Any, part: str) -> dict[str, Any]:
+def _describe(metrics: Any, part: str) -> dict[str, Any]:
     """Return one compilation: of a frame, or of its backward pass if that is compiled later.
 
     Older versions of torch lack some fields.
@@ -147,8 +149,12 @@ def _id(metrics: Any) -> str:
         >>> _id(SimpleNamespace(frame_key="3", cache_size=1))
         '3/1'
     """
-    own = getattr(metrics, "compile_id", None)
-    return str(own) if own else f"{getattr(metrics, 'frame_key', 0)}/{getattr(metrics, 'cache_size', 0)}"
+    compile_id = getattr(metrics, "compile_id", None)
+    return (
+        str(compile_id)
+        if compile_id
+        else f"{getattr(metrics, 'frame_key', 0)}/{getattr(metrics, 'cache_size', 0)}"
+    )
 
 
 def _duration_ns(metrics: Any) -> int:
@@ -162,10 +168,10 @@ def _duration_ns(metrics: Any) -> int:
 def _breaks(metrics: Iterable[Any], counts: Counter[str]) -> list[dict[str, Any]]:
     """Return graph breaks by reason with their functions, the most frequent first."""
     functions: dict[str, set[str]] = {}
-    for one in metrics:
-        frame = _id(one).partition("/")[0]
-        for reason in getattr(one, "restart_reasons", None) or ():
-            functions.setdefault(explain_break(reason)[0], set()).add(f"{frame} {one.co_name}")
+    for compilation in metrics:
+        frame = _id(compilation).partition("/")[0]
+        for reason in getattr(compilation, "restart_reasons", None) or ():
+            functions.setdefault(explain_break(reason)[0], set()).add(f"{frame} {compilation.co_name}")
     breaks: Counter[tuple[str, str]] = Counter()
     for reason, times in counts.items():
         breaks[explain_break(reason)] += times

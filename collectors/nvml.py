@@ -92,12 +92,12 @@ class NvmlSampler:
 
     def diagnostics(self) -> list[Diagnostic]:
         """Report unsupported metrics, devices that cannot be opened or were lost, and an ambiguous order."""
-        found = [Diagnostic(Level.WARN, "nvml_device_order", _ORDER)] if self._ambiguous else []
+        problems = [Diagnostic(Level.WARN, "nvml_device_order", _ORDER)] if self._ambiguous else []
         for index, error in self._closed.items():
             others = isinstance(error, self._library.NVMLError_NoPermission)  # of another container or job
             message = f"NVML cannot open GPU {index}: {first_line(error)}"
-            found.append(Diagnostic(Level.INFO if others else Level.WARN, "nvml_device_closed", message))
-        return [*found, *(one for device in self._devices for one in device.diagnostics())]
+            problems.append(Diagnostic(Level.INFO if others else Level.WARN, "nvml_device_closed", message))
+        return problems + [problem for device in self._devices for problem in device.diagnostics()]
 
 
 class _Device:
@@ -126,16 +126,16 @@ class _Device:
     def diagnostics(self) -> list[Diagnostic]:
         messages = []
         for reason in dict.fromkeys(self._refused.values()):
-            names = ", ".join(name for name, own in self._refused.items() if own == reason)
+            names = ", ".join(name for name, refusal in self._refused.items() if refusal == reason)
             messages.append(f"{self._label} gives no {names}: {reason}")
-        found = [Diagnostic(Level.INFO, "nvml_not_supported", message) for message in messages]
+        problems = [Diagnostic(Level.INFO, "nvml_not_supported", message) for message in messages]
         if self.lost:
             message = f"{self._label} stopped answering NVML: {self.lost}"
-            found.append(Diagnostic(Level.WARN, "nvml_device_lost", message))
+            problems.append(Diagnostic(Level.WARN, "nvml_device_lost", message))
         elif self._others_hidden and not self._others_seen:
             message = _UNSEEN.format(device=self._index)
-            found.append(Diagnostic(Level.INFO, "nvml_processes_unknown", message))
-        return found
+            problems.append(Diagnostic(Level.INFO, "nvml_processes_unknown", message))
+        return problems
 
     def _sample(self, t_unix_ns: int, metric: str, unit: str, value: float) -> Sample:
         return Sample(t_unix_ns, SOURCE, self._index, metric, unit, value, gpu=self._uuid)
@@ -188,10 +188,10 @@ class _Device:
 def _sees_all_processes() -> bool:
     """Return whether this process is in no container and no WSL: there NVML hides or renumbers processes."""
     try:
-        own = _NAMESPACE.stat().st_ino == _FIRST_NAMESPACE
+        outermost = _NAMESPACE.stat().st_ino == _FIRST_NAMESPACE
     except OSError:
         return False
-    return own and "microsoft" not in platform.release().lower()
+    return outermost and "microsoft" not in platform.release().lower()
 
 
 class _ProcessTree:
@@ -230,13 +230,13 @@ def visible_handles(
     """
     gpus = list(nvml_handles(library, closed).values())
     if uuids := _torch_uuids():
-        found = {index: _by_uuid(library, gpus, uuid) for index, uuid in enumerate(uuids)}
-        whole = [handle is not None and not mig_handles(library, handle) for handle in found.values()]
-        if all(whole):  # a GPU in MIG mode: torch's UUID does not tell the instance
-            return found
+        handles = {index: _by_uuid(library, gpus, uuid) for index, uuid in enumerate(uuids)}
+        # of a GPU in MIG mode, torch's UUID does not tell the instance
+        if all(handle is not None and not mig_handles(library, handle) for handle in handles.values()):
+            return handles
     listed = environment.get(VISIBLE)
     if listed is None:
-        return dict(enumerate(one for gpu in gpus for one in (mig_handles(library, gpu) or [gpu])))
+        return dict(enumerate(handle for gpu in gpus for handle in (mig_handles(library, gpu) or [gpu])))
     return _handles_in_list(library, gpus, listed)
 
 
@@ -246,7 +246,7 @@ def _torch_uuids() -> list[str]:
     if torch is None or not torch.cuda.is_initialized():
         return []
     properties = (torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count()))
-    return [str(getattr(one, "uuid", "")) for one in properties]
+    return [str(getattr(device, "uuid", "")) for device in properties]
 
 
 def _order_is_ambiguous(library: Any, environment: Mapping[str, str]) -> bool:
@@ -257,13 +257,13 @@ def _order_is_ambiguous(library: Any, environment: Mapping[str, str]) -> bool:
 
 
 def _handles_in_list(library: Any, gpus: list[Any], listed: str) -> dict[int, Any]:
-    found: dict[int, Any] = {}
+    handles: dict[int, Any] = {}
     for index, entry in enumerate(listed.split(",")):
         handle = _entry(library, gpus, entry.strip())
         if handle is None:
             break
-        found[index] = handle
-    return found
+        handles[index] = handle
+    return handles
 
 
 def _entry(library: Any, gpus: list[Any], entry: str) -> Any:
@@ -283,6 +283,8 @@ def _by_uuid(library: Any, gpus: list[Any], uuid: str) -> Any:
         except library.NVMLError:
             return None
     wanted = bare_uuid(uuid)
-    every = [*gpus, *(one for gpu in gpus for one in mig_handles(library, gpu))]
-    matches = [one for one in every if wanted and bare_uuid(nvml_uuid(library, one)).startswith(wanted)]
+    handles = [*gpus, *(instance for gpu in gpus for instance in mig_handles(library, gpu))]
+    matches = [
+        handle for handle in handles if wanted and bare_uuid(nvml_uuid(library, handle)).startswith(wanted)
+    ]
     return matches[0] if len(matches) == 1 else None

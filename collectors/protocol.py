@@ -46,7 +46,13 @@ class Reporter:
         self.stream.flush()
 
     def steps(self, part: str, total: int, run: Callable[[], None]) -> None:
-        """Run a step `total` times and send the progress, not after each of many short steps."""
+        """Run steps and send the progress, not after each of many short ones.
+
+        Args:
+            part: Part of the progress.
+            total: Number of steps.
+            run: Runs one step.
+        """
         self.send("progress", part=part, done=0, total=total)
         due = perf_counter_ns()
         for done in range(1, total + 1):

@@ -18,7 +18,7 @@ from typing import Any
 from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
-from tracekit.recording.agent.device import CPU, CUDA, DeviceClock
+from tracekit.recording.agent.device import CPU, CUDA, DeviceClock, HostClock
 from tracekit.recording.agent.device import summary as error_summary
 from tracekit.recording.agent.recorder import profiler_options, resident_peak
 from tracekit.recording.collector import Request, is_out_of_memory
@@ -182,13 +182,20 @@ def time_steps(
 
     On a device, warm-up goes on for `MIN_DEVICE_NS` after the requested steps, and timing lasts at least as
     long, unless no warm-up is requested.
+
+    Args:
+        program: The built workload.
+        request: Its options.
+        device: Its device.
+        reporter: Receives the progress.
+        compilations: Counts compilations in each part, and decides when the workload is warm.
     """
-    clock = HostTimer() if device == CPU else EventTimer(device)
+    clock = StepTimer(device)
     pace_ns = _warm_up(lambda: clock.time(program.step), request, device, compilations, reporter)
     warmup = clock.durations_ns()
     _reset_peaks(device)
     compilations.begin_part(TIMED)
-    timer = HostTimer() if device == CPU else EventTimer(device)
+    timer = StepTimer(device)
     count, began = max(request.steps, ceil(MIN_DEVICE_NS / pace_ns) if pace_ns else 0), time.perf_counter_ns()
     reporter.steps(MEASURE, count, lambda: timer.time(program.step))
     steps = timer.durations_ns()
@@ -209,10 +216,10 @@ def describe_process(device: str, *, requested: str) -> dict[str, Any]:
     """Return device, threads and environment of this process, and why `auto` did not choose a GPU."""
     import torch
 
-    described = environment.capture()
+    values = environment.capture()
     if requested == "auto" and device == "cpu" and environment.machine_gpus():
-        described[environment.GPU_PROBLEM] = environment.gpu_problem(torch)
-    return {"device": device, "threads": torch.get_num_threads(), "environment": described}
+        values[environment.GPU_PROBLEM] = environment.gpu_problem(torch)
+    return {"device": device, "threads": torch.get_num_threads(), "environment": values}
 
 
 def _warm_up(
@@ -239,7 +246,12 @@ def _warm_up(
 def keep_busy(step: Callable[[], object], device: str, *, least_ns: int | None = None) -> int:
     """Run steps on a device for `least_ns`, by default `MIN_DEVICE_NS`; returns their mean duration in ns.
 
-    The host waits for the device only after 1, 2, 4, ... steps.
+    The host waits for the device only after 1, 2, 4, ... steps: a wait after each would leave it idle.
+
+    Args:
+        step: Runs one step.
+        device: Type of the accelerator.
+        least_ns: Least time, ns.
     """
     import torch
 
@@ -255,56 +267,38 @@ def keep_busy(step: Callable[[], object], device: str, *, least_ns: int | None =
     return max(1, spent // max(1, done))
 
 
-class HostTimer:
-    """Time steps by the clock of the host."""
+class StepTimer:
+    """Time steps by the clock of the host, or by events on the current stream of a device.
 
-    name = "perf_counter"
-
-    def __init__(self) -> None:
-        self._durations: list[int] = []
-        self.notes: list[tuple[str, str]] = []
-
-    def time(self, step: Callable[[], object]) -> None:
-        """Run one step."""
-        start = time.perf_counter_ns()
-        step()
-        self._durations.append(time.perf_counter_ns() - start)
-
-    def durations_ns(self) -> list[int]:
-        """Return the duration of each step, ns."""
-        return list(self._durations)
-
-
-class EventTimer:
-    """Time steps by events on the current stream of a device, without synchronizing between steps.
-
-    The duration of a step is the time between its two events. It includes the time in which the device waits
-    for the host; steps do not overlap even if the host runs ahead.
+    Events do not synchronize between steps. The duration of a step is the time between its two events. It
+    includes the time in which the device waits for the host; steps do not overlap even if the host runs
+    ahead.
 
     Args:
-        device: Type of the accelerator.
+        device: `cpu`, or the type of an accelerator.
 
     Attributes:
+        name: Name of the clock.
         notes: Diagnostics as pairs of code and message.
 
     Example:
-        >>> timer = EventTimer("cuda")  # doctest: +SKIP
+        >>> timer = StepTimer("cuda")  # doctest: +SKIP
         >>> for _ in range(5):  # doctest: +SKIP
         ...     timer.time(step)
         >>> timer.durations_ns()  # doctest: +SKIP
     """
 
-    def __init__(self, device: str = CUDA) -> None:
+    def __init__(self, device: str) -> None:
         import torch
 
-        self.name = f"{device}_event"
         self.notes: list[tuple[str, str]] = []
-        self._clock = DeviceClock(torch, device)
+        self._clock = HostClock() if device == CPU else DeviceClock(torch, device)
+        self.name = self._clock.name
         self._pairs: list[tuple[Any, Any]] = []
         self._clock.wait()  # earlier work belongs to no step
 
     def time(self, step: Callable[[], object]) -> None:
-        """Run one step between two events."""
+        """Run one step between two readings of the clock."""
         start = self._clock.now()
         step()
         self._pairs.append((start, self._clock.now()))

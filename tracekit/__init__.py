@@ -89,8 +89,8 @@ def runs(*, label: str | None = None, store: Path | None = None) -> list[Run]:
         >>> [(run.id, run.rows("steps")) for run in tracekit.runs()]  # doctest: +SKIP
     """
     check_type(label, (str, type(None)), "label", "a str or None")
-    found = _store(store).readable()
-    return found if label is None else [run for run in found if run.meta.label == label]
+    readable = _store(store).readable()
+    return readable if label is None else [run for run in readable if run.meta.label == label]
 
 
 def import_(*paths: Path, label: str | None = None, steps: str = "", store: Path | None = None) -> list[Run]:
@@ -186,7 +186,7 @@ def findings(run: Reference = "latest", *names: str, store: Path | None = None) 
         _check_analysis(name)
     from tracekit.analysis.findings import advise
 
-    return tuple(one.finding for one in advise(_run(run, "run", store), names).findings)
+    return tuple(advice.finding for advice in advise(_run(run, "run", store), names).findings)
 
 
 def compare(base: Reference, head: Reference, name: str, *, store: Path | None = None) -> Result:

@@ -1,5 +1,5 @@
 """Collector of Nsight Systems.
 
-`tool` finds nsys and builds its commands, `export` runs them and reads the SQLite export, `measured` is the
-process that nsys watches, and `collector` is the plug-in.
+`collector` is the plug-in: it runs nsys and reads its SQLite export. `tool` finds nsys, builds its commands
+and explains its errors, and `measured` is the process that nsys watches.
 """

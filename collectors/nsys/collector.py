@@ -119,7 +119,11 @@ class NsysCollector:
             check_processed(directory)
             raise tool.missing_report_error(code, by_range=guessed != "cpu", device=recording.device)
         if guessed == "cpu" != recording.device:
-            raise tool.untraced_gpu_error()
+            raise CollectionError(  # a program may use a GPU that was not visible before it started
+                "nsys was not asked to record the GPU: NVML listed none, or CUDA_VISIBLE_DEVICES hid it",
+                hint="see `tracekit doctor`, set CUDA_VISIBLE_DEVICES before the program, or use "
+                "--collector torch",
+            )
         trace = _export(nsys, report, recording.device, progress)
         ignored = explain_ignored_stacks(requested=program.stacks)
         problems = programs.diagnostics(ranks, code)
@@ -239,7 +243,11 @@ def _export(nsys: Nsys, report: Path, device: str, progress: Progress) -> Path:
     progress("export", 1, 1)
     on_cpu = device == "cpu"
     if not has_rows(export, (*HOST_WORK, *DEVICE_WORK) if on_cpu else DEVICE_WORK):
-        raise tool.empty_report_error("activity" if on_cpu else "GPU activity", worst_diagnostic(export))
+        what, reason = "activity" if on_cpu else "GPU activity", worst_diagnostic(export)
+        raise CollectionError(
+            f"nsys recorded no {what}" + (f": nsys says {reason!r}" if reason else ""),
+            hint="see `tracekit doctor` for driver and permissions, or use --collector torch",
+        )
     return export
 
 

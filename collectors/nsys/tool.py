@@ -176,25 +176,29 @@ def unsupported_settings(nsys: Nsys) -> list[str]:
         >>> unsupported_settings(Nsys(path="nsys", version="2021.1", profile={"capture-range": ""}))[0]
         'the program may be ended with the recording'
     """
-    return [one.loss for one in (*WINDOW, *ALWAYS) if one.loss and not _supported(one, nsys.profile)]
+    return [
+        setting.loss
+        for setting in (*WINDOW, *ALWAYS)
+        if setting.loss and not _supported_options(setting, nsys.profile)
+    ]
 
 
-def _options(settings: Iterable[Setting], known: Mapping[str, str]) -> list[str]:
-    return [option for setting in settings for option in _supported(setting, known)]
+def _options(settings: Iterable[Setting], help_texts: Mapping[str, str]) -> list[str]:
+    return [option for setting in settings for option in _supported_options(setting, help_texts)]
 
 
-def _supported(setting: Setting, known: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the first alternative whose options are all known, or nothing."""
+def _supported_options(setting: Setting, help_texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the first alternative whose options all have a help text, or nothing."""
     for options in setting.alternatives:
-        if all(option.removeprefix("--").partition("=")[0] in known for option in options):
+        if all(option.removeprefix("--").partition("=")[0] in help_texts for option in options):
             return options
     return ()
 
 
-def _traces(known: Mapping[str, str], wanted: tuple[str, ...]) -> str:
+def _traces(help_texts: Mapping[str, str], wanted: tuple[str, ...]) -> str:
     """Return the wanted values of `--trace` that its help quotes, or all if it quotes none."""
-    words = set(re.findall(r"'([a-z0-9-]+)'", known.get("trace", "")))
-    return ",".join([one for one in wanted if one in words] or wanted)
+    words = set(re.findall(r"'([a-z0-9-]+)'", help_texts.get("trace", "")))
+    return ",".join([trace for trace in wanted if trace in words] or wanted)
 
 
 SAVED_REPORTS = ".reports"
@@ -258,14 +262,6 @@ def missing_report_error(code: int, *, by_range: bool, device: str) -> Collectio
     )
 
 
-def untraced_gpu_error() -> CollectionError:
-    """Return the error for a program that used a GPU, which was not visible before it started."""
-    return CollectionError(
-        "nsys was not asked to record the GPU: NVML listed none, or CUDA_VISIBLE_DEVICES hid it",
-        hint="see `tracekit doctor`, set CUDA_VISIBLE_DEVICES before the program, or use --collector torch",
-    )
-
-
 def unprocessed_error(raw: Path) -> CollectionError:
     """Return the error for data that nsys did not turn into a report, after moving them out of the draft."""
     return CollectionError(
@@ -274,17 +270,15 @@ def unprocessed_error(raw: Path) -> CollectionError:
     )
 
 
-def empty_report_error(what: str, reason: str) -> CollectionError:
-    """Return the error for a report without the requested data; `reason` is a message of nsys or empty."""
-    because = f": nsys says {reason!r}" if reason else ""
-    return CollectionError(
-        f"nsys recorded no {what}{because}",
-        hint="see `tracekit doctor` for driver and permissions, or use --collector torch",
-    )
-
-
 def export_error(nsys: Nsys, report: Path, code: int, log: str) -> CollectionError:
-    """Return the error for a report that could not be exported, after moving it out of the draft."""
+    """Return the error for a report that could not be exported, after moving it out of the draft.
+
+    Args:
+        nsys: Installation of nsys.
+        report: The report.
+        code: Exit code of `nsys export`.
+        log: Its output.
+    """
     saved = _save(report)
     ended = f"exit code {code}" if code else "no readable output"
     return CollectionError(

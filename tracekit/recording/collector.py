@@ -127,7 +127,12 @@ class Collector(Protocol):
     name: str
 
     def record(self, request: Request, directory: Path, *, progress: Progress) -> Recording:
-        """Run a workload in a new process and record it into `directory`.
+        """Run a workload in a new process and record it.
+
+        Args:
+            request: Workload and options, all defaults resolved.
+            directory: Empty folder for the traces; deleted afterwards.
+            progress: Called with the progress.
 
         Raises:
             CollectionError: The program or the profiler failed.
@@ -136,9 +141,14 @@ class Collector(Protocol):
         ...
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
-        """Run the user's program with the standard streams of this process and record it into `directory`.
+        """Run the user's program with the standard streams of this process and record it.
 
         A recording is returned whatever the program's exit code.
+
+        Args:
+            program: Program and options.
+            directory: Empty folder for the traces; deleted afterwards.
+            progress: Called with the progress once the program has ended.
 
         Raises:
             ProgramFailedError: The program failed, and nothing was recorded.

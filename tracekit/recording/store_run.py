@@ -102,7 +102,16 @@ def program_meta(
     command: Sequence[str],
     now: datetime,
 ) -> RunMeta:
-    """Build the metadata of a run of the user's own code; `window` has its recorded steps."""
+    """Build the metadata of a run of the user's own code.
+
+    Args:
+        name: First part of the run id, and name of the workload.
+        recording: Result of the collector.
+        window: The recorded steps and other options.
+        collector: Registered name of the collector.
+        command: Command that records the same again.
+        now: Time of the recording.
+    """
     workload = {"name": name, "device": recording.device, "threads": recording.threads, **window}
     meta = run_meta(name, recording, workload, collector=collector, command=command, now=now)
     return replace(meta, fingerprint={**meta.fingerprint, "world_size": len(recording.traces)})

@@ -75,8 +75,15 @@ class Memory:
         return CONTEXT_BYTES + round(MARGIN * tensors)
 
     def fit_batch(self, batch_size: int, dtype: str, free: int) -> int:
-        """Return the largest batch up to `batch_size` that fits: a multiple of 8 if possible, at least 1."""
-        fits = next((one for one in range(batch_size, 1, -1) if self.required_bytes(one, dtype) <= free), 1)
+        """Return the largest batch that fits: a multiple of 8 if possible, at least 1.
+
+        Args:
+            batch_size: Largest batch.
+            dtype: One of `DTYPES`.
+            free: Free device memory, bytes.
+        """
+        sizes = range(batch_size, 1, -1)
+        fits = next((size for size in sizes if self.required_bytes(size, dtype) <= free), 1)
         return fits if fits == batch_size or fits < 8 else fits // 8 * 8
 
 

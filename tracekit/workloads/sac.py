@@ -87,7 +87,7 @@ def _at_level(module: torch.nn.Module, options: Options, *widths: int) -> Callab
 
     def example() -> tuple[torch.Tensor, ...]:
         dtype, device = getattr(torch, options.dtype), options.device
-        return tuple(torch.zeros(options.batch_size, one, dtype=dtype, device=device) for one in widths)
+        return tuple(torch.zeros(options.batch_size, width, dtype=dtype, device=device) for width in widths)
 
     return at_level(module, example, options)
 

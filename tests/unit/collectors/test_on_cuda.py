@@ -12,7 +12,7 @@ import pytest
 from tracekit.collectors import protocol, torch_profiler, workload_process
 from tracekit.collectors.compilation import Compilations
 from tracekit.collectors.protocol import Reporter, notes, timings
-from tracekit.collectors.workload_process import EventTimer, keep_busy, time_steps
+from tracekit.collectors.workload_process import StepTimer, keep_busy, time_steps
 
 from tests.fake_cuda import GIB, ILLEGAL, FakeCuda
 from tracekit import registry
@@ -109,7 +109,7 @@ def test_timing_goes_on_where_steps_became_faster(cuda: FakeCuda) -> None:
 
 
 def test_the_host_does_not_wait_between_timed_steps(cuda: FakeCuda) -> None:
-    timer, program = EventTimer("cuda"), Kernels(cuda, 10 * MS)
+    timer, program = StepTimer("cuda"), Kernels(cuda, 10 * MS)
     began, waits = cuda.now_ns, cuda.calls.count("synchronize")
     for _ in range(5):
         timer.time(program.step)
@@ -119,7 +119,7 @@ def test_the_host_does_not_wait_between_timed_steps(cuda: FakeCuda) -> None:
 
 
 def test_steps_that_cannot_be_timed_cost_a_warning(cuda: FakeCuda) -> None:
-    timer, program = EventTimer("cuda"), Kernels(cuda, MS)
+    timer, program = StepTimer("cuda"), Kernels(cuda, MS)
     for _ in range(3):
         timer.time(program.step)
     timer._pairs[0][0]._at_ns = None

@@ -233,7 +233,15 @@ class Report:
         recorded_steps: int,
         requested_steps: int,
     ) -> None:
-        """Describe a complete trace."""
+        """Describe a complete trace.
+
+        Args:
+            trace: Path of the trace.
+            recorder: Its recorder.
+            source: Source of the steps.
+            recorded_steps: Steps that were recorded completely.
+            requested_steps: Steps that were to be recorded.
+        """
         rank, world = self._rank()
         step_ns, clock = recorder.timings()
         facts = {
@@ -268,7 +276,13 @@ class Report:
             self._write(path, facts | {"later_ns": later_ns, "left_out": recorder.left_out})
 
     def write_note(self, *, source: str, steps_done: int, notes: list[tuple[str, str]]) -> None:
-        """Describe a process that recorded nothing, and the reason if it is known."""
+        """Describe a process that recorded nothing, and the reason if it is known.
+
+        Args:
+            source: Source of the steps.
+            steps_done: Steps that have ended.
+            notes: Codes and messages of the last recorder.
+        """
         if self._described is None:
             error = "; ".join(filter(None, [self._error, *(message for _, message in notes)]))
             codes = [code for code, _ in notes]

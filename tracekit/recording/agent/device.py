@@ -6,6 +6,7 @@ nothing of tracekit, as the other modules of the agent.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +19,23 @@ def is_capturing(torch: Any) -> bool:
     They are not executed then, and waiting for the device or reading an event would end the capture.
     """
     return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+class HostClock:
+    """Clock of the host, with the interface of `DeviceClock`."""
+
+    name = "perf_counter"
+
+    def now(self) -> int:
+        """Return the time, ns."""
+        return time.perf_counter_ns()
+
+    def wait(self) -> None:
+        """Do nothing: what a call does is done when it returns."""
+
+    def elapsed_ns(self, pairs: Iterable[tuple[int, int]], *, wait: bool = True) -> tuple[list[int], str]:
+        """Return the time from the first to the second of each pair, ns, and no reason for omitted pairs."""
+        return [end - start for start, end in pairs], ""
 
 
 class DeviceClock:
@@ -36,6 +54,7 @@ class DeviceClock:
 
     def __init__(self, torch: Any, device: str = CUDA) -> None:
         self._torch, self._device = torch, device
+        self.name = f"{device}_event"
         self._module = getattr(torch, device)
 
     def now(self) -> Any:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .device import CPU, CUDA, DeviceClock, is_capturing, summary
+from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, summary
 from .program_profilers import follow
 
 STEP_NAME = "ProfilerStep#"
@@ -49,7 +49,7 @@ class TorchRecorder:
         self._marks: list[Any] = []
         self._later: list[Any] = []
         self._settled_ns: int | None = None
-        self._clock: DeviceClock | None = None
+        self._clock: HostClock | DeviceClock = HostClock()
         self._profiler: Any = None
         self._path: Path | None = None
         self._first = 0
@@ -97,11 +97,11 @@ class TorchRecorder:
         self._marks.append(self._now())
 
     def _now(self) -> Any:
-        if self._clock is None and self._torch.cuda.is_initialized():
+        if isinstance(self._clock, HostClock) and self._torch.cuda.is_initialized():
             self._marks.clear()  # times of the host clock
             self._later.clear()
             self._clock = DeviceClock(self._torch, CUDA)
-        return time.perf_counter_ns() if self._clock is None else self._clock.now()
+        return self._clock.now()
 
     def mark_later(self) -> bool:
         """Mark the end of a step after the window; return whether to mark the end of the next one.
@@ -119,10 +119,7 @@ class TorchRecorder:
 
     def later_timings(self) -> tuple[list[int], str]:
         """Return durations of the steps after the window, ns, and their clock; never waits for the device."""
-        pairs = _pairs(self._later)
-        if self._clock is None:
-            return [end - start for start, end in pairs], "perf_counter"
-        return self._clock.elapsed_ns(pairs, wait=False)[0], "cuda_event"
+        return self._clock.elapsed_ns(_pairs(self._later), wait=False)[0], self._clock.name
 
     def timings(self) -> tuple[list[int], str]:
         """Return durations of the steps before the window, ns, and their clock.
@@ -130,13 +127,11 @@ class TorchRecorder:
         A note says how many could not be read.
         """
         pairs = _pairs(self._marks)
-        if self._clock is None:
-            return [end - start for start, end in pairs], "perf_counter"
         durations, reason = self._clock.elapsed_ns(pairs)
         if reason:
             unread = f"{len(pairs) - len(durations)} of {len(pairs)} steps before profiling"
             self._note("steps_not_timed", f"{unread} could not be timed: {reason}")
-        return durations, "cuda_event"
+        return durations, self._clock.name
 
     def _note(self, code: str, message: str) -> None:
         if (code, message) not in self.notes:
