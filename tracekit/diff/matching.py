@@ -128,7 +128,7 @@ def match(base: WorkItems, head: WorkItems, *, by_module: bool = False) -> pd.Da
     for key in (*_BY_PATH, *_BY_NAME):
         # Anchors take longest to compute, and mostly every item is matched before one is needed.
         if _ANCHOR in key.columns and _ANCHOR not in items and (group < 0).any():
-            items[_ANCHOR] = np.concatenate(_anchors(base, head))
+            items[_ANCHOR] = np.concatenate([_find_anchors(base, head), _find_anchors(head, base)])
         _match_level(items, group, replace(key, columns=(_MODULE, *key.columns)) if by_module else key)
     return _number_groups(items, group)
 
@@ -180,16 +180,11 @@ def _number_groups(items: pd.DataFrame, group: Ints) -> pd.DataFrame:
     return items.assign(**{GROUP: dense}).drop(columns=[_ANCHOR, _MODULE], errors="ignore")
 
 
-def _anchors(base: WorkItems, head: WorkItems) -> tuple[Hashes, Hashes]:
+def _find_anchors(side: WorkItems, other: WorkItems) -> Hashes:
     """Return for each item the path of the innermost op in both runs, else its module if both have it."""
-    paths = np.intersect1d(base.tree.path, head.tree.path)
-    modules = np.intersect1d(base.table[MODULE_KEY], head.table[MODULE_KEY])
-    return _find_anchors(base, paths, modules), _find_anchors(head, paths, modules)
-
-
-def _find_anchors(side: WorkItems, paths: Hashes, modules: Hashes) -> Hashes:
+    modules = np.intersect1d(side.table[MODULE_KEY], other.table[MODULE_KEY])
     place = side.table[OP_PLACE].to_numpy(np.int64).copy()
-    in_both = np.append(np.isin(side.tree.path, paths), [True])  # the last place answers for "no op"
+    in_both = np.append(np.isin(side.tree.path, other.tree.path), [True])  # the last answers for "no op"
     parent = np.append(side.tree.parent, [NO_ROW])
     while (climbing := ~in_both[place]).any():
         place[climbing] = parent[place[climbing]]

@@ -291,7 +291,12 @@ def _of_revision(runs: Sequence[Run], revision: str, head: Sequence[Run]) -> Can
             f"run {head[0].id} has no commit", hint="compare with a label: --against LABEL"
         )
     merge_base = revisions.merge_base(revisions.commit(revision), state.sha)
-    others = [run for run in runs if run.header.git and not _has_code_of(run.header.git, state)]
+    # Runs of the head's commit are no baseline, unless the head has changes on top of it.
+    others = [
+        run
+        for run in runs
+        if (git := run.header.git) and code(git) != code(state) and (state.dirty or git.sha != state.sha)
+    ]
     nearest = revisions.nearest({run.header.git.sha for run in others if run.header.git}, merge_base)
     places = {sha: place for place, (sha, _) in enumerate(nearest)}
     states = [(group, group[0].header.git) for group in _by_code(others)]
@@ -300,11 +305,6 @@ def _of_revision(runs: Sequence[Run], revision: str, head: Sequence[Run]) -> Can
         key=lambda entry: entry[:2],
     )
     return Candidates(tuple(Group(group, nearest[place][1]) for place, _, group in ordered), merge_base)
-
-
-def _has_code_of(other: Git, head: Git) -> bool:
-    """Tell whether runs are of the head's commit, with or without changes."""
-    return code(other) == code(head) or (not head.dirty and other.sha == head.sha)
 
 
 def _is_dirty(run: Run) -> bool:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from tracekit.diff.model import Diff, Difference
 from tracekit.errors import ExitCode
 from tracekit.stats.comparison import THRESHOLD, Comparison, Verdict, exit_code, overall
-
-if TYPE_CHECKING:
-    from tracekit.diff.model import Diff, Difference
 
 METRICS = ("step_time", "device_peak", "host_peak")
 MIB = 1 << 20

@@ -240,15 +240,15 @@ def variables(program: Program, tree: Path, scratch: Path) -> dict[str, str]:
         scratch: Folder for the run of `tracekit collect`.
     """
     user_paths = [Path(word) for word in os.environ.get("PYTHONPATH", "").split(os.pathsep) if word]
-    moved = [_move_to_tree(path, program.repository, tree) for path in user_paths]
+    moved = [
+        tree / path.resolve().relative_to(program.repository)
+        if path.resolve().is_relative_to(program.repository)
+        else path
+        for path in user_paths
+    ]
     paths = [str(path) for path in (tree, tree / "src", *moved) if path.is_dir() or path in moved]
     inherited = environment()
     return {**inherited, "PYTHONPATH": os.pathsep.join(paths), ENVIRONMENT_VARIABLE: str(scratch.resolve())}
-
-
-def _move_to_tree(path: Path, repository: Path, tree: Path) -> Path:
-    absolute = path.resolve()
-    return tree / absolute.relative_to(repository) if absolute.is_relative_to(repository) else path
 
 
 def _words(program: Program) -> tuple[str, ...]:

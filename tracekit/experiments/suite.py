@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.experiments import suite_tables
 from tracekit.experiments.suite_plan import GEOMEAN, SIZES, UNMEASURED, SuiteRows, Table, plan
+from tracekit.experiments.sweep_folder import Folder
 from tracekit.experiments.sweep_table import rows
-
-if TYPE_CHECKING:
-    from tracekit.experiments.sweep_folder import Folder
 
 __all__ = ["SIZES", "Report", "plan", "report"]
 

@@ -14,18 +14,15 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit import registry
+from tracekit.analysis import Column
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments.sweep_model import SUITE, Cell, Plan, Settings
+from tracekit.experiments.sweep_table import Row
 from tracekit.runs import environment
 from tracekit.workloads.base import COMPILE, DOMAINS, EAGER, INDUCTOR, Workload
-
-if TYPE_CHECKING:
-    from tracekit.analysis import Column
-    from tracekit.experiments.sweep_table import Row
-
 
 CHARACTERIZATION, ZERO_GRAD, OFFLOAD = "characterization", "zero_grad", "offload"
 CURVES, THREADS = "curves", "threads"

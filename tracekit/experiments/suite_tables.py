@@ -225,8 +225,12 @@ MEMORY_COLUMNS = (
 def memory_table(suite: SuiteRows) -> Table:
     """Return a row per workload, mode and level, and geometric means per mode and level."""
     group = suite.part(CHARACTERIZATION)
-    levels = list(dict.fromkeys(way(row.settings) for row in group))
-    means = [_mean_memory(group, mode, level) for level in levels for mode in MODES]
+    rows = []
+    for row in group:
+        reasons = {HOST: why(row), **dict.fromkeys(DEVICE_MEMORY, why(row, device=True))}
+        rows.append(with_reasons(row.flat() | {"level": way(row.settings)}, MEMORY_COLUMNS, reasons))
+    levels = dict.fromkeys(way(row.settings) for row in group)
+    rows += [_mean_memory(group, mode, level) for level in levels for mode in MODES]
     return Table(
         name="memory",
         title="Memory of the host and the device",
@@ -235,16 +239,11 @@ def memory_table(suite: SuiteRows) -> Table:
         ),
         source=f"{suite_plan.TORCHBENCH}, Fig. 3 and 4",
         columns=MEMORY_COLUMNS,
-        rows=(*(_memory_row(row) for row in group), *means),
+        rows=tuple(rows),
     )
 
 
-def _memory_row(row: Row) -> dict[str, Any]:
-    reasons = {HOST: why(row), **dict.fromkeys(DEVICE_MEMORY, why(row, device=True))}
-    return with_reasons(row.flat() | {"level": way(row.settings)}, MEMORY_COLUMNS, reasons)
-
-
-def _mean_memory(group: Any, mode: str, level: str) -> dict[str, Any]:
+def _mean_memory(group: Sequence[Row], mode: str, level: str) -> dict[str, Any]:
     of = [row for row in group if (row.settings.mode, way(row.settings)) == (mode, level)]
     values: dict[str, Any] = {"workload": GEOMEAN, "mode": mode, "level": level}
     means = {name: geomean(getattr(row, name) for row in of) for name in (HOST, *DEVICE_MEMORY)}

@@ -205,8 +205,11 @@ def finish(store: Store, folder: Folder, *, watcher: Watcher) -> Done:
     plan = folder.plan
     with folder.lock():
         done = folder.records()
+        cells: Iterable[Cell] = plan.cells
+        if plan.search:  # each cell depends on the result of the one before
+            cells = (cell for first in plan.cells for cell in sweep_model.double_batch(first, plan, done))
         stored = {run.header.label or "": run.path.name for run in store.readable()}
-        for cell in _cells(plan, done):
+        for cell in cells:
             for repeat in range(plan.repeats):
                 if (cell.key, repeat) in done:
                     continue
@@ -227,13 +230,6 @@ def finish(store: Store, folder: Folder, *, watcher: Watcher) -> Done:
                 watcher.after(cell, record)
         write(folder, done)
     return done
-
-
-def _cells(plan: Plan, done: Done) -> Iterable[Cell]:
-    """Return the cells to measure; in a search, each depends on the result of the one before."""
-    if not plan.search:
-        return plan.cells
-    return (cell for first in plan.cells for cell in sweep_model.double_batch(first, plan, done))
 
 
 def _skip(cell: Cell, repeat: int, plan: Plan, done: Done) -> Record | None:
