@@ -161,11 +161,13 @@ def compare(
     a, b = _values(base), _values(head)
     if a[MODE] is None or b[MODE] is None:  # then both are told by their traces, like with like
         a[MODE], b[MODE] = (_MODES[side.trains] for side in shapes)
-    found = [_difference(name, a[name], b[name], free) for name in FIELDS if name in a]
-    found += [_input_difference(SHAPES, *(side.shapes for side in shapes), free=free)]
+    fields = [_difference(name, a[name], b[name], free) for name in FIELDS if name in a]
+    fields += [_input_difference(SHAPES, *(side.shapes for side in shapes), free=free)]
     if a[DTYPE] is None or b[DTYPE] is None:
-        found += [_input_difference(DTYPE, *(side.dtypes for side in shapes), free=free)]
-    by_field = {field.field: field for field in found if field}  # a traced difference replaces an unknown one
+        fields += [_input_difference(DTYPE, *(side.dtypes for side in shapes), free=free)]
+    by_field = {
+        field.field: field for field in fields if field
+    }  # a traced difference replaces an unknown one
 
     def order(field: Difference) -> tuple[int, int]:
         return _GRAVITY.index(field.status), FIELDS.index(field.field)

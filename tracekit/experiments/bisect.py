@@ -47,17 +47,17 @@ MIN_CONFIRMED = 0.5
 """Share of the change that alternating measurements must confirm."""
 
 
-def confirm(session: Session, found: Found) -> Found:
+def confirm(session: Session, outcome: Found) -> Found:
     """Confirm the culprits by alternating measurements; unconfirmed ones become undecided.
 
     A jump between the ends themselves needs none: they were measured in turn.
     """
     sure: list[Jump] = []
-    doubtful = list(found.undecided)
-    for jump in found.jumps:
+    doubtful = list(outcome.undecided)
+    for jump in outcome.jumps:
         again = jump if _spans_all(session, jump) else _measure_in_turn(session, jump)
         (sure if again and again.posterior >= Options().confidence else doubtful).append(again or jump)
-    return Found(tuple(sure), tuple(doubtful), found.reason or ("" if sure else UNSURE * bool(doubtful)))
+    return Found(tuple(sure), tuple(doubtful), outcome.reason or ("" if sure else UNSURE * bool(doubtful)))
 
 
 def _spans_all(session: Session, jump: Jump) -> bool:
@@ -203,10 +203,10 @@ def _by_metric(session: Session) -> Bisection:
     left_out = _start(session)
     ends = _compare_ends(session)
     small = "" if search.exact else _too_small(ends)
-    found = Found((), reason=small) if small else _search(session)
-    found = found if search.exact else confirm(session, found)
+    outcome = Found((), reason=small) if small else _search(session)
+    outcome = outcome if search.exact else confirm(session, outcome)
     return replace(
-        _result(session, found),
+        _result(session, outcome),
         changed=() if search.exact else _find_changed(session, TOTALS),
         notes=(
             f"{left_out} measurements of earlier calls were ignored: the ends measure differently now, for "
@@ -238,19 +238,19 @@ def _by_count(session: Session) -> Bisection | str:
     counting = session.for_search(replace(search, metric=count_metric(chosen.name), exact=True))
     counting.confirming = 2 * search.repeats
     counting.recall(session.cache.records())
-    found = _search(counting)
-    if not found.jumps:
+    outcome = _search(counting)
+    if not outcome.jumps:
         return ""
-    session.planned = 2 * search.repeats * len(found.jumps)
+    session.planned = 2 * search.repeats * len(outcome.jumps)
     starts = [
-        (0, 0) if _spans_all(session, jump) else _count_measurements(session, jump) for jump in found.jumps
+        (0, 0) if _spans_all(session, jump) else _count_measurements(session, jump) for jump in outcome.jumps
     ]
-    measured = [_alternate(session, jump, search.repeats) for jump in found.jumps]
+    measured = [_alternate(session, jump, search.repeats) for jump in outcome.jumps]
     sides = [
         _read_sides(session, jump, start) if done else None
-        for jump, start, done in zip(found.jumps, starts, measured, strict=True)
+        for jump, start, done in zip(outcome.jumps, starts, measured, strict=True)
     ]
-    result = _result(counting, found)
+    result = _result(counting, outcome)
     culprits = tuple(
         replace(culprit, asked=_estimate(side)) for culprit, side in zip(result.culprits, sides, strict=True)
     )
@@ -363,10 +363,10 @@ def _expect_after(session: Session, position: int) -> int:
     return repeats * halvings + (session.confirming or confirming)
 
 
-def _result(session: Session, found: Found) -> Bisection:
+def _result(session: Session, outcome: Found) -> Bisection:
     search = session.search
     culprits, undecided = (
-        tuple(_culprit(session, jump) for jump in jumps) for jumps in (found.jumps, found.undecided)
+        tuple(_culprit(session, jump) for jump in jumps) for jumps in (outcome.jumps, outcome.undecided)
     )
     return Bisection(
         metric=search.metric,
@@ -378,7 +378,7 @@ def _result(session: Session, found: Found) -> Bisection:
         culprits=culprits,
         undecided=undecided,
         log=_log(session),
-        reason=found.reason,
+        reason=outcome.reason,
     )
 
 
