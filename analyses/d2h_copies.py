@@ -20,8 +20,8 @@ from tracekit.schema import C, CopyKind
 
 from .copies import tables as copy_tables
 from .copies.findings import scalar_findings, scalar_rule
-from .copies.kernel_unions import KernelUnions
 from .copies.read_copies import BLOCKED_NS, describe_copies, in_steps, read_copies
+from .copies.tables import KernelUnions
 from .shared.common import absent_device_note
 
 NO_COPIES = Remark("no device-to-host copies were recorded; see `gpu_breakdown` for the devices' activity")

@@ -49,8 +49,7 @@ from .idle_gaps.causes import NOT_PROFILER
 from .shared.common import DEVICE, RANK, absent_device_note, duration, ints, max_per_rank, share, spans
 from .shared.host_columns import HostColumns, read_host_columns
 from .shared.host_rows import NO_OP, source_lines
-from .shared.idle_neighbors import read_occupying
-from .shared.waits import find_waits
+from .shared.idle_neighbors import find_waits, read_occupying
 
 PLACE = [C.RANK, C.DEVICE]
 CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"

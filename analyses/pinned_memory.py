@@ -38,7 +38,6 @@ from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
 from .copies import tables as copy_tables
-from .copies.kernel_unions import KernelUnions
 from .copies.read_copies import (
     BLOCKED_NS,
     CALL_NS,
@@ -64,6 +63,7 @@ from .copies.read_copies import (
     read_copies,
     with_origins,
 )
+from .copies.tables import KernelUnions
 from .shared.common import DEVICE, RANK, absent_device_note, ints, max_per_rank, percent, size, spans
 from .shared.host_rows import host_rows
 

@@ -9,8 +9,8 @@ from tracekit.analysis.savings import LEAST_SHARE, Budget
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from .kernel_unions import KernelUnions
 from .read_copies import BLOCKED_NS, WORST, describe_places, evidence_of_copies
+from .tables import KernelUnions
 
 
 def scalar_rule(code: str, direction: str) -> Rule:

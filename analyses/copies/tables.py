@@ -1,21 +1,23 @@
-"""Tables of copies: groups, per step and sizes, with their overlap with kernels and opaque graphs."""
+"""Tables of copies: groups, per step and sizes, with the time that no kernel or opaque graph overlaps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Column, Remark, TableSpec
-from tracekit.runs.intervals import Ints
-from tracekit.schema import C
+from tracekit.runs import intervals
+from tracekit.runs.intervals import Ints, Union, covered
+from tracekit.runs.run import Run, busy
+from tracekit.schema import C, DeviceKind
 
-from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, ints, share
+from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, ints, max_per_rank, segments_by, share, spans
 from ..shared.group_stats import group_stats, unions_over_devices
 from ..shared.host_rows import NO_SOURCE
-from .kernel_unions import KernelUnions
-from .read_copies import BLOCKED_NS, EXPOSED_NS, MEMORY, OP, OUTER, SOURCE, number_by
+from .read_copies import BLOCKED_NS, CALL_START_NS, EXPOSED_NS, MEMORY, OP, OUTER, PLACE, SOURCE, number_by
 
 RATE = "gb_per_s"
 NEEDED = "needed_bytes"
@@ -182,3 +184,66 @@ def size_table(frame: pd.DataFrame) -> pd.DataFrame:
             "sum_ns": sums_if_known(frame, codes, count, C.DUR_NS).astype(np.int64),
         }
     )
+
+
+class KernelUnions:
+    """Unions of kernels and opaque graphs per device, which overlap copies."""
+
+    def __init__(self, run: Run) -> None:
+        frame = busy(run, [C.KIND, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
+        hides = frame[frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)])]
+        self.unions: dict[Any, Union] = {
+            place: intervals.union(*spans(rows)) for place, rows in hides.groupby(list(PLACE), sort=True)
+        }
+
+    def exposed_by(self, frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
+        """Exposed length of the union of each group's intervals, summed over devices.
+
+        Args:
+            frame: Intervals with rank and device.
+            codes: Group of each interval, 0 up to `groups`.
+            groups: Number of groups.
+        """
+        total = np.zeros(groups, np.int64)
+        for place, rows in frame.groupby(list(PLACE), sort=True).indices.items():
+            group, start, end = segments_by(codes[rows], *spans(frame.iloc[rows]))
+            union = self.unions.get(place, intervals.EMPTY)
+            np.add.at(total, group, end - start - covered(union, start, end))
+        return total
+
+    def start_delay_ns(self, copies: pd.DataFrame) -> int:
+        """Upper bound of how much earlier kernels could run if the host were not blocked in these copies.
+
+        For each gap between kernels in which copies end: the minimum of the time the host was blocked in them
+        and the gap since the first of their calls. The device of each rank with the largest sum counts.
+        """
+        blocking = copies[copies[BLOCKED_NS].notna()]
+        codes, _ = number_by(blocking, PLACE)
+        places = blocking[list(PLACE)].iloc[np.unique(codes, return_index=True)[1]]
+        waited = [
+            _start_delay(blocking[codes == number], *self.unions.get(place, intervals.EMPTY))
+            for number, place in enumerate(places.itertuples(index=False, name=None))
+        ]
+        return max_per_rank(places, waited)
+
+    def exposed_ns(self, frame: pd.DataFrame) -> int:
+        """Exposed length of the union of these intervals, on the device of each rank with most of it."""
+        codes, count = number_by(frame, PLACE)
+        places = frame[list(PLACE)].iloc[np.unique(codes, return_index=True)[1]]
+        return max_per_rank(places, self.exposed_by(frame, codes, count))
+
+
+def _start_delay(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
+    """Upper bound for copies of one device and the union of its kernels."""
+    if not len(start):
+        return 0
+    ended = spans(rows)[1]
+    before = np.searchsorted(start, ended, side="right") - 1
+    idle = (before >= 0) & (end[before] <= ended) & (before + 1 < len(start))
+    table = pd.DataFrame(
+        {"gap": before, "call": ints(rows, CALL_START_NS), "blocked": ints(rows, BLOCKED_NS)}
+    )
+    gaps = table[idle].groupby("gap").agg(call=("call", "min"), blocked=("blocked", "sum"))
+    before = gaps.index.to_numpy(dtype=np.int64)
+    length = start[before + 1] - np.maximum(end[before], ints(gaps, "call"))
+    return int(np.minimum(np.maximum(length, 0), ints(gaps, "blocked")).sum())

@@ -23,9 +23,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, CopyKind
 
 from ..copies import tables as copy_tables
-from ..copies.kernel_unions import KernelUnions
 from ..copies.read_copies import BLOCKED_NS, describe_copies, read_copies
-from ..copies.tables import NEEDED
+from ..copies.tables import NEEDED, KernelUnions
 from ..shared.common import Floats, absent_device_note, share
 from ..shared.host_rows import NO_SHAPES
 from . import compare, findings

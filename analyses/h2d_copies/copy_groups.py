@@ -14,9 +14,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind
 
-from ..copies.kernel_unions import KernelUnions
 from ..copies.read_copies import MEMORY, OP, SOURCE, describe_copies, in_steps, number_by, read_copies
-from ..copies.tables import sums_if_known
+from ..copies.tables import KernelUnions, sums_if_known
 from ..shared.common import ints
 from .tensors import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
 

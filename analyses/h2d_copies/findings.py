@@ -17,7 +17,6 @@ from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind
 
 from ..copies.findings import scalar_findings, scalar_rule
-from ..copies.kernel_unions import KernelUnions
 from ..copies.read_copies import (
     DIRECTION,
     LARGE_BYTES,
@@ -31,6 +30,7 @@ from ..copies.read_copies import (
     in_steps,
     number_by,
 )
+from ..copies.tables import KernelUnions
 from ..shared.common import ints
 from .copy_groups import CopyGroup
 from .tensors import DTYPE, ITEM, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE

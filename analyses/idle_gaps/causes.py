@@ -42,8 +42,17 @@ from tracekit.schema import MARKER, C, HostKind
 from ..shared.common import NO_PARENT, ints, spans, to_categorical, values_at
 from ..shared.host_columns import Bools, HostColumns, Small, read_host_columns
 from ..shared.host_rows import NO_OP, source_lines
-from ..shared.idle_neighbors import AFTER, BEFORE, EARLIER, LAUNCH, inside_steps, read_gaps, read_occupying
-from ..shared.waits import find_waits, first_ending_after
+from ..shared.idle_neighbors import (
+    AFTER,
+    BEFORE,
+    EARLIER,
+    LAUNCH,
+    find_waits,
+    first_ending_after,
+    inside_steps,
+    read_gaps,
+    read_occupying,
+)
 from . import context
 from .context import MAX_CLOCK_SKEW_NS, MAX_DISPATCH_NS, MIN_LONG_NS
 

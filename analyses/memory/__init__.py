@@ -33,7 +33,6 @@ from tracekit.schema import C
 
 from ..shared.common import ints
 from . import findings
-from .driver_calls import driver_call_table, read_driver_calls
 from .events import (
     MIN_FLOORS,
     OP,
@@ -42,7 +41,9 @@ from .events import (
     WARMUP_STEPS,
     Events,
     Flags,
+    driver_call_table,
     extremes,
+    read_driver_calls,
     read_events,
     theil_sen,
     thin_events,

@@ -18,8 +18,7 @@ from tracekit.schema import HOST_DEVICE, C, HostKind
 from ..shared.common import duration, largest_rows, percent, size, spans, union_by
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows, source_lines
 from ..shared.intervals_by_class import idle_by_rank
-from .driver_calls import AFTER_WARMUP, FREES
-from .events import MIN_FLOORS, OP, WARMUP_STEPS, Events
+from .events import AFTER_WARMUP, FREES, MIN_FLOORS, OP, WARMUP_STEPS, Events
 
 MIN_FAST_GROWTH_SHARE = 0.001
 """Share of the peak; growth by it per step doubles the memory within 1,000 steps."""

@@ -6,8 +6,7 @@ from tracekit.analysis import Column, TableSpec
 from tracekit.schema import C
 
 from ..shared.common import RANK, STEP
-from .driver_calls import COLUMNS
-from .events import OP
+from .events import COLUMNS, OP
 
 PEAK_COLUMNS = (
     Column(C.SOURCE, "", "source of the measurement"),

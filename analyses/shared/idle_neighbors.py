@@ -1,4 +1,4 @@
-"""Idle intervals of a device, with the intervals before and after and the calls that launched these."""
+"""Idle intervals of a device: the intervals before and after, their launches, and waits for the device."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, covered
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS
-from tracekit.schema import C, DeviceKind
+from tracekit.schema import C, DeviceKind, HostKind, Memory
 
 from .common import NO_PARENT, ints, spans
 from .host_columns import HostColumns
-from .waits import WAIT_COLUMNS
 
+SYNCHRONOUS_COPY = r"(?i)^(?:cuda|hip|cu)_?memcpy(?!.*async)"
+"""Copies that block by their name: `cudaMemcpy`, `hipMemcpyWithStream`, `cuMemcpyDtoH_v2`."""
+WAIT_COLUMNS = (C.KIND, C.START_NS, C.DUR_NS, C.LAUNCH_ROW, C.SRC_MEMORY, C.DST_MEMORY)
+"""Columns of `device_intervals` needed to decide whether a copy blocked."""
 MAX_NEAR_NS = 30_000
 """Maximum distance of the next linked interval whose launch is used for an unlinked one of its stream."""
 _READ = dict.fromkeys((*WAIT_COLUMNS, C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.OP_ROW, C.STEP))
@@ -116,3 +120,50 @@ class _DeviceOrder:
         )
         usable = (self.call[linked_row] >= 0) & ((linked_row == first) | near)
         return self.rows[first], np.where(usable, self.rows[linked_row], NO_PARENT)
+
+
+def find_waits(host: HostColumns, device: pd.DataFrame) -> Ints:
+    """Positions of the rows in which a thread waits for the device, by thread and start.
+
+    These are the rows of kind `sync`, and copy calls that returned no earlier than the copy was done on the
+    device, if they are synchronous by name or one end of the copy is pageable memory.
+
+    Args:
+        host: Host rows.
+        device: The intervals that occupy a device, with the columns of `WAIT_COLUMNS`.
+    """
+    copies = device[device[C.KIND].astype(str) == DeviceKind.MEMCPY]
+    call = host.positions(copies[C.LAUNCH_ROW])
+    _, done = spans(copies)
+    launched = call >= 0
+    call, done = call[launched], done[launched]
+    pageable = np.zeros(len(copies), np.bool_)
+    for memory in (C.SRC_MEMORY, C.DST_MEMORY):
+        pageable |= matches(copies[memory].astype("category"), f"^{Memory.PAGEABLE}$").to_numpy()
+    blocked = host.end[call] >= done
+    named = host.name_matches(SYNCHRONOUS_COPY)
+    blocking = call[blocked & (pageable[launched] | named[call])]
+    synchronized = np.flatnonzero(host.of_kind(HostKind.SYNC))
+    return np.union1d(blocking, synchronized).astype(np.int64)
+
+
+def first_ending_after(host: HostColumns, rows: Ints, thread: Ints, times: Ints) -> Ints:
+    """The first of these waits that ends after each instant on its thread, -1 if none does.
+
+    Args:
+        host: Host rows.
+        rows: Positions of waits, ascending.
+        thread: Thread of each query.
+        times: Instant of each query.
+    """
+    first = np.full(len(times), -1, np.int64)
+    threads = host.thread[rows]
+    for number in np.intersect1d(threads, thread):
+        of_thread = rows[threads == number]
+        queries = thread == number
+        reach = np.maximum.accumulate(host.end[of_thread])
+        place = np.searchsorted(reach, times[queries], side="right")
+        first[queries] = np.where(
+            place < len(of_thread), of_thread[np.minimum(place, len(of_thread) - 1)], -1
+        )
+    return first

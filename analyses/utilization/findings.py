@@ -13,7 +13,7 @@ from tracekit.runs.nvml import M
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, DeviceKind
 
-from ..copies.kernel_unions import KernelUnions
+from ..copies.tables import KernelUnions
 from ..memory.events import theil_sen
 from ..shared.common import largest_rows
 from .device_limits import (
