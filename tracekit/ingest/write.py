@@ -69,7 +69,13 @@ _ABSOLUTE = (C.START_NS, C.T_NS)
 
 
 def write_table(rows: pa.Table, table: Table, path: Path) -> None:
-    """Write a table that is in memory; creates the folder of a part."""
+    """Write a table that is in memory; creates the folder of a part.
+
+    Args:
+        rows: The rows, with the columns of the table.
+        table: The table.
+        path: The file.
+    """
     with _writer(table, path) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP)
 

@@ -141,6 +141,15 @@ def import_job(
 ) -> Run:
     """Import a job as one run, with a diagnostic for each unusable trace.
 
+    Args:
+        store: Store of the new run.
+        job: The job.
+        label: Label of the new run.
+        steps: Name of the ranges that are the steps; the usual markers by default.
+        kernels: Kernels of the program, as `tracekit.ingest.artifacts` reads them.
+        progress: Called with the progress, as in `import_each`.
+        workers: Workers that decode and write the traces; this process by default.
+
     Raises:
         UnusableInputError: No trace of the job can be used.
     """

@@ -101,7 +101,13 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
 
 
 def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:
-    """Add the idle intervals to the traces of a source; a trace without intervals fails."""
+    """Add the idle intervals to the traces of a source; a trace without intervals fails.
+
+    Args:
+        source: The source.
+        traces: Its decoded traces: several if the file holds several ranks.
+        identity: Identity of the file, as it was when it was read.
+    """
     outcomes: list[Decoded | Failed] = []
     for number, trace in enumerate(traces):
         size = close(trace)

@@ -319,7 +319,7 @@ def _memory_device(arg: Args) -> Any:
 
 def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
     """Return a batch of counter samples."""
-    if not counters:
+    if not counters:  # most chunks have none
         return BatchBuilder(0).build()
     samples = [
         (event.ts, f"{event.name}/{key}", value)

@@ -36,7 +36,14 @@ _MAX_NAME_CHARS = 60
 
 
 def event_diagnostics(name: str, top: TopLevel, tally: Tally, truncated: str) -> Iterator[Diagnostic]:
-    """Return the diagnostics of decoding the events of a file."""
+    """Return the diagnostics of decoding the events of a file.
+
+    Args:
+        name: Name of the file.
+        top: Its top level.
+        tally: Counts of unusual events.
+        truncated: Why the events end early; empty if they do not.
+    """
     if top.simulated:
         yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
     if truncated:

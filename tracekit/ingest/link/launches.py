@@ -211,6 +211,8 @@ class Launchers:
             rows: Device rows.
             step_at_start: The step at each row's start.
         """
+        # CUPTI gives a kernel the correlation id of its call; Kineto adds the id of the op around it, which
+        # still links kernels whose call was not recorded
         call, op, step = self._calls.find(self._keys(rows.integers(C.CORRELATION_ID), rows.integers(C.PID)))
         lost = np.flatnonzero(op == NONE)
         external = rows.integers(C.EXTERNAL_ID)[lost]

@@ -181,6 +181,7 @@ class Marks:
         """
         name = rows.integers(C.NAME)
         module = self._module.take(name)
+        # an op of the backward pass has the sequence number of its forward op, but names a forward thread
         forward = (rows.integers(C.SEQUENCE) >= 0) & (rows.integers(C.FWD_TID) <= 0)
         return Inherited(
             op=np.where(self.is_op(rows), np.arange(first, first + rows.count), NONE),

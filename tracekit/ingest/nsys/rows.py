@@ -197,7 +197,13 @@ class Times(msgspec.Struct, frozen=True):
 
 
 def within_limits(chunk: Chunk, time: str, *, earliest: int = 1 - LATEST_NS) -> Chunk:
-    """Select the rows with a time within the limits; ends beyond the limits become missing."""
+    """Select the rows with a time within the limits; ends beyond the limits become missing.
+
+    Args:
+        chunk: Rows of a table.
+        time: Column of their times, ns.
+        earliest: Earliest time that is kept, ns.
+    """
     times = chunk.integers(time)
     mask = (times >= earliest) & (times < LATEST_NS)
     if not mask.all():
@@ -297,6 +303,11 @@ def call(name: str) -> str:
 
 def describe_copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, Memory, Memory]:
     """Return name, direction and memory kinds of a copy; the name as in torch.profiler.
+
+    Args:
+        kind: `copyKind` of the row.
+        source: `srcKind` of the row.
+        target: `dstKind` of the row.
 
     Example:
         >>> describe_copy(1, 0, 2)[0], describe_copy(12, 7, 7)[0]

@@ -84,7 +84,13 @@ _TEXTS = msgspec.msgpack.Decoder(dict[str, list[bytes]])
 
 
 def write_batches(directory: Path, number: int, batches: Mapping[str, Batch]) -> None:
-    """Write the non-empty batches of a chunk, sorted by time, as part `number` of their tables."""
+    """Write the non-empty batches of a chunk, sorted by time, as parts of their tables.
+
+    Args:
+        directory: The spool folder.
+        number: Number of the part in each table.
+        batches: Batches by table.
+    """
     path = directory / _ROWS.format(process=os.getpid(), thread=threading.get_native_id())
     with path.open("ab") as file:
         lines = [
@@ -285,7 +291,14 @@ class _ColumnBuffer:
         return Column(self._values, self._missing)
 
     def fill(self, position: int, file: int, span: RowRange, place: _Location | None) -> None:
-        """Read a span of a part at the column's location, or mark it missing."""
+        """Read a range of a part at the column's location, or mark it missing.
+
+        Args:
+            position: Where the range begins in the buffer.
+            file: Descriptor of the part's file.
+            span: The range.
+            place: Location of the column; None if the part has none.
+        """
         target = slice(position, position + span.stop - span.first)
         if place is None:
             self._values[target] = NONE
