@@ -11,7 +11,7 @@ import pytest
 from samples.simulator import Program, write
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer import import_each
-from tracekit.ingest.link.serving import configured, read, read_steps
+from tracekit.ingest.link.serving import read, read_patterns, read_steps
 from tracekit.runs.meta import Collector, RunMeta
 from tracekit.runs.store import Store
 from tracekit.schema import STEPS, C
@@ -102,7 +102,7 @@ PROJECT = f"[tool.tracekit]\nserving = ['{PATTERN}']\n"
 
 def test_a_project_adds_patterns(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT)
-    added = configured(tmp_path)
+    added = read_patterns(tmp_path)
     decode = read("decode[bs=117/128 tok=117 d=117]", added)
     assert decode is not None
     assert (decode.phase, decode.requests, decode.generation_tokens) == ("decode", 117, 117)
@@ -115,7 +115,7 @@ def test_a_project_adds_patterns(tmp_path: Path) -> None:
 def test_patterns_without_known_groups_are_refused(pattern: str, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.tracekit]\nserving = {pattern}\n")
     with pytest.raises(UnusableInputError, match="serving"):
-        configured(tmp_path)
+        read_patterns(tmp_path)
 
 
 def imported(program: Program, folder: Path, **options: Any) -> Run:

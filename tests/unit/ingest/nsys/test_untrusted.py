@@ -74,7 +74,7 @@ def test_computed_columns_are_not_read(store: Store, tmp_path: Path) -> None:
 def test_only_select_statements_are_allowed(question: str, tmp_path: Path) -> None:
     path = changed(tmp_path / "run.sqlite", "")
     with (
-        closing(sqlite_module.opened(path)) as file,
+        closing(sqlite_module.open_database(path)) as file,
         pytest.raises(sqlite3.Error, match=r"authorized|prohibited"),
     ):
         file.execute(question).fetchone()

@@ -32,7 +32,7 @@ def sliced(values: list[Any], kind: pa.DataType, data: st.DataObject) -> pa.Arra
 @given(rows, st.data())
 def test_numbers_round_trip_through_arrow(values: list[int | None], data: st.DataObject) -> None:
     array = sliced(values, pa.int64(), data)
-    assert rows_module.filled(array, -7).tolist() == [-7 if value is None else value for value in values]
+    assert rows_module.fill_nulls(array, -7).tolist() == [-7 if value is None else value for value in values]
     nulls = rows_module.nulls_of(array)
     held = rows_module.numbers(rows_module.values_of(array), nulls)
     assert held.to_pylist() == values
@@ -47,9 +47,9 @@ def test_integers_are_cast_as_arrow_does(values: list[int | None], kind: pa.Data
         expected = array.cast(kind)
     except pa.ArrowInvalid:
         with pytest.raises(pa.ArrowInvalid):
-            rows_module.fitted(array, kind)
+            rows_module.cast_integers(array, kind)
     else:
-        assert rows_module.fitted(array, kind).equals(expected)
+        assert rows_module.cast_integers(array, kind).equals(expected)
 
 
 @given(st.lists(st.text(max_size=5), max_size=30))
