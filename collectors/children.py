@@ -48,12 +48,12 @@ def child(
         0
     """
     streams: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "errors": "replace"}
-    with guarded(command, environment=environment, start_new_session=True, **streams) as process:
+    with run_guarded(command, environment=environment, start_new_session=True, **streams) as process:
         yield process
 
 
 @contextmanager
-def guarded(
+def run_guarded(
     command: Sequence[str],
     *,
     environment: Mapping[str, str] | None,

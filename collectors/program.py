@@ -27,7 +27,7 @@ from tracekit.workloads.options import values
 
 from . import guard
 from .assignment import View, assign_samples
-from .children import guarded
+from .children import run_guarded
 from .compilation import artifact_environment, artifact_folder
 from .sampling import SampleBuffer, is_recording, program_of, sample_counters
 
@@ -95,7 +95,7 @@ def foreground(
     Yields:
         The process; its `returncode` is the program's.
     """
-    with guarded(
+    with run_guarded(
         command, environment=environment, scratch=scratch, while_running=partial(forward_signals, forwarded)
     ) as process:
         yield process
@@ -170,7 +170,7 @@ class Rank:
         return View.of(self.number, self.facts["environment"], (peak[1] for peak in self.facts["peaks"]))
 
 
-def recording(
+def make_recording(
     program: Program, directory: Path, ranks: Sequence[Rank], *, code: int, sampled: SampleBuffer
 ) -> Recording:
     """Return what torch.profiler recorded in a program, without diagnostics.
@@ -197,7 +197,7 @@ def recording(
     )
 
 
-def recorded_ranks(directory: Path) -> list[Rank]:
+def read_ranks(directory: Path) -> list[Rank]:
     """Return the recordings in a directory by rank; those of first calls only if there are no others."""
     ranks = [
         Rank(int(match[1]), bool(match[2]), path.with_suffix(".json"), json.loads(path.read_text()))

@@ -38,7 +38,7 @@ class TorchProfilerCollector:
         result = run_process(
             workload_process.COMMAND, request, directory, sampled, while_running=sampled.sampling
         )
-        recording = _recording(result, directory, sampled)
+        recording = _make_recording(result, directory, sampled)
         return replace(
             recording,
             traces=() if request.no_profile else (directory / result["trace"],),
@@ -48,10 +48,10 @@ class TorchProfilerCollector:
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.recording.collector.Collector.record_program`."""
         code, sampled = programs.run(program, directory)
-        ranks = programs.recorded_ranks(directory)
+        ranks = programs.read_ranks(directory)
         if not ranks:
             raise programs.failure(program, directory, code)
-        recording = programs.recording(program, directory, ranks, code=code, sampled=sampled)
+        recording = programs.make_recording(program, directory, ranks, code=code, sampled=sampled)
         missing = report_unsampled(sampled.samples(), [rank.view for rank in ranks])
         diagnostics = (*programs.diagnostics(ranks, code), *sampled.diagnostics(), *missing)
         return replace(recording, diagnostics=diagnostics)
@@ -69,11 +69,11 @@ def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -
     options = {"record_shapes": True, "profile_memory": True, "with_stack": False}
     message = "--stacks was left out: a C++ program has no Python call stacks"
     ignored = [Diagnostic(Level.INFO, "stacks_ignored", message)] if request.stacks else []
-    recording = _recording({**prepared, **result, "options": options}, directory, sampled)
+    recording = _make_recording({**prepared, **result, "options": options}, directory, sampled)
     return replace(recording, traces=(trace,), diagnostics=(*recording.diagnostics, *ignored))
 
 
-def _recording(result: dict[str, Any], directory: Path, sampled: SampledProgress) -> Recording:
+def _make_recording(result: dict[str, Any], directory: Path, sampled: SampledProgress) -> Recording:
     """Return the recording of a workload, without traces, from the result of its process."""
     own = samples(result)
     view = View.of(0, result["environment"], (sample.device for sample in own if sample.value))

@@ -71,12 +71,12 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
     }
     if isinstance(program, Training):
         job |= _optimizer(program.optimizer)
-    _traced(program).save(job["module"])
+    _trace(program).save(job["module"])
     torch.save(job, folder / JOB)
     return folder / JOB
 
 
-def _traced(program: Training | Inference) -> torch.jit.ScriptModule:
+def _trace(program: Training | Inference) -> torch.jit.ScriptModule:
     host, inputs = program.batches.source, program.batches.example()
     if isinstance(program, Inference):
         with torch.no_grad():

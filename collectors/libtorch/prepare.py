@@ -134,7 +134,7 @@ def _build(tools: Toolchain, source: Path, target: Path) -> None:
         with log.open("wb") as out:
             for command in _commands(tools, source, part / "build"):
                 if subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False).returncode:  # noqa: S603
-                    raise _failed(log)
+                    raise _build_error(log)
         (part / "build" / NAME).rename(part / NAME)
         shutil.rmtree(part / "build")
     log.unlink()
@@ -153,7 +153,7 @@ def _commands(tools: Toolchain, source: Path, folder: Path) -> list[list[str]]:
     return [configure, [cmake, "--build", str(folder)]]
 
 
-def _failed(log: Path) -> CollectionError:
+def _build_error(log: Path) -> CollectionError:
     lines = log.read_text(errors="replace").splitlines()
     error = next((line.strip() for line in lines if _ERROR.search(line)), "no error in the log")
     return CollectionError(f"the C++ program could not be compiled: {error}", hint=f"see the log {log}")

@@ -110,10 +110,10 @@ class NsysCollector:
         guessed = _guess_device()
         command = tool.profile_command(nsys, directory.resolve() / REPORT, device=guessed)
         code, sampled = programs.run(program, directory, under=command)
-        ranks = programs.recorded_ranks(directory)
+        ranks = programs.read_ranks(directory)
         if not ranks:
             raise programs.failure(program, directory, code)
-        recording = programs.recording(program, directory, ranks, code=code, sampled=sampled)
+        recording = programs.make_recording(program, directory, ranks, code=code, sampled=sampled)
         report = find_report(directory)
         if report is None:
             check_processed(directory)

@@ -51,7 +51,7 @@ def guarded(
         pipes.append(send)
         yield
 
-    with children.guarded(
+    with children.run_guarded(
         [sys.executable, "-c", code],
         environment=None,
         scratch=tmp_path / "scratch",

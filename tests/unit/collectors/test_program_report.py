@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.collectors.program import diagnostics, failure, recorded_ranks, samples, timings
+from tracekit.collectors.program import diagnostics, failure, read_ranks, samples, timings
 
 from tracekit.errors import ProgramFailedError
 from tracekit.recording.collector import Program
@@ -35,13 +35,13 @@ def write(folder: Path, name: str, **given: Any) -> None:
 
 
 def codes(folder: Path, code: int = 0) -> list[str]:
-    return [one.code for one in diagnostics(recorded_ranks(folder), code)]
+    return [one.code for one in diagnostics(read_ranks(folder), code)]
 
 
 def test_warnings_of_all_ranks_keep_their_codes(tmp_path: Path) -> None:
     write(tmp_path, "rank-0", notes=[UNREAD])
     write(tmp_path, "rank-1", notes=[UNREAD, ("captured_steps", "steps were captured")], world_size=3)
-    ranks = recorded_ranks(tmp_path)
+    ranks = read_ranks(tmp_path)
     assert [rank.number for rank in ranks] == [0, 1]
     assert codes(tmp_path) == ["ranks_missing", "captured_steps", "steps_not_timed"]
     times = timings(ranks)
@@ -54,14 +54,14 @@ def test_warnings_of_all_ranks_keep_their_codes(tmp_path: Path) -> None:
 
 def test_steps_after_the_window_follow_those_before_it(tmp_path: Path) -> None:
     write(tmp_path, "rank-0", later_ns=[7, 8, 9], left_out=2)
-    times = timings(recorded_ranks(tmp_path))
+    times = timings(read_ranks(tmp_path))
     assert times is not None
     assert (times.step_ns, times.later, times.left_out) == ([5, 6, 7, 8, 9], 3, 2)
 
 
 def test_steps_that_could_not_be_timed_leave_no_timings(tmp_path: Path) -> None:
     write(tmp_path, "rank-0", step_ns=[], notes=[UNREAD])
-    assert timings(recorded_ranks(tmp_path)) is None
+    assert timings(read_ranks(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_incomplete_recordings(
 def test_a_recorded_window_is_used_instead_of_a_first_call(tmp_path: Path) -> None:
     write(tmp_path, "rank-0.first")
     write(tmp_path, "rank-0")
-    assert [rank.first_call for rank in recorded_ranks(tmp_path)] == [False]
+    assert [rank.first_call for rank in read_ranks(tmp_path)] == [False]
 
 
 NOTE: dict[str, Any] = {"source": "optimizer", "steps_done": 3, "error": "", "codes": []}

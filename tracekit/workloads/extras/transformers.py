@@ -89,7 +89,7 @@ def _build(options: Options, model: str, config: str, data: Data, changes: Mappi
     return build_program(task, options)
 
 
-def _masked(batch: int, tokens: int, vocabulary: int) -> Batch:
+def _mask(batch: int, tokens: int, vocabulary: int) -> Batch:
     from tracekit.workloads.tasks import mask_tokens
 
     words, labels = mask_tokens(batch, tokens, vocabulary, mask=103)
@@ -117,7 +117,7 @@ HF_BERT = _workload(
     "BertConfig",
     summary="transformers' BERT-base recovering masked words of random sentences",
     parameters=109_514_298,
-    data=_masked,
+    data=_mask,
     test={"num_hidden_layers": 2},
 )
 HF_GPT2 = _workload(
