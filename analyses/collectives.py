@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
@@ -70,7 +69,12 @@ def combine(run: Run, parts: Sequence[pd.DataFrame]) -> Result:
     unmatched, unknown = int(measured[WAIT].isna().sum()), int((rows["group"] == "").sum())
     notes = [UNMATCHED.format(count=unmatched, all=len(rows))] if unmatched else []
     notes += [NOT_RECORDED.format(count=unknown, all=len(rows))] if unknown else []
-    tables = {"by_group": _by_group(measured), "by_rank": _by_rank(measured), "calls": _calls(measured)}
+    calls = measured.sort_values([C.RANK, C.DEVICE, C.START_NS, C.ROW_ID], ignore_index=True)
+    tables = {
+        "by_group": _by_group(measured),
+        "by_rank": _by_rank(measured),
+        "calls": calls[[column.name for column in _CALLS]],
+    }
     return Result({name: table for name, table in tables.items() if len(table)}, notes=tuple(notes))
 
 
@@ -109,11 +113,6 @@ def bus_factors(kinds: pd.Series, group_size: pd.Series) -> pd.Series:
     return factors.mask(kinds.isin(_WHOLE), 1.0).astype("Float64")
 
 
-def _calls(measured: pd.DataFrame) -> pd.DataFrame:
-    order = [C.RANK, C.DEVICE, C.START_NS, C.ROW_ID]
-    return measured.sort_values(order, ignore_index=True)[[column.name for column in _CALLS]]
-
-
 def _by_group(measured: pd.DataFrame) -> pd.DataFrame:
     """Sums of the calls by group and kind of collective, most time first."""
     grouped = measured.groupby(_GROUP, dropna=False, sort=True, observed=True)
@@ -145,15 +144,10 @@ def _by_rank(measured: pd.DataFrame) -> pd.DataFrame:
     grouped = matched.groupby([C.RANK, C.DEVICE], sort=True)
     table = grouped[[C.DUR_NS, WAIT, CAUSED]].sum().reset_index()
     table.insert(2, "count", grouped.size().to_numpy(np.int64))
-    table["caused_share"] = _share(table, CAUSED)
+    table["caused_share"] = share(table[CAUSED], int(table[CAUSED].sum()))
     return table.sort_values([CAUSED, C.RANK], ascending=[False, True], ignore_index=True)[
         [column.name for column in _BY_RANK_COLUMNS]
     ]
-
-
-def _share(table: pd.DataFrame, column: str) -> npt.NDArray[np.float64]:
-    values = table[column].to_numpy(np.int64)
-    return share(values, int(values.sum()))
 
 
 _BY_RANK = ByRank(map=measure, combine=combine)

@@ -70,7 +70,7 @@ class Peaks:
         base, head = (peak(device) if device else None for device in (self.base, self.head))
         return head / base if base and head else None
 
-    def allowed(self, role: str, precision: str) -> float | None:
+    def min_gain(self, role: str, precision: str) -> float | None:
         """Minimum gain of an op on the head if it uses both devices equally well; None if unknown.
 
         An op that multiplies matrices is bound by compute or memory: the minimum ratio counts. FP32 may run
@@ -280,7 +280,7 @@ def _row(
 ) -> dict[str, object]:
     role = LINK if group.sort.startswith(_OVER_LINK) else group.role
     precision = next((precisions[row] for row in cause.evidence.get("a", ()) if row in precisions), "")
-    allowed = peaks.allowed(role, precision)
+    allowed = peaks.min_gain(role, precision)
     gain = cause.a.total_ns / cause.b.total_ns
     lost = cause.b.total_ns - cause.a.total_ns / allowed if allowed else 0.0
     return {

@@ -39,7 +39,7 @@ from tracekit.runs.step_windows import backlog
 from tracekit.schema import C, HostKind, Memory
 
 from .shared.common import NO_PARENT, NOT_RECORDED, ints, is_launch, positions, spans
-from .steps import overhead, profiled_steps
+from .steps import measure_steps, overhead
 
 OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
 
@@ -267,7 +267,7 @@ def _check_profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
 
 
 def _check_overhead(run: Run) -> Check:
-    table = overhead(run, profiled_steps(run))
+    table = overhead(run, measure_steps(run))
     if table.empty:
         unknown = "unknown: no profiled steps of known length, or no un-profiled steps"
         return Check("profiler_overhead", INFO, detail=unknown)

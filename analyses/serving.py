@@ -33,7 +33,7 @@ from tracekit.runs.step_windows import HOST_NS
 from tracekit.schema import C, HostKind
 
 from .shared.common import RANK, STEP, absent_device_note, ints, percentile, share, spans
-from .steps import ELSEWHERE, OWN_NS, profiled_steps
+from .steps import ELSEWHERE, OWN_NS, measure_steps
 
 STEP_NS, SPAN_NS, BUSY_NS, IDLE_NS = "step_ns", "device_span_ns", "device_busy_ns", "device_idle_ns"
 BETWEEN_NS, BETWEEN_IDLE_NS, SUM_NS = "between_ns", "between_idle_ns", "sum_ns"
@@ -193,7 +193,7 @@ def _sum_activities(between: list[Between], keys: list[str]) -> pd.DataFrame:
 
 
 def _steps(run: Run, served: pd.DataFrame, between: list[Between]) -> pd.DataFrame:
-    timed = profiled_steps(run).rename(columns={OWN_NS: STEP_NS}).drop(columns=[C.START_NS])
+    timed = measure_steps(run).rename(columns={OWN_NS: STEP_NS}).drop(columns=[C.START_NS])
     steps = served.merge(timed, how="left", on=[C.RANK, C.STEP])
     if between:
         steps = steps.merge(pd.concat([gap.steps for gap in between]), how="left", on=[C.RANK, C.STEP])

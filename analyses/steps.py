@@ -189,7 +189,7 @@ def compute(run: Run) -> Result:
     """Time the profiled steps and compare them with un-profiled ones."""
     if not run.meta.profiled:
         return _describe_timings(run)
-    steps = profiled_steps(run)
+    steps = measure_steps(run)
     if steps.empty:
         return Result(notes=(str(NO_STEPS),))  # no `Remark`: the rules could not be checked
     tables = {"summary": _summary(steps), "steps": steps}
@@ -221,7 +221,7 @@ def _describe_timings(run: Run) -> Result:
     return Result({"summary": pd.DataFrame([row])}, notes=(NOT_PROFILED,))
 
 
-def profiled_steps(run: Run) -> pd.DataFrame:
+def measure_steps(run: Run) -> pd.DataFrame:
     """Compute the table of every profiled step."""
     table = step_windows(run).merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
     own_ns = (table[END_NS] - table[C.START_NS]).astype("Int64")
@@ -298,17 +298,15 @@ def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
                 "profiled_ns": profiled,
                 "unprofiled_ns": timed.median_ns,
                 "overhead_ns": profiled - timed.median_ns,
-                "overhead_share": _ratio(profiled - timed.median_ns, timed.median_ns),
+                "overhead_share": (
+                    (profiled - timed.median_ns) / timed.median_ns if timed.median_ns else np.nan
+                ),
                 "unprofiled_steps": timed.steps,
                 "clock": timings.clock,
             }
             for rank, profiled in medians
         ]
     )
-
-
-def _ratio(amount: int, of: int) -> float:
-    return amount / of if of else float("nan")
 
 
 def _comparable(steps: pd.DataFrame, clock: str) -> pd.Series:

@@ -36,7 +36,7 @@ from tracekit.runs import compilation
 from tracekit.runs.run import Run
 
 from ..shared.common import absent_device_note
-from . import compare, kernels, producers, tables
+from . import compare, kernels, tables
 from .findings import RULES, findings
 from .regions import FRAME, CompiledRun, read_compiled
 
@@ -56,7 +56,7 @@ def compute(run: Run) -> Result:
         rows = kernels.measure_kernels(run, compiled)
         results |= {
             "summary": tables.summarize(run, compiled),
-            "producers": producers.sum_producers(run, compiled),
+            "producers": kernels.sum_producers(run, compiled),
         }
         results |= {"lines": kernels.sum_lines(rows)} if len(rows) else {}
         results |= {
@@ -93,7 +93,7 @@ ANALYSIS = Analysis(
     tables=(
         tables.SUMMARY,
         tables.KERNELS,
-        producers.PRODUCERS,
+        kernels.PRODUCERS,
         kernels.LINES,
         tables.REGIONS,
         tables.GRAPHS,

@@ -17,16 +17,24 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column, TableSpec
-from tracekit.analysis.kernel_names import matches
+from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.runs import kernel_sources
-from tracekit.runs.intervals import Ints
 from tracekit.runs.kernel_sources import is_unkeyed
 from tracekit.runs.run import Run
-from tracekit.schema import C, HostKind
+from tracekit.schema import C, DeviceKind, HostKind
 
-from ..shared.common import NO_PARENT, ints, share
+from ..shared.common import NO_PARENT, ints, op_parents, positions, share
 from ..shared.thread_ranges import covering_ranges, launch_calls, outermost_ranges
-from .regions import GENERATED, GRAPH, INDUCTOR, ORIGIN, CompiledRun
+from .regions import (
+    COMPILED,
+    GENERATED,
+    GRAPH,
+    INDUCTOR,
+    INSIDE,
+    ORIGIN,
+    CompiledRun,
+    starts_in_compiled,
+)
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -149,14 +157,9 @@ def measure_kernels(run: Run, parts: CompiledRun) -> pd.DataFrame:
     rows: pd.DataFrame = kernels.astype({C.NAME: object}).reset_index(drop=True)
     for name in (*_FACTS, C.KERNEL_KWARGS):
         values = np.append(host[name].astype(object).to_numpy(object), [None])
-        rows[name] = values[_or_last(call[is_compiled], len(host))]
+        rows[name] = values[call[is_compiled]]  # `NO_PARENT` is the last one, which is missing
     sources = kernel_sources.kernels(run).rename(columns={C.SOURCE_HASH: IDENTITY})
     _fill_by_name(rows, sources, call[is_compiled] == NO_PARENT)
-    return rows
-
-
-def _or_last(places: Ints, last: int) -> Ints:
-    rows: Ints = np.where(places == NO_PARENT, last, places)
     return rows
 
 
@@ -213,3 +216,103 @@ _LINES = (
     ),
 )
 LINES = TableSpec("lines", "Source lines and their kernels, most time first", _LINES)
+
+
+PART = "part"
+COMPILER, LIBRARY, COMM, ATEN, WRAPPER, OPAQUE = (
+    *("compiled", "library", "communication"),
+    *("eager", "wrapper", "opaque graph"),
+)
+PARTS = (COMPILER, LIBRARY, COMM, ATEN, WRAPPER, OPAQUE)
+LIBRARIES = {
+    "cuBLAS, cuBLASLt": r"cublas|nvjet|(?:\b|_)[hsdcz]?gem[mv]|gemv|splitKreduce|(?:ampere|volta|turing)_",
+    "cuDNN": r"cudnn|xmma|implicit_convolve|winograd|cask_",
+    "CUTLASS": r"cutlass",
+    "flash attention": r"flash_(?:fwd|bwd|attn)|pytorch_flash|flashinfer|flash::|fmha",
+    "rocBLAS, hipBLASLt, MIOpen, Composable Kernel": r"Cijk_|hipblas|rocblas|miopen|\bck::|ck_tile",
+}
+"""Patterns of the kernels of libraries, by library."""
+_LIBRARY = rf"(?i)^(?!.*\bat::native::).*(?:{'|'.join(LIBRARIES.values())})"
+_LIBRARY_OPS = (
+    r"^(?:mkldnn|onednn|mkl|quantized)::|^aten::(?:mkldnn_\w+|_?(?:mm|addmm|bmm|baddbmm|addbmm|addmv|mv|dot)_?"
+    r"|\w*convolution\w*|_?linalg_\w+|_scaled_dot_product_flash_attention\w*)$"
+)
+_WRAPPERS = rf"{COMPILED}|^TorchDynamo|^AOTDispatcher|^Pregraph bytecode|^(?:autograd::\S+ )?CompiledFunction"
+_HOST_COLUMNS = (
+    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP),
+    *(C.PARENT_ROW, C.DEPTH),
+)
+
+
+def sum_producers(run: Run, parts: CompiledRun) -> pd.DataFrame:
+    """Time by part: of kernels on devices, else of ops on the host without the ops in them."""
+    rows = _on_device(run, parts.kernels) if len(parts.kernels) else _on_host(run)
+    rows[PART] = pd.Categorical(rows[PART], PARTS, ordered=True)
+    grouped = rows.groupby(PART, sort=True, observed=True)
+    sums = grouped.agg(count=(C.DUR_NS, "size"), sum_ns=(C.DUR_NS, "sum"))
+    inside = rows[rows[INSIDE]].groupby(PART, sort=True, observed=True)[C.DUR_NS].sum()
+    sums["in_compiled_ns"] = inside.reindex(sums.index).fillna(0).astype(np.int64)
+    for name, column in (("share", "sum_ns"), ("compiled_share", "in_compiled_ns")):
+        sums[name] = share(sums[column].to_numpy(np.int64), int(sums[column].sum()))
+    sums = sums.reset_index().astype({PART: object})
+    return sums[[column.name for column in _PARTS]]
+
+
+def _on_device(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
+    names = kernels[C.NAME]
+    opaque = (kernels[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(bool)
+    generated = (kernels[ORIGIN] == GENERATED).to_numpy(bool) | _is_generated(run, kernels)
+    part = np.select(
+        [opaque, generated, matches(names, COMMUNICATION), matches(names, _LIBRARY)],
+        [OPAQUE, COMPILER, COMM, LIBRARY],
+        ATEN,
+    )
+    return kernels[[C.DUR_NS, INSIDE]].assign(**{PART: part.astype(object)})
+
+
+def _is_generated(run: Run, kernels: pd.DataFrame) -> Flags:
+    """Whether the launching op of each kernel names a compiler, as of Triton kernels of the program's own."""
+    ops = run.table("host_intervals", columns=[C.ROW_ID, C.KERNEL_BACKEND])
+    ops = ops[ops[C.KERNEL_BACKEND].notna()]
+    return kernels[C.OP_ROW].isin(ops[C.ROW_ID]).fillna(value=False).to_numpy(bool)
+
+
+def _on_host(run: Run) -> pd.DataFrame:
+    """Ops and calls of graphs with the time that is not that of others in them."""
+    host = run.table("host_intervals", columns=[*_HOST_COLUMNS, C.KERNEL_BACKEND])
+    ops = (host[C.KIND] == HostKind.OP).to_numpy(bool) | matches(host[C.NAME], GRAPH).to_numpy(bool)
+    parent = op_parents(ops, positions(host[C.ROW_ID], host[C.PARENT_ROW]))
+    durations = host[C.DUR_NS].to_numpy(np.int64)
+    self_ns = durations.copy()
+    nested = ops & (parent != NO_PARENT)
+    np.subtract.at(self_ns, parent[nested], durations[nested])
+    rows = host.assign(**{C.DUR_NS: self_ns})[ops]
+    names = rows[C.NAME]
+    generated = rows[C.KERNEL_BACKEND].notna() | matches(names, rf"{INDUCTOR}|{CPP}")
+    part = np.select(
+        [generated, matches(names, _WRAPPERS), matches(names, COMMUNICATION), matches(names, _LIBRARY_OPS)],
+        [COMPILER, WRAPPER, COMM, LIBRARY],
+        ATEN,
+    )
+    rows = rows.assign(
+        **{PART: part.astype(object), INSIDE: starts_in_compiled(host, rows) | (part == WRAPPER)}
+    )
+    selected: pd.DataFrame = rows[rows[C.STEP].notna()] if run.rows("steps") else rows
+    return selected
+
+
+_PARTS = (
+    Column(
+        PART,
+        "",
+        "compiled: generated by Inductor or Triton; library: cuBLAS, cuDNN, CUTLASS, flash attention, MKL, "
+        "oneDNN and the like; communication; eager: other kernels and ops; wrapper: host time of compiled "
+        "code outside of its kernels; opaque graph: CUDA graphs whose kernels were not recorded",
+    ),
+    Column("count", "count", "kernels, or ops of the host"),
+    Column("sum_ns", "ns", "Σ of kernel durations; without a device, Σ of op durations without nested ops"),
+    Column("share", "share", "of all parts"),
+    Column("in_compiled_ns", "ns", "the part of it that compiled code called"),
+    Column("compiled_share", "share", "of all that compiled code called"),
+)
+PRODUCERS = TableSpec("producers", "Time by what made the kernels", _PARTS)

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..launch_latency import GRAPH_CALL
-from ..shared.common import NO_PARENT, ints, positions, segments_by, spans
+from ..shared.common import NO_PARENT, positions, spans
+from ..shared.thread_ranges import THREAD, covering_ranges, outermost_ranges
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
@@ -33,8 +33,8 @@ FRAME, VARIANT, ORIGIN, INSIDE = "frame", "variant", "origin", "inside"
 GENERATED, REPLAYED, CALLED, EAGER = "inductor", "replayed", "called", "eager"
 ORIGINS = (GENERATED, CALLED, REPLAYED, EAGER)
 
-_READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.PARENT_ROW)
-_LANE = (C.RANK, C.PID, C.TID)
+_READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH)
+_ORDER = [C.RANK, C.START_NS, C.ROW_ID]
 _DEVICE = (
     *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP),
     *(C.LAUNCH_ROW, C.OP_ROW, C.GRAPH_ID),
@@ -77,12 +77,14 @@ def read_compiled(run: Run) -> CompiledRun:
     kernels = _read_kernels(run, host)
     if run.rows("steps"):
         host, kernels = host[host[C.STEP].notna()], kernels[kernels[C.STEP].notna()]
-    regions = _with_numbers(_select(host, REGION))
+    regions = _select(host, REGION)
+    numbers = regions[C.NAME].astype(object).astype("string").str.extract(NUMBERED).astype("Int64")
+    regions = regions.assign(**{FRAME: numbers[0], VARIANT: numbers[1]})
     return CompiledRun(
         regions=regions,
         graphs=_select(host, GRAPH),
         lookups=_select(host, LOOKUP),
-        compilations=_select_outermost(_select(host, COMPILING)),
+        compilations=outermost_ranges(_select(host, COMPILING)).sort_values(_ORDER, ignore_index=True),
         replays=_select(host, GRAPH_CALL),
         kernels=kernels.reset_index(drop=True),
         breaks=_measure_breaks(run, regions) if len(regions) else None,
@@ -91,24 +93,7 @@ def read_compiled(run: Run) -> CompiledRun:
 
 def _select(host: pd.DataFrame, pattern: str) -> pd.DataFrame:
     rows: pd.DataFrame = host[matches(host[C.NAME], pattern)]
-    return rows.sort_values([C.RANK, C.START_NS, C.ROW_ID]).reset_index(drop=True)
-
-
-def _with_numbers(regions: pd.DataFrame) -> pd.DataFrame:
-    """Add frame and variant of each region; missing if the name has no numbers."""
-    numbers = regions[C.NAME].astype(object).astype("string").str.extract(NUMBERED).astype("Int64")
-    return regions.assign(**{FRAME: numbers[0], VARIANT: numbers[1]})
-
-
-def _select_outermost(rows: pd.DataFrame) -> pd.DataFrame:
-    """Intervals that no earlier interval of their thread encloses."""
-    start, end = spans(rows)
-    lane = rows.groupby(list(_LANE), sort=True).ngroup().to_numpy().astype(np.int64)
-    order = np.lexsort((-end, start, lane))
-    reach = pd.Series(end[order]).groupby(lane[order]).cummax().groupby(lane[order]).shift(fill_value=-1)
-    selected = order[(start[order] >= reach.to_numpy(np.int64))]
-    outer: pd.DataFrame = rows.iloc[np.sort(selected)]
-    return outer.reset_index(drop=True)
+    return rows.sort_values(_ORDER, ignore_index=True)
 
 
 def _read_kernels(run: Run, host: pd.DataFrame) -> pd.DataFrame:
@@ -123,7 +108,7 @@ def _read_kernels(run: Run, host: pd.DataFrame) -> pd.DataFrame:
     replayed = opaque | kernels[C.GRAPH_ID].notna().to_numpy(bool)
     replayed[launched] |= graph_call[call[launched]]
     inside = np.zeros(len(kernels), bool)
-    inside[launched] = _inside(host, call[launched])
+    inside[launched] = starts_in_compiled(host, host.iloc[call[launched]])
     generated = matches(kernels[C.NAME], INDUCTOR).to_numpy(bool)
     origin = np.select([generated, replayed, inside], [GENERATED, REPLAYED, CALLED], EAGER)
     return kernels.assign(**{ORIGIN: origin.astype(object), INSIDE: inside | generated})
@@ -133,35 +118,12 @@ def starts_in_compiled(host: pd.DataFrame, rows: pd.DataFrame) -> Bools:
     """Whether each of these rows starts while compiled code runs on its thread.
 
     Args:
-        host: All rows of the host, with thread, start and duration.
+        host: All rows of the host, with thread, start, duration and depth.
         rows: Some of them.
     """
-    return _inside(host, positions(host[C.ROW_ID], rows[C.ROW_ID]))
-
-
-def _inside(host: pd.DataFrame, rows: Ints) -> Bools:
-    """Whether each of these host rows starts while compiled code runs on its thread."""
-    if not len(rows):
-        return np.zeros(0, bool)
-    lane = host.groupby(list(_LANE), sort=True).ngroup().to_numpy().astype(np.int64)
-    start, end = spans(host)
-    compiled = matches(host[C.NAME], COMPILED).to_numpy(bool)
-    return _covers(segments_by(lane[compiled], start[compiled], end[compiled]), lane[rows], start[rows])
-
-
-def _covers(segments: tuple[Ints, Ints, Ints], lane: Ints, moment: Ints) -> Bools:
-    """Whether a segment of its lane covers each moment."""
-    lanes, starts, ends = segments
-    if not len(lanes) or not len(lane):
-        return np.zeros(len(lane), bool)
-    # lanes are laid one after the other on one axis, so that one search serves all of them
-    first = min(int(starts.min()), int(moment.min()))
-    width = max(int(ends.max()), int(moment.max())) - first + 1
-    begin, finish = lanes * width + starts - first, lanes * width + ends - first
-    wanted = lane * width + moment - first
-    place = np.searchsorted(begin, wanted, side="right") - 1
-    is_covered: Bools = (place >= 0) & (wanted < finish[np.maximum(place, 0)])
-    return is_covered
+    compiled = outermost_ranges(host[matches(host[C.NAME], COMPILED)])
+    inside: Bools = covering_ranges(compiled, rows) != NO_PARENT
+    return inside
 
 
 def _measure_breaks(run: Run, regions: pd.DataFrame) -> pd.DataFrame | None:
@@ -175,21 +137,16 @@ def _measure_breaks(run: Run, regions: pd.DataFrame) -> pd.DataFrame | None:
     frames = run.table("host_intervals", columns=list(_READ), where=where)
     if frames.empty:
         return None
-    resumed = frames[matches(frames[C.NAME], RESUMES)]
-    lanes_of = pd.concat([regions[list(_LANE)], resumed[list(_LANE)]], ignore_index=True)
-    lane = lanes_of.groupby(list(_LANE), sort=True).ngroup().to_numpy().astype(np.int64)
-    region_lane = lane[: len(regions)]
-    start, end = spans(regions)
-    inside = _covers(segments_by(lane[len(regions) :], *spans(resumed)), region_lane, start)
-    order = np.lexsort((start, region_lane))
-    before = np.concatenate(([-1], order[:-1])).astype(np.int64)[: len(order)]
-    step = regions[C.STEP].fillna(NO_PARENT).to_numpy(np.int64)
-    same_step = (before >= 0) & (region_lane[before] == region_lane[order]) & (step[before] == step[order])
-    selected = same_step & inside[order] & (start[order] > end[before])
-    after, earlier = order[selected], before[selected]
-    columns = {C.RANK: ints(regions, C.RANK)[after], C.START_NS: end[earlier]}
-    lengths = start[after] - end[earlier]
-    return pd.DataFrame({**columns, C.DUR_NS: lengths, C.ROW_ID: ints(regions, C.ROW_ID)[after]})
+    resumed = outermost_ranges(frames[matches(frames[C.NAME], RESUMES)])
+    thread = regions.groupby(list(THREAD)).ngroup()
+    is_resumed = covering_ranges(resumed, regions) != NO_PARENT
+    ends = pd.Series(spans(regions)[1], dtype="Int64")
+    ordered = regions.assign(thread=thread, resumed=is_resumed, end=ends).sort_values(["thread", C.START_NS])
+    before = ordered.groupby(["thread", C.STEP], dropna=False)["end"].shift()
+    length = ordered[C.START_NS] - before
+    gaps = ordered.assign(**{C.START_NS: before, C.DUR_NS: length})[ordered["resumed"] & (length > 0)]
+    columns = [C.RANK, C.START_NS, C.DUR_NS, C.ROW_ID]
+    return gaps[columns].astype(np.int64).reset_index(drop=True)
 
 
 def idle_during(run: Run, rows: pd.DataFrame) -> dict[int, int]:

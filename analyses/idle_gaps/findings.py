@@ -24,7 +24,7 @@ from tracekit.schema import C
 from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
 from ..shared.host_rows import NO_OP, blocking_calls
 from ..shared.idle_neighbors import AFTER, inside_steps
-from ..steps import profiled_steps
+from ..steps import measure_steps
 from .causes import (
     ALLOCATING,
     ANCHOR_ROW,
@@ -232,7 +232,7 @@ def _limit_savings(run: Run, findings: list[Finding], budget: Budget) -> tuple[F
     timed = unprofiled_step_time(run.meta.timings)
     if timed is None or not budget.marked or not findings:
         return tuple(findings)
-    on_device = profiled_steps(run)["device_busy_ns"]
+    on_device = measure_steps(run)["device_busy_ns"]
     busy_ns = int(on_device.sum()) // len(on_device)
     limit = timed.median_ns - busy_ns
     text = {"step": duration(timed.median_ns), "busy": duration(busy_ns)}

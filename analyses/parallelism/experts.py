@@ -46,6 +46,7 @@ def _pair(rows: pd.DataFrame) -> pd.DataFrame:
     ordered = rows.sort_values([C.START_NS, C.ROW_ID])
     first = _firsts(ordered)
     dispatches, combines = ordered.iloc[first], ordered.iloc[first + 1]
+    received = dispatches[C.SPLIT_OUT].map(parse_members)
     return pd.DataFrame(
         {
             KEY: dispatches[KEY].to_numpy(object),
@@ -54,7 +55,7 @@ def _pair(rows: pd.DataFrame) -> pd.DataFrame:
             C.DEVICE: ints(dispatches, C.DEVICE),
             "number": np.arange(len(dispatches)) - len(dispatches),
             C.STEP: dispatches[C.STEP].to_numpy(),
-            "tokens": pd.array([_count_received(text) for text in dispatches[C.SPLIT_OUT]], "Int64"),
+            "tokens": pd.array([sum(sizes) if sizes else None for sizes in received], "Int64"),
             "expert_ns": ints(dispatches, BETWEEN),
             "dispatch_ns": ints(dispatches, C.DUR_NS),
             "combine_ns": ints(combines, C.DUR_NS),
@@ -76,11 +77,6 @@ def _firsts(rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.int64]]:
         firsts += [index] if returned else []
         index += 2 if returned else 1
     return np.array(firsts, np.int64)
-
-
-def _count_received(text: object) -> int | None:
-    sizes = parse_members(text)
-    return sum(sizes) if sizes else None
 
 
 def sum_by_rank(pairs: pd.DataFrame, sizes: pd.Series) -> pd.DataFrame:

@@ -48,7 +48,9 @@ def read_launches(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
     start = calls[C.START_NS].fillna(0).to_numpy(np.int64)
     process = calls[C.PID].fillna(_UNKNOWN).to_numpy(np.int64)
     before = {name: np.zeros(len(calls), np.int64) for name in (WAITED_NS, PROFILED_NS)}
-    host = _read_host(run, rank)
+    where = pc.field(C.KIND).isin([str(kind) for kind in _KINDS]) & (pc.field(C.RANK) == rank)
+    columns = [C.KIND, C.NAME, C.PID, C.START_NS, C.DUR_NS]
+    host = run.table("host_intervals", columns=columns, where=where)
     kind = host[C.KIND].astype(str).to_numpy(object)
     overhead = (kind == HostKind.OVERHEAD) & ~matches(host[C.NAME], _NOT_PROFILER).to_numpy(bool)
     waits = (kind == HostKind.SYNC) | (
@@ -63,11 +65,6 @@ def read_launches(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
     times = pd.array(start, dtype="Int64")
     times[~is_known] = pd.NA
     return pd.DataFrame({LAUNCHED_NS: times, **before}, index=launch_rows.index)
-
-
-def _read_host(run: Run, rank: int) -> pd.DataFrame:
-    where = pc.field(C.KIND).isin([str(kind) for kind in _KINDS]) & (pc.field(C.RANK) == rank)
-    return run.table("host_intervals", columns=[C.KIND, C.NAME, C.PID, C.START_NS, C.DUR_NS], where=where)
 
 
 def slack(

@@ -154,20 +154,14 @@ def _describe_distinct(described: pd.DataFrame) -> pd.DataFrame:
     keys = [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES, C.FLOPS]
     codes = described.groupby(keys, sort=False).ngroup().to_numpy()
     rows = described[keys].drop_duplicates().itertuples(index=False, name=None)
-    distinct_rows = [_describe_call(*row) for row in rows]
-    distinct = pd.DataFrame(distinct_rows, columns=[MOVED, DTYPE, MATRIX])
+    distinct = pd.DataFrame([_describe_call(*row) for row in rows], columns=[MOVED, DTYPE, MATRIX])
     return distinct.iloc[codes].set_axis(described.index)
 
 
 def _describe_call(name: str, shapes: str, dtypes: str, flops: int) -> tuple[int, str, bool]:
     moved = minimum_bytes(name, shapes, dtypes, flops if flops != UNKNOWN else None)
-    return UNKNOWN if moved is None else moved, _dtype(shapes, dtypes), name in formulas.COUNTED
-
-
-def _dtype(shapes: str, dtypes: str) -> str:
-    """The dtype of the first tensor."""
-    dtypes_ = (tensor.dtype for tensor in tensors(shapes, dtypes) if tensor and tensor.dtype)
-    return next(dtypes_, "")
+    first = next((tensor.dtype for tensor in tensors(shapes, dtypes) if tensor and tensor.dtype), "")
+    return UNKNOWN if moved is None else moved, first, name in formulas.COUNTED
 
 
 def precision_of(dtype: str) -> str:

@@ -32,12 +32,11 @@ def device_peaks(run: Run, devices: Iterable[int]) -> dict[int, Device]:
     """Peaks of these devices: those that the user gave, else those of the listed ones."""
     if run.peaks is not None:
         return dict.fromkeys(devices, run.peaks)
-    listed = {device: _find_listed(gpu) for device, gpu in _find_gpus(run, devices).items()}
+    listed = {
+        device: find_device(str(gpu["name"]), gpu.get("sm_count"), gpu.get("memory_bytes"))
+        for device, gpu in _find_gpus(run, devices).items()
+    }
     return {device: peaks for device, peaks in listed.items() if peaks is not None}
-
-
-def _find_listed(gpu: dict[str, Any]) -> Device | None:
-    return find_device(str(gpu["name"]), gpu.get("sm_count"), gpu.get("memory_bytes"))
 
 
 def _find_gpus(run: Run, devices: Iterable[int]) -> dict[int, dict[str, Any]]:
