@@ -212,7 +212,9 @@ def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> di
     values = [total["base_ns"], *(row["delta_ns"] for row in rows), total["head_ns"]]
     x, unit = scale_values(values, "ns")
     labels = format_values(values, "ns")
-    labels[1:-1] = [_with_sign(value, text) for value, text in zip(values[1:-1], labels[1:-1], strict=True)]
+    labels[1:-1] = [
+        (f"+{text}" if value > 0 else text) for value, text in zip(values[1:-1], labels[1:-1], strict=True)
+    ]
     trace = {
         "type": "waterfall",
         "orientation": "h",
@@ -230,10 +232,6 @@ def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> di
         "connector": {"line": {"color": TOTAL, "width": 1}},
     }
     return {"data": [trace], "layout": _rows(names, f"step ({unit})", _range(x))}
-
-
-def _with_sign(value: float, text: str) -> str:
-    return f"+{text}" if value > 0 else text
 
 
 def _range(x: Sequence[float | None]) -> list[float]:

@@ -32,15 +32,11 @@ _MEANING = {
 }
 
 
-def _side(frame: pd.DataFrame) -> str:
-    return "device" if (frame["device_self_ns"].fillna(0) != 0).any() else "host"
-
-
 def _answer(results: PageResults) -> list[Component]:
     types = results.frame("types")
     if types.empty:
         return []
-    side = _side(types)
+    side = "device" if (types["device_self_ns"].fillna(0) != 0).any() else "host"
     first = results.largest("types", f"{side}_self_ns")
     verb = "launched the most device time" if side == "device" else "took the most host time"
     text = (

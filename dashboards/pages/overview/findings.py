@@ -240,28 +240,28 @@ def _progress(context: Context, job: FindingsJob) -> list[Component]:
 
 def _partial_cards(context: Context, job: FindingsJob) -> list[Component]:
     """Show the most important findings so far in the places of the final ones."""
-    ranked_findings, verdict = by_saving(job.found), job.verdict
-    shown = verdict.findings if verdict else tuple(ranked_findings[:MAX_VERDICT_FINDINGS])
+    findings, verdict = by_saving(job.found), job.verdict
+    shown = verdict.findings if verdict else tuple(findings[:MAX_VERDICT_FINDINGS])
     return _cards(context, shown, _evidence(context, shown))
 
 
-def _evidence(context: Context, ranked_findings: Sequence[Ranked]) -> Known:
+def _evidence(context: Context, findings: Sequence[Ranked]) -> Known:
     """Return the rows of evidence of findings; callbacks that ask for the same at once share one reading."""
-    run, shown = context.run, [ranked_finding.finding for ranked_finding in ranked_findings]
+    run, shown = context.run, [ranked.finding for ranked in findings]
     key = (run.path, read_evidence, run.peaks, *(repr(row) for row in shown))
     return context.results.get(key, lambda: read_evidence(run, shown))
 
 
-def _cards(context: Context, ranked_findings: Sequence[Ranked], evidence: Known) -> list[Component]:
+def _cards(context: Context, findings: Sequence[Ranked], evidence: Known) -> list[Component]:
     return [
         show_finding(
             context,
-            ranked_finding.finding,
-            share=ranked_finding.share_of_step,
-            analysis=ranked_finding.analysis,
+            ranked.finding,
+            share=ranked.share_of_step,
+            analysis=ranked.analysis,
             rows_read=evidence,
         )
-        for ranked_finding in ranked_findings
+        for ranked in findings
     ]
 
 
@@ -294,8 +294,8 @@ def _fold_others(context: Context, others: list[Ranked], evidence: Known) -> lis
     if not others:
         return []
     by_rule: dict[tuple[str, str], list[Ranked]] = {}
-    for ranked_finding in others:
-        by_rule.setdefault((ranked_finding.analysis, ranked_finding.finding.code), []).append(ranked_finding)
+    for ranked in others:
+        by_rule.setdefault((ranked.analysis, ranked.finding.code), []).append(ranked)
     entries = [part for same in by_rule.values() for part in _same_rule(context, same, evidence)]
     what = f"{len(others)} more finding{'s' * (len(others) > 1)}"
     return [html.Details([html.Summary(what), *entries], className="tk-more")]

@@ -68,17 +68,15 @@ def show_result(context: Context, result: Result) -> list[Component]:
         plan = "\n".join(clean(line) for row in result.rows for line in str(row[-1]).splitlines())
         shown = html.Pre(plan, className="tk-sql-plan", tabIndex="0")
         return [_summary(context, result), shown, _command(context)]
-    columns = tuple(Column(name, "", _describe_column(name, kind)) for name, kind in result.columns)
+    columns = tuple(
+        Column(name, "", ", ".join(filter(None, [kind, unit(name)]))) for name, kind in result.columns
+    )
     spec = TableSpec("query", "Result of the query", columns)
     frame = pd.DataFrame(result.rows, columns=[column.name for column in columns], dtype=object)
     grid = show_table(
         context, "sql", spec, frame, exact=True, csv=f"/export/query.csv{context.view.search()}"
     )
     return [_summary(context, result), *_chart(context, result), grid, _command(context)]
-
-
-def _describe_column(name: str, kind: str) -> str:
-    return ", ".join(filter(None, [kind, unit(name)]))
 
 
 def _summary(context: Context, result: Result) -> Component:

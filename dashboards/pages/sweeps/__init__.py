@@ -212,24 +212,22 @@ def show_cells(context: Context) -> list[Component]:
         return []
     offered = sweeps[-MAX_SWEEPS:][::-1]
     requested = context.view.options.get(OPTION, "")
-    chosen_sweep = (
-        find(context.store, requested) if requested in {folder.id for folder in sweeps} else offered[0]
-    )
+    folder = find(context.store, requested) if requested in {folder.id for folder in sweeps} else offered[0]
     return [
         html.Section(
-            [_cells_title(context, chosen_sweep, offered), *_cells_table(context, chosen_sweep)],
+            [_cells_title(context, folder, offered), *_cells_table(context, folder)],
             className="tk-section",
         )
     ]
 
 
-def _cells_title(context: Context, chosen_sweep: Folder, offered: Sequence[Folder]) -> Component:
+def _cells_title(context: Context, shown_folder: Folder, offered: Sequence[Folder]) -> Component:
     view = context.view
     links = [
         Choice(
             folder.id,
             view.href(options=view.options | {OPTION: folder.id}),
-            folder.id == chosen_sweep.id,
+            folder.id == shown_folder.id,
             title=f"started {folder.head.created_at}",
         )
         for folder in offered
@@ -237,25 +235,25 @@ def _cells_title(context: Context, chosen_sweep: Folder, offered: Sequence[Folde
     return html.Div([dmc.Title("Sweep cells", order=2, size="h4"), show_choices("Sweep", links)])
 
 
-def _cells_table(context: Context, chosen_sweep: Folder) -> list[Component]:
-    done = chosen_sweep.records()
-    cell_rows = sweep_rows(chosen_sweep.plan, done)
+def _cells_table(context: Context, folder: Folder) -> list[Component]:
+    done = folder.records()
+    cell_rows = sweep_rows(folder.plan, done)
     lines = [
         f"Fixed: {describe_shared_settings(cell_rows)}",
-        *notes(chosen_sweep.id, chosen_sweep.plan, cell_rows, done),
+        *notes(folder.id, folder.plan, cell_rows, done),
     ]
     prose = [dmc.Text(f"{line}.", size="sm", className="tk-prose") for line in lines]
     order = [column.name for column in COLUMNS]
     # the reason comes next to the outcome
     columns = sorted(
         shown_columns(cell_rows),
-        key=lambda chosen_sweep: order.index(_OUTCOME if chosen_sweep.name == _REASON else chosen_sweep.name),
+        key=lambda column: order.index(_OUTCOME if column.name == _REASON else column.name),
     )
     stored = {run.path.name for run in context.store.runs()}
     records = [_cell_record(context, row, stored) for row in cell_rows[:MAX_ROWS]]
-    body = [*prose, html_table(columns, records, caption=f"Cells of {chosen_sweep.id}")]
+    body = [*prose, html_table(columns, records, caption=f"Cells of {folder.id}")]
     left = len(cell_rows) - MAX_ROWS
-    more = f"{left} more rows; `tracekit sweep --show {chosen_sweep.id} --format csv` prints all."
+    more = f"{left} more rows; `tracekit sweep --show {folder.id} --format csv` prints all."
     return [*body, *([html.P(more, className="tk-prose")] if left > 0 else [])]
 
 
