@@ -319,5 +319,5 @@ def test_sides_that_were_not_alternated_are_doubted(
         for second in seconds:
             measured(store.path, label=label, step_ns=1000 + second, second=second)
     found = json.loads(tracekit("diff", "before", "after", "--format", "json").out)
-    assert any("alternate the sides" in text for text in found["warnings"]) is doubted
+    assert any("`tracekit ab` alternates them" in text for text in found["warnings"]) is doubted
     assert found["design"]["paired"] is not doubted
