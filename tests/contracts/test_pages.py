@@ -137,8 +137,8 @@ def test_tables_show_the_numbers_that_the_command_prints(name: str, run: Run, si
 
 def test_an_analysis_of_an_outside_package_gets_a_page_by_itself(run: Run) -> None:
     program = (
-        "import json; from tracekit.dashboards.analysis_pages.pages import registered;"
-        "page = registered()['longest_kernel']; print(json.dumps([page.title, page.question]))"
+        "import json; from tracekit.dashboards.analysis_pages.pages import load_pages;"
+        "page = load_pages()['longest_kernel']; print(json.dumps([page.title, page.question]))"
     )
     path = os.pathsep.join([str(ROOT / "tests" / "outside"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": path}

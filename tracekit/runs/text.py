@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rich.cells import cell_len, set_cell_size
-
 from tracekit.errors import clean
 
 ELLIPSIS = "…"
@@ -52,6 +50,8 @@ def shorten(text: str, width: int) -> str:
         >>> shorten("vectorized_elementwise_kernel → unrolled_elementwise_kernel", 30)
         'vectori…kernel → unroll…kernel'
     """
+    from rich.cells import cell_len, set_cell_size  # an import of a trace needs no rich
+
     if cell_len(text) <= width:
         return text
     before, arrow, after = text.partition(BECAME)
@@ -71,6 +71,8 @@ def shorten(text: str, width: int) -> str:
 
 
 def _end(text: str, width: int) -> str:
+    from rich.cells import cell_len
+
     start = max(0, len(text) - width)
     while cell_len(text[start:]) > width or (start < len(text) and not cell_len(text[start])):
         start += 1  # does not start with a combining accent

@@ -15,9 +15,8 @@ from tracekit.errors import TracekitError
 from tracekit.ingest.pool import BackgroundThread, open_pool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    from tracekit.ingest.pool import Work
 
 
 def test_results_come_in_the_order_of_tasks() -> None:
@@ -83,7 +82,7 @@ def _fail() -> None:
     raise OSError("full")
 
 
-def run_in_background(*functions: Work, then: Exception | None = None) -> None:
+def run_in_background(*functions: Callable[[], None], then: Exception | None = None) -> None:
     """Queue functions, and raise an error of the caller after them."""
     with BackgroundThread() as thread:
         for function in functions:
