@@ -64,7 +64,7 @@ from .copies.read_copies import (
     with_origins,
 )
 from .copies.tables import KernelUnions
-from .shared.common import DEVICE, RANK, absent_device_note, ints, max_per_rank, percent, size, spans
+from .shared.common import DEVICE, RANK, absent_device_note, ints, max_per_rank, size, spans
 from .shared.host_rows import host_rows
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
@@ -242,9 +242,7 @@ def _how_pinned(rows: pd.DataFrame, exposed_time: str, *, known: bool) -> str:
         return f"the saving by pinning is not estimated, because no rate of pinned copies is known; {overlap}"
     seen = rows[SEEN].notna().all()
     source = (
-        "the best pinned rate seen in the run"
-        if seen
-        else f"{percent(REACHED_SHARE)} of the PCIe link's rate"
+        "the best pinned rate seen in the run" if seen else f"{REACHED_SHARE:.0%} of the PCIe link's rate"
     )
     rate = float(rows[REACHABLE].min())
     return f"time above bytes over {rate:.1f} GB/s, {source}, at most the exposed time; {overlap}"
@@ -270,7 +268,7 @@ def _slow(rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding |
         "the trace does not show which is the cause.",
         steps.per_step(saving),
         Basis.ESTIMATED,
-        f"time at least one of the copies ran minus bytes over {percent(SLOW_LINK['reached_share'])} of the "
+        f"time at least one of the copies ran minus bytes over {SLOW_LINK['reached_share']:.0%} of the "
         f"link's rate, at most the exposed time, {steps.per}",
         0.6,
         evidence_of_copies(rows),

@@ -172,7 +172,7 @@ def parse_members(text: Any) -> list[int]:
     """Ranks of a process group, or split sizes, as recorded; empty if unknown or truncated.
 
     Example:
-        >>> members("[0, 4, 8]"), members("[0, 1, ...]"), members(None)
+        >>> parse_members("[0, 4, 8]"), parse_members("[0, 1, ...]"), parse_members(None)
         ([0, 4, 8], [], [])
     """
     if not isinstance(text, str) or "..." in text:

@@ -84,9 +84,11 @@ def kinds_by_name(text: str) -> str:
     """Kinds of parallelism that the name or the description of a process group says; empty if none.
 
     Example:
-        >>> by_name("mesh_dp_shard_cp"), by_name("TENSOR_MODEL_PARALLEL_GROUP"), by_name("default_pg")
-        ('data and context', 'tensor', '')
-        >>> by_name("EXPERT_DATA_PARALLEL_GROUP"), by_name("MODEL_PARALLEL_GROUP")
+        >>> kinds_by_name("mesh_dp_shard_cp"), kinds_by_name("TENSOR_MODEL_PARALLEL_GROUP")
+        ('data and context', 'tensor')
+        >>> kinds_by_name("default_pg")
+        ''
+        >>> kinds_by_name("EXPERT_DATA_PARALLEL_GROUP"), kinds_by_name("MODEL_PARALLEL_GROUP")
         ('data', 'tensor and pipeline')
     """
     if text.lower() in _NAMELESS:
