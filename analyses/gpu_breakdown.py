@@ -24,7 +24,7 @@ import pandas as pd
 from tracekit.analysis import Analysis, ByRank, Column, Result, TableSpec
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, Union, covered
+from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import step_windows
 from tracekit.schema import C, DeviceKind
@@ -152,7 +152,7 @@ def _amounts(unions: _DeviceUnions, start: Ints, end: Ints, *, last: int = 0) ->
     """Amounts of each window; `last` extends the end of the windows in which starts are counted."""
 
     def inside(union: Union) -> Ints:
-        return covered(union, start, end)
+        return overlap_lengths(union, start, end)
 
     active, recorded, movement = inside(unions.kernels), inside(unions.recorded), inside(unions.movement)
     occupied, communication = inside(unions.busy), inside(unions.communication)

@@ -39,9 +39,9 @@ from tracekit.analysis import (
     TableSpec,
     savings,
 )
-from tracekit.analysis.savings import LEAST_SHARE, Budget
+from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, covered
+from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
@@ -89,7 +89,7 @@ def _with_lane_measures(table: pd.DataFrame, device: pd.DataFrame) -> pd.DataFra
         )
         start, end = spans(device.iloc[rows_of[key]])
         gaps = intervals.gaps(start, end)
-        idle[rows_of_place] = covered(gaps, called, returned)
+        idle[rows_of_place] = overlap_lengths(gaps, called, returned)
     return table.assign(**{DEPTH: np.maximum(queued, 0), IDLE_IN_CALL: idle})
 
 
@@ -187,7 +187,7 @@ def _during(host: HostColumns, rows: Ints, marked: Bools, *, least: float) -> Bo
     for rank in np.unique(ranks):
         chosen = np.flatnonzero(marked & (host.rank == rank))
         of_rank = ranks == rank
-        inside[of_rank] = covered(
+        inside[of_rank] = overlap_lengths(
             intervals.union(host.start[chosen], host.end[chosen]), start[of_rank], end[of_rank]
         )
     return inside > least * (end - start)
@@ -214,7 +214,7 @@ SLOW_CALLS = Rule(
         "min_median_ns": 20_000,
         "min_calls": 20,
         "usual_call_ns": 5_000,
-        "min_saving_share": LEAST_SHARE,
+        "min_saving_share": MIN_SHARE,
     },
 )
 

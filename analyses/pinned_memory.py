@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Basis, Bottleneck, Column, Finding, Remark, Result, Rule, TableSpec
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union
 from tracekit.runs.run import Run, busy
@@ -146,7 +146,7 @@ PAGEABLE = Rule(
     why="below {min_bytes} the driver stages a copy without waiting, so pinning changes little; two runs of "
     "one program differ by up to {min_saving_share}",
     bound=Bottleneck.COPIES,
-    thresholds={"min_bytes": 64 << 10, "min_saving_share": LEAST_SHARE},
+    thresholds={"min_bytes": 64 << 10, "min_saving_share": MIN_SHARE},
 )
 SLOW_LINK = Rule(
     "slow_link",
@@ -160,7 +160,7 @@ SLOW_LINK = Rule(
         "min_bytes": LARGE_BYTES,
         "max_link_share": 0.5,
         "reached_share": REACHED_SHARE,
-        "min_saving_share": LEAST_SHARE,
+        "min_saving_share": MIN_SHARE,
     },
 )
 IN_TURN = Rule(
@@ -176,7 +176,7 @@ IN_TURN = Rule(
         "min_bytes": LARGE_BYTES,
         "min_turns": 2,
         "max_overlap_share": 0.1,
-        "min_saving_share": LEAST_SHARE,
+        "min_saving_share": MIN_SHARE,
     },
 )
 BACK = Rule(
@@ -185,7 +185,7 @@ BACK = Rule(
     "least {min_saving_share} of the step, exposed",
     why="without a kernel in between nothing on the device used the pages",
     bound=Bottleneck.COPIES,
-    thresholds={"min_saving_share": LEAST_SHARE},
+    thresholds={"min_saving_share": MIN_SHARE},
 )
 
 

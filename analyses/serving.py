@@ -27,7 +27,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.runs.intervals import Ints, Union, complement, covered, union
+from tracekit.runs.intervals import Ints, Union, complement, overlap_lengths, union
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import HOST_NS
 from tracekit.schema import C, HostKind
@@ -141,7 +141,7 @@ def _between(run: Run, rank: int, steps: pd.DataFrame, device: pd.DataFrame) -> 
 def _idle_within(idle: Union | None, low: Ints, high: Ints) -> pd.Series:
     """Idle device time within each window; missing without device work."""
     values = pd.Series(pd.NA, index=range(len(low)), dtype="Int64")
-    return values if idle is None else pd.Series(covered(idle, low, high), dtype="Int64")
+    return values if idle is None else pd.Series(overlap_lengths(idle, low, high), dtype="Int64")
 
 
 def _read_thread(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:

@@ -40,9 +40,9 @@ from tracekit.analysis import (
     savings,
 )
 from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget
+from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, covered
+from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import step_windows
 from tracekit.schema import MARKER, C, HostKind
@@ -106,7 +106,7 @@ def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
     for rank in np.unique(ranks):
         union = intervals.union(*spans(idle.device[of_device == rank]))
         of_rank = ranks == rank
-        busy[of_rank] = covered(union, start[of_rank], end[of_rank])
+        busy[of_rank] = overlap_lengths(union, start[of_rank], end[of_rank])
     return busy
 
 
@@ -216,7 +216,7 @@ STARVES = Rule(
     "least {min_saving_share} of the steps (per idle interval the minimum of its length and the wait's)",
     why="a wait costs the device idle time after it, at most the wait's length, and nothing while it works",
     bound=Bottleneck.SYNC,
-    thresholds={"min_saving_share": LEAST_SHARE},
+    thresholds={"min_saving_share": MIN_SHARE},
 )
 SAVED_NS = "saved_ns"
 """Per wait: the idle time it causes, inside the profiled steps if they are marked."""

@@ -39,9 +39,9 @@ from tracekit.analysis import (
     savings,
 )
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget
+from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, Union, covered
+from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, HOST_NS, step_windows
 from tracekit.runs.text import human
@@ -154,7 +154,7 @@ def _idle(table: pd.DataFrame, frame: pd.DataFrame, first: Ints, last: Ints) -> 
         where = ((table[C.RANK] == rank) & (table[C.DEVICE] == device)).to_numpy()
         of_device = frame[(frame[C.RANK] == rank) & (frame[C.DEVICE] == device)]
         occupied: Union = intervals.union(*spans(of_device))
-        idle[where] -= covered(occupied, first[where], last[where])
+        idle[where] -= overlap_lengths(occupied, first[where], last[where])
     return idle
 
 
@@ -173,7 +173,7 @@ ONE_BY_ONE = Rule(
     why="fusing fewer than {min_fills} fills gains almost nothing; two runs of one program differ by up to "
     "{min_saving_share}",
     bound=Bottleneck.LAUNCH,
-    thresholds={"min_fills": 4, "max_fused_share": 0.5, "min_saving_share": LEAST_SHARE},
+    thresholds={"min_fills": 4, "max_fused_share": 0.5, "min_saving_share": MIN_SHARE},
 )
 
 NO_RANGES = (

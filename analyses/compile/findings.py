@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
-from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, LEAST_SHARE, Budget
+from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, MIN_SHARE, Budget
 from tracekit.diff import Diff
 from tracekit.runs.compilation import PROFILED, TIMED, Compilation, Compiled
 from tracekit.runs.metrics import STEP_TIME
@@ -25,7 +25,7 @@ GUARDS = Rule(
     bound=Bottleneck.COMPUTE,
     states="all devices were idle for at least {min_idle_share} of the steps while guards were checked",
     why=f"guards run before each call of compiled code; they cost the time the device idles. {_NOISE}",
-    thresholds={"min_idle_share": LEAST_SHARE},
+    thresholds={"min_idle_share": MIN_SHARE},
 )
 BREAKS = Rule(
     "compile_breaks",
@@ -35,7 +35,7 @@ BREAKS = Rule(
         "by a graph break; needs Python frames"
     ),
     why=f"at a break a graph ends and the host runs Python; it costs the time the device idles. {_NOISE}",
-    thresholds={"min_idle_share": LEAST_SHARE},
+    thresholds={"min_idle_share": MIN_SHARE},
 )
 COMPILES = Rule(
     "compile_in_steps",
@@ -45,7 +45,7 @@ COMPILES = Rule(
         "steps meanwhile"
     ),
     why=f"steps after the warm-up should not compile; if they do, inputs keep failing guards. {_NOISE}",
-    thresholds={"min_idle_share": LEAST_SHARE},
+    thresholds={"min_idle_share": MIN_SHARE},
 )
 LATE = Rule(
     "compile_late",

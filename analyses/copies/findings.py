@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule
-from tracekit.analysis.savings import LEAST_SHARE, Budget
+from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.runs.text import human
 from tracekit.schema import C
 
@@ -23,7 +23,7 @@ def scalar_rule(code: str, direction: str) -> Rule:
         why="without the copy the host could be earlier by at most the time it was blocked; a wait costs "
         "nothing if kernels still run after it",
         bound=Bottleneck.COPIES,
-        thresholds={"max_bytes": 8, "min_saving_share": LEAST_SHARE},
+        thresholds={"max_bytes": 8, "min_saving_share": MIN_SHARE},
     )
 
 

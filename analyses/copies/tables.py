@@ -10,7 +10,7 @@ import pandas as pd
 
 from tracekit.analysis import Column, Remark, TableSpec
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, Union, covered
+from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
@@ -208,7 +208,7 @@ class KernelUnions:
         for place, rows in frame.groupby(list(PLACE), sort=True).indices.items():
             group, start, end = segments_by(codes[rows], *spans(frame.iloc[rows]))
             union = self.unions.get(place, intervals.EMPTY)
-            np.add.at(total, group, end - start - covered(union, start, end))
+            np.add.at(total, group, end - start - overlap_lengths(union, start, end))
         return total
 
     def start_delay_ns(self, copies: pd.DataFrame) -> int:

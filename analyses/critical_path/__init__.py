@@ -35,7 +35,7 @@ from pandas.api.types import union_categoricals
 
 from tracekit.analysis import Analysis, Result
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Union, covered
+from tracekit.runs.intervals import Union, overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C
@@ -224,7 +224,7 @@ def _ids(rows: Small, absent: Bools) -> pd.api.extensions.ExtensionArray:
 def clip_to_steps(path: pd.DataFrame, steps: Union) -> pd.DataFrame:
     """Restrict the segments of a path to the time in steps."""
     start, length = ints(path, C.START_NS), ints(path, C.DUR_NS)
-    return path.assign(**{C.DUR_NS: covered(steps, start, start + length)})
+    return path.assign(**{C.DUR_NS: overlap_lengths(steps, start, start + length)})
 
 
 def concat_paths(paths: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, Union, covered, covered_before
+from tracekit.runs.intervals import Ints, Union, covered_before, overlap_lengths
 
 from ..shared.host_rows import NO_OP
 from . import device as path_device
@@ -353,7 +353,7 @@ class WhatIf:
         ends = [(slices.at(thread, by), by) for thread, *both in parts for by in both]
         queried, place = np.unique(np.concatenate([position for position, _ in ends]), return_inverse=True)
         places = np.split(place.astype(np.int32), np.cumsum([len(position) for position, _ in ends])[:-1])
-        before = [covered(self._span.steps, slices.starts(position), by) for position, by in ends]
+        before = [overlap_lengths(self._span.steps, slices.starts(position), by) for position, by in ends]
         ranges = [
             _Range(places[end], places[end + 1], before[end], before[end + 1])
             for end in range(0, len(ends), 2)

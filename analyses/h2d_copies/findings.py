@@ -11,7 +11,7 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget, budget
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind
@@ -44,7 +44,7 @@ WIDER = Rule(
     why="a ratio of item sizes is exact; long labels or double data that kernels read directly are needed; "
     "smaller copies do not get faster with fewer bytes",
     bound=Bottleneck.COPIES,
-    thresholds={"min_bytes": 4096, "min_saving_share": LEAST_SHARE},
+    thresholds={"min_bytes": 4096, "min_saving_share": MIN_SHARE},
 )
 REPEATED = Rule(
     "h2d_repeated",
@@ -60,7 +60,7 @@ REPEATED = Rule(
         "min_repeats": 2,
         "max_repeats": 3,
         "min_steps": 2,
-        "min_saving_share": LEAST_SHARE,
+        "min_saving_share": MIN_SHARE,
     },
 )
 SCALARS = scalar_rule("h2d_scalars", "host-to-device")
@@ -73,7 +73,7 @@ PING_PONG = Rule(
     why="equal sizes in both directions in every step indicate offloading; a single pair with the "
     "host-to-device copy first may be a batch and a result of the same size",
     bound=Bottleneck.COPIES,
-    thresholds={"min_steps": 2, "min_bytes": 64 << 10, "min_pairs": 8, "min_saving_share": LEAST_SHARE},
+    thresholds={"min_steps": 2, "min_bytes": 64 << 10, "min_pairs": 8, "min_saving_share": MIN_SHARE},
 )
 _SCALAR_TITLE = "{count} scalar copies to the device {per} block the host {blocked}"
 _SCALAR_ADVICE = (

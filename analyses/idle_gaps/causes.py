@@ -34,7 +34,7 @@ import pandas as pd
 from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, covered
+from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import step_windows
 from tracekit.schema import MARKER, C, HostKind
@@ -194,7 +194,7 @@ class _Part:
         inside = np.zeros(len(self.start), np.int64)
         for thread, union in self.host.unions(marked).items():
             on_thread = self.thread == thread
-            inside[on_thread] = covered(union, self.start[on_thread], self.end[on_thread])
+            inside[on_thread] = overlap_lengths(union, self.start[on_thread], self.end[on_thread])
         return self.more_than_half(inside)
 
     def more_than_half(self, inside: Ints) -> Bools:
@@ -227,7 +227,7 @@ def _is_profiler_overhead(host: HostColumns, gaps: pd.DataFrame, part: _Part) ->
     for rank in np.unique(host.rank[marked]):
         rows = np.flatnonzero(marked & (host.rank == rank))
         union = intervals.union(host.start[rows], host.end[rows])
-        inside[ranks == rank] = covered(union, part.start[ranks == rank], part.end[ranks == rank])
+        inside[ranks == rank] = overlap_lengths(union, part.start[ranks == rank], part.end[ranks == rank])
     return part.more_than_half(inside)
 
 

@@ -24,7 +24,7 @@ import pandas as pd
 from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, covered
+from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.schema import C, HostKind
 
 from ..shared.common import medians, spans, values_at
@@ -107,11 +107,11 @@ def is_start_up(
             continue
         last = int(host.end[launched].max())
         occupied = intervals.union(start[rows], end[rows])
-        lead = int(covered(occupied, np.array([last]), end[rows].max(keepdims=True))[0])
+        lead = int(overlap_lengths(occupied, np.array([last]), end[rows].max(keepdims=True))[0])
         done = host.end[waits[host.rank[waits] == rank]]
         done = done[(done > start[rows].min()) & (done <= last)]
-        drained = (covered(occupied, done, done + 1) == 0) | (
-            covered(occupied, done + MAX_CLOCK_SKEW_NS, done + MAX_CLOCK_SKEW_NS + 1) == 0
+        drained = (overlap_lengths(occupied, done, done + 1) == 0) | (
+            overlap_lengths(occupied, done + MAX_CLOCK_SKEW_NS, done + MAX_CLOCK_SKEW_NS + 1) == 0
         )
         starting[of_device] = (
             late[of_device] & (lead >= lengths[of_device][late[of_device]].sum()) & ~drained.any()
@@ -127,7 +127,9 @@ def _in_warm_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
     for rank in np.unique(host.rank[rows]):
         of_rank = rows[host.rank[rows] == rank]
         marked = intervals.union(host.start[of_rank], host.end[of_rank])
-        inside = (covered(marked, start, start + 1) > 0) | (2 * covered(marked, start, end) > end - start)
+        inside = (overlap_lengths(marked, start, start + 1) > 0) | (
+            2 * overlap_lengths(marked, start, end) > end - start
+        )
         in_warm_up |= (gaps[C.RANK] == rank).to_numpy(bool) & inside
     return in_warm_up
 

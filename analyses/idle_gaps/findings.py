@@ -14,7 +14,7 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget
+from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
 from tracekit.runs.step_times import unprofiled_step_time
@@ -45,7 +45,7 @@ from .causes import (
 from .context import MIN_FIRST_RATIO
 
 _ON_IDLE = "on a device that is idle for at least {min_idle_share} of the steps"
-_SHARES = {"min_saving_share": LEAST_SHARE, "min_idle_share": 0.05}
+_SHARES = {"min_saving_share": MIN_SHARE, "min_idle_share": 0.05}
 """Minimum share of the steps of the gaps of a rule, and of all gaps of their device."""
 
 LAUNCHES = Rule(

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
 from tracekit.analysis.kernel_names import family, uses_tensor_cores
-from tracekit.analysis.savings import Spent, budget_of, spent
+from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
@@ -91,7 +91,7 @@ class Partial:
         slow: Kernels for which there are faster ones.
     """
 
-    spent: Spent
+    spent: StepTotals
     groups: dict[str, PartialStats] = field(default_factory=dict)
     first: pd.DataFrame | None = None
     others: dict[str, int] = field(default_factory=dict)
@@ -108,11 +108,13 @@ def measure(run: Run) -> Partial:
     frame = run.table("device_intervals", columns=_READ, where=where)
     if frame.empty:
         kinds = busy(run, [C.KIND])[C.KIND]
-        return Partial(spent=spent(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS})
+        return Partial(
+            spent=measure_steps(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS}
+        )
     kernels = _describe(run, frame)
     in_ops, ops = not bool((kernels[_OP] == NO_OP).all()), pc.field(C.KIND) == str(HostKind.OP)
     return Partial(
-        spent=spent(run),
+        spent=measure_steps(run),
         groups={table: partial_stats(kernels, keys) for table, keys in _KEYS.items()},
         first=_first_launches(kernels),
         in_ops=in_ops,
@@ -136,7 +138,7 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     )
     tables["first_launches"] = first
     slow = concat_tables([part.slow for part in parts if part.slow is not None])
-    results = findings(slow, first, budget_of(partial.spent for partial in partials))
+    results = findings(slow, first, combine_budget(partial.spent for partial in partials))
     if in_ops:
         shaped = any(part.shaped for part in parts)
         return Result(tables, results, () if shaped else (NO_SHAPES_NOTE,))

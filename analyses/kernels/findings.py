@@ -20,9 +20,9 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import COMMUNICATION, brief, family, matches, uses_tensor_cores
-from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE, Budget
+from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
@@ -77,7 +77,7 @@ FIRST_LAUNCHES = Rule(
         "communication kernels, which wait for other ranks, are ignored"
     ),
     why=("below that it does not distort other numbers; longer runs amortize it, so no saving is estimated"),
-    thresholds={"min_share": LEAST_SHARE},
+    thresholds={"min_share": MIN_SHARE},
 )
 RULES = (FP32, DOUBLE, EAGER, FIRST_LAUNCHES)
 MIN_SPEEDUP = 2
@@ -117,7 +117,7 @@ def select_slow_kernels(run: Run) -> pd.DataFrame:
     alone = np.zeros(len(rows), np.int64)
     for indices in rows.groupby(_PLACE).indices.values():
         start, end = spans(rows.iloc[indices])
-        alone[indices] = covered(intervals.alone(start, end), start, end)
+        alone[indices] = overlap_lengths(intervals.alone(start, end), start, end)
     in_step = rows[C.STEP].notna()
     selected = (in_step if in_step.any() else ~in_step).to_numpy(bool)
     rows, alone = rows[selected].reset_index(drop=True), alone[selected]

@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import family, matches
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, covered
+from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, Phase
 
@@ -219,8 +219,8 @@ def _exclusive_times(run: Run, frame: pd.DataFrame) -> dict[str, Ints]:
     for (rank, device), work in busy_rows.groupby([C.RANK, C.DEVICE], sort=True):
         rows = ((frame[C.RANK] == rank) & (frame[C.DEVICE] == device)).to_numpy(bool)
         bounds = spans(frame[rows])
-        times["alone_ns"][rows] = covered(intervals.alone(*bounds), *bounds)
-        times["exposed_ns"][rows] = covered(intervals.alone(*spans(work)), *bounds)
+        times["alone_ns"][rows] = overlap_lengths(intervals.alone(*bounds), *bounds)
+        times["exposed_ns"][rows] = overlap_lengths(intervals.alone(*spans(work)), *bounds)
     return times
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
 from tracekit.analysis.kernel_names import COMMUNICATION, brief, matches
-from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE, Budget
+from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C
@@ -23,7 +23,7 @@ from .configs import BLOCK, FAMILY, FUSED, GRID, NUMEL, OP, UNKNOWN, kind_of, sh
 from .launches import (
     MIN_ALONE_SHARE,
     Launches,
-    bounded,
+    bound_saving,
     configuration,
     grid_of,
     kernel,
@@ -44,7 +44,7 @@ SERIAL = Rule(
         "max_blocks": 1,
         "min_median_ns": 20_000,
         "min_alone_share": MIN_ALONE_SHARE,
-        "min_saving_share": LEAST_SHARE,
+        "min_saving_share": MIN_SHARE,
     },
 )
 FEW_BLOCKS = Rule(
@@ -104,7 +104,7 @@ IDLE_THREADS = Rule(
         "min_threads_ratio": 8,
         "min_blocks_per_sm": 1,
         "min_alone_share": MIN_ALONE_SHARE,
-        "min_saving_share": LEAST_SHARE,
+        "min_saving_share": MIN_SHARE,
     },
 )
 VARIES = Rule(
@@ -121,7 +121,7 @@ VARIES = Rule(
         "max_configs": 3,
         "min_launches": 2,
         "min_alone_share": MIN_ALONE_SHARE,
-        "min_saving_share": LEAST_SHARE,
+        "min_saving_share": MIN_SHARE,
     },
 )
 WORK_DIFFERS = Rule(
@@ -130,7 +130,7 @@ WORK_DIFFERS = Rule(
     "elements or of the batch sizes, and the kernels take at least {min_saving_share} of either run's steps",
     why="a grid that grows with the number of elements indicates more work, not a worse configuration",
     bound=Bottleneck.COMPUTE,
-    thresholds={"min_saving_share": LEAST_SHARE},
+    thresholds={"min_saving_share": MIN_SHARE},
 )
 CONFIG_CHANGED = Rule(
     "launch_config_changed",
@@ -138,7 +138,7 @@ CONFIG_CHANGED = Rule(
     "and takes at least {min_saving_share} of either run's steps",
     why="the work is the same, so a change in time is not caused by the amount of work",
     bound=Bottleneck.COMPUTE,
-    thresholds={"min_saving_share": LEAST_SHARE},
+    thresholds={"min_saving_share": MIN_SHARE},
 )
 RULES = (
     SERIAL,
@@ -212,7 +212,7 @@ def _few_blocks(launches: Launches) -> Iterator[Finding]:
         launches, FEW_BLOCKS, configs[few & (configs["median_ns"] >= FEW_BLOCKS["min_median_ns"])]
     ):
         first = rows.iloc[0]
-        bound, severity = bounded(launches, rows, 1 - rows["blocks_per_sm"])
+        bound, severity = bound_saving(launches, rows, 1 - rows["blocks_per_sm"])
         yield _finding(
             launches,
             FEW_BLOCKS,
@@ -241,7 +241,7 @@ def _partial_waves(launches: Launches) -> Iterator[Finding]:
     ]
     for rows, total in significant(launches, PARTIAL_WAVE, chosen):
         first = rows.iloc[0]
-        bound, severity = bounded(launches, rows, rows["tail_share"])
+        bound, severity = bound_saving(launches, rows, rows["tail_share"])
         if not launches.budget.matters(bound, least=PARTIAL_WAVE["min_saving_share"]):
             continue
         yield _finding(

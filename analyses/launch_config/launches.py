@@ -79,7 +79,7 @@ def significant(launches: Launches, rule: Rule, chosen: pd.DataFrame) -> Iterato
             yield rows.sort_values([launches.time, "first_row"], ascending=[False, True]), total
 
 
-def bounded(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> tuple[int, Severity]:
+def bound_saving(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> tuple[int, Severity]:
     """Upper bound of a saving, and the severity of it as if copies beside the kernels did not matter.
 
     Args:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
 from tracekit.analysis.kernel_names import matches
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, Budget
+from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
 from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
@@ -61,7 +61,7 @@ CHURN = Rule(
     "waits for the device; a single step may be an evaluation; without steps, start-up cannot be "
     "distinguished from a loop, but start-up rarely frees memory",
     bound=Bottleneck.LAUNCH,
-    thresholds={"min_steps": 2, "min_saving_share": LEAST_SHARE, "min_frees": 50},
+    thresholds={"min_steps": 2, "min_saving_share": MIN_SHARE, "min_frees": 50},
 )
 UNCACHED = Rule(
     "caching_allocator_off",

@@ -31,9 +31,9 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Remark, Result
-from tracekit.analysis.savings import Spent, budget_of, spent
+from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, Union, covered
+from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, CopyKind, DeviceKind
@@ -74,12 +74,12 @@ def per_window(subject: Union, hiding: Union, windows: Union, key: dict[str, obj
         windows: Starts and ends of the windows.
         key: Columns that name the rows.
     """
-    total = covered(subject, *windows)
-    exposed = covered(intervals.subtract(subject, hiding), *windows)
+    total = overlap_lengths(subject, *windows)
+    exposed = overlap_lengths(intervals.subtract(subject, hiding), *windows)
     return _finished(total, exposed, key)
 
 
-def combined(
+def summarize_windows(
     subject: Union, hiding: Union, windows: Union, key: dict[str, object], extra: dict[str, object]
 ) -> pd.DataFrame:
     """One row for all windows, which do not overlap.
@@ -91,8 +91,8 @@ def combined(
         key: Columns that name the row.
         extra: Further columns.
     """
-    total = covered(subject, *windows).sum(keepdims=True)
-    exposed = covered(intervals.subtract(subject, hiding), *windows).sum(keepdims=True)
+    total = overlap_lengths(subject, *windows).sum(keepdims=True)
+    exposed = overlap_lengths(intervals.subtract(subject, hiding), *windows).sum(keepdims=True)
     return _finished(total, exposed, key, extra)
 
 
@@ -130,7 +130,9 @@ def collectives(run: Run, rows: pd.DataFrame, communication: pd.DataFrame) -> pd
         subject = intervals.union(*spans(of_kind))
         extra: dict[str, object] = {"sum_ns": int(ints(of_kind, C.DUR_NS).sum()), "count": len(of_kind)}
         key = {C.RANK: rank, C.DEVICE: device, "collective": kind}
-        parts.append(combined(subject, unions[rank, device].computation, extent(of_kind), key, extra))
+        parts.append(
+            summarize_windows(subject, unions[rank, device].computation, extent(of_kind), key, extra)
+        )
     order = [*KEYS, "exposed_ns", "collective"]
     return pd.concat(parts, ignore_index=True).sort_values(
         order, ascending=[True, True, False, True], ignore_index=True
@@ -203,7 +205,7 @@ class Partial:
     """
 
     tables: dict[str, pd.DataFrame]
-    spent: Spent
+    spent: StepTotals
     exposed: dict[str, Exposed] = field(default_factory=dict)
     ranks: int = 0
     opaque: bool = False
@@ -215,7 +217,7 @@ def measure(run: Run) -> Partial:
     """Measure the overlap of copies and communication of some ranks."""
     frame = busy(run, _READ)
     if frame.empty:
-        return Partial(tables={}, spent=spent(run))
+        return Partial(tables={}, spent=measure_steps(run))
     rows = frame.assign(**{WHAT: _what(run, frame)})
     windows = step_windows(run)
     tables = {name: table for name, parts in _measured(rows, windows).items() if len(table := _joined(parts))}
@@ -226,7 +228,7 @@ def measure(run: Run) -> Partial:
     on_streams = rows[rows[C.STREAM].notna()]
     if len(on_streams):
         tables["streams"] = streams(on_streams)
-    steps = spent(run)
+    steps = measure_steps(run)
     exposed = {
         what: measure_exposed(run, rows, what, windows)
         for what in (COMMUNICATION, *ADVISED)
@@ -236,7 +238,7 @@ def measure(run: Run) -> Partial:
         exposed[COMMUNICATION] = limit_by_critical_path(
             run,
             exposed[COMMUNICATION],
-            budget_of([steps]),
+            combine_budget([steps]),
             least=COMMUNICATES["min_saving_share"],
         )
     return Partial(
@@ -260,7 +262,7 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
         what: join_exposed([partial.exposed[what] for partial in partials if what in partial.exposed])
         for what in subjects
     }
-    steps = budget_of(partial.spent for partial in partials)
+    steps = combine_budget(partial.spent for partial in partials)
     calls = concat_tables([partial.calls for partial in partials if partial.ranks])
     advised = findings(run, exposed, steps, sum(partial.ranks for partial in partials), calls)
     return Result(tables, advised, _notes(tables, partials, has_steps=steps.marked))
@@ -304,9 +306,9 @@ def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.Da
             subject = intervals.union(*spans(selected))
             hiding = unions.computation if what == COMMUNICATION else unions.kernels
             extra = _plain(selected)
-            parts["whole"].append(combined(subject, hiding, extent(selected), key, extra))
+            parts["whole"].append(summarize_windows(subject, hiding, extent(selected), key, extra))
             if len(mine):
-                parts["profiled_steps"].append(combined(subject, hiding, stepped, key, {}))
+                parts["profiled_steps"].append(summarize_windows(subject, hiding, stepped, key, {}))
                 keys = {**key, C.STEP: ints(mine, C.STEP)}
                 parts["per_step"].append(per_window(subject, hiding, (start, end), keys))
     if parts["per_step"]:

@@ -11,7 +11,7 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS
 from tracekit.analysis.savings import Budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import covered
+from tracekit.runs.intervals import overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, Memory
 
@@ -105,7 +105,9 @@ def _on_device(
         intervals.length(intervals.intersect(union, inside)) for union in (exposed, uncovered, subject)
     ]
     start, end = spans(selected)
-    listed = selected.assign(**{EXPOSED_NS: covered(intervals.intersect(exposed, inside), start, end)})
+    listed = selected.assign(
+        **{EXPOSED_NS: overlap_lengths(intervals.intersect(exposed, inside), start, end)}
+    )
     return (lengths[0], min(lengths[0], lengths[1]), lengths[2]), listed[ints(listed, EXPOSED_NS) > 0]
 
 

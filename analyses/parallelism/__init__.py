@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Result
-from tracekit.analysis.savings import Spent, budget_of, spent
+from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
@@ -56,7 +56,7 @@ class Partial:
     calls: pd.DataFrame
     sent: pd.DataFrame
     steps: pd.DataFrame
-    spent: Spent
+    spent: StepTotals
 
 
 def measure(run: Run) -> Partial:
@@ -67,7 +67,7 @@ def measure(run: Run) -> Partial:
         calls=calls,
         sent=sent,
         steps=pipeline.measure_stages(run, rows, calls),
-        spent=spent(run),
+        spent=measure_steps(run),
     )
 
 
@@ -97,7 +97,7 @@ def combine(run: Run, parts: Sequence[Partial]) -> Result:
         "all_gathers": gathers,
         "buckets": data_parallel.sum_reduces(calls, roles),
     }
-    budget = budget_of(part.spent for part in parts)
+    budget = combine_budget(part.spent for part in parts)
     unknown = int((calls[KEY] == "").sum())
     notes += [NO_GROUPS.format(count=unknown, all=len(calls))] if unknown else []
     notes += [] if budget.marked else [NO_STEPS]

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
-from tracekit.runs.intervals import Ints, Union, covered, covered_before
+from tracekit.runs.intervals import Ints, Union, covered_before, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
@@ -147,7 +147,7 @@ def _measure_times(kernels: pd.DataFrame, computation: Union) -> dict[str, Ints]
     stream_ends = pd.Series(end).groupby(kernels[C.STREAM].to_numpy()).cummax()
     free_at = stream_ends.groupby(kernels[C.STREAM].to_numpy()).shift(fill_value=NO_PARENT).to_numpy(np.int64)
     return {
-        EXPOSED: end - start - covered(computation, start, end),
+        EXPOSED: end - start - overlap_lengths(computation, start, end),
         PRIOR_END: prior_end,
         STREAM_FREE: free_at,
         BETWEEN: _computation_between(kernels, computation),

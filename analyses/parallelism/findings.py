@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule
-from tracekit.analysis.savings import LEAST_SHARE, Budget
+from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.schema import C
 
 from ..shared.collective_kinds import SEND_RECV
@@ -29,7 +29,7 @@ BUBBLE = Rule(
         "a smaller bubble is that of a usual schedule; what unequal stages cost beyond it is not in the "
         "saving, since `rank_imbalance` of `ranks` gives it"
     ),
-    thresholds={"min_bubble_share": 0.10, "max_microbatch_factor": 2, "min_saving_share": LEAST_SHARE},
+    thresholds={"min_bubble_share": 0.10, "max_microbatch_factor": 2, "min_saving_share": MIN_SHARE},
 )
 EXPERTS = Rule(
     "expert_imbalance",
@@ -39,7 +39,7 @@ EXPERTS = Rule(
         "ranks are here, and the others wait for at least {min_wait_share} of a step in combines"
     ),
     why="a router keeps differences below that; without the traces of all ranks the mean is unknown",
-    thresholds={"min_ratio": 1.2, "min_wait_share": LEAST_SHARE},
+    thresholds={"min_ratio": 1.2, "min_wait_share": MIN_SHARE},
 )
 RULES = (BUBBLE, EXPERTS)
 MIN_UNEQUAL_RATIO = 1.10

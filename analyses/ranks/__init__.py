@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Remark, Result
-from tracekit.analysis.savings import Spent, budget_of, spent
+from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import step_windows
 from tracekit.schema import C
@@ -69,14 +69,14 @@ class Partial:
     """
 
     parts: dict[int, RankPart | None]
-    spent: Spent
+    spent: StepTotals
 
 
 def measure(run: Run) -> Partial:
     """Measure every rank of a run separately."""
     windows = step_windows(run)
     parts = {rank: measure_rank(run, rank, windows[windows[C.RANK] == rank]) for rank in run.ranks}
-    return Partial(parts=parts, spent=spent(run))
+    return Partial(parts=parts, spent=measure_steps(run))
 
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
@@ -86,7 +86,7 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     if not parts:
         return Result(notes=(absent_device_note(run),))
     tables, unmatched = build_tables(parts)
-    budget = budget_of(partial.spent for partial in partials)
+    budget = combine_budget(partial.spent for partial in partials)
     notes: list[str] = [] if budget.marked else [NO_STEPS]
     absent = [rank for rank, part in by_rank.items() if part is None]
     if absent:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
-from tracekit.analysis.savings import LEAST_SHARE, WARN_SHARE, Budget
+from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs.text import format_ranks
 from tracekit.schema import C
 
@@ -61,7 +61,7 @@ IMBALANCE = Rule(
         "ranks with equal work differ by less than {min_excess_share} (clocks, memory); all ranks wait for "
         "the slowest"
     ),
-    thresholds={"min_excess_share": 0.05, "min_saving_share": LEAST_SHARE},
+    thresholds={"min_excess_share": 0.05, "min_saving_share": MIN_SHARE},
 )
 RULES = (STRAGGLER, IMBALANCE)
 MIN_CAUSE_SHARE = 0.5

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, Union, covered, covered_before
+from tracekit.runs.intervals import Ints, Union, covered_before, overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
@@ -279,7 +279,7 @@ def _measure_steps(rank: int, windows: pd.DataFrame, unions: list[IntervalsByCla
     start, end = ints(windows, C.START_NS), ints(windows, END_NS)
     computed = np.zeros(len(windows), np.int64)
     for union in unions:
-        computed = np.maximum(computed, covered(union.computation, start, end))
+        computed = np.maximum(computed, overlap_lengths(union.computation, start, end))
     columns = {
         C.STEP: ints(windows, C.STEP),
         "length_ns": end - start,
@@ -300,7 +300,7 @@ def _measure_collectives(
     before = {_column(name, edge): np.zeros(len(kernels), np.int64) for name in _PARTS for edge in _EDGES}
     for device, union in unions.items():
         on_device = (kernels[C.DEVICE] == device).to_numpy(bool)
-        exposed[on_device] -= covered(union.computation, start[on_device], end[on_device])
+        exposed[on_device] -= overlap_lengths(union.computation, start[on_device], end[on_device])
         for name in _PARTS:
             for edge, moments in zip(_EDGES, (start, end), strict=True):
                 before[_column(name, edge)][on_device] = covered_before(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
-from tracekit.analysis.savings import CONFIDENT, LEAST_SHARE, WARN_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
@@ -33,7 +33,7 @@ PLAIN_FP32 = Rule(
         "TF32 keeps the range and 10 bits of the mantissa, and its peak is several times that of FP32; calls "
         "far from the FP32 peak are bound by something else"
     ),
-    thresholds={"min_saving_share": LEAST_SHARE, "max_speedup": 2},
+    thresholds={"min_saving_share": MIN_SHARE, "max_speedup": 2},
 )
 UNALIGNED = Rule(
     "unaligned_half_precision",

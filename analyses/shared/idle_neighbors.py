@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, covered
+from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, DeviceKind, HostKind, Memory
@@ -79,7 +79,7 @@ def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
     for rank, of_rank in windows.groupby(C.RANK):
         rows = (gaps[C.RANK] == rank).to_numpy(bool)
         steps = intervals.union(ints(of_rank, C.START_NS), ints(of_rank, END_NS))
-        lengths[rows] = covered(steps, start[rows], end[rows])
+        lengths[rows] = overlap_lengths(steps, start[rows], end[rows])
     return lengths
 
 

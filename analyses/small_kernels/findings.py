@@ -11,7 +11,7 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, LEAST_SHARE, Budget
+from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, MIN_SHARE, Budget
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
@@ -33,7 +33,7 @@ OPTIMIZER_KERNELS = Rule(
         "foreach and fused optimizers need only a few kernels; runs of one program differ by up to "
         "{min_saving_share}"
     ),
-    thresholds={"min_saving_share": LEAST_SHARE},
+    thresholds={"min_saving_share": MIN_SHARE},
 )
 ELEMENTWISE_KERNELS = Rule(
     "small_elementwise_kernels",
@@ -44,7 +44,7 @@ ELEMENTWISE_KERNELS = Rule(
         "{min_saving_share} of the steps' time"
     ),
     why="a chain of element-wise kernels fuses into one; fewer kernels leave little to fuse",
-    thresholds={"min_saving_share": LEAST_SHARE},
+    thresholds={"min_saving_share": MIN_SHARE},
 )
 LAUNCH_BOUND = Rule(
     "launch_bound_steps",

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracekit.runs import intervals
 from tracekit.runs.conditions import REASONS as THROTTLE_REASONS
-from tracekit.runs.intervals import Union, covered
+from tracekit.runs.intervals import Union, overlap_lengths
 from tracekit.runs.nvml import M
 
 from ..shared.pcie import link_gb_per_s
@@ -63,7 +63,7 @@ def measure_throttling(scene: Scene, device: int) -> tuple[Union, float] | None:
     if series is None:
         return None
     start, end = series.extents()
-    total = int(covered(scene.window, start, end).sum())
+    total = int(overlap_lengths(scene.window, start, end).sum())
     if not total:
         return None
     is_set = series.values.astype(np.int64) & sum(THROTTLE_REASONS) > 0

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, Union, covered
+from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.nvml import QUERIES, SOURCE, M
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
@@ -62,7 +62,7 @@ class Series:
         start, end = self.extents()
         inside = (_at(windows, self.times) > 0) | (_at(windows, self.times - 1) > 0)
         if self.metric in LOOK_BACK:
-            inside = np.where(end > start, 2 * covered(windows, start, end) >= end - start, inside)
+            inside = np.where(end > start, 2 * overlap_lengths(windows, start, end) >= end - start, inside)
         extents = start[inside], end[inside]
         return replace(self, times=self.times[inside], values=self.values[inside], known_extents=extents)
 
@@ -80,12 +80,12 @@ class Series:
 
     def within(self, windows: Union) -> Ints:
         """Time covered by each sample inside a union of windows."""
-        return covered(windows, *self.extents())
+        return overlap_lengths(windows, *self.extents())
 
     def stats(self, windows: Union | None = None) -> Stats | None:
         """Time-weighted statistics inside windows, or of all samples; None without samples."""
         start, end = self.extents()
-        weights = end - start if windows is None else covered(windows, start, end)
+        weights = end - start if windows is None else overlap_lengths(windows, start, end)
         total = int(weights.sum())
         if not total:  # samples without a duration have equal weights
             inside = np.ones(len(self.times)) if windows is None else _at(windows, self.times)
@@ -94,7 +94,7 @@ class Series:
 
 
 def _at(windows: Union, times: Ints) -> Ints:
-    return covered(windows, times, times + 1)
+    return overlap_lengths(windows, times, times + 1)
 
 
 def _stats(values: Floats, weights: Ints, covered_ns: int) -> Stats | None:
@@ -273,7 +273,7 @@ class Scene:
             most: Maximum number of intervals.
         """
         rows = self.work[self.work[C.DEVICE] == device]
-        inside = intervals.covered(flagged, *spans(rows))
+        inside = intervals.overlap_lengths(flagged, *spans(rows))
         longest = np.argsort(-inside, kind="stable")[:most]
         ids = ints(rows, C.ROW_ID)[longest[inside[longest] > 0]]
         return {"device_intervals": [int(row) for row in ids]} if len(ids) else {}

@@ -9,7 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from tracekit.render import human
-from tracekit.runs.intervals import covered, union
+from tracekit.runs.intervals import overlap_lengths, union
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
@@ -81,7 +81,7 @@ def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
     places = calls[_PLACE].drop_duplicates().sort_values(_PLACE)
     for rank, device in places.itertuples(index=False, name=None):
         of_rank = ((calls[C.RANK] == rank) & (calls[C.DEVICE] == device)).to_numpy(bool)
-        rows.append(covered(union(start[of_rank], end[of_rank]), edges[:-1], edges[1:]) / lengths)
+        rows.append(overlap_lengths(union(start[of_rank], end[of_rank]), edges[:-1], edges[1:]) / lengths)
     return heatmap(
         links.device_names(places, ranks=True),
         [human(int(edge - edges[0]), "ns") for edge in edges[:-1]],

@@ -133,7 +133,7 @@ def _rules(path: Path) -> Iterator[ast.Call]:
 @pytest.mark.parametrize("path", RULED, ids=lambda path: path.relative_to(ANALYSES).as_posix())
 def test_thresholds_in_a_rule_are_those_of_its_constants(path: Path) -> None:
     written = {rule.lineno: found for rule in _rules(path) if (found := [*_percentages(rule)])}
-    assert written == {}, "interpolate the constant, as in {LEAST_SHARE:.0%}"
+    assert written == {}, "interpolate the constant, as in {MIN_SHARE:.0%}"
 
 
 def test_no_rule_is_in_two_analyses() -> None:

@@ -8,7 +8,7 @@ from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.shortcuts import as_markdown
 
 from tracekit.analysis import available
-from tracekit.render.reference import listing, page
+from tracekit.render.reference import list_analyses, page
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "analyses.md"
@@ -37,9 +37,9 @@ def test_the_page_links_each_analysis_to_its_heading_and_keeps_code_as_code() ->
 
 def test_every_format_names_every_analysis_table_and_rule() -> None:
     for output_format in ("json", "csv", "markdown"):
-        text = listing(available(), output_format).replace("\\", "")
+        text = list_analyses(available(), output_format).replace("\\", "")
         for one in available():
             assert one.name in text
             assert all(spec.name in text for spec in one.tables)
             assert all(rule.code in text for rule in one.rules)
-    assert all(one.name in listing(available(), "table") for one in available())
+    assert all(one.name in list_analyses(available(), "table") for one in available())

@@ -9,7 +9,7 @@ import pytest
 
 from samples.simulator.planted import roofline as planted
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Remark, Result, Severity, analyze
-from tracekit.runs.devices import given
+from tracekit.runs.devices import parse_device
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def test_an_unlisted_device_has_rates_and_no_utilization(shared_runs: SharedRuns
 
 def test_given_peaks_replace_those_of_the_device_and_are_named(shared_runs: SharedRuns) -> None:
     run = shared_runs.simulated(planted.fp32_products())
-    other = run.with_peaks(given("RTX A6000"))
+    other = run.with_peaks(parse_device("RTX A6000"))
     result = analyze(other, "roofline")
     got = row(result, "ops", "aten::mm")
     assert (got["peak_tflops"], got["peak_gb_per_s"]) == (38.7, 768)
@@ -204,7 +204,7 @@ def test_given_peaks_replace_those_of_the_device_and_are_named(shared_runs: Shar
 def test_given_peaks_serve_a_device_that_is_not_listed(shared_runs: SharedRuns) -> None:
     program = planted.tf32_products()
     program.device_name = "Simulated GPU"
-    run = shared_runs.simulated(program).with_peaks(given("A100 40 GB"))
+    run = shared_runs.simulated(program).with_peaks(parse_device("A100 40 GB"))
     result = analyze(run, "roofline")
     listed = found(shared_runs, planted.tf32_products())
     assert result.tables["summary"]["mfu"].tolist() == listed.tables["summary"]["mfu"].tolist()

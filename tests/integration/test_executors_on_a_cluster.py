@@ -169,7 +169,7 @@ def test_workers_of_another_version_are_refused(
 def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with cluster(tmp_path) as found, connection.connected(found.address) as executor:
+    with cluster(tmp_path) as found, connection.connect(found.address) as executor:
         patient = DaskWorkers(executor._client, found.address, timeout_s=3)
         outcomes = patient.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
         assert next(outcomes).index == 0
@@ -188,7 +188,7 @@ def test_a_scheduler_that_is_lost_ends_all(
     monkeypatch.setattr(connection, "SILENT_S", 15.0)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with cluster(tmp_path) as found, connection.connected(found.address) as executor:
+    with cluster(tmp_path) as found, connection.connect(found.address) as executor:
         outcomes = executor.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
         assert next(outcomes).index == 0
         found.scheduler.send_signal(number)
@@ -205,7 +205,7 @@ def test_a_scheduler_that_is_busy_is_waited_for(tmp_path: Path, monkeypatch: pyt
     limit_s, limits = DaskWorkers._silence_s, list[float]()
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with cluster(tmp_path) as found, connection.connected(found.address) as executor:
+    with cluster(tmp_path) as found, connection.connect(found.address) as executor:
 
         def resumed_in_time(self: DaskWorkers) -> float:
             limits.append(limit_s(self))
@@ -225,7 +225,7 @@ def test_a_scheduler_that_is_busy_is_waited_for(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_cluster_without_workers_fails_what_it_is_given(tmp_path: Path) -> None:
-    with cluster(tmp_path, workers=0) as found, connection.connected(found.address) as executor:
+    with cluster(tmp_path, workers=0) as found, connection.connect(found.address) as executor:
         assert executor.count == 0
         patient = DaskWorkers(executor._client, found.address, timeout_s=1)
         outcomes = list(patient.map(deeds.double, [1, 2]))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 HIGH_SHARE = 0.10
 WARN_SHARE = 0.03
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 CONFIDENT = 0.9
 """Confidence of an observed cause; a likely explanation has less."""
 
@@ -78,7 +78,7 @@ class Budget:
         """Return a total over the run as a share of the time of all steps; 0 without steps."""
         return int(total_ns) / (self.steps * self.step_ns) if self.step_ns else 0.0
 
-    def matters(self, total_ns: int, *, least: float = LEAST_SHARE) -> bool:
+    def matters(self, total_ns: int, *, least: float = MIN_SHARE) -> bool:
         """Whether a total over the run is worth a finding."""
         return total_ns > 0 and self.share(total_ns) >= least
 
@@ -101,7 +101,7 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
+class StepTotals:
     """The steps of some ranks, so that the budget of a run follows from those of its ranks.
 
     Attributes:
@@ -117,24 +117,26 @@ class Spent:
     on_host_ns: tuple[int, ...] = ()
 
 
-def spent(run: Run) -> Spent:
+def measure_steps(run: Run) -> StepTotals:
     """The steps of a run of one rank, or of few."""
     windows = step_windows(run)
     if len(windows):
         total = sum(_sum_windows(of_rank) for _, of_rank in windows.groupby(C.RANK))
-        return Spent(steps=len(windows), stepped_ns=total)
+        return StepTotals(steps=len(windows), stepped_ns=total)
     columns = [C.RANK, C.START_NS, C.DUR_NS]
     frame = busy(run, columns)
     if len(frame):
-        return Spent(steps=0, stepped_ns=0, on_device_ns=_extents(frame))
-    return Spent(steps=0, stepped_ns=0, on_host_ns=_extents(run.table("host_intervals", columns=columns)))
+        return StepTotals(steps=0, stepped_ns=0, on_device_ns=_extents(frame))
+    return StepTotals(
+        steps=0, stepped_ns=0, on_host_ns=_extents(run.table("host_intervals", columns=columns))
+    )
 
 
-def budget_of(parts: Iterable[Spent]) -> Budget:
+def combine_budget(parts: Iterable[StepTotals]) -> Budget:
     """The budget of a run from those of its ranks.
 
     Example:
-        >>> budget_of([Spent(steps=2, stepped_ns=300), Spent(steps=1, stepped_ns=60)])
+        >>> combine_budget([StepTotals(steps=2, stepped_ns=300), StepTotals(steps=1, stepped_ns=60)])
         Budget(steps=3, step_ns=120, marked=True)
     """
     ranks = list(parts)
@@ -148,7 +150,7 @@ def budget_of(parts: Iterable[Spent]) -> Budget:
 
 def budget(run: Run) -> Budget:
     """The run's steps: how many, and how long they take."""
-    return budget_of(spent(part) for part in rank_view.split_by_rank(run))
+    return combine_budget(measure_steps(part) for part in rank_view.split_by_rank(run))
 
 
 def _sum_windows(windows: pd.DataFrame) -> int:

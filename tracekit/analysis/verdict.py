@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis import Analyze, Bottleneck, Result, Severity, analyze
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, IdleCause
-from tracekit.analysis.savings import LEAST_SHARE, Ranked
+from tracekit.analysis.savings import MIN_SHARE, Ranked
 from tracekit.errors import PluginError, clean
 from tracekit.runs.run import Run
 from tracekit.runs.text import human, shorten
@@ -237,7 +237,7 @@ def _of_device(lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns
         shares[part.bound] = shares.get(part.bound, 0.0) + part.share
     bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
     text = f"{_MEANINGS[bound]} for {human(shares[bound], 'share')} of {window}"
-    losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= LEAST_SHARE)
+    losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
     loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
     if bound == Bottleneck.UNKNOWN:
         text = f"Cannot tell what bounds this run, too little is recorded: {text}"

@@ -97,10 +97,10 @@ def command(
     from tracekit.analysis import available
     from tracekit.analysis.cache import ResultCache
     from tracekit.render import analyze
-    from tracekit.render.reference import listing
+    from tracekit.render.reference import list_analyses
 
     if list_them:
-        click.echo(listing(available(), output_format), nl=False)
+        click.echo(list_analyses(available(), output_format), nl=False)
         return
     run, names = split_arguments(run, names)
     if by_module:

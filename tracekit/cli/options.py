@@ -325,9 +325,9 @@ def with_peaks(run: Run, peaks: str | None, names: Sequence[str] = ()) -> Run:
         return run
     from tracekit import analysis
     from tracekit.errors import UnusableInputError
-    from tracekit.runs.devices import given
+    from tracekit.runs.devices import parse_device
 
-    listed = given(peaks)
+    listed = parse_device(peaks)
     if names and not any(analysis.get(name).uses_peaks for name in names):
         using = " or ".join(other.name for other in analysis.available() if other.uses_peaks)
         raise UnusableInputError(f"--peaks has no effect on {', '.join(names)}", hint=f"it is for {using}")

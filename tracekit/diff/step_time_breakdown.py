@@ -65,7 +65,7 @@ class IdleCauses:
         start = gaps[C.START_NS].to_numpy(np.int64)
         end = start + gaps[C.DUR_NS].to_numpy(np.int64)
         compared = intervals.union(*_bounds(windows))
-        gaps = gaps.assign(**{C.DUR_NS: intervals.covered(compared, start, end)})
+        gaps = gaps.assign(**{C.DUR_NS: intervals.overlap_lengths(compared, start, end)})
         gaps[_OP] = gaps[_OP].astype(object).fillna("").astype(str)
         sums = {
             line: gaps[gaps[_CAUSE].isin(causes)].groupby(_OP)[C.DUR_NS].sum()
@@ -276,4 +276,4 @@ def _bounds(windows: pd.DataFrame) -> tuple[Ints, Ints]:
 
 
 def _inside(union: Union, windows: pd.DataFrame) -> int:
-    return int(intervals.covered(union, *_bounds(windows)).sum())
+    return int(intervals.overlap_lengths(union, *_bounds(windows)).sum())

@@ -30,9 +30,9 @@ def workers(scheduler: str | None = None, *, count: int | None = None) -> Iterat
         [3, 4]
     """
     if scheduler is not None:
-        from tracekit.executors.dask import connected  # only a cluster needs it
+        from tracekit.executors.dask import connect  # only a cluster needs it
 
-        with connected(scheduler) as remote:
+        with connect(scheduler) as remote:
             yield remote
         return
     from tracekit.executors.local import InProcess, LocalWorkers

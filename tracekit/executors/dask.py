@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tracekit.errors import MissingDependencyError, TracekitError, UnusableInputError
-from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, scratch_at, unexpected
+from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, scratch_at, unexpected_error
 from tracekit.storage import locks
 
 if TYPE_CHECKING:  # Dask is an optional dependency
@@ -253,7 +253,7 @@ def _explain(error: BaseException) -> TracekitError:
         )
     if isinstance(error, CancelledError):
         return TracekitError("the cluster dropped the task", hint="check the scheduler's log")
-    return unexpected(error)
+    return unexpected_error(error)
 
 
 def host_of(address: str) -> str:
@@ -335,7 +335,7 @@ _TITLES = {"distributed": "Dask", "tracekit-torch": "tracekit"}
 
 
 @contextmanager
-def connected(scheduler: str) -> Iterator[DaskWorkers]:
+def connect(scheduler: str) -> Iterator[DaskWorkers]:
     """Connect to the workers of a cluster during the context.
 
     Args:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tracekit.errors import TracekitError
-from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, unexpected
+from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, unexpected_error
 
 ATTEMPTS = 2
 """Attempts of a task until the loss of its worker is a failure."""
@@ -207,5 +207,5 @@ def _outcome(index: int, run: Callable[[], tuple[Any, TracekitError | None]]) ->
     except TracekitError as lost:
         return Outcome(index=index, error=lost)
     except Exception as failed:
-        return Outcome(index=index, error=unexpected(failed))
+        return Outcome(index=index, error=unexpected_error(failed))
     return Outcome(index=index, value=value, error=error)

@@ -93,16 +93,16 @@ def attempt(function: Callable[[Item], Value], item: Item) -> tuple[Value | None
     except (OSError, MemoryError):
         raise
     except Exception as error:
-        return None, unexpected(error)
+        return None, unexpected_error(error)
 
 
-def unexpected(error: BaseException) -> TracekitError:
+def unexpected_error(error: BaseException) -> TracekitError:
     """Convert an unexpected error to one line, with its traceback as a note.
 
     Example:
-        >>> str(unexpected(ValueError("no such colour")))
+        >>> str(unexpected_error(ValueError("no such colour")))
         'ValueError: no such colour (use `--debug` for a traceback)'
-        >>> unexpected(OSError(28, "No space left on device")).message
+        >>> unexpected_error(OSError(28, "No space left on device")).message
         "the worker's machine failed: [Errno 28] No space left on device"
     """
     said = " ".join(str(error).split())

@@ -38,7 +38,7 @@ from msgspec import structs
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.write import write_table
 from tracekit.runs import redaction
-from tracekit.runs.kernel_sources import unkeyed
+from tracekit.runs.kernel_sources import kernel_label
 from tracekit.schema import COMPILED_KERNELS, SEPARATOR, C
 
 _TRACE_FILES, _CODE_FILE = "*.log*", "output_code.py"
@@ -156,7 +156,7 @@ def _distinct_kernels(graphs: Sequence[_Graph]) -> list[Kernel]:
     for number, graph in enumerate(graphs):
         code = hashlib.sha256(graph.code.strip().encode()).hexdigest()
         if known_codes.isdisjoint({code, graph.key or code}):
-            kernels += _kernels(graph, graph.key or unkeyed(number))
+            kernels += _kernels(graph, graph.key or kernel_label(number))
         known_codes |= {code, graph.key or code}
     return kernels
 

@@ -294,5 +294,7 @@ def summarize(diff: Diff) -> str:
         return f"profiled step {times}: the slowdown does not show in the profiles; no causes listed"
     parts = [rows[line.name] for line in diff.wall.lines if line.name in rows]
     parts = sorted((row for row in parts if row["delta_ns"]), key=lambda row: -abs(row["delta_ns"]))
-    made = ", ".join(f"{row['part']} {diff_tables.signed(row['delta_ns'])}" for row in parts[:_MAX_PARTS])
+    made = ", ".join(
+        f"{row['part']} {diff_tables.format_signed(row['delta_ns'])}" for row in parts[:_MAX_PARTS]
+    )
     return f"profiled step {times}; largest changes: {made}"

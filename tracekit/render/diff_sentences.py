@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tracekit.diff.breakdowns import Cause
 from tracekit.diff.engine import IMPLIED
 from tracekit.diff.model import Diff, Metric, Side, Status, Verdict
-from tracekit.render.diff_tables import per_step, signed
+from tracekit.render.diff_tables import format_signed, per_step
 from tracekit.runs.text import human, shorten
 from tracekit.stats.comparison import THRESHOLD
 
@@ -142,7 +142,7 @@ def largest_changes(diff: Diff) -> list[tuple[str, Cause]]:
 
 def _describe_cause(diff: Diff, cause: Cause) -> str:
     noise = " (within the spread of the steps)" if cause.noisy else ""
-    return f"{cause.label} {signed(per_step(diff, cause.terms.delta))} per step{noise}"
+    return f"{cause.label} {format_signed(per_step(diff, cause.terms.delta))} per step{noise}"
 
 
 def next_step(diff: Diff) -> str:

@@ -153,10 +153,10 @@ def _largest_change(diff: Diff, line: BreakdownLine) -> str | None:
     """Name the op or kernel that changed most in a part, with its change per step; None if unknown."""
     if not line.changed:
         return None
-    return f"{shorten(line.changed, _MAX_NAME_CHARS)} {signed(per_step(diff, line.changed_ns))}"
+    return f"{shorten(line.changed, _MAX_NAME_CHARS)} {format_signed(per_step(diff, line.changed_ns))}"
 
 
-def signed(ns: int) -> str:
+def format_signed(ns: int) -> str:
     """Format a change with its sign."""
     return f"{'+' if ns > 0 else ''}{human(ns, 'ns')}"
 
@@ -231,7 +231,7 @@ def _made_of(diff: Diff, terms: Terms) -> str | None:
     """Format the nonzero terms with their signs; None if all are below 1 ns per step."""
     parts = {"added": terms.added, "removed": -terms.removed, "count": terms.count, "rate": terms.rate}
     nonzero = [(name, per_step(diff, value)) for name, value in parts.items() if per_step(diff, value)]
-    return " · ".join(f"{name} {signed(value)}" for name, value in nonzero) or None
+    return " · ".join(f"{name} {format_signed(value)}" for name, value in nonzero) or None
 
 
 def causes(diff: Diff, *, spelled: bool = True) -> Table:

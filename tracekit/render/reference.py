@@ -25,7 +25,7 @@ _ALL_COLUMNS = (
 )
 
 
-def listing(analyses: Sequence[Analysis], output_format: str) -> str:
+def list_analyses(analyses: Sequence[Analysis], output_format: str) -> str:
     """List the analyses in an output format.
 
     Markdown is the documentation page; JSON has all metadata.

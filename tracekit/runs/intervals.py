@@ -151,7 +151,7 @@ def subtract(a: Union, b: Union) -> Union:
     return intersect(a, complement(b, int(a[0][0]), int(a[1][-1])))
 
 
-def covered(intervals: Union, start: Ints, end: Ints) -> Ints:
+def overlap_lengths(intervals: Union, start: Ints, end: Ints) -> Ints:
     """Return the covered length of each window.
 
     Args:
@@ -160,7 +160,7 @@ def covered(intervals: Union, start: Ints, end: Ints) -> Ints:
         end: Their ends, likewise.
 
     Example:
-        >>> covered((np.array([0, 5]), np.array([3, 12])), np.array([2, 0]), np.array([6, 20]))
+        >>> overlap_lengths((np.array([0, 5]), np.array([3, 12])), np.array([2, 0]), np.array([6, 20]))
         array([ 2, 10])
     """
     lengths = np.zeros(len(start), np.int64)

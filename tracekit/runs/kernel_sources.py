@@ -20,18 +20,18 @@ def kernels(run: Run) -> pd.DataFrame:
     return ordered.reset_index(drop=True)
 
 
-def unkeyed(number: int) -> str:
+def kernel_label(number: int) -> str:
     """Return the value of `graph` for a graph whose key in Inductor's cache is unknown.
 
     Example:
-        >>> unkeyed(3), is_unkeyed(unkeyed(3)), is_unkeyed("f5uwh3")
+        >>> kernel_label(3), is_unkeyed(kernel_label(3)), is_unkeyed("f5uwh3")
         ('#3', True, False)
     """
     return f"#{number}"
 
 
 def is_unkeyed(graph: str) -> bool:
-    """Return whether a value of `graph` is one of `unkeyed`."""
+    """Return whether a value of `graph` is one of `kernel_label`."""
     return graph.startswith("#")
 
 

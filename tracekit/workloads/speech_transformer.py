@@ -31,7 +31,7 @@ _FRAMES_PER_PIECE = 4
 def build(options: Options) -> Program:
     """Build the program."""
     batch, frames = options.batch_size, options.resolution
-    pieces = max(1, downsampled(frames) // _FRAMES_PER_PIECE)
+    pieces = max(1, downsample_size(frames) // _FRAMES_PER_PIECE)
 
     def data(dtype: torch.dtype) -> Batch:
         # 0 is CTC's blank
@@ -42,7 +42,7 @@ def build(options: Options) -> Program:
     return build_program(task, options)
 
 
-def downsampled(size: int) -> int:
+def downsample_size(size: int) -> int:
     """Return the number of frames, or mel bands, after the two convolutions."""
     return ((size - 1) // 2 - 1) // 2
 
@@ -55,7 +55,7 @@ class SpeechTransformer(nn.Module):
         self.convolutions = nn.Sequential(
             nn.Conv2d(1, WIDTH, 3, stride=2), nn.ReLU(), nn.Conv2d(WIDTH, WIDTH, 3, stride=2), nn.ReLU()
         )
-        self.embed = nn.Linear(WIDTH * downsampled(MELS), WIDTH)
+        self.embed = nn.Linear(WIDTH * downsample_size(MELS), WIDTH)
         self.dropout = nn.Dropout(DROPOUT)
         self.layers = nn.ModuleList([_layer() for _ in range(LAYERS)])
         self.norm = nn.LayerNorm(WIDTH)

@@ -148,7 +148,7 @@ def show_largest(context: Context, diff: Diff) -> list[Component]:
             [
                 f"{capitalize(text)}: ",
                 html.B(brief(clean(cause.label), MAX_CELL_CHARS), title=clean(cause.label)),
-                f" {diff_tables.signed(diff_tables.per_step(diff, cause.terms.delta))} per step",
+                f" {diff_tables.format_signed(diff_tables.per_step(diff, cause.terms.delta))} per step",
                 f" {_WITHIN}" if cause.noisy else "",
                 " ",
                 *_link_both(context, diff, cause),

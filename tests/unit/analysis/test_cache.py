@@ -21,7 +21,7 @@ from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity
 from tracekit.analysis.cache import FOLDER, ResultCache
 from tracekit.errors import PluginError
 from tracekit.ingest.importer import import_traces
-from tracekit.runs.devices import given
+from tracekit.runs.devices import parse_device
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.schema import SCHEMA_VERSION
@@ -218,7 +218,7 @@ def test_each_analysis_is_kept_apart(run: Run, result_cache: ResultCache, counte
 def test_given_peaks_are_part_of_the_key_of_what_uses_them(
     run: Run, result_cache: ResultCache, counted: list[str]
 ) -> None:
-    for peaks in (None, given("L4"), given("L4"), given("A10G"), None):
+    for peaks in (None, parse_device("L4"), parse_device("L4"), parse_device("A10G"), None):
         for name in ("roofline", "steps"):
             result_cache.analyze(run.with_peaks(peaks), name)
     assert [name for name in counted if name == "steps"] == ["steps"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders import kernel, make_run
 from tracekit.errors import UnusableInputError
-from tracekit.runs.devices import Device, entries, given, names
+from tracekit.runs.devices import Device, entries, names, parse_device
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,14 +27,14 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_listed_name_gives_its_own_entry() -> None:
     for entry in entries():
-        found = given(entry["name"])
+        found = parse_device(entry["name"])
         assert (found.name, found.tflops) == (entry["name"], entry["tflops"])
-        assert given(entry["name"].upper()) == found
+        assert parse_device(entry["name"].upper()) == found
     assert len(set(names())) == len(names())
 
 
 def test_a_file_gives_its_peaks_and_is_their_source(file: Path) -> None:
-    found = given(str(file))
+    found = parse_device(str(file))
     assert found == Device("My GPU", 1000, {"fp32": 100, "tf32": 200}, "mine.json")
     assert (found.peak("tf32"), found.peak("fp16"), found.peak("fp8")) == (200, None, None)
 
@@ -42,7 +42,7 @@ def test_a_file_gives_its_peaks_and_is_their_source(file: Path) -> None:
 def test_an_entry_of_the_list_is_a_file_too(tmp_path: Path) -> None:
     for entry in entries():
         (tmp_path / "one.json").write_text(json.dumps(entry))
-        assert given(str(tmp_path / "one.json")) == given(entry["name"])
+        assert parse_device(str(tmp_path / "one.json")) == parse_device(entry["name"])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_an_entry_of_the_list_is_a_file_too(tmp_path: Path) -> None:
 def test_a_file_of_another_form_is_refused_with_the_reason(content: str, why: str, file: Path) -> None:
     file.write_text(content)
     with pytest.raises(UnusableInputError, match=r"mine\.json") as error:
-        given(str(file))
+        parse_device(str(file))
     assert why in error.value.message
     assert '"gb_per_s": 2000' in error.value.hint
 
@@ -82,19 +82,19 @@ def test_a_file_of_another_form_is_refused_with_the_reason(content: str, why: st
 )
 def test_an_unknown_name_gets_suggestions(name: str, suggested: str) -> None:
     with pytest.raises(UnusableInputError) as error:
-        given(name)
+        parse_device(name)
     assert suggested in error.value.hint
 
 
 def test_views_of_ranks_keep_the_given_peaks(tmp_path: Path) -> None:
     run = make_run(tmp_path, device_intervals=[kernel(0, 1, rank=rank) for rank in (0, 1)])
-    other = run.with_peaks(given("L4"))
-    assert (run.peaks, other.of_ranks(1).peaks, other.meta) == (None, given("L4"), run.meta)
+    other = run.with_peaks(parse_device("L4"))
+    assert (run.peaks, other.of_ranks(1).peaks, other.meta) == (None, parse_device("L4"), run.meta)
     assert other.with_peaks(None) == run
 
 
 def test_copies_of_views_keep_the_given_peaks(tmp_path: Path) -> None:
     run = make_run(tmp_path, device_intervals=[kernel(0, 1, rank=rank) for rank in (0, 1)])
-    view = run.of_ranks(1).with_peaks(given("L4"))
+    view = run.of_ranks(1).with_peaks(parse_device("L4"))
     copied: Any = pickle.loads(pickle.dumps(view))  # noqa: S301 (just written)
-    assert (copied.peaks, copied.ranks) == (given("L4"), (1,))
+    assert (copied.peaks, copied.ranks) == (parse_device("L4"), (1,))

@@ -93,10 +93,10 @@ def test_lengths_are_exact_beyond_what_a_float_holds() -> None:
 def test_windows_are_covered_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     union = (np.array([0, 5, 9]), np.array([3, 7, 12]))
     start = np.arange(-2, 14)
-    whole = [intervals.covered(union, start, start + length) for length in (0, 1, 4, 30)]
+    whole = [intervals.overlap_lengths(union, start, start + length) for length in (0, 1, 4, 30)]
     monkeypatch.setattr(intervals, "BLOCK", 3)
     for expected, length in zip(whole, (0, 1, 4, 30), strict=True):
-        assert intervals.covered(union, start, start + length).tolist() == expected.tolist()
+        assert intervals.overlap_lengths(union, start, start + length).tolist() == expected.tolist()
 
 
 @given(pairs, st.lists(st.integers(-5, 60)))
