@@ -136,7 +136,7 @@ def parse_device(text: str) -> Device:
         UnusableInputError: No listed device has this name, or several do, or the file is unusable.
 
     Example:
-        >>> given("h100 pcie").gb_per_s, parse_device("NVIDIA A100-SXM4-80GB").name
+        >>> parse_device("h100 pcie").gb_per_s, parse_device("NVIDIA A100-SXM4-80GB").name
         (2000, 'A100 80 GB SXM')
     """
     is_file = text.lower().endswith(".json") or os.sep in text or Path(text).is_file()
