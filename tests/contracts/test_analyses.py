@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import random
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +19,9 @@ from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tracekit.runs.run import Run
 
 ANALYSES = Path(__file__).parents[2] / "analyses"
-RULED = [path for path in sorted(ANALYSES.rglob("*.py")) if "Rule(" in path.read_text(encoding="utf-8")]
-PERCENTAGE = re.compile(r"\d+(?:\.\d+)?%(?! (?:confidence )?interval)")
 NAMES = registry.names(registry.ANALYSES)
 PHYSICAL = {"W", "J", "MHz", "°C"}
 UNITS = {
@@ -106,34 +100,6 @@ def test_results_match_metadata_and_repeat(name: str, simulated: Run) -> None:
         for column in next(spec for spec in get(name).tables if spec.name == table).columns:
             if column.unit in {"ns", "bytes", "count"}:
                 assert frame[column.name].dtype.kind in "iu", column.name
-
-
-def _literals(node: ast.AST) -> Iterator[str]:
-    """The texts of an expression, without values that are interpolated."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif not isinstance(node, ast.FormattedValue):
-        for child in ast.iter_child_nodes(node):
-            yield from _literals(child)
-
-
-def _percentages(call: ast.Call) -> Iterator[str]:
-    """The percentages that are written out in what a rule states."""
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "states"]
-    for stated in [*call.args[1:2], *named]:
-        yield from PERCENTAGE.findall("".join(_literals(stated)))
-
-
-def _rules(path: Path) -> Iterator[ast.Call]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("Rule"):
-            yield node
-
-
-@pytest.mark.parametrize("path", RULED, ids=lambda path: path.relative_to(ANALYSES).as_posix())
-def test_thresholds_in_a_rule_are_those_of_its_constants(path: Path) -> None:
-    written = {rule.lineno: found for rule in _rules(path) if (found := [*_percentages(rule)])}
-    assert written == {}, "interpolate the constant, as in {MIN_SHARE:.0%}"
 
 
 def test_no_rule_is_in_two_analyses() -> None:

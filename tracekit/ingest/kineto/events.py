@@ -181,7 +181,7 @@ class _DamagedChunk(msgspec.Struct):
         except UNREADABLE:
             self._repair_event(text)
 
-    def done(self, *, tail: bytes, ended: bool) -> Decoded:
+    def finish(self, *, tail: bytes, ended: bool) -> Decoded:
         """Return the decoded chunk."""
         return Decoded(
             self.events,
@@ -222,7 +222,7 @@ def _decode_damaged(text: bytes) -> Decoded:
     mending = _DamagedChunk()
     for event in pieces.events:
         mending.add(event)
-    return mending.done(tail=pieces.tail, ended=pieces.ended)
+    return mending.finish(tail=pieces.tail, ended=pieces.ended)
 
 
 def salvage(text: bytes) -> Decoded:
@@ -243,7 +243,7 @@ def salvage(text: bytes) -> Decoded:
             mending.add(event)
         if pieces.ended:
             break
-    return mending.done(tail=pieces.tail, ended=pieces.ended)
+    return mending.finish(tail=pieces.tail, ended=pieces.ended)
 
 
 def top_level(header: bytes, after: bytes) -> TopLevel:
