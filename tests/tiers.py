@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -28,6 +29,9 @@ UNTIMED = [HealthCheck.too_slow]
 _FEWER = 10
 """A property test tries one in so many of its examples in the default tier."""
 _LEAST = 5
+TESTS = Path(__file__).parent
+SLOW_FOLDERS = ("docs", "fuzz", "unit/benchmarks", "unit/proof")
+"""Folders of tests whose subject is not the product: who changes it runs them with `-m slow`."""
 
 
 def choose(config: pytest.Config) -> None:
@@ -90,6 +94,13 @@ def thinned(values: Iterable[Value], *, default: Container[Value]) -> list[Value
 
 def _slow(value: Any) -> ParameterSet:
     return pytest.param(*value if isinstance(value, tuple) else (value,), marks=pytest.mark.slow)
+
+
+def mark_folders(items: list[pytest.Item]) -> None:
+    """Leave tests of documents, fuzzing, the proof kit and benchmarks to the slow tier."""
+    for item in items:
+        if any(item.path.is_relative_to(TESTS / folder) for folder in SLOW_FOLDERS):
+            item.add_marker(pytest.mark.slow)
 
 
 def mark_properties(config: pytest.Config, items: list[pytest.Item]) -> None:
