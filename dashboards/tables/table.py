@@ -71,7 +71,7 @@ def show_table(
             [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
         )
     frame = frame if exact else with_cause_labels(frame)
-    paged = (len(frame) > MAX_ROWS or frame.size > MAX_CELLS) and _is_complete(context, page, spec, frame)
+    paged = is_long(frame) and _is_complete(context, page, spec, frame)
     columns = column_values(frame, spec.columns, _SAMPLED_ROWS if paged else MAX_ROWS, exact=exact)
     missing = [column.heading for column in columns if column.empty]
     address = csv or csv_address(context, page, spec)
@@ -86,6 +86,11 @@ def show_table(
         className="tk-table tk-section",
         **aria(label=clean(spec.title)),
     )
+
+
+def is_long(frame: pd.DataFrame) -> bool:
+    """Return whether a table has too many rows, or too many cells, to be sent to the browser at once."""
+    return len(frame) > MAX_ROWS or frame.size > MAX_CELLS
 
 
 def _is_complete(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> bool:

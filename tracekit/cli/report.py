@@ -118,7 +118,7 @@ def _text(
     from tracekit.render.capture import of_results
 
     shown, advice = _analyze(run, {*names, "integrity"}, result_cache)
-    text: str = import_extra("tracekit.dashboards.exports.report", "reports need").report(
+    text: str = import_extra("tracekit.dashboards.exports.report", "reports need").render_report(
         run,
         title=title or _title(run),
         question="",

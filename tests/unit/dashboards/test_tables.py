@@ -147,5 +147,5 @@ def test_long_tables_are_filtered_where_they_are_kept() -> None:
 
 
 def test_many_columns_make_a_table_long_sooner(context: Context) -> None:
-    assert not table._long(frame(1_000))
-    assert table._long(frame(table.MAX_CELLS // len(SPEC.columns) + 1))
+    assert not table.is_long(frame(1_000))
+    assert table.is_long(frame(table.MAX_CELLS // len(SPEC.columns) + 1))

@@ -76,7 +76,7 @@ def everything(recordings: Recordings) -> dict[str, Recorded]:
     failing = {"out-of-memory": Ended(state=State.OK, code=2), "cuda-error": Ended(state=State.OK, code=1)}
     return {
         "loop": bare(),
-        **{name: recordings.incomplete(name) for name in RUNS},
+        **{name: recordings.passing(name) for name in RUNS},
         **{name: Recorded(ended=ended) for name, ended in failing.items()},
     }
 
@@ -126,7 +126,7 @@ BROKEN: list[tuple[str, str, Callable[[], Simulated]]] = [
 def test_a_claim_fails_where_it_is_broken(
     claim: str, recipe: str, make: Callable[[], Simulated], recordings: Recordings
 ) -> None:
-    recorded = {"loop": bare(), "bf16": recordings.incomplete("bf16"), recipe: recordings.of(recipe, make())}
+    recorded = {"loop": bare(), "bf16": recordings.passing("bf16"), recipe: recordings.of(recipe, make())}
     (failed,) = (one for names, one in verdicts(claim, recorded).items() if recipe in names)
     assert failed.outcome is Outcome.FAIL
     assert failed.numbers
@@ -190,7 +190,7 @@ def test_a_claim_of_a_recipe_without_a_result_gives_its_reason(
     state: State, outcome: Outcome, recordings: Recordings
 ) -> None:
     ended = Ended(state=state, reason="no nsys")
-    recorded = {"bf16": recordings.incomplete("bf16"), "nsys": Recorded(ended=ended)}
+    recorded = {"bf16": recordings.passing("bf16"), "nsys": Recorded(ended=ended)}
     found = verdicts("same_kernels", recorded)["bf16", "nsys"]
     assert found.outcome is outcome
     assert "nsys" in found.reason
