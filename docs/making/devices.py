@@ -37,8 +37,8 @@ the address. Results name the peaks that were given.
 
 ```pycon
 >>> import tracekit
->>> from tracekit.runs.devices import given
->>> run = tracekit.open("./trace.json.gz").with_peaks(given("L4"))
+>>> from tracekit.runs.devices import parse_device
+>>> run = tracekit.open("./trace.json.gz").with_peaks(parse_device("L4"))
 >>> result = tracekit.analyze(run, "device_compare")
 >>> result.notes[0]
 'peaks are those of L4 (NVIDIA L4 data sheet, 2023), as given, ...

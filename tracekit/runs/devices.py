@@ -143,6 +143,10 @@ def parse_device(text: str) -> Device:
     return read(Path(text).expanduser()) if is_file else find_named(text)
 
 
+given = parse_device
+"""Earlier name of `parse_device`, which programs may import."""
+
+
 def find_named(text: str) -> Device:
     """Return the listed device of a name that a user gives.
 

@@ -297,8 +297,8 @@ class Run:
 
         Example:
             >>> import tracekit
-            >>> from tracekit.runs.devices import given
-            >>> run = tracekit.open("latest").with_peaks(given("H100 SXM"))  # doctest: +SKIP
+            >>> from tracekit.runs.devices import parse_device
+            >>> run = tracekit.open("latest").with_peaks(parse_device("H100 SXM"))  # doctest: +SKIP
             >>> tracekit.analyze(run, "roofline").tables["summary"]["peaks"]  # doctest: +SKIP
         """
         if peaks == self.peaks:
