@@ -17,6 +17,7 @@ def test_findings_arrive_and_lead_to_their_evidence(site: Served, warm_tab: Open
     page = warm_tab(site).go(site.url("overview", "gpu"), "Overview")
     cards = page.locator("#advice .tk-finding")
     expect(cards.first).to_be_visible()
+    expect(page.locator("#advice .tk-advice-summary")).to_be_visible()  # the final cards replace partial ones
     expect(page.locator("#advice-tick")).to_have_count(0)
     first = cards.filter(has=page.get_by_role("link", name="Show on the timeline")).first
     first.locator("summary").press("Enter")
