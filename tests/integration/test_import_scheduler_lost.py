@@ -15,8 +15,9 @@ import pytest
 from tests.cluster import SeparateCluster
 from tests.environment import HANG_SECONDS
 from tests.integration.test_import_scheduler import IMPORT, _once, job, same
+from tracekit import storage
 from tracekit.executors.model import scratch_at
-from tracekit.ingest.importer import cluster, import_traces
+from tracekit.ingest.importer import cluster, import_traces, trace_writer
 from tracekit.storage import locks
 
 if TYPE_CHECKING:
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
     from tracekit.runs.store import Store
 
 LIMIT_S = 30
-PHASES = {"read": "decode", "link": "_write_host", "write": "_delivered"}
-"""Functions that a worker runs in a phase only."""
+PHASES = {
+    "read": cluster.decode.__name__,
+    "link": trace_writer._Writer._write_host.__name__,
+    "write": storage.move.__name__,
+}
+"""Names of functions that a worker runs in a phase only."""
 SLOW = [pytest.param(phase, marks=pytest.mark.slow) for phase in ("link", "write")]
 
 
