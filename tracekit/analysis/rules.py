@@ -69,6 +69,9 @@ class Rule:
     bound: Bottleneck | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "thresholds", dict(self.thresholds))  # no two rules share one mapping
+
     def __getitem__(self, threshold: str) -> float:
         return self.thresholds[threshold]
 
@@ -86,18 +89,23 @@ class Rule:
         return template.format_map({name: describe(name, value) for name, value in self.thresholds.items()})
 
 
+_TRAILING_ZEROS = re.compile(r"\.0+(?= )|(?<=\.\d)0+(?= )")
+
+
 def describe(name: str, value: float) -> str:
     """Return the text of a threshold in the unit that its name ends in.
 
     Example:
         >>> describe("min_dur_ns", 20_000), describe("min_saving_share", 0.01), describe("min_bytes", 1 << 20)
         ('20 µs', '1%', '1 MiB')
+        >>> describe("max_ns", 1_500), describe("max_ns", 500), describe("max_bytes", 100)
+        ('1.5 µs', '500 ns', '100 B')
     """
     unit = name.rpartition("_")[2]
     if unit == "share":
         return f"{100 * value:.3g}%"
     if unit in {"ns", "bytes"}:
-        return re.sub(r"\.?0+(?= )", "", human(value, unit))
+        return _TRAILING_ZEROS.sub("", human(value, unit))
     return f"{value:,g}"
 
 
