@@ -1,7 +1,8 @@
 """Check that the tests catch defects: change one line of the product at a time, and run tests.
 
     just mutants                              every mutant: its listed tests, then the whole default tier
-    just mutants --fast                       every mutant, by its listed tests only (under 10 minutes)
+    just mutants --fast                       every mutant, by its listed tests only
+    just mutants --sample 30 --seed 7         30 of them, by their listed tests only; seed 8 has the next 30
     just mutants link-idle-border result_cache-lock  two of them
     just mutants --tier both result_cache-lock       one of them, with the tests of the slow tier as well
     just mutants --list                       names, files and changes
@@ -10,10 +11,11 @@ A mutant is a small defect: a flipped comparison, a bound that is off by one, sw
 not taken, an error that is ignored. `tests/mutants.toml` is the table of all of them. A mutant is killed when
 a test fails because of it; one that survives is a defect that the tests would not notice.
 
-Everything happens in a copy of the working tree (tracked and new files, as they are now) in the temporary
-folder, with a virtual environment of its own that takes tracekit from the copy and everything else from the
-environment this runs in; the checkout stays as it is. Tests run in the copy without any mutant first: if one
-fails, no kill would mean anything, and nothing is counted. Property tests try the same examples every time.
+Everything happens in copies of the working tree (tracked and new files, as they are now) in the temporary
+folder, with virtual environments of their own that take tracekit from the copy and everything else from the
+environment this runs in; the checkout stays as it is. Each copy has one mutant at a time. Tests run in a copy
+without any mutant first: if one fails, no kill would mean anything, and nothing is counted. Property tests
+try the same examples every time.
 
 Exit codes: 0 all were killed; 1 some survived; 2 a mutant no longer applies (the text it replaces is not
 exactly once in its file: update the table), or tests fail or cannot run without any mutant.
@@ -31,10 +33,13 @@ import sysconfig
 import time
 import tomllib
 import venv
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.util import cache_from_source
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
 
@@ -48,7 +53,9 @@ TABLE = Path(__file__).with_suffix(".toml")
 TIERS = {"default": (), "both": ("-m", "")}
 """Options of pytest in addition to those of pyproject.toml."""
 PACKAGES = ("tracekit", "tracekit.analyses", "tracekit.collectors", "tracekit.dashboards")
+_COMPILED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tracekit"
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_ALL_SKIPPED = re.compile(r"^\d+ skipped(?:, \d+ deselected)? in ", re.MULTILINE)
 _SUMMARY = "short test summary info"
 _PASSED, _NO_TESTS = 0, 5
 _CANNOT_RUN = (3, 4)
@@ -99,10 +106,17 @@ class Verdict:
     Attributes:
         by: The first test that failed; empty where none did.
         seconds: How long its tests ran.
+        skipped: Whether all its tests were skipped, as those that need a browser where there is none.
     """
 
     by: str
     seconds: float
+    skipped: bool = False
+
+    @property
+    def survived(self) -> bool:
+        """Whether tests ran and none failed."""
+        return not self.by and not self.skipped
 
 
 def read_table() -> list[Mutant]:
@@ -122,12 +136,24 @@ def chosen(mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
     return [one for one in mutants if not names or one.name in names]
 
 
+def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """Some of the mutants; consecutive seeds take turns through all of them.
+
+    The order is a fixed shuffled one: that of the digests of their names.
+    """
+    shuffled = sorted(mutants, key=lambda one: sha256(one.name.encode()).digest())
+    first = seed * count
+    return [shuffled[(first + place) % len(shuffled)] for place in range(min(count, len(shuffled)))]
+
+
 class Tree:
     """A copy of the working tree in which tests run."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self._cache = folder / "checkout", folder / "cache"
         _copy_files(self.root)
+        if _COMPILED.is_dir():  # compiling the scanner takes longer than most tests
+            shutil.copytree(_COMPILED, self._cache / _COMPILED.name)
         shared = ROOT.parent / "shared"
         if shared.exists():
             (folder / "shared").symlink_to(shared.resolve())
@@ -150,8 +176,10 @@ class Tree:
         # compiled code of mutants stays out of the user's cache; CI has property tests try fixed examples
         return {**kept, "XDG_CACHE_HOME": str(self._cache), "CI": "1"}
 
-    def failures(self, tests: Sequence[str], *options: str) -> list[str]:
+    def failures(self, tests: Sequence[str], *options: str) -> list[str] | None:
         """Run tests; returns those that failed, or how pytest ended where it does not say.
+
+        None where all were skipped.
 
         Raises:
             UnfitError: There are no such tests, or pytest itself failed.
@@ -170,7 +198,7 @@ class Tree:
             reported = output.read().decode(errors="replace")
         self._end_leftovers()
         if done.returncode in (_PASSED, _NO_TESTS):
-            return []
+            return None if _ALL_SKIPPED.search(reported) else []
         if done.returncode in _CANNOT_RUN:
             raise UnfitError(f"pytest cannot run {' '.join(tests) or 'the tier'}:\n{reported[-2000:]}")
         return _FAILED.findall(reported.rpartition(_SUMMARY)[2]) or [f"pytest: code {done.returncode}"]
@@ -198,7 +226,8 @@ class Tree:
         began = time.monotonic()
         with self.changed(mutant):
             failed = self.failures(tests, "-x", *options)
-        return Verdict(by=failed[0] if failed else "", seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return Verdict(by=failed[0] if failed else "", seconds=seconds, skipped=failed is None)
 
 
 def _copy_files(target: Path) -> None:
@@ -245,33 +274,50 @@ def _write(file: Path, text: str) -> None:
 
 
 def judge(
-    mutants: Sequence[Mutant], *, tier: Sequence[str], workers: str, listed_only: bool
+    mutants: Sequence[Mutant], *, tier: Sequence[str], workers: int, listed_only: bool, passed: bool = False
 ) -> dict[str, Verdict]:
     """Run the tests that should kill each mutant.
 
     Args:
         mutants: Which.
         tier: Options that choose the tests.
-        workers: Processes that run many tests.
+        workers: Mutants at a time, and processes that run all tests.
         listed_only: Whether a mutant that its listed tests do not kill has survived.
+        passed: Whether the listed tests are known to pass without any mutant.
 
     Raises:
         UnfitError: A mutant does not apply, or tests fail without any.
     """
-    with TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
-        tree = Tree(Path(folder).resolve())
-        together = ("-n", workers, *tier)
-        _control(tree, sorted({test for one in mutants for test in one.tests}), together)
+    with (
+        TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder,
+        ThreadPoolExecutor(workers) as threads,
+    ):
+        places = [Path(folder).resolve() / str(number) for number in range(min(workers, len(mutants)))]
+        trees = list(threads.map(Tree, places))
+        together = ("-n", str(workers), *tier)
+        if not passed:
+            _control(trees[0], sorted({test for one in mutants for test in one.tests}), together)
+        free: SimpleQueue[Tree] = SimpleQueue()
+        for tree in trees:
+            free.put(tree)
+
+        def by_listed(one: Mutant) -> Verdict:
+            tree = free.get()
+            try:
+                return tree.verdict(one, one.tests, *tier)
+            finally:
+                free.put(tree)
+
         verdicts = {}
-        for one in mutants:
-            verdicts[one.name] = tree.verdict(one, one.tests, *tier)
-            _say(one, verdicts[one.name])
-        left = [one for one in mutants if not verdicts[one.name].by and not listed_only]
+        for one, verdict in zip(mutants, threads.map(by_listed, mutants), strict=True):
+            verdicts[one.name] = verdict
+            _say(one, verdict)
+        left = [one for one in mutants if verdicts[one.name].survived and not listed_only]
         if left:
             print(f"{len(left)} to go, by all tests", flush=True)
-            _control(tree, [], together)
+            _control(trees[0], [], together)
         for one in left:
-            verdicts[one.name] = tree.verdict(one, [], *together)
+            verdicts[one.name] = trees[0].verdict(one, [], *together)
             _say(one, verdicts[one.name])
     return verdicts
 
@@ -285,7 +331,7 @@ def _control(tree: Tree, tests: Sequence[str], options: Sequence[str]) -> None:
 
 
 def _say(mutant: Mutant, verdict: Verdict) -> None:
-    word = "killed" if verdict.by else "ALIVE "
+    word = "ALIVE  " if verdict.survived else "skipped" if verdict.skipped else "killed "
     place = f"{mutant.name:28} {mutant.file:44}"
     print(f"{word} {verdict.seconds:6.1f} s  {place} {verdict.by}".rstrip(), flush=True)
 
@@ -298,8 +344,15 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     add("names", nargs="*", metavar="NAME", help="mutants to judge; all by default")
     add("--tier", choices=TIERS, default="default", help="which tests may kill them; default: default")
-    add("-n", dest="workers", default="2", metavar="N", help="worker processes of pytest; default: 2")
+    add("-n", dest="workers", type=int, default=2, metavar="N", help="mutants at a time; default: 2")
     add("--fast", action="store_true", help="run only the tests that the table lists for each mutant")
+    add("--sample", type=int, metavar="N", help="judge N of the mutants, with --fast")
+    add("--seed", type=int, default=0, metavar="N", help="which sample: consecutive seeds take turns")
+    add(
+        "--passed",
+        action="store_true",
+        help="the default tier has just passed: do not run it without mutants",
+    )
     add("--list", action="store_true", help="show the mutants and run nothing")
     return made
 
@@ -309,19 +362,27 @@ def main(arguments: Sequence[str]) -> int:
     given = parser().parse_args(arguments)
     try:
         mutants = chosen(read_table(), given.names)
+        if given.sample:
+            mutants = sample(mutants, given.sample, given.seed)
         for one in mutants:
             one.applied((ROOT / one.file).read_text(encoding="utf-8"))
         if given.list:
             _list(mutants)
             return 0
         tier = TIERS[given.tier]
-        verdicts = judge(mutants, tier=tier, workers=given.workers, listed_only=given.fast)
+        verdicts = judge(
+            mutants,
+            tier=tier,
+            workers=given.workers,
+            listed_only=given.fast or bool(given.sample),
+            passed=given.passed,
+        )
     except (UnfitError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     killed = sum(bool(one.by) for one in verdicts.values())
     print(f"{killed} of {len(mutants)} killed")
-    return 0 if killed == len(mutants) else 1
+    return int(any(one.survived for one in verdicts.values()))
 
 
 def _list(mutants: Sequence[Mutant]) -> None:

@@ -1,0 +1,213 @@
+"""Every threshold of rules on samples, steps and kernels decides: past it, runs made by hand have no finding.
+
+The run stays as it is, and the threshold is moved past what the run has. `tests/golden/test_thresholds.py`
+does the same for rules that simulated programs reach.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from samples.simulator.planted import compiled, copies, devices
+from tests.builders import host, kernel, make_run, memcpy, step
+from tests.shared_runs import copy_of
+from tests.unit.analyses import test_idle_gaps as idle
+from tests.unit.analyses import test_kernels as kernels
+from tests.unit.analyses import test_utilization as counted
+from tracekit.analysis import Result, Rule, analyze, available, compare
+from tracekit.runs.nvml import M
+from tracekit.schema import C, HostKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.shared_runs import SharedRuns
+    from tracekit.runs.run import Run
+
+    Make = Callable[[Path, SharedRuns], tuple[Run, ...]]
+    Given = Callable[[str], tuple[tuple[Run, ...], list[str]]]
+
+MIB = 1 << 20
+ABOVE_ALL, BELOW_ALL = 10**12, -1
+"""Values past what any run has: no `min_` threshold is reached, no `max_` threshold is kept."""
+
+
+def unsteady(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    rows, start = [], 0
+    for number, length in enumerate([1_000, 1_000, 1_000, 2_000] * 2 + [2_000, 1_000, 1_000, 1_000] * 2):
+        rows.append(step(number, start, start + length))
+        start += length
+    return (make_run(path, steps=rows),)
+
+
+def ran(*launched: tuple[str, str, int]) -> Make:
+    """Kernels one after the other: op, name and duration of each."""
+
+    def make(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+        start, hosts, rows = 0, [], []
+        for number, (op, name, taken) in enumerate(launched):
+            hosts.append(host(op, number, number + 1))
+            rows.append(kernel(start, start + taken, name=name, op_row=number, stream=7))
+            start += taken
+        return (make_run(path, host_intervals=hosts, device_intervals=rows),)
+
+    return make
+
+
+OTHER = ("aten::relu", "elementwise<float>", 600)
+PRODUCT, SOFTMAX = (kernels.BMM, kernels.TENSOR, 100), (kernels.SOFTMAX, "cunn_SoftMaxForward<float>", 200)
+UPSAMPLE = ("aten::upsample_bilinear2d", "upsample_bilinear2d_out_frame<double, double>", 100)
+
+
+def first_calls(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    calls = [host("cudaLaunchKernel", start, start + 4_000, **idle.CALL) for start in (0, 2_994_000)]
+    ops = [host("aten::mm", 110_000, 2_900_000)]
+    ops += [host("aten::mm", 10_000_000 * k, 10_000_000 * k + 60_000) for k in range(1, 4)]
+    work = [kernel(5_000, 100_000, launch_row=0), kernel(3_000_000, 3_000_009, launch_row=1)]
+    return (make_run(path, host_intervals=[*calls, *ops], device_intervals=idle.with_idle(work)),)
+
+
+def one_side(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    up = {C.COPY_KIND: "H2D", C.SRC_MEMORY: "pageable", C.DST_MEMORY: "device", C.BYTES: 128, C.STEP: 0}
+    steps = [step(0, 0, 10)]
+    base = make_run(path / "base", device_intervals=[kernel(0, 9)], steps=steps)
+    return base, make_run(path / "head", device_intervals=[memcpy(0, 9, **up)], steps=steps)
+
+
+def unlike_sizes(_path: Path, shared: SharedRuns) -> tuple[Run, ...]:
+    head = copies.batches(batch=16, recorded=False, extra_bytes=1_000)
+    return shared.simulated(copies.batches(recorded=False)), shared.simulated(head)
+
+
+def slow_link(path: Path, shared: SharedRuns) -> tuple[Run, ...]:
+    gpu = {"index": 0, "name": "Simulated GPU", "pcie": {"generation": 4, "width": 16}}
+    slow = shared.simulated(copies.pageable(gb_per_s=6, reference=False))
+    return (copy_of(slow, path / "run", environment={"gpus": [gpu]}),)
+
+
+def moved_back(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    managed = {C.SRC_MEMORY: "unified", C.DST_MEMORY: "unified", C.BYTES: MIB}
+    moves = [("H2D", 100, 140), ("D2H", 200, 260), ("H2D", 510, 550), ("D2H", 900, 950)]
+    rows = [memcpy(start, end, **managed, **{C.COPY_KIND: kind}) for kind, start, end in moves]
+    return (make_run(path, device_intervals=[*rows, kernel(500, 900)]),)
+
+
+def uncached(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    ops = [host("aten::empty", 1_000 * k, 1_000 * k + 900) for k in range(100)]
+    calls = [
+        host(name, 1_000 * k + at, 1_000 * k + at + 300, parent_row=k, depth=1, kind=HostKind.RUNTIME)
+        for k in range(100)
+        for name, at in (("hipMalloc", 10), ("hipFree", 400))
+    ]
+    busy = [kernel(0, 10), kernel(100_000, 100_010)]
+    return (make_run(path, host_intervals=[*ops, *calls], device_intervals=busy),)
+
+
+def sampled(rows: list[counted.Row], work: list[counted.Row] | None = None) -> Make:
+    """The rows of counters beside the steps and the work of a device."""
+
+    def make(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+        intervals = counted.BUSY if work is None else work
+        return (make_run(path, device_intervals=intervals, steps=counted.STEPS, counters=rows),)
+
+    return make
+
+
+def simulated(*programs: compiled.Compilation) -> Make:
+    return lambda _path, shared: tuple(shared.simulated(compiled.program(one)) for one in programs)
+
+
+def short_gain(_path: Path, shared: SharedRuns) -> tuple[Run, ...]:
+    lame = devices.Machine(name=devices.H100, sm_count=132, linear=2.0, add=1.25)
+    return tuple(shared.simulated(devices.program(one)) for one in (devices.Machine(), lame))
+
+
+RUNS: dict[str, Make] = {
+    "unsteady_steps": unsteady,
+    "fp32_without_tensor_cores": ran(("aten::conv2d", kernels.SINGLE, 400), OTHER),
+    "double_precision": ran(("aten::relu", "elementwise<float>", 900), UPSAMPLE),
+    "eager_attention": ran(PRODUCT, SOFTMAX, PRODUCT, OTHER),
+    "slow_first_launches": ran(*[("aten::mm", "a", taken) for taken in (50_000, 5_000, 5_000)]),
+    "idle_first_calls": first_calls,
+    "h2d_compare_one_side": one_side,
+    "h2d_compare_unknown": unlike_sizes,
+    "slow_link": slow_link,
+    "managed_memory_back": moved_back,
+    "caching_allocator_off": uncached,
+    "clock_throttled": sampled(counted.samples(M.THROTTLE, [counted.HOT] * 11)),
+    "clock_below_max": sampled(
+        counted.samples(M.SM_CLOCK, [1_400.0] * 11) + counted.constant(M.SM_CLOCK_MAX, 1_980.0)
+    ),
+    "pcie_link_below_max": sampled(counted.link([4.0] * 11, 8)),
+    "host_memory_growth": sampled(
+        counted.process("rss_bytes", counted.ramp(1_000, 1_400, 20), start=-2_000 * counted.MS)
+    ),
+    "cpu_bound_process": sampled(
+        counted.process("cpu_percent", [101.0] * 11, unit="%"), work=counted.IDLE_ROWS
+    ),
+    "compile_breaks": simulated(compiled.Compilation(breaks=2)),
+    "compile_in_steps": simulated(compiled.Compilation(compiles=True)),
+    "compile_slower": simulated(
+        compiled.Compilation(compiled=False), compiled.Compilation(lookup_ns=compiled.SLOW_LOOKUP_NS)
+    ),
+    "device_gain_short": short_gain,
+}
+"""Runs on which a rule gives its finding, by its code; two where it compares."""
+TOGETHER = {"min_bytes_share": "min_time_share", "min_time_share": "min_bytes_share"}
+"""Thresholds of comparisons of which one suffices: both are moved."""
+PAST = {
+    ("slow_link", "min_bytes"): ABOVE_ALL,
+    ("slow_link", "reached_share"): 1e-6,
+    ("cpu_bound_process", "max_cores"): BELOW_ALL,
+    ("host_memory_growth", "max_later_share"): 1e-6,
+}
+"""Values that no run meets, where they are others than the name of the threshold says."""
+CHANGED = {("fp32_without_tensor_cores", "min_paced_share")}
+"""Thresholds past which there is a finding, but another one."""
+RULES = {rule.code: (analysis.name, rule) for analysis in available() for rule in analysis.rules}
+THRESHOLDS = [(code, name) for code in RUNS for name in RULES[code][1].thresholds]
+
+
+def findings(code: str, runs: tuple[Run, ...]) -> list[str]:
+    """The rule's findings on the runs, as text."""
+    result: Result = (compare if len(runs) > 1 else analyze)(*runs, RULES[code][0])  # type: ignore[operator]
+    return [repr(finding) for finding in result.findings if finding.code == code]
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory, shared_runs: SharedRuns) -> Given:
+    """The runs of a rule and its findings on them."""
+
+    @cache
+    def of(code: str) -> tuple[tuple[Run, ...], list[str]]:
+        runs = RUNS[code](tmp_path_factory.mktemp(code) / "run", shared_runs)
+        return runs, findings(code, runs)
+
+    return of
+
+
+@pytest.mark.parametrize(("code", "name"), THRESHOLDS)
+def test_past_its_threshold_a_rule_is_silent(
+    code: str, name: str, given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, before = given(code)
+    assert before
+    rule = RULES[code][1]
+    for threshold in {name, TOGETHER.get(name, name)} & set(rule.thresholds):
+        monkeypatch.setitem(thresholds_of(rule), threshold, past(code, threshold))
+    after = findings(code, runs)
+    assert (after != before) if (code, name) in CHANGED else (after == [])
+
+
+def past(code: str, name: str) -> float:
+    """A value of a threshold that no run meets."""
+    return PAST.get((code, name), ABOVE_ALL if name.startswith("min_") else BELOW_ALL)
+
+
+def thresholds_of(rule: Rule) -> dict[str, float]:
+    assert isinstance(rule.thresholds, dict)
+    return rule.thresholds
