@@ -574,6 +574,47 @@ def test_queued_work_behind_the_first_wait_of_a_capture_gets_no_advice(tmp_path:
     assert codes(result(tmp_path / "first")) == []
     earlier = host("cudaDeviceSynchronize", 9_500, 9_900, **SYNC)
     assert codes(result(tmp_path / "second", earlier)) == ["idle_stream_dependency"]
+    assert codes(result(tmp_path / "other rank", {**earlier, C.RANK: 1})) == []
+
+
+def test_waits_of_another_rank_do_not_end_the_lead_of_the_host(tmp_path: Path) -> None:
+    """Work is queued for 6 ms when the host returns from its last launch, and it was late for 2.9 ms."""
+
+    def result(path: Path, **place: Any) -> list[str]:
+        calls = [host("cudaLaunchKernel", start, start + 4_000, **CALL) for start in (0, 2_994_000)]
+        ops = [
+            host("aten::prepare", start, start + 2_790_000, **{C.PARENT_ROW: None})
+            for start in (110_000, 10_000_000)
+        ]
+        wait = host("cudaDeviceSynchronize", 1_000_000, 2_000_000, **SYNC, **place)
+        rows = [kernel(5_000, 100_000, launch_row=0), kernel(3_000_000, 9_000_000, launch_row=1)]
+        return codes(explained(path, [*calls, *ops, wait], rows))
+
+    assert result(tmp_path / "own", **{C.TID: 2}) == ["idle_host_work"]
+    assert result(tmp_path / "other", **{C.TID: 2, C.RANK: 1}) == []
+
+
+def test_a_thread_of_another_rank_is_never_in_charge(tmp_path: Path) -> None:
+    """Rank 0 records nothing in its gap; rank 1 works in its own, which is at the same time."""
+    ranks = [{C.RANK: rank} for rank in (0, 1)]
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL, **rank) for at in (0, 50_000) for rank in ranks]
+    working = host("aten::sort", 10_000, 49_000, **ranks[1])
+    rows = [
+        kernel(start, end, launch_row=2 * place + number, **rank)
+        for place, (start, end) in enumerate([(5_000, 20_000), (55_000, 60_000)])
+        for number, rank in enumerate(ranks)
+    ]
+    gaps = explained(tmp_path, [*calls, working], rows).tables["gaps"].set_index(C.RANK)
+    assert gaps["op"].to_dict() == {0: "(between ops)", 1: "aten::sort"}
+
+
+def test_overhead_of_the_profiler_counts_for_its_own_rank(tmp_path: Path) -> None:
+    launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
+    overhead = [
+        host("Activity Buffer Request", 20_000, end, kind=HostKind.OVERHEAD, tid=0, rank=rank)
+        for rank, end in ((0, 21_000), (1, 50_000))
+    ]
+    assert causes(one_gap(tmp_path, launch, *overhead)) == [("launch_bound", 40_000)]
 
 
 def test_a_few_slow_calls_of_an_op_are_first_calls(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.analyses.launch_config import NO_KERNELS, NO_LIMITS, NO_SHAPES, configs
+from tracekit.analyses.launch_config import NO_KERNELS, NO_LIMITS, NO_SHAPES, SEARCHES, configs
 from tracekit.analyses.launch_config.configs import kind_of
 from tracekit.analyses.shared.common import NO_DEVICE
 from tracekit.analyses.shared.host_rows import NO_OP
@@ -191,6 +191,28 @@ def test_one_block_is_serial_whether_or_not_the_device_is_known(tmp_path: Path, 
     (finding,) = analyze(run, "launch_config").findings
     assert finding.code == "serial_kernel"
     assert ("on one SM of 10" in finding.title) is bool(meta)
+
+
+@pytest.mark.parametrize(("kernels", "codes"), [(8, set()), (7, {"serial_kernel"})])
+def test_a_search_for_an_algorithm_gets_no_advice(tmp_path: Path, kernels: int, codes: set[str]) -> None:
+    """The first of three calls runs kernels of four families, the others one kernel each."""
+    searched = [
+        kernel(at * 100_000, at * 100_000 + 90_000, **{C.NAME: "abcd"[at % 4], C.OP_ROW: 0, **grid(1)})
+        for at in range(kernels)
+    ]
+    later = [
+        kernel(at, at + 1_000, **{C.NAME: "a", C.OP_ROW: at // 10**6, **grid(20)})
+        for at in (10**6, 2 * 10**6)
+    ]
+    hosts = [op(row, "aten::conv2d", "[[8]]") for row in range(3)]
+    result = analyze(
+        make_run(tmp_path, meta=META, host_intervals=hosts, device_intervals=[*searched, *later]),
+        "launch_config",
+    )
+    assert {one.code for one in result.findings} == codes
+    assert [note for note in result.notes if "algorithm" in note] == (
+        [] if codes else [SEARCHES.format(count=8)]
+    )
 
 
 @pytest.mark.parametrize(("beside", "codes"), [(40_000, ["serial_kernel"]), (50_000, [])])

@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.ingest.kineto import columns
 from tracekit.ingest.kineto.columns import nanoseconds
+from tracekit.schema import HostKind
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -40,6 +42,36 @@ def test_integers_are_kept_exactly(values: list[int | None]) -> None:
 
 def test_lists_instead_of_ids_do_not_shift_other_rows() -> None:
     assert columns.thread_ids([[1, 2], [3, 4]]).values.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("Memcpy DtoH (Device -> Pinned)", ("D2H", "device", "pinned")),
+        ("CopyHostToDevice", ("H2D", "unknown", "unknown")),
+        ("Memcpy PtoP (Device -> Device)", ("P2P", "device", "device")),
+        ("zeCommandListAppendMemoryCopy(M2D)", ("H2D", "pageable", "device")),
+        ("zeCommandListAppendMemoryCopy(D2M)", ("D2H", "device", "pageable")),
+        ("zeCommandListAppendMemoryCopy(H2D)", ("H2D", "pinned", "device")),
+        ("zeCommandListAppendMemoryCopy(D2S)", ("unknown", "device", "unified")),
+        ("copy", ("unknown", "unknown", "unknown")),
+    ],
+)
+def test_the_name_of_a_copy_has_its_direction_and_its_ends(name: str, ends: tuple[str, str, str]) -> None:
+    assert tuple(map(str, columns.copy_ends(name))) == ends
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((f"{maker}{what}Synchronize", "sync") for maker in ("cuda", "hip") for what in ("Device", "Event")),
+        *((name, "sync") for name in ("cudaStreamSynchronize", "cuCtxSynchronize", "synchronizeStream")),
+        *((name, "runtime") for name in ("cudaEventRecord", "cudaStreamWaitEvent", "synchronizeAll")),
+    ],
+)
+def test_calls_that_block_are_waits(name: str, kind: str) -> None:
+    assert columns.host_kind(HostKind.RUNTIME, name) == kind
+    assert columns.host_kind(HostKind.OP, name) == "op"
 
 
 def test_white_space_in_shapes_is_normalized() -> None:

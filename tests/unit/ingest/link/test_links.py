@@ -77,6 +77,7 @@ def test_without_runtime_events_ops_are_found_by_external_id(store: Store, tmp_p
     assert rows[C.LAUNCH_ROW].isna().all()
     assert set(named(run, rows[C.OP_ROW])) == {"aten::to", "aten::addmm", "aten::mm", "aten::add_", None}
     assert "unlinked" in {diagnostic.code for diagnostic in run.meta.diagnostics}
+    assert set(rows[C.STEP].dropna()) == {0, 1}  # by their starts: no call says that they precede the capture
 
 
 def test_device_rows_belong_to_the_step_that_launched_them(store: Store, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -150,6 +151,19 @@ def test_the_outermost_ranges_are_the_steps(tmp_path: Path) -> None:
         *(("outside", 0), ("inside", 0), ("other thread", 0), ("after", None)),
         *(("outside", 1), ("inside", 1), ("other thread", 1), ("after", None)),
     ]
+
+
+def test_a_range_that_begins_where_another_ends_is_a_step(tmp_path: Path) -> None:
+    times = [(0, 100), (100, 50), (110, 30), (150, 10)]  # the third lies within the second
+    ranges = [
+        {"ph": "X", "cat": "user_annotation", "name": "request", "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+        for ts, dur in times
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": ranges}))
+    (run,) = import_each(Store(tmp_path / "store"), [path], steps="request")
+    assert not isinstance(run, Exception)
+    assert run.table("steps")[C.DUR_NS].tolist() == [100_000, 50_000, 10_000]
 
 
 def test_steps_of_tensorrt_llm_keep_their_numbers_unless_they_repeat(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest.nsys.parquet import ParquetTables
 from tracekit.ingest.nsys.reader import open_tables
 from tracekit.ingest.nsys.report import is_nsys
-from tracekit.ingest.nsys.rows import NULL, Wanted
+from tracekit.ingest.nsys.rows import NULL, Wanted, pid, tid
 from tracekit.ingest.nsys.sqlite import SqliteTables
 
 if TYPE_CHECKING:
@@ -50,6 +50,14 @@ def test_columns_are_exact_in_chunks_of_any_size(form: str, size: int, tmp_path:
     assert [v for c in chunks for v in c.reals("value").tolist()] == [row["value"] for row in ROWS]
     assert [v for c in chunks for v in c.texts("text").to_pylist()] == [row["text"] for row in ROWS]
     assert all(chunk.texts("never").null_count == chunk.rows for chunk in chunks)
+
+
+def test_ids_of_processes_and_threads_are_parts_of_the_global_ones() -> None:
+    """A global id has the machine above 24 bits of the process, and these above 24 bits of the thread."""
+    machine, process, thread = 3 << 48, 4_242 << 24, 77
+    ids = np.array([machine | process | thread, process | thread, NULL])
+    assert pid(ids).tolist() == [4_242, 4_242, 0]
+    assert tid(ids).tolist() == [77, 77, 0]
 
 
 @pytest.mark.parametrize("value", ["a\x1fb", "", "naïve ☃", "line\nbreak", 12])
