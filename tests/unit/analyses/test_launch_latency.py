@@ -84,6 +84,11 @@ def test_each_kind_has_its_calls_and_delays(tmp_path: Path) -> None:
             launch_latency.PROFILER,
         ),
         ([host("Buffer Flush", 60_000, 61_000, kind=HostKind.OVERHEAD, tid=0)], "again", launch_latency.NONE),
+        (
+            [host("Buffer Flush", 51_000, 80_000, kind=HostKind.OVERHEAD, tid=0, rank=1)],
+            "again",
+            launch_latency.NONE,
+        ),
         ([host("cudaMalloc", 51_000, 90_000, tid=2, **CALL)], "again", launch_latency.ALLOCATION),
     ],
 )

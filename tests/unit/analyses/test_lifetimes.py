@@ -47,10 +47,10 @@ def training(path: Path) -> Run:
         ],
         allocations=[
             event(1, 1, 10, 1_001, 0),  # input: freed in the forward pass
-            event(11, 2, 20, 1_003, 2),  # temporary: freed before the backward pass
+            event(11, 2, 20, 1_003, 2),  # temporary: freed when the backward pass begins
             event(12, 4, 30, 1_007, 2),  # activation: freed in the backward pass
             event(13, -1, 10, 1_006),
-            event(14, -2, 20, 1_004),
+            event(30, -2, 20, 1_004),
             event(31, 8, 40, 1_012, 3),  # temporary: freed in the backward pass
             event(32, 16, 50, 1_028, 3),  # gradient: freed in the optimizer
             event(33, -4, 30, 1_024),
@@ -81,7 +81,7 @@ def test_each_allocation_has_its_life_op_module_and_category(tmp_path: Path) -> 
         [16, 32, 64, 32, "", "MmBackward0", "Net_0", "gradient", 3],
         [8, 31, 34, 3, "", "MmBackward0", "Net_0", "temporary", 3],
         [4, 12, 33, 21, "", "mm", "Net_0", "activation", 2],
-        [2, 11, 14, 3, "", "mm", "Net_0", "temporary", 2],
+        [2, 11, 30, 19, "", "mm", "Net_0", "temporary", 2],
         [1, 1, 13, 12, "", "load", NO_MODULE, "input", 0],
     ]
     assert lives["at_peak"].tolist() == [700, 300, 0, 64, 32, 16, 0, 0, 0, 0]

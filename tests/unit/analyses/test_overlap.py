@@ -121,6 +121,23 @@ def test_steps_ranks_and_devices_stay_apart(tmp_path: Path) -> None:
     ]
 
 
+def test_a_saving_counts_the_steps_of_its_own_rank(tmp_path: Path) -> None:
+    """Rank 1 has its step where rank 0 communicates after its own."""
+    run = make_run(
+        tmp_path,
+        steps=[step(0, 0, 1_000), step(0, 2_000, 3_000, **{C.RANK: 1})],
+        device_intervals=[
+            kernel(0, 400, **{C.STREAM: 1, C.STEP: 0}),
+            talk(500, 700, **{C.STEP: 0}),
+            talk(2_200, 2_500),
+            kernel(2_500, 2_900, **{C.STREAM: 1}),
+            kernel(2_000, 2_900, **{C.STREAM: 1, C.STEP: 0, C.RANK: 1}),
+        ],
+    )
+    (finding,) = analyze(run, "overlap").findings
+    assert finding.saving_ns_per_step == 200 // 2
+
+
 def test_what_could_not_be_hidden_is_no_saving(tmp_path: Path) -> None:
     """Only computation hides communication, so a saving is never more than there is of it."""
     only = make_run(tmp_path / "only", device_intervals=[talk(0, 900)])

@@ -129,6 +129,8 @@ def test_overhead_of_a_host_that_runs_ahead_is_that_of_the_device(tmp_path: Path
 def test_the_first_step_may_hold_a_queue_from_before_the_capture(tmp_path: Path) -> None:
     run = ahead(tmp_path, [900, 1000, 1100])
     assert analyze(run, "steps").tables["overhead"]["overhead_ns"].tolist() == [0]
+    short = ahead(tmp_path / "short", [100, 1000])  # it is left out whatever it holds
+    assert analyze(short, "steps").tables["overhead"]["profiled_ns"].tolist() == [900]
     alone = ahead(tmp_path / "alone", [120])
     assert analyze(alone, "steps").tables["overhead"]["profiled_ns"].tolist() == [120]
 

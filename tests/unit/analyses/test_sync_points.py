@@ -154,6 +154,14 @@ def test_ranks_are_charged_with_their_own_idle_time(tmp_path: Path) -> None:
     assert waits.tables["waits"][["rank", "idle_caused_ns"]].to_numpy().tolist() == [[1, 11_001], [0, 11_000]]
 
 
+def test_the_busy_part_of_a_wait_is_that_of_its_own_rank(tmp_path: Path) -> None:
+    calls = [host("cudaDeviceSynchronize", 0, 20_000, rank=rank, **SYNC) for rank in (0, 1)]
+    work = [kernel(5_000, end, **{C.RANK: rank}) for rank, end in ((0, 19_000), (1, 9_000))]
+    waits = analyze(make_run(tmp_path, host_intervals=calls, device_intervals=work), "sync_points")
+    found = waits.tables["calls"].set_index("rank")["device_busy_ns"]
+    assert found.to_dict() == {0: 14_000, 1: 4_000}
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert analyze(make_run(tmp_path / "a"), "sync_points").notes == (NO_DEVICE,)
     blind = make_run(tmp_path / "b", device_intervals=[kernel(0, 1)])
