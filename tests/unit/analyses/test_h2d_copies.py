@@ -124,6 +124,18 @@ def test_a_wait_that_is_not_the_copys_own_does_not_count(tmp_path: Path) -> None
     assert analyze(run, "h2d_copies").tables["groups"]["blocked_ns"].tolist() == [3 + 7]
 
 
+def test_calls_of_another_thread_do_not_part_a_copy_from_its_wait(tmp_path: Path) -> None:
+    rows = [
+        host("aten::copy_", 0, 90),
+        call("cudaMemcpyAsync", 1, 4, 0),
+        call("cudaStreamSynchronize", 5, 60, 0, kind=HostKind.SYNC),
+        host("cudaMemcpyAsync", 3, 5, kind=HostKind.RUNTIME, tid=2),
+    ]
+    copies = [up(2, 3, **{C.LAUNCH_ROW: 1, C.OP_ROW: 0}), up(4, 5, **{C.LAUNCH_ROW: 3})]
+    run = make_run(tmp_path, host_intervals=rows, device_intervals=copies)
+    assert sorted(analyze(run, "h2d_copies").tables["groups"]["blocked_ns"]) == [2, 3 + 55]
+
+
 def test_the_wait_of_the_next_op_does_not_count(tmp_path: Path) -> None:
     rows = [
         host("aten::copy_", 0, 10),

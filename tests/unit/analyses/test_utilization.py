@@ -106,6 +106,12 @@ def test_a_utilization_stands_for_the_time_before_it() -> None:
     assert found.mean == pytest.approx((50 * 20 + 100 * 40) / 150)
 
 
+def test_an_average_counts_where_half_of_its_time_is_inside() -> None:
+    seen = series(M.GPU_UTILIZATION, [0, 100, 200], [10.0, 20.0, 40.0])
+    inside = [seen.within_windows(one_window(start, 100)).values.tolist() for start in (50, 51)]
+    assert inside == [[20.0], []]
+
+
 def test_what_was_not_sampled_for_long_is_not_covered() -> None:
     power = series(M.POWER, [0, 10, 20, 10_000, 10_010], [1.0, 1.0, 1.0, 9.0, 9.0])
     found = power.stats(one_window(0, 10_000))

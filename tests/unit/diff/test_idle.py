@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 
-from tests.builders import host, kernel, make_run, step
+from tests.builders import device, host, kernel, make_run, memcpy, step
 from tracekit import registry
 from tracekit.analysis import Result
-from tracekit.diff import diff, step_time_breakdown
+from tracekit.diff import compared_steps, diff, step_time_breakdown
 from tracekit.errors import PluginError
-from tracekit.schema import C
+from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +40,25 @@ def _gaps(_run: Run, _name: str) -> Result:
     columns = [C.START_NS, C.DUR_NS, "cause"]
     frame = pd.DataFrame(GAPS, columns=columns).assign(**{C.RANK: 0, C.DEVICE: 0, "op": "aten::mm"})
     return Result({"gaps": frame})
+
+
+def test_graphs_compute_and_of_devices_the_busiest_stands_for_its_rank(tmp_path: Path) -> None:
+    work = [
+        kernel(0, 30, step=1),
+        device(DeviceKind.GRAPH, 40, 60, step=1),
+        memcpy(60, 70, step=1),
+        kernel(0, 55, step=1, device=1),
+    ]
+    run = make_run(tmp_path, steps=[step(1, 0, 100)], device_intervals=work)
+    (steps, _) = compared_steps.select_steps(run, run)
+    parts = step_time_breakdown.divide_device_time(run, steps, None).parts
+    assert parts == {
+        "compute only": 50,
+        "overlapped": 0,
+        "exposed communication": 0,
+        "exposed copies": 10,
+        "idle": 40,
+    }
 
 
 def lines(run: Run) -> dict[str, int]:

@@ -85,6 +85,11 @@ def test_what_no_level_matches_is_added_and_removed(tmp_path: Path) -> None:
     ]
 
 
+def test_the_largest_difference_comes_first_in_either_direction(tmp_path: Path) -> None:
+    before, after = (("aten::x",), None, "a", 30), (("aten::y",), None, "b", 20)
+    assert [group.terms.delta for group in groups(tmp_path, [before], [after])] == [-30, 20]
+
+
 def test_elementwise_kernels_of_different_ops_are_strangers(tmp_path: Path) -> None:
     before = (("aten::x",), None, "elementwise_add", 10)
     after = (("aten::y",), None, "elementwise_mul", 20)
