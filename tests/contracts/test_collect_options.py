@@ -17,7 +17,7 @@ from samples.simulator import Program as Trace
 from samples.simulator import write
 from tracekit import registry
 from tracekit.cli.main import run as tracekit
-from tracekit.recording.agent import AgentRequest
+from tracekit.recording.agent.agent import AgentRequest
 from tracekit.recording.collect import collect, collect_program
 from tracekit.recording.collector import Program, Recording, Request
 from tracekit.runs.meta import WORKLOAD_FIELDS

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import (
-    METRICS,
-    open_store,
-    report_option,
-    setup_option,
-    store_option,
-    threshold_option,
-    unit_option,
-    value_option,
-    warmup_option,
-)
+from tracekit.cli import options
 from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
@@ -50,23 +40,23 @@ if TYPE_CHECKING:
     show_default=True,
     help="Maximum runs per side.",
 )
-@threshold_option("Smallest slowdown or growth that counts as a regression.")
+@options.threshold_option("Smallest slowdown or growth that counts as a regression.")
 @click.option(
     "--metric",
     "metrics",
-    type=click.Choice(METRICS),
+    type=click.Choice(options.METRICS),
     multiple=True,
     help="Metric to compare; repeatable. Default: time and memory, where measured.",
 )
-@warmup_option("Warm-up runs per side, not counted.")
-@value_option("Compare the number in the first group of this match in CMD's output.")
-@unit_option("Unit of --value.")
+@options.warmup_option("Warm-up runs per side, not counted.")
+@options.value_option("Compare the number in the first group of this match in CMD's output.")
+@options.unit_option("Unit of --value.")
 @click.option("--higher-is-better", is_flag=True, help="Higher --value is better.")
-@setup_option("Shell command to build each worktree.")
+@options.setup_option("Shell command to build each worktree.")
 @click.option("--allow-dirty", is_flag=True, help="Allow `.` as HEAD: the working tree with its changes.")
 @click.option("--restart", is_flag=True, help="Discard the results of an interrupted run.")
-@report_option
-@store_option
+@options.report_option
+@options.store_option
 def command(
     *,
     base: str,
@@ -150,7 +140,7 @@ def _measure(request: AbRequest, store: str | None) -> Report:
         say=lambda text: note(f"tracekit: {text}"), measuring=_note_measurement, tested=_note_inconclusive
     )
     try:
-        return compare_commits(open_store(store), request, watcher=watcher)
+        return compare_commits(options.open_store(store), request, watcher=watcher)
     except ProgramError as error:
         if error.tail:
             click.echo(error.tail, err=True)

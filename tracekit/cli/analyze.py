@@ -6,32 +6,17 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import (
-    capture_option,
-    format_option,
-    fresh_option,
-    open_run,
-    open_store,
-    peaks_option,
-    rank_option,
-    scheduler_option,
-    select_ranks,
-    start_workers,
-    store_option,
-    with_peaks,
-)
-from tracekit.errors import RunNotFoundError, did_you_mean
+from tracekit.cli.options import open_run, open_store
+from tracekit.cli.selection import Selection, select_ranks, selection_options, split_arguments
+from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analyze
     from tracekit.render.analyze import Results
     from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 
 @click.command("analyze")
-@click.argument("run", default="latest", required=False, shell_complete=completion.run_or_analysis)
-@click.argument("names", nargs=-1, metavar="[ANALYSIS]...", shell_complete=completion.analysis)
 @click.option("--list", "list_them", is_flag=True, help="List the analyses.")
 @click.option(
     "--against",
@@ -48,29 +33,16 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     help="Maximum rows per table, 0 for all; default 30 on a terminal.",
 )
-@rank_option
-@peaks_option
-@scheduler_option("Analyze ranks on the workers of this Dask cluster,")
-@capture_option
-@fresh_option
-@format_option
-@store_option
+@selection_options
 def command(
     *,
-    run: str,
-    names: tuple[str, ...],
+    selection: Selection,
     list_them: bool,
     against: str | None,
     by_module: str | None,
     table: str | None,
     limit: int | None,
-    ranks: tuple[str, ...],
-    peaks: str | None,
-    scheduler: str | None,
-    captures: tuple[str, ...],
-    fresh: bool,
     output_format: str,
-    store: str | None,
 ) -> None:
     """Analyze RUN with all analyses, or only the named ones.
 
@@ -95,22 +67,19 @@ def command(
     tracekit analyze latest kernels --scheduler tcp://head:8786 --store /shared/runs
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis import available
-    from tracekit.analysis.cache import ResultCache
     from tracekit.render import analyze
     from tracekit.render.reference import list_analyses
 
     if list_them:
         click.echo(list_analyses(available(), output_format), nl=False)
         return
-    run, names = split_arguments(run, names)
+    run, names = split_arguments(selection.run, selection.names)
     if by_module:
         names = _replace_ops(names)
-    runs = open_store(store)
-    head = select_ranks(open_named_run(runs, run, captures), ranks)
-    base = select_ranks(open_run(runs, against), ranks) if against else None
-    head = with_peaks(head, peaks, names)
-    with start_workers(head, scheduler) as workers:
-        by = ResultCache(runs, fresh=fresh, workers=workers).analyze
+    head = selection.open(run, names)
+    runs = open_store(selection.store)
+    base = select_ranks(open_run(runs, against), selection.ranks) if against else None
+    with selection.start(head) as by:
         results = _compare(base, head, names) if base else _analyze(head, names, by)
         integrity = ""
         if output_format in {"table", "markdown"}:
@@ -127,53 +96,12 @@ def command(
     click.echo(text, nl=False)
 
 
-def split_arguments(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Split the arguments into a run and analyses; a first argument that names an analysis means `latest`.
-
-    Raises:
-        UnusableInputError: An analysis does not exist.
-    """
-    from tracekit import registry
-    from tracekit.errors import UnusableInputError
-
-    analyses = registry.names(registry.ANALYSES)
-    if run in analyses:
-        run, names = "latest", (run, *names)
-    for name in names:
-        if name not in analyses:
-            hint = did_you_mean(name, analyses) or f"known: {', '.join(analyses)}"
-            raise UnusableInputError(f"unknown analysis {name!r}", hint=hint)
-    return run, names
-
-
-def open_named_run(store: Store, reference: str, captures: tuple[str, ...]) -> Run:
-    """Return the run of the first argument, which may also be a misspelt analysis.
-
-    Args:
-        store: The store.
-        reference: Run reference or path.
-        captures: Traces of graph captures, for an import.
-
-    Raises:
-        RunNotFoundError: Nothing, or more than one run, matches.
-    """
-    from tracekit import registry
-
-    try:
-        return open_run(store, reference, captures=captures)
-    except RunNotFoundError as error:
-        error.hint = did_you_mean(reference, registry.names(registry.ANALYSES)) or error.hint
-        raise
-
-
 def _replace_ops(names: tuple[str, ...]) -> tuple[str, ...]:
     """Replace `ops` by the analysis that sums it by module.
 
     Raises:
         UnusableInputError: `ops` is not among the analyses.
     """
-    from tracekit.errors import UnusableInputError
-
     if "ops" not in names:
         raise UnusableInputError(
             "--by module is an option of ops", hint="tracekit analyze RUN ops --by module"

@@ -7,17 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import (
-    METRICS,
-    open_store,
-    report_option,
-    setup_option,
-    store_option,
-    threshold_option,
-    unit_option,
-    value_option,
-    warmup_option,
-)
+from tracekit.cli import options
 from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
@@ -29,12 +19,12 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="GOOD..BAD -- CMD...")
 @click.option(
     "--metric",
-    type=click.Choice(METRICS),
+    type=click.Choice(options.METRICS),
     help="Metric to search. Default: for `tracekit collect` a count that differs between the ends, else "
     "step_time; step_time for --value, else wall.",
 )
-@value_option("Read the value from the first group of this match in CMD's output.")
-@unit_option("Unit of --value.")
+@options.value_option("Read the value from the first group of this match in CMD's output.")
+@options.unit_option("Unit of --value.")
 @click.option(
     "--repeat",
     "reps",
@@ -44,8 +34,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Measurements per commit; inconclusive commits are measured more.",
 )
-@warmup_option("Warm-up measurements per commit, not counted.")
-@threshold_option("Smallest change between GOOD and BAD worth a search.")
+@options.warmup_option("Warm-up measurements per commit, not counted.")
+@options.threshold_option("Smallest change between GOOD and BAD worth a search.")
 @click.option("--skip", multiple=True, metavar="REV", help="Skip this commit or version; repeatable.")
 @click.option(
     "--path", "paths", multiple=True, help="Only commits that change this path, relative to the root."
@@ -58,7 +48,7 @@ if TYPE_CHECKING:
     "launches, ops, bytes (copied or set), the name of an op, or part of a kernel's name. CMD must be "
     "`tracekit collect`.",
 )
-@setup_option("Shell command to build each worktree, run once.")
+@options.setup_option("Shell command to build each worktree, run once.")
 @click.option("--dep", metavar="PACKAGE", help="Search versions of this package instead of commits.")
 @click.option("--versions", metavar="LIST", help="Versions from good to bad, comma-separated.")
 @click.option(
@@ -70,15 +60,15 @@ if TYPE_CHECKING:
 @click.option(
     "--restart", "fresh", aliases=("--fresh",), is_flag=True, help="Discard earlier measurements of this CMD."
 )
-@report_option
-@store_option
+@options.report_option
+@options.store_option
 def command(
     *,
     words: tuple[str, ...],
     store: str | None,
     output_format: str,
     fresh: bool,
-    **options: Any,
+    **values: Any,
 ) -> int:
     """Find the commit between GOOD and BAD at which CMD became slower, or another metric changed.
 
@@ -108,8 +98,8 @@ def command(
     from tracekit.experiments.bisect_request import BisectOptions, BisectRequest
     from tracekit.render.bisect import render
 
-    runs = open_store(store)
-    request = BisectRequest.create(words, BisectOptions.from_cli(words, **options), store=store)
+    runs = options.open_store(store)
+    request = BisectRequest.create(words, BisectOptions.from_cli(words, **values), store=store)
     cache = request.open_cache(runs, fresh=fresh)
     try:
         with request.open_runner(runs) as runner:
@@ -118,7 +108,7 @@ def command(
                 runner,
                 cache,
                 report=_progress(request.search),
-                command=_repeat_command(request, words, {**options, "store": store}),
+                command=_repeat_command(request, words, {**values, "store": store}),
                 explain=request.explain,
             )
     except KeyboardInterrupt:
@@ -129,20 +119,20 @@ def command(
 
 
 def _repeat_command(
-    request: BisectRequest, words: tuple[str, ...], options: dict[str, Any]
+    request: BisectRequest, words: tuple[str, ...], values: dict[str, Any]
 ) -> tuple[str, ...]:
     """Return the command that repeats the search, with commit ids in place of branches."""
     command_line = ["tracekit", "bisect"]
     context = click.Context(command)
     for param in command.params:
-        value = options.get(str(param.name))
+        value = values.get(str(param.name))
         if value is None or value is False or value in ("", ()):
             continue
         name, values = param.opts[0], value if isinstance(value, tuple) else (value,)
         if not param.multiple and value == param.type_cast_value(context, param.get_default(context)):
             continue
         command_line += [name] if value is True else [part for one in values for part in (name, _format(one))]
-    if options["dep"]:
+    if values["dep"]:
         return (*command_line, "--", *words)
     good, bad = (request.search.subjects[place].short for place in (0, -1))
     return (*command_line, f"{good}..{bad}", "--", *words[1:])

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tracekit.cli import completion
+from tracekit.cli import completion, options
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import (
-    format_of,
-    open_store,
-    output_option,
-    store_option,
-    threshold_option,
-    varying_option,
-    write_result,
-)
 from tracekit.errors import did_you_mean
 
 _FORMATS = ("table", "json", "markdown", "html", "junit", "github")
@@ -66,8 +57,8 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     help="Metrics to check, comma-separated.",
 )
-@threshold_option("Smallest slowdown or growth that counts as a regression.")
-@varying_option("Ignore this difference, such as torch or batch_size; repeatable.")
+@options.threshold_option("Smallest slowdown or growth that counts as a regression.")
+@options.varying_option("Ignore this difference, such as torch or batch_size; repeatable.")
 @click.option(
     "--min-runs",
     type=click.IntRange(min=1),
@@ -83,15 +74,15 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     help="Ignore differences of peak device memory up to this, in bytes.",
 )
 @click.option("--allow-dirty", is_flag=True, help="Allow runs with uncommitted changes as the baseline.")
-@format_of("result", _FORMATS)
+@options.format_of("result", _FORMATS)
 @click.option(
     "--explain/--no-explain",
     default=True,
     show_default=True,
     help="Where steps got slower, compare the profiles to show causes; not with junit and github.",
 )
-@output_option
-@store_option
+@options.output_option
+@options.store_option
 def command(
     *,
     against: str,
@@ -125,7 +116,7 @@ def command(
     from tracekit.experiments.check import Options, check
     from tracekit.render.check import render
 
-    options = Options(
+    chosen = Options(
         metrics=metrics,
         threshold=threshold,
         varying=varying,
@@ -134,6 +125,6 @@ def command(
         tolerance=byte_tolerance,
         explain=explain and output_format in _WITH_CAUSES,
     )
-    result = check(open_store(store), against, runs=runs, label=label, options=options)
-    write_result(render(result, output_format), output)
+    result = check(options.open_store(store), against, runs=runs, label=label, options=chosen)
+    options.write_result(render(result, output_format), output)
     return int(result.exit_code)

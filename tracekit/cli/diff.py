@@ -8,18 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.cli import completion, progress
+from tracekit.cli import completion, options, progress
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import (
-    FORMATS,
-    format_of,
-    open_store,
-    output_option,
-    store_option,
-    threshold_option,
-    varying_option,
-    write_result,
-)
 from tracekit.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -35,8 +25,8 @@ _VIEWS = ("op", "module", "kernel")
 @click.option(
     "--by", type=click.Choice(_VIEWS), default="op", show_default=True, help="Group causes by this."
 )
-@varying_option("Ignore this difference, such as torch, gpu or batch_size; repeatable.")
-@threshold_option("Smallest change of the step time that matters.")
+@options.varying_option("Ignore this difference, such as torch, gpu or batch_size; repeatable.")
+@options.threshold_option("Smallest change of the step time that matters.")
 @click.option(
     "--exit-code", "use_exit_code", is_flag=True, help="Exit with 1 on a regression and 3 if inconclusive."
 )
@@ -51,9 +41,9 @@ _VIEWS = ("op", "module", "kernel")
     type=click.IntRange(min=0),
     help="Maximum rows per table, 0 for all.",
 )
-@format_of("comparison", (*FORMATS, "html"))
-@output_option
-@store_option
+@options.format_of("comparison", (*options.FORMATS, "html"))
+@options.output_option
+@options.store_option
 def command(
     *,
     references: tuple[str, ...],
@@ -78,17 +68,17 @@ def command(
     from tracekit.diff import Options, diff, model
     from tracekit.render.diff import render
 
-    runs, names = open_store(store), model.pair(references)
+    runs, names = options.open_store(store), model.pair(references)
     base, head = (model.runs_of(runs, name) for name in names)
     unlike = tuple(filter(None, dict.fromkeys(model.note_left_out(runs, name) for name in names)))
-    options = Options(by=by, varying=varying, threshold=threshold, explain=explain)
+    chosen = Options(by=by, varying=varying, threshold=threshold, explain=explain)
     with _progress() as progress:
         compared = diff(
-            base, head, references=names, options=options, progress=progress, recorded=runs.readable()
+            base, head, references=names, options=chosen, progress=progress, recorded=runs.readable()
         )
     compared = replace(compared, warnings=(*unlike, *compared.warnings))
     code = int(_exit_code(compared, use_exit_code=use_exit_code))
-    write_result(render(compared, output_format, limit=limit, exit_code=code), output)
+    options.write_result(render(compared, output_format, limit=limit, exit_code=code), output)
     return code
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from tracekit import render
+from tracekit.analysis import Column
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, store_option
+from tracekit.errors import ExitCode
 
-_COLUMNS = {
-    "name": ("", "name of the check"),
-    "status": ("", "ok, warn or missing"),
-    "detail": ("prose", "result of the check"),
-    "next_step": ("prose", "how to fix it"),
-}
+COLUMNS = (
+    Column("name", "", "name of the check"),
+    Column("status", "", "ok, warn or missing"),
+    Column("detail", "prose", "result of the check"),
+    Column("next_step", "prose", "how to fix it"),
+)
 
 
 @click.command("doctor")
@@ -30,16 +33,12 @@ def command(*, store: str | None, output_format: str, compiling: bool) -> int:
     Each check is ok, warn (limited) or missing (not available). Exits with 5 if nothing can be collected
     because torch is missing; importing and analyzing still work.
     """
-    from tracekit import render
-    from tracekit.analysis import Column
-    from tracekit.errors import ExitCode
     from tracekit.recording import doctor
     from tracekit.runs.store import locate
 
     if compiling:
         doctor.compile_scanner()
     checks = doctor.examine(locate(store))
-    columns = [Column(name, unit, meaning) for name, (unit, meaning) in _COLUMNS.items()]
     rows = [asdict(check) for check in checks]
-    click.echo(render.rows(rows, columns, output_format, command="doctor", key="checks", limit=0), nl=False)
+    click.echo(render.rows(rows, COLUMNS, output_format, command="doctor", key="checks", limit=0), nl=False)
     return ExitCode.OK if doctor.can_collect(checks) else ExitCode.NOTHING_MEASURED

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_run, open_store, store_option
+from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
     from tracekit.export.tables import Source
@@ -71,7 +72,6 @@ def command(
 
 def _window(run: Run, steps: str) -> Window:
     """Return the time window from the start of the first step to the end of the last, on host and device."""
-    from tracekit.errors import UnusableInputError
     from tracekit.runs.step_windows import END_NS, step_windows
     from tracekit.schema import C
 
@@ -87,8 +87,6 @@ def _window(run: Run, steps: str) -> Window:
 
 
 def _to_stdout(source: Source, target: str) -> None:
-    from tracekit.errors import UnusableInputError
-
     if target != "perfetto":
         raise UnusableInputError(
             f"{target} writes several files and cannot go to stdout", hint="give a path with -o"

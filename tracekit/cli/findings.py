@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import (
-    capture_option,
-    format_option,
-    fresh_option,
-    open_store,
-    peaks_option,
-    rank_option,
-    scheduler_option,
-    select_ranks,
-    start_workers,
-    store_option,
-    with_peaks,
-)
+from tracekit.cli.selection import Selection, selection_options, split_arguments
 
 _SEVERITIES = ("info", "warn", "high")
 
 
 @click.command("findings")
-@click.argument("run", default="latest", required=False, shell_complete=completion.run_or_analysis)
-@click.argument("names", nargs=-1, metavar="[ANALYSIS]...", shell_complete=completion.analysis)
 @click.option(
     "--severity",
     type=click.Choice(_SEVERITIES),
@@ -34,27 +19,8 @@ _SEVERITIES = ("info", "warn", "high")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=0, help="Maximum findings; 0 (default) shows all."
 )
-@rank_option
-@peaks_option
-@scheduler_option("Analyze ranks on the workers of this Dask cluster,")
-@capture_option
-@fresh_option
-@format_option
-@store_option
-def command(
-    *,
-    run: str,
-    names: tuple[str, ...],
-    severity: str,
-    limit: int,
-    ranks: tuple[str, ...],
-    peaks: str | None,
-    scheduler: str | None,
-    captures: tuple[str, ...],
-    fresh: bool,
-    output_format: str,
-    store: str | None,
-) -> None:
+@selection_options
+def command(*, selection: Selection, severity: str, limit: int, output_format: str) -> None:
     """Show how to make RUN faster, largest saving first.
 
     Each finding states the problem, what to change, the time saved per step with its formula, the confidence,
@@ -64,18 +30,14 @@ def command(
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
     """
-    from tracekit.analysis.cache import ResultCache
     from tracekit.analysis.findings import advise
-    from tracekit.cli.analyze import open_named_run, split_arguments
     from tracekit.cli.progress import analysis_progress
     from tracekit.render.analyze import INTEGRITY, integrity_line
     from tracekit.render.findings import render
 
-    reference, names = split_arguments(run, names)
-    runs = open_store(store)
-    opened = with_peaks(select_ranks(open_named_run(runs, reference, captures), ranks), peaks, names)
-    with start_workers(opened, scheduler) as workers, analysis_progress() as progress:
-        by = ResultCache(runs, fresh=fresh, workers=workers).analyze
+    reference, names = split_arguments(selection.run, selection.names)
+    opened = selection.open(reference, names)
+    with selection.start(opened) as by, analysis_progress() as progress:
         advice = advise(opened, names, progress=progress, by=by)
         integrity = ""
         if output_format != "csv":

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracekit import render
+from tracekit.analysis import Column
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import Age, format_option, open_store, store_option
 from tracekit.cli.progress import note
+from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
-    from tracekit.analysis import Column
     from tracekit.cli.leftovers import Leftover
     from tracekit.runs.store import Store
     from tracekit.storage import Place
+
+COLUMNS = (
+    Column("kind", "", "kind of leftover"),
+    Column("path", "", "path in the store, else absolute"),
+    Column("size", "bytes", "bytes freed"),
+    Column("age", "ns", "time since the last write"),
+)
 
 
 @click.command("gc")
@@ -42,7 +51,6 @@ def command(*, dry_run: bool, older_than: float, output_format: str, store: str 
 
     JSON: {"schema": "tracekit.gc/1", "freed": [{"kind": ..., "path": ..., "size": ...}]}.
     """  # noqa: D301 (click reads the \b)
-    from tracekit import render
     from tracekit.cli.leftovers import free, leftovers
 
     runs = open_store(store)
@@ -57,7 +65,7 @@ def command(*, dry_run: bool, older_than: float, output_format: str, store: str 
                 failed.append(leftover.path)
         rows.append(_row(runs, leftover, size))
     if rows or output_format != "table":
-        click.echo(render.rows(rows, _columns(), output_format, command="gc", key="freed", limit=0), nl=False)
+        click.echo(render.rows(rows, COLUMNS, output_format, command="gc", key="freed", limit=0), nl=False)
     _report(rows, failed, dry_run=dry_run)
 
 
@@ -75,10 +83,7 @@ def _report(rows: list[dict[str, Any]], failed: list[Place], *, dry_run: bool) -
     Raises:
         UnusableInputError: Something could not be deleted.
     """
-    from tracekit.errors import UnusableInputError
-    from tracekit.render import human
-
-    size = human(sum(row["size"] for row in rows), "bytes")
+    size = render.human(sum(row["size"] for row in rows), "bytes")
     if not rows:
         note("tracekit: nothing to delete")
         return
@@ -89,14 +94,3 @@ def _report(rows: list[dict[str, Any]], failed: list[Place], *, dry_run: bool) -
             f"{failed[0]} could not be deleted completely",
             hint="check its permissions and whether it is in use",
         )
-
-
-def _columns() -> list[Column]:
-    from tracekit.analysis import Column
-
-    return [
-        Column("kind", "", "kind of leftover"),
-        Column("path", "", "path in the store, else absolute"),
-        Column("size", "bytes", "bytes freed"),
-        Column("age", "ns", "time since the last write"),
-    ]

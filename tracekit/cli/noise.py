@@ -6,13 +6,40 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from tracekit import render
+from tracekit.analysis import Column
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
-    from tracekit.analysis import Column
     from tracekit.diff.noise import History, Series
+
+_COLUMNS: tuple[tuple[Column, Callable[[Series], Any]], ...] = (
+    (Column("configuration", "", "main fields of the fingerprint"), attrgetter("configuration")),
+    (Column("metric", "", "metric"), attrgetter("metric")),
+    (
+        Column("sigma", "share", "standard deviation of the logarithm of a run's value"),
+        attrgetter("noise.sigma"),
+    ),
+    (Column("sigma_low", "share", "lower bound of its 95% interval"), attrgetter("noise.low")),
+    (Column("sigma_high", "share", "upper bound of its 95% interval"), attrgetter("noise.high")),
+    (
+        Column("detectable_5", "share", "change that 5 runs per side detect with 80% power"),
+        lambda series: series.noise.mde(5),
+    ),
+    (Column("detectable_10", "share", "the same with 10 runs per side"), lambda series: series.noise.mde(10)),
+    (Column("detectable_20", "share", "the same with 20 runs per side"), lambda series: series.noise.mde(20)),
+    (Column("runs", "count", "runs with a value"), attrgetter("values")),
+    (Column("repeats", "count", "runs with at least one other of the same code"), attrgetter("noise.runs")),
+    (Column("groups", "count", "commits or labels with two or more runs"), attrgetter("noise.groups")),
+    (
+        Column("needs", "prose", "how to get an estimate, or a better one"),
+        lambda series: series.needs or None,
+    ),
+    (Column("series", "", "hash of the fingerprint"), attrgetter("id")),
+)
+"""The columns, and what each shows of a series."""
 
 
 @click.command("noise")
@@ -29,48 +56,15 @@ def command(*, output_format: str, store: str | None) -> None:
 
     JSON: {"schema": "tracekit.noise/1", "series": [{"series": ..., "sigma": ..., ...}]}.
     """
-    from tracekit import render
     from tracekit.diff.noise import history
 
     measured = history(open_store(store).readable())
-    columns = _columns()
-    rows = [{column.name: value(series) for column, value in columns} for series in measured.series]
+    rows = [{column.name: value(series) for column, value in _COLUMNS} for series in measured.series]
     if rows or output_format != "table":
-        shown = [column for column, _ in columns]
+        shown = [column for column, _ in _COLUMNS]
         click.echo(render.rows(rows, shown, output_format, command="noise", key="series", limit=0), nl=False)
     for text in _notes(measured):
         note(f"tracekit: {text}")
-
-
-def _columns() -> list[tuple[Column, Callable[[Series], Any]]]:
-    """Return the columns, and what each shows of a series."""
-    from tracekit.analysis import Column
-
-    def detectable(runs: int, meaning: str) -> tuple[Column, Callable[[Series], Any]]:
-        return Column(f"detectable_{runs}", "share", meaning), lambda series: series.noise.mde(runs)
-
-    sigma = "standard deviation of the logarithm of a run's value"
-    return [
-        (Column("configuration", "", "main fields of the fingerprint"), attrgetter("configuration")),
-        (Column("metric", "", "metric"), attrgetter("metric")),
-        (Column("sigma", "share", sigma), attrgetter("noise.sigma")),
-        (Column("sigma_low", "share", "lower bound of its 95% interval"), attrgetter("noise.low")),
-        (Column("sigma_high", "share", "upper bound of its 95% interval"), attrgetter("noise.high")),
-        detectable(5, "change that 5 runs per side detect with 80% power"),
-        detectable(10, "the same with 10 runs per side"),
-        detectable(20, "the same with 20 runs per side"),
-        (Column("runs", "count", "runs with a value"), attrgetter("values")),
-        (
-            Column("repeats", "count", "runs with at least one other of the same code"),
-            attrgetter("noise.runs"),
-        ),
-        (Column("groups", "count", "commits or labels with two or more runs"), attrgetter("noise.groups")),
-        (
-            Column("needs", "prose", "how to get an estimate, or a better one"),
-            lambda series: series.needs or None,
-        ),
-        (Column("series", "", "hash of the fingerprint"), attrgetter("id")),
-    ]
 
 
 def _notes(history: History) -> list[str]:

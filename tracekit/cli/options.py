@@ -1,12 +1,11 @@
-"""Options that several commands share, and what they resolve to: the store, a run, its ranks and peaks."""
+"""Options that several commands share, and what they resolve to: the store, a run and its peaks."""
 
 from __future__ import annotations
 
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from importlib import import_module
 from itertools import chain
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
+from tracekit.errors import MissingDependencyError, UnusableInputError
 from tracekit.workloads.options import Option, list_options
 
 if TYPE_CHECKING:
-    from tracekit.executors import Workers
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
     from tracekit.storage import Place
@@ -204,8 +203,6 @@ def import_extra(module: str, needs: str) -> ModuleType:
     Raises:
         MissingDependencyError: A package is not installed.
     """
-    from tracekit.errors import MissingDependencyError
-
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -237,42 +234,6 @@ def open_run(store: Store, reference: str, *, captures: Sequence[str] = ()) -> R
     return resolve(store, reference, captures=capture_traces(captures))
 
 
-_ALL_RANKS = "all"
-
-rank_option = click.option(
-    "--rank",
-    "ranks",
-    multiple=True,
-    metavar="N",
-    help="Read only this rank or range, such as 0-7; repeatable. `all` reads all ranks at once, whatever "
-    "memory that takes.",
-)
-
-
-def select_ranks(run: Run, ranks: Sequence[str]) -> Run:
-    """Restrict a run to the selected ranks, if any.
-
-    Raises:
-        UnusableInputError: A selection is not a rank or range, or the run does not have it.
-    """
-    if not ranks:
-        return run
-    if _ALL_RANKS in ranks:
-        return run.of_ranks(*run.ranks)
-    return run.of_ranks(*(rank for word in ranks for rank in _parse_ranks(word)))
-
-
-def _parse_ranks(word: str) -> range:
-    from tracekit.errors import UnusableInputError
-
-    first, dash, last = word.partition("-")
-    if first.isdecimal() and (last.isdecimal() or not dash) and int(first) <= int(last or first):
-        return range(int(first), int(last or first) + 1)
-    raise UnusableInputError(
-        f"--rank {word!r} is not a rank or range", hint="use --rank 17, --rank 0-7 or --rank all"
-    )
-
-
 capture_option = click.option(
     "--capture-trace",
     "captures",
@@ -291,7 +252,6 @@ def capture_traces(paths: Sequence[str]) -> list[Place]:
         UnusableInputError: One is not a file.
     """
     from tracekit import storage
-    from tracekit.errors import UnusableInputError
 
     places = [place for path in paths for place in storage.expand(path)]
     for place in places:
@@ -324,7 +284,6 @@ def with_peaks(run: Run, peaks: str | None, names: Sequence[str] = ()) -> Run:
     if peaks is None:
         return run
     from tracekit import analysis
-    from tracekit.errors import UnusableInputError
     from tracekit.runs.devices import parse_device
 
     listed = parse_device(peaks)
@@ -332,21 +291,3 @@ def with_peaks(run: Run, peaks: str | None, names: Sequence[str] = ()) -> Run:
         using = " or ".join(other.name for other in analysis.available() if other.uses_peaks)
         raise UnusableInputError(f"--peaks has no effect on {', '.join(names)}", hint=f"it is for {using}")
     return run.with_peaks(listed)
-
-
-@contextmanager
-def start_workers(run: Run, scheduler: str | None) -> Iterator[Workers | None]:
-    """Start the workers that read the ranks of a run, if any: a cluster or processes of this machine.
-
-    Raises:
-        TracekitError: The cluster cannot be used.
-    """
-    from tracekit.analysis.by_rank import count_processes
-    from tracekit.executors import workers
-
-    count = None if scheduler else count_processes(run)
-    if count == 0:
-        yield None
-        return
-    with workers(scheduler, count=count) as pool:
-        yield pool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,9 @@ from tracekit.cli import lazy_click as click
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
+    from rich.progress import Progress, TaskID
 
-    from tracekit.analysis import Progress as AnalysisProgress
-    from tracekit.ingest.importer.execution import Progress
-    from tracekit.recording.collector import Progress as StepProgress
+    Update = Callable[[str, int, int], None]
 
 
 _TERMINAL_VARIABLES = ("FORCE_COLOR", "TTY_COMPATIBLE")
@@ -52,16 +50,27 @@ _STAGE_NAMES = {"build": "build: compiling the C++ program, once"}
 
 
 @contextmanager
-def byte_progress(verb: str) -> Iterator[Progress]:
-    """Show a bar of bytes read per file, on a terminal; removed at the end."""
+def _bar(*columns: str) -> Iterator[Progress | None]:
+    """Show a bar with these columns of rich, removed at the end; None if stderr is not a terminal."""
     console = terminal_console()
     if console is None:
-        yield lambda _name, _done, _size: None
+        yield None
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich import progress
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    shown = [progress.TextColumn("{task.description}"), progress.BarColumn()]
+    shown += [getattr(progress, column)() for column in columns]
+    with progress.Progress(*shown, console=console, transient=True) as bar:
+        yield bar
+
+
+@contextmanager
+def byte_progress(verb: str) -> Iterator[Update]:
+    """Show a bar of bytes read per file, on a terminal."""
+    with _bar("DownloadColumn", "TimeRemainingColumn") as bar:
+        if bar is None:
+            yield lambda _name, _done, _size: None
+            return
         tasks: dict[str, TaskID] = {}
 
         def update(name: str, done: int, size: int) -> None:
@@ -73,48 +82,29 @@ def byte_progress(verb: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def step_progress(prefix: str) -> Iterator[StepProgress]:
+def step_progress(prefix: str) -> Iterator[Update]:
     """Show a bar on a terminal, else a line per stage, on stderr."""
-    console = terminal_console()
-    if console is None:
+    with _bar("MofNCompleteColumn", "TimeElapsedColumn") as bar:
+        task = bar.add_task(prefix) if bar else None
 
-        def line(part: str, done: int, total: int) -> None:
-            if done == 0:
-                note(f"{prefix}{_STAGE_NAMES.get(part, part)} ({total} step{'s' * (total != 1)})")
+        def update(part: str, done: int, total: int) -> None:
+            stage = prefix + _STAGE_NAMES.get(part, part)
+            if bar and task is not None:
+                bar.update(task, description=stage, completed=done, total=total)
+            elif done == 0:
+                note(f"{stage} ({total} step{'s' * (total != 1)})")
 
-        yield line
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(prefix)
-
-        def move(part: str, done: int, total: int) -> None:
-            bar.update(task, description=prefix + _STAGE_NAMES.get(part, part), completed=done, total=total)
-
-        yield move
+        yield update
 
 
 @contextmanager
-def analysis_progress() -> Iterator[AnalysisProgress]:
-    """Show a bar of analyses, on a terminal; removed at the end."""
-    console = terminal_console()
-    if console is None:
-        yield lambda _title, _done, _total: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+def analysis_progress() -> Iterator[Update]:
+    """Show a bar of analyses, on a terminal."""
+    with _bar("MofNCompleteColumn") as bar:
+        task = bar.add_task("") if bar else None
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("")
+        def update(title: str, done: int, total: int) -> None:
+            if bar and task is not None:
+                bar.update(task, description=title, completed=done, total=total)
 
-        def move(title: str, done: int, total: int) -> None:
-            bar.update(task, description=title, completed=done, total=total)
-
-        yield move
+        yield update

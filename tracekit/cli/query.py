@@ -6,9 +6,20 @@ import sys
 from contextlib import closing
 from typing import Any
 
+from tracekit import render
+from tracekit.analysis import Column
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, store_option
+
+COLUMNS = (
+    Column("table", "", "table"),
+    Column("column", "id", "name in SQL"),
+    Column("type", "", "Arrow type"),
+    Column("unit", "", "unit"),
+    Column("nullable", "", "whether it can be NULL (unknown or not applicable)"),
+    Column("meaning", "prose", "description"),
+)
 
 
 @click.command("query")
@@ -109,18 +120,8 @@ def command(
 
 
 def _tables(output_format: str) -> str:
-    from tracekit import render
-    from tracekit.analysis import Column
     from tracekit.export.views import KNOWN, unit
 
-    columns = [
-        Column("table", "", "table"),
-        Column("column", "id", "name in SQL"),
-        Column("type", "", "Arrow type"),
-        Column("unit", "", "unit"),
-        Column("nullable", "", "whether it can be NULL (unknown or not applicable)"),
-        Column("meaning", "prose", "description"),
-    ]
     rows: list[dict[str, Any]] = [
         {
             "table": table.name,
@@ -134,10 +135,10 @@ def _tables(output_format: str) -> str:
         for column in table.columns
     ]
     if output_format != "table":
-        return render.rows(rows, columns, output_format, command="query", key="columns")
+        return render.rows(rows, COLUMNS, output_format, command="query", key="columns")
     texts = []
     for table in KNOWN.values():
         of_table = [row for row in rows if row["table"] == table.name]
         title = f"{table.name}: a row is {table.row}"
-        texts.append(render.table_text(of_table, columns[1:], title=title, limit=0))
+        texts.append(render.table_text(of_table, COLUMNS[1:], title=title, limit=0))
     return "\n".join(texts)

@@ -103,7 +103,7 @@ def _names(analyses: str | None) -> tuple[str, ...]:
         UnusableInputError: An analysis does not exist.
     """
     from tracekit import analysis
-    from tracekit.cli.analyze import split_arguments
+    from tracekit.cli.selection import split_arguments
 
     if analyses is None:
         return _SHOWN

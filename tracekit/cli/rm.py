@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
+from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -38,8 +39,6 @@ def command(*, runs: tuple[str, ...], yes: bool, store: str | None) -> None:
 
 def _find(store: Store, references: Sequence[str]) -> list[Run]:
     """Resolve the references to distinct runs, in order."""
-    from tracekit.errors import UnusableInputError
-
     by_name: dict[str, Run] = {}
     for reference in references:
         run = store.resolve(reference)
@@ -54,8 +53,6 @@ def _find(store: Store, references: Sequence[str]) -> list[Run]:
 
 def _confirm(runs: list[Run]) -> list[Run]:
     """Ask for confirmation; return no runs if declined."""
-    from tracekit.errors import UnusableInputError
-
     names = ", ".join(run.path.name for run in runs)
     if not sys.stdin.isatty():
         raise UnusableInputError(f"nothing deleted: {names} need confirmation", hint="confirm with --yes")

@@ -6,14 +6,34 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from tracekit import render
+from tracekit.analysis import Column
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.cli.progress import note
+from tracekit.errors import TracekitError
+from tracekit.runs.text import ID, MISSING
 
 if TYPE_CHECKING:
-    from tracekit.analysis import Column
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
+
+_CREATED = "created"
+COLUMNS = (
+    Column("run_id", ID, "run id; a unique prefix is enough"),
+    Column("label", "", "label given by the user"),
+    Column("workload", "", "workload or program"),
+    Column("mode", "", "train or infer"),
+    Column("device", "", "device type"),
+    Column("collector", "", "collector, and whether there is no profile"),
+    Column("created_at", ID, "time of creation, UTC"),
+    Column("git", "", "commit; + marks uncommitted changes"),
+    Column("unprofiled_step_ns", "ns", "median of the steps timed without the profiler"),
+    Column("rows", "count", "rows of all tables"),
+    Column("size", "bytes", "Parquet files on disk"),
+)
+_ORDER = ("run_id", _CREATED, "label", "workload", "mode", "device", "collector", "git", "rows", "size")
+"""Columns of the table, most important first."""
 
 
 @click.command("runs")
@@ -29,13 +49,11 @@ def command(*, limit: int | None, output_format: str, store: str | None) -> None
 
     JSON: {"schema": "tracekit.runs/1", "runs": [{"run_id": ..., ...}]}.
     """
-    from tracekit import render
-
     opened = open_store(store)
     rows = [_row(run) for run in _readable(opened)]
     shown = rows[-limit:] if limit else rows
     if output_format != "table":
-        text = render.rows(shown, _columns(), output_format, command="runs", key="runs", limit=0)
+        text = render.rows(shown, COLUMNS, output_format, command="runs", key="runs", limit=0)
         click.echo(text, nl=False)
     elif shown:
         click.echo(_table(shown), nl=False)
@@ -46,25 +64,16 @@ def command(*, limit: int | None, output_format: str, store: str | None) -> None
         )
 
 
-_CREATED = "created"
-_ORDER = ("run_id", _CREATED, "label", "workload", "mode", "device", "collector", "git", "rows", "size")
-"""Columns of the table, most important first."""
-
-
 def _table(rows: list[dict[str, Any]]) -> str:
     """Render a table with a line per run, whatever its width."""
-    from tracekit.analysis import Column
-    from tracekit.render import table_text
-    from tracekit.runs.text import ID, MISSING
-
-    columns = {column.name: column for column in (*_columns(), Column(_CREATED, ID, "time of creation"))}
+    columns = {column.name: column for column in (*COLUMNS, Column(_CREATED, ID, "time of creation"))}
     now = datetime.now(UTC) if sys.stdout.isatty() else None
     shown = [
         {name: MISSING if value is None else value for name, value in row.items()}
         | {_CREATED: ago(row["created_at"], now) if now else row["created_at"]}
         for row in rows
     ]
-    return table_text(shown, [columns[name] for name in _ORDER], limit=0, transposed=False)
+    return render.table_text(shown, [columns[name] for name in _ORDER], limit=0, transposed=False)
 
 
 _SPANS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -92,8 +101,6 @@ def ago(created_at: str, now: datetime) -> str:
 
 def _readable(store: Store) -> list[Run]:
     """Return the runs with readable metadata; report the others on stderr."""
-    from tracekit.errors import TracekitError
-
     readable = []
     for run in store.runs():
         try:
@@ -125,22 +132,3 @@ def _row(run: Run) -> dict[str, Any]:
         "rows": sum(table.rows for table in meta.tables.values()),
         "size": sum(table.bytes for table in meta.tables.values()),
     }
-
-
-def _columns() -> list[Column]:
-    from tracekit.analysis import Column
-    from tracekit.runs.text import ID
-
-    return [
-        Column("run_id", ID, "run id; a unique prefix is enough"),
-        Column("label", "", "label given by the user"),
-        Column("workload", "", "workload or program"),
-        Column("mode", "", "train or infer"),
-        Column("device", "", "device type"),
-        Column("collector", "", "collector, and whether there is no profile"),
-        Column("created_at", ID, "time of creation, UTC"),
-        Column("git", "", "commit; + marks uncommitted changes"),
-        Column("unprofiled_step_ns", "ns", "median of the steps timed without the profiler"),
-        Column("rows", "count", "rows of all tables"),
-        Column("size", "bytes", "Parquet files on disk"),
-    ]

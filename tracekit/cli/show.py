@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracekit import render
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_run, open_store, store_option
@@ -22,7 +23,6 @@ def command(*, run: str, output_format: str, store: str | None) -> None:
     """
     import msgspec
 
-    from tracekit import render
     from tracekit.render.facts import FACT, flatten, sections
 
     meta = open_run(open_store(store), run).meta

@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tracekit import render
+from tracekit.analysis import Column
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
-from tracekit.cli.progress import note
+from tracekit.cli.progress import byte_progress, note
+from tracekit.errors import UnusableInputError
+from tracekit.runs.text import ID
 
 if TYPE_CHECKING:
-    from tracekit.analysis import Column
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
     from tracekit.runs.verify import Verdict
+
+COLUMNS = (
+    Column("run", ID, "folder of the run"),
+    Column("state", "", "whole, damaged, or unsupported: stored by a newer tracekit"),
+    Column("damage", "", "kind of damage"),
+    Column("table", "", "damaged table"),
+    Column("message", "prose", "description of the damage"),
+    Column("tables", "count", "tables checked"),
+    Column("rows", "count", "rows stored"),
+    Column("size", "bytes", "Parquet files on disk"),
+)
 
 
 @click.command("verify")
@@ -44,8 +58,6 @@ def command(*, runs: tuple[str, ...], quick: bool, output_format: str, store: st
 
     JSON: {"schema": "tracekit.verify/1", "runs": [{"run": ..., "state": "whole", ...}]}.
     """  # noqa: D301 (click reads the \b)
-    from tracekit import render
-    from tracekit.cli.progress import byte_progress
     from tracekit.runs.verify import verify
 
     place = open_store(store)
@@ -54,9 +66,7 @@ def command(*, runs: tuple[str, ...], quick: bool, output_format: str, store: st
         verdicts = [verify(run, quick=quick, progress=progress) for run in chosen]
     rows = [row for verdict in verdicts for row in _rows(verdict)]
     if rows or output_format != "table":
-        click.echo(
-            render.rows(rows, _columns(), output_format, command="verify", key="runs", limit=0), nl=False
-        )
+        click.echo(render.rows(rows, COLUMNS, output_format, command="verify", key="runs", limit=0), nl=False)
     _report(place, verdicts, quick=quick)
 
 
@@ -80,16 +90,10 @@ def _rows(verdict: Verdict) -> list[dict[str, Any]]:
     about = {"run": verdict.run, "tables": verdict.tables, "rows": verdict.rows, "size": verdict.bytes}
     if not verdict.damage:
         state = "unsupported" if verdict.unsupported else "whole"
-        message = verdict.unsupported or None
-        return [{**about, "state": state, "damage": None, "table": None, "message": message}]
+        return [{**about, "state": state, "message": verdict.unsupported or None}]
+    about["state"] = "damaged"
     return [
-        {
-            **about,
-            "state": "damaged",
-            "damage": str(damage.kind),
-            "table": damage.table or None,
-            "message": damage.message,
-        }
+        {**about, "damage": str(damage.kind), "table": damage.table or None, "message": damage.message}
         for damage in verdict.damage
     ]
 
@@ -100,8 +104,6 @@ def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
     Raises:
         UnusableInputError: A run is damaged, or of a newer version.
     """
-    from tracekit.errors import UnusableInputError
-
     many = f"{len(verdicts)} run{'s' * (len(verdicts) != 1)}"
     if damaged := [verdict.run for verdict in verdicts if verdict.damage]:
         raise UnusableInputError(
@@ -122,19 +124,3 @@ def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
 
 def _join_first(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-
-
-def _columns() -> list[Column]:
-    from tracekit.analysis import Column
-    from tracekit.runs.text import ID
-
-    return [
-        Column("run", ID, "folder of the run"),
-        Column("state", "", "whole, damaged, or unsupported: stored by a newer tracekit"),
-        Column("damage", "", "kind of damage"),
-        Column("table", "", "damaged table"),
-        Column("message", "prose", "description of the damage"),
-        Column("tables", "count", "tables checked"),
-        Column("rows", "count", "rows stored"),
-        Column("size", "bytes", "Parquet files on disk"),
-    ]

@@ -5,33 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tracekit import registry, render
+from tracekit.analysis import Column
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option
+from tracekit.workloads.base import BUILT_IN, DOMAINS, LEVELS
 
 if TYPE_CHECKING:
     from tracekit.workloads.base import Workload
 
-_COLUMNS = {
-    "name": ("", "name for `tracekit collect --workload`"),
-    "domain": ("", "application domain"),
-    "parameters": ("count", "trainable parameters, with default options"),
-    "modes": ("", "values of `--mode`"),
-    "levels": ("", "values of `--level`"),
-    "dtypes": ("", "values of `--dtype`"),
-    "defaults": ("", "default options"),
-    "sizes": ("", "options set by `--size`"),
-    "gpu_memory": ("", "device memory that `--size gpu` needs in float32, in bytes, by mode"),
-    "resolution_means": ("prose", "meaning of `--resolution`"),
-    "smallest_resolution": ("count", "minimum of `--resolution`"),
-    "dataset_shapes": ("", "values of `--dataset-shape`"),
-    "offloads": ("", "values of `--offload`"),
-    "source": ("", "package that provides it"),
-    "summary": ("prose", "description"),
-}
-_TABLE = {
-    name: _COLUMNS[name]
-    for name in ("domain", "name", "parameters", "levels", "defaults", "source", "summary")
-}
+COLUMNS = (
+    Column("name", "", "name for `tracekit collect --workload`"),
+    Column("domain", "", "application domain"),
+    Column("parameters", "count", "trainable parameters, with default options"),
+    Column("modes", "", "values of `--mode`"),
+    Column("levels", "", "values of `--level`"),
+    Column("dtypes", "", "values of `--dtype`"),
+    Column("defaults", "", "default options"),
+    Column("sizes", "", "options set by `--size`"),
+    Column("gpu_memory", "", "device memory that `--size gpu` needs in float32, in bytes, by mode"),
+    Column("resolution_means", "prose", "meaning of `--resolution`"),
+    Column("smallest_resolution", "count", "minimum of `--resolution`"),
+    Column("dataset_shapes", "", "values of `--dataset-shape`"),
+    Column("offloads", "", "values of `--offload`"),
+    Column("source", "", "package that provides it"),
+    Column("summary", "prose", "description"),
+)
+_SHOWN = ("domain", "name", "parameters", "levels", "defaults", "source", "summary")
+"""Columns of the table, most important first."""
 
 
 @click.command("workloads")
@@ -44,26 +45,22 @@ def command(*, output_format: str) -> None:
     types, sizes and the meaning of `--resolution`, and shows `all` for a workload that supports all levels;
     `--format json` shows everything.
     """
-    from tracekit import registry
-    from tracekit.analysis import Column
-
     workloads, broken = registry.load_all(registry.WORKLOADS)
     print_skipped(broken)
-    from tracekit import render
-
-    listed = [
-        {name: _plain(getattr(workload, name)) for name in _COLUMNS}
-        for workload in sorted(workloads, key=_sort_key)
+    columns = {column.name: column for column in COLUMNS}
+    rows = [
+        {name: getattr(workload, name) for name in columns} for workload in sorted(workloads, key=_sort_key)
     ]
     if output_format == "table":
-        listed = [row | {"levels": _abbreviate_levels(row["levels"])} for row in listed]
+        rows = [row | {"levels": _abbreviate_levels(row["levels"])} for row in rows]
+        others = any(workload.source != BUILT_IN for workload in workloads)
+        columns = {name: columns[name] for name in _SHOWN if others or name != "source"}
     if output_format != "json":
-        listed = [{name: _text(value) for name, value in row.items()} for row in listed]
-    shown = _table(workloads) if output_format == "table" else _COLUMNS
-    columns = [Column(name, unit, meaning) for name, (unit, meaning) in shown.items()]
-    click.echo(
-        render.rows(listed, columns, output_format, command="workloads", key="workloads", limit=0), nl=False
+        rows = [{name: _text(value) for name, value in row.items()} for row in rows]
+    text = render.rows(
+        rows, [*columns.values()], output_format, command="workloads", key="workloads", limit=0
     )
+    click.echo(text, nl=False)
 
 
 def print_skipped(broken: Mapping[str, Sequence[str]]) -> None:
@@ -72,33 +69,13 @@ def print_skipped(broken: Mapping[str, Sequence[str]]) -> None:
         click.echo(f"tracekit: skipped {', '.join(names)}: {why}; see `tracekit doctor`", err=True)
 
 
-def _table(workloads: list[Workload]) -> dict[str, tuple[str, str]]:
-    """Return the columns of the table; the source only if other packages provide workloads."""
-    from tracekit.workloads.base import BUILT_IN
-
-    same = all(workload.source == BUILT_IN for workload in workloads)
-    return {name: column for name, column in _TABLE.items() if not (same and name == "source")}
-
-
 def _sort_key(workload: Workload) -> tuple[int, str]:
     """Sort by domain in the order of `DOMAINS`, others last, then by name."""
-    from tracekit.workloads.base import DOMAINS
-
     is_listed = workload.domain in DOMAINS
     return DOMAINS.index(workload.domain) if is_listed else len(DOMAINS), workload.name
 
 
-def _plain(value: Any) -> Any:
-    """Convert nested mappings and tuples to JSON types."""
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _abbreviate_levels(levels: list[str]) -> str:
-    """Abbreviate a list of levels."""
-    from tracekit.workloads.base import LEVELS
-
+def _abbreviate_levels(levels: Sequence[str]) -> str:
     missing = [level for level in LEVELS if level not in levels]
     if len(missing) > 1 or len(levels) + len(missing) > len(LEVELS):
         return ", ".join(levels)
@@ -106,12 +83,9 @@ def _abbreviate_levels(levels: list[str]) -> str:
 
 
 def _text(value: Any) -> Any:
-    """Format a list or mapping as text."""
-    if isinstance(value, dict):
-        nested = any(isinstance(item, dict) for item in value.values())
-        return ("; " if nested else ", ").join(_pair(name, item) for name, item in value.items())
-    return ", ".join(value) if isinstance(value, list) else value
-
-
-def _pair(name: str, value: Any) -> str:
-    return f"{name}: {_text(value)}" if isinstance(value, dict) else f"{name} {value}"
+    """Format names, or options that may be nested, as text."""
+    if not isinstance(value, Mapping):
+        return ", ".join(value) if isinstance(value, tuple) else value
+    nested = any(isinstance(item, Mapping) for item in value.values())
+    pairs = (f"{name}{':' if nested else ''} {_text(item)}" for name, item in value.items())
+    return ("; " if nested else ", ").join(pairs)

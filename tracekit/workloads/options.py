@@ -13,7 +13,7 @@ The values go this way; only the code that uses an option names it again:
 3. The process of a workload receives the `Request`, and builds the workload from the `Options` of `base.py`,
    most often in `build_program` of `program.py`, whose model all levels and libtorch take as it is.
 4. Processes of the user's program receive the options in an environment variable. The agent in them reads
-   those that are fields of `tracekit.recording.agent.AgentRequest`.
+   those that are fields of `tracekit.recording.agent.agent.AgentRequest`.
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,11 +23,6 @@ from torch.profiler import record_function
 from tracekit.workloads.base import Options, Program
 from tracekit.workloads.levels import at_level
 from tracekit.workloads.program import LOAD_RANGE, ZERO_GRAD
-
-if TYPE_CHECKING:
-    from tracekit.workloads.program import ZeroGrad
-
-    Pair = tuple[torch.Tensor, torch.Tensor]
 
 ENVIRONMENT_RANGE = "environment"
 DISCOUNT = 0.99
@@ -49,37 +45,9 @@ _STEP_SECONDS = 0.05
 def build(options: Options) -> Program:
     """Build the program: parameters, then the first transitions, both from the seed."""
     torch.manual_seed(options.seed)
-    dtype: torch.dtype = getattr(torch, options.dtype)
-    model = Agent().to(device=options.device, dtype=dtype)
+    model = Agent().to(device=options.device, dtype=getattr(torch, options.dtype))
     random = np.random.default_rng(options.seed)
-    if options.mode == "infer":
-        environments = tuple(Pendulum(random=random) for _ in range(options.batch_size))
-        actor = _at_level(model.eval().actor, options, OBSERVATIONS)
-        return Inference(model=model, actor=actor, environments=environments, options=options, dtype=dtype)
-    environment = Pendulum(random=random)
-    targets = copy.deepcopy(model.critics).requires_grad_(requires_grad=False)
-    return Training(
-        model=model,
-        forwards=_forwards(model, targets, options),
-        targets=targets,
-        optimizers=Optimizers(
-            critics=_adam(model.critics.parameters()),
-            actor=_adam(model.actor.parameters()),
-            alpha=_adam([model.log_alpha]),
-        ),
-        replay=_random_replay(environment, random, dtype, pinned=options.pin_memory),
-        environment=environment,
-        options=options,
-        zero_grad=ZERO_GRAD[options.zero_grad],
-    )
-
-
-def _forwards(model: Agent, targets: torch.nn.Module, options: Options) -> Forwards:
-    return Forwards(
-        sample=_at_level(Sampler(model.actor), options, OBSERVATIONS),
-        critics=_at_level(model.critics, options, OBSERVATIONS, ACTIONS),
-        targets=_at_level(targets, options, OBSERVATIONS, ACTIONS),
-    )
+    return (Inference if options.mode == "infer" else Training)(model, options, random)
 
 
 def _at_level(module: torch.nn.Module, options: Options, *widths: int) -> Callable[..., Any]:
@@ -105,12 +73,8 @@ def _random_replay(
     return replay
 
 
-def _adam(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=LEARNING_RATE)
-
-
-def _to_device(rows: list[tuple[float, float, float]], dtype: torch.dtype, device: str) -> torch.Tensor:
-    return torch.tensor(rows, dtype=dtype).to(device)
+def _to_device(rows: list[tuple[float, float, float]], options: Options) -> torch.Tensor:
+    return torch.tensor(rows, dtype=getattr(torch, options.dtype)).to(options.device)
 
 
 @dataclass(kw_only=True)
@@ -139,42 +103,32 @@ class Replay:
             return rows.pin_memory() if self.pinned else rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class Optimizers:
-    """Optimizers of the critics, the actor and the temperature."""
-
-    critics: torch.optim.Optimizer
-    actor: torch.optim.Optimizer
-    alpha: torch.optim.Optimizer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Forwards:
-    """The networks at their level; see `tracekit.workloads.levels`.
+class Training:
+    """One step: step the environment, draw a batch, update the critics, the actor and the temperature.
 
     Attributes:
-        sample: Draws actions and returns them with their log density.
-        critics: Values of actions.
-        targets: Values of actions by the target critics.
+        model: Trained parameters.
+        targets: Target critics, which follow the critics slowly.
+        sample: The actor at its level; draws actions and returns them with their log density.
+        critic_values: The critics at their level.
+        target_values: The target critics at their level.
+        replay: Transitions to draw from.
     """
 
-    sample: Callable[[torch.Tensor], Pair]
-    critics: Callable[[torch.Tensor, torch.Tensor], Pair]
-    targets: Callable[[torch.Tensor, torch.Tensor], Pair]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """One step: step the environment, draw a batch, update the critics, the actor and the temperature."""
-
-    model: Agent
-    forwards: Forwards
-    targets: torch.nn.Module
-    optimizers: Optimizers
-    replay: Replay
-    environment: Pendulum
-    options: Options
-    zero_grad: ZeroGrad
+    def __init__(self, model: Agent, options: Options, random: np.random.Generator) -> None:
+        self.model, self.options = model, options
+        self.targets = copy.deepcopy(model.critics).requires_grad_(requires_grad=False)
+        self.sample = _at_level(Sampler(model.actor), options, OBSERVATIONS)
+        self.critic_values = _at_level(model.critics, options, OBSERVATIONS, ACTIONS)
+        self.target_values = _at_level(self.targets, options, OBSERVATIONS, ACTIONS)
+        adam = partial(torch.optim.Adam, lr=LEARNING_RATE)
+        self.critic_optimizer = adam(model.critics.parameters())
+        self.actor_optimizer = adam(model.actor.parameters())
+        self.alpha_optimizer = adam([model.log_alpha])
+        self.environment = Pendulum(random=random)
+        dtype = getattr(torch, options.dtype)
+        self.replay = _random_replay(self.environment, random, dtype, pinned=options.pin_memory)
+        self.zero_grad = ZERO_GRAD[options.zero_grad]
 
     def step(self) -> torch.Tensor:
         """Run one step; returns the critics' loss."""
@@ -190,9 +144,9 @@ class Training:
 
     def _step_environment(self) -> None:
         observation = self.environment.observe()
-        rows = _to_device([observation], self.replay.rows.dtype, self.options.device)
+        rows = _to_device([observation], self.options)
         with torch.no_grad():
-            action, _ = self.forwards.sample(rows)
+            action, _ = self.sample(rows)
         chosen = action.item()  # waits for the device
         with record_function(ENVIRONMENT_RANGE):
             next_observation, reward = self.environment.step(chosen)
@@ -206,23 +160,23 @@ class Training:
         next_observations: torch.Tensor,
     ) -> torch.Tensor:
         with torch.no_grad():
-            next_actions, density = self.forwards.sample(next_observations)
-            value = torch.minimum(*self.forwards.targets(next_observations, next_actions))
+            next_actions, density = self.sample(next_observations)
+            value = torch.minimum(*self.target_values(next_observations, next_actions))
             target = rewards.squeeze(1) + DISCOUNT * (value - self.model.log_alpha.exp() * density)
-        self.zero_grad(self.optimizers.critics)
-        first, second = self.forwards.critics(observations, actions)
+        self.zero_grad(self.critic_optimizer)
+        first, second = self.critic_values(observations, actions)
         loss = functional.mse_loss(first, target) + functional.mse_loss(second, target)
         loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
-        self.optimizers.critics.step()
+        self.critic_optimizer.step()
         return loss.detach()
 
     def _update_actor(self, observations: torch.Tensor) -> None:
-        actions, density = self.forwards.sample(observations)
-        value = torch.minimum(*self.forwards.critics(observations, actions))
+        actions, density = self.sample(observations)
+        value = torch.minimum(*self.critic_values(observations, actions))
         alpha = self.model.log_alpha.exp().detach()
-        self._descend(self.optimizers.actor, (alpha * density - value).mean())
+        self._descend(self.actor_optimizer, (alpha * density - value).mean())
         surplus = (density.detach() - ACTIONS).mean()
-        self._descend(self.optimizers.alpha, -self.model.log_alpha * surplus)
+        self._descend(self.alpha_optimizer, -self.model.log_alpha * surplus)
 
     def _descend(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
         self.zero_grad(optimizer)
@@ -237,22 +191,20 @@ class Training:
                 target.lerp_(parameter, TARGET_RATE)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Inference:
     """One step: `resolution` rounds in which the policy acts in all environments."""
 
-    model: Agent
-    actor: Callable[[torch.Tensor], torch.Tensor]
-    environments: tuple[Pendulum, ...]
-    options: Options
-    dtype: torch.dtype
+    def __init__(self, model: Agent, options: Options, random: np.random.Generator) -> None:
+        self.model, self.options = model, options
+        self.environments = tuple(Pendulum(random=random) for _ in range(options.batch_size))
+        self.actor = _at_level(model.eval().actor, options, OBSERVATIONS)
 
     def step(self) -> torch.Tensor:
         """Run one step; returns the last actions (environments, actions)."""
         with torch.inference_mode():
             for _ in range(self.options.resolution):
                 observations = [environment.observe() for environment in self.environments]
-                actions: torch.Tensor = self.actor(_to_device(observations, self.dtype, self.options.device))
+                actions: torch.Tensor = self.actor(_to_device(observations, self.options))
                 chosen = actions[:, 0].tolist()
                 with record_function(ENVIRONMENT_RANGE):
                     for environment, action in zip(self.environments, chosen, strict=True):

@@ -13,7 +13,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-    from .agent import Agent
+    from .agent import Agent, AgentRequest
 
 VARIABLE = "TRACEKIT_AGENT"
 """Environment variable with the request; `startup/sitecustomize.py` spells it and the next name again."""
@@ -32,40 +31,11 @@ STARTUP = Path(__file__).parent / "startup"
 _agent: Agent | None = None
 
 
-@dataclass(frozen=True)
-class AgentRequest:
-    """What to record in a process of a program.
-
-    The options of `tracekit collect` are declared in `tracekit/workloads/options.py`, which the environment
-    of the program may lack. So those that the agent uses are fields here again, of the same name and type;
-    others are ignored.
-
-    Attributes:
-        directory: Folder for the recording.
-        profiler: `torch`, or `outside` if a profiler watches the process from outside.
-        start_step: Steps to run before the window.
-        steps: Steps to record.
-        stacks: Record Python call stacks.
-    """
-
-    directory: str
-    profiler: str
-    start_step: int
-    steps: int
-    stacks: bool
-
-    @classmethod
-    def from_json(cls, text: str) -> AgentRequest:
-        """Decode the request that `environment_with_agent` encodes."""
-        values = json.loads(text)
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
-
-
 def environment_with_agent(request: dict[str, Any], environment: dict[str, str]) -> dict[str, str]:
     """Return the environment of a program that is to be recorded.
 
     Args:
-        request: The fields of `AgentRequest`, and all options by name.
+        request: The fields of `agent.AgentRequest`, and all options by name.
         environment: Environment of the program without a recording.
     """
     paths = [str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])]
@@ -76,10 +46,9 @@ def begin(request: str) -> None:
     """Attach an agent as soon as this process imports torch; called once, before the program.
 
     Args:
-        request: An `AgentRequest` in JSON.
+        request: An `agent.AgentRequest` in JSON.
     """
-    hook = _ImportHook("torch", lambda torch: _attach(torch, AgentRequest.from_json(request)))
-    sys.meta_path.insert(0, hook)
+    sys.meta_path.insert(0, _ImportHook("torch", lambda torch: _attach(torch, json.loads(request))))
 
 
 def step() -> None:
@@ -97,13 +66,14 @@ def program_step() -> bool:
     return True
 
 
-def _attach(torch: Any, request: AgentRequest) -> None:
+def _attach(torch: Any, values: dict[str, Any]) -> None:
     global _agent
-    if not os.path.isdir(request.directory):  # noqa: PTH112 (a process that outlives its recording)
+    if not os.path.isdir(values["directory"]):  # noqa: PTH112 (a process that outlives its recording)
         return
-    from .agent import Agent
+    from .agent import Agent, AgentRequest
     from .step_hooks import watch_optimizers
 
+    request = AgentRequest.of(values)
     _agent = Agent(torch, request)
     watch_optimizers(
         torch,

@@ -10,11 +10,11 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from . import AgentRequest
 from .device import is_capturing, summary
 from .nvtx_recorder import NvtxRecorder
 from .recorder import TorchRecorder
@@ -24,9 +24,36 @@ from .window import Window
 OPTIMIZER, CALL, MARKED, NONE = "optimizer", "call", "marked", "none"
 """Sources of steps: the first optimizer, calls of the first module, marks of the program, or none."""
 
-
 FALLBACK = ".first"
 """Part of the name of a recording of the first call only, used if there is no other."""
+
+
+@dataclass(frozen=True)
+class AgentRequest:
+    """What to record in a process of a program.
+
+    The options of `tracekit collect` are declared in `tracekit/workloads/options.py`, which the environment
+    of the program may lack. So those that the agent uses are fields here again, of the same name and type;
+    others are ignored.
+
+    Attributes:
+        directory: Folder for the recording.
+        profiler: `torch`, or `outside` if a profiler watches the process from outside.
+        start_step: Steps to run before the window.
+        steps: Steps to record.
+        stacks: Record Python call stacks.
+    """
+
+    directory: str
+    profiler: str
+    start_step: int
+    steps: int
+    stacks: bool
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> AgentRequest:
+        """Select the fields from the values that `environment_with_agent` passes on."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
 class Agent:

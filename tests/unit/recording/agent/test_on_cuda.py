@@ -203,7 +203,7 @@ def attached(cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     def attach(**options: Any) -> Agent:
         plain = {"profiler": "torch", "stacks": False, "start_step": 2, "steps": 2}
-        return Agent(torch, package.AgentRequest(directory=str(tmp_path), **{**plain, **options}))
+        return Agent(torch, agents.AgentRequest(directory=str(tmp_path), **{**plain, **options}))
 
     return attach
 
@@ -529,7 +529,7 @@ def test_a_fork_follows_its_own_steps_unless_a_profiler_was_running(
     monkeypatch.setattr(package, "_agent", before)
     before.optimizer_made()
     recording = before.is_recording()
-    request = package.AgentRequest(str(tmp_path), profiler="torch", start_step=1, steps=1, stacks=False)
+    request = agents.AgentRequest(str(tmp_path), profiler="torch", start_step=1, steps=1, stacks=False)
     package._after_fork(torch, request)
     after = package._agent
     assert recording == (start_step == 0) == (after is None)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.environment import HANG_SECONDS
-from tracekit.recording.agent import STARTUP, VARIABLE, AgentRequest, environment_with_agent
+from tracekit.recording.agent import STARTUP, VARIABLE, environment_with_agent
+from tracekit.recording.agent.agent import AgentRequest
 
 if TYPE_CHECKING:
     from pathlib import Path

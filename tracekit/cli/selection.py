@@ -1,0 +1,149 @@
+"""Options with which `analyze` and `findings` select a run, its ranks, analyses, and workers that read it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from tracekit import registry
+from tracekit.cli import completion, options
+from tracekit.cli import lazy_click as click
+from tracekit.errors import RunNotFoundError, UnusableInputError, did_you_mean
+
+if TYPE_CHECKING:
+    from tracekit.analysis import Analyze
+    from tracekit.runs.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Values of the options that `selection_options` adds to a command.
+
+    Attributes:
+        run: Run reference, path, or name of an analysis of the latest run.
+        names: Analyses; all if empty.
+        ranks: Ranks or ranges of them; all if empty.
+        peaks: Name of a listed device or a file, whose peaks replace those of the run's devices.
+        scheduler: Address of a Dask cluster.
+        captures: Traces of graph captures, for an import.
+        fresh: Ignore cached results.
+        store: Place of the store.
+    """
+
+    run: str
+    names: tuple[str, ...]
+    ranks: tuple[str, ...]
+    peaks: str | None
+    scheduler: str | None
+    captures: tuple[str, ...]
+    fresh: bool
+    store: str | None
+
+    def open(self, run: str, names: tuple[str, ...]) -> Run:
+        """Return the selected ranks of a run, with the given peaks.
+
+        Args:
+            run: Run reference or path; may also be a misspelt analysis.
+            names: Analyses to run; all if empty.
+
+        Raises:
+            RunNotFoundError: Nothing, or more than one run, matches.
+            UnusableInputError: The ranks or the peaks are unusable.
+        """
+        try:
+            opened = options.open_run(options.open_store(self.store), run, captures=self.captures)
+        except RunNotFoundError as error:
+            error.hint = did_you_mean(run, registry.names(registry.ANALYSES)) or error.hint
+            raise
+        return options.with_peaks(select_ranks(opened, self.ranks), self.peaks, names)
+
+    @contextmanager
+    def start(self, run: Run) -> Iterator[Analyze]:
+        """Start the workers that read the ranks of a run, if it needs any, and return what analyzes it.
+
+        The workers are a cluster or processes of this machine.
+
+        Raises:
+            TracekitError: The cluster cannot be used.
+        """
+        from tracekit.analysis.by_rank import count_processes
+        from tracekit.analysis.cache import ResultCache
+        from tracekit.executors import workers
+
+        count = None if self.scheduler else count_processes(run)
+        with nullcontext() if count == 0 else workers(self.scheduler, count=count) as pool:
+            yield ResultCache(options.open_store(self.store), fresh=self.fresh, workers=pool).analyze
+
+
+def selection_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Add the arguments and options of a `Selection`, which the command receives by this keyword."""
+
+    @functools.wraps(function)
+    def command(**values: object) -> object:
+        chosen = {field.name: values.pop(field.name) for field in fields(Selection)}
+        return function(selection=Selection(**chosen), **values)  # type: ignore[arg-type]
+
+    for decorator in reversed(_OPTIONS):
+        decorator(command)
+    return command
+
+
+_OPTIONS = (
+    click.argument("run", default="latest", required=False, shell_complete=completion.run_or_analysis),
+    click.argument("names", nargs=-1, metavar="[ANALYSIS]...", shell_complete=completion.analysis),
+    click.option(
+        "--rank",
+        "ranks",
+        multiple=True,
+        metavar="N",
+        help="Read only this rank or range, such as 0-7; repeatable. `all` reads all ranks at once, whatever "
+        "memory that takes.",
+    ),
+    options.peaks_option,
+    options.scheduler_option("Analyze ranks on the workers of this Dask cluster,"),
+    options.capture_option,
+    options.fresh_option,
+    options.format_option,
+    options.store_option,
+)
+
+
+def select_ranks(run: Run, ranks: Sequence[str]) -> Run:
+    """Restrict a run to the selected ranks, if any.
+
+    Raises:
+        UnusableInputError: A selection is not a rank or range, or the run does not have it.
+    """
+    if not ranks:
+        return run
+    if "all" in ranks:
+        return run.of_ranks(*run.ranks)
+    return run.of_ranks(*(rank for word in ranks for rank in _parse_ranks(word)))
+
+
+def _parse_ranks(word: str) -> range:
+    first, dash, last = word.partition("-")
+    if first.isdecimal() and (last.isdecimal() or not dash) and int(first) <= int(last or first):
+        return range(int(first), int(last or first) + 1)
+    raise UnusableInputError(
+        f"--rank {word!r} is not a rank or range", hint="use --rank 17, --rank 0-7 or --rank all"
+    )
+
+
+def split_arguments(run: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Split the arguments into a run and analyses; a first argument that names an analysis means `latest`.
+
+    Raises:
+        UnusableInputError: An analysis does not exist.
+    """
+    analyses = registry.names(registry.ANALYSES)
+    if run in analyses:
+        run, names = "latest", (run, *names)
+    for name in names:
+        if name not in analyses:
+            hint = did_you_mean(name, analyses) or f"known: {', '.join(analyses)}"
+            raise UnusableInputError(f"unknown analysis {name!r}", hint=hint)
+    return run, names
