@@ -44,6 +44,17 @@ def test_a_clean_run_is_good(tmp_path: Path) -> None:
     assert levels(make_run(tmp_path, meta=PLAIN, **LINKED)) == ("good", {})
 
 
+def test_work_from_before_the_capture_is_counted_apart_from_lost_links(tmp_path: Path) -> None:
+    numbers = [(1, None), (2, None), (5, 0), (7, None)]  # the call has number 5
+    rows = [
+        kernel(10 * at, 10 * at + 5, **{C.CORRELATION_ID: number, C.LAUNCH_ROW: launch})
+        for at, (number, launch) in enumerate(numbers)
+    ]
+    run = make_run(tmp_path, host_intervals=[call("cudaLaunchKernel", 0)], device_intervals=rows)
+    counts = analyze(run, "integrity").tables["checks"].set_index("check")["count"]
+    assert counts[["launched_before_capture", "device_without_launch"]].tolist() == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("change", "verdict", "found"),
     [

@@ -97,6 +97,17 @@ def test_ranks_are_apart(tmp_path: Path) -> None:
     assert whole[[C.GENERATION_TOKENS, "sum_ns"]].to_numpy().tolist() == [[12, 280], [12, 280]]
 
 
+def test_steps_are_slow_among_those_of_their_phase(tmp_path: Path) -> None:
+    prefill = {C.PHASE: "prefill", C.CONTEXT_REQUESTS: 4, C.CONTEXT_TOKENS: 4, C.GENERATION_TOKENS: 0}
+    steps = [
+        decode(number, 1_000 * number, 1_000 * number + length, **phase)
+        for number, (length, phase) in enumerate([*[(100, {})] * 4, (200, {}), *[(300, prefill)] * 4])
+    ]
+    table = served(tmp_path, steps).tables["steps"]
+    assert table["excess_ns"].tolist() == [0, 0, 0, 0, 100, 0, 0, 0, 0]
+    assert table["slow"].tolist() == [False, False, False, False, True, False, False, False, False]
+
+
 def test_what_is_unknown_stays_missing(tmp_path: Path) -> None:
     mixed = {C.PHASE: "mixed", C.CONTEXT_REQUESTS: None, C.GENERATION_REQUESTS: None, C.CONTEXT_TOKENS: None}
     steps = [

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,16 @@ def test_every_analysis_reads_back_as_it_was_computed(
     assert counted == [name]
     assert cache.same(kept, first)
     assert cache.same(kept, analyze(run, name))
+
+
+def test_what_a_lost_rank_leaves_incomplete_is_not_kept(
+    run: Run, result_cache: ResultCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for incomplete in (True, False):
+        computed = replace(special(), incomplete=incomplete)
+        monkeypatch.setattr(cache.analysis, "analyze", lambda *_, result=computed: result)
+        assert result_cache.analyze(run, NAME) is computed
+        assert file(run).is_file() is not incomplete
 
 
 def test_types_missing_values_and_kinds_of_notes_read_back(tmp_path: Path) -> None:

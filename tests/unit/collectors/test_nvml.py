@@ -92,6 +92,18 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(
     assert closed.message.startswith("NVML cannot open GPU 1: ")
 
 
+@pytest.mark.parametrize(
+    ("listed", "expected"), [("1,2,0", {0: 600}), ("1,0,2", {0: 600, 1: 500}), ("2", {})]
+)
+def test_a_list_of_visible_gpus_ends_at_the_first_that_there_is_not(
+    listed: str, expected: dict[int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    with installed(monkeypatch, Library(*gpus_of(500, 600))):
+        own = NvmlSampler.of(os.getpid())
+        assert (power(own.read()) if own else {}) == expected
+
+
 def test_without_a_count_of_gpus_there_is_no_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library(Gpu(), fails={"nvmlDeviceGetCount_v2": int(pynvml.NVML_ERROR_UNKNOWN)})
     with installed(monkeypatch, library):

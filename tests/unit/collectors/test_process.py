@@ -49,6 +49,23 @@ def test_children_are_counted_until_they_end() -> None:
     assert during["rss_bytes"] > after["rss_bytes"]
 
 
+def test_the_thread_that_samples_is_none_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "_usage", lambda _process: (1.0, 4_096.0, 3))
+    own = ProcessSampler.of(os.getpid())
+    assert own
+    monkeypatch.setattr(own._root, "children", lambda recursive: [])
+    assert {one.metric: one.value for one in own.read()} == {"rss_bytes": 4_096, "threads": 2, "processes": 1}
+
+
+def test_a_child_counts_from_the_reading_that_finds_it() -> None:
+    own = ProcessSampler.of(os.getpid())
+    assert own
+    seconds, second_ns = {1: 5.0}, 1_000_000_000
+    assert own._share(seconds, second_ns) is None
+    assert own._share({1: 5.5, 2: 70.0}, 2 * second_ns) == 50
+    assert own._share({1: 5.5, 2: 70.25}, 3 * second_ns) == 25
+
+
 @pytest.mark.parametrize("system", ["linux", "other"])
 def test_proc_stat_agrees_with_psutil(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = psutil.Process()

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.runs import make_run
 from tests.unit.experiments.check.recorded import commit, record
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
 from tracekit.experiments.check import Options, check
+from tracekit.experiments.check_baseline import compare_fields
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -22,6 +24,22 @@ def test_a_head_with_changes_is_never_its_own_baseline(git: Git, store: Store) -
     runs = record(store, git("rev-parse", "HEAD"), BASE, dirty=True)
     with pytest.raises(CollectionError, match="no older commit has runs"):
         check(store, "main", runs=[runs[0].id], options=Options(allow_dirty=True))
+
+
+def test_a_field_that_a_run_does_not_know_is_no_difference(store: Store) -> None:
+    fingerprints = [
+        {"gpu": "a", "torch": "2"},
+        {"gpu": "b", "torch": "3"},
+        {"gpu": None, "torch": "2"},
+        {"torch": "2"},
+    ]
+    known, other, unknown, absent = (
+        make_run(store, after_s=number, fingerprint=fields) for number, fields in enumerate(fingerprints)
+    )
+    assert sorted(compare_fields(known, other, ())) == ["gpu", "torch"]
+    assert compare_fields(known, other, {"gpu"}) == ["torch"]
+    assert compare_fields(known, unknown, ()) == compare_fields(unknown, known, ()) == []
+    assert compare_fields(known, absent, ()) == []
 
 
 def test_a_shallow_clone_is_named_as_the_reason(

@@ -162,6 +162,13 @@ def test_the_reproducing_command_checks_the_same_after_a_merge(git: Git, store: 
     assert run([*words[1:], "--store", str(store.path)]) == 1
 
 
+def test_runs_with_changes_are_named_one_by_one(git: Git, store: Store) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    runs = record(store, commit(git, "topic", branch="topic"), SLOWER, dirty=True)
+    words = list(check(store, "main").command)
+    assert words[-2 * len(runs) :] == [word for run in runs for word in ("--run", run.id)]
+
+
 def test_the_terminal_shows_every_verdict_however_narrow(
     hostile: None, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

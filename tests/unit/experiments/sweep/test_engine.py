@@ -63,6 +63,19 @@ def test_what_is_larger_than_what_ran_out_of_memory_is_skipped(store: Store, ask
     assert found[2].reason == "batch size 2 at resolution 8 ran out of memory"
 
 
+@pytest.mark.parametrize(
+    ("resolution", "batch_size", "skipped"), [(16, 4, True), (32, 2, True), (8, 4, False), (32, 1, False)]
+)
+def test_only_what_is_larger_in_no_size_tells_that_a_cell_cannot_fit(
+    resolution: int, batch_size: int, skipped: bool
+) -> None:
+    (large,) = grid((16, 2))
+    (other,) = grid((resolution, batch_size))
+    records = done(bad(large, Outcome.OUT_OF_MEMORY))
+    reason = sweep.too_large(other.settings, plan(large, other), records)
+    assert reason == ("batch size 2 at resolution 16 ran out of memory" if skipped else "")
+
+
 def test_a_failure_says_nothing_of_larger_sizes(store: Store, asked: Any) -> None:
     def became(of: Cell, repeat: int) -> Record:
         return bad(of, Outcome.FAILED, repeat=repeat) if of.settings.batch_size == 1 else ok(of, 1)
