@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.stats.search import Found, Measure, Options, next_step
+from tracekit.stats.search import Found, Measure, next_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,9 +53,7 @@ def recursion(level: Floats, sigma: float, rng: np.random.Generator) -> tuple[se
     return culprits, len(score)
 
 
-def anchored(
-    level: Floats, sigma: float, rng: np.random.Generator, *, options: Options | None = None
-) -> tuple[set[int], int]:
+def anchored(level: Floats, sigma: float, rng: np.random.Generator) -> tuple[set[int], int]:
     """The search of `tracekit.stats.search`.
 
     Returns:
@@ -63,7 +61,7 @@ def anchored(
     """
     measured: dict[int, list[float]] = {}
     while True:
-        step = next_step(measured, last=LAST, options=options)
+        step = next_step(measured, last=LAST)
         if isinstance(step, Found):
             return {jump.at for jump in step.jumps}, sum(map(len, measured.values()))
         measured.setdefault(step.commit, []).extend(_measure(level, sigma, rng, step))

@@ -35,8 +35,18 @@ from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Comparison
 from tracekit.stats.decide import Floats, quantile
-from tracekit.stats.noise import Noise
-from tracekit.stats.search import Found, Jump, Options, Spread, level, next_step, pool_spread, posterior_jump
+from tracekit.stats.search import (
+    CONFIDENCE,
+    MAX_REPEATS,
+    MIN_SHARE,
+    Found,
+    Jump,
+    Spread,
+    level,
+    next_step,
+    pool_spread,
+    posterior_jump,
+)
 from tracekit.stats.tests import compare_exact
 
 __all__ = ["Bisection", "Search", "bisect"]
@@ -56,7 +66,7 @@ def confirm(session: Session, outcome: Found) -> Found:
     doubtful = list(outcome.undecided)
     for jump in outcome.jumps:
         again = jump if _spans_all(session, jump) else _measure_in_turn(session, jump)
-        (sure if again and again.posterior >= Options().confidence else doubtful).append(again or jump)
+        (sure if again and again.posterior >= CONFIDENCE else doubtful).append(again or jump)
     return Found(tuple(sure), tuple(doubtful), outcome.reason or ("" if sure else UNSURE * bool(doubtful)))
 
 
@@ -67,7 +77,7 @@ def _spans_all(session: Session, jump: Jump) -> bool:
 
 def _measure_in_turn(session: Session, jump: Jump) -> Jump | None:
     """Estimate the change from alternating measurements alone; None if one side fails."""
-    limit, repeats = Options().most, session.search.repeats
+    limit, repeats = MAX_REPEATS, session.search.repeats
     starts = _count_measurements(session, jump)
     done, again = 0, jump
     while done < limit:
@@ -76,7 +86,7 @@ def _measure_in_turn(session: Session, jump: Jump) -> Jump | None:
             return None
         done += count
         again = _estimate_again(session, jump, starts)
-        if again.posterior >= Options().confidence:
+        if again.posterior >= CONFIDENCE:
             break
     return again
 
@@ -284,7 +294,7 @@ def _is_incomplete(session: Session, jumps: Sequence[_Sides | None]) -> bool:
     rest = sign * (ends.effect - sum(jump.effect for jump in measured))
     variance = ends.variance + sum(jump.variance for jump in measured)
     half = float(quantile(0.975, ends.spread.df)) * ends.spread.sigma * math.sqrt(variance)
-    return bool(rest - half > Options().share * abs(ends.effect))
+    return bool(rest - half > MIN_SHARE * abs(ends.effect))
 
 
 def _start(session: Session) -> int:
@@ -322,15 +332,13 @@ def _too_small(ends: Comparison) -> str:
 
 def _search(session: Session) -> Found:
     search = session.search
-    options = Options(repeats=1 if search.exact else search.repeats)
     while True:
         step = next_step(
             session.values(),
             last=search.last,
             broken=session.unmeasurable(),
-            history=Noise(0.0) if search.exact else None,
-            options=options,
-            logarithms=not search.exact,
+            repeats=1 if search.exact else search.repeats,
+            exact=search.exact,
         )
         if isinstance(step, Found):
             return step

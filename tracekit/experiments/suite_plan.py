@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -124,10 +126,7 @@ def _characterization(
 ) -> list[Cell]:
     compiled = SIZES[size].compiled
     return [
-        Cell(
-            settings=replace(_settings(workload, size), mode=mode, level=level, backend=backend),
-            part=CHARACTERIZATION,
-        )
+        _cell(CHARACTERIZATION, workload, size, mode=mode, level=level, backend=backend)
         for workload in workloads
         for level in levels
         if level in workload.levels
@@ -143,7 +142,7 @@ def _zero_grad(workloads: Iterable[Workload], size: str) -> list[Cell]:
     if size == TEST:
         training = list({workload.domain: workload for workload in reversed(training)}.values())[::-1]
     return [
-        Cell(settings=replace(_settings(workload, size), zero_grad=way), part=ZERO_GRAD)
+        _cell(ZERO_GRAD, workload, size, zero_grad=way)
         for workload in training
         for way in ("zero", "foreach")
     ]
@@ -151,7 +150,7 @@ def _zero_grad(workloads: Iterable[Workload], size: str) -> list[Cell]:
 
 def _offload(workloads: Iterable[Workload], size: str) -> list[Cell]:
     return [
-        Cell(settings=replace(_settings(workload, size), mode="infer", offload="parameters"), part=OFFLOAD)
+        _cell(OFFLOAD, workload, size, mode="infer", offload="parameters")
         for workload in workloads
         if workload.name == OFFLOADED and "parameters" in workload.offloads
     ]
@@ -159,16 +158,15 @@ def _offload(workloads: Iterable[Workload], size: str) -> list[Cell]:
 
 def _curves(workloads: Iterable[Workload], size: str, levels: Sequence[str]) -> list[Cell]:
     return [
-        Cell(
-            settings=replace(
-                _settings(workload, size),
-                dataset_shape=SHAPE,
-                mode=mode,
-                level=level,
-                resolution=side,
-                batch_size=batch,
-            ),
-            part=CURVES,
+        _cell(
+            CURVES,
+            workload,
+            size,
+            dataset_shape=SHAPE,
+            mode=mode,
+            level=level,
+            resolution=side,
+            batch_size=batch,
         )
         for workload in workloads
         if workload.name == CURVE and SHAPE in workload.dataset_shapes
@@ -183,7 +181,7 @@ def _curves(workloads: Iterable[Workload], size: str, levels: Sequence[str]) -> 
 
 def _threads(workloads: Iterable[Workload], size: str, *, gpu: bool) -> list[Cell]:
     return [
-        Cell(settings=replace(_settings(workload, size), device=device, threads=count), part=THREADS)
+        _cell(THREADS, workload, size, device=device, threads=count)
         for workload in workloads
         if workload.name == EPOCH
         for device in (("cpu", "cuda") if gpu else ("cpu",))
@@ -191,12 +189,11 @@ def _threads(workloads: Iterable[Workload], size: str, *, gpu: bool) -> list[Cel
     ]
 
 
-def _settings(workload: Workload, size: str) -> Settings:
-    """Return a workload at the size of a suite, or at its default size."""
+def _cell(part: str, workload: Workload, size: str, **changes: Any) -> Cell:
+    """Return a cell at the size of a suite, or at the workload's default size."""
     size = size if size in workload.sizes else "default"
-    sizes = workload.defaults_for(size=size)
-    resolution, batch = sizes["resolution"], sizes["batch_size"]
-    return Settings(workload=workload.name, size=size, resolution=resolution, batch_size=batch)
+    sizes = {name: workload.defaults_for(size=size)[name] for name in ("resolution", "batch_size")}
+    return Cell(settings=Settings(workload=workload.name, size=size, **{**sizes, **changes}), part=part)
 
 
 GEOMEAN, OVERALL = "geomean", "overall"
@@ -261,22 +258,20 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteRows:
-    """Rows of a suite's sweep by part, and the domains of workloads."""
+    """Rows of a suite's sweep by part, in the order of the plan, and the domains of workloads."""
 
     parts: Mapping[str, Sequence[Row]]
-    domains: Mapping[str, str] = field(default_factory=dict)
+    domains: Mapping[str, str]
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> SuiteRows:
+    def of(cls, rows: Sequence[Row]) -> SuiteRows:
         """Sort rows by part."""
-        parts: dict[str, list[Row]] = {}
-        for row in rows:
-            parts.setdefault(row.part, []).append(row)
-        names = dict.fromkeys(row.settings.workload for part in parts.values() for row in part)
+        names = dict.fromkeys(row.settings.workload for row in rows)
+        parts = {part: list(group) for part, group in groupby(rows, key=attrgetter("part"))}
         return cls(parts=parts, domains={name: _domain(name) for name in names})
 
     def part(self, name: str) -> Sequence[Row]:
-        """Return the rows of a part, in the order of the plan."""
+        """Return the rows of a part."""
         return self.parts.get(name, ())
 
     def eager(self) -> list[Row]:
@@ -336,14 +331,15 @@ def why_left_out(workload: str, name: str, *, measured: bool) -> str:
 
 
 def with_reasons(
-    row: dict[str, Any], columns: Iterable[Column], why: str | Mapping[str, str]
+    row: dict[str, Any], columns: Iterable[Column], why: str, by_column: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return a row with a reason for each missing value.
 
     Args:
         row: Values by column.
         columns: Columns of the table.
-        why: The reason, or the reason by column.
+        why: The reason.
+        by_column: Reasons of single columns instead.
 
     Example:
         >>> from tracekit.analysis import Column
@@ -351,9 +347,10 @@ def with_reasons(
         {'a': 1, 'b': None, 'reasons': {'b': 'no GPU'}}
     """
     values = {column.name: row.get(column.name) for column in columns}
-    missing = [name for name, value in values.items() if value is None]
-    reasons = {name: why if isinstance(why, str) else why.get(name, UNMEASURED) for name in missing}
-    return {**values, REASONS: reasons}
+    return {
+        **values,
+        REASONS: {name: (by_column or {}).get(name, why) for name in values if values[name] is None},
+    }
 
 
 def why(row: Row | None, *, device: bool = False) -> str:
@@ -407,7 +404,7 @@ REPORT = "a student report on PyTorch's CUDA performance"
 PUBLISHED_CURVES = "Levental and Orlova, When they go high we go low"
 
 
-PUBLISHED_DOMAINS = {
+PUBLISHED_DOMAINS: dict[tuple[str, str], tuple[float, ...]] = {
     ("vision", "train"): (0.531, 0.021, 0.448),
     ("language", "train"): (0.849, 0.013, 0.138),
     ("recommendation", "train"): (0.754, 0.004, 0.242),
@@ -418,16 +415,12 @@ PUBLISHED_DOMAINS = {
     ("recommendation", "infer"): (0.514, 0.001, 0.485),
     ("rl", "infer"): (0.193, 0.084, 0.723),
     ("speech", "infer"): (0.503, 0.003, 0.494),
+    (OVERALL, "train"): (0.568,),
+    (OVERALL, "infer"): (0.554,),
 }
 """Shares of active, data movement and idle time in Table 2 of TorchBench, on an A100."""
-OVERALL_ACTIVE = {"train": 0.568, "infer": 0.554}
-"""Share of GPU active time over all its models."""
-COMPILED_SPEEDUP = {"train": 1.30, "infer": 1.46}
-"""Geometric mean of eager over compiled time, Fig. 3 and 4."""
-COMPILED_HOST = {"train": 0.29, "infer": 0.29}
-"""Compiled over eager memory of the host: 71% less."""
-COMPILED_DEVICE = {"train": 1.31, "infer": 1.51}
-"""Compiled over eager memory of the device: 31% and 51% more."""
+COMPILED = {"train": (1.30, 0.29, 1.31), "infer": (1.46, 0.29, 1.51)}
+"""Geometric means, Fig. 3 and 4: eager over compiled time, compiled over eager host and device memory."""
 FIXES = {"offload": 10.1, "scalar copy": 27.0}
 """Speedups of single fixes: of a model (pig2), and of one function (hf_Reformer)."""
 EPOCH_S = {("cpu", "all"): 14.78, ("cpu", "1"): 24.08, ("cuda", "all"): 8.78, ("cuda", "1"): 9.53}

@@ -6,110 +6,27 @@ Rows are converted to text with Arrow's compute functions, without Python object
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
 from tracekit.export import tracks
 from tracekit.export.tables import Source
-from tracekit.export.tracks import (
-    Tracks,
-    find_tracks,
-    fragments,
-    fragments_of_text,
-    micro,
-    quote,
-    triples,
-)
+from tracekit.export.tracks import Tracks, find_tracks
 from tracekit.registry import VERSION
 from tracekit.runs.run import Run
 from tracekit.runs.selection import Window
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
-    Ints = npt.NDArray[np.integer[Any]]
+    from tracekit.export.tracks import Ints, Placed
 
-
-@dataclass(frozen=True)
-class _Calls:
-    """Calls that launched something, by rising row id: their process, thread and start."""
-
-    rows: Ints
-    process: Ints
-    thread: Ints
-    start: Ints
-
-
-def flow_events(source: Source, origin: int, host: Tracks, device: Tracks) -> Iterator[pa.Array]:
-    """Yield both ends of every launch whose call was recorded, each in the interval that it belongs to.
-
-    Args:
-        source: The run.
-        origin: Origin of times, ns since the run's t0.
-        host: Tracks of host intervals.
-        device: Tracks of device intervals.
-    """
-    columns = [C.ROW_ID, C.LAUNCH_ROW, C.RANK, C.DEVICE, C.STREAM, C.START_NS]
-    has_launch = pc.field(C.LAUNCH_ROW).is_valid()
-    launched = [
-        batch[C.LAUNCH_ROW].to_numpy()
-        for batch in source.batches("device_intervals", [C.LAUNCH_ROW], where=has_launch)
-    ]
-    if not launched:
-        return
-    calls = _calls(source, np.unique(np.concatenate(launched)), host)
-    for batch in source.batches("device_intervals", columns, where=has_launch):
-        yield from _arrows(batch, calls, device, origin)
-
-
-def _calls(source: Source, wanted: Ints, host: Tracks) -> _Calls:
-    parts: list[tuple[Ints, ...]] = [tuple(np.empty(0, np.int64) for _ in range(4))]
-    for batch in source.batches("host_intervals", [C.ROW_ID, C.RANK, C.PID, C.TID, C.START_NS]):
-        rows = batch[C.ROW_ID].to_numpy()
-        place = np.minimum(np.searchsorted(wanted, rows), len(wanted) - 1)
-        chosen = batch.filter(pa.array(wanted[place] == rows))
-        thread = tracks.thread_id(chosen[C.TID]).to_numpy()
-        ids = chosen[C.ROW_ID].to_numpy()
-        process = tracks.host_process(chosen[C.RANK], chosen[C.PID]).to_numpy()
-        parts.append((ids, process, host.thread_of_rows(ids, thread), chosen[C.START_NS].to_numpy()))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.argsort(columns[0])
-    return _Calls(*(column[order] for column in columns))
-
-
-def _arrows(batch: pa.RecordBatch, calls: _Calls, device: Tracks, origin: int) -> Iterator[pa.Array]:
-    launch = batch[C.LAUNCH_ROW].to_numpy()
-    place = np.searchsorted(calls.rows, launch)
-    is_found = place < len(calls.rows)
-    is_found[is_found] = calls.rows[place[is_found]] == launch[is_found]
-    batch, place = batch.filter(pa.array(is_found)), place[is_found]
-    rows = batch[C.ROW_ID].to_numpy()
-    process, thread, start = (
-        pa.array(column[place]) for column in (calls.process, calls.thread, calls.start)
-    )
-    yield _end("s", rows, process, thread, start, origin)
-    stream = device.thread_of_rows(rows, tracks.stream_id(batch[C.STREAM]).to_numpy())
-    process = tracks.device_process(batch[C.RANK], batch[C.DEVICE])
-    yield _end("f", rows, process, pa.array(stream), batch[C.START_NS], origin)
-
-
-def _end(
-    phase: str, rows: Ints, process: pa.Array, thread: pa.Array, start_ns: pa.Array, origin: int
-) -> pa.Array:
-    return pc.binary_join_element_wise(
-        f'{{"ph":"{phase}","bp":"e","cat":"ac2g","name":"ac2g","id":', tracks.text(pa.array(rows)),
-        ',"pid":', tracks.text(process), ',"tid":', tracks.text(thread),
-        ',"ts":', micro(start_ns, origin), "}", "",
-    )  # fmt: skip
-
-
-if TYPE_CHECKING:
     Pieces = Iterator[pa.Array]
 
 _DEVICE_CATEGORIES: Final = {
@@ -121,30 +38,70 @@ _HOST_CATEGORIES: Final = {
     HostKind.ANNOTATION: "user_annotation", HostKind.PYTHON: "python_function",
 }  # fmt: skip
 """The same for host intervals; torch.profiler writes waits as runtime calls."""
-_DEVICE_NUMBERS = {
+_DEVICE_ARGUMENTS = {
     C.ROW_ID: C.ROW_ID, C.STEP: C.STEP, C.DEVICE: "device", C.STREAM: "stream", C.CONTEXT: "context",
     C.CORRELATION_ID: "correlation", C.LAUNCH_ROW: C.LAUNCH_ROW, C.OP_ROW: C.OP_ROW,
     C.REGISTERS: "registers per thread", C.STATIC_SHARED_BYTES: C.STATIC_SHARED_BYTES,
     C.DYNAMIC_SHARED_BYTES: "shared memory", C.OCCUPANCY_PCT: "est. achieved occupancy %",
     C.BYTES: "bytes", C.GRAPH_ID: "graph id", C.GRAPH_NODE_ID: "graph node id",
+    **{
+        name: name
+        for name in (
+            C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY, C.IDLE_CAUSE,
+            C.CAPTURED_OP, C.CAPTURED_PATH, C.CAPTURED_MODULE, C.CAPTURED_SHAPES,
+        )
+    },
 }  # fmt: skip
-"""Columns of numbers and what torch.profiler calls them, where it has them."""
+"""Columns and what torch.profiler calls them, where it has them."""
 _SHAPES = {"grid": (C.GRID_X, C.GRID_Y, C.GRID_Z), "block": (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)}
-_DEVICE_TEXTS = {
-    name: name
-    for name in (
-        C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY, C.IDLE_CAUSE,
-        C.CAPTURED_OP, C.CAPTURED_PATH, C.CAPTURED_MODULE, C.CAPTURED_SHAPES,
-    )
-}  # fmt: skip
-_HOST_NUMBERS = {
+_HOST_ARGUMENTS = {
     C.ROW_ID: C.ROW_ID, C.STEP: C.STEP, C.CORRELATION_ID: "correlation", C.EXTERNAL_ID: "External id",
     C.SEQUENCE: "Sequence number", C.FWD_TID: "Fwd thread id", C.FLOPS: C.FLOPS,
-}  # fmt: skip
-_HOST_TEXTS = {
     C.PHASE: C.PHASE, C.INPUT_SHAPES: C.INPUT_SHAPES, C.INPUT_DTYPES: C.INPUT_DTYPES,
     C.STACK: "Call stack", C.MODULE: C.MODULE,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervals:
+    """How a table of intervals becomes events.
+
+    Attributes:
+        table: Name of the table.
+        placed: Returns the process and thread of each row of a batch.
+        placed_by: Columns that this needs.
+        then: Orders rows of one start and duration.
+        categories: Kinds with another name in torch.profiler.
+        arguments: Names of the arguments by column.
+        shapes: Columns of the arguments that are lists of three numbers, by name.
+    """
+
+    table: str
+    placed: Placed
+    placed_by: list[str]
+    then: str
+    categories: Mapping[Any, str]
+    arguments: Mapping[str, str]
+    shapes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+HOST: Final = Intervals(
+    table="host_intervals",
+    placed=tracks.on_host,
+    placed_by=[C.RANK, C.PID, C.TID],
+    then=C.DEPTH,
+    categories=_HOST_CATEGORIES,
+    arguments=_HOST_ARGUMENTS,
+)
+DEVICE: Final = Intervals(
+    table="device_intervals",
+    placed=tracks.on_device,
+    placed_by=[C.RANK, C.DEVICE, C.STREAM, C.KIND],
+    then=C.ROW_ID,
+    categories=_DEVICE_CATEGORIES,
+    arguments=_DEVICE_ARGUMENTS,
+    shapes=_SHAPES,
+)
 
 
 def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
@@ -166,8 +123,9 @@ def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
     """
     source = Source(run, window)
     origin = tracks.origin(source)
-    host = find_tracks(source, "host_intervals", _HOST_TRACK, _on_host, then=C.DEPTH)
-    device = find_tracks(source, "device_intervals", _DEVICE_TRACK, _on_device, then=C.ROW_ID)
+    host, device = (
+        find_tracks(source, of.table, of.placed_by, of.placed, then=of.then) for of in (HOST, DEVICE)
+    )
     yield b'{"traceEvents": [\n'
     yield ",\n".join(json.dumps(event) for event in tracks.name_events(source, host, device)).encode()
     for events in _events(source, origin, host, device):
@@ -181,94 +139,97 @@ def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
 
 def _events(source: Source, origin: int, host: Tracks, device: Tracks) -> Pieces:
     yield from _steps(source, origin)
-    yield from _host(source, origin, host)
-    yield from _device(source, origin, device)
-    yield from flow_events(source, origin, host, device)
+    yield from _intervals(source, HOST, origin, host)
+    yield from _intervals(source, DEVICE, origin, device)
+    yield from _launches(source, origin, host, device)
     yield from _counters(source, origin)
     yield from _allocations(source, origin)
 
 
-def _join(*parts: object) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, "")
-
-
-def _category(kinds: pa.Array, called: Mapping[Any, str]) -> pa.Array:
-    """Return the categories of kinds, as JSON."""
-    coded = kinds if pa.types.is_dictionary(kinds.type) else kinds.dictionary_encode()
-    words = [called.get(kind, kind) for kind in coded.dictionary.to_pylist()]
-    return pa.array([json.dumps(word) for word in words], pa.string()).take(coded.indices)
-
-
 def _event(
-    name: pa.Array, category: str | pa.Array, pid: pa.Array, tid: pa.Array, batch: pa.RecordBatch, origin: int
+    category: str | pa.Array, place: tuple[Ints, Ints], batch: pa.RecordBatch, origin: int
 ) -> tuple[object, ...]:
     """Return the JSON of intervals up to their arguments."""
+    process, thread = place
     return (
-        '{"ph":"X","name":', name, ',"cat":', category,
-        ',"pid":', tracks.text(pid), ',"tid":', tracks.text(tid),
+        '{"ph":"X","name":', quote(batch[C.NAME]), ',"cat":', category,
+        ',"pid":', _text(process), ',"tid":', _text(thread),
         ',"ts":', micro(batch[C.START_NS], origin), ',"dur":', micro(batch[C.DUR_NS]), ',"args":{',
     )  # fmt: skip
 
 
 def _steps(source: Source, origin: int) -> Pieces:
     for batch in source.batches("steps"):
-        pid = tracks.steps_process(batch[C.RANK])
-        head = _event(quote(batch[C.NAME]), '"step"', pid, batch[C.RANK], batch, origin)
-        yield _join(*head, '"step":', tracks.text(batch[C.STEP]), "}}")
+        head = _event('"step"', tracks.on_steps(batch), batch, origin)
+        yield _join(*head, '"step":', _text(batch[C.STEP]), "}}")
 
 
-_HOST_TRACK = [C.RANK, C.PID, C.TID]
+def _intervals(source: Source, of: Intervals, origin: int, lanes: Tracks) -> Pieces:
+    shapes = [axis for axes in of.shapes.values() for axis in axes]
+    columns = [C.NAME, C.KIND, C.START_NS, C.DUR_NS, of.then, *of.placed_by, *of.arguments, *shapes]
+    for batch in source.nested(of.table, list(dict.fromkeys(columns)), of.then):
+        process, thread = of.placed(batch)
+        place = process, lanes.thread_of_rows(batch[C.ROW_ID].to_numpy(), thread)
+        head = _event(quote(batch[C.KIND], of.categories), place, batch, origin)
+        yield _join(*head, *_arguments(batch, of.arguments), *_triples(batch, of.shapes), '"tracekit":1}}')
 
 
-def _on_host(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
-    process = tracks.host_process(batch[C.RANK], batch[C.PID])
-    return process.to_numpy(), tracks.thread_id(batch[C.TID]).to_numpy()
+def _launches(source: Source, origin: int, host: Tracks, device: Tracks) -> Pieces:
+    """Yield both ends of every launch whose call was recorded, each in the interval that it belongs to."""
+    columns = [C.ROW_ID, C.LAUNCH_ROW, *DEVICE.placed_by, C.START_NS]
+    has_launch = pc.field(C.LAUNCH_ROW).is_valid()
+    launched = [
+        batch[C.LAUNCH_ROW].to_numpy()
+        for batch in source.batches("device_intervals", [C.LAUNCH_ROW], where=has_launch)
+    ]
+    if not launched:
+        return
+    calls = _calls(source, np.unique(np.concatenate(launched)), host)
+    for batch in source.batches("device_intervals", columns, where=has_launch):
+        place = calls.index.get_indexer(batch[C.LAUNCH_ROW].to_numpy())
+        batch, call = batch.filter(pa.array(place >= 0)), calls.iloc[place[place >= 0]]
+        rows = batch[C.ROW_ID].to_numpy()
+        yield _end("s", rows, call["process"], call["thread"], call["start"], origin)
+        process, thread = tracks.on_device(batch)
+        thread = device.thread_of_rows(rows, thread)
+        yield _end("f", rows, process, thread, batch[C.START_NS].to_numpy(), origin)
 
 
-def _host(source: Source, origin: int, lanes: Tracks) -> Pieces:
-    columns = [C.NAME, C.KIND, *_HOST_TRACK, C.START_NS, C.DUR_NS, C.DEPTH, *_HOST_NUMBERS, *_HOST_TEXTS]
-    for batch in source.nested("host_intervals", columns, C.DEPTH):
-        process, thread = _on_host(batch)
-        tid = pa.array(lanes.thread_of_rows(batch[C.ROW_ID].to_numpy(), thread))
-        kind = _category(batch[C.KIND], _HOST_CATEGORIES)
-        head = _event(quote(batch[C.NAME]), kind, pa.array(process), tid, batch, origin)
-        arguments = fragments(batch, _HOST_NUMBERS), fragments_of_text(batch, _HOST_TEXTS)
-        yield _join(*head, *arguments, '"tracekit":1}}')
+def _calls(source: Source, wanted: Ints, host: Tracks) -> pd.DataFrame:
+    """Return process, thread and start of the wanted host intervals, by row id."""
+    parts = [pd.DataFrame({"process": [], "thread": [], "start": []}, index=[], dtype=np.int64)]
+    for batch in source.batches("host_intervals", [C.ROW_ID, *HOST.placed_by, C.START_NS]):
+        rows = batch[C.ROW_ID].to_numpy()
+        place = np.minimum(np.searchsorted(wanted, rows), len(wanted) - 1)
+        chosen = batch.filter(pa.array(wanted[place] == rows))
+        ids, (process, thread) = chosen[C.ROW_ID].to_numpy(), tracks.on_host(chosen)
+        columns = {
+            "process": process,
+            "thread": host.thread_of_rows(ids, thread),
+            "start": chosen[C.START_NS],
+        }
+        parts.append(pd.DataFrame(columns, index=ids))
+    return pd.concat(parts)
 
 
-_DEVICE_TRACK = [C.RANK, C.DEVICE, C.STREAM, C.KIND]
-
-
-def _on_device(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
-    process = tracks.device_process(batch[C.RANK], batch[C.DEVICE])
-    idle = pc.equal(batch[C.KIND].cast("string"), str(DeviceKind.IDLE))
-    thread = pc.if_else(idle, pa.scalar(tracks.IDLE_THREAD, pa.int64()), tracks.stream_id(batch[C.STREAM]))
-    return process.to_numpy(), thread.to_numpy()
-
-
-def _device(source: Source, origin: int, lanes: Tracks) -> Pieces:
-    shapes = [axis for axes in _SHAPES.values() for axis in axes]
-    columns = [C.NAME, C.KIND, C.RANK, C.START_NS, C.DUR_NS, *_DEVICE_NUMBERS, *_DEVICE_TEXTS, *shapes]
-    for batch in source.nested("device_intervals", columns, C.ROW_ID):
-        process, thread = _on_device(batch)
-        tid = pa.array(lanes.thread_of_rows(batch[C.ROW_ID].to_numpy(), thread))
-        kind = _category(batch[C.KIND], _DEVICE_CATEGORIES)
-        head = _event(quote(batch[C.NAME]), kind, pa.array(process), tid, batch, origin)
-        arguments = fragments(batch, _DEVICE_NUMBERS), fragments_of_text(batch, _DEVICE_TEXTS)
-        yield _join(*head, *arguments, triples(batch, _SHAPES), '"tracekit":1}}')
+def _end(phase: str, rows: Ints, process: Ints, thread: Ints, start_ns: Ints, origin: int) -> pa.Array:
+    return _join(
+        f'{{"ph":"{phase}","bp":"e","cat":"ac2g","name":"ac2g","id":', _text(rows),
+        ',"pid":', _text(process), ',"tid":', _text(thread), ',"ts":', micro(pa.array(start_ns), origin), "}",
+    )  # fmt: skip
 
 
 def _counters(source: Source, origin: int) -> Pieces:
     for batch in source.batches("counters"):
         label = _join(
             batch[C.SOURCE].cast("string"),
-            pc.fill_null(_join(" rank ", tracks.text(batch[C.RANK])), ""),
-            pc.fill_null(_join(" device ", tracks.text(batch[C.DEVICE])), ""),
+            pc.fill_null(_join(" rank ", _text(batch[C.RANK])), ""),
+            pc.fill_null(_join(" device ", _text(batch[C.DEVICE])), ""),
             " ",
             batch[C.METRIC].cast("string"),
         )
         finite = pc.is_finite(batch[C.VALUE])
-        samples = _counter(quote(label), batch[C.T_NS], origin, tracks.text(batch[C.VALUE]))
+        samples = _counter(quote(label), batch[C.T_NS], origin, _text(batch[C.VALUE]))
         yield samples.filter(finite)
 
 
@@ -276,22 +237,84 @@ def _allocations(source: Source, origin: int) -> Pieces:
     columns = [C.T_NS, C.RANK, C.DEVICE, C.TOTAL_ALLOCATED]
     has_total = pc.field(C.TOTAL_ALLOCATED).is_valid()
     for batch in source.batches("allocations", columns, where=has_total):
-        ranks, devices = tracks.text(batch[C.RANK]), tracks.text(batch[C.DEVICE])
+        ranks, devices = _text(batch[C.RANK]), _text(batch[C.DEVICE])
         label = _join("rank ", ranks, " device ", devices, " allocated bytes")
-        yield _counter(quote(label), batch[C.T_NS], origin, tracks.text(batch[C.TOTAL_ALLOCATED]))
+        yield _counter(quote(label), batch[C.T_NS], origin, _text(batch[C.TOTAL_ALLOCATED]))
 
 
 def _counter(name: pa.Array, t_ns: pa.Array, origin: int, value: pa.Array) -> pa.Array:
-    pid = str(tracks.COUNTERS)
-    return _join(
-        '{"ph":"C","name":',
-        name,
-        f',"pid":{pid},"ts":',
-        micro(t_ns, origin),
-        ',"args":{"value":',
-        value,
-        "}}",
-    )
+    head = ('{"ph":"C","name":', name, f',"pid":{tracks.COUNTERS},"ts":', micro(t_ns, origin))
+    return _join(*head, ',"args":{"value":', value, "}}")
+
+
+_LIMIT = 2_000
+"""Maximum characters of a text; viewers show no more."""
+
+
+def _join(*parts: object) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _text(numbers: Ints | pa.Array) -> pa.Array:
+    return pa.array(numbers).cast(pa.string())
+
+
+def micro(ns: pa.Array, origin: int = 0) -> pa.Array:
+    """Convert nanoseconds to exact microseconds in text, counted from an origin.
+
+    Example:
+        >>> micro(pa.array([1_234_567, 5])).to_pylist()
+        ['1234.567', '0.005']
+    """
+    shifted = pc.subtract(ns, pa.scalar(origin, pa.int64()))
+    sign = pc.if_else(pc.less(shifted, 0), "-", "")
+    size = pc.abs(shifted)
+    whole = pc.divide(size, pa.scalar(1000, pa.int64()))
+    rest = pc.subtract(size, pc.multiply(whole, pa.scalar(1000, pa.int64())))
+    return _join(sign, _text(whole), ".", pc.utf8_lpad(_text(rest), 3, "0"))
+
+
+def quote(texts: pa.Array, names: Mapping[Any, str] | None = None) -> pa.Array:
+    r"""Convert texts to JSON strings, each distinct text once.
+
+    Args:
+        texts: The texts.
+        names: Texts to be replaced, and by what.
+
+    Example:
+        >>> quote(pa.array(['a"b', None])).to_pylist()
+        ['"a\\"b"', None]
+    """
+    coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+    renamed = [(names or {}).get(one, one) for one in coded.dictionary.to_pylist()]
+    spelled = [None if one is None else json.dumps(one[:_LIMIT]) for one in renamed]
+    return pa.array(spelled, pa.string()).take(coded.indices)
+
+
+def _arguments(batch: pa.RecordBatch, names: Mapping[str, str]) -> list[pa.Array]:
+    """Return a member of an object per column, each followed by a comma; empty for null and NaN."""
+    return [
+        pc.fill_null(_join(f'"{called}":', _value(batch[name]), ","), "")
+        for name, called in names.items()
+        if batch[name].null_count < len(batch)
+    ]
+
+
+def _triples(batch: pa.RecordBatch, shapes: Mapping[str, Sequence[str]]) -> list[pa.Array]:
+    """Return members that are lists of three columns; empty where one of these is null."""
+    members = []
+    for name, axes in shapes.items():
+        x, y, z = (_value(batch[axis]) for axis in axes)
+        members.append(pc.fill_null(_join(f'"{name}":[', x, ",", y, ",", z, "],"), ""))
+    return members
+
+
+def _value(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+        return quote(column)
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_finite(column), column, None)
+    return _text(column)
 
 
 _GZIP = 31

@@ -8,9 +8,8 @@ Process numbers are below 2³¹; each rank has a range, as hosts of several rank
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.ingest.link.nesting import nearest, parents
-from tracekit.schema import TABLES, C
+from tracekit.schema import TABLES, C, DeviceKind
 
 if TYPE_CHECKING:
     from tracekit.export.tables import Source
@@ -80,7 +79,9 @@ def find_tracks(source: Source, table: str, columns: list[str], placed: Placed, 
     ids_moved: list[Ints] = [np.empty(0, np.int64)]
     new_threads: list[Ints] = [np.empty(0, np.int64)]
     for track in tracks:
-        ids, added = find_crossing(_concatenate(pieces.pop(track)))
+        # Each column is popped, so that its chunks are freed before the next one is joined.
+        columns_of_track = pieces.pop(track)[::-1]
+        ids, added = find_crossing([np.concatenate(columns_of_track.pop()) for _ in range(3)])
         first = _FIRST + len(further)
         further += [(*track, first + number, number + 1) for number in range(int(added.max(initial=-1)) + 1)]
         ids_moved.append(ids)
@@ -95,15 +96,6 @@ def _by_track(processes: Ints, threads: Ints) -> Iterator[tuple[Track, Ints]]:
     pairs, which = np.unique(np.stack([processes, threads]), axis=1, return_inverse=True)
     for number, (process, thread) in enumerate(pairs.T.tolist()):
         yield (process, thread), np.flatnonzero(which.ravel() == number)
-
-
-def _concatenate(pieces: list[list[Ints]]) -> list[Ints]:
-    """Return each column as one array, releasing its chunks before the next."""
-    joined = []
-    for column in pieces:
-        joined.append(np.concatenate(column))
-        column.clear()
-    return joined
 
 
 def find_crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
@@ -169,41 +161,32 @@ _UNKNOWN_STREAM: Final = 1_999_999_999
 _TID_RANGE: Final = 1 << 31
 
 
-def text(values: pa.Array) -> pa.Array:
-    """Convert numbers to text."""
-    return values.cast(pa.string())
+def on_host(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
+    """Return the process and thread of each host interval, reduced to the range of viewers."""
+    rank, pid, tid = (batch[name].to_numpy().astype(np.int64) for name in (C.RANK, C.PID, C.TID))
+    return _host_process(rank, pid), abs(tid) % _TID_RANGE
 
 
-def host_process(rank: pa.Array, pid: pa.Array) -> pa.Array:
-    """Return the process of each host interval."""
-    return pc.add(pc.multiply(rank.cast(pa.int64()), _RANK_RANGE), _within(pid, _RANK_RANGE))
+def on_device(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
+    """Return the process and thread of each device interval: a thread per stream, and one for idle time."""
+    rank, device = (batch[name].to_numpy().astype(np.int64) for name in (C.RANK, C.DEVICE))
+    idle = pc.equal(batch[C.KIND].cast("string"), str(DeviceKind.IDLE)).to_numpy(zero_copy_only=False)
+    stream = pc.fill_null(batch[C.STREAM], _UNKNOWN_STREAM).to_numpy()
+    return _device_process(rank, device), np.where(idle, IDLE_THREAD, stream)
 
 
-def thread_id(tid: pa.Array) -> pa.Array:
-    """Return the thread of each host interval, reduced to the range of viewers."""
-    return _within(tid, _TID_RANGE)
+def on_steps(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
+    """Return the process and thread of each step."""
+    rank = batch[C.RANK].to_numpy().astype(np.int64)
+    return rank + _STEPS, rank
 
 
-def device_process(rank: pa.Array, device: pa.Array) -> pa.Array:
-    """Return the process of each device interval."""
-    scaled = pc.multiply(rank.cast(pa.int64()), _PER_RANK)
-    return pc.add(pc.add(scaled, device.cast(pa.int64())), _DEVICES)
+def _host_process(rank: Any, pid: Any) -> Any:
+    return rank * _RANK_RANGE + abs(pid) % _RANK_RANGE
 
 
-def stream_id(streams: pa.Array) -> pa.Array:
-    """Return the thread of each device interval."""
-    return pc.fill_null(streams, _UNKNOWN_STREAM)
-
-
-def steps_process(rank: pa.Array) -> pa.Array:
-    """Return the process that holds the steps of each rank."""
-    return pc.add(rank.cast(pa.int64()), _STEPS)
-
-
-def _within(values: pa.Array, size: int) -> pa.Array:
-    size_ = pa.scalar(size, pa.int64())
-    positive = pc.abs(values)
-    return pc.subtract(positive, pc.multiply(pc.divide(positive, size_), size_))
+def _device_process(rank: Any, device: Any) -> Any:
+    return _DEVICES + rank * _PER_RANK + device
 
 
 def origin(source: Source) -> int:
@@ -229,12 +212,9 @@ def name_events(source: Source, host: Tracks, device: Tracks) -> Iterator[dict[s
     for rank in sorted({row[0] for row in _distinct_rows(source, "steps", C.RANK)}):
         yield _name("process_name", _STEPS + rank, f"rank {rank}: steps", sort=0)
     for rank, pid in _distinct_rows(source, "host_intervals", C.RANK, C.PID):
-        number = host_process(pa.array([rank]), pa.array([pid]))[0].as_py()
-        yield _name("process_name", number, f"rank {rank}: process {pid}", sort=1)
+        yield _name("process_name", _host_process(rank, pid), f"rank {rank}: process {pid}", sort=1)
     for rank, number in _distinct_rows(source, "device_intervals", C.RANK, C.DEVICE):
-        yield _name(
-            "process_name", _DEVICES + rank * _PER_RANK + number, f"rank {rank}: device {number}", sort=2
-        )
+        yield _name("process_name", _device_process(rank, number), f"rank {rank}: device {number}", sort=2)
     for process, stream_ in device.tracks:
         yield _name("thread_name", process, _stream_name(stream_), tid=stream_)
     yield from _further_names(host, lambda thread_: f"thread {thread_}")
@@ -262,81 +242,3 @@ def _distinct_rows(source: Source, table: str, *columns: str) -> list[tuple[int,
 def _name(what: str, pid: int, name: str, *, tid: int = 0, sort: int | None = None) -> dict[str, Any]:
     arguments: dict[str, Any] = {"name": name} if sort is None else {"name": name, "sort_index": sort}
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": arguments}
-
-
-_LIMIT = 2_000
-"""Maximum characters of a text; viewers show no more."""
-
-
-def micro(ns: pa.Array, origin: int = 0) -> pa.Array:
-    """Convert nanoseconds to exact microseconds in text, counted from an origin.
-
-    Example:
-        >>> micro(pa.array([1_234_567, 5])).to_pylist()
-        ['1234.567', '0.005']
-    """
-    shifted = pc.subtract(ns, pa.scalar(origin, pa.int64()))
-    sign = pc.if_else(pc.less(shifted, 0), "-", "")
-    size = pc.abs(shifted)
-    whole = pc.divide(size, pa.scalar(1000, pa.int64()))
-    rest = pc.subtract(size, pc.multiply(whole, pa.scalar(1000, pa.int64())))
-    padded = pc.utf8_lpad(rest.cast(pa.string()), 3, "0")
-    return pc.binary_join_element_wise(sign, whole.cast(pa.string()), ".", padded, "")
-
-
-def quote(texts: pa.Array) -> pa.Array:
-    r"""Convert texts to JSON strings, each distinct text once.
-
-    Example:
-        >>> quote(pa.array(['a"b', None])).to_pylist()
-        ['"a\\"b"', None]
-    """
-    coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
-    spelled = [None if one is None else json.dumps(one[:_LIMIT]) for one in coded.dictionary.to_pylist()]
-    return pa.array(spelled, pa.string()).take(coded.indices)
-
-
-def fragments(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.Array:
-    """Build members of an object from number columns by name, each followed by a comma.
-
-    What is null, or no number in JSON, is left out.
-    """
-    return _members(batch, columns, _number)
-
-
-def fragments_of_text(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.Array:
-    """Build members of an object from text columns by name, each followed by a comma."""
-    return _members(batch, columns, quote)
-
-
-def triples(batch: pa.RecordBatch, shapes: Mapping[str, Sequence[str]]) -> pa.Array:
-    """Build members of an object that are lists of three columns; nothing where one of these is null."""
-    parts = [
-        pc.fill_null(_join(f'"{name}":[', *_separate([_number(batch[axis]) for axis in axes]), "],"), "")
-        for name, axes in shapes.items()
-    ]
-    return _join(*parts)
-
-
-def _separate(columns: list[pa.Array]) -> list[object]:
-    x, y, z = columns
-    return [x, ",", y, ",", z]
-
-
-def _join(*parts: object) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, "")
-
-
-def _number(column: pa.Array) -> pa.Array:
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_finite(column), column, None)
-    return column.cast(pa.string())
-
-
-def _members(batch: pa.RecordBatch, columns: Mapping[str, str], spell: object) -> pa.Array:
-    parts = [
-        pc.fill_null(_join(f'"{called}":', spell(batch[name]), ","), "")  # type: ignore[operator]
-        for name, called in columns.items()
-        if batch[name].null_count < len(batch)
-    ]
-    return _join(*parts) if parts else pa.array([""] * len(batch), pa.string())

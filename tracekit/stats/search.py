@@ -16,21 +16,25 @@ measured again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats.comparison import Values
 from tracekit.stats.decide import Floats, quantile
 
-if TYPE_CHECKING:
-    from tracekit.stats.noise import Noise
-
-
+REPEATS = 3
+"""Measurements of every commit; at least 2 unless they repeat exactly."""
+MAX_REPEATS = 12
+"""Measurements of one commit after which it is taken as undecided."""
 CONFIDENCE = 0.95
+"""Posterior from which a commit is on a side."""
+SURE = 0.99
+"""Posterior from which a half goes on that does not hold the greater part of a jump, and from which a step
+between commits is reported; higher, since a search asks it of many stretches."""
+MIN_SHARE = 0.2
+"""Part of the whole jump from which a part of it is searched for."""
 
 
 @dataclass(frozen=True)
@@ -54,26 +58,22 @@ def level(values: Floats) -> Level:
     return Level(float(values.mean()), int(values.size))
 
 
-def pool_spread(measured: Iterable[Floats], history: Noise | None = None) -> Spread:
-    """Return the common spread of measurements around the levels of their commits.
+EXACT = Spread(0.0, np.inf)
+"""Spread of counts, which repeat exactly."""
 
-    Args:
-        measured: Measurements of each commit.
-        history: Noise of such measurements known from before.
+
+def pool_spread(measured: Iterable[Floats]) -> Spread:
+    """Return the common spread of the measurements of each commit around its level.
 
     Example:
         >>> pool_spread([np.array([1.0, 3.0]), np.array([5.0, 7.0])])
         Spread(sigma=1.4142135623730951, df=2.0)
     """
-    if history is not None and np.isinf(history.df):
-        return Spread(history.sigma, history.df)
-    squares, df = (
-        (history.sigma**2 * history.df, history.df) if history is not None and history.df else (0.0, 0.0)
-    )
+    squares, df = 0.0, 0.0
     for values in measured:
         squares += float(((values - values.mean()) ** 2).sum())
         df += values.size - 1
-    return Spread(float(np.sqrt(squares / df)) if df else float("nan"), float(df))
+    return Spread(float(np.sqrt(squares / df)) if df else float("nan"), df)
 
 
 def posterior_bad(good: Level, bad: Level, commit: Level, spread: Spread) -> float:
@@ -112,7 +112,7 @@ def posterior_jump(
 
 
 def further_repeats(
-    good: Level, bad: Level, commit: Level, spread: Spread, *, confidence: float = CONFIDENCE, most: int = 12
+    good: Level, bad: Level, commit: Level, spread: Spread, *, most: int = MAX_REPEATS
 ) -> int:
     """Return the measurements (1 to `most`) that would decide a commit's side at its estimated level.
 
@@ -121,7 +121,6 @@ def further_repeats(
         bad: Level after it.
         commit: Level of the commit in question.
         spread: Of one measurement.
-        confidence: Posterior from which it is decided.
         most: Maximum number of measurements.
 
     Example:
@@ -131,7 +130,7 @@ def further_repeats(
     for more in range(1, most + 1):
         repeated = Level(commit.mean, commit.count + more)
         posterior = posterior_bad(good, bad, repeated, spread)
-        if max(posterior, 1 - posterior) >= confidence:
+        if max(posterior, 1 - posterior) >= CONFIDENCE:
             return more
     return most
 
@@ -144,26 +143,6 @@ def _above(distance: float, variance: float, spread: Spread) -> float:
         return 0.5 if distance == 0 else float(distance > 0)
     t = distance / (spread.sigma * np.sqrt(variance))
     return float(ndtr(t) if np.isinf(spread.df) else stdtr(spread.df, t))
-
-
-@dataclass(frozen=True)
-class Options:
-    """Required confidence of a search.
-
-    Attributes:
-        repeats: Measurements of every commit; at least 2 unless the noise is known.
-        most: Measurements of one commit after which it is taken as undecided.
-        confidence: Posterior from which a commit is on a side.
-        extra: Posterior from which a half goes on that does not hold the greater part of a jump, and from
-            which a step between commits is reported; higher, since a search asks it of many stretches.
-        share: Part of the whole jump from which a part of it is searched for.
-    """
-
-    repeats: int = 3
-    most: int = 12
-    confidence: float = CONFIDENCE
-    extra: float = 0.99
-    share: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -213,66 +192,49 @@ class Found:
 
 
 def next_step(
-    measured: Mapping[int, Values],
+    measured: Mapping[int, Sequence[float]],
     *,
     last: int,
     broken: frozenset[int] = frozenset(),
-    history: Noise | None = None,
-    options: Options | None = None,
-    logarithms: bool = True,
+    repeats: int = REPEATS,
+    exact: bool = False,
 ) -> Measure | Found:
     """Return the next action of a search for change points.
 
     Args:
         measured: Values measured of each commit so far; empty at the start.
         last: Number of the bad anchor; 0 is the good one.
-        broken: Commits that cannot be measured.
-        history: Noise of one measurement known from before; `Noise(0.0)` for counts, which repeat exactly.
-        options: How sure to be.
-        logarithms: Whether to search in logarithms of the values; not for counts that may be 0.
+        broken: Commits that cannot be measured; no anchor.
+        repeats: Measurements of every commit.
+        exact: Whether values are counts, which repeat exactly and may be 0; else logarithms are compared.
 
     Returns:
         The commit to measure and how often, or what was found.
 
     Raises:
-        UnusableInputError: An anchor cannot be measured, or there is nothing between the anchors to search.
+        UnusableInputError: There is nothing between the anchors to search, or a value is not above 0.
 
     Example:
-        >>> from tracekit.stats.noise import Noise
         >>> next_step({}, last=64)
         Measure(commit=0, repeats=3)
-        >>> counts = {0: [1], 2: [161], 1: [161]}
-        >>> found = next_step(counts, last=2, history=Noise(0.0), options=Options(repeats=1))
+        >>> found = next_step({0: [1], 2: [161], 1: [161]}, last=2, repeats=1, exact=True)
         >>> [(jump.after, jump.at) for jump in found.jumps]
         [(0, 1)]
     """
     if last < 1:
         raise UnusableInputError("there is no commit after the good one", hint="choose an older good commit")
-    for anchor, which in ((0, "good"), (last, "bad")):
-        if anchor in broken:
-            raise UnusableInputError(
-                f"the {which} commit cannot be measured", hint=f"choose another {which} commit that builds"
-            )
-    options = options or Options()
-    values = {
-        commit: numbers
-        for commit, raw in sorted(measured.items())
-        if (numbers := _numbers(raw, logarithms=logarithms)).size
-    }
+    values = {commit: np.array(raw, float) for commit, raw in sorted(measured.items()) if raw}
+    if not exact:
+        if any((numbers <= 0).any() for numbers in values.values()):
+            raise UnusableInputError("a measured value is not above 0", hint="search counts with --signature")
+        values = {commit: np.log(numbers) for commit, numbers in values.items()}
     for anchor in (0, last):
-        missing = options.repeats - (values[anchor].size if anchor in values else 0)
+        missing = repeats - (values[anchor].size if anchor in values else 0)
         if missing > 0:
             return Measure(anchor, missing)
     levels = {commit: level(numbers) for commit, numbers in values.items()}
-    spread = pool_spread(values.values(), history)
-    return _from_anchors(_Search(levels, spread, last, broken, options))
-
-
-def _numbers(values: Values, *, logarithms: bool) -> Floats:
-    numbers = np.array([value for value in values if value is not None], float)
-    if logarithms and bool((numbers <= 0).any()):
-        raise UnusableInputError("a measured value is not above 0", hint="search counts with --signature")
-    return np.asarray(np.log(numbers)) if logarithms else numbers
+    spread = EXACT if exact else pool_spread(values.values())
+    return _from_anchors(_Search(levels, spread, last, broken, repeats))
 
 
 @dataclass(frozen=True)
@@ -281,7 +243,7 @@ class _Search:
     spread: Spread
     last: int
     broken: frozenset[int]
-    options: Options
+    repeats: int
 
     @property
     def jump(self) -> float:
@@ -290,11 +252,11 @@ class _Search:
 
     def holds(self, left: int, right: int) -> bool:
         """Whether a stretch surely holds a part of the jump that is worth finding."""
-        return self.posterior(left, right) >= self.options.extra
+        return self.posterior(left, right) >= SURE
 
     def posterior(self, left: int, right: int) -> float:
         """Probability that a stretch holds a part of the jump that is worth finding."""
-        least = self.options.share * abs(self.jump)
+        least = MIN_SHARE * abs(self.jump)
         sign = float(np.sign(self.jump))
         return posterior_jump(self.levels[left], self.levels[right], self.spread, least=least, sign=sign)
 
@@ -304,12 +266,12 @@ class _Search:
 
     def repeats_left(self, commit: int) -> int:
         """Return how often a commit may still be measured; exact metrics need no repetition."""
-        return max(0, self.options.most - self.levels[commit].count) if self.spread.sigma else 0
+        return max(0, MAX_REPEATS - self.levels[commit].count) if self.spread.sigma else 0
 
     def again(self, left: int, right: int) -> Measure:
         """More measurements of the commit of two that has fewer."""
         commit = self.weaker(left, right)
-        return Measure(commit, min(self.options.repeats, self.repeats_left(commit)))
+        return Measure(commit, min(self.repeats, self.repeats_left(commit)))
 
 
 def _from_anchors(search: _Search) -> Measure | Found:
@@ -318,9 +280,9 @@ def _from_anchors(search: _Search) -> Measure | Found:
     sure = posterior_jump(good, bad, search.spread, sign=float(np.sign(search.jump)))
     # The direction is that of the data, so that noise alone reaches a posterior of 0.95 in 1 of 10 cases:
     # half of the remaining doubt is asked for, as in a two-sided test.
-    if search.jump and sure >= (1 + search.options.confidence) / 2:
+    if search.jump and sure >= (1 + CONFIDENCE) / 2:
         found = _search(search, 0, search.last)
-        return found if isinstance(found, Measure) else _conclude(search, found)
+        return found if isinstance(found, Measure) else _conclude(found)
     if search.repeats_left(search.weaker(0, search.last)):
         return search.again(0, search.last)
     return Found((), reason="measured again, the good and the bad commit do not differ")
@@ -332,7 +294,7 @@ def _search(search: _Search, left: int, right: int) -> Measure | list[Jump]:
     middle = min(candidates, key=lambda commit: (abs(2 * commit - left - right), commit), default=None)
     if middle is None:
         return _adjacent(search, left, right)
-    missing = search.options.repeats - (search.levels[middle].count if middle in search.levels else 0)
+    missing = search.repeats - (search.levels[middle].count if middle in search.levels else 0)
     if missing > 0:
         return Measure(middle, missing)
     halves = _halves(search, left, middle, right)
@@ -352,16 +314,15 @@ def _halves(search: _Search, left: int, middle: int, right: int) -> Measure | li
     halves = [(left, middle), (middle, right)]
     ends = search.levels[left], search.levels[right], search.levels[middle]
     bad = posterior_bad(*ends, search.spread)
-    sure = search.options.confidence
-    if max(bad, 1 - bad) < sure:
+    if max(bad, 1 - bad) < CONFIDENCE:
         missing = search.repeats_left(middle)
         # A commit between two jumps lies near the midpoint of both ends: no repetition puts it on a side.
         if missing and not all(search.holds(*half) for half in halves):
-            return Measure(middle, further_repeats(*ends, search.spread, confidence=sure, most=missing))
+            return Measure(middle, further_repeats(*ends, search.spread, most=missing))
         return halves
     # The side of the middle says which half holds the greater part of the jump; the other may hold a second.
-    main, other = halves if bad >= sure else halves[::-1]
-    if 0.5 <= search.posterior(*other) < search.options.extra and search.repeats_left(search.weaker(*other)):
+    main, other = halves if bad >= CONFIDENCE else halves[::-1]
+    if 0.5 <= search.posterior(*other) < SURE and search.repeats_left(search.weaker(*other)):
         return search.again(*other)
     return sorted([main, other]) if search.holds(*other) else [main]
 
@@ -378,8 +339,8 @@ def _adjacent(search: _Search, left: int, right: int) -> Measure | list[Jump]:
     return [Jump(left, right, effect, effect - half, effect + half, search.posterior(left, right), suspects)]
 
 
-def _conclude(search: _Search, steps: list[Jump]) -> Found:
-    sure = tuple(step for step in steps if step.posterior >= search.options.extra)
-    undecided = tuple(step for step in steps if step.posterior < search.options.extra)
+def _conclude(steps: list[Jump]) -> Found:
+    sure = tuple(step for step in steps if step.posterior >= SURE)
+    undecided = tuple(step for step in steps if step.posterior < SURE)
     reason = "" if sure else "no single commit makes the jump for sure"
     return Found(sure, undecided, reason)

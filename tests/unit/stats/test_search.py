@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 
 from tests.tiers import examples
 from tracekit.errors import UnusableInputError
-from tracekit.stats.noise import Noise
-from tracekit.stats.search import Found, Measure, Options, next_step
+from tracekit.stats.search import Found, Measure, next_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-ONCE = Options(repeats=1)
-EXACT = Noise(0.0)
 
 
 def searched(
@@ -55,9 +51,8 @@ def test_a_count_that_changed_is_found_by_halving(case: tuple[int, int]) -> None
     found, measured = searched(
         lambda commit, _: [float(commit >= culprit)],
         last,
-        history=EXACT,
-        options=ONCE,
-        logarithms=False,
+        repeats=1,
+        exact=True,
     )
     assert [(jump.after, jump.at, jump.effect, jump.suspects) for jump in found.jumps] == [
         (culprit - 1, culprit, 1.0, (culprit,))
@@ -117,7 +112,7 @@ def test_anchors_that_do_not_differ_end_the_search() -> None:
 
 
 def test_counts_that_do_not_differ_end_the_search_at_once() -> None:
-    found, measured = searched(lambda *_: [1.0], 8, history=EXACT, options=ONCE, logarithms=False)
+    found, measured = searched(lambda *_: [1.0], 8, repeats=1, exact=True)
     assert (found.jumps, measured) == ((), {0: [1.0], 8: [1.0]})
 
 
@@ -127,35 +122,22 @@ def test_a_slope_without_a_jump_names_no_culprit() -> None:
     assert found.reason == "no single commit makes the jump for sure"
 
 
-def test_without_repeats_or_history_nothing_is_decided() -> None:
-    step = next_step({0: [1.0], 4: [2.0]}, last=4, options=ONCE)
+def test_without_repeats_nothing_is_decided() -> None:
+    step = next_step({0: [1.0], 4: [2.0]}, last=4, repeats=1)
     assert step == Measure(0, 1)
-
-
-def test_history_spares_repeats() -> None:
-    measured = {0: [1.0], 2: [1.2], 1: [1.2]}
-    found = next_step(measured, last=2, history=Noise(0.01), options=ONCE)
-    assert isinstance(found, Found)
-    assert [jump.at for jump in found.jumps] == [1]
 
 
 def test_the_order_of_measuring_does_not_matter() -> None:
     measured = {2: [1.2, 1.21], 0: [1.0, 1.01], 1: [1.2, 1.19]}
-    options = Options(repeats=2)
     one, other = (
-        next_step(dict(items), last=2, options=options)
-        for items in (measured.items(), sorted(measured.items()))
+        next_step(dict(items), last=2, repeats=2) for items in (measured.items(), sorted(measured.items()))
     )
     assert one == other
 
 
-@pytest.mark.parametrize(
-    ("last", "broken", "says"),
-    [(0, (), "no commit after"), (4, (0,), "the good commit"), (4, (4,), "the bad commit")],
-)
-def test_a_search_needs_its_anchors(last: int, broken: tuple[int, ...], says: str) -> None:
-    with pytest.raises(UnusableInputError, match=says):
-        next_step({}, last=last, broken=frozenset(broken))
+def test_a_search_needs_two_ends() -> None:
+    with pytest.raises(UnusableInputError, match="no commit after"):
+        next_step({}, last=0)
 
 
 def test_a_value_without_logarithm_is_refused() -> None:
