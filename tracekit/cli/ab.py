@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from tracekit.cli.progress import note
 if TYPE_CHECKING:
     from tracekit.experiments.ab import Moment
     from tracekit.experiments.ab_model import AbRequest, Report
-    from tracekit.experiments.measure import Reading
     from tracekit.stats.comparison import Comparison
     from tracekit.stats.tests import Look
 
@@ -96,6 +94,7 @@ def command(
     tracekit ab v1.0 . --allow-dirty --value 'step: ([0-9.]+) ms' -- python bench.py
     """  # noqa: D301 (click reads the \b)
     from tracekit.experiments.ab_model import AbRequest, Design
+    from tracekit.experiments.measure import Reading
     from tracekit.render.ab import render
     from tracekit.stats.comparison import exit_code
 
@@ -107,7 +106,7 @@ def command(
         head=head,
         command=program,
         design=design,
-        reading=_parse_reading(value, unit),
+        reading=Reading.parse(value, unit),
         higher_is_better=higher_is_better,
         setup=setup or None,
         allow_dirty=allow_dirty,
@@ -116,20 +115,6 @@ def command(
     report = _measure(request, store)
     click.echo(render(report, output_format), nl=False)
     return int(exit_code(report.verdict))
-
-
-def _parse_reading(pattern: str | None, unit: str) -> Reading | None:
-    from tracekit.experiments.measure import Reading
-
-    if pattern is None:
-        return None
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise click.UsageError(f"--value {pattern!r} is not a valid regular expression: {error}.") from error
-    if not groups:
-        raise click.UsageError(f"--value {pattern!r} has no group; put parentheses around the number.")
-    return Reading(pattern, unit)
 
 
 def _measure(request: AbRequest, store: str | None) -> Report:

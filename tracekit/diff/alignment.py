@@ -108,11 +108,10 @@ class Pairs:
 def steps(base: Run, head: Run) -> tuple[Step, ...]:
     """Return the compared steps of both runs, in order, rank by rank."""
     a, b = (steps.windows for steps in compared_steps.select_steps(base, head))
-    pairs = {
-        name: list(zip(a[name].tolist(), b[name].tolist(), strict=True))
-        for name in (C.RANK, C.STEP, C.START_NS, END_NS)
-    }
-    return tuple(Step(*values) for values in zip(*pairs.values(), strict=True))
+    columns = (
+        zip(a[name].tolist(), b[name].tolist(), strict=True) for name in (C.RANK, C.STEP, C.START_NS, END_NS)
+    )
+    return tuple(Step(*values) for values in zip(*columns, strict=True))
 
 
 def on_device(base: Run, head: Run) -> bool:

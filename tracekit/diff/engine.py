@@ -31,7 +31,7 @@ from tracekit.errors import CollectionError, PluginError, TracekitError, Unusabl
 from tracekit.runs.meta import GPU_SETTINGS, PRECISION, WORKLOAD_FIELDS
 from tracekit.runs.run import Run
 from tracekit.schema import SERVING, C
-from tracekit.stats.comparison import THRESHOLD
+from tracekit.stats.comparison import ALPHA, THRESHOLD
 
 MAX_NAMES = 3
 """Names that stand for a name on the other side, at most."""
@@ -295,14 +295,9 @@ def diff(
         return Diff(*described, comparability, design, options.by, Verdict.NOT_COMPARABLE)
     sides = RunSides(base, head, design.paired, recorded)
     metrics = verdicts.with_verdicts(verdicts.measure(base, head, times), design, sides)
-    result = Diff(
-        *described,
-        comparability,
-        verdicts.with_alpha(design, metrics),
-        options.by,
-        verdicts.overall(metrics),
-        metrics=metrics,
-    )
+    if any(metric.verdict is not Verdict.NONE for metric in metrics):  # by known noise, of one run per side
+        design = replace(design, alpha=ALPHA)
+    result = Diff(*described, comparability, design, options.by, verdicts.overall(metrics), metrics=metrics)
     result = _explain(result, (base, head), runs, steps, options, progress)
     return replace(result, warnings=(*result.warnings, *sides.warnings))
 

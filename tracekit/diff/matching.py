@@ -68,6 +68,7 @@ from tracekit.diff.work_items import (
     OpTree,
     WorkItems,
 )
+from tracekit.ingest.link import nesting
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C, DeviceKind
 
@@ -183,11 +184,8 @@ def _number_groups(items: pd.DataFrame, group: Ints) -> pd.DataFrame:
 def _find_anchors(side: WorkItems, other: WorkItems) -> Hashes:
     """Return for each item the path of the innermost op in both runs, else its module if both have it."""
     modules = np.intersect1d(side.table[MODULE_KEY], other.table[MODULE_KEY])
-    place = side.table[OP_PLACE].to_numpy(np.int64).copy()
-    in_both = np.append(np.isin(side.tree.path, other.tree.path), [True])  # the last answers for "no op"
-    parent = np.append(side.tree.parent, [NO_ROW])
-    while (climbing := ~in_both[place]).any():
-        place[climbing] = parent[place[climbing]]
+    innermost = nesting.nearest(side.tree.parent, np.isin(side.tree.path, other.tree.path))
+    place = np.append(innermost, NO_ROW)[side.table[OP_PLACE].to_numpy(np.int64)]  # the last: no op
     path = np.append(side.tree.path, naming.NOTHING)[place]
     module = side.table[MODULE_KEY].to_numpy(np.uint64)
     fallback = np.where(np.isin(module, modules), module, naming.NOTHING)

@@ -17,7 +17,6 @@ from tracekit.runs.metrics import METRICS, OF_RUNS, of_run, timing_settings
 from tracekit.runs.run import Run
 from tracekit.stats.noise import Noise, estimate_noise
 
-LOOKS = (5, 10, 20)
 REPEATS = 5
 _NAMED = ("workload", "mode", "level", "device", "dtype")
 

@@ -34,68 +34,39 @@ from tracekit.schema import C, DeviceKind, HostKind
 
 ANALYSIS = "idle_gaps"
 _TABLE, _CAUSE, _OP = "gaps", "cause", "op"
+NO_OP = ""
 LAUNCH_BOUND, SYNC, DATALOAD = "launch-bound idle", "synchronization idle", "data loading idle"
 LINES = {LAUNCH_BOUND: HOST_LAUNCHES, SYNC: (IdleCause.SYNC,), DATALOAD: (IdleCause.DATALOAD,)}
 """Causes summed by each line of the ledger; all others are in the last line."""
+Parts: TypeAlias = dict[str, int]
 
 
-@dataclass(frozen=True)
-class IdleCauses:
-    """The gaps of a run with their causes."""
-
-    gaps: pd.DataFrame
-
-    def unions(self, rank: int, device: int) -> dict[str, Union]:
-        """Return the idle intervals of one device by the line of the breakdown that they belong to."""
-        gaps = self._of(rank, device)
-        return {line: _union(gaps[gaps[_CAUSE].isin(causes)]) for line, causes in LINES.items()}
-
-    def by_op(self, rank: int, device: int, windows: pd.DataFrame) -> dict[str, dict[str, int]]:
-        """Return the idle time inside windows by line of the breakdown and op that the host was in.
-
-        Args:
-            rank: Rank of the device.
-            device: The device.
-            windows: Start and end of each compared step.
-
-        Returns:
-            Nanoseconds by op, by line.
-        """
-        gaps = self._of(rank, device)
-        start = gaps[C.START_NS].to_numpy(np.int64)
-        end = start + gaps[C.DUR_NS].to_numpy(np.int64)
-        compared = intervals.union(*_bounds(windows))
-        gaps = gaps.assign(**{C.DUR_NS: intervals.overlap_lengths(compared, start, end)})
-        gaps[_OP] = gaps[_OP].astype(object).fillna("").astype(str)
-        sums = {
-            line: gaps[gaps[_CAUSE].isin(causes)].groupby(_OP)[C.DUR_NS].sum()
-            for line, causes in LINES.items()
-        }
-        return {line: {str(op): int(ns) for op, ns in of.items() if op} for line, of in sums.items()}
-
-    def _of(self, rank: int, device: int) -> pd.DataFrame:
-        gaps: pd.DataFrame = self.gaps[(self.gaps[C.RANK] == rank) & (self.gaps[C.DEVICE] == device)]
-        return gaps
-
-
-def read_idle_causes(base: Run, head: Run) -> tuple[tuple[IdleCauses, IdleCauses] | None, str]:
-    """Return the causes of both runs, or None and why they are not known."""
+def read_idle_causes(base: Run, head: Run) -> tuple[tuple[pd.DataFrame, pd.DataFrame] | None, str]:
+    """Return the gaps of both runs with their causes, or None and why they are not known."""
     if ANALYSIS not in registry.names(registry.ANALYSES):
         return None, f"idle time is one line: the analysis {ANALYSIS!r} is not installed"
+    columns = [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, _CAUSE, _OP]
+    # A device that is never idle has no gaps, and then there is no table.
+    none = pd.DataFrame({name: np.empty(0, np.int64) for name in columns})
     try:
-        tables = [analyze(run, ANALYSIS).tables for run in (base, head)]
+        a, b = (analyze(run, ANALYSIS).tables.get(_TABLE, none)[columns] for run in (base, head))
     except TracekitError as error:
         return None, f"idle time is one line: {error.message}"
-    a, b = (_gaps(table.get(_TABLE)) for table in tables)
     return (a, b), ""
 
 
-def _gaps(table: pd.DataFrame | None) -> IdleCauses:
-    columns = [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]
-    if table is None:  # a device that is never idle has no gaps
-        empty = pd.DataFrame({name: np.empty(0, np.int64) for name in columns})
-        return IdleCauses(empty.assign(**{_CAUSE: "", _OP: ""}))
-    return IdleCauses(table[[*columns, _CAUSE, _OP]])
+def _idle_by_op(gaps: pd.DataFrame, windows: pd.DataFrame) -> dict[str, Parts]:
+    """Return the idle time of a device inside windows, by line of the breakdown and op of the host, ns."""
+    start = gaps[C.START_NS].to_numpy(np.int64)
+    end = start + gaps[C.DUR_NS].to_numpy(np.int64)
+    inside = intervals.overlap_lengths(intervals.union(*_bounds(windows)), start, end)
+    ops = gaps[_OP].astype(object).fillna(NO_OP).astype(str)
+    by_op = pd.DataFrame({_OP: ops.to_numpy(), _CAUSE: gaps[_CAUSE].to_numpy(), C.DUR_NS: inside})
+    sums = {}
+    for line, causes in LINES.items():
+        of_line = by_op[by_op[_CAUSE].isin(causes)].groupby(_OP)[C.DUR_NS].sum()
+        sums[line] = {str(op): int(ns) for op, ns in of_line.items()}
+    return sums
 
 
 COMPUTE, OVERLAPPED, COMMUNICATING = "compute only", "overlapped", "exposed communication"
@@ -115,7 +86,6 @@ MEANINGS = {
     IN_OPS: "an op runs on any thread of the host",
     OUTSIDE: "no op runs",
 }
-Parts: TypeAlias = dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -133,25 +103,27 @@ class StepParts:
     idle_ops: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-def divide_device_time(run: Run, steps: StepRange, causes: IdleCauses | None) -> StepParts:
+def divide_device_time(run: Run, steps: StepRange, gaps: pd.DataFrame | None) -> StepParts:
     """Divide the steps by what ran on the devices; idle time by cause where causes are known.
 
     Args:
         run: The run.
         steps: Its compared steps.
-        causes: Its idle intervals with their causes.
+        gaps: Its idle intervals with their causes.
     """
     frame = busy(run, [C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS])
     parts: Parts = dict.fromkeys((COMPUTE, OVERLAPPED, COMMUNICATING, COPYING), 0)
-    parts |= dict.fromkeys((*LINES, OTHER_IDLE) if causes else (IDLE,), 0)
+    parts |= dict.fromkeys((IDLE,) if gaps is None else (*LINES, OTHER_IDLE), 0)
     idle_ops: dict[str, Parts] = {}
     for rank, windows in _by_rank(steps):
         device, rows = _busiest(frame[frame[C.RANK] == rank])
         of_rank = _device_parts(rows, windows)
-        if causes:
-            by_cause = {name: _inside(union, windows) for name, union in causes.unions(rank, device).items()}
+        if gaps is not None:
+            by_op = _idle_by_op(gaps[(gaps[C.RANK] == rank) & (gaps[C.DEVICE] == device)], windows)
+            by_cause = {name: sum(ops.values()) for name, ops in by_op.items()}
             of_rank |= {**by_cause, OTHER_IDLE: of_rank.pop(IDLE) - sum(by_cause.values())}
-            for name, ops in causes.by_op(rank, device, windows).items():
+            for name, ops in by_op.items():
+                ops.pop(NO_OP, None)
                 idle_ops[name] = _add(idle_ops.get(name, {}), ops)
         parts = _add(parts, of_rank)
     ran = sum(parts[name] for name in (COMPUTE, OVERLAPPED, COMMUNICATING, COPYING))

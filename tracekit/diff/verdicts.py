@@ -12,7 +12,7 @@ sides differ, step time is also judged in cycles. All metrics of a comparison ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import median, median_low
 
@@ -235,15 +235,6 @@ def with_verdicts(measured: Sequence[Measured], design: Design, sides: RunSides)
             )
     together = {comparison.name: comparison for comparison in with_holm(comparisons)}
     return tuple(_with_verdict(values, together.get(values.name)) for values in measured)
-
-
-def with_alpha(design: Design, metrics: Sequence[Metric]) -> Design:
-    """Return the design with the significance level of the verdicts."""
-    return (
-        replace(design, alpha=ALPHA)
-        if any(metric.verdict is not Verdict.NONE for metric in metrics)
-        else design
-    )
 
 
 def overall(metrics: Sequence[Metric]) -> Verdict:

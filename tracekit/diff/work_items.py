@@ -28,6 +28,7 @@ from tracekit.analysis.modules import assign_modules
 from tracekit.diff import naming
 from tracekit.diff.compared_steps import StepRange, window_of
 from tracekit.diff.naming import Hashes, op_name, op_role, role
+from tracekit.ingest.link import nesting
 from tracekit.runs import kernel_sources
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
@@ -153,14 +154,15 @@ def read_tree(run: Run, names: Mapping[str, str]) -> OpTree:
     links = run.table("host_intervals", columns=[C.ROW_ID, C.KIND, C.PARENT_ROW])
     is_op = (links[C.KIND] == HostKind.OP).to_numpy(bool)
     ids = links[C.ROW_ID].to_numpy(np.int64)
-    nearest = _nearest_ops(places_of(ids, links[C.PARENT_ROW]), is_op)
+    above = places_of(ids, links[C.PARENT_ROW])
+    enclosing = np.append(nesting.nearest(above, is_op), NO_ROW)[above[is_op]]
     frame = _apply_shared_names(run, run.table("host_intervals", columns=list(_COLUMNS), where=_OPS), names)
     frame[C.MODULE] = assign_modules(run, frame)
     order = places_of(frame[C.ROW_ID].to_numpy(np.int64), pd.Series(ids[is_op], dtype="Int64"))
     parent = np.full(len(frame), NO_ROW, np.int64)
     renumbered = np.full(len(ids) + 1, NO_ROW, np.int64)
     renumbered[np.flatnonzero(is_op)] = order
-    parent[order] = renumbered[nearest]
+    parent[order] = renumbered[enclosing]
     return _tree(frame, parent)
 
 
@@ -185,16 +187,6 @@ def _search(ordered: Ints, keys: Ints) -> Ints:
     place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
     matching: Ints = np.where(ordered[place] == keys, place, NO_ROW)
     return matching
-
-
-def _nearest_ops(above: Ints, is_op: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
-    """Return for each op the position of the nearest enclosing op among all rows."""
-    nearest: Ints = above[is_op]
-    climbing = np.flatnonzero(nearest != NO_ROW)
-    while len(climbing := climbing[~is_op[nearest[climbing]]]):
-        nearest[climbing] = above[nearest[climbing]]
-        climbing = climbing[nearest[climbing] != NO_ROW]
-    return nearest
 
 
 def _tree(frame: pd.DataFrame, parent: Ints) -> OpTree:

@@ -116,8 +116,7 @@ def unexpected_error(error: BaseException) -> TracekitError:
 
 
 Keep: TypeAlias = "Callable[[Path], None]"
-_FOLDER: ContextVar[Path | None] = ContextVar("scratch", default=None)
-_KEEP: ContextVar[Keep | None] = ContextVar("keep", default=None)
+_SCRATCH: ContextVar[tuple[Path | None, Keep | None]] = ContextVar("scratch", default=(None, None))
 
 
 def scratch() -> Path:
@@ -125,7 +124,7 @@ def scratch() -> Path:
 
     It is not emptied automatically; later tasks find the files only on the same host.
     """
-    return _FOLDER.get() or Path(tempfile.gettempdir())
+    return _SCRATCH.get()[0] or Path(tempfile.gettempdir())
 
 
 def keep(folder: Path) -> None:
@@ -134,16 +133,15 @@ def keep(folder: Path) -> None:
     On a cluster, results are dropped at the end of the connection, also if the client is killed. Elsewhere,
     the folder is left to `Workers.everywhere`.
     """
-    if kept := _KEEP.get():
+    if kept := _SCRATCH.get()[1]:
         kept(folder)
 
 
 @contextmanager
 def scratch_at(folder: Path, kept: Keep | None = None) -> Iterator[None]:
     """Set the folder of `scratch`, and what `keep` calls."""
-    tokens = _FOLDER.set(folder), _KEEP.set(kept)
+    token = _SCRATCH.set((folder, kept))
     try:
         yield
     finally:
-        _FOLDER.reset(tokens[0])
-        _KEEP.reset(tokens[1])
+        _SCRATCH.reset(token)

@@ -29,7 +29,7 @@ from tracekit.experiments.bisect_model import (
     Subject,
     count_metric,
 )
-from tracekit.experiments.bisect_runner import Record, Runner, Session
+from tracekit.experiments.bisect_runner import Record, Session, SubjectRunner
 from tracekit.experiments.state import StateFile
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
@@ -65,56 +65,15 @@ def confirm(session: Session, outcome: Found) -> Found:
     sure: list[Jump] = []
     doubtful = list(outcome.undecided)
     for jump in outcome.jumps:
-        again = jump if _spans_all(session, jump) else _measure_in_turn(session, jump)
+        both = _InTurn(session, jump.after, jump.at)
+        again = jump if both.are_ends else both.confirm(jump)
         (sure if again and again.posterior >= CONFIDENCE else doubtful).append(again or jump)
     return Found(tuple(sure), tuple(doubtful), outcome.reason or ("" if sure else UNSURE * bool(doubtful)))
 
 
-def _spans_all(session: Session, jump: Jump) -> bool:
-    """Tell whether a jump lies between the ends themselves, which are measured in turn."""
-    return (jump.after, jump.at) == (0, session.search.last)
-
-
-def _measure_in_turn(session: Session, jump: Jump) -> Jump | None:
-    """Estimate the change from alternating measurements alone; None if one side fails."""
-    limit, repeats = MAX_REPEATS, session.search.repeats
-    starts = _count_measurements(session, jump)
-    done, again = 0, jump
-    while done < limit:
-        count = min(repeats, limit - done)
-        if not _alternate(session, jump, count):
-            return None
-        done += count
-        again = _estimate_again(session, jump, starts)
-        if again.posterior >= CONFIDENCE:
-            break
-    return again
-
-
-def _sides(session: Session, jump: Jump) -> tuple[Subject, Subject]:
-    return session.search.subjects[jump.after], session.search.subjects[jump.at]
-
-
-def _count_measurements(session: Session, jump: Jump) -> tuple[int, int]:
-    """Return how often each side of a jump was measured so far."""
-    a, b = (len(session.values_now(subject)) for subject in _sides(session, jump))
-    return a, b
-
-
-def _alternate(session: Session, jump: Jump, count: int) -> bool:
-    """Measure both sides of a jump in turn; False if one fails."""
-    sides = _sides(session, jump)
-    session.planned = max(session.planned, 2 * count)
-    for side in samples.order(count):
-        session.measure(sides[side == "B"])
-        if session.problems.keys() & {subject.key for subject in sides}:
-            return False
-    return True
-
-
 @dataclass(frozen=True)
-class _Sides:
-    """Logarithms of a metric on both sides of a jump, and the spread of one measurement."""
+class _Step:
+    """Logarithms of a metric at two subjects, and the spread of one measurement."""
 
     before: Floats
     after: Floats
@@ -136,22 +95,54 @@ class _Sides:
         return float(quantile(0.975, self.spread.df)) * self.spread.sigma * math.sqrt(self.variance)
 
 
-def _read_sides(session: Session, jump: Jump, starts: tuple[int, int]) -> _Sides:
-    """Return what was measured of a jump's sides, from the given number of measurements on."""
-    sides = _sides(session, jump)
-    a, b = (
-        np.log(np.array(session.values_now(subject)[start:]))
-        for subject, start in zip(sides, starts, strict=True)
-    )
-    others = [session.values_now(subject) for subject in session.search.subjects if subject not in sides]
-    return _Sides(a, b, pool_spread([a, b, *(np.log(np.array(values)) for values in others if values)]))
+class _InTurn:
+    """Two subjects that are measured in turn; what was measured before does not count.
+
+    The ends of the search were measured in turn from the start.
+    """
+
+    def __init__(self, session: Session, before: int, after: int) -> None:
+        self._session, subjects = session, session.search.subjects
+        self._subjects = subjects[before], subjects[after]
+        self.are_ends = self._subjects == session.ends
+        self._starts = [0 if self.are_ends else len(session.values_now(one)) for one in self._subjects]
+
+    def measure(self, count: int) -> bool:
+        """Measure each subject some times; False if one fails."""
+        session = self._session
+        session.planned = max(session.planned, 2 * count)
+        for side in samples.order(count):
+            session.measure(self._subjects[side == "B"])
+            if session.problems.keys() & {subject.key for subject in self._subjects}:
+                return False
+        return True
+
+    def step(self) -> _Step:
+        """Return what was measured in turn."""
+        session = self._session
+        a, b = (
+            np.log(np.array(session.values_now(subject)[start:]))
+            for subject, start in zip(self._subjects, self._starts, strict=True)
+        )
+        others = (session.values_now(one) for one in session.search.subjects if one not in self._subjects)
+        return _Step(a, b, pool_spread([a, b, *(np.log(np.array(values)) for values in others if values)]))
+
+    def confirm(self, jump: Jump) -> Jump | None:
+        """Estimate a jump from alternating measurements alone; None if one side fails."""
+        done, again = 0, jump
+        while done < MAX_REPEATS and (not done or again.posterior < CONFIDENCE):
+            count = min(self._session.search.repeats, MAX_REPEATS - done)
+            if not self.measure(count):
+                return None
+            done += count
+            again = _estimate_again(jump, self.step())
+        return again
 
 
-def _estimate_again(session: Session, jump: Jump, starts: tuple[int, int]) -> Jump:
-    sides = _read_sides(session, jump, starts)
+def _estimate_again(jump: Jump, step: _Step) -> Jump:
     least, sign = MIN_CONFIRMED * abs(jump.effect), math.copysign(1, jump.effect)
-    effect, half = sides.effect, sides.half
-    posterior = posterior_jump(level(sides.before), level(sides.after), sides.spread, sign=sign)
+    effect, half = step.effect, step.half
+    posterior = posterior_jump(level(step.before), level(step.after), step.spread, sign=sign)
     return replace(
         jump,
         effect=effect,
@@ -163,7 +154,7 @@ def _estimate_again(session: Session, jump: Jump, starts: tuple[int, int]) -> Ju
 
 def bisect(
     search: Search,
-    runner: Runner,
+    runner: SubjectRunner,
     cache: StateFile[Record],
     *,
     report: Callable[[Moment], None] = lambda _moment: None,
@@ -252,20 +243,15 @@ def _by_count(session: Session) -> Bisection | str:
     if not outcome.jumps:
         return ""
     session.planned = 2 * search.repeats * len(outcome.jumps)
-    starts = [
-        (0, 0) if _spans_all(session, jump) else _count_measurements(session, jump) for jump in outcome.jumps
-    ]
-    measured = [_alternate(session, jump, search.repeats) for jump in outcome.jumps]
-    sides = [
-        _read_sides(session, jump, start) if done else None
-        for jump, start, done in zip(outcome.jumps, starts, measured, strict=True)
-    ]
+    jumps = [_InTurn(session, jump.after, jump.at) for jump in outcome.jumps]
+    measured = [both.measure(search.repeats) for both in jumps]
+    steps = [both.step() if done else None for both, done in zip(jumps, measured, strict=True)]
     result = _result(counting, outcome)
     culprits = tuple(
-        replace(culprit, asked=_estimate(side)) for culprit, side in zip(result.culprits, sides, strict=True)
+        replace(culprit, asked=_estimate(step)) for culprit, step in zip(result.culprits, steps, strict=True)
     )
     # A count may change at one commit and the time at another: then the count explains nothing.
-    if _is_incomplete(session, sides):
+    if _is_incomplete(session, steps):
         where = " and ".join(culprit.suspects[-1].short for culprit in culprits)
         return (
             f"{chosen.name} per step changed at {where}, but {search.metric.name} changes elsewhere, so "
@@ -274,21 +260,20 @@ def _by_count(session: Session) -> Bisection | str:
     return replace(result, culprits=culprits, asked=_compare_ends(session))
 
 
-def _estimate(sides: _Sides | None) -> Estimate | None:
-    if sides is None:
+def _estimate(step: _Step | None) -> Estimate | None:
+    if step is None:
         return None
-    effect, half = sides.effect, sides.half
+    effect, half = step.effect, step.half
     low, high = effect - half, effect + half
-    return Estimate(math.exp(effect), math.exp(low), math.exp(high), min(sides.before.size, sides.after.size))
+    return Estimate(math.exp(effect), math.exp(low), math.exp(high), min(step.before.size, step.after.size))
 
 
-def _is_incomplete(session: Session, jumps: Sequence[_Sides | None]) -> bool:
+def _is_incomplete(session: Session, steps: Sequence[_Step | None]) -> bool:
     """Tell whether the ends surely differ by a part worth finding beyond the changes at the jumps."""
-    measured = [jump for jump in jumps if jump is not None]
-    all_subjects = Jump(0, session.search.last, 0.0, 0.0, 0.0, 0.0, ())
-    ends = _read_sides(session, all_subjects, (0, 0))
+    measured = [step for step in steps if step is not None]
+    ends = _InTurn(session, 0, session.search.last).step()
     sign = math.copysign(1, ends.effect)
-    if len(measured) < len(jumps) or abs(ends.effect) < ends.half:
+    if len(measured) < len(steps) or abs(ends.effect) < ends.half:
         return False
     # Effects are differences of logarithms, so they add up, and so do the variances of independent ones.
     rest = sign * (ends.effect - sum(jump.effect for jump in measured))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -117,7 +116,7 @@ class BisectRequest:
             RunNotFoundError: A revision is unknown.
             UnusableInputError: They name nothing to search.
         """
-        reading = _parse_reading(options.value, options.unit)
+        reading = Reading.parse(options.value, options.unit)
         if options.dep:
             subjects, command = _versions(options.dep, options.versions or ""), words
             root = revisions.root() or Path.cwd()
@@ -262,22 +261,6 @@ def _resolve_skipped(subjects: Sequence[Subject], named: Sequence[str], *, git: 
             f"--skip {', '.join(sorted(skipped - keys))}: no such version", hint="use one of --versions"
         )
     return skipped & keys
-
-
-def _parse_reading(pattern: str | None, unit: str) -> Reading | None:
-    if pattern is None:
-        return None
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise UnusableInputError(
-            f"--value {pattern!r}: {error}", hint="use a valid regular expression"
-        ) from error
-    if not groups:
-        raise UnusableInputError(
-            f"--value {pattern!r} has no group", hint="put parentheses around the number: 'step: ([0-9.]+)'"
-        )
-    return Reading(pattern, unit)
 
 
 def _metric(measured: Program, metric: str | None, signature: str | None) -> tuple[str, str]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments.bisect_model import Moment, Search, Subject, counts
@@ -23,18 +22,6 @@ from tracekit.experiments.state import StateFile
 from tracekit.runs.store import Store
 
 VERSION = "{version}"
-
-
-class Runner(Protocol):
-    """Measures subjects."""
-
-    def measure(self, subject: Subject) -> dict[str, float]:
-        """Measure once; return the values by metric, times in ns.
-
-        Raises:
-            TracekitError: It does not build or run, or measured nothing.
-        """
-        ...
 
 
 @dataclass
@@ -60,7 +47,11 @@ class SubjectRunner:
     ready: dict[str, Path] = field(default_factory=dict)
 
     def measure(self, subject: Subject) -> dict[str, float]:
-        """Measure a subject once."""
+        """Measure a subject once; return the values by metric, times in ns.
+
+        Raises:
+            TracekitError: It does not build or run, or measured nothing.
+        """
         program = self.program
         if self.trees is None:
             words = tuple(word.replace(VERSION, subject.key) for word in program.command)
@@ -140,7 +131,7 @@ class Session:
 
     name: str
     search: Search
-    runner: Runner
+    runner: SubjectRunner
     cache: StateFile[Record]
     report: Callable[[Moment], None]
     made: defaultdict[str, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))

@@ -79,19 +79,12 @@ def _borrow(clone: Path, target: Path, sha: str) -> None:
             f"the submodule {target.name} has no commit {sha[:9]} in its local clone",
             hint="fetch it in your tree: git submodule foreach --recursive git fetch",
         )
-    _git(target, "init", "--quiet", "--template=")
+    git(target, *_NEVER_ASK, "init", "--quiet", "--template=")
     (target / ".git/objects/info").mkdir(parents=True, exist_ok=True)
     (target / ".git/objects/info/alternates").write_text(f"{clone}/objects\n")
     if (clone / "shallow").is_file():
         shutil.copy(clone / "shallow", target / ".git/shallow")
-    _git(target, "checkout", "--quiet", "--detach", sha)
-
-
-def _git(folder: Path, *arguments: str) -> None:
-    if revisions.output(*_NEVER_ASK, "-c", f"core.hooksPath={os.devnull}", *arguments, cwd=folder) is None:
-        raise UnusableInputError(
-            f"the submodule {folder.name} cannot be checked out", hint="see `git submodule status`"
-        )
+    git(target, *_NEVER_ASK, "checkout", "--quiet", "--detach", sha)
 
 
 FOLDER = ".worktrees"

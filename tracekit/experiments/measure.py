@@ -54,6 +54,28 @@ class Reading:
     pattern: str
     unit: str = "ms"
 
+    @classmethod
+    def parse(cls, pattern: str | None, unit: str) -> Reading | None:
+        """Check a pattern given by the user; None without one.
+
+        Raises:
+            UnusableInputError: It is no regular expression, or has no group.
+        """
+        if pattern is None:
+            return None
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            raise UnusableInputError(
+                f"--value {pattern!r} is not a valid regular expression: {error}"
+            ) from error
+        if not groups:
+            raise UnusableInputError(
+                f"--value {pattern!r} has no group",
+                hint="put parentheses around the number: 'step: ([0-9.]+)'",
+            )
+        return cls(pattern, unit)
+
     @property
     def metric(self) -> str:
         """Name of the metric; a time is a step time."""

@@ -81,28 +81,25 @@ def _launch(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], output: IO[bytes], errors: IO[bytes]
 ) -> dict[str, Any] | None:
     """Return the launcher's report; None if it was killed."""
-    receive, send = os.pipe()
-    script = [sys.executable, "-I", "-S", str(Path(launcher.__file__)), str(send)]
-    with open(receive, "rb") as pipe:  # noqa: PTH123 (a descriptor)
-        try:
-            process = subprocess.Popen(  # noqa: S603 (what the user asked to measure)
-                [*script, *command],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=errors,
-                cwd=folder,
-                env=dict(environment),
-                pass_fds=(send,),
-                start_new_session=True,
-            )
-        finally:
-            os.close(send)
+    with TemporaryFile() as report:
+        script = [sys.executable, "-I", "-S", str(Path(launcher.__file__)), str(report.fileno())]
+        process = subprocess.Popen(  # noqa: S603 (what the user asked to measure)
+            [*script, *command],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=errors,
+            cwd=folder,
+            env=dict(environment),
+            pass_fds=(report.fileno(),),
+            start_new_session=True,
+        )
         try:
             process.wait()
         finally:
             with blocked_signals():
                 _end(process)
-        words = pipe.readline() if process.returncode == 0 else b""
+        report.seek(0)
+        words = report.readline() if process.returncode == 0 else b""
     return json.loads(words) if words else None
 
 

@@ -31,20 +31,9 @@ SETTINGS = tuple(field.name for field in fields(Settings))
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Summary of the measurements of a cell; None if not measured.
+    """Summary of the measurements of a cell, by the names of `COLUMNS`; None if not measured.
 
     Attributes:
-        outcome: Outcome of its first measurement; `pending` before it.
-        reason: Why values are missing, or fewer than requested.
-        device_reason: Why device values are missing.
-        n: Successful measurements.
-        step_ns: Median of the runs' median step times.
-        step_least_ns: Minimum of all step times.
-        step_most_ns: Maximum of all step times.
-        samples_per_second: Batch size over `step_ns`.
-        utilization: Mean over the runs of mean GPU utilization from NVML.
-        active_share: Share of the profiled steps on the busiest device, pooled over the runs.
-        run_id: Run with the median of the median step times (the lower of two).
         run_ids: All runs, in order of measurement.
         run_step_ns: Median step time of each timed run, in that order.
     """

@@ -121,7 +121,13 @@ def of_runs(
             if dataset and _by_arrow(run, files):
                 handle = f"{name} of run {number}"
                 database.register(handle, dataset)
-                parts.append(_select(table, frozenset(_names(table)), _literal(run.id) if labelled else ""))
+                parts.append(
+                    _select(
+                        table,
+                        frozenset(column.name for column in table.columns),
+                        _literal(run.id) if labelled else "",
+                    )
+                )
                 parts[-1] += f' FROM "{handle}"'
             elif dataset:
                 stored = frozenset(next(dataset.get_fragments()).physical_schema.names)
@@ -166,10 +172,6 @@ def _select(table: Table, stored: frozenset[str], label: str) -> str:
         for column in table.columns
     ]
     return f"SELECT {', '.join([f'{label} AS {RUN_ID}', *columns] if label else columns)}"
-
-
-def _names(table: Table) -> list[str]:
-    return [column.name for column in table.columns]
 
 
 def _literal(text: str) -> str:

@@ -59,9 +59,9 @@ class Effect:
             t = np.where(np.abs(self.log) < DUST, 0.0, np.abs(self.log) / self.se)
         return np.asarray(np.where(np.isnan(self.se), np.nan, 2 * stdtr(self.df, -t)))
 
-    def detectable(self, alpha: float = ALPHA, power: float = POWER) -> Floats:
-        """Smallest logarithm that a test like this one finds with the given power."""
-        return detectable_log(self.se, self.df, alpha=alpha, power=power)
+    def detectable(self, alpha: float = ALPHA) -> Floats:
+        """Smallest logarithm that a test like this one finds with 80% power: (t₁₋α⸝₂ + t_power) · se."""
+        return np.asarray((quantile(1 - alpha / 2, self.df) + quantile(POWER, self.df)) * self.se)
 
 
 def quantile(level: float, df: npt.ArrayLike) -> Floats:
@@ -71,20 +71,6 @@ def quantile(level: float, df: npt.ArrayLike) -> Floats:
     freedom = np.asarray(df, float)
     finite = np.where(np.isinf(freedom), 1.0, freedom)
     return np.asarray(np.where(np.isinf(freedom), ndtri(level), stdtrit(finite, level)))
-
-
-def detectable_log(
-    se: npt.ArrayLike, df: npt.ArrayLike, *, alpha: float = ALPHA, power: float = POWER
-) -> Floats:
-    """Smallest effect that a two-sided test finds with the given power: (t₁₋α⸝₂ + t_power) · se.
-
-    Args:
-        se: Standard error of the effect.
-        df: Its degrees of freedom.
-        alpha: Level of the two-sided test.
-        power: Probability of finding it.
-    """
-    return np.asarray((quantile(1 - alpha / 2, df) + quantile(power, df)) * np.asarray(se, float))
 
 
 def effect_in_blocks(log_a: Floats, log_b: Floats) -> Effect:

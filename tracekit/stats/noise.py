@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats.comparison import ALPHA, POWER, Values
-from tracekit.stats.decide import Floats, detectable_log
+from tracekit.stats.comparison import ALPHA, Values
+from tracekit.stats.decide import Effect, Floats
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ class Noise:
         return float(np.expm1(detectable_effect(self.sigma, k, paired=paired)))
 
 
-def detectable_effect(
-    sigma: float, k: int, *, paired: bool = False, alpha: float = ALPHA, power: float = POWER
-) -> float:
+def detectable_effect(sigma: float, k: int, *, paired: bool = False) -> float:
     """Smallest effect that k runs a side detect: (t₁₋α⸝₂ + t_power) · σ · √(2/k).
 
     Quantiles of Student's t have 2k - 2 degrees of freedom, and k - 1 in a paired comparison. The effect is a
@@ -58,8 +56,6 @@ def detectable_effect(
         sigma: Standard deviation of a run's logarithm.
         k: Runs per side, at least 2.
         paired: Whether runs are compared within blocks.
-        alpha: Level of the two-sided test.
-        power: Probability of detecting it.
 
     Example:
         >>> [round(100 * detectable_effect(0.02, k), 1) for k in (5, 10, 20)]
@@ -68,7 +64,8 @@ def detectable_effect(
     if k < 2:
         return float("nan")
     df = k - 1 if paired else 2 * k - 2
-    return float(detectable_log(sigma * np.sqrt(2 / k), df, alpha=alpha, power=power))
+    log, se, freedom, spread = np.array([0.0, sigma * np.sqrt(2 / k), df, sigma])
+    return float(Effect(log, se, freedom, spread).detectable())
 
 
 def estimate_noise(groups: Iterable[Values]) -> Noise:

@@ -76,6 +76,7 @@ def ran_in_sequence(times_a: Sequence[float], times_b: Sequence[float]) -> bool:
 Known: TypeAlias = "Sequence[float | None]"
 
 TOLERANCE = 0.02
+"""Relative difference of clocks that is none."""
 
 
 def at_their_clocks(
@@ -121,29 +122,17 @@ def cycles(time_ns: float, clock_mhz: float) -> float:
     return time_ns * clock_mhz / 1000
 
 
-def clocks_differ(clock_a: float, clock_b: float, *, tolerance: float = TOLERANCE) -> bool:
+def clocks_differ(clock_a: float, clock_b: float) -> bool:
     """Tell whether two clocks are too far apart to compare times alone.
-
-    Args:
-        clock_a: A clock, MHz.
-        clock_b: Another clock, MHz.
-        tolerance: Relative difference that is none.
 
     Example:
         >>> clocks_differ(1_980, 1_950), clocks_differ(1_980, 1_900)
         (False, True)
     """
-    return max(clock_a, clock_b) / min(clock_a, clock_b) - 1 > tolerance
+    return max(clock_a, clock_b) / min(clock_a, clock_b) - 1 > TOLERANCE
 
 
-def reconcile(
-    time: Comparison,
-    in_cycles: Comparison | None,
-    clock_a: float,
-    clock_b: float,
-    *,
-    tolerance: float = TOLERANCE,
-) -> Comparison:
+def reconcile(time: Comparison, in_cycles: Comparison | None, clock_a: float, clock_b: float) -> Comparison:
     """The verdict in time, unless the clocks differ and cycles say otherwise.
 
     Args:
@@ -151,12 +140,11 @@ def reconcile(
         in_cycles: The same runs compared in cycles; None where a run has no clock.
         clock_a: Mean SM clock of the base's runs, MHz.
         clock_b: The same of the head's.
-        tolerance: Relative difference of clocks that is none.
 
     Returns:
         `time`, with "cannot tell" where the clocks differ and the verdicts do not agree.
     """
-    if time.verdict is Verdict.NONE or not clocks_differ(clock_a, clock_b, tolerance=tolerance):
+    if time.verdict is Verdict.NONE or not clocks_differ(clock_a, clock_b):
         return time
     clocks = f"SM clock {clock_a:.0f} MHz against {clock_b:.0f} MHz"
     if in_cycles is None:
