@@ -38,18 +38,8 @@ MAX_NAMES = 3
 _MATCHED_NS, _OTHER = "matched_ns", "_other"
 
 
-def one_sided_names(items: pd.DataFrame) -> tuple[tuple[OneSided, ...], tuple[OneSided, ...]]:
-    """Return the names that only the base, and only the head, has, most time first.
-
-    Args:
-        items: What `matching.match` returns.
-    """
-    base, head = (items[items[SIDE] == side] for side in (0, 1))
-    return _names_without(base, head), _names_without(head, base)
-
-
 def _names_without(side: pd.DataFrame, other: pd.DataFrame) -> tuple[OneSided, ...]:
-    """Return the names of a side that the other lacks."""
+    """Return the names of a side that the other lacks, most time first."""
     alone = side[~side[CANONICAL].isin(other[CANONICAL].unique())]
     matched = np.isin(alone[GROUP], other[GROUP].unique())
     alone = alone.assign(**{_MATCHED_NS: np.where(matched, alone[TOTAL_NS], 0)})
@@ -321,7 +311,7 @@ def _explain(
     items = matching.match(a, b, by_module=options.by == "module")
     groups = matching.groups(items, a, b)
     ranges = matching.step_ranges(items, (a, b), groups, by=options.by) if a.steps > 1 else {}
-    only_base, only_head = one_sided_names(items)
+    of_base, of_head = (items[items[SIDE] == side] for side in (0, 1))
     progress("idle time")
     wall, idle_warning = _break_down(runs, steps, (a, b), groups, explain=options.explain)
     progress("analyses")
@@ -339,8 +329,8 @@ def _explain(
         causes=matching.causes(groups, by=options.by, steps=ranges),
         groups=groups,
         counts=matching.counts(groups),
-        only_base=only_base,
-        only_head=only_head,
+        only_base=_names_without(of_base, of_head),
+        only_head=_names_without(of_head, of_base),
         analyses=analyses,
         warnings=(
             *side_notes.warnings(noted, by=options.by),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tracekit.errors import MissingDependencyError
 from tracekit.executors.model import Outcome, Workers, keep, scratch
 
 __all__ = ["Outcome", "Workers", "keep", "scratch", "workers"]
@@ -30,8 +31,13 @@ def workers(scheduler: str | None = None, *, count: int | None = None) -> Iterat
         [3, 4]
     """
     if scheduler is not None:
-        from tracekit.executors.dask import connect  # only a cluster needs it
-
+        try:
+            from tracekit.executors.dask import connect
+        except ImportError as error:
+            raise MissingDependencyError(
+                "--scheduler needs Dask, which is not installed",
+                hint="pip install 'tracekit-torch[scale]', also on every worker",
+            ) from error
         with connect(scheduler) as remote:
             yield remote
         return

@@ -20,16 +20,16 @@ from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from tracekit.errors import MissingDependencyError, TracekitError, UnusableInputError
+import psutil
+from distributed import Client, KilledWorker, Worker, get_worker
+from distributed import Future as DaskFuture
+
+from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, scratch_at, unexpected_error
 from tracekit.storage import locks
-
-if TYPE_CHECKING:  # Dask is an optional dependency
-    from distributed import Client, Worker
-    from distributed import Future as DaskFuture
 
 WORKERLESS_S = 60.0
 """Seconds without workers until the remaining tasks fail; a nanny restarts a worker sooner."""
@@ -140,7 +140,7 @@ class DaskWorkers(Workers):
             if has_folders:
                 self._kept.append(future)
             yield Outcome(index=index, value=value, error=failure, host=host)
-        elif suspects is not None and _is_killed(error):
+        elif suspects is not None and isinstance(error, KilledWorker):
             suspects.append(index)
         elif isinstance(error, CancelledError) and self._client.status != "running":
             dropped.append(index)
@@ -237,15 +237,7 @@ def _error(result: Future[Any]) -> BaseException | None:
         return error
 
 
-def _is_killed(error: BaseException | None) -> bool:
-    from distributed import KilledWorker
-
-    return isinstance(error, KilledWorker)
-
-
 def _explain(error: BaseException) -> TracekitError:
-    from distributed import KilledWorker
-
     if isinstance(error, KilledWorker):
         return TracekitError(
             f"each of the {error.allowed_failures + 1} workers that ran it ended, with no other task there",
@@ -305,9 +297,6 @@ def run(
 
     Raises as `attempt`, for Dask to retry it.
     """
-    import psutil
-    from distributed import get_worker
-
     if time.time() - psutil.Process().create_time() < YOUNG_S:
         time.sleep(max(0.0, _LOADED + SETTLED_S - time.monotonic()))
     worker, kept = get_worker(), KeptFolders()
@@ -342,7 +331,6 @@ def connect(scheduler: str) -> Iterator[DaskWorkers]:
         scheduler: Address of the scheduler, such as `tcp://host:8786` or `tls://host:8786`.
 
     Raises:
-        MissingDependencyError: Dask is not installed.
         UnusableInputError: There is no scheduler at that address, or its workers differ from this program.
     """
     client = _client(scheduler)
@@ -364,13 +352,6 @@ def _client(scheduler: str) -> Client:
             f"{scheduler!r} is not the address of a Dask scheduler",
             hint="use an address like tcp://host:8786",
         )
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingDependencyError(
-            "--scheduler needs Dask, which is not installed",
-            hint="pip install 'tracekit-torch[scale]', also on every worker",
-        ) from error
     for name in ("distributed", "distributed.client"):  # Dask sets the level of both
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are reported as outcomes
     try:

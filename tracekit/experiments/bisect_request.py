@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tracekit.errors import UnusableInputError
 from tracekit.experiments.bisect_model import Search, Subject, count_metric
-from tracekit.experiments.bisect_runner import VERSION, Record, SubjectRunner, open_runner
-from tracekit.experiments.checkouts import changes, repository_root
+from tracekit.experiments.bisect_runner import VERSION, Record, SubjectRunner
+from tracekit.experiments.checkouts import changes, repository_root, worktrees
 from tracekit.experiments.measure import UNITS, Program, Reading, program
 from tracekit.experiments.state import StateFile, question_key
 from tracekit.runs import environment, metrics, revisions
@@ -143,17 +143,21 @@ class BisectRequest:
             store=store,
         )
 
-    def open_runner(self, store: Store) -> AbstractContextManager[SubjectRunner]:
-        """Open what measures the subjects."""
-        options = self.options
-        return open_runner(
-            self.program,
-            store,
-            setup=options.prepare if options.dep else options.setup,
-            signature=options.signature or "",
-            warmup=0 if options.signature else options.warmup,
-            versions=bool(options.dep),
-        )
+    @contextmanager
+    def open_runner(self, store: Store) -> Iterator[SubjectRunner]:
+        """Open what measures the subjects; worktrees of commits are removed at the end."""
+        options, program = self.options, self.program
+        with ExitStack() as stack:
+            trees = None if options.dep else stack.enter_context(worktrees(store, program.repository))
+            yield SubjectRunner(
+                program,
+                store,
+                scratch=stack.enter_context(store.draft()).path / "scratch",
+                setup=options.prepare if options.dep else options.setup,
+                signature=options.signature or "",
+                warmup=0 if options.signature else options.warmup,
+                trees=trees,
+            )
 
     def open_cache(self, store: Store, *, fresh: bool = False) -> StateFile[Record]:
         """Open the cache of measurements on this machine; `fresh` empties it."""

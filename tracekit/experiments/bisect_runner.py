@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments.bisect_model import Moment, Search, Subject, counts
-from tracekit.experiments.checkouts import Worktrees, worktrees
+from tracekit.experiments.checkouts import Worktrees
 from tracekit.experiments.measure import Program, measure, prepare, store_run
 from tracekit.experiments.state import StateFile
 from tracekit.runs.store import Store
@@ -78,26 +77,6 @@ class SubjectRunner:
         for _ in range(self.warmup):
             measure(program, tree, scratch=self.scratch)
         self.ready[key] = tree
-
-
-@contextmanager
-def open_runner(
-    program: Program, store: Store, *, setup: str = "", signature: str = "", warmup: int = 0, versions: bool
-) -> Iterator[SubjectRunner]:
-    """Open a runner for commits, whose worktrees are removed at the end, or for versions of a package.
-
-    Args:
-        program: What is measured.
-        store: Store of the worktrees and runs.
-        setup: Shell command that builds a worktree, or that installs a version.
-        signature: Name to count in the stored runs.
-        warmup: Measurements of a subject just prepared that do not count.
-        versions: Whether versions of a package are measured.
-    """
-    with ExitStack() as stack:
-        trees = None if versions else stack.enter_context(worktrees(store, program.repository))
-        draft = stack.enter_context(store.draft())
-        yield SubjectRunner(program, store, draft.path / "scratch", setup, signature, warmup, trees)
 
 
 @dataclass(frozen=True)

@@ -119,11 +119,6 @@ class Worktrees:
         check_out(self.repository, path)
         return path
 
-    def remove(self, path: Path) -> None:
-        """Remove a worktree with all files in it."""
-        with blocked_signals():
-            _remove(self.repository, path)
-
 
 @contextmanager
 def worktrees(store: Store, repository: Path | None = None) -> Iterator[Worktrees]:

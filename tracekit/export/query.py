@@ -130,18 +130,14 @@ def read(sql: str, tables: Collection[str]) -> Statement:
         ['counters', 'steps']
     """
     explain = _EXPLAIN.match(sql)
-    rest = _blank(explain[0]) + sql[explain.end() :] if explain else sql
+    # Spaces in place of EXPLAIN, so that later positions stay the same.
+    rest = re.sub(r"[^\n]", " ", explain[0]) + sql[explain.end() :] if explain else sql
     rest, tree = _parse(rest)
     nodes = list(_nodes(tree))
     for node, _ in nodes:
         _refuse(node)
     words = " ".join(explain[0].split()).upper() if explain else ""
     return Statement(sql=rest, explain=words, tables=_read_tables(nodes, tables))
-
-
-def _blank(text: str) -> str:
-    """Return spaces of the same length, so that later positions stay the same."""
-    return re.sub(r"[^\n]", " ", text)
 
 
 def _parse(sql: str) -> tuple[str, dict[str, Any]]:
@@ -202,7 +198,10 @@ def _refuse(node: dict[str, Any]) -> None:
     if isinstance(kind, str) and kind.endswith("_NODE") and kind not in _NODES:
         word = kind.removesuffix("_NODE").removesuffix("_QUERY")
         raise UnusableInputError(f"{word} is not allowed in a query", hint=ONLY)
-    if kind == "TABLE_FUNCTION" and (name := _function_name(node)) not in _FUNCTIONS:
+    if (
+        kind == "TABLE_FUNCTION"
+        and (name := str(node["function"]["function_name"]).lower()) not in _FUNCTIONS
+    ):
         raise UnusableInputError(
             f"{name}() is not allowed: a query can read only the tables of runs",
             hint="list them with `tracekit query --tables`",
@@ -211,27 +210,20 @@ def _refuse(node: dict[str, Any]) -> None:
         raise UnusableInputError("the query has a parameter (? or $)", hint="replace it with a value")
 
 
-def _function_name(node: dict[str, Any]) -> str:
-    return str(node["function"]["function_name"]).lower()
-
-
 def _read_tables(nodes: list[Scoped], tables: Collection[str]) -> frozenset[str]:
     """Return the names of the tables that are read; all if the query lists tables."""
     names: set[str] = set()
     for node, scope in nodes:
         if node.get("type") == "SHOW_REF" and not node.get("query"):
             names.update(tables)
-        if node.get("type") == "BASE_TABLE" and not _is_cte(node, scope):
-            name = str(node["table_name"]).lower()
-            if name not in tables or node.get("schema_name", "") not in _SCHEMAS:
+        if node.get("type") == "BASE_TABLE":
+            name, schema = str(node["table_name"]).lower(), node.get("schema_name", "")
+            if name in scope and schema in _RECURRING:
+                continue
+            if name not in tables or schema not in _SCHEMAS:
                 raise _no_table(node, tables)
             names.add(name)
     return frozenset(names)
-
-
-def _is_cte(node: dict[str, Any], scope: frozenset[str]) -> bool:
-    """Tell whether a table is a common table expression: one in scope, named without a schema."""
-    return str(node["table_name"]).lower() in scope and node.get("schema_name", "") in _RECURRING
 
 
 def _no_table(node: dict[str, Any], tables: Collection[str]) -> UnusableInputError:
