@@ -231,19 +231,7 @@ def groups(items: pd.DataFrame, base: WorkItems, head: WorkItems) -> tuple[Group
     """
     changed = _select_changed(items)
     ordered = changed.sort_values([GROUP, SIDE, TOTAL_NS, LONGEST_ROW], ascending=[True, True, False, True])
-    columns = [
-        GROUP,
-        SIDE,
-        MATCH_LEVEL,
-        C.NAME,
-        CANONICAL,
-        C.KIND,
-        ROLE,
-        OP_PLACE,
-        COUNT,
-        TOTAL_NS,
-        LONGEST_ROW,
-    ]
+    columns = [GROUP, SIDE, MATCH_LEVEL, CANONICAL, C.KIND, ROLE, OP_PLACE, COUNT, TOTAL_NS, LONGEST_ROW]
     records: dict[int, _Rows] = {}
     for row in ordered[columns].to_dict("records"):
         records.setdefault(int(row[GROUP]), []).append(row)
@@ -417,20 +405,9 @@ def step_ranges(
 def _ranges(side: WorkItems, line: Ints, lines: int) -> list[Range]:
     """Return the least and most time of each line over the steps; a step without any counts as 0."""
     number = line[side.intervals[ITEM].to_numpy(np.int64)]
-    window, length = (side.intervals[name].to_numpy(np.int64)[number >= 0] for name in (WINDOW, C.DUR_NS))
-    steps = side.steps
-    places, key = np.unique(number[number >= 0] * steps + window, return_inverse=True)
-    sums = np.zeros(len(places), np.int64)
-    np.add.at(sums, key, length)
-    by_line = pd.Series(sums).groupby(places // max(steps, 1))
-    extremes = by_line.agg(["min", "max", "count"])
-    least = extremes["min"].where(extremes["count"] == steps, 0)
-    ranges = [(0, 0)] * lines
-    for place, low, high in zip(
-        extremes.index.tolist(), least.tolist(), extremes["max"].tolist(), strict=True
-    ):
-        ranges[place] = (int(low), int(high))
-    return ranges
+    sums = side.intervals[number >= 0].groupby([number[number >= 0], WINDOW])[C.DUR_NS].sum()
+    by_step = sums.unstack(fill_value=0).reindex(index=range(lines), columns=range(side.steps), fill_value=0)
+    return list(zip(by_step.min(axis=1).tolist(), by_step.max(axis=1).tolist(), strict=True))
 
 
 def _label(group: Group, by: str) -> str:

@@ -135,10 +135,6 @@ class InProcess(Workers):
         for index, item in enumerate(items):
             yield _outcome(index, partial(attempt, function, item))
 
-    def everywhere(self, function: Callable[..., object], *args: Any) -> None:
-        """See `Workers.everywhere`."""
-        function(*args)
-
 
 class LocalWorkers(Workers):
     """Executor on worker processes, each with a thread; an error in its context kills them."""
@@ -183,10 +179,6 @@ class LocalWorkers(Workers):
             self._stop()
             self._start()
             raise
-
-    def everywhere(self, function: Callable[..., object], *args: Any) -> None:
-        """See `Workers.everywhere`."""
-        function(*args)
 
     def _stop(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

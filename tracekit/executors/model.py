@@ -69,9 +69,9 @@ class Workers(ABC):
             An outcome for each item, in the order of completion.
         """
 
-    @abstractmethod
     def everywhere(self, function: Callable[..., object], *args: Any) -> None:
-        """Run a function once on every host with workers, for cleanup; errors are ignored."""
+        """Run a function once on every host with workers, for cleanup; errors of other hosts are ignored."""
+        function(*args)
 
     @property
     @abstractmethod

@@ -77,44 +77,26 @@ def time_error(seconds: float) -> UnusableInputError:
 
 
 def run_query(
-    query: Query, *, max_bytes: int = 0, started: Callable[[Callable[[], None]], None] | None = None
+    query: Query,
+    *,
+    max_bytes: int = 0,
+    started: Callable[[Callable[[], None]], None] | None = None,
+    code: str = _QUERY,
 ) -> Generator[str, None, None]:
-    """Yield the result of a query in pieces; the command line and the dashboard query by this function.
+    """Yield the result of a query in pieces; closing the generator ends its process.
+
+    The command line and the dashboard query by this function.
 
     Args:
         query: The query.
-        max_bytes: As in `pieces`.
-        started: As in `pieces`.
+        max_bytes: Maximum bytes of all texts, as the child sends them; 0 for no limit.
+        started: Called with a function that kills the child, which any thread may call.
+        code: Python code that the child executes; it calls `serve`.
 
     Raises:
         TracekitError: The statement is refused or fails, or exceeds a limit.
     """
-    limits = {"seconds": query.seconds, "memory_bytes": query.memory_bytes}
-    yield from pieces(_QUERY, asdict(query), **limits, max_bytes=max_bytes, started=started)  # type: ignore[arg-type]
-
-
-def pieces(
-    code: str,
-    request: dict[str, Any],
-    *,
-    seconds: float,
-    memory_bytes: int,
-    max_bytes: int = 0,
-    started: Callable[[Callable[[], None]], None] | None = None,
-) -> Generator[str, None, None]:
-    """Yield the texts that a child process makes; closing the generator ends the process.
-
-    Args:
-        code: Python code that the child executes; it calls `serve`.
-        request: What `serve` passes on, as JSON.
-        seconds: As in `Query`.
-        memory_bytes: As in `Query`.
-        max_bytes: Maximum bytes of all texts, as the child sends them; 0 for no limit.
-        started: Called with a function that kills the child, which any thread may call.
-
-    Raises:
-        TracekitError: The error of the work; or it took too long, returned too much, or ended the process.
-    """
+    seconds = query.seconds
     with tempfile.TemporaryDirectory(prefix="tracekit-query-") as scratch:
         log, expired = Path(scratch) / "stderr", Event()
         with log.open("wb") as errors, _start(code, scratch, errors) as child:
@@ -122,7 +104,7 @@ def pieces(
             try:
                 if started:
                     started(child.kill)
-                _send(child, {"request": request, "memory_bytes": memory_bytes})
+                _send(child, asdict(query))
                 yield from _receive(child, timer if seconds else None, max_bytes)
                 code_of_child = child.wait()
             finally:
@@ -192,15 +174,15 @@ def _exit_error(code: int, log: str) -> Exception:
     return RuntimeError(f"the process of the query failed with exit code {code}:\n{log}")
 
 
-def serve(work: Callable[[dict[str, Any]], Iterable[str]]) -> None:
-    """Answer the request of the parent process: send the texts of `work`, or its error."""
+def serve(work: Callable[[Query], Iterable[str]]) -> None:
+    """Answer the query of the parent process: send the texts of `work`, or its error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    content = json.loads(sys.stdin.readline())
+    query = Query(**json.loads(sys.stdin.readline()))
     Thread(target=_end_with_parent, daemon=True).start()
-    _limit_memory(content["memory_bytes"])
+    _limit_memory(query.memory_bytes)
     _write(_READY, None)
     try:
-        for text in work(content["request"]):
+        for text in work(query):
             _write(_TEXT, text)
     except TracekitError as error:
         _write(_ERROR, [error.message, error.hint, int(error.exit_code)])

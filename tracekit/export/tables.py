@@ -143,10 +143,9 @@ def as_csv(source: Source, path: Path) -> None:
         path: A new folder, or the file of the zip.
     """
     with _places(path, ".csv") as opened:
-        for name in _present(source):
-            schema = _plain(TABLES[name].arrow)
+        for name, schema, batches in _tables(source):
             with opened(name) as file, pacsv.CSVWriter(file, schema) as writer:
-                for batch in _cast(source, name, schema):
+                for batch in batches:
                     writer.write_batch(batch)
 
 
@@ -158,33 +157,24 @@ def as_parquet(source: Source, path: Path) -> None:
         path: A new folder.
     """
     path.mkdir()
-    for name in _present(source):
-        schema = _plain(TABLES[name].arrow)
+    for name, schema, batches in _tables(source):
         file = path / f"{name}.parquet"
         with pq.ParquetWriter(file, schema, compression="snappy", version="2.4") as writer:
-            for batch in _cast(source, name, schema):
+            for batch in batches:
                 writer.write_batch(batch)
     write_meta(path, source.run.meta)
 
 
-def _present(source: Source) -> list[str]:
-    return [name for name in TABLES if source.run.rows(name)]
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with dictionary columns as strings."""
-    fields = [
-        field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in schema
-    ]
-    return pa.schema(fields, metadata=schema.metadata)
-
-
-def _cast(source: Source, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in source.batches(name):
-        yield pa.RecordBatch.from_arrays(
-            [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
-            schema=schema,
-        )
+def _tables(source: Source) -> Iterator[tuple[str, pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Yield name, schema and rows of each table that has any, with dictionary columns as strings."""
+    for name, table in TABLES.items():
+        if source.run.rows(name):
+            fields = [
+                field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
+                for field in table.arrow
+            ]
+            schema = pa.schema(fields, metadata=table.arrow.metadata)
+            yield name, schema, (batch.cast(schema) for batch in source.batches(name))
 
 
 @contextmanager

@@ -31,10 +31,9 @@ def answer() -> None:
     serve(_texts)
 
 
-def _texts(request: dict[str, Any]) -> Iterator[str]:
+def _texts(query: Query) -> Iterator[str]:
     from tracekit.ingest.references import resolve
 
-    query = Query(**request)
     statement = read(query.sql, KNOWN)
     table = query.output_format == "table"
     limit = DEFAULT_LIMIT if query.limit is None and table else query.limit or 0

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tracekit.errors import ExitCode, TracekitError, UnusableInputError
-from tracekit.export.query_process import pieces
+from tracekit.export.query_process import Query, run_query
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +23,13 @@ MEMORY = 1 << 28
 
 
 def texts(work: str, *, seconds: float = 0, memory_bytes: int = MEMORY, before: str = "") -> list[str]:
-    code = f"{before}\n{SERVE}serve(lambda request: {work})"
-    return list(pieces(code, {"a": 1}, seconds=seconds, memory_bytes=memory_bytes))
+    code = f"{before}\n{SERVE}serve(lambda query: {work})"
+    query = Query(sql="FROM a", store=None, output_format="", seconds=seconds, memory_bytes=memory_bytes)
+    return list(run_query(query, code=code))
 
 
 def test_the_texts_of_the_work_and_its_errors_pass() -> None:
-    assert texts("[str(request), 'ä\\n']") == ["{'a': 1}", "ä\n"]
+    assert texts("[query.sql, 'ä\\n']") == ["FROM a", "ä\n"]
     failing = """
 def work():
     from tracekit.errors import CollectionError
@@ -69,8 +70,10 @@ def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
     work = "[str(__import__('os').getpid()), str(__import__('time').sleep(100))]"
     parent = tmp_path / "parent.py"
     parent.write_text(
-        f"from tracekit.export.query_process import pieces\ncode = {f'{SERVE}serve(lambda _: {work})'!r}\n"
-        f"for text in pieces(code, {{}}, seconds=0, memory_bytes={MEMORY}):\n    print(text, flush=True)\n"
+        "from tracekit.export.query_process import Query, run_query\n"
+        f"code = {f'{SERVE}serve(lambda _: {work})'!r}\n"
+        f"query = Query(sql='', store=None, output_format='', seconds=0, memory_bytes={MEMORY})\n"
+        "for text in run_query(query, code=code):\n    print(text, flush=True)\n"
     )
     with subprocess.Popen([sys.executable, str(parent)], stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
