@@ -10,7 +10,7 @@ import pytest
 from tests.unit.executors import deeds
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.executors import workers
-from tracekit.executors.local import LostWorkerError
+from tracekit.executors.local import LostWorkerError, Processes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +53,23 @@ def test_a_task_whose_worker_is_lost_runs_again(tmp_path: Path) -> None:
     with workers(count=1) as executor:
         (outcome,) = executor.map(deeds.fatal_once, [(4, str(tmp_path))])
     assert outcome.get() == 8
+
+
+def test_signals_of_the_terminal_reach_the_parent_alone() -> None:
+    with workers(count=1) as executor:
+        (outcome,) = executor.map(os.getpgid, [0])
+    assert outcome.get() != os.getpgid(0)
+
+
+def test_no_worker_starts_after_all_were_killed() -> None:
+    processes = Processes()
+    assert processes.call(deeds.double, 2) == 4
+    processes.kill()
+    with pytest.raises(LostWorkerError):
+        processes.call(deeds.double, 2)
+    with pytest.raises(LostWorkerError, match="were stopped"):
+        processes.call(deeds.double, 2)
+    processes.dismiss()
 
 
 def test_processes_stay_from_one_map_to_the_next() -> None:
