@@ -155,6 +155,19 @@ def test_a_missing_slice_is_noticed(imports: Imports) -> None:
         imports.receive(state.id, name="a.json", offset=7, size=9, body=io.BytesIO(b"xy"))
 
 
+def test_a_slice_that_was_received_is_not_appended_again(imports: Imports) -> None:
+    state = sent(imports, "a.json", b"abc")
+    with pytest.raises(Exception, match="missing"):
+        imports.receive(state.id, name="a.json", offset=0, size=3, body=io.BytesIO(b"abc"))
+
+
+def test_all_files_of_an_import_count(store: Store) -> None:
+    imports = Imports(store, limit=100)
+    state = imports.receive("", name="a", offset=0, size=60, body=io.BytesIO(b"x"))
+    with pytest.raises(Exception, match="upload limit"):
+        imports.receive(state.id, name="b", offset=0, size=60, body=io.BytesIO(b"x"))
+
+
 def test_a_cancelled_import_leaves_nothing(imports: Imports, store: Store) -> None:
     state = sent(imports, "a.json.gz", TRACE.read_bytes())
     assert imports.cancel(state.id).phase is Phase.CANCELLED

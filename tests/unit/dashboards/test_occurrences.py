@@ -29,6 +29,21 @@ NUMBERED = "ProfilerStep"
 """The call tree and the critical path leave the numbers of steps out; the timeline finds them as a part."""
 
 
+@pytest.mark.parametrize(
+    ("columns", "rank"),
+    [
+        (["rank", "step"], "rank"),
+        (["step", "slowest_rank", "last_rank"], "slowest_rank"),
+        (["step", "last_rank"], "last_rank"),
+        (["step"], ""),
+    ],
+)
+def test_a_row_about_a_step_leads_to_that_of_the_rank_it_names(columns: list[str], rank: str) -> None:
+    link = occurrences.link_parameters(columns)
+    assert link is not None
+    assert (link["go"], link["column"], link["rank"]) == (occurrences.STEP, "step", rank)
+
+
 def searched(link: dict[str, Any], row: dict[str, Any]) -> tuple[str, str]:
     """What `grid_cells.js` searches for, and how; empty for rows without a link."""
     value = row[link["column"]]

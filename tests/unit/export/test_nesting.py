@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.builders import host, kernel, make_run
 from tests.traces import imported
 from tracekit.export.chrome import chrome_trace
+from tracekit.export.tables import Source
 from tracekit.export.tracks import find_crossing
 from tracekit.runs.store import Store
 from tracekit.schema import C
@@ -30,6 +31,13 @@ Interval = tuple[int, int]
 def events(run: Run) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(b"".join(chrome_trace(run)))["traceEvents"]
     return found
+
+
+def test_of_intervals_that_start_together_the_longest_comes_first(tmp_path: Path) -> None:
+    rows = [host("inner", 5, 20), host("outer", 5, 50), host("before", 0, 5), host("first", 5, 20)]
+    run = make_run(tmp_path, host_intervals=rows)
+    (batch,) = Source(run).nested("host_intervals", [C.NAME, C.START_NS, C.DUR_NS, C.ROW_ID], C.ROW_ID)
+    assert batch[C.NAME].to_pylist() == ["before", "outer", "inner", "first"]
 
 
 def ns(event: dict[str, Any], key: str) -> int:

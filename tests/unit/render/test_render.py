@@ -29,6 +29,13 @@ FRAME = pd.DataFrame(
 )
 
 
+def test_a_markdown_table_says_how_many_rows_it_leaves_out() -> None:
+    rows, column = [{"a": number} for number in range(5)], Column("a", "count", "")
+    text = render.rows(rows, [column], "markdown", command="show", limit=2)
+    assert text == "| a |\n| ---: |\n| 0 |\n| 1 |\n\n3 more rows\n"
+    assert "more" not in render.rows(rows, [column], "markdown", command="show", limit=5)
+
+
 def test_json_keeps_integers_exact_and_missing_values_null() -> None:
     text = render.rows(FRAME, COLUMNS, "json", command="show")
     assert json.loads(text) == {

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from click import Context
 
 from tests.unit.experiments.check.recorded import commit, record
+from tracekit.cli.check import command
 from tracekit.cli.main import run
+from tracekit.experiments.check_model import Options
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -34,6 +37,16 @@ def head(git: Git, store: Store) -> str:
 def checked(store: Store, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     code = run(["check", "--against", "main", "--store", str(store.path), *words])
     return code, capsys.readouterr().out
+
+
+def test_the_command_checks_as_the_library_does() -> None:
+    defaults = {parameter.name: parameter.get_default(Context(command)) for parameter in command.params}
+    plain = Options()
+    assert (
+        (defaults["min_runs"], defaults["byte_tolerance"]) == (plain.least, plain.tolerance) == (3, 1 << 20)
+    )
+    assert defaults["metrics"] == ",".join(plain.metrics)
+    assert defaults["allow_dirty"] is plain.allow_dirty is False
 
 
 def test_json_holds_verdict_sides_and_metrics(
