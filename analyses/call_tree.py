@@ -21,12 +21,13 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.analysis.modules import find_enclosing
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
 
-from .shared.common import NO_PARENT, RANK, UNLINKED, absent_device_note, ints, op_parents, positions
-from .shared.host_rows import MODULE, PATH_SEPARATOR, sum_by_code
+from .shared.common import NO_PARENT, RANK, UNLINKED, Bools, absent_device_note, ints, positions, sum_by_code
+from .shared.host_rows import MODULE, PATH_SEPARATOR
 
 NO_CALLS = (
     "no ops or annotations in this capture: CPU activity was not recorded; record with `--collector torch`"
@@ -49,7 +50,7 @@ class _Calls:
     """
 
     frame: pd.DataFrame
-    selected: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    selected: Bools
     parent: Ints
     names: Ints
     labels: pd.Index
@@ -96,7 +97,7 @@ def _nodes(run: Run, calls: _Calls) -> tuple[pd.DataFrame, tuple[str, ...]]:
 
 def _select(frame: pd.DataFrame, kinds: tuple[HostKind, ...]) -> _Calls:
     selected = frame[C.KIND].isin([str(kind) for kind in kinds]).to_numpy(bool)
-    parent = op_parents(selected, positions(frame[C.ROW_ID], frame[C.PARENT_ROW]))
+    parent = find_enclosing(selected, positions(frame[C.ROW_ID], frame[C.PARENT_ROW]))
     raw = frame[C.NAME].astype("category").cat
     merged = raw.categories.astype(str).str.replace(_NUMBER, "", regex=True)
     codes, labels = pd.factorize(np.asarray(merged, dtype=object), sort=True)

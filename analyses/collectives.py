@@ -34,7 +34,7 @@ from .shared.collective_kinds import (
     REDUCE_SCATTER,
     SEND_RECV,
 )
-from .shared.common import DEVICE, RANK, STEP, absent_device_note, concat_tables, share
+from .shared.common import DEVICE, RANK, STEP, absent_device_note, concat_tables, select, share
 
 WAIT, TRANSFER, CAUSED = "wait_ns", "transfer_ns", "caused_ns"
 ALGORITHM, BUS = "alg_gb_per_s", "bus_gb_per_s"
@@ -73,7 +73,7 @@ def combine(run: Run, parts: Sequence[pd.DataFrame]) -> Result:
     tables = {
         "by_group": _by_group(measured),
         "by_rank": _by_rank(measured),
-        "calls": calls[[column.name for column in _CALLS]],
+        "calls": select(calls, _CALLS),
     }
     return Result({name: table for name, table in tables.items() if len(table)}, notes=tuple(notes))
 
@@ -126,9 +126,7 @@ def _by_group(measured: pd.DataFrame) -> pd.DataFrame:
     table[ALGORITHM] = (total[C.BYTES] / total["timed_ns"]).astype("Float64")
     table[BUS] = (total["bus_bytes"] / total["timed_ns"]).astype("Float64")
     table = table.reset_index().astype({"last_rank": "Int64", "last_share": "Float64"})
-    return table.sort_values(
-        [C.DUR_NS, *_GROUP], ascending=[False, *(True for _ in _GROUP)], ignore_index=True
-    )[[column.name for column in _BY_GROUP]]
+    return select(table, _BY_GROUP, f"-{C.DUR_NS}", *_GROUP)
 
 
 def _last(calls: pd.DataFrame) -> tuple[int | None, float | None]:
@@ -145,9 +143,7 @@ def _by_rank(measured: pd.DataFrame) -> pd.DataFrame:
     table = grouped[[C.DUR_NS, WAIT, CAUSED]].sum().reset_index()
     table.insert(2, "count", grouped.size().to_numpy(np.int64))
     table["caused_share"] = share(table[CAUSED], int(table[CAUSED].sum()))
-    return table.sort_values([CAUSED, C.RANK], ascending=[False, True], ignore_index=True)[
-        [column.name for column in _BY_RANK_COLUMNS]
-    ]
+    return select(table, _BY_RANK_COLUMNS, f"-{CAUSED}", C.RANK)
 
 
 _BY_RANK = ByRank(map=measure, combine=combine)

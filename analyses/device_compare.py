@@ -42,7 +42,7 @@ from tracekit.schema import C
 from .roofline import devices
 from .roofline.calls import precision_of
 from .shared import common
-from .shared.common import DEVICE, RANK, Line, absent_device_note
+from .shared.common import DEVICE, RANK, Line, absent_device_note, select, sort_by
 from .shared.tensor_shapes import parse_dtypes
 
 MATRIX_ROLES = (Role.GEMM, Role.CONV, Role.ATTENTION)
@@ -91,16 +91,14 @@ def _precisions(run: Run) -> dict[int, str]:
     where = pc.field(C.INPUT_DTYPES).is_valid()
     ops = run.table("host_intervals", columns=[C.ROW_ID, C.INPUT_DTYPES], where=where)
     texts = ops[C.INPUT_DTYPES].astype(str)
-    known = {text: _first_precision(parse_dtypes(text)) for text in texts.unique()}
+    known = {}
+    for text in texts.unique():
+        precisions = map(precision_of, parse_dtypes(text))
+        known[text] = next((precision for precision in precisions if precision in PRECISIONS), "")
     of_op = dict(zip(ops[C.ROW_ID].tolist(), texts.map(known), strict=True))
     device = busy(run, [C.ROW_ID, C.OP_ROW]).dropna()
     rows = zip(device[C.ROW_ID].tolist(), device[C.OP_ROW].tolist(), strict=True)
     return {row: of_op[op] for row, op in rows if op in of_op}
-
-
-def _first_precision(dtypes: list[str]) -> str:
-    precisions = (precision_of(dtype) for dtype in dtypes)
-    return next((precision for precision in precisions if precision in PRECISIONS), "")
 
 
 _OPERATIONS = {"int8": "TOP/s"}
@@ -236,7 +234,7 @@ def compare(base: Run, head: Run) -> Result:
     notes = [note for run in (base, head) for note in devices.peaks_notes(run)]
     notes += [UNLISTED.format(name) for name, device in devices_by_name if device is None]
     notes += _notes(table, ops, _step(diff))
-    tables = {"ratios": common.ratios(table), "ops": ops[[column.name for column in _OPS]]}
+    tables = {"ratios": common.ratios(table), "ops": select(ops, _OPS)}
     short = _findings(ops, diff, head, names)
     return Result(tables, devices.with_given(head, short), tuple(notes))
 
@@ -272,7 +270,7 @@ def _ops(diff: Diff, compared: Compared, peaks: Peaks, precisions: dict[int, str
     both = [cause for cause in diff.causes if cause.a.total_ns and cause.b.total_ns]
     rows = [_row(cause, largest[cause.label], compared.steps, peaks, precisions) for cause in both]
     table = pd.DataFrame(rows, columns=[*(column.name for column in _OPS), "evidence", "mean_ns", "lost_ns"])
-    return table.sort_values(["head_ns", "op"], ascending=[False, True], ignore_index=True)
+    return sort_by(table, "-head_ns", "op")
 
 
 def _row(
@@ -389,7 +387,7 @@ def compute(run: Run) -> Result:
         {name for name, device in zip(device_names, peaks_known, strict=True) if device is None}
     )
     notes = [*devices.peaks_notes(run), *(UNLISTED.format(name or "an unnamed device") for name in unlisted)]
-    return Result({"devices": table[[column.name for column in _DEVICES]]}, notes=tuple(notes))
+    return Result({"devices": select(table, _DEVICES)}, notes=tuple(notes))
 
 
 _DEVICES = (

@@ -26,17 +26,20 @@ from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
-from tracekit.runs.step_windows import step_windows
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, DeviceKind
 
 from .shared.common import (
     DEVICE,
     NO_STEPS,
+    PLACE,
     RANK,
     STEP,
     absent_device_note,
     concat_by_name,
     concat_tables,
+    extent,
+    ints,
     share,
     spans,
 )
@@ -69,7 +72,6 @@ MEASURES = (
     Column("communication_overlapped_ns", "ns", "communication overlapped with other kernels"),
     Column("graph_ns", "ns", "|G∖(K∪C∪S)|: an opaque graph runs and nothing else"),
 )
-_KEYS = (C.RANK, C.DEVICE)
 _TABLES = ("whole", "per_step", "profiled_steps")
 
 
@@ -93,18 +95,13 @@ def measure(run: Run) -> Partial:
         return Partial(tables={}, opaque=False)
     windows = step_windows(run)
     parts: dict[str, list[pd.DataFrame]] = {name: [] for name in _TABLES}
-    for (rank, device), rows in frame.groupby(list(_KEYS), sort=True):
+    for (rank, device), rows in frame.groupby(PLACE, sort=True):
         unions = _DeviceUnions(rows)
         key = {C.RANK: rank, C.DEVICE: device}
-        start, end = spans(rows)
-        extent = start.min(keepdims=True), end.max(keepdims=True)
-        parts["whole"].append(_with_shares(_amounts(unions, *extent, last=1), key))
+        parts["whole"].append(_with_shares(_amounts(unions, *extent(rows), last=1), key))
         steps_of_rank = windows[windows[C.RANK] == rank]
         if len(steps_of_rank):
-            start, end = (
-                steps_of_rank[C.START_NS].to_numpy(np.int64),
-                steps_of_rank["end_ns"].to_numpy(np.int64),
-            )
+            start, end = ints(steps_of_rank, C.START_NS), ints(steps_of_rank, END_NS)
             amounts = _amounts(unions, start, end)
             parts["per_step"].append(_with_shares(amounts, {**key, C.STEP: steps_of_rank[C.STEP].to_numpy()}))
             merged = _amounts(unions, *intervals.union(start, end))

@@ -21,16 +21,12 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis import (
     EVIDENCE_ROWS,
     Analysis,
-    Basis,
     Bottleneck,
     Column,
     Finding,
@@ -46,12 +42,27 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from .idle_gaps.causes import NOT_PROFILER
-from .shared.common import DEVICE, RANK, absent_device_note, duration, ints, max_per_rank, share, spans
+from .shared.common import (
+    DEVICE,
+    PLACE,
+    RANK,
+    Bools,
+    Objects,
+    absent_device_note,
+    duration,
+    ints,
+    max_per_rank,
+    overlap_by,
+    percentile,
+    select,
+    share,
+    sort_by,
+    spans,
+)
 from .shared.host_columns import HostColumns, read_host_columns
 from .shared.host_rows import NO_OP, source_lines
 from .shared.idle_neighbors import find_waits, read_occupying
 
-PLACE = [C.RANK, C.DEVICE]
 CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"
 CALLED_NS, STARTED_NS, AT = "called_ns", "begun_ns", "at"
 DEPTH, IDLE_IN_CALL = "queued", "idle_in_call_ns"
@@ -134,9 +145,6 @@ def _max_depth(called: Ints, started_at: Ints) -> int:
     return int(np.cumsum(change[queued][order]).max(initial=0))
 
 
-if TYPE_CHECKING:
-    Bools = npt.NDArray[np.bool_]
-
 MIN_FULL_QUEUE = 1_000
 """The driver queues about 1,024 launches of a stream and then blocks the caller."""
 ALLOCATES = r"(?i)(?:malloc|free|hostalloc|hostregister|moduleload)"
@@ -150,9 +158,7 @@ FIRST = "first launch of this kernel in the capture: its code may have been load
 NONE = ""
 
 
-def reasons(
-    slow: pd.DataFrame, table: pd.DataFrame, device: pd.DataFrame, host: HostColumns
-) -> npt.NDArray[np.object_]:
+def reasons(slow: pd.DataFrame, table: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Objects:
     """One reason for each slow launch, empty if the trace shows none.
 
     Args:
@@ -174,7 +180,7 @@ def reasons(
         (ALLOCATION, _during(host, rows, allocates, least=0.5)),
         (FIRST, np.isin(rows, first.to_numpy())),
     )
-    reason: npt.NDArray[np.object_] = np.select(
+    reason: Objects = np.select(
         [condition for _, condition in conditions], [np.array(text, object) for text, _ in conditions], NONE
     )
     return reason
@@ -182,15 +188,9 @@ def reasons(
 
 def _during(host: HostColumns, rows: Ints, marked: Bools, *, least: float) -> Bools:
     """Whether marked rows of the rank cover more than the given share of each of these rows."""
-    start, end, ranks = host.start[rows], host.end[rows], host.rank[rows]
-    inside = np.zeros(len(rows), np.int64)
-    for rank in np.unique(ranks):
-        chosen = np.flatnonzero(marked & (host.rank == rank))
-        of_rank = ranks == rank
-        inside[of_rank] = overlap_lengths(
-            intervals.union(host.start[chosen], host.end[chosen]), start[of_rank], end[of_rank]
-        )
-    return inside > least * (end - start)
+    chosen = np.flatnonzero(marked)
+    inside = overlap_by(host.rank[chosen], host.spans(chosen), host.rank[rows], host.spans(rows))
+    return inside > least * (host.end[rows] - host.start[rows])
 
 
 MAX_LISTED = 50
@@ -230,7 +230,7 @@ def compute(run: Run) -> Result:
         return Result(notes=(NO_LINKS,))
     tables = {
         "summary": _summary(table),
-        "queue": queue(table, device)[[column.name for column in _QUEUE]],
+        "queue": select(queue(table, device), _QUEUE),
         "slowest": _slowest(run, table, device, host),
         "histogram": _histogram(table),
     }
@@ -259,23 +259,14 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
     """One row per device and kind of launch."""
     rows = []
     for key, of_kind in table.groupby([*PLACE, KIND], sort=True):
-        api, delay, reach = (np.sort(ints(of_kind, name)) for name in (API_NS, DELAY_NS, REACH_NS))
+        reach = ints(of_kind, REACH_NS)
         row = {**dict(zip([*PLACE, KIND], key, strict=True)), "launches": len(of_kind)}
-        row |= {
-            "api_median_ns": _percentile(api, 0.5),
-            "api_p95_ns": _percentile(api, 0.95),
-            "api_max_ns": int(api[-1]),
-        }
-        row |= {"delay_median_ns": _percentile(delay, 0.5), "delay_p95_ns": _percentile(delay, 0.95)}
-        row |= {"delay_max_ns": int(delay[-1]), "reach_median_ns": _percentile(reach, 0.5)}
-        row |= {"api_sum_ns": int(api.sum()), "early": int((reach < 0).sum())}
-        rows.append(row)
-    return pd.DataFrame(rows)[[column.name for column in _SUMMARY]]
-
-
-def _percentile(ordered: Ints, part: float) -> int:
-    """Smallest value that this part of the values does not exceed."""
-    return int(ordered[max(0, int(np.ceil(part * len(ordered))) - 1)])
+        for name, values in (("api", ints(of_kind, API_NS)), ("delay", ints(of_kind, DELAY_NS))):
+            row |= {f"{name}_median_ns": percentile(values, 50), f"{name}_p95_ns": percentile(values, 95)}
+            row[f"{name}_max_ns"] = int(values.max())
+        row |= {"reach_median_ns": percentile(reach, 50), "early": int((reach < 0).sum())}
+        rows.append({**row, "api_sum_ns": int(of_kind[API_NS].sum())})
+    return select(pd.DataFrame(rows), _SUMMARY)
 
 
 def _histogram(table: pd.DataFrame) -> pd.DataFrame:
@@ -298,8 +289,7 @@ def _histogram(table: pd.DataFrame) -> pd.DataFrame:
 
 def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:
     """The longest calls, with the reason if the trace shows one."""
-    order = [API_NS, CALLED_NS, C.ROW_ID]
-    first = table.sort_values(order, ascending=[False, True, True])[:MAX_LISTED].reset_index(drop=True)
+    first = sort_by(table, f"-{API_NS}", CALLED_NS, C.ROW_ID)[:MAX_LISTED]
     rows = first[AT].to_numpy()
     op = host.positions(first[C.OP_ROW])
     first[WHY] = reasons(first, table, device, host)
@@ -307,7 +297,7 @@ def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostColu
     first[HOST_ROW] = host.ids(rows).astype(np.int64)
     first[SOURCE] = source_lines(run, host.ids(np.where(op >= 0, op, rows)))
     first[C.NAME] = first[C.NAME].astype(object)
-    return first[[column.name for column in _SLOWEST]]
+    return select(first, _SLOWEST)
 
 
 def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
@@ -318,7 +308,7 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
         kernels = kernels[kernels[C.STEP].notna()]
     if len(kernels) < SLOW_CALLS["min_calls"]:
         return ()
-    median = _percentile(np.sort(ints(kernels, API_NS)), 0.5)
+    median = percentile(ints(kernels, API_NS), 50)
     excess = np.maximum(ints(kernels, IDLE_IN_CALL) - int(SLOW_CALLS["usual_call_ns"]), 0)
     saving = max_per_rank(kernels, excess)
     slow = median > SLOW_CALLS["min_median_ns"]
@@ -330,18 +320,14 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
 def _finding(calls: pd.DataFrame, median: int, saving: int, budget: Budget) -> Finding:
     heaviest = calls.sort_values(["excess", C.ROW_ID], ascending=[False, True])[:EVIDENCE_ROWS]
     rows = {"device_intervals": C.ROW_ID, "host_intervals": C.LAUNCH_ROW}
-    return Finding(
-        code=SLOW_CALLS.code,
-        severity=budget.severity(saving),
-        title=f"Kernel launch calls take {duration(median)} (median of {len(calls):,} calls)",
-        advice=(
-            "The machine is the likely cause: a slow or throttled CPU, fewer cores than threads, another "
-            "tracing tool, or a virtual machine. Compare with another machine, or launch less often (CUDA "
-            "graphs, torch.compile)"
-        ),
-        saving_ns_per_step=budget.per_step(saving),
-        basis=Basis.ESTIMATED,
-        how="Σ of the device's idle time during each such call beyond "
+    return budget.finding(
+        SLOW_CALLS,
+        saving,
+        f"Kernel launch calls take {duration(median)} (median of {len(calls):,} calls)",
+        "The machine is the likely cause: a slow or throttled CPU, fewer cores than threads, another "
+        "tracing tool, or a virtual machine. Compare with another machine, or launch less often (CUDA "
+        "graphs, torch.compile)",
+        "Σ of the device's idle time during each such call beyond "
         f"{duration(int(SLOW_CALLS['usual_call_ns']))}, {budget.per}; part of the launch_bound and "
         "slow_call idle time of `idle_gaps`, not in addition to it",
         confidence=0.6,

@@ -29,7 +29,7 @@ from tracekit.schema import C, HostKind, Phase
 
 from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
 from .memory.events import NEVER, OP, Events, read_events, thin_events
-from .shared.common import RANK, ints
+from .shared.common import RANK, ints, select, sort_by
 from .shared.host_rows import fill_missing_text, host_rows
 
 MOST, DRAWN = 1_000, 100
@@ -100,7 +100,7 @@ def compute(run: Run) -> Result:
 
 
 def _joined(parts: list[pd.DataFrame], columns: tuple[Column, ...]) -> pd.DataFrame:
-    return pd.concat(parts, ignore_index=True)[[column.name for column in columns]]
+    return select(pd.concat(parts, ignore_index=True), columns)
 
 
 def _phases(run: Run) -> dict[int, _Phases]:
@@ -156,8 +156,7 @@ def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Pha
     allocations = pd.concat(
         [in_capture, _earlier(events, int(in_capture["at_peak"].sum()))], ignore_index=True
     )
-    order = ["size", "life_ns", C.START_NS]
-    return allocations.sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
+    return sort_by(allocations, "-size", "-life_ns", C.START_NS)
 
 
 def _modules(modules: Modules | None, rows: pd.Series) -> Any:

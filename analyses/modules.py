@@ -15,7 +15,6 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,8 +28,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from .shared.common import UNLINKED, absent_device_note, ints, share
-from .shared.host_rows import CAPTURED, NO_OP, Ops, launching_texts, read_ops, sum_by_code
+from .shared.common import UNLINKED, absent_device_note, ints, select, share, sum_by_code
+from .shared.host_rows import CAPTURED, NO_OP, Ops, launching_texts, read_ops
 
 NO_MODULES = Remark(
     "no calls of modules in this capture: record Python stacks (`with_stack=True`, `tracekit collect "
@@ -40,29 +39,6 @@ NOT_IN_BOTH = "modules were not recorded in both runs: record both with Python s
 OUTSIDE_NAME = "(outside of any module)"
 ARROW = " > "
 _NAMED = 3
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """Sums by node; the last element is what is outside of any module.
-
-    Attributes:
-        calls: Number of calls.
-        call_ns: Σ of the durations of the calls.
-        host: Host self time of ops.
-        host_backward: The part of it of the backward pass.
-        device: Device time launched; None if unknown.
-        device_backward: The part of it of the backward pass.
-        no_op: The part of it launched outside of ops.
-    """
-
-    calls: Ints
-    call_ns: Ints
-    host: Ints
-    host_backward: Ints
-    device: Ints | None
-    device_backward: Ints | None
-    no_op: Ints | None
 
 
 def compute(run: Run) -> Result:
@@ -80,28 +56,28 @@ def compute(run: Run) -> Result:
     tables = {
         "types": _types(tree),
         "tree": tree,
-        "ops": _by_op(run, modules, ops, on_device=sums.device is not None),
+        "ops": _by_op(run, modules, ops, on_device=bool(tree["device_self_ns"].notna().any())),
     }
     return Result(tables, notes=tuple(notes))
 
 
-def _sums(run: Run, modules: Modules, ops: Ops) -> tuple[_Sums, list[str]]:
+def _sums(run: Run, modules: Modules, ops: Ops) -> tuple[pd.DataFrame, list[str]]:
+    """Sums by node without those below it, the last of what is outside of any module; and notes."""
     size = len(modules.names) + 1
     place = modules.places(ops.frame[C.ROW_ID])
     node, backward = _nodes(modules, place), modules.backward[place]
     calls = modules.node[modules.call]
     rows = run.table("host_intervals", columns=[C.ROW_ID, C.DUR_NS]).sort_values(C.ROW_ID)
-    device, notes = _device(run, modules, size)
-    sums = _Sums(
-        calls=np.bincount(calls, minlength=size),
-        call_ns=sum_by_code(calls, size, ints(rows, C.DUR_NS)[modules.call]),
-        host=sum_by_code(node, size, ops.self_ns),
-        host_backward=sum_by_code(node[backward], size, ops.self_ns[backward]),
-        device=device[0],
-        device_backward=device[1],
-        no_op=device[2],
-    )
-    return sums, notes
+    sums = {
+        "calls": np.bincount(calls, minlength=size),
+        "call_ns": sum_by_code(calls, size, ints(rows, C.DUR_NS)[modules.call]),
+        "host_self_ns": sum_by_code(node, size, ops.self_ns),
+        "host_backward_ns": sum_by_code(node[backward], size, ops.self_ns[backward]),
+    }
+    on_device, notes = _device(run, modules, size)
+    unknown = pd.array([pd.NA] * size, dtype="Int64")
+    device = {name: on_device.get(name, unknown) for name in _ON_DEVICE}
+    return pd.DataFrame({**sums, **device}).astype("Int64"), notes
 
 
 def _nodes(modules: Modules, places: Ints) -> Ints:
@@ -111,61 +87,56 @@ def _nodes(modules: Modules, places: Ints) -> Ints:
     return nodes
 
 
-def _device(
-    run: Run, modules: Modules, size: int
-) -> tuple[tuple[Ints | None, Ints | None, Ints | None], list[str]]:
+_ON_DEVICE = ("device_self_ns", "device_backward_ns", "no_op_ns")
+
+
+def _device(run: Run, modules: Modules, size: int) -> tuple[dict[str, Ints], list[str]]:
     """Device time by node and its parts of the backward pass and without an op, or a note why not."""
     frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP])
     if frame.empty:
-        return (None, None, None), [absent_device_note(run)]
+        return {}, [absent_device_note(run)]
     op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
     place = np.where(op >= 0, op, launch)
     is_linked, duration = place >= 0, ints(frame, C.DUR_NS)
     if not is_linked.any():
-        return (None, None, None), [UNLINKED]
+        return {}, [UNLINKED]
     node, backward = _nodes(modules, place), np.append(modules.backward, False)[place]
     # captured ops are known, although no op of this trace launched their kernels
     no_op = (op < 0) & frame[C.CAPTURED_OP].isna().to_numpy(bool)
     masks = (is_linked, is_linked & backward, is_linked & no_op)
-    sums = tuple(sum_by_code(node[mask], size, duration[mask]) for mask in masks)
+    sums = {
+        name: sum_by_code(node[mask], size, duration[mask])
+        for name, mask in zip(_ON_DEVICE, masks, strict=True)
+    }
     missing = int(duration[~is_linked].sum())
-    text = (
-        f"{human(missing / max(1, int(duration.sum())), 'share')} of the device time has no recorded launch"
-    )
-    return (sums[0], sums[1], sums[2]), [Remark(f"{text}: its module is unknown")] if missing else []
+    part = human(missing / max(1, int(duration.sum())), "share")
+    note = Remark(f"{part} of the device time has no recorded launch: its module is unknown")
+    return sums, [note] if missing else []
 
 
-def _tree(modules: Modules, sums: _Sums) -> pd.DataFrame:
+def _tree(modules: Modules, sums: pd.DataFrame) -> pd.DataFrame:
     """One row per node in depth-first order, the largest total first, and last what is outside of modules."""
     parent = np.append(modules.parent, OUTSIDE)
-    weight = _totals(parent, sums.host if sums.device is None else sums.device)
-    order = _depth_first(parent, weight)
-    size = len(order)
     names = [*modules.names, OUTSIDE_NAME]
-    depth, paths = np.zeros(size, np.int64), [*names]
+    depth, paths = np.zeros(len(parent), np.int64), [*names]
     for node, above in enumerate(parent.tolist()):
         if above != OUTSIDE:
             depth[node] = depth[above] + 1
             paths[node] = f"{paths[above]}{ARROW}{names[node]}"
-    measures = {**_measures(parent, "host", sums.host), **_measures(parent, "device", sums.device)}
-    measures["host_backward_ns"] = _subtree(parent, sums.host_backward)
-    measures["device_backward_ns"] = _subtree(parent, sums.device_backward)
-    measures["no_op_ns"] = _integers(sums.no_op, size)
-    inside = np.arange(size) < size - 1
-    table = pd.DataFrame(
-        {
-            NODE: np.arange(size),
-            PARENT: pd.arrays.IntegerArray(parent, parent == OUTSIDE),
-            C.DEPTH: depth,
-            "path": paths,
-            C.MODULE: names,
-            "type": [*map(module_type, modules.names), ""],
-            "calls": pd.arrays.IntegerArray(sums.calls.astype(np.int64), ~inside),
-            "call_ns": pd.arrays.IntegerArray(sums.call_ns, ~inside),
-            **measures,
-        }
-    )
-    return table[[column.name for column in _TREE]].iloc[order].reset_index(drop=True)
+    table = sums.assign(path=paths, **{NODE: range(len(parent)), C.DEPTH: depth, C.MODULE: names})
+    table[PARENT] = pd.arrays.IntegerArray(parent, parent == OUTSIDE)
+    table["type"] = [*map(module_type, modules.names), ""]
+    table.loc[len(parent) - 1, ["calls", "call_ns"]] = pd.NA
+    weight = "host_total_ns"
+    for side in ("host", "device"):
+        own, backward = sums[f"{side}_self_ns"], sums[f"{side}_backward_ns"]
+        known, total = own.notna().any(), f"{side}_total_ns"
+        table[total] = _totals(parent, own) if known else own
+        table[f"{side}_backward_ns"] = _totals(parent, backward) if known else backward
+        table[f"{side}_share"] = share(table[total], int(own.sum())) if known else np.nan
+        weight = total if known else weight
+    order = _depth_first(parent, table[weight].to_numpy(np.int64))
+    return select(table, _TREE).iloc[order].reset_index(drop=True)
 
 
 def _by_op(run: Run, modules: Modules, ops: Ops, *, on_device: bool) -> pd.DataFrame:
@@ -190,8 +161,7 @@ def _by_op(run: Run, modules: Modules, ops: Ops, *, on_device: bool) -> pd.DataF
     instances = np.array([*modules.names, OUTSIDE_NAME], object)
     table[C.MODULE] = instances[table[NODE].to_numpy(np.int64)]
     by = "device_self_ns" if on_device else "host_self_ns"
-    order = table.sort_values([by, NODE, C.NAME], ascending=[False, True, True], ignore_index=True)
-    return order[[column.name for column in _OPS]]
+    return select(table, _OPS, f"-{by}", NODE, C.NAME)
 
 
 def _sum_by_name(node: Ints, names: Ints, labels: pd.Index, values: dict[str, Ints]) -> pd.DataFrame:
@@ -202,32 +172,13 @@ def _sum_by_name(node: Ints, names: Ints, labels: pd.Index, values: dict[str, In
     return pd.DataFrame({NODE: nodes, C.NAME: np.asarray(labels, object)[code], **sums})
 
 
-def _measures(parent: Ints, side: str, self_ns: Ints | None) -> dict[str, Any]:
-    total = None if self_ns is None else _totals(parent, self_ns)
-    part = np.nan if self_ns is None or total is None else share(total, int(self_ns.sum()))
-    size = len(parent)
-    return {
-        f"{side}_self_ns": _integers(self_ns, size),
-        f"{side}_total_ns": _integers(total, size),
-        f"{side}_share": part,
-    }
-
-
-def _subtree(parent: Ints, self_ns: Ints | None) -> Any:
-    return _integers(None if self_ns is None else _totals(parent, self_ns), len(parent))
-
-
-def _integers(values: Ints | None, size: int) -> Any:
-    return pd.array([pd.NA] * size if values is None else values, dtype="Int64")
-
-
-def _totals(parent: Ints, self_ns: Ints) -> Ints:
+def _totals(parent: Ints, self_ns: pd.Series) -> pd.Series:
     """Own values of each node and of those below it."""
-    total = self_ns.copy()
+    total = self_ns.to_numpy(np.int64, copy=True)
     for node in range(len(parent) - 1, -1, -1):  # parents precede children
         if parent[node] != OUTSIDE:
             total[parent[node]] += total[node]
-    return total
+    return pd.Series(total, index=self_ns.index, dtype="Int64")
 
 
 def _depth_first(parent: Ints, weight: Ints) -> list[int]:
@@ -259,8 +210,7 @@ def _types(tree: pd.DataFrame) -> pd.DataFrame:
         table[f"{side}_share"] = share(self_ns.to_numpy(np.int64), int(self_ns.sum())) if is_known else np.nan
     table = table.drop(index="").reset_index()
     by = "device_self_ns" if table["device_self_ns"].notna().any() else "host_self_ns"
-    ordered = table.sort_values([by, "type"], ascending=[False, True], ignore_index=True)
-    return ordered[[column.name for column in _TYPES]]
+    return select(table, _TYPES, f"-{by}", "type")
 
 
 def _inside_own(above: dict[int, tuple[Any, str]], node: int) -> bool:
@@ -300,11 +250,10 @@ def _list_changes(joined: pd.DataFrame, measure: str) -> pd.DataFrame:
     table = pd.DataFrame({"path": joined.index.astype(object), "type": kinds, "measure": measure})
     for kind in ("self_ns", "total_ns"):
         for side in ("base", "head"):
-            table[f"{side}_{kind}"] = joined[f"{measure}_{kind}_{side}"].astype("Int64").to_numpy()
-            table[f"{side}_{kind}"] = table[f"{side}_{kind}"].astype("Int64")
+            table[f"{side}_{kind}"] = joined[f"{measure}_{kind}_{side}"].astype("Int64").array
         table[f"delta_{kind}"] = table[f"head_{kind}"].fillna(0) - table[f"base_{kind}"].fillna(0)
     table = table[(table["delta_self_ns"] != 0) | (table["delta_total_ns"] != 0)]
-    return _by_change(table, "path")[[column.name for column in _CHANGED]]
+    return select(_by_change(table, "path"), _CHANGED)
 
 
 def _sum_changes(changed: pd.DataFrame) -> pd.DataFrame:
@@ -313,7 +262,7 @@ def _sum_changes(changed: pd.DataFrame) -> pd.DataFrame:
     sums = named.groupby("type", sort=True)[["delta_self_ns", "base_self_ns", "head_self_ns"]].sum()
     counts = named.groupby("type", sort=True)["path"].count()
     table = sums.assign(modules=counts, measure=changed["measure"].iloc[0] if len(changed) else "")
-    return _by_change(table.reset_index(), "type")[[column.name for column in _CHANGED_TYPES]]
+    return select(_by_change(table.reset_index(), "type"), _CHANGED_TYPES)
 
 
 def _by_change(table: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -25,8 +25,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import HOST_DEVICE, C
 
-from .shared.common import NO_PARENT, UNLINKED, absent_device_note, ints, positions, share
-from .shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops, sum_by_code
+from .shared.common import NO_PARENT, UNLINKED, Bools, absent_device_note, ints, positions, share, sum_by_code
+from .shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
 from .shared.op_families import TREE, tree
 
 NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--collector torch`"
@@ -109,7 +109,7 @@ def _device_measures(
     ops: Ops,
     groups: Ints,
     size: int,
-    top: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    top: Bools,
     launched: _Launched | None,
 ) -> dict[str, object]:
     if launched is None:

@@ -46,7 +46,6 @@ from .copies.read_copies import (
     LARGE_BYTES,
     LINK,
     MEMORY,
-    PLACE,
     REACHABLE,
     REACHED_SHARE,
     SEEN,
@@ -64,7 +63,7 @@ from .copies.read_copies import (
     with_origins,
 )
 from .copies.tables import KernelUnions
-from .shared.common import DEVICE, RANK, absent_device_note, ints, max_per_rank, size, spans
+from .shared.common import DEVICE, PLACE, RANK, absent_device_note, ints, max_per_rank, size, spans
 from .shared.host_rows import host_rows
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
@@ -258,20 +257,18 @@ def _slow(rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding |
         return None
     direction = str(rows[DIRECTION].iloc[0])
     rank, device = int(rows[C.RANK].iloc[0]), int(rows[C.DEVICE].iloc[0])
-    return Finding(
-        SLOW_LINK.code,
-        steps.severity(saving),
+    return steps.finding(
+        SLOW_LINK,
+        saving,
         f"{_DIRECTION_NAMES[direction]} copies of pinned memory run at {size / ran:.1f} GB/s on device "
         f"{device} of rank {rank}, where the PCIe link allows {link:.1f} GB/s",
         "Compare the link's current width and generation under load with its maximum (`nvidia-smi -q -d "
         "PCIE`), bind the process to the device's NUMA node, and look for other traffic on the same link; "
         "the trace does not show which is the cause.",
-        steps.per_step(saving),
-        Basis.ESTIMATED,
         f"time at least one of the copies ran minus bytes over {SLOW_LINK['reached_share']:.0%} of the "
         f"link's rate, at most the exposed time, {steps.per}",
-        0.6,
-        evidence_of_copies(rows),
+        confidence=0.6,
+        evidence=evidence_of_copies(rows),
     )
 
 
@@ -281,8 +278,8 @@ def _in_turn(run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Budge
     engines = {gpu.get("index"): gpu.get("copy_engines") for gpu in run.meta.environment.get("gpus") or []}
     issued = host_rows(run, pinned[C.LAUNCH_ROW], [C.START_NS])[C.START_NS].to_numpy()
     rows = pinned.assign(**{_ISSUED: issued})[~pinned[C.DEVICE].map(engines).eq(1)]
-    gains = [_overlap(of_device) for _, of_device in rows.groupby(list(PLACE), sort=True)]
-    places = rows[list(PLACE)].drop_duplicates().sort_values(list(PLACE))
+    gains = [_overlap(of_device) for _, of_device in rows.groupby(PLACE, sort=True)]
+    places = rows[PLACE].drop_duplicates().sort_values(PLACE)
     gain = max_per_rank(places, gains) if gains else 0
     exposed = min(
         (kernels.exposed_ns(rows[rows[DIRECTION] == direction]) for direction in (_UP, _DOWN)), default=0
@@ -292,20 +289,18 @@ def _in_turn(run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Budge
         return None
     up, down = (int(ints(rows[rows[DIRECTION] == direction], C.DUR_NS).sum()) for direction in (_UP, _DOWN))
     engines_known = all(engines.get(int(device)) for device in rows[C.DEVICE].unique())
-    return Finding(
-        IN_TURN.code,
-        steps.severity(saving),
+    return steps.finding(
+        IN_TURN,
+        saving,
         f"Copies in both directions run one after the other: {human(steps.per_step(up), 'ns')} to the device "
         f"and {human(steps.per_step(down), 'ns')} from it {steps.per}, though separate streams issue them",
         "Issue the copies so that both copy engines have work: on each stream, enqueue the next copy to the "
         "device before the copy from the device that another stream waits with, or use a stream for each "
         "direction, with events where one needs the result of the other.",
-        steps.per_step(saving),
-        Basis.ESTIMATED,
         "for each copy that follows one of the other direction and of another stream, the shorter of both; "
         f"at most the exposed time of either direction, {steps.per}, {WORST}",
-        CONFIDENT if engines_known else 0.6,
-        evidence_of_copies(rows),
+        confidence=CONFIDENT if engines_known else 0.6,
+        evidence=evidence_of_copies(rows),
     )
 
 
@@ -331,26 +326,23 @@ def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) 
     managed = copies[(copies[MEMORY] == str(Memory.UNIFIED)) & copies[DIRECTION].isin(_LINKED)]
     moved = [
         _returned_rows(of_device, kernels.unions.get(place, intervals.EMPTY))
-        for place, of_device in managed.groupby(list(PLACE), sort=True)
+        for place, of_device in managed.groupby(PLACE, sort=True)
     ]
     rows = managed[managed[C.ROW_ID].isin(np.concatenate(moved))] if moved else managed
     saving = kernels.exposed_ns(rows) if len(rows) else 0
     if not steps.matters(saving, least=BACK["min_saving_share"]):
         return None
     size = int(rows.loc[rows[DIRECTION] == _DOWN, C.BYTES].sum())
-    return Finding(
-        BACK.code,
-        steps.severity(saving),
+    return steps.finding(
+        BACK,
+        saving,
         f"Managed memory moves to the device and back before a kernel uses it: {human(size, 'bytes')} "
         f"{steps.per}, {human(steps.per_step(saving), 'ns')} of copies",
         "Call `cudaMemPrefetchAsync` to the device after the host has written the memory, not before, and "
         "prefetch results back to the host before it reads them.",
-        steps.per_step(saving),
-        Basis.ESTIMATED,
         "exposed time of the copies to the device and of those back, without a kernel in between; the pages "
         f"that the kernels need are copied once more afterwards, {steps.per}, {WORST}",
-        CONFIDENT,
-        evidence_of_copies(rows),
+        evidence=evidence_of_copies(rows),
     )
 
 

@@ -32,7 +32,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import HOST_NS
 from tracekit.schema import C, HostKind
 
-from .shared.common import RANK, STEP, absent_device_note, ints, percentile, share, spans
+from .shared.common import RANK, STEP, absent_device_note, ints, percentile, select, share, spans
 from .steps import ELSEWHERE, OWN_NS, measure_steps
 
 STEP_NS, SPAN_NS, BUSY_NS, IDLE_NS = "step_ns", "device_span_ns", "device_busy_ns", "device_idle_ns"
@@ -80,7 +80,7 @@ def compute(run: Run) -> Result:
         "by_batch": _by_batch(steps),
         "between_parts": _sum_activities(between, [C.RANK, PART]),
         "between": _sum_activities(between, [C.RANK, PART, C.KIND, ACTIVITY]),
-        "steps": steps[[column.name for column in _STEPS]],
+        "steps": select(steps, _STEPS),
     }
     notes = [SPECULATIVE] if served[C.NAME].astype(str).str.contains(_DRAFTS).any() else []
     if steps[BUSY_NS].isna().all():

@@ -20,17 +20,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import (
-    NOT_PROFILED,
-    Analysis,
-    Basis,
-    Column,
-    Finding,
-    Result,
-    Rule,
-    Severity,
-    TableSpec,
-)
+from tracekit.analysis import NOT_PROFILED, Analysis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.analysis.savings import CONFIDENT, Budget, budget
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
@@ -46,7 +36,7 @@ from tracekit.runs.step_windows import END_NS, HOST_NS, HOST_START_NS, step_wind
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from .shared.common import NO_STEPS, RANK, STEP, absent_device_note, ints, percentile, spans, union_by
+from .shared.common import NO_STEPS, RANK, STEP, Bools, absent_device_note, ints, percentile, spans, union_by
 
 WARM_UP = Rule(
     "warmup_steps",
@@ -128,14 +118,12 @@ def _report_unsteady(rank: object, steady: pd.DataFrame, times: str, budget: Bud
         ]
     excess = int(np.maximum(values - median, 0).sum())
     return [
-        Finding(
-            UNSTEADY.code,
-            budget.severity(excess),
+        budget.finding(
+            UNSTEADY,
+            excess,
             title,
             f"Compare the slowest steps ({slowest}) with the others in `gpu_breakdown.per_step`: their "
             "shapes, copies or waits may differ",
-            budget.per_step(excess),
-            Basis.ESTIMATED,
             f"time of steps above their median of {human(median, 'ns')}, over all steps",
             confidence=LIKELY,
         )
@@ -250,7 +238,7 @@ def _on_device(run: Run) -> pd.DataFrame:
     return table.drop(columns=["first", "last"]).astype({C.STEP: np.int64})
 
 
-def _warmup(times: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _warmup(times: pd.Series) -> Bools:
     """Find the leading steps that are far longer than the median."""
     if times.isna().any():
         return np.zeros(len(times), bool)

@@ -40,9 +40,8 @@ from tracekit.analysis import (
     savings,
 )
 from tracekit.analysis.kernel_names import LINE, brief
-from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
-from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, overlap_lengths
+from tracekit.analysis.savings import MIN_SHARE, Budget
+from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import step_windows
 from tracekit.schema import MARKER, C, HostKind
@@ -50,7 +49,17 @@ from tracekit.schema import MARKER, C, HostKind
 from .idle_gaps import causes
 from .idle_gaps.causes import CALL, OP, OUTSIDE, SOURCE, Idle
 from .idle_gaps.context import MAX_CLOCK_SKEW_NS
-from .shared.common import NO_STEPS, RANK, absent_device_note, duration, ints, share, spans
+from .shared.common import (
+    NO_STEPS,
+    RANK,
+    absent_device_note,
+    duration,
+    ints,
+    overlap_by,
+    select,
+    share,
+    spans,
+)
 from .shared.host_rows import advise_on_wait, host_rows, source_lines
 from .shared.idle_neighbors import inside_steps
 
@@ -100,14 +109,8 @@ def _describe_waits(run: Run, idle: Idle) -> pd.DataFrame:
 
 def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
     """Part of each wait during which a device of its rank was busy."""
-    start, end = spans(waits)
-    busy = np.zeros(len(waits), np.int64)
-    ranks, of_device = ints(waits, C.RANK), ints(idle.device, C.RANK)
-    for rank in np.unique(ranks):
-        union = intervals.union(*spans(idle.device[of_device == rank]))
-        of_rank = ranks == rank
-        busy[of_rank] = overlap_lengths(union, start[of_rank], end[of_rank])
-    return busy
+    device, waiting = idle.device, ints(waits, C.RANK)
+    return overlap_by(ints(device, C.RANK), spans(device), waiting, spans(waits))
 
 
 def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
@@ -154,9 +157,7 @@ def _group_waits(run: Run, waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
     whole = idle.gaps.groupby(C.RANK)[C.DUR_NS].sum()
     table["idle_share"] = share(table[CAUSED_NS], table[C.RANK].map(whole).fillna(0).to_numpy(np.int64))
     table["per_step"] = _per_step(run, waits, table, keys)
-    order = [CAUSED_NS, "host_ns", *keys]
-    table = table.sort_values(order, ascending=[False, False, *(True for _ in keys)])
-    return table[[column.name for column in _WAITS]].reset_index(drop=True)
+    return select(table, _WAITS, f"-{CAUSED_NS}", "-host_ns", *keys)
 
 
 def _per_step(run: Run, waits: pd.DataFrame, table: pd.DataFrame, keys: list[str]) -> pd.Series:
@@ -171,9 +172,8 @@ def _per_step(run: Run, waits: pd.DataFrame, table: pd.DataFrame, keys: list[str
 
 def _list_calls(waits: pd.DataFrame) -> pd.DataFrame:
     """The most expensive single waits: by the idle time they caused, then by their length."""
-    order = [CAUSED_NS, C.DUR_NS, C.START_NS, THREAD_ROW]
-    first = waits.sort_values(order, ascending=[False, False, True, True])[:MAX_LISTED]
-    return first[[column.name for column in _CALLS]].reset_index(drop=True)
+    order = (f"-{CAUSED_NS}", f"-{C.DUR_NS}", C.START_NS, THREAD_ROW)
+    return select(waits, _CALLS, *order)[:MAX_LISTED]
 
 
 _CALL = Column(CALL, "", "runtime call in which the host waited")
@@ -250,17 +250,13 @@ def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, bud
     where = f"{brief(call)} {place}" + (f" at {brief(line, LINE)}" if line else "")
     waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
     weighty = rows.sort_values([SAVED_NS, "host_row"], ascending=[False, True])[:EVIDENCE_ROWS]
-    return Finding(
-        code=STARVES.code,
-        severity=budget.severity(saving),
-        title=(
-            f"{where}: GPU idle after {waits}, {duration(budget.per_step(saving))} {budget.per} avoidable"
-        ),
-        advice=advise_on_wait(call, op),
-        saving_ns_per_step=budget.per_step(saving),
+    return budget.finding(
+        STARVES,
+        saving,
+        f"{where}: GPU idle after {waits}, {duration(budget.per_step(saving))} {budget.per} avoidable",
+        advise_on_wait(call, op),
+        _HOW.format(per=budget.per),
         basis=Basis.MEASURED,
-        how=_HOW.format(per=budget.per),
-        confidence=CONFIDENT,
         evidence={
             "device_intervals": [int(row) for row in weighty["idle_row"].dropna()],
             "host_intervals": [int(row) for row in weighty["host_row"]],

@@ -29,7 +29,6 @@ import pandas as pd
 from tracekit.analysis import (
     EVIDENCE_ROWS,
     Analysis,
-    Basis,
     Bottleneck,
     Column,
     Finding,
@@ -39,7 +38,7 @@ from tracekit.analysis import (
     savings,
 )
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
+from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
@@ -52,12 +51,14 @@ from .shared.common import (
     NO_PARENT,
     RANK,
     UNLINKED,
+    Objects,
     absent_device_note,
     duration,
     ints,
     largest_rows,
     max_per_rank,
     medians,
+    select,
     share,
     spans,
     union_by,
@@ -193,7 +194,7 @@ def compute(run: Run) -> Result:
     fills = launched_fills(run, frame, ranges)
     table = _range_table(run, ranges, frame, fills)
     budget = savings.budget(run)
-    tables = {"summary": _summary(table, budget), "ranges": table[[column.name for column in _RANGES]]}
+    tables = {"summary": _summary(table, budget), "ranges": select(table, _RANGES)}
     return Result(tables, _findings(run, table, fills, budget), _notes(run, frame))
 
 
@@ -221,7 +222,7 @@ def _range_table(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.
     return _shares(run, table.rename(columns={C.ROW_ID: "host_row"}))
 
 
-def _modes(table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+def _modes(table: pd.DataFrame) -> Objects:
     """Mode of each range: by its fills, else by its ops."""
     fills = table["fills"].fillna(0).to_numpy(dtype=np.int64)
     fused = table["fused"].fillna(0).to_numpy(dtype=np.int64)
@@ -261,7 +262,7 @@ def _summary(table: pd.DataFrame, budget: Budget) -> pd.DataFrame:
     result[C.DUR_NS] = grouped[C.DUR_NS].sum().to_numpy(dtype=np.int64)
     whole = float(budget.steps * budget.step_ns) or float("nan")
     result["share"] = np.where(result["span_ns"].isna(), np.nan, result["span_ns"].fillna(0) / whole)
-    return result[[column.name for column in _SUMMARY]].astype({C.DEVICE: "Int64"})
+    return select(result, _SUMMARY).astype({C.DEVICE: "Int64"})
 
 
 def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, budget: Budget) -> tuple[Finding, ...]:
@@ -281,26 +282,17 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, budge
     saving, idle, span = (max_per_rank(rows, rows[name]) for name in ("saving_ns", "idle_ns", "span_ns"))
     lines = [line for line in source_lines(run, rows["host_row"].astype("Int64")) if line]
     where, name = f" at {brief(lines[0])}" if lines else "", brief(name)
-    return Finding(
-        code=ONE_BY_ONE.code,
-        severity=budget.severity(saving),
-        title=(
-            f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills per call; the device "
-            f"is idle {human(budget.per_step(idle), 'ns')} {budget.per} between them"
-        ),
-        advice=(
-            f"Drop the gradients in {name}{where}: `zero_grad(set_to_none=True)`, the default since PyTorch "
-            "2.0, launches nothing; if they must be kept, `torch._foreach_zero_` on the list of gradients "
-            "fills them with few kernels"
-        ),
-        saving_ns_per_step=budget.per_step(saving),
-        basis=Basis.ESTIMATED,
-        how=(
-            f"measured idle time between the fills + (fills − 1) × the shortest fill, at most "
-            f"{human(MAX_FIXED_NS, 'ns')} each, {budget.per}, {WORST}; the idle time includes profiler "
-            f"overhead; `set_to_none=True` saves up to {human(budget.per_step(span), 'ns')}"
-        ),
-        confidence=CONFIDENT,
+    return budget.finding(
+        ONE_BY_ONE,
+        saving,
+        f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills per call; the device "
+        f"is idle {human(budget.per_step(idle), 'ns')} {budget.per} between them",
+        f"Drop the gradients in {name}{where}: `zero_grad(set_to_none=True)`, the default since PyTorch "
+        "2.0, launches nothing; if they must be kept, `torch._foreach_zero_` on the list of gradients "
+        "fills them with few kernels",
+        f"measured idle time between the fills + (fills − 1) × the shortest fill, at most "
+        f"{human(MAX_FIXED_NS, 'ns')} each, {budget.per}, {WORST}; the idle time includes profiler "
+        f"overhead; `set_to_none=True` saves up to {human(budget.per_step(span), 'ns')}",
         evidence={
             "host_intervals": largest_rows(
                 rows.rename(columns={"host_row": C.ROW_ID}), "saving_ns", EVIDENCE_ROWS

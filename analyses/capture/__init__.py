@@ -232,20 +232,16 @@ LACKS = {
 _COLUMNS = ["missing", "answers", "setting"]
 
 
-def _list_missing(recorded: _Recorded) -> list[str]:
-    """What the run lacks, most needed first; of the capture of a graph, only its execution."""
-    if LACKS[to.EXECUTION].applies(recorded):
-        return [to.EXECUTION]
-    return [option for option, lack in LACKS.items() if lack.applies(recorded)]
-
-
 def compute(run: Run) -> Result:
     """Compute what is missing, and the lines that record it."""
     collector = run.meta.collector
     if str(collector.options.get("tool", "")).startswith("nsys") or collector.name == "nsys":
         return Result(notes=(NSYS,))
     framework, recorded = detect_framework(run), _Recorded(run)
-    missing = [option for option in _list_missing(recorded) if option in framework.offers]
+    missing = [option for option, lack in LACKS.items() if lack.applies(recorded)]
+    if to.EXECUTION in missing:  # without one, nothing else is missed
+        missing = [to.EXECUTION]
+    missing = [option for option in missing if option in framework.offers]
     if not missing:
         return Result(notes=(NOTHING,))
     present = {to.STACKS: recorded.stacks, to.SHAPES: recorded.shapes, to.MEMORY: recorded.memory}

@@ -162,14 +162,12 @@ def _report_idle(
     saving = sum(idle_during(run, rows).values())
     if not budget.matters(saving, least=rule["min_idle_share"]):
         return None
-    return Finding(
-        code=rule.code,
-        severity=budget.severity(saving),
-        title=f"{title}, {human(budget.per_step(saving), 'ns')} idle",
-        advice=advice,
-        saving_ns_per_step=budget.per_step(saving),
-        basis=Basis.ESTIMATED,
-        how=how,
+    return budget.finding(
+        rule,
+        saving,
+        f"{title}, {human(budget.per_step(saving), 'ns')} idle",
+        advice,
+        how,
         confidence=confidence,
         evidence={"host_intervals": largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)},
     )

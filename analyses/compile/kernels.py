@@ -9,34 +9,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
+from tracekit.analysis.modules import find_enclosing
 from tracekit.runs import kernel_sources
 from tracekit.runs.kernel_sources import is_unkeyed
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..shared.common import NO_PARENT, ints, op_parents, positions, share
+from ..shared.common import NO_PARENT, Bools, ints, positions, select, share
 from ..shared.thread_ranges import covering_ranges, launch_calls, outermost_ranges
-from .regions import (
-    COMPILED,
-    GENERATED,
-    GRAPH,
-    INDUCTOR,
-    INSIDE,
-    ORIGIN,
-    CompiledRun,
-    starts_in_compiled,
-)
-
-Flags: TypeAlias = npt.NDArray[np.bool_]
+from .regions import COMPILED, GENERATED, GRAPH, INDUCTOR, INSIDE, ORIGIN, CompiledRun, starts_in_compiled
 
 CPP = r"^(?:graph_\d+_)?cpp_(?:fused|CppMicroGemm|\w*template)"
 IDENTITY, NTH, CALL = "source", "nth", "call"
@@ -102,7 +91,7 @@ def _fill(first: pd.Series, other: pd.Series) -> pd.Series:
     return first.astype(object).fillna(other.astype(object))
 
 
-def _fill_by_name(rows: pd.DataFrame, sources: pd.DataFrame, outside: Flags) -> None:
+def _fill_by_name(rows: pd.DataFrame, sources: pd.DataFrame, outside: Bools) -> None:
     """Fill in what all calls of a generated kernel have in common, for rows outside of calls of graphs."""
     # several graphs may have a kernel of one name: only what is the same in all of them is known
     generated = sources[sources[IDENTITY].notna()].drop_duplicates([C.NAME, *_FACTS])
@@ -255,7 +244,7 @@ def sum_producers(run: Run, parts: CompiledRun) -> pd.DataFrame:
     for name, column in (("share", "sum_ns"), ("compiled_share", "in_compiled_ns")):
         sums[name] = share(sums[column].to_numpy(np.int64), int(sums[column].sum()))
     sums = sums.reset_index().astype({PART: object})
-    return sums[[column.name for column in _PARTS]]
+    return select(sums, _PARTS)
 
 
 def _on_device(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
@@ -270,7 +259,7 @@ def _on_device(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     return kernels[[C.DUR_NS, INSIDE]].assign(**{PART: part.astype(object)})
 
 
-def _is_generated(run: Run, kernels: pd.DataFrame) -> Flags:
+def _is_generated(run: Run, kernels: pd.DataFrame) -> Bools:
     """Whether the launching op of each kernel names a compiler, as of Triton kernels of the program's own."""
     ops = run.table("host_intervals", columns=[C.ROW_ID, C.KERNEL_BACKEND])
     ops = ops[ops[C.KERNEL_BACKEND].notna()]
@@ -281,7 +270,7 @@ def _on_host(run: Run) -> pd.DataFrame:
     """Ops and calls of graphs with the time that is not that of others in them."""
     host = run.table("host_intervals", columns=[*_HOST_COLUMNS, C.KERNEL_BACKEND])
     ops = (host[C.KIND] == HostKind.OP).to_numpy(bool) | matches(host[C.NAME], GRAPH).to_numpy(bool)
-    parent = op_parents(ops, positions(host[C.ROW_ID], host[C.PARENT_ROW]))
+    parent = find_enclosing(ops, positions(host[C.ROW_ID], host[C.PARENT_ROW]))
     durations = host[C.DUR_NS].to_numpy(np.int64)
     self_ns = durations.copy()
     nested = ops & (parent != NO_PARENT)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
@@ -16,10 +14,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..launch_latency import GRAPH_CALL
-from ..shared.common import NO_PARENT, positions, spans
+from ..shared.common import NO_PARENT, Bools, positions, spans
 from ..shared.thread_ranges import THREAD, covering_ranges, outermost_ranges
-
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 REGION = r"^Torch-Compiled Region"
 NUMBERED = r"^Torch-Compiled Region: (\d+)/(\d+)"

@@ -11,7 +11,7 @@ from tracekit.runs.compilation import Compilation
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import RANK, ints, share
+from ..shared.common import RANK, ints, select, share
 from .regions import FRAME, ORIGIN, ORIGINS, VARIANT, CompiledRun, idle_during
 
 _NAME = Column(C.NAME, "", "name as recorded")
@@ -117,10 +117,6 @@ COMPILATIONS = TableSpec(
 )
 
 
-def _select(table: pd.DataFrame, spec: TableSpec) -> pd.DataFrame:
-    return table[[column.name for column in spec.columns]]
-
-
 def summarize(run: Run, compiled: CompiledRun) -> pd.DataFrame:
     """Return one row per rank with compiled regions, lookups or kernels."""
     no_gaps = compiled.regions[:0]
@@ -173,8 +169,7 @@ def sum_calls(rows: pd.DataFrame, spec: TableSpec) -> pd.DataFrame:
     keys = [C.RANK, C.NAME, *(column.name for column in spec.columns if column.name in (FRAME, VARIANT))]
     grouped = rows.astype({C.NAME: object}).groupby(keys, sort=True, dropna=False)
     table = grouped[C.DUR_NS].agg(calls="size", host_ns="sum").reset_index()
-    order = ["host_ns", C.RANK, C.NAME]
-    return _select(table.sort_values(order, ascending=[False, True, True], ignore_index=True), spec)
+    return select(table, spec.columns, "-host_ns", C.RANK, C.NAME)
 
 
 def sum_kernels(compiled: CompiledRun) -> pd.DataFrame:
@@ -189,7 +184,7 @@ def sum_kernels(compiled: CompiledRun) -> pd.DataFrame:
         .astype({ORIGIN: object})
     )
     table["share"] = share(ints(table, "sum_ns"), int(table["sum_ns"].sum()))
-    return _select(table, KERNELS)
+    return select(table, KERNELS.columns)
 
 
 def list_counters(run: Run, counters: Compilation) -> dict[str, pd.DataFrame]:

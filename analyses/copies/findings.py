@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tracekit.analysis import Basis, Bottleneck, Finding, Rule
+from tracekit.analysis import Bottleneck, Finding, Rule
 from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.runs.text import human
 from tracekit.schema import C
@@ -53,16 +53,14 @@ def scalar_findings(
         "places": describe_places(rows, BLOCKED_NS),
     }
     return [
-        Finding(
-            rule.code,
-            steps.severity(saving),
+        steps.finding(
+            rule,
+            saving,
             title.format(**words),
             advice.format(**words),
-            steps.per_step(saving),
-            Basis.ESTIMATED,
             "per gap between kernels in which such copies end, the minimum of the time the host was blocked "
             f"in them and the gap since their call, {steps.per}, {WORST}",
-            0.7,
-            evidence_of_copies(rows, BLOCKED_NS),
+            confidence=0.7,
+            evidence=evidence_of_copies(rows, BLOCKED_NS),
         )
     ]

@@ -31,7 +31,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
-from ..shared.common import NO_PARENT, ints, positions
+from ..shared.common import NO_PARENT, PLACE, Objects, ints, positions, sort_by
 from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows, source_lines
 from ..shared.pcie import link_rates
 
@@ -41,7 +41,6 @@ BLOCKED_NS, EXPOSED_NS = "blocked_ns", "exposed_ns"
 CALL_NS, WAIT_NS, WAIT_START_NS, CALL_START_NS = "call_ns", "wait_ns", "wait_start_ns", "call_start_ns"
 NO_DTYPES = "(no dtypes recorded)"
 WAIT_PATTERN = r"(?i)synchronize"
-PLACE = (C.RANK, C.DEVICE)
 WORST = "on the device of each rank with most of it"
 """Explanation of times in findings: devices of a rank run concurrently."""
 
@@ -65,7 +64,7 @@ def read_copies(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
     return table.sort_values([C.START_NS, C.ROW_ID], ignore_index=True)
 
 
-def _host_side(directions: np.ndarray[tuple[int], np.dtype[np.object_]], frame: pd.DataFrame) -> pd.Series:
+def _host_side(directions: Objects, frame: pd.DataFrame) -> pd.Series:
     source = pd.Series(fill_missing_text(frame[C.SRC_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
     target = pd.Series(fill_missing_text(frame[C.DST_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
     way = pd.Series(directions, index=frame.index)
@@ -161,10 +160,8 @@ def exact_sum(values: pd.Series) -> int | None:
 
 def evidence_of_copies(copies: pd.DataFrame, weight: str = C.DUR_NS) -> dict[str, list[int]]:
     """Row ids of the copies with the largest weight and of the calls that launched them."""
-    order = copies.assign(**{weight: copies[weight].fillna(0)}).sort_values(
-        [weight, C.START_NS, C.ROW_ID], ascending=[False, True, True]
-    )
-    top = order.head(EVIDENCE_ROWS)
+    weighed = copies.assign(**{weight: copies[weight].fillna(0)})
+    top = sort_by(weighed, f"-{weight}", C.START_NS, C.ROW_ID).head(EVIDENCE_ROWS)
     evidence = {"device_intervals": [int(row) for row in top[C.ROW_ID]]}
     launches = [int(row) for row in top[C.LAUNCH_ROW].dropna()]
     return evidence | ({"host_intervals": launches} if launches else {})
@@ -180,7 +177,7 @@ def describe_places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
     """
     weights = copies.assign(weight=copies[weight].fillna(0))
     sums = weights.groupby([OUTER, SOURCE])["weight"].sum().reset_index()
-    sums = sums.sort_values(["weight", OUTER, SOURCE], ascending=[False, True, True])
+    sums = sort_by(sums, "-weight", OUTER, SOURCE)
     words = [_describe_place(op, line) for op, line in zip(sums[OUTER], sums[SOURCE], strict=True)]
     more = f" and {len(words) - most} more places" if len(words) > most else ""
     return ", ".join(words[:most]) + more

@@ -14,10 +14,23 @@ from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import DEVICE, NO_STEPS, RANK, STEP, ints, max_per_rank, segments_by, share, spans
+from ..shared.common import (
+    DEVICE,
+    NO_STEPS,
+    PLACE,
+    RANK,
+    STEP,
+    ints,
+    max_per_rank,
+    segments_by,
+    select,
+    share,
+    spans,
+    sum_by_code,
+)
 from ..shared.group_stats import group_stats, unions_over_devices
 from ..shared.host_rows import NO_SOURCE
-from .read_copies import BLOCKED_NS, CALL_START_NS, EXPOSED_NS, MEMORY, OP, OUTER, PLACE, SOURCE, number_by
+from .read_copies import BLOCKED_NS, CALL_START_NS, EXPOSED_NS, MEMORY, OP, OUTER, SOURCE, number_by
 
 RATE = "gb_per_s"
 NEEDED = "needed_bytes"
@@ -87,8 +100,7 @@ def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) ->
         column: Column of integers.
     """
     values = frame[column].astype("Int64")
-    total = np.zeros(groups, np.int64)
-    np.add.at(total, codes, values.fillna(0).to_numpy(dtype=np.int64))
+    total = sum_by_code(codes, groups, values.fillna(0).to_numpy(dtype=np.int64))
     incomplete = np.zeros(groups, bool)
     incomplete[codes[values.isna().to_numpy(dtype=bool)]] = True
     return pd.Series(total, dtype="Int64").mask(incomplete)
@@ -161,7 +173,7 @@ def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.Da
     table["bytes_each"] = table["bytes_each"].astype("Int64").where(known)
     table[C.BYTES] = table["bytes_each"] * table["copies"]
     table[RATE] = gb_per_s(table[C.BYTES], table["sum_ns"])
-    return table[[column.name for column in GROUPS]]
+    return select(table, GROUPS)
 
 
 def size_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -193,7 +205,7 @@ class KernelUnions:
         frame = busy(run, [C.KIND, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
         hides = frame[frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)])]
         self.unions: dict[Any, Union] = {
-            place: intervals.union(*spans(rows)) for place, rows in hides.groupby(list(PLACE), sort=True)
+            place: intervals.union(*spans(rows)) for place, rows in hides.groupby(PLACE, sort=True)
         }
 
     def exposed_by(self, frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
@@ -205,7 +217,7 @@ class KernelUnions:
             groups: Number of groups.
         """
         total = np.zeros(groups, np.int64)
-        for place, rows in frame.groupby(list(PLACE), sort=True).indices.items():
+        for place, rows in frame.groupby(PLACE, sort=True).indices.items():
             group, start, end = segments_by(codes[rows], *spans(frame.iloc[rows]))
             union = self.unions.get(place, intervals.EMPTY)
             np.add.at(total, group, end - start - overlap_lengths(union, start, end))
@@ -219,7 +231,7 @@ class KernelUnions:
         """
         blocking = copies[copies[BLOCKED_NS].notna()]
         codes, _ = number_by(blocking, PLACE)
-        places = blocking[list(PLACE)].iloc[np.unique(codes, return_index=True)[1]]
+        places = blocking[PLACE].iloc[np.unique(codes, return_index=True)[1]]
         waited = [
             _start_delay(blocking[codes == number], *self.unions.get(place, intervals.EMPTY))
             for number, place in enumerate(places.itertuples(index=False, name=None))
@@ -229,7 +241,7 @@ class KernelUnions:
     def exposed_ns(self, frame: pd.DataFrame) -> int:
         """Exposed length of the union of these intervals, on the device of each rank with most of it."""
         codes, count = number_by(frame, PLACE)
-        places = frame[list(PLACE)].iloc[np.unique(codes, return_index=True)[1]]
+        places = frame[PLACE].iloc[np.unique(codes, return_index=True)[1]]
         return max_per_rank(places, self.exposed_by(frame, codes, count))
 
 

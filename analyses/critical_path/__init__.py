@@ -33,14 +33,25 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from tracekit.analysis import Analysis, Result
+from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union, overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C
 
-from ..shared.common import NO_STEPS, UNLINKED, absent_device_note, ints, share
+from ..shared.common import (
+    NO_STEPS,
+    RANK,
+    STEP,
+    UNLINKED,
+    Bools,
+    Small,
+    absent_device_note,
+    ints,
+    share,
+    sort_by,
+)
 from . import device as path_device
 from . import findings as path_findings
 from . import whatif
@@ -56,8 +67,7 @@ from .backtrack import (
     Window,
     read_graph,
 )
-from .host import FAR, LAUNCH, OP, OUTSIDE, RUNTIME, SYNC, Bools, Small
-from .tables import TABLES
+from .host import FAR, LAUNCH, OP, OUTSIDE, RUNTIME, SYNC
 from .whatif import CLASS, COMMUNICATION, MeasuredSpan, WhatIf
 
 NO_HOST = (
@@ -120,7 +130,8 @@ def _analyze_rank(
 def _what_if(graph: Graph, walker: Backtracker, span: MeasuredSpan, steps: int) -> pd.DataFrame:
     """Compute the saving of removing each candidate on the path from the first step to the last."""
     path = describe_segments(graph, walker.pieces([span.window]))
-    path = clip_to_steps(path, span.steps)
+    start = ints(path, C.START_NS)
+    path[C.DUR_NS] = overlap_lengths(span.steps, start, start + ints(path, C.DUR_NS))
     sums = path.groupby([C.KIND, "op"], observed=True)[C.DUR_NS].sum().reset_index()
     del path
     table = _savings(WhatIf(graph, span), sums, steps)
@@ -221,12 +232,6 @@ def _ids(rows: Small, absent: Bools) -> pd.api.extensions.ExtensionArray:
     return pd.arrays.IntegerArray(rows.astype(np.int64, copy=False), absent)
 
 
-def clip_to_steps(path: pd.DataFrame, steps: Union) -> pd.DataFrame:
-    """Restrict the segments of a path to the time in steps."""
-    start, length = ints(path, C.START_NS), ints(path, C.DUR_NS)
-    return path.assign(**{C.DUR_NS: overlap_lengths(steps, start, start + length)})
-
-
 def concat_paths(paths: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Concatenate the paths of all ranks, with common sorted categories."""
     named = {name: _sorted([path[name] for path in paths]) for name in (C.KIND, "op")}
@@ -276,15 +281,10 @@ def _totals(paths: pd.DataFrame, keys: list[str], window: list[str]) -> pd.DataF
 def _longest_segments(paths: pd.DataFrame) -> pd.DataFrame:
     length = ints(paths, C.DUR_NS)
     threshold = np.partition(length, -MAX_LISTED)[-MAX_LISTED] if len(length) > MAX_LISTED else 0
-    ordered = (
-        paths[length >= threshold]
-        .astype({C.KIND: object, "op": object})
-        .sort_values(
-            [C.DUR_NS, C.RANK, C.START_NS, C.STEP, C.KIND], ascending=[False, True, True, True, True]
-        )
-    )
+    longest = paths[length >= threshold].astype({C.KIND: object, "op": object})
+    longest = sort_by(longest, f"-{C.DUR_NS}", C.RANK, C.START_NS, C.STEP, C.KIND)
     columns = [C.RANK, C.STEP, C.KIND, "op", C.DUR_NS, C.START_NS, "device_row", "host_row"]
-    return ordered.head(MAX_LISTED)[columns].reset_index(drop=True)
+    return longest.head(MAX_LISTED)[columns]
 
 
 def _savings(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
@@ -298,8 +298,7 @@ def _savings(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
     ]
     amounts = dict.fromkeys(("saving_ns", "new_step_ns", "path_ns", whatif.TOTAL), np.int64)
     table = pd.DataFrame(rows, columns=[*WHAT_IF[1:], whatif.TOTAL]).astype(amounts)
-    order = ["saving_ns", "path_ns", "where", "removed"]
-    return table.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
+    return sort_by(table, "-saving_ns", "-path_ns", "where", "removed")
 
 
 def _candidates(path: pd.DataFrame, *, waits: bool) -> list[tuple[str, str, int]]:
@@ -319,6 +318,59 @@ def _candidates(path: pd.DataFrame, *, waits: bool) -> list[tuple[str, str, int]
         if own_kinds or (name == whatif.WAITS and waits):
             candidates.append((whatif.CLASS, name, int(by_kind[own_kinds].sum())))
     return candidates
+
+
+_KIND = Column(C.KIND, "", "kind of segment")
+_OP = Column(
+    "op", "", "innermost op or annotation on the host; launching op, or kernel family, on the device"
+)
+_TIME = Column("path_ns", "ns", "time on the critical path")
+_SHARE = Column("share", "share", "time on the path over the sum of the rank's windows")
+_SEGMENTS = Column("segments", "count", "number of segments")
+
+TABLES = (
+    TableSpec("by_kind", "By kind, all windows of a rank", (RANK, _KIND, _TIME, _SHARE, _SEGMENTS)),
+    TableSpec(
+        "what_if",
+        "What-if: step time with each part removed",
+        (
+            RANK,
+            Column("removed", "", "part that takes no time"),
+            Column("where", "", "device or host (self) time of an op, or all of a class"),
+            Column("saving_ns", "ns", "saving per step"),
+            Column("saving_share", "share", "saving over the time per step"),
+            Column("new_step_ns", "ns", "time per step with the part removed"),
+            Column("path_ns", "ns", "its time on the path, per step; for waits the time of the calls"),
+        ),
+    ),
+    TableSpec("by_op", "By kind and op", (RANK, _KIND, _OP, _TIME, _SHARE, _SEGMENTS)),
+    TableSpec(
+        "segments",
+        "The longest segments",
+        (
+            RANK,
+            STEP,
+            _KIND,
+            _OP,
+            Column(C.DUR_NS, "ns", "length of the segment"),
+            Column(C.START_NS, "ns", "start, since the run's t0"),
+            Column("device_row", "", "row in device_intervals that contains or follows the segment"),
+            Column("host_row", "", "row in host_intervals that contains the segment"),
+        ),
+    ),
+    TableSpec(
+        "per_step",
+        "By step and kind",
+        (
+            RANK,
+            STEP,
+            _KIND,
+            _TIME,
+            Column("share", "share", "time on the path over the step's window"),
+            _SEGMENTS,
+        ),
+    ),
+)
 
 
 ANALYSIS = Analysis(

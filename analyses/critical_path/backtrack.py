@@ -20,11 +20,11 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from ..shared.collective_kinds import collective_copies
-from ..shared.common import NO_PARENT, ids_or_absent
+from ..shared.common import NO_PARENT, Bools, Small, ids_or_absent
 from . import device as path_device
 from . import host as path_host
 from .device import Device, Joins
-from .host import FAR, KINDS, Bools, Host, Small
+from .host import FAR, KINDS, Host
 
 COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH = "compute", "communication", "memcpy", "memset", "graph"
 DEVICE_KINDS = (COMPUTE, COMMUNICATE, MEMCPY, MEMSET, GRAPH)

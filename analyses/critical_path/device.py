@@ -38,8 +38,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import BUSY_KINDS, C, DeviceKind, Memory
 
-from ..shared.common import NO_PARENT, ids_or_absent, ints
-from .host import FAR, KINDS, SYNC, Bools, Host, Small, present
+from ..shared.common import NO_PARENT, Bools, Small, ids_or_absent, ints
+from .host import FAR, KINDS, SYNC, Host, present
 
 NONE, QUEUE, LAUNCH, WAIT = range(4)
 WAIT_ROW = "Stream Wait Event"

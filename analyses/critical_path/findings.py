@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, savings
+from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, savings
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import WARN_SHARE, Budget
 from tracekit.runs import intervals
@@ -163,17 +163,13 @@ def _class_finding(run: Run, paths: pd.DataFrame, what: str, saving: int, budget
         rows, advice = _longest(path, "host_row"), _advice(run, path)
         saves = f"removing it saves at most {amount} of {length} {budget.per}"
     evidence = {"host_intervals": rows, "device_intervals": _longest(path, "device_row")}
-    return Finding(
-        _RULES[what].code,
-        budget.severity(saving),
+    return budget.finding(
+        _RULES[what],
+        saving,
         f"{_TITLES[what]}: {saves}, {percent(budget.share(saving))} of the time",
         advice,
-        saving_ns_per_step=budget.per_step(saving),
-        basis=Basis.ESTIMATED,
-        how=(
-            f"the longest path through the recorded dependencies, recomputed with all {what} taking no time, "
-            "compared with the recorded one: an upper bound; host times include the profiler's cost"
-        ),
+        f"the longest path through the recorded dependencies, recomputed with all {what} taking no time, "
+        "compared with the recorded one: an upper bound; host times include the profiler's cost",
         confidence=CONFIDENCE,
         evidence={table: ids for table, ids in evidence.items() if ids},
     )

@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
@@ -24,13 +22,9 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Phase
 
-from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, RowIndex
+from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Bools, RowIndex, Small
 from ..shared.host_columns import Coded, LazyColumns, map_equal_runs, order_by_thread, reorder, take
 from ..shared.host_rows import NO_OP
-
-Bools: TypeAlias = npt.NDArray[np.bool_]
-Small: TypeAlias = npt.NDArray[np.integer[Any]]
-"""Integers of fewer than 8 bytes, to save memory for millions of rows."""
 
 LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER = (
     "launch call",

@@ -18,7 +18,8 @@ import pandas as pd
 
 from tracekit.runs.intervals import Ints
 
-from .host import FAR, Bools, Small
+from ..shared.common import Bools, Small
+from .host import FAR
 
 Three = tuple["Ints", "Ints", "Ints"]
 

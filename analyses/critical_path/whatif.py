@@ -22,10 +22,11 @@ import numpy as np
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered_before, overlap_lengths
 
+from ..shared.common import Bools, Small
 from ..shared.host_rows import NO_OP
 from . import device as path_device
 from .backtrack import ALL_KINDS, COMMUNICATE, MEMCPY, Graph, Window
-from .host import FAR, KINDS, LAUNCH, SYNC, Bools, Slices, Small
+from .host import FAR, KINDS, LAUNCH, SYNC, Slices
 from .longest_path import LongestPath
 
 SLICES_PER_BLOCK = 1 << 17
@@ -44,9 +45,13 @@ class RemovedTime:
     before: Ints
     inside: Bools
 
-    def until(self, place: Small, part: Ints) -> Ints:
-        """Removed time before instants, given the part of the slice before each of them."""
-        return self.before[place] + np.where(self.inside[place], part, 0)
+    def between(self, times: _Range) -> Ints:
+        """Removed time in ranges of threads."""
+        first, last = (
+            self.before[place] + np.where(self.inside[place], part, 0)
+            for place, part in ((times.first, times.first_part), (times.last, times.last_part))
+        )
+        return last - first
 
 
 def removed_times(
@@ -109,22 +114,6 @@ class MeasuredSpan:
     host_end: int
     device: Bools
     steps: Union
-
-    @property
-    def start(self) -> int:
-        """Start of the measured time."""
-        return self.window.start
-
-    @property
-    def end(self) -> int:
-        """Recorded end of the measured time.
-
-        Args:
-            where: `device`, `host` or `all`.
-            what: The op, or the class.
-            removed: Host time that is removed.
-        """
-        return self.window.end
 
     def contains(self, times: Ints) -> Bools:
         """Whether each instant is in a step."""
@@ -202,7 +191,7 @@ class WhatIf:
 
     def end(self, where: str, what: str, removed: RemovedTime | None = None) -> int:
         """End of the span without this part, which removes the given host time."""
-        cut = _removed_between(removed)
+        cut: Cut = removed.between if removed else lambda times: np.zeros(len(times.first), np.int64)
         on_device, others = self._longest.times(
             *self._weights(where, what, cut), self._third_source(where, what)
         )
@@ -213,7 +202,7 @@ class WhatIf:
             base = int(others[self._join_node(join) - self._intervals].item())
             rest = self._span.host_end - self._origin(join) - cut(self._ranges.rest)
             ends.append(base + int(rest.item()))
-        return max(ends, default=self._span.end)
+        return max(ends, default=self._span.window.end)
 
     def _join_node(self, join: Ints) -> Ints:
         return np.where(join >= 0, self._intervals + self._pairs + join, self._root)
@@ -223,7 +212,7 @@ class WhatIf:
         device, joins = self._graph.device, self._graph.joins
         place = np.empty(self._total, np.int64)
         place[self._order] = np.arange(self._total)
-        ends = (device.end, device.end[joins.pairs[1]], joins.end, [self._span.start, -FAR])
+        ends = (device.end, device.end[joins.pairs[1]], joins.end, [self._span.window.start, -FAR])
         return LongestPath(
             intervals=self._intervals,
             lane=device.lane,
@@ -278,7 +267,7 @@ class WhatIf:
 
     def _weights(self, where: str, what: str, cut: Cut) -> tuple[tuple[Ints, Ints, Ints], Ints]:
         """Time from each dependency to its node, and duration of the node."""
-        device, joins, start = self._graph.device, self._graph.joins, self._span.start
+        device, joins, start = self._graph.device, self._graph.joins, self._span.window.start
         launching, waiting = ((where, what) == (CLASS, name) for name in (LAUNCHES, WAITS))
         origin = self._origin(self._launched_after)
         late = self._span.contains(device.start) & ~device.behind_backlog
@@ -309,7 +298,7 @@ class WhatIf:
         ), np.concatenate((lasted, no_pair, cost))
 
     def _origin(self, join: Ints) -> Ints:
-        ends = np.append(self._graph.joins.end, self._span.start)
+        ends = np.append(self._graph.joins.end, self._span.window.start)
         return ends[join]
 
     def _removed(self, where: str, what: str) -> Bools:
@@ -359,10 +348,3 @@ class WhatIf:
             for end in range(0, len(ends), 2)
         ]
         return _Ranges(queried, *ranges)
-
-
-def _removed_between(removed: RemovedTime | None) -> Cut:
-    """Function that returns the removed time in ranges of threads."""
-    if removed is None:
-        return lambda one: np.zeros(len(one.first), np.int64)
-    return lambda one: removed.until(one.last, one.last_part) - removed.until(one.first, one.first_part)

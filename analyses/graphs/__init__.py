@@ -27,7 +27,18 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..shared.common import DEVICE, RANK, STEP, absent_device_note, ids_or_absent, share, spans, union_by
+from ..shared.common import (
+    DEVICE,
+    RANK,
+    STEP,
+    absent_device_note,
+    ids_or_absent,
+    select,
+    share,
+    sort_by,
+    spans,
+    union_by,
+)
 from ..shared.host_rows import MODULE
 from . import layers
 
@@ -60,7 +71,7 @@ def compute(run: Run) -> Result:
     rows, numbers = _number_graphs(rows)
     launches = _launches(rows, numbers, _device_time(work))
     kernels = rows[rows[C.KIND] != DeviceKind.GRAPH]
-    tables = {"graphs": _graphs(launches), "launches": launches[[column.name for column in _LAUNCHES]]}
+    tables = {"graphs": _graphs(launches), "launches": select(launches, _LAUNCHES)}
     if len(kernels):
         tables |= layers.tables(kernels)
     if kernels[C.CAPTURED_OP].notna().any():
@@ -147,7 +158,7 @@ def _graphs(launches: pd.DataFrame) -> pd.DataFrame:
         union_ns=sums["union_ns"],
         share=sums["share"],
     ).reset_index()
-    return table[[column.name for column in _GRAPHS]]
+    return select(table, _GRAPHS)
 
 
 def _ops(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -168,7 +179,7 @@ def _ops(kernels: pd.DataFrame) -> pd.DataFrame:
         }
     ).reset_index()
     table["share"] = share(table["sum_ns"], int(table["sum_ns"].sum()))
-    return table.sort_values(["sum_ns", *keys], ascending=[False, True, True], ignore_index=True)
+    return sort_by(table, "-sum_ns", *keys)
 
 
 def module_class(name: object) -> str:

@@ -25,7 +25,7 @@ from tracekit.schema import C, CopyKind
 from ..copies import tables as copy_tables
 from ..copies.read_copies import BLOCKED_NS, describe_copies, read_copies
 from ..copies.tables import NEEDED, KernelUnions
-from ..shared.common import Floats, absent_device_note, share
+from ..shared.common import Floats, absent_device_note, select, share
 from ..shared.host_rows import NO_SHAPES
 from . import compare, findings
 from .tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
@@ -48,7 +48,7 @@ def compute(run: Run) -> Result:
     per_step = copy_tables.per_step_table(copies, kernels, [NEEDED, BLOCKED_NS])
     per_step["excess"] = _excess(per_step)
     tables = {
-        "per_step": per_step[[column.name for column in _PER_STEP]],
+        "per_step": select(per_step, _PER_STEP),
         "groups": copy_tables.group_table(copies, kernels, steps),
         "sizes": copy_tables.size_table(copies),
     }

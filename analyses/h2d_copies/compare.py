@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -261,7 +262,7 @@ def _pair_by_bytes(base: list[CopyGroup], head: list[CopyGroup], ratios: Collect
     """Pair groups of one op whose shapes cannot be compared."""
     pairs: Pairs = []
     for ratio in (*ratios, Fraction(1)):
-        base, head = _pair(pairs, base, head, lambda group: group.size, _scaled_size(ratio))
+        base, head = _pair(pairs, base, head, lambda group: group.size, partial(_scale_size, ratio))
     near = _pair_nearest(*([group for group in side if group.size is not None] for side in (base, head)))
     left, right = _unpaired(base, head, near)
     blank = list(zip([group for group in left if group.size is None], right, strict=False))
@@ -269,9 +270,8 @@ def _pair_by_bytes(base: list[CopyGroup], head: list[CopyGroup], ratios: Collect
     return [*pairs, *near, *blank, *zip(left, [group for group in right if group.size is None], strict=False)]
 
 
-def _scaled_size(ratio: Fraction) -> Key:
-    """Key: bytes of a group of head, scaled to base."""
-    return lambda group: None if group.size is None else group.size * ratio
+def _scale_size(ratio: Fraction, group: CopyGroup) -> Fraction | None:
+    return None if group.size is None else group.size * ratio
 
 
 def _pair_nearest(base: list[CopyGroup], head: list[CopyGroup]) -> Pairs:
@@ -305,18 +305,8 @@ def _bytes(group: CopyGroup) -> int:
 
 
 _COMPARED = (
-    "workload",
-    "mode",
-    "level",
-    "size",
-    "dataset_shape",
-    "batch_size",
-    "resolution",
-    "dtype",
-    "pin_memory",
-    "offload",
-    "gpu",
-    "torch",
+    *("workload", "mode", "level", "size", "dataset_shape", "batch_size", "resolution", "dtype"),
+    *("pin_memory", "offload", "gpu", "torch"),
 )
 _BATCH, _SIDE, _DTYPE = "batch_size", "resolution", "dtype"
 _TORCH_NAMES = {

@@ -22,7 +22,6 @@ from ..copies.read_copies import (
     LARGE_BYTES,
     MEMORY,
     OP,
-    PLACE,
     SOURCE,
     WORST,
     describe_places,
@@ -31,7 +30,7 @@ from ..copies.read_copies import (
     number_by,
 )
 from ..copies.tables import KernelUnions
-from ..shared.common import ints
+from ..shared.common import PLACE, ints
 from .copy_groups import CopyGroup
 from .tensors import DTYPE, ITEM, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE
 
@@ -118,18 +117,16 @@ def _wider(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Iterat
         if not steps.matters(saving, least=WIDER["min_saving_share"]):
             continue
         size = human(int(rows[C.BYTES].sum()) // steps.steps, "bytes")
-        yield Finding(
-            WIDER.code,
-            steps.severity(saving),
+        yield steps.finding(
+            WIDER,
+            saving,
             f"{_shapes(rows)} copied to the device as {wide}, {factor} times the bytes of {narrow} "
             f"({size} {steps.per})",
             _WIDER_ADVICE[first[WHERE]].format(wide=wide, narrow=narrow)
             + f": {describe_places(rows, C.DUR_NS)}.",
-            steps.per_step(saving),
-            Basis.ESTIMATED,
             f"{factor - 1}/{factor} of the copies' exposed time, {steps.per}, {WORST}",
-            CONFIDENT if first[WHERE] == ON_HOST else 0.8,
-            evidence_of_copies(rows),
+            confidence=CONFIDENT if first[WHERE] == ON_HOST else 0.8,
+            evidence=evidence_of_copies(rows),
         )
 
 
@@ -178,7 +175,7 @@ def _repeated(
 ) -> Iterator[Finding]:
     """Yield findings about copies that one op makes again and again in a step."""
     keys = [*PLACE, OP, C.BYTES, C.INPUT_SHAPES, C.INPUT_DTYPES, MEMORY, SOURCE]
-    for (rank, _), of_device in all_copies.groupby(list(PLACE), sort=True):
+    for (rank, _), of_device in all_copies.groupby(PLACE, sort=True):
         numbers = all_copies.loc[all_copies[C.RANK] == rank, C.STEP].nunique()
         copies_per_step = _per_step(of_device[of_device[C.BYTES] > SCALARS["max_bytes"]], keys, numbers)
         if numbers < REPEATED["min_steps"] or not (copies_per_step == 1).any():
@@ -231,7 +228,7 @@ def _offloaded_copies(copies: pd.DataFrame) -> pd.DataFrame:
     large = copies[(copies[C.BYTES] >= PING_PONG["min_bytes"]).fillna(value=False)]
     if large[DIRECTION].nunique() < 2:
         return large[:0].assign(down_first=False)
-    steps = copies.groupby(list(PLACE))[C.STEP].nunique().rename("steps")
+    steps = copies.groupby(PLACE)[C.STEP].nunique().rename("steps")
     is_up = large[DIRECTION] == str(CopyKind.H2D)
     keys = [*PLACE, C.BYTES]
     directed = large.assign(
@@ -247,7 +244,7 @@ def _offloaded_copies(copies: pd.DataFrame) -> pd.DataFrame:
     sizes = grouped.groupby(keys, as_index=False).agg(
         even=("even", "all"), seen=("even", "size"), down_first=("down", "all")
     )
-    sizes = sizes.merge(steps.reset_index(), on=list(PLACE))
+    sizes = sizes.merge(steps.reset_index(), on=PLACE)
     sizes = sizes[
         sizes["even"] & (sizes["seen"] == sizes["steps"]) & (sizes["steps"] >= PING_PONG["min_steps"])
     ]
@@ -268,19 +265,17 @@ def _ping_pong(paired: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> li
     up = paired[paired[DIRECTION] == str(CopyKind.H2D)]
     size, took = int(ints(up, C.BYTES).sum()), int(np.sum(ints(paired, C.DUR_NS)))
     return [
-        Finding(
-            PING_PONG.code,
-            steps.severity(saving),
+        steps.finding(
+            PING_PONG,
+            saving,
             f"{human(size // steps.steps, 'bytes')} {steps.per} copied from the device to the host and back "
             f"in copies of equal size: {human(steps.per_step(took), 'ns')} of copies, "
             f"{human(steps.per_step(saving), 'ns')} exposed",
             "Keep the data on the device if it fits (recompute activations, smaller batch, sharding), or "
             f"prefetch it on another stream from pinned memory: {describe_places(up, C.DUR_NS)}.",
-            steps.per_step(saving),
-            Basis.ESTIMATED,
             f"exposed time of these copies, {steps.per}, {WORST}, if the data stayed on the device",
-            0.7 if paired["down_first"].all() else 0.6,
-            evidence_of_copies(paired),
+            confidence=0.7 if paired["down_first"].all() else 0.6,
+            evidence=evidence_of_copies(paired),
         )
     ]
 

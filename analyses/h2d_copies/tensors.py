@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
-from ..copies.read_copies import OP, PLACE
-from ..shared.common import ints
+from ..copies.read_copies import OP
+from ..shared.common import PLACE, ints
 from ..shared.host_rows import host_rows
 from ..shared.tensor_shapes import Tensor, item_bytes, tensors
 

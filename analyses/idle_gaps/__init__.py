@@ -34,26 +34,50 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from tracekit.analysis import Analysis, Remark, Result, TableSpec
-from tracekit.analysis.idle_causes import QUEUED
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.analysis.idle_causes import CAUSES, HOST_LAUNCHES, QUEUED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, HostKind
 
-from ..shared.common import NO_STEPS, absent_device_note, duration, ints, share, spans
-from ..shared.idle_neighbors import inside_steps
+from ..shared.common import (
+    DEVICE,
+    NO_STEPS,
+    PLACE,
+    RANK,
+    absent_device_note,
+    duration,
+    ints,
+    select,
+    share,
+    spans,
+)
+from ..shared.idle_neighbors import AFTER, BEFORE, inside_steps
 from . import causes as idle_rows
 from . import findings as idle_findings
-from .causes import ASIDE, CAUSE, MIN_DEPENDENCY_NS, OP, SOURCE, Idle
+from .causes import (
+    ANCHOR_ROW,
+    ASIDE,
+    CALL,
+    CAUSE,
+    COMMON_OP,
+    HOST_NS,
+    MIN_DEPENDENCY_NS,
+    NEXT_OP,
+    OP,
+    QUEUED_NS,
+    SOURCE,
+    WAIT_NS,
+    WAIT_ROW,
+    Idle,
+)
 from .context import MAX_DISPATCH_NS, MAX_FIRST_CALLS, MIN_FIRST_RATIO, MIN_LONG_NS
-from .tables import BY_CAUSE, BY_OP, GAPS, HOST_LATE, IDLE_NS, MIN_LISTED_NS, SUMMARY
 
 MIN_UNKNOWN_SHARE, MIN_PROFILER_SHARE = 0.15, 0.01
 """Shares of idle time of an unknown cause, and of the profiler, from which a note is given."""
 
-_PLACE = [C.RANK, C.DEVICE]
 
 NEVER_IDLE = Remark("no device was idle between its first start and its last end")
 
@@ -77,14 +101,13 @@ def compute(run: Run) -> Result:
 
 
 def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
-    grouped = gaps.groupby([*_PLACE, CAUSE], sort=True, observed=True)[C.DUR_NS]
+    grouped = gaps.groupby([*PLACE, CAUSE], sort=True, observed=True)[C.DUR_NS]
     table = grouped.agg(gaps="size", idle_ns="sum", longest_ns="max").reset_index()
     table[CAUSE] = table[CAUSE].astype(object)
-    idle = table.groupby(_PLACE)[IDLE_NS].transform("sum")
+    idle = table.groupby(PLACE)[IDLE_NS].transform("sum")
     table["share"] = share(table[IDLE_NS], idle.to_numpy(np.int64))
     table = table.assign(**_in_steps(table, gaps, windows))
-    table = table.sort_values([*_PLACE, IDLE_NS, CAUSE], ascending=[True, True, False, True])
-    return table[[column.name for column in BY_CAUSE]].reset_index(drop=True)
+    return select(table, BY_CAUSE, *PLACE, f"-{IDLE_NS}", CAUSE)
 
 
 def _in_steps(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> dict[str, pd.Series]:
@@ -92,7 +115,7 @@ def _in_steps(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) ->
 
     Without steps the former are missing, and the latter is that of the whole capture.
     """
-    keys = [*_PLACE, CAUSE]
+    keys = [*PLACE, CAUSE]
     lengths = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     inside = gaps[keys].assign(inside=lengths, aside=np.where(gaps[ASIDE], lengths, 0))
     sums = inside.groupby(keys, observed=True)[["inside", "aside"]].sum().reset_index()
@@ -105,7 +128,7 @@ def _in_steps(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) ->
 
 
 def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
-    keys = [*_PLACE, CAUSE, OP, SOURCE]
+    keys = [*PLACE, CAUSE, OP, SOURCE]
     order = np.lexsort((ints(gaps, C.ROW_ID), -ints(gaps, C.DUR_NS)))
     grouped = gaps[[*keys, C.DUR_NS, C.ROW_ID]].iloc[order].groupby(keys, sort=True, observed=True)
     table = grouped.agg(
@@ -115,10 +138,9 @@ def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
         longest_row=(C.ROW_ID, "first"),
     ).reset_index()
     table = table.astype(dict.fromkeys((CAUSE, OP, SOURCE), str))
-    idle = gaps.groupby(_PLACE)[C.DUR_NS].sum().rename("whole")
-    table["share"] = share(table[IDLE_NS], ints(table.join(idle, on=_PLACE), "whole"))
-    table = table.sort_values([IDLE_NS, *keys], ascending=[False, *(True for _ in keys)])
-    return table[[column.name for column in BY_OP]].reset_index(drop=True)
+    idle = gaps.groupby(PLACE)[C.DUR_NS].sum().rename("whole")
+    table["share"] = share(table[IDLE_NS], ints(table.join(idle, on=PLACE), "whole"))
+    return select(table, BY_OP, f"-{IDLE_NS}", *keys)
 
 
 def _listed(gaps: pd.DataFrame) -> pd.DataFrame:
@@ -137,7 +159,7 @@ def _plain(values: ExtensionArray) -> ExtensionArray | pd.Series:
 def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     """One row per device, even if it was never idle."""
     rows = []
-    for (rank, device), of_device in idle.device.groupby(_PLACE, sort=True):
+    for (rank, device), of_device in idle.device.groupby(PLACE, sort=True):
         start, end = spans(of_device)
         first, last = int(start.min()), int(end.max())
         mine = gaps.loc[(gaps[C.RANK] == rank) & (gaps[C.DEVICE] == device), [C.DUR_NS, CAUSE]]
@@ -190,6 +212,77 @@ def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
     if profiler >= MIN_PROFILER_SHARE:
         notes.append(f"{profiler:.0%} of the idle time is profiler overhead, absent without the profiler")
     return notes
+
+
+MIN_LISTED_NS = 1_000
+"""Minimum length of a listed gap: shorter ones are below the resolution of traces in whole µs."""
+IDLE_NS = "idle_ns"
+HOST_LATE = (*HOST_LAUNCHES, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
+_CAUSE = Column(CAUSE, "", f"one of {', '.join(CAUSES)}")
+_OP = Column(OP, "", "op, annotation or frame that delayed the device; for queued work the launching op")
+_SOURCE = Column(SOURCE, "", "user's source line of that op; empty if no stack was recorded")
+_COUNT = Column("gaps", "count", "number of gaps")
+_SUM = Column(IDLE_NS, "ns", "Σ of gap lengths")
+_LONGEST = Column("longest_ns", "ns", "longest gap")
+_SHARE = Column("share", "share", "share of the device's idle time")
+BY_CAUSE = (
+    RANK,
+    DEVICE,
+    _CAUSE,
+    _SUM,
+    _SHARE,
+    _COUNT,
+    Column("per_step_ns", "ns", "idle time inside the profiled steps, per step of the rank"),
+    _LONGEST,
+    Column("steps_ns", "ns", "idle time inside the profiled steps; missing if none are marked"),
+    Column(
+        "aside_ns",
+        "ns",
+        "its part (without steps, that of the capture) at an edge of the capture or in marked warm-up",
+    ),
+)
+BY_OP = (
+    *(_CAUSE, _OP, _SUM, _SHARE, _COUNT, _LONGEST, _SOURCE, RANK, DEVICE),
+    Column("longest_row", "", "row of the longest gap in device_intervals"),
+)
+GAPS = (
+    *(RANK, DEVICE),
+    Column(C.START_NS, "ns", "start of the gap"),
+    Column(C.DUR_NS, "ns", "length of the gap"),
+    *(_CAUSE, _OP),
+    Column(
+        CALL, "", "runtime call that covers most of the host's part, that waited, or that queued the work"
+    ),
+    _SOURCE,
+    Column(NEXT_OP, "", "innermost op that launched the interval after the gap"),
+    Column(COMMON_OP, "", "innermost op around the ops that launched before and after; empty without one"),
+    Column(BEFORE, "", "interval that ends at the start of the gap"),
+    Column(AFTER, "", "interval that starts at the end of the gap"),
+    Column(HOST_NS, "ns", "the host's part: from the gap's start to the launch; missing without a launch"),
+    Column(QUEUED_NS, "ns", "the part of the gap during which the next work was queued"),
+    Column(
+        WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"
+    ),
+    Column(C.STEP, "", "profiled step of the work after the gap, else that in which the gap begins"),
+    Column(C.ROW_ID, "", "row of the gap in device_intervals"),
+    Column(ANCHOR_ROW, "", "row of the op, or of the next op or launch, in host_intervals"),
+    Column(C.LAUNCH_ROW, "", "row of the next launch in host_intervals"),
+    Column(WAIT_ROW, "", "row of the wait in host_intervals"),
+)
+SUMMARY = (
+    *(RANK, DEVICE),
+    Column(IDLE_NS, "ns", "idle time of the device: the sum of all its gaps"),
+    Column("idle_share", "share", "idle time over the window"),
+    Column("host_late_ns", "ns", f"gaps with a late host: {', '.join(map(str, HOST_LATE))}"),
+    Column("had_work_ns", "ns", f"gaps with queued work: {', '.join(map(str, QUEUED))}"),
+    Column("unknown_ns", "ns", "gaps without a known cause"),
+    _COUNT,
+    Column("listed", "count", f"gaps of {duration(MIN_LISTED_NS)} and more, shown in the table gaps"),
+    Column("median_ns", "ns", "lower median of the gap lengths"),
+    _LONGEST,
+    Column("window_ns", "ns", "first start to last end on the device"),
+    Column("edges_ns", "ns", "time of the profiled steps outside that window, not counted as idle"),
+)
 
 
 ANALYSIS = Analysis(

@@ -33,14 +33,13 @@ import pandas as pd
 
 from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
-from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, overlap_lengths
+from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import step_windows
 from tracekit.schema import MARKER, C, HostKind
 
-from ..shared.common import NO_PARENT, ints, spans, to_categorical, values_at
-from ..shared.host_columns import Bools, HostColumns, Small, read_host_columns
+from ..shared.common import NO_PARENT, Bools, Small, ints, overlap_by, spans, to_categorical, values_at
+from ..shared.host_columns import HostColumns, read_host_columns
 from ..shared.host_rows import NO_OP, source_lines
 from ..shared.idle_neighbors import (
     AFTER,
@@ -189,13 +188,10 @@ class _Part:
 
     def mostly(self, rows: Ints) -> Bools:
         """Whether these rows cover more than half of it."""
-        marked = np.zeros(len(self.host.start), np.bool_)
-        marked[rows] = True
-        inside = np.zeros(len(self.start), np.int64)
-        for thread, union in self.host.unions(marked).items():
-            on_thread = self.thread == thread
-            inside[on_thread] = overlap_lengths(union, self.start[on_thread], self.end[on_thread])
-        return self.more_than_half(inside)
+        threads = self.host.thread[rows]
+        return self.more_than_half(
+            overlap_by(threads, self.host.spans(rows), self.thread, (self.start, self.end))
+        )
 
     def more_than_half(self, inside: Ints) -> Bools:
         """Whether a part of it is more than half."""
@@ -222,13 +218,8 @@ def _longest_call(host: HostColumns, part: _Part) -> Ints:
 def _is_profiler_overhead(host: HostColumns, gaps: pd.DataFrame, part: _Part) -> Bools:
     """Whether the profiler's overhead, on any thread, covers most of the host's part."""
     marked = host.of_kind(HostKind.OVERHEAD) & ~host.name_matches(NOT_PROFILER)
-    inside = np.zeros(len(gaps), np.int64)
-    ranks = gaps[C.RANK].to_numpy()
-    for rank in np.unique(host.rank[marked]):
-        rows = np.flatnonzero(marked & (host.rank == rank))
-        union = intervals.union(host.start[rows], host.end[rows])
-        inside[ranks == rank] = overlap_lengths(union, part.start[ranks == rank], part.end[ranks == rank])
-    return part.more_than_half(inside)
+    rows, ranks = np.flatnonzero(marked), ints(gaps, C.RANK)
+    return part.more_than_half(overlap_by(host.rank[rows], host.spans(rows), ranks, (part.start, part.end)))
 
 
 def _waits_before(host: HostColumns, waits: Ints, part: _Part) -> Ints:
@@ -348,13 +339,17 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     """Add the shown columns to the gaps: cause, op, line, neighbors, evidence and row ids."""
     gaps, host, why = idle.gaps, idle.host, idle.explained
     subject = _subjects(idle)
-    anchor = host.nearest_ancestor(subject, _names_activity(host))
-    next_op = host.positions(_at_positions(idle.device[C.OP_ROW], gaps[AFTER]))
+    marks = host.of_kind(HostKind.OP, HostKind.ANNOTATION, HostKind.PYTHON) & ~host.name_matches(MARKER)
+    anchor = host.nearest_ancestor(subject, marks)
+    earlier_op, next_op = (
+        host.positions(idle.device[C.OP_ROW].iloc[gaps[name].to_numpy()]) for name in (BEFORE, AFTER)
+    )
+    common = host.nearest_ancestor(host.common_ancestor(earlier_op, next_op), host.of_kind(HostKind.OP))
     shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
     shown[NEXT_OP] = host.categories(next_op, NO_OP)
     shown[OP] = _op_labels(idle, anchor, next_op)
     shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, why.call), "")
-    shown[COMMON_OP] = host.categories(_common_op(idle, next_op), NO_COMMON)
+    shown[COMMON_OP] = host.categories(common, NO_COMMON)
     for name in (BEFORE, AFTER):
         shown[name] = idle.device[C.NAME].array.take(gaps[name].to_numpy())
     launch = gaps[LAUNCH].to_numpy()
@@ -388,21 +383,8 @@ def _is_marked(marked: Bools, rows: Ints) -> Bools:
     return values_at(marked.astype(np.int8), rows, 0) > 0
 
 
-def _common_op(idle: Idle, next_op: Ints) -> Ints:
-    """The innermost op around the ops that launched before and after each gap."""
-    earlier_op = idle.host.positions(_at_positions(idle.device[C.OP_ROW], idle.gaps[BEFORE]))
-    return idle.host.nearest_ancestor(
-        idle.host.common_ancestor(earlier_op, next_op), idle.host.of_kind(HostKind.OP)
-    )
-
-
-def _nullable(values: Ints, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pd.arrays.IntegerArray:
+def _nullable(values: Ints, known: Bools) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(values.astype(np.int64, copy=False), ~known)
-
-
-def _at_positions(values: pd.Series, places: pd.Series) -> pd.Series:
-    """Values at positions, with the index of the positions."""
-    return values.iloc[places.to_numpy()].set_axis(places.index)
 
 
 def _subjects(idle: Idle) -> Ints:
@@ -414,15 +396,9 @@ def _subjects(idle: Idle) -> Ints:
     return subject
 
 
-def _names_activity(host: HostColumns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Rows that name a thread's activity: ops, annotations except steps, Python frames."""
-    marks = host.of_kind(HostKind.OP, HostKind.ANNOTATION, HostKind.PYTHON)
-    return marks & ~host.name_matches(MARKER)
-
-
-def _is_call(host: HostColumns, rows: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _is_call(host: HostColumns, rows: Ints) -> Bools:
     calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
-    is_call: np.ndarray[tuple[int], np.dtype[np.bool_]] = (rows >= 0) & np.append(calls, [False])[rows]
+    is_call: Bools = (rows >= 0) & np.append(calls, [False])[rows]
     return is_call
 
 
@@ -444,23 +420,10 @@ def idlest_devices(gaps: pd.DataFrame) -> pd.DataFrame:
     """Gaps of the device with most idle time of each rank: devices of a rank run concurrently."""
     totals = gaps.groupby([C.RANK, C.DEVICE], sort=True)[C.DUR_NS].sum().reset_index()
     worst = totals.sort_values([C.DUR_NS, C.DEVICE], ascending=[False, True]).drop_duplicates(C.RANK)
-    selected = gaps[on_devices(gaps, worst)]
+    place = [C.RANK, C.DEVICE]
+    selected = gaps[pd.MultiIndex.from_frame(gaps[place]).isin(pd.MultiIndex.from_frame(worst[place]))]
     order = np.lexsort((ints(selected, C.ROW_ID), ints(selected, C.RANK), -ints(selected, C.DUR_NS)))
     return selected.iloc[order].reset_index(drop=True)
-
-
-def on_devices(gaps: pd.DataFrame, places: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether each gap belongs to one of these devices.
-
-    Args:
-        gaps: Rows with rank and device.
-        places: Rows with rank and device.
-    """
-    chosen = np.zeros(len(gaps), np.bool_)
-    rank, device = ints(gaps, C.RANK), ints(gaps, C.DEVICE)
-    for wanted_rank, wanted_device in zip(ints(places, C.RANK), ints(places, C.DEVICE), strict=True):
-        chosen |= (rank == wanted_rank) & (device == wanted_device)
-    return chosen
 
 
 def total_ns(gaps: pd.DataFrame) -> int:

@@ -27,11 +27,11 @@ from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.schema import C, HostKind
 
-from ..shared.common import medians, spans, values_at
+from ..shared.common import Bools, medians, overlap_by, spans, values_at
 from ..shared.idle_neighbors import BEFORE
 
 if TYPE_CHECKING:
-    from ..shared.host_columns import Bools, HostColumns
+    from ..shared.host_columns import HostColumns
 
 WARM_UP = r"(?i)warm[-_ ]?up"
 MAX_CLOCK_SKEW_NS = 5_000
@@ -123,15 +123,10 @@ def _in_warm_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
     """Whether each gap begins in a range marked as warm-up, or lies mostly in one."""
     rows = np.flatnonzero(host.of_kind(HostKind.ANNOTATION) & host.name_matches(WARM_UP))
     start, end = spans(gaps)
-    in_warm_up = np.zeros(len(gaps), np.bool_)
-    for rank in np.unique(host.rank[rows]):
-        of_rank = rows[host.rank[rows] == rank]
-        marked = intervals.union(host.start[of_rank], host.end[of_rank])
-        inside = (overlap_lengths(marked, start, start + 1) > 0) | (
-            2 * overlap_lengths(marked, start, end) > end - start
-        )
-        in_warm_up |= (gaps[C.RANK] == rank).to_numpy(bool) & inside
-    return in_warm_up
+    marked, ranks = (host.rank[rows], host.spans(rows)), gaps[C.RANK].to_numpy(np.int64)
+    begins = overlap_by(*marked, ranks, (start, start + 1)) > 0
+    mostly: Bools = begins | (2 * overlap_by(*marked, ranks, (start, end)) > end - start)
+    return mostly
 
 
 def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools]:

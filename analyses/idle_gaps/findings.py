@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, savings
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget
@@ -178,8 +176,8 @@ _IDLE_SHARE = "idle_share"
 _HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
 _AT_MOST = "; an upper bound, because it is unknown what the device waited for"
 _START = (
-    "saving not estimated: the queue was empty when the capture began, and at its end the host is further "
-    "ahead than it was late in all: the gaps recur only if the program waits for the device after each round"
+    "the queue was empty when the capture began, and at its end the host is further ahead than it was late "
+    "in all: the gaps recur only if the program waits for the device after each round"
 )
 _PROFILED = "; the profiler slows the host, so gaps are shorter without it"
 _UNPROFILED = (
@@ -203,28 +201,56 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     is_named = gaps[NAMED].to_numpy(bool)
     replays = gaps[CALL].astype(str).str.contains(_GRAPH_LAUNCH).to_numpy(bool)
     caused = {cause: (gaps[CAUSE] == cause).to_numpy(bool) for cause in Cause}
-    launches = partial(_launches, waits=blocking_calls(run, marked=budget.marked))
-    cases: tuple[tuple[Rule, npt.NDArray[np.bool_], Callable[[pd.DataFrame, Budget], Finding]], ...] = (
-        (LAUNCHES, caused[Cause.LAUNCH_BOUND], launches),
-        (COMPUTES, caused[Cause.HOST_WORK] & is_named, _computes),
-        (COMPUTES, caused[Cause.HOST_WORK] & ~is_named, _unexplained),
-        (CALLS, caused[Cause.SLOW_CALL] & ~replays, _calls),
-        (FIRST_CALLS, caused[Cause.FIRST_CALL], _first_calls),
-        (LOADING, caused[Cause.DATALOAD], _loading),
-        (DEPENDS, caused[Cause.STREAM_DEPENDENCY], _depends),
-        (SMALL, caused[Cause.KERNEL_TO_KERNEL], _small),
+    waits = blocking_calls(run, marked=budget.marked)
+    cases = (
+        (LAUNCHES, caused[Cause.LAUNCH_BOUND], "GPU is launch-bound"),
+        (COMPUTES, caused[Cause.HOST_WORK] & is_named, "GPU idle: CPU busy outside kernel launches"),
+        (COMPUTES, caused[Cause.HOST_WORK] & ~is_named, "GPU idle while the CPU activity is unknown"),
+        (CALLS, caused[Cause.SLOW_CALL] & ~replays, "GPU idle during slow runtime calls"),
+        (FIRST_CALLS, caused[Cause.FIRST_CALL], "GPU idle during first calls of ops"),
+        (LOADING, caused[Cause.DATALOAD], "GPU idle during data loading"),
+        (DEPENDS, caused[Cause.STREAM_DEPENDENCY], "GPU idle on a stream dependency, with work queued,"),
+        (SMALL, caused[Cause.KERNEL_TO_KERNEL], "Short gaps between queued kernels take"),
     )
     result = []
-    for rule, chosen, describe in cases:
+    for rule, chosen, title in cases:
         is_idle = gaps[_IDLE_SHARE].to_numpy() >= rule["min_idle_share"]
         rows = idlest_devices(gaps[chosen & is_idle])
-        if budget.matters(total_ns(rows), least=rule["min_saving_share"]):
-            # Advice to warm up is right of the start of a capture too; other gaps there do not recur.
-            recurs = rule not in (CALLS, FIRST_CALLS)
-            starting = recurs and budget.steps <= len(run.ranks) and _mostly(rows, rows[STARTING])
-            finding = describe(rows, budget)
-            result.append(_without_saving(finding, _START) if starting else finding)
+        idle = total_ns(rows)
+        if not budget.matters(idle, least=rule["min_saving_share"]):
+            continue
+        inside = " inside the profiled steps" if budget.marked else ""
+        finding = budget.finding(
+            rule,
+            idle,
+            f"{title} {amount(rows, budget)}",
+            _advise(rule, rows, budget, waits),
+            _HOW.format(inside=inside, per=budget.per) + (_AT_MOST if rule is DEPENDS else _PROFILED),
+            basis=Basis.ESTIMATED if rule is DEPENDS else Basis.MEASURED,
+            confidence=0.6 if rule is DEPENDS else CONFIDENT,
+            evidence=evidence(rows),
+        )
+        reason = _why_no_saving(rule, rows, budget, len(run.ranks))
+        result.append(finding.without_saving(f"saving not estimated: {reason}") if reason else finding)
     return _limit_savings(run, result, budget)
+
+
+def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -> str:
+    """Reason why no saving of these gaps can be given; empty if one can."""
+    # Advice to warm up is right of the start of a capture too; other gaps there do not recur.
+    if rule not in (CALLS, FIRST_CALLS) and budget.steps <= ranks and _mostly(rows, rows[STARTING]):
+        return _START
+    if rule is SMALL:
+        return f"how much of {duration(total_ns(rows))} fusion removes is unknown"
+    if rule is COMPUTES and not rows[NAMED].all():
+        return "it was not recorded what the host did"
+    if rule is COMPUTES and _mostly(rows, rows[WAITS_ELSEWHERE]):
+        return "without work the device has to be idle"
+    once = len(rows) == 1 and budget.marked and budget.steps > 1
+    few = len(rows) < CALLS["min_recurring_calls"]
+    if rule is CALLS and (once or (few and re.search(_MEMORY, _main_call(rows)))):
+        return "the call does not recur"
+    return ""
 
 
 def _limit_savings(run: Run, findings: list[Finding], budget: Budget) -> tuple[Finding, ...]:
@@ -244,7 +270,7 @@ def _limit_saving(finding: Finding, limit: int, budget: Budget, text: dict[str, 
     if saving is None or saving <= limit:
         return finding
     if not budget.matters(limit * budget.steps):
-        return _without_saving(finding, _NEVER.format(**text))
+        return finding.without_saving(_NEVER.format(**text))
     return replace(
         finding,
         severity=budget.severity(limit * budget.steps),
@@ -288,61 +314,42 @@ def _after_waits(waits: pd.DataFrame, rows: pd.DataFrame, budget: Budget) -> str
     )
 
 
-def _launches(rows: pd.DataFrame, budget: Budget, *, waits: pd.DataFrame) -> Finding:
-    return _finding(
-        LAUNCHES,
-        rows,
-        budget,
-        title=f"GPU is launch-bound {amount(rows, budget)}",
-        advice=(
-            f"{largest_part(rows)}. The host launches more slowly than the device runs: launch less often "
-            "(torch.compile, CUDA graphs, foreach or fused variants), or do more work per launch (a larger "
-            f"batch){_after_waits(waits, rows, budget)}"
-        ),
-    )
+_ADVICE = {
+    LAUNCHES.code: (
+        "The host launches more slowly than the device runs: launch less often (torch.compile, CUDA graphs, "
+        "foreach or fused variants), or do more work per launch (a larger batch)"
+    ),
+    FIRST_CALLS.code: (
+        f"These calls took at least {MIN_FIRST_RATIO} times as long as the other calls of the op, because "
+        "they load code, choose an algorithm or allocate a workspace for a shape: run each shape before "
+        "recording (`tracekit collect --warmup`), and in production before the first request"
+    ),
+    LOADING.code: (
+        "Load in the background: DataLoader(num_workers=..., prefetch_factor=..., pin_memory=True, "
+        "persistent_workers=True); if workers are already used, add more or make the transforms cheaper"
+    ),
+    DEPENDS.code: (
+        "The work was launched in time, so the device waited for something else: an event of another device "
+        "or stream, a host function in the stream, another process on the device, work that is missing from "
+        "the trace, or on Windows (WDDM) the driver, which submits launches in batches. Record a system "
+        "trace (nsys) of all ranks to find out which"
+    ),
+    SMALL.code: (
+        "The work was queued in time: only fewer kernels (fusion, torch.compile) or CUDA graphs shorten "
+        "these gaps"
+    ),
+}
 
 
-def _computes(rows: pd.DataFrame, budget: Budget) -> Finding:
-    finding = _finding(
-        COMPUTES,
-        rows,
-        budget,
-        title=f"GPU idle: CPU busy outside kernel launches {amount(rows, budget)}",
-        advice=f"{largest_part(_with_kernels(rows))}. {_on_host(rows)}{one_off(rows)}",
-    )
-    if not _mostly(rows, rows[WAITS_ELSEWHERE]):
-        return finding
-    return _without_saving(finding, "saving not estimated: without work the device has to be idle")
-
-
-def _without_saving(finding: Finding, reason: str) -> Finding:
-    return replace(finding, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason)
-
-
-def _unexplained(rows: pd.DataFrame, budget: Budget) -> Finding:
-    finding = _finding(
-        COMPUTES,
-        rows,
-        budget,
-        title=f"GPU idle while the CPU activity is unknown {amount(rows, budget)}",
-        advice=f"{largest_part(rows)}. {_on_host(rows)}{one_off(rows)}",
-    )
-    return _without_saving(finding, "saving not estimated: it was not recorded what the host did")
-
-
-def _first_calls(rows: pd.DataFrame, budget: Budget) -> Finding:
-    return _finding(
-        FIRST_CALLS,
-        rows,
-        budget,
-        title=f"GPU idle during first calls of ops {amount(rows, budget)}",
-        advice=(
-            f"{largest_part(rows)}. These calls took at least {MIN_FIRST_RATIO} times as long as the other "
-            "calls of the op, because they load code, choose an algorithm or allocate a workspace for a "
-            "shape: run each shape before recording (`tracekit collect --warmup`), and in production "
-            "before the first request"
-        ),
-    )
+def _advise(rule: Rule, rows: pd.DataFrame, budget: Budget, waits: pd.DataFrame) -> str:
+    """Name the ops with most of the time, and say what to do."""
+    if rule is COMPUTES:
+        named = _with_kernels(rows) if rows[NAMED].all() else rows
+        return f"{largest_part(named)}. {_on_host(rows)}{one_off(rows)}"
+    if rule is CALLS:
+        return f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}"
+    after = _after_waits(waits, rows, budget) if rule is LAUNCHES else ""
+    return f"{largest_part(rows)}. {_ADVICE[rule.code]}{after}"
 
 
 def _with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
@@ -381,20 +388,6 @@ def _mostly(rows: pd.DataFrame, chosen: pd.Series) -> bool:
     return bool(2 * rows[C.DUR_NS][chosen].sum() > total_ns(rows))
 
 
-def _calls(rows: pd.DataFrame, budget: Budget) -> Finding:
-    finding = _finding(
-        CALLS,
-        rows,
-        budget,
-        title=f"GPU idle during slow runtime calls {amount(rows, budget)}",
-        advice=f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}",
-    )
-    once = len(rows) == 1 and budget.marked and budget.steps > 1
-    if once or (len(rows) < CALLS["min_recurring_calls"] and re.search(_MEMORY, _main_call(rows))):
-        return _without_saving(finding, "saving not estimated: the call does not recur")
-    return finding
-
-
 def _main_call(rows: pd.DataFrame) -> str:
     """The call with most idle time."""
     return str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
@@ -414,74 +407,3 @@ def _on_call(rows: pd.DataFrame) -> str:
             "`slowest` of `launch_latency`): warm up before recording"
         )
     return "Find out why the call is slow, and keep it out of the step"
-
-
-def _loading(rows: pd.DataFrame, budget: Budget) -> Finding:
-    return _finding(
-        LOADING,
-        rows,
-        budget,
-        title=f"GPU idle during data loading {amount(rows, budget)}",
-        advice=(
-            f"{largest_part(rows)}. Load in the background: DataLoader(num_workers=..., prefetch_factor=..., "
-            "pin_memory=True, persistent_workers=True); if workers are already used, add more or make the "
-            "transforms cheaper"
-        ),
-    )
-
-
-def _depends(rows: pd.DataFrame, budget: Budget) -> Finding:
-    return _finding(
-        DEPENDS,
-        rows,
-        budget,
-        title=f"GPU idle on a stream dependency, with work queued, {amount(rows, budget)}",
-        advice=(
-            f"{largest_part(rows)}. The work was launched in time, so the device waited for something "
-            "else: an event of another device or stream, a host function in the stream, another process "
-            "on the device, work that is missing from the trace, or on Windows (WDDM) the driver, which "
-            "submits launches in batches. Record a system trace (nsys) of all ranks to find out which"
-        ),
-        basis=Basis.ESTIMATED,
-        confidence=0.6,
-    )
-
-
-def _small(rows: pd.DataFrame, budget: Budget) -> Finding:
-    return Finding(
-        code=SMALL.code,
-        severity=Severity.INFO,
-        title=f"Short gaps between queued kernels take {amount(rows, budget)}",
-        advice=(
-            f"{largest_part(rows)}. The work was queued in time: only fewer kernels (fusion, "
-            "torch.compile) or CUDA graphs shorten these gaps"
-        ),
-        how=f"saving not estimated: how much of {duration(total_ns(rows))} fusion removes is unknown",
-        confidence=CONFIDENT,
-        evidence=evidence(rows),
-    )
-
-
-def _finding(
-    rule: Rule,
-    rows: pd.DataFrame,
-    budget: Budget,
-    *,
-    title: str,
-    advice: str,
-    basis: Basis = Basis.MEASURED,
-    confidence: float = CONFIDENT,
-) -> Finding:
-    idle = total_ns(rows)
-    return Finding(
-        code=rule.code,
-        severity=budget.severity(idle),
-        title=title,
-        advice=advice,
-        saving_ns_per_step=budget.per_step(idle),
-        basis=basis,
-        how=_HOW.format(inside=" inside the profiled steps" if budget.marked else "", per=budget.per)
-        + (_AT_MOST if rule is DEPENDS else _PROFILED),
-        confidence=confidence,
-        evidence=evidence(rows),
-    )

@@ -36,6 +36,7 @@ from ..shared.common import (
     concat_tables,
     duration,
     ints,
+    sort_by,
     to_categorical,
 )
 from ..shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, group_stats, partial_stats
@@ -84,10 +85,8 @@ class Partial:
         first: Slow first launches.
         spent: Their steps.
         others: Number of other device intervals by kind, if there are no kernels.
-        in_ops: Whether an op launched any of the kernels.
         linked: Whether the launching call of any kernel is known.
         has_ops: Whether ops were recorded.
-        shaped: Whether shapes are known for any kernel.
         slow: Kernels for which there are faster ones.
     """
 
@@ -95,10 +94,8 @@ class Partial:
     groups: dict[str, PartialStats] = field(default_factory=dict)
     first: pd.DataFrame | None = None
     others: dict[str, int] = field(default_factory=dict)
-    in_ops: bool = False
     linked: bool = False
     has_ops: bool = False
-    shaped: bool = False
     slow: pd.DataFrame | None = None
 
 
@@ -112,15 +109,13 @@ def measure(run: Run) -> Partial:
             spent=measure_steps(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS}
         )
     kernels = _describe(run, frame)
-    in_ops, ops = not bool((kernels[_OP] == NO_OP).all()), pc.field(C.KIND) == str(HostKind.OP)
+    in_ops, ops = (kernels[_OP] != NO_OP).any(), pc.field(C.KIND) == str(HostKind.OP)
     return Partial(
         spent=measure_steps(run),
         groups={table: partial_stats(kernels, keys) for table, keys in _KEYS.items()},
         first=_first_launches(kernels),
-        in_ops=in_ops,
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
-        has_ops=in_ops or run.arrow("host_intervals", columns=[C.ROW_ID], where=ops).num_rows > 0,
-        shaped=not bool((kernels[C.INPUT_SHAPES] == NO_SHAPES).all()),
+        has_ops=bool(in_ops) or run.arrow("host_intervals", columns=[C.ROW_ID], where=ops).num_rows > 0,
         slow=select_slow_kernels(run),
     )
 
@@ -130,17 +125,16 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     parts = [part for part in partials if part.groups]
     if not parts:
         return Result(notes=(_no_kernels_note(run, partials),))
-    in_ops = any(part.in_ops for part in parts)
-    shown = [name for name in _KEYS if in_ops or name not in _OF_OPS]
-    tables = {name: combine_stats([part.groups[name] for part in parts]) for name in shown}
-    first = concat_tables([part.first for part in parts if part.first is not None]).sort_values(
-        ["excess_ns", *_LAUNCHED], ascending=[False, True, True, True], ignore_index=True
-    )
+    tables = {name: combine_stats([part.groups[name] for part in parts]) for name in _KEYS}
+    in_ops = (tables["by_op"][_OP] != NO_OP).any()
+    shaped = (tables["by_shape"][C.INPUT_SHAPES] != NO_SHAPES).any()
+    tables = {name: table for name, table in tables.items() if in_ops or name not in _OF_OPS}
+    first = concat_tables([part.first for part in parts if part.first is not None])
+    first = sort_by(first, "-excess_ns", *_LAUNCHED)
     tables["first_launches"] = first
     slow = concat_tables([part.slow for part in parts if part.slow is not None])
     results = findings(slow, first, combine_budget(partial.spent for partial in partials))
     if in_ops:
-        shaped = any(part.shaped for part in parts)
         return Result(tables, results, () if shaped else (NO_SHAPES_NOTE,))
     why = OUTSIDE_OPS_NOTE if any(part.linked for part in parts) else UNLINKED_NOTE
     return Result(tables, results, (why if any(part.has_ops for part in parts) else NO_OPS_NOTE,))
@@ -196,9 +190,7 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     slow = (ints(table, _FIRST) > MIN_FIRST_RATIO * ints(table, _LATER)) & (excess > MIN_FIRST_EXCESS_NS)
     outliers = table.assign(excess_ns=excess)[slow & (ints(table, "count") >= MIN_LATER_LAUNCHES)]
     columns = [C.NAME, C.RANK, C.DEVICE, _FIRST, _LATER, "count", "excess_ns", C.ROW_ID]
-    return outliers[columns].sort_values(
-        ["excess_ns", *keys], ascending=[False, True, True, True], ignore_index=True
-    )
+    return sort_by(outliers[columns], "-excess_ns", *keys)
 
 
 _NAME = Column(C.NAME, "", "full name as recorded")

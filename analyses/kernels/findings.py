@@ -12,13 +12,11 @@ ops are the evidence:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import COMMUNICATION, brief, family, matches, uses_tensor_cores
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
@@ -27,10 +25,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import duration, ints, largest_rows, max_per_rank, percent, spans
+from ..shared.common import PLACE, Bools, duration, ints, largest_rows, max_per_rank, percent, spans
 from ..shared.host_rows import CAPTURED, NO_OP, launching_texts
-
-Flags: TypeAlias = npt.NDArray[np.bool_]
 
 FP32 = Rule(
     "fp32_without_tensor_cores",
@@ -98,9 +94,8 @@ _DOUBLE, _LOWER = r"[<, ]double[,>]", r"(?i)float|half"
 """A name with both types converts, or computes a scalar in double precision."""
 _SOFTMAX = r"^aten::_?(?:safe_)?softmax$"
 _PRODUCT = r"^aten::(?:bmm|baddbmm)$"
-_PLACE = [C.RANK, C.DEVICE]
 _READ = [
-    *(C.ROW_ID, C.KIND, C.NAME, *_PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW),
+    *(C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW),
     *CAPTURED.values(),
 ]
 
@@ -115,7 +110,7 @@ def select_slow_kernels(run: Run) -> pd.DataFrame:
     rows = busy(run, _READ)
     rows = rows[rows[C.KIND] == DeviceKind.KERNEL].reset_index(drop=True)
     alone = np.zeros(len(rows), np.int64)
-    for indices in rows.groupby(_PLACE).indices.values():
+    for indices in rows.groupby(PLACE).indices.values():
         start, end = spans(rows.iloc[indices])
         alone[indices] = overlap_lengths(intervals.alone(start, end), start, end)
     in_step = rows[C.STEP].notna()
@@ -125,15 +120,15 @@ def select_slow_kernels(run: Run) -> pd.DataFrame:
     op = pd.Series(launching_texts(run, rows, {C.NAME: NO_OP})[C.NAME]).astype("category")
     fast = [uses_tensor_cores(str(name)) for name in names.cat.categories]
     on_tensor_cores = np.array([*fast, False], np.bool_)[names.cat.codes.to_numpy()]
-    flags: dict[str, Flags] = {
+    flags: dict[str, Bools] = {
         FP32.code: matches(names, _SINGLE).to_numpy(bool) & ~on_tensor_cores,
         DOUBLE.code: (matches(names, _DOUBLE) & ~matches(names, _LOWER)).to_numpy(bool),
         EAGER.code: _find_attention(rows, op),
     }
     families = {str(name): family(str(name)) for name in names.cat.categories}
-    table = rows[[*_PLACE, C.ROW_ID]].assign(alone_ns=alone, op=op.astype(object), family=names.map(families))
+    table = rows[[*PLACE, C.ROW_ID]].assign(alone_ns=alone, op=op.astype(object), family=names.map(families))
     parts = [table[of_rule].assign(rule=code) for code, of_rule in flags.items()]
-    sums = table[on_tensor_cores].groupby(_PLACE, as_index=False)[[ALONE_NS]].sum()
+    sums = table[on_tensor_cores].groupby(PLACE, as_index=False)[[ALONE_NS]].sum()
     parts.append(sums.assign(rule="", op=TENSOR_CORES, family="", row_id=-1))
     parts.append(_sum_busy(rows).assign(rule="", op=ALL, family="", row_id=-1))
     return pd.concat(parts, ignore_index=True)
@@ -141,18 +136,18 @@ def select_slow_kernels(run: Run) -> pd.DataFrame:
 
 def _sum_busy(rows: pd.DataFrame) -> pd.DataFrame:
     """Time in which any kernel runs on each device."""
-    unions = {place: intervals.union(*spans(kernels)) for place, kernels in rows.groupby(_PLACE)}
-    table = pd.DataFrame([*unions], columns=_PLACE)
+    unions = {place: intervals.union(*spans(kernels)) for place, kernels in rows.groupby(PLACE)}
+    table = pd.DataFrame([*unions], columns=PLACE)
     return table.assign(**{ALONE_NS: [intervals.length(union) for union in unions.values()]})
 
 
-def _find_attention(rows: pd.DataFrame, op: pd.Series) -> Flags:
+def _find_attention(rows: pd.DataFrame, op: pd.Series) -> Bools:
     """Softmax kernels between batched products of the same stream, and these products."""
     flags = np.zeros(len(rows), np.bool_)
     is_softmax, is_product = (matches(op, pattern).to_numpy(bool) for pattern in (_SOFTMAX, _PRODUCT))
     if not is_softmax.any():
         return flags
-    for indices in rows.groupby([*_PLACE, C.STREAM], dropna=False).indices.values():
+    for indices in rows.groupby([*PLACE, C.STREAM], dropna=False).indices.values():
         stream = np.asarray(indices, np.int64)
         ordered = stream[np.argsort(ints(rows, C.START_NS)[stream], kind="stable")]
         products = np.flatnonzero(is_product[ordered])
@@ -201,13 +196,11 @@ def _report_slow(slow: pd.DataFrame, budget: Budget) -> list[Finding]:
         time = f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))} of the time"
         title, advice = describe(rows, time)
         results.append(
-            Finding(
-                rule.code,
-                Severity.INFO if paced else budget.severity(saving),
+            budget.finding(
+                rule,
+                None if paced else saving,
                 title,
                 advice + (_PACED if paced else ""),
-                None if paced else budget.per_step(saving),
-                None if paced else Basis.ESTIMATED,
                 "saving not estimated: the host paces the steps" if paced else _HOW[rule.code],
                 confidence=CONFIDENCE,
                 evidence={"device_intervals": largest_rows(rows, ALONE_NS, EVIDENCE_ROWS)},
@@ -278,9 +271,9 @@ def _report_first_launches(first: pd.DataFrame, budget: Budget) -> list[Finding]
         "The first launch of one kernel" if len(rows) == 1 else f"The first launches of {len(rows):,} kernels"
     )
     return [
-        Finding(
-            FIRST_LAUNCHES.code,
-            Severity.INFO,
+        budget.finding(
+            FIRST_LAUNCHES,
+            None,
             f"{kernels} took {human(excess, 'ns')} longer than later ones",
             "This may be module loading, autotuning or cold caches: record after more warm-up steps "
             "(`tracekit collect --warmup`)",

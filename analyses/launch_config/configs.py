@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,14 +40,9 @@ from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, Phase
 
-from ..shared.common import Floats, ints, medians, share, spans
+from ..shared.common import Bools, Floats, Objects, ints, medians, share, sort_by, spans, sum_by_code
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
 from ..shared.tensor_shapes import Shape, numel, parse_shapes
-
-if TYPE_CHECKING:
-    from ..shared.host_columns import Bools
-    from ..shared.host_rows import Objects
-
 
 _CAPABILITIES = {
     16: "7.5 8.6 8.7",
@@ -257,9 +252,7 @@ def group_kernels(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
         ("exposed_ns", all_rows, ints(rows, "exposed_ns")),
         ("counted_exposed_ns", in_steps, ints(rows, "exposed_ns")),
     ):
-        sums = np.zeros(size, np.int64)
-        np.add.at(sums, codes[which], values[which])
-        table[name] = sums
+        table[name] = sum_by_code(codes[which], size, values[which])
     table["counted"] = np.bincount(codes[in_steps], minlength=size).astype(np.int64)
     table["median_ns"] = medians(codes, size, duration)
     order = np.lexsort((ints(rows, C.ROW_ID), ints(rows, C.START_NS), codes))
@@ -352,8 +345,7 @@ def relu_table(rows: pd.DataFrame) -> pd.DataFrame:
     relu["share"] = relu["total_ns"] / max(int(rows[C.DUR_NS].sum()), 1)
     for name in (*GRID, *BLOCK):
         relu[name] = relu[name].astype("Int64").mask(relu[name] == UNKNOWN)
-    order = ["total_ns", *ACTIVATION_KEYS]
-    return relu.sort_values(order, ascending=[False, *(True for _ in ACTIVATION_KEYS)], ignore_index=True)
+    return sort_by(relu, "-total_ns", *ACTIVATION_KEYS)
 
 
 def _identified_by(rows: pd.DataFrame) -> Objects:

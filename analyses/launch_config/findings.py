@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
+from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity, savings
 from tracekit.analysis.kernel_names import COMMUNICATION, brief, matches
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from ..shared.common import ints, largest_rows
+from ..shared.common import Bools, largest_rows
 from .configs import BLOCK, FAMILY, FUSED, GRID, NUMEL, OP, UNKNOWN, kind_of, shapes_of
 from .launches import (
     MIN_ALONE_SHARE,
@@ -29,7 +29,6 @@ from .launches import (
     kernel,
     op_of,
     significant,
-    time_of,
 )
 
 SERIAL = Rule(
@@ -141,14 +140,8 @@ CONFIG_CHANGED = Rule(
     thresholds={"min_saving_share": MIN_SHARE},
 )
 RULES = (
-    SERIAL,
-    FEW_BLOCKS,
-    PARTIAL_WAVE,
-    LOW_OCCUPANCY,
-    IDLE_THREADS,
-    VARIES,
-    WORK_DIFFERS,
-    CONFIG_CHANGED,
+    *(SERIAL, FEW_BLOCKS, PARTIAL_WAVE, LOW_OCCUPANCY, IDLE_THREADS, VARIES),
+    *(WORK_DIFFERS, CONFIG_CHANGED),
 )
 INFERRED, UPPER_BOUND = 0.7, 0.5
 """Confidence of measured states with unknown cost, and of upper bounds."""
@@ -166,170 +159,148 @@ _CONFIG = [*GRID, *BLOCK]
 
 def findings(launches: Launches) -> tuple[Finding, ...]:
     """Every finding, those with the largest saving first."""
+    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
+    cases = (
+        (SERIAL, _select_serial(configs), _describe_serial),
+        (FEW_BLOCKS, _select_few_blocks(configs), _describe_few_blocks),
+        (PARTIAL_WAVE, _select_partial_waves(configs), _describe_partial_wave),
+        (LOW_OCCUPANCY, _select_low_occupancy(configs), _describe_low_occupancy),
+        (IDLE_THREADS, _select_idle_threads(launches), _describe_idle_threads),
+        (VARIES, _kernels_that_vary(launches.rows), _describe_varying),
+    )
     result = [
-        *_serial(launches),
-        *_few_blocks(launches),
-        *_partial_waves(launches),
-        *_low_occupancy(launches),
-        *_idle_threads(launches),
-        *_varying_configs(launches),
+        finding
+        for rule, chosen, describe in cases
+        for rows, total in significant(launches, rule, chosen)
+        if (finding := _report(launches, rule, rows, total, describe(launches, rows)))
     ]
     return tuple(sorted(result, key=lambda finding: -(finding.saving_ns_per_step or 0)))
 
 
-def _serial(launches: Launches) -> Iterator[Finding]:
-    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
-    chosen = configs[
-        (configs["blocks"] <= SERIAL["max_blocks"])
-        & (configs["median_ns"] >= SERIAL["min_median_ns"])
-        & (configs["sms"].fillna(2) > 1)
-    ]
-    for rows, total in significant(launches, SERIAL, chosen):
-        first = rows.iloc[0]
-        of = "" if pd.isna(first["sms"]) else f" of {first['sms']}"
-        yield _finding(
-            launches,
-            SERIAL,
-            rows,
-            total,
-            title=(
-                f"{kernel(first)} runs as one block of {first['block_threads']} threads, on one SM{of}: "
-                f"{time_of(launches, total)}"
-            ),
-            advice=(
-                f"Spread the work of {op_of(launches, rows)} over more blocks: larger inputs, or another "
-                "implementation; a result that is the same in every step need be computed once only"
-            ),
-            confidence=INFERRED,
-        )
+def _report(
+    launches: Launches, rule: Rule, rows: pd.DataFrame, total: int, texts: tuple[str, str]
+) -> Finding | None:
+    """Return the finding of a rule on one kernel of an op; None if its upper bound is too small.
+
+    Args:
+        launches: Input of the rules.
+        rule: The rule.
+        rows: Configurations of the kernel.
+        total: Their time.
+        texts: Title, to which the time is added, and advice.
+    """
+    budget = launches.budget
+    saving, severity, how = None, budget.severity(total), ""
+    title = f"{texts[0]} {human(budget.per_step(total), 'ns')} {budget.per}"
+    if rule in (FEW_BLOCKS, PARTIAL_WAVE):
+        few = rule is FEW_BLOCKS
+        how = f"upper bound: the time in which nothing else ran × {_FEW_BLOCKS_PART if few else _TAIL_PART}"
+        part = 1 - rows["blocks_per_sm"] if few else rows["tail_share"]
+        saving, severity = bound_saving(launches, rows, part)
+        if rule is PARTIAL_WAVE and not budget.matters(saving, least=rule["min_saving_share"]):
+            return None
+    if rule is VARIES:
+        title, severity, rows = texts[0], Severity.INFO, _distinct_configs(launches, rows)
+    named = rows if C.ROW_ID in rows else rows.rename(columns={"first_row": C.ROW_ID})
+    finding = budget.finding(
+        rule,
+        saving,
+        title,
+        texts[1],
+        how,
+        confidence=UPPER_BOUND if rule in (FEW_BLOCKS, PARTIAL_WAVE, LOW_OCCUPANCY) else INFERRED,
+        evidence={"device_intervals": largest_rows(named, launches.time, EVIDENCE_ROWS)},
+    )
+    return replace(finding, severity=severity)
 
 
-def _few_blocks(launches: Launches) -> Iterator[Finding]:
-    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
+_FEW_BLOCKS_PART = "(1 − blocks / SMs)"
+_TAIL_PART = "(1 − waves / ⌈waves⌉), reached only if all blocks take equally long"
+
+
+def _select_serial(configs: pd.DataFrame) -> pd.DataFrame:
+    one = (configs["blocks"] <= SERIAL["max_blocks"]) & (configs["sms"].fillna(2) > 1)
+    return configs[one & (configs["median_ns"] >= SERIAL["min_median_ns"])]
+
+
+def _describe_serial(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
+    first = rows.iloc[0]
+    of = "" if pd.isna(first["sms"]) else f" of {first['sms']}"
+    return (
+        f"{kernel(first)} runs as one block of {first['block_threads']} threads, on one SM{of}:",
+        f"Spread the work of {op_of(launches, rows)} over more blocks: larger inputs, or another "
+        "implementation; a result that is the same in every step need be computed once only",
+    )
+
+
+def _select_few_blocks(configs: pd.DataFrame) -> pd.DataFrame:
     few = configs["blocks"] >= FEW_BLOCKS["min_blocks"]
     few &= configs["blocks_per_sm"] <= FEW_BLOCKS["max_sm_share"]
-    for rows, total in significant(
-        launches, FEW_BLOCKS, configs[few & (configs["median_ns"] >= FEW_BLOCKS["min_median_ns"])]
-    ):
-        first = rows.iloc[0]
-        bound, severity = bound_saving(launches, rows, 1 - rows["blocks_per_sm"])
-        yield _finding(
-            launches,
-            FEW_BLOCKS,
-            rows,
-            total,
-            title=(
-                f"{kernel(first)} launches {first['blocks']} blocks for {first['sms']} SMs: "
-                f"{time_of(launches, total)}"
-            ),
-            advice=(
-                f"See whether larger inputs or another implementation give {op_of(launches, rows)} more "
-                "blocks (a split of the reduced dimension, smaller tiles); else run it beside other kernels"
-            ),
-            confidence=UPPER_BOUND,
-            saving=bound,
-            severity=severity,
-            how="upper bound: the time in which nothing else ran × (1 − blocks / SMs)",
-        )
+    return configs[few & (configs["median_ns"] >= FEW_BLOCKS["min_median_ns"])]
 
 
-def _partial_waves(launches: Launches) -> Iterator[Finding]:
-    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
-    chosen = configs[
-        (configs["waves"] > PARTIAL_WAVE["min_waves"])
-        & (configs["tail_share"] >= PARTIAL_WAVE["min_tail_share"])
-    ]
-    for rows, total in significant(launches, PARTIAL_WAVE, chosen):
-        first = rows.iloc[0]
-        bound, severity = bound_saving(launches, rows, rows["tail_share"])
-        if not launches.budget.matters(bound, least=PARTIAL_WAVE["min_saving_share"]):
-            continue
-        yield _finding(
-            launches,
-            PARTIAL_WAVE,
-            rows,
-            total,
-            title=(
-                f"{kernel(first)} launches {first['blocks']} blocks, {first['waves']:.2f} waves: the last "
-                f"wave leaves the device partly idle; {time_of(launches, total)}"
-            ),
-            advice=(
-                f"Let {op_of(launches, rows)} fill whole waves of "
-                f"{first['sms'] * first['resident_blocks']} blocks: another batch or tile size, or a "
-                "grid-stride loop; check with a kernel profiler that the blocks take equally long"
-            ),
-            confidence=UPPER_BOUND,
-            saving=bound,
-            severity=severity,
-            how=(
-                "upper bound: the time in which nothing else ran × (1 − waves / ⌈waves⌉), reached only if "
-                "all blocks take equally long"
-            ),
-        )
-
-
-def _low_occupancy(launches: Launches) -> Iterator[Finding]:
-    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
-    resident = configs["resident_blocks"].astype("Float64") * configs["block_threads"]
-    low = (
-        (resident <= LOW_OCCUPANCY["max_thread_share"] * configs["max_threads"])
-        .fillna(value=False)
-        .to_numpy(dtype=bool)
+def _describe_few_blocks(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
+    first = rows.iloc[0]
+    return (
+        f"{kernel(first)} launches {first['blocks']} blocks for {first['sms']} SMs:",
+        f"See whether larger inputs or another implementation give {op_of(launches, rows)} more "
+        "blocks (a split of the reduced dimension, smaller tiles); else run it beside other kernels",
     )
-    own = ~_name_matches(configs, _LIBRARY)
-    for rows, total in significant(
-        launches, LOW_OCCUPANCY, configs[low & own & (configs["waves"] >= LOW_OCCUPANCY["min_waves"])]
-    ):
-        first = rows.iloc[0]
-        threads = int(first["resident_blocks"] * first["block_threads"])
-        yield _finding(
-            launches,
-            LOW_OCCUPANCY,
-            rows,
-            total,
-            title=(
-                f"{kernel(first)} keeps {threads} of {int(first['max_threads'])} threads resident on an SM: "
-                f"{time_of(launches, total)}"
-            ),
-            advice=(
-                f"{op_of(launches, rows)}: a block takes {first['block_threads']} threads, "
-                f"{first[C.REGISTERS]} registers a thread and {human(int(first['shared_bytes']), 'bytes')} "
-                "of shared memory; reducing the limiting resource allows more resident blocks; check with a "
-                "kernel profiler whether that is faster"
-            ),
-            confidence=UPPER_BOUND,
-        )
 
 
-def _idle_threads(launches: Launches) -> Iterator[Finding]:
-    rows = launches.rows
+def _select_partial_waves(configs: pd.DataFrame) -> pd.DataFrame:
+    many = configs["waves"] > PARTIAL_WAVE["min_waves"]
+    return configs[many & (configs["tail_share"] >= PARTIAL_WAVE["min_tail_share"])]
+
+
+def _describe_partial_wave(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
+    first = rows.iloc[0]
+    return (
+        f"{kernel(first)} launches {first['blocks']} blocks, {first['waves']:.2f} waves: the last wave "
+        "leaves the device partly idle;",
+        f"Let {op_of(launches, rows)} fill whole waves of {first['sms'] * first['resident_blocks']} blocks: "
+        "another batch or tile size, or a grid-stride loop; check with a kernel profiler that the blocks "
+        "take equally long",
+    )
+
+
+def _select_low_occupancy(configs: pd.DataFrame) -> pd.DataFrame:
+    resident = configs["resident_blocks"].astype("Float64") * configs["block_threads"]
+    low = (resident <= LOW_OCCUPANCY["max_thread_share"] * configs["max_threads"]).fillna(value=False)
+    full = configs["waves"] >= LOW_OCCUPANCY["min_waves"]
+    return configs[low.to_numpy(dtype=bool) & full & ~_name_matches(configs, _LIBRARY)]
+
+
+def _describe_low_occupancy(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
+    first = rows.iloc[0]
+    threads = int(first["resident_blocks"] * first["block_threads"])
+    return (
+        f"{kernel(first)} keeps {threads} of {int(first['max_threads'])} threads resident on an SM:",
+        f"{op_of(launches, rows)}: a block takes {first['block_threads']} threads, "
+        f"{first[C.REGISTERS]} registers a thread and {human(int(first['shared_bytes']), 'bytes')} "
+        "of shared memory; reducing the limiting resource allows more resident blocks; check with a "
+        "kernel profiler whether that is faster",
+    )
+
+
+def _select_idle_threads(launches: Launches) -> pd.DataFrame:
+    rows, configs = launches.rows, launches.configs
     elementwise = rows[rows[NUMEL] > 0]
     elementwise = elementwise[elementwise[FAMILY].str.contains(_ELEMENTWISE)]
     elements = {text: _broadcast(text) for text in elementwise[C.INPUT_SHAPES].unique()}
-    threads = elementwise[[*GRID, *BLOCK]].prod(axis=1)
     needed = elementwise[C.INPUT_SHAPES].map(elements).astype(np.int64)
-    rare = set(ints(elementwise[threads >= IDLE_THREADS["min_threads_ratio"] * needed], C.ROW_ID).tolist())
-    configs = launches.configs
-    chosen = configs[
-        configs["first_row"].isin(rare) & (configs["blocks_per_sm"] >= IDLE_THREADS["min_blocks_per_sm"])
-    ]
-    by_row = needed.set_axis(pd.Index(ints(elementwise, C.ROW_ID)))
-    for rows_of_kernel, total in significant(launches, IDLE_THREADS, chosen):
-        first = rows_of_kernel.iloc[0]
-        yield _finding(
-            launches,
-            IDLE_THREADS,
-            rows_of_kernel,
-            total,
-            title=(
-                f"{kernel(first)} launches {first['threads']:,} threads for "
-                f"{by_row[first['first_row']]:,} elements: "
-                f"{time_of(launches, total)}"
-            ),
-            advice=f"Size the grid of {op_of(launches, rows_of_kernel)} by its elements: most threads are "
-            "idle",
-            confidence=INFERRED,
-        )
+    many = elementwise[[*GRID, *BLOCK]].prod(axis=1) >= IDLE_THREADS["min_threads_ratio"] * needed
+    full = configs["blocks_per_sm"] >= IDLE_THREADS["min_blocks_per_sm"]
+    return configs[configs["first_row"].isin(elementwise.loc[many, C.ROW_ID]) & full]
+
+
+def _describe_idle_threads(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
+    first = rows.iloc[0]
+    shapes = launches.rows.set_index(C.ROW_ID).loc[first["first_row"], C.INPUT_SHAPES]
+    return (
+        f"{kernel(first)} launches {first['threads']:,} threads for {_broadcast(shapes):,} elements:",
+        f"Size the grid of {op_of(launches, rows)} by its elements: most threads are idle",
+    )
 
 
 def _broadcast(text: str) -> int:
@@ -337,25 +308,19 @@ def _broadcast(text: str) -> int:
     return prod(max(side) for side in zip_longest(*(shape[::-1] for shape in shapes_of(text)), fillvalue=1))
 
 
-def _varying_configs(launches: Launches) -> Iterator[Finding]:
-    chosen = _kernels_that_vary(launches.rows)
-    for rows, total in significant(launches, VARIES, chosen):
-        shapes = rows.groupby(C.INPUT_SHAPES)[launches.time].sum().idxmax()
-        distinct = rows[rows[C.INPUT_SHAPES] == shapes].drop_duplicates(_CONFIG)
-        listed = ", ".join(configuration(row) for row in distinct.to_dict("records"))
-        yield _finding(
-            launches,
-            VARIES,
-            distinct,
-            total,
-            title=f"{kernel(rows.iloc[0])} has several configurations on the same shapes: {listed}",
-            advice=(
-                "Information only: strides, alignment, data or the library's heuristics can differ between "
-                f"the calls of {op_of(launches, rows)}: compare their times"
-            ),
-            confidence=INFERRED,
-            severity=Severity.INFO,
-        )
+def _distinct_configs(launches: Launches, rows: pd.DataFrame) -> pd.DataFrame:
+    """The configurations of the shapes with most time."""
+    shapes = rows.groupby(C.INPUT_SHAPES)[launches.time].sum().idxmax()
+    return rows[rows[C.INPUT_SHAPES] == shapes].drop_duplicates(_CONFIG)
+
+
+def _describe_varying(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
+    listed = ", ".join(map(configuration, _distinct_configs(launches, rows).to_dict("records")))
+    return (
+        f"{kernel(rows.iloc[0])} has several configurations on the same shapes: {listed}",
+        "Information only: strides, alignment, data or the library's heuristics can differ between "
+        f"the calls of {op_of(launches, rows)}: compare their times",
+    )
 
 
 def _kernels_that_vary(rows: pd.DataFrame) -> pd.DataFrame:
@@ -381,39 +346,6 @@ def _name_matches(configs: pd.DataFrame, pattern: str) -> pd.Series:
     return matches(configs[FAMILY].astype("category"), pattern)
 
 
-def _finding(
-    launches: Launches,
-    rule: Rule,
-    rows: pd.DataFrame,
-    total: int,
-    *,
-    title: str,
-    advice: str,
-    confidence: float,
-    saving: int | None = None,
-    how: str = "",
-    severity: Severity | None = None,
-) -> Finding:
-    """Return the finding of a rule about the rows of one configuration."""
-    budget = launches.budget
-    evidence = largest_rows(
-        rows.rename(columns={"first_row": C.ROW_ID} if C.ROW_ID not in rows else {}),
-        launches.time,
-        EVIDENCE_ROWS,
-    )
-    return Finding(
-        code=rule.code,
-        severity=severity or budget.severity(total if saving is None else saving),
-        title=title,
-        advice=advice,
-        saving_ns_per_step=None if saving is None else budget.per_step(saving),
-        basis=None if saving is None else Basis.ESTIMATED,
-        how=how,
-        confidence=confidence,
-        evidence={"device_intervals": evidence},
-    )
-
-
 def comparison_findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) -> Iterator[Finding]:
     """Yield findings about configurations that changed between two runs.
 
@@ -427,11 +359,11 @@ def comparison_findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) 
     for verdict, rule in ((DIFFERENT_WORK, WORK_DIFFERS), (SAME_WORK, CONFIG_CHANGED)):
         chosen = pairs[_matters(pairs, budgets, rule) & (pairs["verdict"] == verdict).to_numpy()]
         for pair in chosen.head(EVIDENCE_ROWS).to_dict("records"):
-            different = rule is WORK_DIFFERS
-            yield _work_finding(pair) if different else _config_finding(pair, budgets["head"], differ)
+            report = _report_work if rule is WORK_DIFFERS else _report_config
+            yield report(pair, budgets["head"], differ)
 
 
-def _matters(pairs: pd.DataFrame, budgets: dict[str, Budget], rule: Rule) -> npt.NDArray[np.bool_]:
+def _matters(pairs: pd.DataFrame, budgets: dict[str, Budget], rule: Rule) -> Bools:
     """Whether each pair takes enough of the steps of either run."""
     matters = np.zeros(len(pairs), np.bool_)
     for which, budget in budgets.items():
@@ -442,52 +374,41 @@ def _matters(pairs: pd.DataFrame, budgets: dict[str, Budget], rule: Rule) -> npt
     return matters
 
 
-def _work_finding(pair: dict[Any, Any]) -> Finding:
-    return Finding(
-        code=WORK_DIFFERS.code,
-        severity=Severity.INFO,
-        title=(
-            f"{brief(pair[OP])} did different work: {pair['work_ratio']:.3g}× the elements, grid "
-            f"{grid_of(pair, 'base_')} against {grid_of(pair, 'head_')}, {_times(pair)} a launch"
-        ),
-        advice=(
-            f"Compare runs with the same shapes and batch size to compare the speed of {brief(pair[OP])}"
-            f"{_what(pair)}"
-        ),
-        confidence=0.9,
+def _report_work(pair: dict[Any, Any], budget: Budget, _differ: str) -> Finding:
+    op = brief(pair[OP])
+    return budget.finding(
+        WORK_DIFFERS,
+        None,
+        f"{op} did different work: {pair['work_ratio']:.3g}× the elements, grid {grid_of(pair, 'base_')} "
+        f"against {grid_of(pair, 'head_')}, {_times(pair)} a launch",
+        f"Compare runs with the same shapes and batch size to compare the speed of {op}{_what(pair)}",
         evidence={"device_intervals": [int(pair["head_first"])]},
     )
 
 
-def _config_finding(pair: dict[Any, Any], budget: Budget, differ: str) -> Finding:
+def _report_config(pair: dict[Any, Any], budget: Budget, differ: str) -> Finding:
     launches = pair["head_counted"] if budget.marked else pair["head_launches"]
     slower = (int(pair["head_median_ns"]) - int(pair["base_median_ns"])) * int(launches)
-    saves = slower > 0 and not differ
     chosen = (
         f"the devices differ ({differ})"
         if differ
         else "check for another version of PyTorch or a library, autotuning, and strides or alignment of the "
         "inputs"
     )
-    return Finding(
-        code=CONFIG_CHANGED.code,
-        severity=budget.severity(slower),
-        title=(
-            f"{brief(pair[OP])} runs the same shapes with another configuration: "
-            f"{configuration(pair, 'base_')} against {configuration(pair, 'head_')}, {_times(pair)} a launch"
-        ),
-        advice=(
-            f"{brief(pair[OP])} is launched with another configuration for the same shapes: "
-            f"{chosen}{_what(pair)}"
-        ),
-        saving_ns_per_step=budget.per_step(slower) if saves else None,
-        basis=Basis.ESTIMATED if saves else None,
-        how="(median of head − median of base) × launches of head, in steps if steps are marked"
-        if saves
-        else "",
+    op = brief(pair[OP])
+    finding = budget.finding(
+        CONFIG_CHANGED,
+        slower,
+        f"{op} runs the same shapes with another configuration: {configuration(pair, 'base_')} against "
+        f"{configuration(pair, 'head_')}, {_times(pair)} a launch",
+        f"{op} is launched with another configuration for the same shapes: {chosen}{_what(pair)}",
+        "(median of head − median of base) × launches of head, in steps if steps are marked",
         confidence=INFERRED,
         evidence={"device_intervals": [int(pair["head_first"])]},
     )
+    if slower > 0 and not differ:
+        return finding
+    return replace(finding, saving_ns_per_step=None, basis=None, how="")
 
 
 def _what(pair: dict[Any, Any]) -> str:

@@ -13,7 +13,6 @@ from tracekit.analysis import EVIDENCE_ROWS, Rule, Severity
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import Budget
 from tracekit.runs.run import Run
-from tracekit.runs.text import human
 from tracekit.schema import C
 
 from ..shared.common import max_per_rank
@@ -118,11 +117,6 @@ def grid_of(row: dict[Any, Any], side: str = "", names: list[str] = GRID) -> str
         names: Columns of the grid or of the block.
     """
     return f"({','.join(str(row[f'{side}{name}']) for name in names)})"
-
-
-def time_of(launches: Launches, total: int) -> str:
-    """Format a time per step or of the whole capture."""
-    return f"{human(launches.budget.per_step(total), 'ns')} {launches.budget.per}"
 
 
 def op_of(launches: Launches, rows: pd.DataFrame) -> str:

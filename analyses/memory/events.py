@@ -14,10 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import floor, sqrt
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
@@ -27,10 +25,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
-from ..shared.common import RANK, ints
+from ..shared.common import RANK, Bools, ints, select
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
-
-Flags: TypeAlias = npt.NDArray[np.bool_]
 
 OP = "op"
 NEVER = np.iinfo(np.int64).max
@@ -115,12 +111,12 @@ class Events:
         return freed
 
     @cached_property
-    def unfreed(self) -> Flags | None:
+    def unfreed(self) -> Bools | None:
         """Whether each event is an allocation that is not freed within the capture."""
         return None if self.freed_at is None else (self.bytes > 0) & (self.freed_at == NEVER)
 
     @cached_property
-    def live_at_peak(self) -> Flags | None:
+    def live_at_peak(self) -> Bools | None:
         """Whether each event is an allocation that is in use at the peak."""
         if self.freed_at is None:
             return None
@@ -255,7 +251,7 @@ def read_driver_calls(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**{AFTER_WARMUP: _is_after_warmup(rows, steps, middle)})
 
 
-def _is_after_warmup(rows: pd.DataFrame, steps: pd.DataFrame, middle: float) -> Flags:
+def _is_after_warmup(rows: pd.DataFrame, steps: pd.DataFrame, middle: float) -> Bools:
     """Whether each call is after warm-up."""
     if steps.empty:
         return ints(rows, C.START_NS) >= middle
@@ -282,6 +278,4 @@ def driver_call_table(calls: pd.DataFrame) -> pd.DataFrame:
     distinct = frame.assign(step=calls[C.STEP])[later].groupby([C.RANK, "call"])["step"].nunique()
     places = pd.MultiIndex.from_frame(sums[[C.RANK, "call"]])
     sums["later_steps"] = distinct.reindex(places, fill_value=0).to_numpy(np.int64)
-    order = ["later_ns", "sum_ns", C.RANK, "call"]
-    sums = sums.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
-    return sums[[column.name for column in COLUMNS]]
+    return select(sums, COLUMNS, "-later_ns", "-sum_ns", C.RANK, "call")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
+from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity, savings
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
 from tracekit.runs.run import Run
@@ -277,21 +277,15 @@ def _blocked(calls: pd.DataFrame) -> pd.Series:
 def _churn_finding(run: Run, calls: pd.DataFrame, total: int, saved: int, budget: Budget) -> Finding:
     count, steps = len(calls), len(calls[[C.RANK, C.STEP]].drop_duplicates())
     when = f"{steps:,} steps after the first" if budget.marked else "the second half of the capture"
-    return Finding(
-        code=CHURN.code,
-        severity=budget.severity(saved),
-        title=(
-            f"Device memory is allocated or freed at the driver {count:,} times in {when}: "
-            f"{duration(budget.per_step(total))} of host time {budget.per}, "
-            f"{percent(budget.share(total))} of it"
-        ),
-        advice=f"{_place_of_calls(run, calls)} {_advise_on_cause(run, calls)}",
-        saving_ns_per_step=budget.per_step(saved),
-        basis=Basis.ESTIMATED,
-        how=(
-            "upper bound: host time in these calls on the thread of each rank with most of it, at most the "
-            "idle time of the rank's busiest device"
-        ),
+    return budget.finding(
+        CHURN,
+        saved,
+        f"Device memory is allocated or freed at the driver {count:,} times in {when}: "
+        f"{duration(budget.per_step(total))} of host time {budget.per}, "
+        f"{percent(budget.share(total))} of it",
+        f"{_place_of_calls(run, calls)} {_advise_on_cause(run, calls)}",
+        "upper bound: host time in these calls on the thread of each rank with most of it, at most the "
+        "idle time of the rank's busiest device",
         confidence=CHURN_CONFIDENCE,
         evidence={"host_intervals": largest_rows(calls, C.DUR_NS, EVIDENCE_ROWS)},
     )

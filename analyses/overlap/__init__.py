@@ -33,7 +33,7 @@ import pandas as pd
 from tracekit.analysis import Analysis, ByRank, Remark, Result
 from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, Union, overlap_lengths
+from tracekit.runs.intervals import Union, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, CopyKind, DeviceKind
@@ -41,7 +41,19 @@ from tracekit.schema import C, CopyKind, DeviceKind
 from ..gpu_breakdown import OPAQUE_GRAPHS
 from ..shared import collectives as shared_collectives
 from ..shared.collective_kinds import collective_copies, collective_kinds
-from ..shared.common import NO_STEPS, absent_device_note, concat_by_name, concat_tables, ints, share, spans
+from ..shared.common import (
+    NO_STEPS,
+    PLACE,
+    Objects,
+    absent_device_note,
+    concat_by_name,
+    concat_tables,
+    extent,
+    ints,
+    share,
+    sort_by,
+    spans,
+)
 from ..shared.intervals_by_class import IntervalsByClass, intervals_by_class, is_communication
 from .exposed import (
     ADVISED,
@@ -56,59 +68,26 @@ from .exposed import (
 from .findings import COMMUNICATES, RULES, findings
 from .tables import TABLES
 
-KEYS = [C.RANK, C.DEVICE]
 
-
-def extent(rows: pd.DataFrame) -> Union:
-    """From the first start to the last end, as one window."""
-    start, end = spans(rows)
-    return start.min(keepdims=True), end.max(keepdims=True)
-
-
-def per_window(subject: Union, hiding: Union, windows: Union, key: dict[str, object]) -> pd.DataFrame:
-    """One row per window.
+def measure_windows(
+    subject: Union, hiding: Union, windows: Union, key: dict[str, object], *, each: bool = False
+) -> pd.DataFrame:
+    """One row for all windows, which do not overlap, or one row for each of them.
 
     Args:
         subject: Union of the copies or communication.
         hiding: Union of what overlaps them.
         windows: Starts and ends of the windows.
         key: Columns that name the rows.
+        each: Whether each window has a row.
     """
     total = overlap_lengths(subject, *windows)
     exposed = overlap_lengths(intervals.subtract(subject, hiding), *windows)
-    return _finished(total, exposed, key)
-
-
-def summarize_windows(
-    subject: Union, hiding: Union, windows: Union, key: dict[str, object], extra: dict[str, object]
-) -> pd.DataFrame:
-    """One row for all windows, which do not overlap.
-
-    Args:
-        subject: Union of the copies or communication.
-        hiding: Union of what overlaps them.
-        windows: Starts and ends of the windows.
-        key: Columns that name the row.
-        extra: Further columns.
-    """
-    total = overlap_lengths(subject, *windows).sum(keepdims=True)
-    exposed = overlap_lengths(intervals.subtract(subject, hiding), *windows).sum(keepdims=True)
-    return _finished(total, exposed, key, extra)
-
-
-def _finished(
-    total: Ints, exposed: Ints, key: dict[str, object], extra: dict[str, object] | None = None
-) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            **key,
-            "union_ns": total,
-            "exposed_ns": exposed,
-            "overlapped_ns": total - exposed,
-            "overlapped_share": share(total - exposed, total),
-            **(extra or {}),
-        }
-    )
+    if not each:
+        total, exposed = total.sum(keepdims=True), exposed.sum(keepdims=True)
+    overlapped = total - exposed
+    measures = {"union_ns": total, "exposed_ns": exposed, "overlapped_ns": overlapped}
+    return pd.DataFrame({**key, **measures, "overlapped_share": share(overlapped, total)})
 
 
 def collectives(run: Run, rows: pd.DataFrame, communication: pd.DataFrame) -> pd.DataFrame:
@@ -121,22 +100,17 @@ def collectives(run: Run, rows: pd.DataFrame, communication: pd.DataFrame) -> pd
     """
     kinds = collective_kinds(run, communication)
     unions: dict[object, IntervalsByClass] = {
-        place: intervals_by_class(of_kind) for place, of_kind in rows.groupby(KEYS, sort=True)
+        place: intervals_by_class(of_kind) for place, of_kind in rows.groupby(PLACE, sort=True)
     }
     parts = []
     for (rank, device, kind), of_kind in communication.groupby(
         [C.RANK, C.DEVICE, kinds.to_numpy(object)], sort=True
     ):
         subject = intervals.union(*spans(of_kind))
-        extra: dict[str, object] = {"sum_ns": int(ints(of_kind, C.DUR_NS).sum()), "count": len(of_kind)}
         key = {C.RANK: rank, C.DEVICE: device, "collective": kind}
-        parts.append(
-            summarize_windows(subject, unions[rank, device].computation, extent(of_kind), key, extra)
-        )
-    order = [*KEYS, "exposed_ns", "collective"]
-    return pd.concat(parts, ignore_index=True).sort_values(
-        order, ascending=[True, True, False, True], ignore_index=True
-    )
+        table = measure_windows(subject, unions[rank, device].computation, extent(of_kind), key)
+        parts.append(table.assign(sum_ns=int(ints(of_kind, C.DUR_NS).sum()), count=len(of_kind)))
+    return sort_by(pd.concat(parts), *PLACE, "-exposed_ns", "collective")
 
 
 def streams(rows: pd.DataFrame) -> pd.DataFrame:
@@ -144,7 +118,7 @@ def streams(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {C.RANK: rank, C.DEVICE: device, **_concurrency(of_device)}
-            for (rank, device), of_device in rows.groupby(KEYS, sort=True)
+            for (rank, device), of_device in rows.groupby(PLACE, sort=True)
         ]
     )
 
@@ -170,20 +144,8 @@ def _concurrency(of_device: pd.DataFrame) -> dict[str, object]:
 
 
 _READ = (
-    C.ROW_ID,
-    C.KIND,
-    C.NAME,
-    C.RANK,
-    C.DEVICE,
-    C.STREAM,
-    C.START_NS,
-    C.DUR_NS,
-    C.STEP,
-    C.OP_ROW,
-    C.BYTES,
-    C.COPY_KIND,
-    C.SRC_MEMORY,
-    C.DST_MEMORY,
+    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP),
+    *(C.OP_ROW, C.BYTES, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY),
 )
 _TABLES = ("whole", "profiled_steps", "per_step", "collectives", "streams")
 NOTHING = Remark("no copies and no communication kernels in this capture")
@@ -280,7 +242,7 @@ def _notes(
     return (*notes, *([NO_STREAMS.format(count=unknown)] if unknown else []))
 
 
-def _what(run: Run, frame: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+def _what(run: Run, frame: pd.DataFrame) -> Objects:
     """Subject of each interval: communication, the direction of a copy, or empty."""
     kinds = frame[C.COPY_KIND].astype(object)
     directions = kinds.where(kinds.notna(), str(CopyKind.UNKNOWN)).to_numpy(object)
@@ -296,7 +258,7 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
 def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.DataFrame]]:
     """Parts of the tables `whole`, `profiled_steps` and `per_step`, device by device."""
     parts: dict[str, list[pd.DataFrame]] = {"whole": [], "profiled_steps": [], "per_step": []}
-    for (rank, device), of_device in rows.groupby(KEYS, sort=True):
+    for (rank, device), of_device in rows.groupby(PLACE, sort=True):
         unions = intervals_by_class(of_device)
         mine = windows[windows[C.RANK] == rank]
         start, end = ints(mine, C.START_NS), ints(mine, END_NS)
@@ -305,14 +267,14 @@ def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.Da
             key = {C.RANK: rank, C.DEVICE: device, WHAT: what}
             subject = intervals.union(*spans(selected))
             hiding = unions.computation if what == COMMUNICATION else unions.kernels
-            extra = _plain(selected)
-            parts["whole"].append(summarize_windows(subject, hiding, extent(selected), key, extra))
+            whole = measure_windows(subject, hiding, extent(selected), key)
+            parts["whole"].append(whole.assign(**_plain(selected)))
             if len(mine):
-                parts["profiled_steps"].append(summarize_windows(subject, hiding, stepped, key, {}))
+                parts["profiled_steps"].append(measure_windows(subject, hiding, stepped, key))
                 keys = {**key, C.STEP: ints(mine, C.STEP)}
-                parts["per_step"].append(per_window(subject, hiding, (start, end), keys))
+                parts["per_step"].append(measure_windows(subject, hiding, (start, end), keys, each=True))
     if parts["per_step"]:
-        order = [*KEYS, C.STEP]
+        order = [*PLACE, C.STEP]
         parts["per_step"] = [_joined(parts["per_step"]).sort_values(order, kind="stable")]
     return parts
 

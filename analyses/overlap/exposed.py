@@ -17,16 +17,15 @@ from tracekit.schema import C, CopyKind, DeviceKind, Memory
 
 from ..critical_path import saved_without_communication
 from ..shared.collective_kinds import collective_kinds
-from ..shared.common import concat_tables, ints, spans
+from ..shared.common import Bools, Objects, concat_tables, ints, sort_by, spans
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
-from ..shared.intervals_by_class import Flags, intervals_by_class, measured_window
+from ..shared.intervals_by_class import intervals_by_class, measured_window
 
 COMMUNICATION = "communication"
 WHAT = "what"
 EXPOSED_NS = "exposed"
 OP, COLLECTIVE = "op", "collective"
 _RECORD = "record_param_comms"
-_ORDER = [EXPOSED_NS, C.ROW_ID]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +110,7 @@ def _on_device(
     return (lengths[0], min(lengths[0], lengths[1]), lengths[2]), listed[ints(listed, EXPOSED_NS) > 0]
 
 
-def _overlap_is_prepared(of_device: pd.DataFrame) -> Flags:
+def _overlap_is_prepared(of_device: pd.DataFrame) -> Bools:
     """Copies to which the advice does not apply.
 
     These are migrations of managed memory, and copies from or to pinned memory on a stream other than that of
@@ -128,7 +127,7 @@ def _overlap_is_prepared(of_device: pd.DataFrame) -> Flags:
 
 
 def _longest_first(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.sort_values(_ORDER, ascending=[False, True], ignore_index=True)
+    return sort_by(rows, f"-{EXPOSED_NS}", C.ROW_ID)
 
 
 def _summarize(
@@ -176,7 +175,7 @@ def join_exposed(parts: Sequence[Exposed]) -> Exposed:
     )
 
 
-def _op_names(run: Run, rows: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+def _op_names(run: Run, rows: pd.DataFrame) -> Objects:
     """Launching ops; the parent op if the innermost is only the profiler's record."""
     host = host_rows(run, rows[C.OP_ROW], [C.NAME, C.PARENT_ROW])
     outer = host_rows(run, host[C.PARENT_ROW], [C.NAME])[C.NAME]

@@ -14,13 +14,12 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 from ..shared.collective_kinds import ALL_TO_ALL, SEND_RECV
-from ..shared.collectives import describe_collectives
-from ..shared.common import NO_PARENT, spans
+from ..shared.collectives import describe_collectives, group_keys
+from ..shared.common import NO_PARENT, PLACE, spans
 from ..shared.host_rows import fill_missing_text, host_rows
 from ..shared.intervals_by_class import intervals_by_class, is_communication
 from ..shared.thread_ranges import launch_calls
 
-PLACE = [C.RANK, C.DEVICE]
 EXPOSED, ISSUED, RANGE = "exposed_ns", "issued_ns", "range"
 MAX_EXPOSED_SHARE = 0.05
 """Share of a collective that may be exposed if it is called hidden."""
@@ -38,16 +37,8 @@ _LEVELS = 8
 """Enclosing host rows above a launching op whose names are read."""
 _MORE = (C.PHASE, C.SPLIT_IN, C.SPLIT_OUT)
 _READ = (
-    C.ROW_ID,
-    C.KIND,
-    C.NAME,
-    *PLACE,
-    C.STREAM,
-    C.START_NS,
-    C.DUR_NS,
-    C.STEP,
-    C.OP_ROW,
-    C.LAUNCH_ROW,
+    *(C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP),
+    *(C.OP_ROW, C.LAUNCH_ROW),
 )
 _MESSAGE = (C.RANK, C.STEP, C.COLLECTIVE, C.SRC_RANK, C.DST_RANK, C.PID, C.TID, C.START_NS)
 _GROUP = (C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE)
@@ -134,8 +125,7 @@ def _with_messages(table: pd.DataFrame, issued: pd.DataFrame, sent: pd.DataFrame
     near = near.set_index("at")
     for name in _GROUP:
         table.loc[near.index, name] = near[name]
-    names = (fill_missing_text(near[name], "") for name in (C.GROUP_NAME, C.GROUP_RANKS))
-    table.loc[near.index, "group"] = [" ".join(pair).strip() for pair in zip(*names, strict=True)]
+    table.loc[near.index, "group"] = group_keys(near)
     return table
 
 

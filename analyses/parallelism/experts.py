@@ -14,8 +14,8 @@ import pandas as pd
 from tracekit.schema import C
 
 from ..shared.collective_kinds import ALL_TO_ALL
-from ..shared.common import ints
-from .calls import BETWEEN, LIBRARY, PLACE, parse_members
+from ..shared.common import PLACE, ints, sort_by
+from .calls import BETWEEN, LIBRARY, parse_members
 from .process_groups import KEY
 from .roles import EXPERT, Role
 
@@ -98,8 +98,7 @@ def sum_by_rank(pairs: pd.DataFrame, sizes: pd.Series) -> pd.DataFrame:
     rows["complete"] = (ranks_here == rows[KEY].map(sizes).fillna(ranks_here)).to_numpy(bool)
     rows["tokens_ratio"] = _ratio(rows, "tokens")
     rows["expert_ratio"] = _ratio(rows, "expert_ns")
-    order = [KEY, "expert_ns", C.RANK]
-    return rows.sort_values(order, ascending=[True, False, True], ignore_index=True)
+    return sort_by(rows, KEY, "-expert_ns", C.RANK)
 
 
 def _ratio(rows: pd.DataFrame, column: str) -> pd.Series:

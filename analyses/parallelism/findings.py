@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule
+from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.schema import C
 
@@ -86,20 +86,14 @@ def _report_bubbles(
     if not budget.matters(saving, least=BUBBLE["min_saving_share"]):
         return
     messages = calls[(calls[C.KIND] == SEND_RECV) & calls[C.RANK].isin(rows[C.RANK])]
-    yield Finding(
-        code=BUBBLE.code,
-        severity=budget.severity(saving),
-        title=(
-            f"Pipeline stages compute nothing {percent(bubble / window)} of their time; equal stages with "
-            f"{worst.microbatches} microbatches have {percent(worst.ideal or 0.0)}"
-        ),
-        advice=_advise(worst) + _describe_unequal(worst, worst_rows) + _describe_rest(rows, bubble - equal),
-        saving_ns_per_step=budget.per_step(saving),
-        basis=Basis.ESTIMATED,
-        how=(
-            "upper bound: the part of the bubble of equal stages that twice the microbatches save, if these "
-            f"are as efficient; {budget.per}"
-        ),
+    yield budget.finding(
+        BUBBLE,
+        saving,
+        f"Pipeline stages compute nothing {percent(bubble / window)} of their time; equal stages with "
+        f"{worst.microbatches} microbatches have {percent(worst.ideal or 0.0)}",
+        _advise(worst) + _describe_unequal(worst, worst_rows) + _describe_rest(rows, bubble - equal),
+        "upper bound: the part of the bubble of equal stages that twice the microbatches save, if these "
+        f"are as efficient; {budget.per}",
         confidence=CONFIDENCE,
         evidence={"device_intervals": largest_rows(messages, EXPOSED, EVIDENCE_ROWS)},
     )
@@ -170,21 +164,15 @@ def _report_experts(table: pd.DataFrame, pairs: pd.DataFrame, budget: Budget) ->
         return
     tokens_ratio = busiest["tokens_ratio"]
     tokens = "" if pd.isna(tokens_ratio) else f" and receive {tokens_ratio:.2f} times the tokens"
-    yield Finding(
-        code=EXPERTS.code,
-        severity=budget.severity(saving),
-        title=f"Experts of rank {rank} compute {ratio:.2f} times the mean of the ranks{tokens}",
-        advice=(
-            "The other ranks wait for them in the combine: balance the router (auxiliary loss, bias or "
-            f"capacity), or move or replicate experts of rank {rank}; waiting in combines is "
-            f"{duration(wait)} on all ranks."
-        ),
-        saving_ns_per_step=budget.per_step(saving),
-        basis=Basis.ESTIMATED,
-        how=(
-            "upper bound: time by which the slowest rank's experts exceed the mean in each pair of dispatch "
-            f"and combine, at most the waiting in combines; {budget.per}"
-        ),
+    yield budget.finding(
+        EXPERTS,
+        saving,
+        f"Experts of rank {rank} compute {ratio:.2f} times the mean of the ranks{tokens}",
+        "The other ranks wait for them in the combine: balance the router (auxiliary loss, bias or "
+        f"capacity), or move or replicate experts of rank {rank}; waiting in combines is "
+        f"{duration(wait)} on all ranks.",
+        "upper bound: time by which the slowest rank's experts exceed the mean in each pair of dispatch "
+        f"and combine, at most the waiting in combines; {budget.per}",
         confidence=CONFIDENCE,
         evidence={"device_intervals": largest_rows(rows[rows[C.RANK] == rank], "expert_ns", EVIDENCE_ROWS)},
     )

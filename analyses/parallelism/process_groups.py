@@ -14,10 +14,10 @@ import pandas as pd
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.collectives import collective_waits
+from ..shared.collectives import collective_waits, group_keys
 from ..shared.common import share
 from .calls import EXPOSED, LIBRARY, parse_members
-from .roles import UNKNOWN, Role, kinds_by_name, role_of
+from .roles import UNKNOWN, Role, kinds_by_name
 from .tables import GROUPS
 
 KEY = "key"
@@ -42,15 +42,7 @@ def with_groups(run: Run, calls: pd.DataFrame) -> pd.DataFrame:
 
 def with_key(sent: pd.DataFrame) -> pd.DataFrame:
     """Add `KEY` to sends and receives."""
-    names = (sent[name].astype(object).fillna("") for name in (C.GROUP_NAME, C.GROUP_RANKS))
-    return sent.assign(**{KEY: [" ".join(pair).strip() for pair in zip(*names, strict=True)]})
-
-
-def find_roles(calls: pd.DataFrame, sent: pd.DataFrame) -> dict[str, Role]:
-    """The role of every process group by `KEY`."""
-    return {
-        str(key): role_of(of_group, sent[sent[KEY] == key]) for key, of_group in calls.groupby(KEY, sort=True)
-    }
+    return sent.assign(**{KEY: group_keys(sent)})
 
 
 def list_groups(run: Run, calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:

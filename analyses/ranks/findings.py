@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs.text import format_ranks
 from tracekit.schema import C
 
 from ..shared.collectives import match_collectives
-from ..shared.common import duration, ints, percent
+from ..shared.common import PLACE, duration, ints, percent
 from .host_slack import MIN_WAIT_CALL_NS, SLACK_NS
 from .skew import EXCESS, RankPart, waits
-from .tables import PLACE, concat_parts
+from .tables import concat_parts
 
 STRAGGLER = Rule(
     "straggler",
@@ -173,21 +173,15 @@ def _report_straggler(parts: list[RankPart], straggler: Straggler, budget: Budge
     name = _name(parts, straggler.row).capitalize()
     subject = f"{format_ranks(ranks).capitalize()} cause" if len(ranks) > 1 else f"{name} causes"
     collectives = int(straggler.row["collectives"])
-    finding = Finding(
-        code=STRAGGLER.code,
-        severity=budget.severity(straggler.gain_ns),
-        title=(
-            f"{subject} {percent(straggler.share)} of the waiting in {collectives:,} collectives: the others "
-            f"wait {duration(budget.per_step(straggler.wait_ns))} {budget.per}"
-        ),
-        advice=_advise(parts, straggler, budget, late),
-        saving_ns_per_step=budget.per_step(straggler.gain_ns),
-        basis=Basis.ESTIMATED,
-        how=(
-            "for each collective in which it was last, the time it arrived after the next-to-last rank, "
-            "at most the mean exposed wait of the others, without the profiler's overhead, and at most the "
-            f"time by which the host of every other rank could launch earlier; {budget.per}"
-        ),
+    finding = budget.finding(
+        STRAGGLER,
+        straggler.gain_ns,
+        f"{subject} {percent(straggler.share)} of the waiting in {collectives:,} collectives: the others "
+        f"wait {duration(budget.per_step(straggler.wait_ns))} {budget.per}",
+        _advise(parts, straggler, budget, late),
+        "for each collective in which it was last, the time it arrived after the next-to-last rank, "
+        "at most the mean exposed wait of the others, without the profiler's overhead, and at most the "
+        f"time by which the host of every other rank could launch earlier; {budget.per}",
         confidence=EXPLAINED if straggler.cause else UNEXPLAINED,
         evidence={"device_intervals": ints(late, C.ROW_ID)[:EVIDENCE_ROWS].tolist()},
     )
@@ -197,7 +191,7 @@ def _report_straggler(parts: list[RankPart], straggler: Straggler, budget: Budge
         reason = "saving not estimated: nearly all of the waiting is at the start of the capture"
     else:
         return finding
-    return replace(finding, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason)
+    return finding.without_saving(reason)
 
 
 def late_kernels(
@@ -343,25 +337,17 @@ def _find_imbalance(parts: list[RankPart], budget: Budget) -> _Imbalance | None:
 def _report_imbalance(parts: list[RankPart], imbalance: _Imbalance, budget: Budget) -> Finding:
     rank, excess = imbalance.rank, imbalance.excess_ns * len(parts)
     kernels = concat_parts(parts, "collectives")
-    communicates = len(kernels) > 0
     # the others wait for the slowest rank in its shortest communication kernels
     shortest = kernels[kernels[C.RANK] == rank].sort_values([C.DUR_NS, C.ROW_ID]).head(EVIDENCE_ROWS)
-    return Finding(
-        code=IMBALANCE.code,
-        severity=budget.severity(excess),
-        title=(
-            f"Kernels take {percent(imbalance.excess_ns / max(imbalance.mean_ns, 1))} longer on rank {rank} "
-            f"than on the mean of {len(parts)} ranks: {duration(budget.per_step(excess))} {budget.per}"
-        ),
-        advice=(
-            f"Rank {rank} has more work{_describe_family(parts, rank)}: balance batch, sequence lengths, "
-            "layers or shards between the ranks; with equal work compare the devices' clocks."
-        ),
-        saving_ns_per_step=budget.per_step(excess) if communicates else None,
-        basis=Basis.ESTIMATED if communicates else None,
-        how="longest computation minus the mean of the ranks, if the others wait for it"
-        if communicates
-        else "",
+    finding = budget.finding(
+        IMBALANCE,
+        excess,
+        f"Kernels take {percent(imbalance.excess_ns / max(imbalance.mean_ns, 1))} longer on rank {rank} "
+        f"than on the mean of {len(parts)} ranks: {duration(budget.per_step(excess))} {budget.per}",
+        f"Rank {rank} has more work{_describe_family(parts, rank)}: balance batch, sequence lengths, "
+        "layers or shards between the ranks; with equal work compare the devices' clocks.",
+        "longest computation minus the mean of the ranks, if the others wait for it",
         confidence=UNEXPLAINED,
         evidence={"device_intervals": ints(shortest, C.ROW_ID).tolist()},
     )
+    return finding if len(kernels) else replace(finding, saving_ns_per_step=None, basis=None, how="")

@@ -21,7 +21,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from ..shared.collectives import MatchedCollectives, end_together
-from ..shared.common import ints, spans
+from ..shared.common import Bools, ints, spans
 from ..shared.host_rows import host_rows
 
 MIN_WAIT_CALL_NS = 50_000
@@ -103,9 +103,7 @@ def slack(
     )
 
 
-def _arrivals(
-    collectives: MatchedCollectives, counted: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> pd.DataFrame:
+def _arrivals(collectives: MatchedCollectives, counted: Bools) -> pd.DataFrame:
     """Place, row and arrival of the last rank, on the clock of each rank, of the counted collectives."""
     dur = collectives.dur[counted]
     arrival = collectives.start[counted] + dur - dur.min(axis=1, keepdims=True)

@@ -184,17 +184,8 @@ def _waits_of(collectives: MatchedCollectives, spread: Ints, *, marked: bool) ->
 
 
 _READ = (
-    C.ROW_ID,
-    C.KIND,
-    C.NAME,
-    C.RANK,
-    C.DEVICE,
-    C.STREAM,
-    C.START_NS,
-    C.DUR_NS,
-    C.STEP,
-    C.OP_ROW,
-    C.LAUNCH_ROW,
+    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP),
+    *(C.OP_ROW, C.LAUNCH_ROW),
 )
 
 

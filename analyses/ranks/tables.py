@@ -8,15 +8,13 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Column, TableSpec
-from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
 from ..shared.collectives import end_spreads, match_collectives
-from ..shared.common import DEVICE, RANK, STEP, ints, share
+from ..shared.common import DEVICE, PLACE, RANK, STEP, ints, percentile, select, share
 from .host_slack import SLACK_NS, slack
 from .skew import EXCESS, RankPart, skew, waits
 
-PLACE = [C.RANK, C.DEVICE]
 _BEFORE = "before those collectives, minus the mean of the others"
 
 PER_RANK = TableSpec(
@@ -135,24 +133,16 @@ def concat_parts(parts: Sequence[RankPart], name: str) -> pd.DataFrame:
 
 def compare_ranks(devices: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """Return the devices of all ranks, with the median of their steps."""
-    medians = {rank: _lower_median(ints(rows, "length_ns")) for rank, rows in steps.groupby(C.RANK)}
+    medians = {rank: percentile(ints(rows, "length_ns"), 50) for rank, rows in steps.groupby(C.RANK)}
     computation, window = ints(devices, "computation_ns"), ints(devices, "window_ns")
     table = devices.assign(
         computation_share=share(computation, window),
         communication_exposed_share=share(ints(devices, "communication_exposed_ns"), window),
         idle_share=share(ints(devices, "idle_ns"), window),
-        computation_ratio=share(computation, _lower_median(computation)),
+        computation_ratio=share(computation, percentile(computation, 50)),
         step_median_ns=devices[C.RANK].map(medians).astype("Int64"),
     )
-    return _select(table, PER_RANK).sort_values(PLACE, ignore_index=True)
-
-
-def _lower_median(values: Ints) -> int:
-    return int(np.sort(values)[(len(values) - 1) // 2])
-
-
-def _select(table: pd.DataFrame, spec: TableSpec) -> pd.DataFrame:
-    return table[[column.name for column in spec.columns]]
+    return select(table, PER_RANK.columns, *PLACE)
 
 
 def compare_steps(steps: pd.DataFrame) -> pd.DataFrame:
@@ -198,5 +188,4 @@ def sum_waits(rows: pd.DataFrame, host_slack: pd.DataFrame) -> pd.DataFrame:
         last_share=share(ints(table, "last"), collectives),
         mean_late_ns=ints(table, "late_ns") // np.maximum(collectives, 1),
     )
-    order = ["caused_ns", *PLACE]
-    return _select(table, STRAGGLERS).sort_values(order, ascending=[False, True, True], ignore_index=True)
+    return select(table, STRAGGLERS.columns, "-caused_ns", *PLACE)

@@ -21,6 +21,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, positions
+from ..shared.host_columns import climb_to
 from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows
 from ..shared.tensor_shapes import tensors
 from .minimum_bytes import minimum_bytes
@@ -60,7 +61,7 @@ def read_kernels(run: Run) -> tuple[pd.DataFrame, Ints]:
 
 
 def _by_name(names: pd.Series) -> dict[str, pd.Series]:
-    """Flags from kernel names, evaluated once per distinct name."""
+    """Bools from kernel names, evaluated once per distinct name."""
     distinct = names.cat.categories.astype(str).to_series(index=names.cat.categories)
     tensor = distinct.map(_on_tensor_cores).astype(bool)
     flags = {
@@ -90,19 +91,11 @@ def _nearest(run: Run, rows: pd.Series) -> tuple[Ints, Ints]:
     ids = host[C.ROW_ID].to_numpy(np.int64)
     parent = positions(host[C.ROW_ID], host[C.PARENT_ROW])
     has_work = np.isin(ids, worked)
-    own_stop = _climb(positions(host[C.ROW_ID], rows), parent, has_work)
-    outer = _climb(parent[has_work], parent, has_work)
+    own_stop = climb_to(positions(host[C.ROW_ID], rows), parent, has_work)
+    outer = climb_to(parent[has_work], parent, has_work)
     counts = has_work.copy()
     counts[outer[outer != NO_PARENT]] = False  # an op that encloses a counted one would count twice
     return np.where(own_stop == NO_PARENT, wanted, ids[own_stop]), ids[counts]
-
-
-def _climb(rows: Ints, parent: Ints, stop: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
-    """First position among each position and its ancestors at which to stop, else `NO_PARENT`."""
-    rows = rows.copy()
-    while (is_climbing := (rows != NO_PARENT) & ~stop[rows]).any():
-        rows[is_climbing] = parent[rows[is_climbing]]
-    return rows
 
 
 def read_calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
-from ..shared.common import Floats, ints, spans, union_by
+from ..shared.common import PLACE, Floats, ints, spans, union_by
 from .calls import MATRIX, OWNER, PRECISION, UNKNOWN
 
 
@@ -80,7 +80,6 @@ PEAKS = (
     Column("peaks", "", "dense peaks used, TFLOP/s, by precision, and memory bandwidth"),
 )
 _COLUMNS = ["mfu", "tflops", C.FLOPS, "window_ns", "matrix_ns", "uncounted_ns"]
-_KEYS = [C.RANK, C.DEVICE]
 _BEST, _COUNTED, _UNCOUNTED = "best_ns", "counted", "uncounted"
 
 
@@ -138,12 +137,12 @@ def build_tables(
     """
     work = _work(calls, peaks)
     marked = _mark_kernels(kernels, calls)
-    totals = _windows(run).merge(_sum_work(work, marked, _KEYS), how="left", on=_KEYS)
-    build_tables = {"summary": _with_peaks(_rate(totals, _KEYS), work, peaks)}
+    totals = _windows(run).merge(_sum_work(work, marked, PLACE), how="left", on=PLACE)
+    build_tables = {"summary": _with_peaks(_rate(totals, PLACE), work, peaks)}
     windows = step_windows(run)
     inside = work[work[C.STEP].notna()]
     if len(windows) and len(inside):
-        keys = [*_KEYS, C.STEP]
+        keys = [*PLACE, C.STEP]
         steps = _sum_work(inside, marked[marked[C.STEP].notna()], keys)
         steps[C.STEP] = steps[C.STEP].astype(np.int64)
         length = windows.assign(window_ns=windows[END_NS] - windows[C.START_NS])
@@ -157,7 +156,7 @@ def _work(calls: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
     counted = calls[calls[C.FLOPS] != UNKNOWN]
     flops = counted[C.FLOPS].to_numpy(np.float64)
     peak = peaks.of_each(ints(counted, C.DEVICE), counted[PRECISION])
-    columns = counted[[*_KEYS, C.STEP, PRECISION]]
+    columns = counted[[*PLACE, C.STEP, PRECISION]]
     return columns.assign(**{C.FLOPS: flops, _BEST: flops / (peak * 1_000)})
 
 
@@ -176,7 +175,7 @@ def _windows(run: Run) -> pd.DataFrame:
     """From the first start to the last end on each device."""
     frame = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
     ends = frame.assign(**{END_NS: ints(frame, C.START_NS) + ints(frame, C.DUR_NS)})
-    by_device = ends.groupby(_KEYS)
+    by_device = ends.groupby(PLACE)
     table = by_device[[C.START_NS]].min().join(by_device[[END_NS]].max()).reset_index()
     table["window_ns"] = table[END_NS] - table[C.START_NS]
     return table
@@ -215,8 +214,8 @@ def _rate(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
 
 def _with_peaks(table: pd.DataFrame, work: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
-    used = work.groupby(_KEYS)[PRECISION].unique().map(sorted).to_dict()
-    rows = table[_KEYS].itertuples(index=False, name=None)
+    used = work.groupby(PLACE)[PRECISION].unique().map(sorted).to_dict()
+    rows = table[PLACE].itertuples(index=False, name=None)
     return table.assign(
         device_name=[peaks.names.get(device, "") for device in table[C.DEVICE]],
         peaks=[_peaks_text(peaks, key[1], used.get(key, [])) for key in rows],

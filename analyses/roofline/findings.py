@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -143,18 +143,16 @@ def _report_fp32(case: _Kernels, groups: pd.DataFrame, what: str, advice: str) -
     if not case.budget.matters(saving, least=PLAIN_FP32["min_saving_share"]):
         return
     peaks = groups.iloc[0]
-    yield Finding(
-        PLAIN_FP32.code,
-        case.budget.severity(saving),
+    yield case.budget.finding(
+        PLAIN_FP32,
+        saving,
         f"Float32 {what} run without tensor cores for {case.share_text(int(groups['sum_ns'].sum()))}",
         f"{advice}, if 10 bits of mantissa are enough{case.where(groups)}",
-        case.budget.per_step(saving),
-        Basis.ESTIMATED,
         f"their roof with TF32 ({peaks['tf32_tflops']:g} against {peaks['peak_tflops']:g} TFLOP/s) "
         f"over the one without, at most {PLAIN_FP32['max_speedup']:g} times faster; device time "
         f"{case.budget.per}, which shortens the step unless the device waits for the host",
-        0.7,
-        case.evidence(groups),
+        confidence=0.7,
+        evidence=case.evidence(groups),
     )
 
 

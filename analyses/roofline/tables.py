@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
-from ..shared.common import DEVICE, RANK, STEP, Floats, ints, share, spans, union_by
+from ..shared.common import (
+    DEVICE,
+    PLACE,
+    RANK,
+    STEP,
+    Bools,
+    Floats,
+    Objects,
+    ints,
+    share,
+    sort_by,
+    spans,
+    sum_by_code,
+    union_by,
+)
 from .calls import DTYPE, MATRIX, MOVED, NARROW, OP, OWNER, PRECISION, SIMT, UNKNOWN
 from .devices import PEAKS, Peaks
-
-Bools: TypeAlias = npt.NDArray[np.bool_]
-Objects: TypeAlias = npt.NDArray[np.object_]
 
 MIN_BOUND_SHARE = 0.30
 """Minimum utilization at which an op is bound by a roof; libraries reach 60-90% on large matrices."""
@@ -144,8 +152,7 @@ def _times(kernels: pd.DataFrame, group: Ints, groups: int) -> pd.DataFrame:
     """Times of the kernels of each group, their share, and flags from their names."""
     of_calls = kernels[group != UNKNOWN]
     codes = group[group != UNKNOWN]
-    sums = np.zeros(groups, np.int64)
-    np.add.at(sums, codes, ints(of_calls, C.DUR_NS))
+    sums = sum_by_code(codes, groups, ints(of_calls, C.DUR_NS))
     device_ns = kernels.groupby([C.RANK, C.DEVICE])[C.DUR_NS].transform("sum").to_numpy(np.int64)
     of_device = np.zeros(groups, np.int64)
     of_device[codes] = device_ns[group != UNKNOWN]
@@ -214,7 +221,7 @@ def _float(values: pd.Series) -> Floats:
 def select_rated(table: pd.DataFrame) -> pd.DataFrame:
     """Rows with known work, longest first."""
     known_work = table[table[C.FLOPS].notna() | table[C.BYTES].notna()]
-    return _sort(known_work, "device_ns", [C.RANK, C.DEVICE, OP, C.INPUT_SHAPES, PRECISION, C.FLOPS])
+    return sort_by(known_work, "-device_ns", *PLACE, OP, C.INPUT_SHAPES, PRECISION, C.FLOPS)
 
 
 def sum_families(kernels: pd.DataFrame, table: pd.DataFrame, group: Ints) -> pd.DataFrame:
@@ -240,7 +247,7 @@ def sum_families(kernels: pd.DataFrame, table: pd.DataFrame, group: Ints) -> pd.
         utilization=share(_float(sums["roof_ns"]), device),
     )
     known_work = rated[rated[C.FLOPS].notna() | rated[C.BYTES].notna()]
-    return _sort(known_work, "device_ns", keys)
+    return sort_by(known_work, "-device_ns", *keys)
 
 
 def rate_on_host(calls: pd.DataFrame) -> pd.DataFrame:
@@ -253,8 +260,4 @@ def rate_on_host(calls: pd.DataFrame) -> pd.DataFrame:
     rated = table.assign(
         tflops=share(flops, ints(table, "host_ns").astype(np.float64) * 1_000), **{C.FLOPS: flops}
     )
-    return _sort(rated, "host_ns", [C.RANK, OP, C.INPUT_SHAPES, DTYPE, C.FLOPS])
-
-
-def _sort(table: pd.DataFrame, by: str, keys: list[str]) -> pd.DataFrame:
-    return table.sort_values([by, *keys], ascending=[False, *(True for _ in keys)], ignore_index=True)
+    return sort_by(rated, "-host_ns", *keys)

@@ -10,9 +10,8 @@ from tracekit.analysis.kernel_names import COLLECTIVES, matches
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind
 
-from .common import NO_PARENT
+from .common import NO_PARENT, Bools
 from .host_rows import fill_missing_text, host_rows
-from .intervals_by_class import Flags
 
 ALL_GATHER = "all_gather"
 ALL_REDUCE = "all_reduce"
@@ -78,7 +77,7 @@ def _kind(name: str) -> str:
     return next((kind for kind, pattern in COLLECTIVES.items() if matches(series, pattern).iloc[0]), OTHER)
 
 
-def _is_launched_by_all_to_all(run: Run, rows: pd.DataFrame, selected: Flags) -> Flags:
+def _is_launched_by_all_to_all(run: Run, rows: pd.DataFrame, selected: Bools) -> Bools:
     """Whether an all-to-all op, or its parent op, launched each of the selected rows."""
     is_launched = np.zeros(len(rows), bool)
     ops = rows.loc[selected, C.OP_ROW]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tracekit.analysis.kernel_names import family
@@ -29,12 +28,10 @@ from .collective_kinds import (
     collective_kinds,
     kinds_of,
 )
-from .common import ints
+from .common import PLACE, Bools, ints, percentile
 from .host_rows import fill_missing_text, host_rows
 from .intervals_by_class import is_communication
 from .tensor_shapes import item_bytes, numel, parse_dtypes, parse_shapes
-
-Flags = npt.NDArray[np.bool_]
 
 END_TOLERANCE_SHARE = 10
 """Ends agree within the longest duration over this, or within `END_TOLERANCE_NS`."""
@@ -42,21 +39,12 @@ END_TOLERANCE_NS = 200_000
 NEARLY_ALL_ALIGNED = 0.9
 """Share of kernels that must end together where the ranks have different numbers of them."""
 RECORDED = (
-    C.COLLECTIVE_SEQUENCE,
-    C.DTYPE,
-    C.ELEMENTS_IN,
-    C.ELEMENTS_OUT,
-    C.GROUP_NAME,
-    C.GROUP_DESCRIPTION,
-    C.GROUP_RANKS,
-    C.GROUP_SIZE,
-    C.SRC_RANK,
-    C.DST_RANK,
+    *(C.COLLECTIVE_SEQUENCE, C.DTYPE, C.ELEMENTS_IN, C.ELEMENTS_OUT),
+    *(C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE, C.SRC_RANK, C.DST_RANK),
 )
 """Columns of the launching op that describe a collective."""
 _OF_ONE_SIZE = {ALL_REDUCE, BROADCAST, REDUCE, SEND_RECV}
 """Kinds whose input and output are of one size."""
-_PLACE = [C.RANK, C.DEVICE]
 
 
 @dataclass(frozen=True)
@@ -105,7 +93,7 @@ def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], 
             matched += [_match_in_order(on_stream) for on_stream in groups]
         elif ending := _match_from_the_end(rows):
             matched.append(ending)
-        elif len(rows.drop_duplicates(_PLACE)) > 1:
+        elif len(rows.drop_duplicates(PLACE)) > 1:
             unmatched.append(str(called))
     return matched, unmatched
 
@@ -115,25 +103,25 @@ def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
     if rows[C.COLLECTIVE_SEQUENCE].isna().any():
         return rows
     sequence = rows[C.COLLECTIVE_SEQUENCE].to_numpy(np.int64)
-    devices = rows.groupby(_PLACE).ngroup()
+    devices = rows.groupby(PLACE).ngroup()
     everywhere = (devices.groupby(sequence).transform("nunique") == devices.nunique()).to_numpy(bool)
     return rows.loc[everywhere]
 
 
 def _counts_agree(rows: pd.DataFrame) -> bool:
     """Whether several devices have the same number of kernels, each on one stream."""
-    counts = rows.groupby(_PLACE).size()
-    streams = rows.groupby(_PLACE)[C.STREAM].nunique()
+    counts = rows.groupby(PLACE).size()
+    streams = rows.groupby(PLACE)[C.STREAM].nunique()
     return len(counts) > 1 and counts.nunique() == 1 and int(streams.max()) == 1
 
 
 def _match_from_the_end(rows: pd.DataFrame) -> MatchedCollectives | None:
     """Match the last kernels of every device; None if they do not end together."""
-    counts = rows.groupby(_PLACE).size()
-    ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
-    if len(counts) < 2 or int(rows.groupby(_PLACE)[C.STREAM].nunique().max()) > 1:
+    counts = rows.groupby(PLACE).size()
+    ordered = rows.sort_values([*PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
+    if len(counts) < 2 or int(rows.groupby(PLACE)[C.STREAM].nunique().max()) > 1:
         return None
-    ending = _match_in_order(ordered.groupby(_PLACE, sort=True).tail(int(counts.min())))
+    ending = _match_in_order(ordered.groupby(PLACE, sort=True).tail(int(counts.min())))
     spread = end_spreads([ending])[0]
     together = end_together(ending, spread).mean() >= NEARLY_ALL_ALIGNED
     return ending if together and 2 * np.median(spread) <= _distance(ending) else None
@@ -146,8 +134,8 @@ def _distance(matched: MatchedCollectives) -> float:
 
 
 def _match_in_order(rows: pd.DataFrame) -> MatchedCollectives:
-    ordered = rows.sort_values([*_PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
-    places = ordered[_PLACE].drop_duplicates()
+    ordered = rows.sort_values([*PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
+    places = ordered[PLACE].drop_duplicates()
     shape = len(places), -1
 
     def grid(column: str) -> Ints:
@@ -183,17 +171,13 @@ def _offsets(matched: list[MatchedCollectives]) -> dict[tuple[int, int], int]:
         ends = collectives.start + collectives.dur
         for column, place in enumerate(collectives.places):
             differences.setdefault(place, []).append(ends[:, column] - ends[:, 0])
-    return {place: _lower_median(np.concatenate(values)) for place, values in differences.items()}
+    return {place: percentile(np.concatenate(values), 50) for place, values in differences.items()}
 
 
-def _lower_median(values: Ints) -> int:
-    return int(np.sort(values)[(len(values) - 1) // 2])
-
-
-def end_together(one: MatchedCollectives, spread: Ints) -> Flags:
+def end_together(one: MatchedCollectives, spread: Ints) -> Bools:
     """Whether the kernels of each collective end together."""
     tolerance = np.maximum(one.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
-    together: Flags = spread <= tolerance
+    together: Bools = spread <= tolerance
     return together
 
 
@@ -205,7 +189,7 @@ def kernel_families(names: pd.Series) -> pd.Series:
 
 def read_collectives(run: Run) -> pd.DataFrame:
     """The communication kernels of a run, as `describe_collectives` returns them."""
-    rows = busy(run, [C.ROW_ID, C.KIND, C.NAME, *_PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW])
+    rows = busy(run, [C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW])
     return describe_collectives(run, rows[is_communication(rows)].reset_index(drop=True))
 
 
@@ -233,21 +217,18 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
         C.KIND: kinds,
         "exposed_ns": kernels[C.DUR_NS],
         "family": kernel_families(kernels[C.NAME]),
-        "group": _groups(recorded),
+        "group": group_keys(recorded),
         C.BYTES: sent,
         "size": sent.fillna(first).astype(np.int64),
     }
     return kernels.drop(columns=[C.NAME, C.OP_ROW]).assign(**columns).join(recorded[[*RECORDED]])
 
 
-def _groups(recorded: pd.DataFrame) -> pd.Series:
+def group_keys(recorded: pd.DataFrame) -> pd.Series:
     """Name and ranks of each process group: together they are the same on all of its ranks."""
-    pairs = zip(
-        fill_missing_text(recorded[C.GROUP_NAME], ""),
-        fill_missing_text(recorded[C.GROUP_RANKS], ""),
-        strict=True,
-    )
-    return pd.Series([" ".join(pair).strip() for pair in pairs], index=recorded.index, dtype=object)
+    names = (fill_missing_text(recorded[name], "") for name in (C.GROUP_NAME, C.GROUP_RANKS))
+    keys = [" ".join(pair).strip() for pair in zip(*names, strict=True)]
+    return pd.Series(keys, index=recorded.index, dtype=object)
 
 
 def _recorded_bytes(recorded: pd.DataFrame, kinds: pd.Series) -> pd.Series:
@@ -319,7 +300,7 @@ def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
             np.stack([ints(side, name) for side in ends], axis=1) for name in (C.ROW_ID, C.START_NS, C.DUR_NS)
         )
         difference = np.diff(start + dur, axis=1)[:, 0]
-        spread = np.abs(difference - _lower_median(difference))
+        spread = np.abs(difference - percentile(difference, 50))
         together = spread <= np.maximum(dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
         wait = (dur - dur.min(axis=1, keepdims=True))[together]
         columns = {"wait_ns": wait.ravel(), "caused_ns": wait[:, ::-1].ravel()}
@@ -358,7 +339,7 @@ def wait_times(rows: pd.DataFrame) -> pd.Series:
 def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
     """Time by which each kernel exceeds the shortest one of its name, group and device that is as large."""
     ordered = rows[rows["size"] > 0].sort_values(["size", C.DUR_NS], ascending=[False, False])
-    shortest = ordered.groupby(["family", "group", *_PLACE], sort=False)[C.DUR_NS].cummin()
+    shortest = ordered.groupby(["family", "group", *PLACE], sort=False)[C.DUR_NS].cummin()
     return pd.Series((ordered[C.DUR_NS] - shortest).to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
 
 
@@ -389,9 +370,9 @@ def varying_collectives(rows: pd.DataFrame, *, min_steps: float, min_ratio: floa
     Returns:
         By row id: kind, wait_ns, and the shortest and the longest time of the collective over the steps.
     """
-    stepped = rows[rows[C.STEP].notna()].sort_values([*_PLACE, C.START_NS, C.ROW_ID])
+    stepped = rows[rows[C.STEP].notna()].sort_values([*PLACE, C.START_NS, C.ROW_ID])
     tables = [pd.DataFrame({C.KIND: [], "wait_ns": [], "shortest_ns": [], "longest_ns": []})]
-    for _, of_device in stepped.groupby(_PLACE, sort=True):
+    for _, of_device in stepped.groupby(PLACE, sort=True):
         steps = [
             list(zip(step["family"], step[C.KIND], strict=True)) for _, step in of_device.groupby(C.STEP)
         ]

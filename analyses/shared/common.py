@@ -14,12 +14,17 @@ from tracekit.analysis import Column, Remark
 from tracekit.analysis.kernel_names import matches
 from tracekit.diff import Diff, Options, compared_steps, diff, step_time_breakdown
 from tracekit.diff.model import Metric
-from tracekit.runs.intervals import BLOCK, Ints
+from tracekit.runs import intervals
+from tracekit.runs.intervals import BLOCK, Ints, Union
 from tracekit.runs.run import Run
 from tracekit.runs.text import SIZES, TIMES, human
 from tracekit.schema import C, HostKind
 
+Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
+Objects: TypeAlias = npt.NDArray[np.object_]
+Small: TypeAlias = npt.NDArray[np.integer[Any]]
+"""Integers of at most 8 bytes: smaller ones save memory for millions of rows."""
 
 NO_PARENT = -1
 _SPARSE = 8
@@ -45,6 +50,24 @@ UNLINKED = "device intervals could not be linked to ops"
 RANK = Column(C.RANK, "", "rank of the process in its job")
 DEVICE = Column(C.DEVICE, "", "device index")
 STEP = Column(C.STEP, "", "number of the profiled step")
+PLACE = [C.RANK, C.DEVICE]
+"""Columns that identify a device of a job."""
+
+
+def sort_by(table: pd.DataFrame, *order: str) -> pd.DataFrame:
+    """Sort rows by columns, falling where a name begins with `-`.
+
+    Example:
+        >>> sort_by(pd.DataFrame({"n": [1, 1, 2], "at": [8, 7, 9]}), "-n", "at")["at"].tolist()
+        [9, 7, 8]
+    """
+    names, falling = [name.removeprefix("-") for name in order], [name.startswith("-") for name in order]
+    return table.sort_values(names, ascending=[not falls for falls in falling], ignore_index=True)
+
+
+def select(table: pd.DataFrame, columns: Iterable[Column], *order: str) -> pd.DataFrame:
+    """The declared columns of a table, after sorting it as `sort_by` does."""
+    return (sort_by(table, *order) if order else table)[[column.name for column in columns]]
 
 
 def ints(frame: pd.DataFrame, column: str) -> Ints:
@@ -56,6 +79,12 @@ def spans(frame: pd.DataFrame) -> tuple[Ints, Ints]:
     """Starts and ends of a table's rows."""
     start = ints(frame, C.START_NS)
     return start, start + ints(frame, C.DUR_NS)
+
+
+def extent(frame: pd.DataFrame) -> Union:
+    """From the first start to the last end of a table's rows, of which there is at least one."""
+    start, end = spans(frame)
+    return start.min(keepdims=True), end.max(keepdims=True)
 
 
 def absent_device_note(run: Run) -> str:
@@ -89,9 +118,7 @@ def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
         array([5, 4])
     """
     lane, starts, ends = segments_by(codes, start, end)
-    lengths = np.zeros(groups, np.int64)
-    np.add.at(lengths, lane, ends - starts)
-    return lengths
+    return sum_by_code(lane, groups, ends - starts)
 
 
 def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
@@ -117,6 +144,42 @@ def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     return lane[first], starts[first], reach[last]
 
 
+def sum_by_code(codes: Ints, groups: int, values: Ints) -> Ints:
+    """Exact integer sums per group.
+
+    Args:
+        codes: Group of each value, 0 up to `groups`.
+        groups: Number of groups.
+        values: Integers.
+    """
+    sums = np.zeros(groups, np.int64)
+    np.add.at(sums, codes, values)
+    return sums
+
+
+def overlap_by(groups: Ints, spans: Union, of_window: Ints, windows: Union) -> Ints:
+    """Overlap of each window with the union of the intervals of its group.
+
+    Args:
+        groups: Group of each interval.
+        spans: Their starts and ends, in any order.
+        of_window: Group of each window.
+        windows: Their starts and ends.
+
+    Example:
+        >>> busy = np.array([0, 2, 0]), np.array([3, 5, 4])
+        >>> overlap_by(np.array([0, 0, 1]), busy, np.array([1, 0]), (np.array([1, 4]), np.array([9, 9])))
+        array([3, 1])
+    """
+    (start, end), (low, high) = spans, windows
+    inside = np.zeros(len(low), np.int64)
+    for group in np.unique(of_window):
+        members, mine = groups == group, of_window == group
+        union = intervals.union(start[members], end[members])
+        inside[mine] = intervals.overlap_lengths(union, low[mine], high[mine])
+    return inside
+
+
 def max_per_rank(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
     """Sum over ranks of the largest per-device sum: devices of a rank run concurrently.
 
@@ -131,27 +194,6 @@ def max_per_rank(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
     """
     lanes = frame[[C.RANK, C.DEVICE]].assign(value=np.asarray(values, np.int64))
     return int(lanes.groupby([C.RANK, C.DEVICE])["value"].sum().groupby(level=C.RANK).max().sum())
-
-
-def op_parents(kind_is_op: np.ndarray[tuple[int], np.dtype[np.bool_]], parent: Ints) -> Ints:
-    """Position of the nearest enclosing op of each row, `NO_PARENT` without one.
-
-    Args:
-        kind_is_op: Whether each row is an op.
-        parent: Position of the innermost enclosing row of any kind.
-
-    Example:
-        >>> op_parents(np.array([True, False, True]), np.array([-1, 0, 1]))
-        array([-1,  0,  0])
-    """
-    next_ = np.append(np.where(kind_is_op, np.arange(len(parent)), parent), NO_PARENT)
-    for _ in range(len(parent).bit_length()):  # pointer doubling; damaged rows may form cycles
-        further = next_[next_]
-        if np.array_equal(further, next_):
-            break
-        next_ = further
-    nearest = next_[parent]
-    return np.where(np.append(kind_is_op, False)[nearest], nearest, NO_PARENT)
 
 
 def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:

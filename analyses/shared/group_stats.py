@@ -12,8 +12,9 @@ from tracekit.analysis import Column
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
-from .common import ints, share, spans, union_by
+from .common import ints, share, spans, sum_by_code, union_by
 
+_GROUP, _OFTEN, _UNION = "group", "often", "union_ns"
 STAT_COLUMNS = (
     Column("count", "count", "number of kernels"),
     Column("sum_ns", "ns", "Σ of durations"),
@@ -30,18 +31,12 @@ class PartialStats:
     """Partial statistics of intervals by group, which can be combined exactly across ranks.
 
     Attributes:
-        labels: Keys of each group.
-        sums: count, sum_ns and union_ns of each group.
-        group: Position of the group of each distinct duration, sorted.
-        value: Distinct durations, ascending within a group.
-        times: Number of occurrences of each distinct duration.
+        counts: A row per group and distinct duration: the keys, the duration, and how `often` it occurs.
+        unions: A row per group: the keys and union_ns.
     """
 
-    labels: pd.DataFrame
-    sums: pd.DataFrame
-    group: Ints
-    value: Ints
-    times: Ints
+    counts: pd.DataFrame
+    unions: pd.DataFrame
 
 
 def group_stats(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
@@ -58,62 +53,40 @@ def partial_stats(frame: pd.DataFrame, keys: Sequence[str]) -> PartialStats:
     """Partial statistics of some ranks; the arguments are those of `group_stats`."""
     grouped = frame.groupby(list(keys), sort=True, observed=True)
     codes = grouped.ngroup().to_numpy().astype(np.int64)
-    labels = _plain(grouped.size().reset_index()[list(keys)])
-    group, value, times = _distinct(codes, ints(frame, C.DUR_NS), np.ones(len(frame), np.int64))
-    count, total = np.zeros((2, len(labels)), np.int64)
-    np.add.at(count, group, times)
-    np.add.at(total, group, times * value)
-    sums = {"count": count, "sum_ns": total, "union_ns": unions_over_devices(frame, codes, len(labels))}
-    return PartialStats(labels=labels, sums=pd.DataFrame(sums), group=group, value=value, times=times)
+    unions = grouped.size().reset_index()[list(keys)]
+    durations = pd.DataFrame({_GROUP: codes, C.DUR_NS: ints(frame, C.DUR_NS)})
+    often = durations.value_counts(sort=False).rename(_OFTEN).reset_index()
+    labels = _with_plain_text(unions).iloc[often.pop(_GROUP)].reset_index(drop=True)
+    unions[_UNION] = unions_over_devices(frame, codes, len(unions))
+    return PartialStats(counts=labels.join(often), unions=_with_plain_text(unions))
 
 
 def combine_stats(parts: Sequence[PartialStats]) -> pd.DataFrame:
     """Combine at least one partial result into the table of `group_stats`."""
-    labels = pd.concat([part.labels for part in parts], ignore_index=True)
-    keys = [str(name) for name in labels.columns]
-    grouped = labels.groupby(keys, sort=True)
-    codes = grouped.ngroup().to_numpy().astype(np.int64)
-    table = grouped.size().reset_index()[keys]
-    sums = pd.concat([part.sums for part in parts], ignore_index=True).groupby(codes).sum()
-    table = table.join(sums).assign(**_durations(parts, codes, ints(sums, "count")))
+    unions = pd.concat([part.unions for part in parts], ignore_index=True)
+    keys = [str(name) for name in unions.columns[:-1]]
+    table = unions.groupby(keys, sort=True)[_UNION].sum().reset_index()
+    counts = pd.concat([part.counts for part in parts], ignore_index=True)
+    counts[_GROUP] = counts.groupby(keys, sort=True).ngroup()
+    counts = counts.groupby([_GROUP, C.DUR_NS], sort=True)[_OFTEN].sum().reset_index()
+    grouped, duration = counts.groupby(_GROUP), ints(counts, C.DUR_NS)
+    table["count"] = grouped[_OFTEN].sum().to_numpy(np.int64)
+    table["sum_ns"] = sum_by_code(ints(counts, _GROUP), len(table), duration * ints(counts, _OFTEN))
+    table["min_ns"] = grouped[C.DUR_NS].first().to_numpy(np.int64)
+    table["max_ns"] = grouped[C.DUR_NS].last().to_numpy(np.int64)
+    # the lower median is the first duration that at least half of the group does not exceed
+    half = 2 * grouped[_OFTEN].cumsum() >= grouped[_OFTEN].transform("sum")
+    table["median_ns"] = counts[half].groupby(_GROUP)[C.DUR_NS].first().to_numpy(np.int64)
     table["share"] = share(ints(table, "sum_ns"), int(table["sum_ns"].sum()))
     order = [*keys, *(column.name for column in STAT_COLUMNS)]
     ascending = [False, *(True for _ in keys)]
     return table[order].sort_values(["sum_ns", *keys], ascending=ascending, ignore_index=True)
 
 
-def _plain(labels: pd.DataFrame) -> pd.DataFrame:
+def _with_plain_text(labels: pd.DataFrame) -> pd.DataFrame:
     """Convert categories to text."""
     kinds = {name: kind for name, kind in labels.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
     return labels.astype(dict.fromkeys(kinds, object))
-
-
-def _distinct(group: Ints, value: Ints, times: Ints) -> tuple[Ints, Ints, Ints]:
-    """Distinct values of each group, sorted, with their counts."""
-    order = np.lexsort((value, group))
-    group, value, times = group[order], value[order], times[order]
-    new = np.ones(len(group), bool)
-    new[1:] = (group[1:] != group[:-1]) | (value[1:] != value[:-1])
-    first = np.flatnonzero(new)
-    return group[first], value[first], np.add.reduceat(times, first) if len(first) else times
-
-
-def _durations(parts: Sequence[PartialStats], codes: Ints, count: Ints) -> dict[str, Ints]:
-    """Minimum, lower median and maximum of each group, from the distinct durations of the parts."""
-    if not len(count):
-        return dict.fromkeys(("min_ns", "median_ns", "max_ns"), count)
-    offsets = np.cumsum([0, *(len(part.labels) for part in parts)])
-    groups = [codes[part.group + offset] for part, offset in zip(parts, offsets, strict=False)]
-    group, value, times = _distinct(
-        np.concatenate(groups),
-        np.concatenate([part.value for part in parts]),
-        np.concatenate([part.times for part in parts]),
-    )
-    first = np.searchsorted(group, np.arange(len(count)))
-    last = np.append(first[1:], len(group)) - 1
-    before = np.cumsum(count) - count
-    middle = np.searchsorted(np.cumsum(times), before + (count - 1) // 2, side="right")
-    return {"min_ns": value[first], "median_ns": value[middle], "max_ns": value[last]}
 
 
 def unions_over_devices(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:

@@ -16,16 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.ingest.link import nesting
-from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind, Phase
 
-from .common import NO_PARENT, RowIndex, ids_or_absent, to_categorical, values_at
+from .common import NO_PARENT, Bools, Objects, RowIndex, Small, ids_or_absent, to_categorical, values_at
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
-Objects: TypeAlias = npt.NDArray[np.object_]
-Small: TypeAlias = npt.NDArray[np.integer[Any]]
 AnyArray: TypeAlias = npt.NDArray[Any]
 
 _BLOCK = 1 << 17
@@ -358,13 +354,9 @@ class HostColumns:
         """Ids of rows, missing for no row."""
         return pd.Series(pd.arrays.IntegerArray(values_at(self.row_id, rows, NO_PARENT), rows < 0))
 
-    def unions(self, marked: Bools) -> dict[int, Union]:
-        """Union of the marked rows of each thread that has any."""
-        rows = np.flatnonzero(marked)
-        by_thread = {
-            int(number): rows[self.thread[rows] == number] for number in np.unique(self.thread[rows])
-        }
-        return {number: intervals.union(self.start[own], self.end[own]) for number, own in by_thread.items()}
+    def spans(self, rows: Ints) -> Union:
+        """Starts and ends of rows."""
+        return self.start[rows], self.end[rows]
 
 
 def read_host_columns(run: Run) -> HostColumns:

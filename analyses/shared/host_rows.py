@@ -11,24 +11,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column
 from tracekit.analysis.kernel_names import matches
+from tracekit.analysis.modules import find_enclosing
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Memory
 
-from .common import NO_PARENT, RowIndex, ids_or_absent, ints, op_parents, positions, share, to_categorical
+from .common import (
+    NO_PARENT,
+    Bools,
+    Objects,
+    RowIndex,
+    ids_or_absent,
+    ints,
+    positions,
+    share,
+    sort_by,
+    sum_by_code,
+    to_categorical,
+)
 from .host_columns import LazyColumns, climb_to
-
-Objects: TypeAlias = npt.NDArray[np.object_]
 
 NO_OP = "(no op recorded)"
 NO_SHAPES = "(no shapes recorded)"
@@ -241,11 +250,11 @@ class Ops:
         return self_time
 
     @cached_property
-    def outermost(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def outermost(self) -> Bools:
         """Whether no other op of the same name encloses each op."""
         return self.outermost_by(self.names)
 
-    def outermost_by(self, groups: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def outermost_by(self, groups: Ints) -> Bools:
         """Whether no other op of the same group encloses each op."""
         first, size = self.extent
         order = np.lexsort((first, groups))
@@ -290,24 +299,11 @@ def read_ops(run: Run, *, columns: tuple[str, ...] = ()) -> Ops:
     """Read the ops of a run, with additional columns."""
     rows = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, *columns])
     is_op = (rows[C.KIND] == HostKind.OP).to_numpy(bool)
-    above = op_parents(is_op, positions(rows[C.ROW_ID], rows[C.PARENT_ROW]))[is_op]
+    above = find_enclosing(is_op, positions(rows[C.ROW_ID], rows[C.PARENT_ROW]))[is_op]
     renumbered = np.append(np.cumsum(is_op) - 1, NO_PARENT)  # index -1 gives NO_PARENT
     frame = rows[is_op].reset_index(drop=True)
     codes, labels = pd.factorize(frame[C.NAME].astype(object), sort=True)
     return Ops(frame, renumbered[above], codes.astype(np.int64), pd.Index(labels))
-
-
-def sum_by_code(codes: Ints, groups: int, values: Ints) -> Ints:
-    """Exact integer sums per group.
-
-    Args:
-        codes: Group of each value, 0 up to `groups`.
-        groups: Number of groups.
-        values: Integers.
-    """
-    sums = np.zeros(groups, np.int64)
-    np.add.at(sums, codes, values)
-    return sums
 
 
 def host_time_by_op(run: Run) -> pd.DataFrame:
@@ -325,7 +321,7 @@ def host_time_by_op(run: Run) -> pd.DataFrame:
             "self_share": share(self_time, int(self_time.sum())),
         }
     )
-    return table.sort_values(["self_ns", C.NAME], ascending=[False, True], ignore_index=True)
+    return sort_by(table, "-self_ns", C.NAME)
 
 
 def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:

@@ -7,13 +7,12 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
-from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, overlap_lengths
+from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, DeviceKind, HostKind, Memory
 
-from .common import NO_PARENT, ints, spans
+from .common import NO_PARENT, PLACE, ints, overlap_by, spans
 from .host_columns import HostColumns
 
 SYNCHRONOUS_COPY = r"(?i)^(?:cuda|hip|cu)_?memcpy(?!.*async)"
@@ -23,7 +22,6 @@ WAIT_COLUMNS = (C.KIND, C.START_NS, C.DUR_NS, C.LAUNCH_ROW, C.SRC_MEMORY, C.DST_
 MAX_NEAR_NS = 30_000
 """Maximum distance of the next linked interval whose launch is used for an unlinked one of its stream."""
 _READ = dict.fromkeys((*WAIT_COLUMNS, C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.OP_ROW, C.STEP))
-_PLACE = [C.RANK, C.DEVICE]
 _LATE = np.iinfo(np.int64).max
 AFTER, BEFORE, LAUNCH, EARLIER = "after", "before", "launch", "earlier"
 
@@ -46,14 +44,14 @@ def read_gaps(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame
         device: Result of `read_occupying`.
         host: Host rows.
     """
-    columns = [C.ROW_ID, *_PLACE, C.START_NS, C.DUR_NS, C.STEP]
+    columns = [C.ROW_ID, *PLACE, C.START_NS, C.DUR_NS, C.STEP]
     idle = run.table("device_intervals", columns=columns, where=pc.field(C.KIND) == str(DeviceKind.IDLE))
-    idle = idle.sort_values([*_PLACE, C.START_NS], ignore_index=True)
+    idle = idle.sort_values([*PLACE, C.START_NS], ignore_index=True)
     call = host.positions(device[C.LAUNCH_ROW])
     neighbors = {name: np.full(len(idle), NO_PARENT, np.int64) for name in (AFTER, BEFORE, LAUNCH, EARLIER)}
     replayed = np.zeros(len(idle), np.bool_)
-    rows_of = device.groupby(_PLACE, sort=True).indices
-    for key, gaps in idle.groupby(_PLACE, sort=True).indices.items():
+    rows_of = device.groupby(PLACE, sort=True).indices
+    for key, gaps in idle.groupby(PLACE, sort=True).indices.items():
         order = _DeviceOrder(device, np.asarray(rows_of[key]), call, host)
         start, end = spans(idle.iloc[gaps])
         neighbors[BEFORE][gaps] = order.ending_at(start)
@@ -74,13 +72,8 @@ def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
         gaps: Rows with rank, start and duration.
         windows: Result of `step_windows`.
     """
-    lengths = np.zeros(len(gaps), np.int64)
-    start, end = spans(gaps)
-    for rank, of_rank in windows.groupby(C.RANK):
-        rows = (gaps[C.RANK] == rank).to_numpy(bool)
-        steps = intervals.union(ints(of_rank, C.START_NS), ints(of_rank, END_NS))
-        lengths[rows] = overlap_lengths(steps, start[rows], end[rows])
-    return lengths
+    steps = ints(windows, C.START_NS), ints(windows, END_NS)
+    return overlap_by(ints(windows, C.RANK), steps, ints(gaps, C.RANK), spans(gaps))
 
 
 def _steps(idle: pd.DataFrame, device: pd.DataFrame, after: Ints) -> pd.Series:

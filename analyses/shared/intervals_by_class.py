@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
@@ -17,9 +16,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, DeviceKind
 
-from .common import ints, spans
-
-Flags = npt.NDArray[np.bool_]
+from .common import Bools, extent, ints, spans
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,9 @@ class IntervalsByClass:
     occupied: Union
 
 
-def is_communication(rows: pd.DataFrame) -> Flags:
+def is_communication(rows: pd.DataFrame) -> Bools:
     """Whether each row is a communication kernel."""
-    communicates: Flags = (
+    communicates: Bools = (
         (rows[C.KIND] == DeviceKind.KERNEL) & matches(rows[C.NAME], COMMUNICATION)
     ).to_numpy(bool)
     return communicates
@@ -53,7 +50,7 @@ def intervals_by_class(rows: pd.DataFrame) -> IntervalsByClass:
     communication = is_communication(rows)
     start, end = spans(rows)
 
-    def union(selected: Flags) -> Union:
+    def union(selected: Bools) -> Union:
         return intervals.union(start[selected], end[selected])
 
     return IntervalsByClass(
@@ -70,8 +67,7 @@ def measured_window(rows: pd.DataFrame, windows: pd.DataFrame) -> Union:
     """
     if len(windows):
         return intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
-    start, end = spans(rows)
-    return intervals.union(start.min(keepdims=True), end.max(keepdims=True))
+    return intervals.union(*extent(rows))
 
 
 def idle_by_rank(run: Run, ranks: Iterable[int]) -> pd.Series:

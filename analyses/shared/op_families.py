@@ -14,8 +14,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
-from .common import ints, share
-from .host_rows import NO_OP, Ops, launching_texts, sum_by_code
+from .common import ints, select, share, sum_by_code
+from .host_rows import NO_OP, Ops, launching_texts
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
 _FAMILIES = {
@@ -175,7 +175,7 @@ def _shares(rows: list[_Row]) -> pd.DataFrame:
     for side, own in zip(("host_share", "device_share"), _SELF, strict=True):
         whole = int(table.loc[table[C.DEPTH] == 0, own].sum())
         table[side] = share(table[own].to_numpy(np.float64, na_value=np.nan), whole)
-    return table[[column.name for column in _COLUMNS]]
+    return select(table, _COLUMNS)
 
 
 _NUMBERS = ("calls", "host_self_ns", "launches", "device_self_ns", "longest_row", "host_row")

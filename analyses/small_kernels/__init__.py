@@ -20,15 +20,30 @@ Example:
 
 from __future__ import annotations
 
-from tracekit.analysis import Analysis, Remark, Result
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
+from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import UNLINKED, absent_device_note
+from ..shared.common import (
+    DEVICE,
+    RANK,
+    UNLINKED,
+    absent_device_note,
+    ints,
+    medians,
+    select,
+    share,
+    sort_by,
+    spans,
+    union_by,
+)
 from .findings import RULES, findings
-from .runs import MAX_GAP_LAUNCHES, MIN_RUN_KERNELS, read_work, runs
-from .tables import GROUPS, TABLES, sum_runs, summarize
+from .runs import MAX_GAP_LAUNCHES, MIN_RUN_KERNELS, Work, read_work, runs
 
 NO_LAUNCHES = f"{UNLINKED}, so the cost of a launch is unknown: record CPU activity too (`--collector torch`)"
 NO_KERNELS = "no kernels outside graphs in this capture, so the cost of a launch is unknown"
@@ -55,6 +70,101 @@ def compute(run: Run) -> Result:
         small = int(work.rows["small"].sum())
         notes = (Remark(NO_RUNS.format(least=MIN_RUN_KERNELS, small=small, launch_ns=work.launch_ns)),)
     return Result(tables, findings(run, work, by_table["kinds"], budget(run)), notes)
+
+
+GROUPS = {"ranges": "range", "ops": "op", "kinds": "kind_of_work"}
+"""Column of the group of each table of runs."""
+_LABELS = {"kinds": "kind", "ranges": C.NAME, "ops": C.NAME}
+_NAME = Column(C.NAME, "", "name of the outermost annotation, or of the outermost op")
+_GAP = Column("gap_ns", "ns", "idle time of the device between the kernels of a run")
+_LATE = Column("late_ns", "ns", "part of gap in which the next kernel was still being launched")
+_MEASURES = (
+    Column("kernels", "count", "small kernels in its runs"),
+    Column("runs", "count", f"runs of at least {MIN_RUN_KERNELS} of them"),
+    Column("kernel_ns", "ns", "length of the union of these kernels"),
+    _GAP,
+    Column("gap_share", "share", "gap over Σ of the runs' spans"),
+    _LATE,
+    Column("median_ns", "ns", "lower median of the kernels' durations"),
+    Column(
+        "interval_ns", "ns", "lower median of the time between starts of successive launch calls of a run"
+    ),
+    Column("span_ns", "ns", "Σ of the runs' spans, first start to last end"),
+    RANK,
+    DEVICE,
+    Column("first_row", "", "row of its first kernel in device_intervals"),
+)
+_SUMMARY = (
+    Column("kernels", "count", "kernels on the device"),
+    Column("small", "count", "kernels shorter than a launch"),
+    Column("small_share", "share", "small over all kernels"),
+    Column("launch_ns", "ns", "cost of a launch: lower median of the launching calls' durations"),
+    Column(
+        "in_runs", "count", f"small kernels in runs of at least {MIN_RUN_KERNELS}, whatever launched them"
+    ),
+    Column("runs", "count", "such runs"),
+    _GAP,
+    _LATE,
+    RANK,
+    DEVICE,
+)
+TABLES = (
+    TableSpec("summary", "By device", _SUMMARY),
+    TableSpec("kinds", "Runs by kind of work", (Column("kind", "", "kind of work"), *_MEASURES)),
+    TableSpec("ranges", "Runs by outermost annotation", (_NAME, *_MEASURES)),
+    TableSpec("ops", "Runs by outermost op", (_NAME, *_MEASURES)),
+)
+_SUMS = {"runs": ("first", "sum"), "gap_ns": ("gap_ns", "sum"), "late_ns": ("late_ns", "sum")}
+
+
+def sum_runs(kernels: pd.DataFrame, table_name: str) -> pd.DataFrame:
+    """Return one row per group and device, largest gap first.
+
+    Args:
+        kernels: Kernels of runs, as `runs.runs` returns them for the group.
+        table_name: One of `GROUPS`.
+    """
+    group, label = GROUPS[table_name], _LABELS[table_name]
+    grouped = kernels.groupby([group, C.RANK, C.DEVICE], sort=True, observed=True)
+    codes = grouped.ngroup().to_numpy().astype(np.int64)
+    table = grouped.agg(kernels=(C.ROW_ID, "size"), first_row=(C.ROW_ID, "first"), **_SUMS).reset_index()
+    size = len(table)
+    start, end = spans(kernels)
+    table["kernel_ns"] = union_by(codes, size, start, end)
+    table["span_ns"] = _sum_spans(kernels, codes, size)
+    table["gap_share"] = share(table["gap_ns"], ints(table, "span_ns"))
+    table["median_ns"] = medians(codes, size, end - start)
+    later = ~kernels["first"].to_numpy()
+    table["interval_ns"] = medians(codes[later], size, ints(kernels, "interval_ns")[later])
+    table = table.rename(columns={group: label}).astype({label: str})
+    table = sort_by(table, "-gap_ns", label, C.RANK, C.DEVICE)
+    return table[[label, *(column.name for column in _MEASURES)]]
+
+
+def _sum_spans(kernels: pd.DataFrame, codes: Ints, size: int) -> Ints:
+    ends = kernels.assign(code=codes).groupby(["code", "run"], sort=True)
+    length = ends["end"].max() - ends[C.START_NS].min()
+    total: Ints = length.groupby(level="code").sum().reindex(range(size)).to_numpy(dtype=np.int64)
+    return total
+
+
+def summarize(work: Work, kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per device: small kernels, and those in runs whatever launched them.
+
+    Args:
+        work: The work of the devices.
+        kernels: Kernels of runs of any group.
+    """
+    keys = [C.RANK, C.DEVICE]
+    rows = work.rows[work.rows[C.KIND] == DeviceKind.KERNEL]
+    table = rows.groupby(keys, sort=True).agg(kernels=(C.ROW_ID, "size"), small=("small", "sum"))
+    in_runs = kernels.groupby(keys, sort=True).agg(in_runs=(C.ROW_ID, "size"), **_SUMS)
+    table = table.join(in_runs).reset_index()
+    sums = ["in_runs", *_SUMS]
+    table[sums] = table[sums].fillna(0).astype(np.int64)
+    table["launch_ns"] = work.launch_ns
+    table["small_share"] = share(table["small"], ints(table, "kernels"))
+    return select(table, _SUMMARY)
 
 
 ANALYSIS = Analysis(

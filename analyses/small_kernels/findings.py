@@ -152,16 +152,15 @@ def _report_launch_bound(run: Run, work: Work, budget: Budget) -> Iterator[Findi
 
 
 def _finding(rule: Rule, title: str, advice: str, rows: pd.DataFrame, saving: int, budget: Budget) -> Finding:
-    return Finding(
-        rule.code,
-        budget.severity(saving),
+    return budget.finding(
+        rule,
+        saving,
         title,
         advice,
-        budget.per_step(saving),
-        Basis.MEASURED,
         _HOW,
-        INFERRED,
-        {"device_intervals": largest_rows(rows, "late_ns", EVIDENCE_ROWS)},
+        basis=Basis.MEASURED,
+        confidence=INFERRED,
+        evidence={"device_intervals": largest_rows(rows, "late_ns", EVIDENCE_ROWS)},
     )
 
 

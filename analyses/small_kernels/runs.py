@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tracekit.runs.run import Run, busy
 from tracekit.schema import MARKER, C, DeviceKind, HostKind
 
-from ..shared.common import NO_PARENT, ints, positions, spans
-from ..shared.host_columns import Objects
+from ..shared.common import NO_PARENT, Bools, Objects, ints, percentile, positions, spans
 from ..shared.thread_ranges import launch_calls
-
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 MIN_RUN_KERNELS = 5
 MAX_GAP_LAUNCHES = 10
@@ -68,7 +63,7 @@ def read_work(run: Run) -> Work | None:
     if not len(costs):
         return None
     # a median, since the first launches of a capture load modules and take far longer
-    launch_ns = int(np.sort(costs)[(len(costs) - 1) // 2])
+    launch_ns = percentile(costs, 50)
     frame["small"] = is_timed & (ints(frame, C.DUR_NS) < launch_ns)
     frame["launch_start"] = calls[C.START_NS].fillna(NO_PARENT).astype(np.int64)
     returned = frame["launch_start"] + calls[C.DUR_NS].fillna(0).astype(np.int64)

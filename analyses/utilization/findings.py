@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Finding, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT, budget
 from tracekit.runs import intervals
 from tracekit.runs.nvml import M
@@ -194,23 +194,21 @@ def _report_link(scene: Scene, device: int) -> Finding | None:
         return None
     saving, evidence = _copy_saving(scene, device, rate / max_rate)
     steps = budget(scene.run)
-    per_step = steps.per_step(saving)
-    return Finding(
-        NARROW_LINK.code,
-        steps.severity(saving),
+    saves = steps.per_step(saving) > 0
+    return steps.finding(
+        NARROW_LINK,
+        saving if saves else None,
         f"The PCIe link of device {device} ran at {_describe_link(link.generation, link.width)} lanes "
         f"({rate:.1f} GB/s) under load; it supports {_describe_link(link.max_generation, link.max_width)} "
         f"({max_rate:.1f} GB/s)",
         "Check `nvidia-smi -q -d PCIE` under load, risers and the machine's PCIe settings; reseat the "
         "board or move it to a slot with all lanes.",
-        per_step or None,
-        Basis.ESTIMATED if per_step else None,
         f"exposed time of copies between host and device, times the share that the full link would save, "
         f"{steps.per}"
-        if per_step
+        if saves
         else "no copies between host and device are exposed, so there is no saving",
-        0.8,
-        evidence,
+        confidence=0.8,
+        evidence=evidence,
     )
 
 

@@ -21,7 +21,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import Floats, ints, spans
+from ..shared.common import Floats, extent, ints, spans
 
 CPU, RSS, THREADS, PROCESSES = "cpu_percent", "rss_bytes", "threads", "processes"
 PROCESS = "process"
@@ -212,8 +212,7 @@ class Scene:
             rows = self.run.table("host_intervals", columns=[C.START_NS, C.DUR_NS])
         if rows.empty:
             return intervals.EMPTY
-        start, end = spans(rows)
-        return intervals.union(start.min(keepdims=True), end.max(keepdims=True))
+        return intervals.union(*extent(rows))
 
     @cached_property
     def window_ns(self) -> int:

@@ -16,7 +16,7 @@ from tracekit.analysis import Rule, available
 NUMBER = re.compile(r"(?<![\w{./-])\d[\d.,]*%?(?![\w}])")
 """A number by itself: not one in a name such as FP32, nor in a placeholder."""
 MAX_PARAMETERS = 8
-MORE_PARAMETERS = {"_finding", "answer_page", "render_report"}
+MORE_PARAMETERS = {"answer_page", "render_report"}
 """Functions that still take more."""
 _WORDS = """
 added advised affected allowed answered applied asked attached attributed blamed bounded built
@@ -40,10 +40,10 @@ def trees() -> dict[str, ast.Module]:
 
 
 def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
-    """Calls of a function or class in the analyses, with the path of their file."""
+    """Calls of a function, class or method in the analyses, with the path of their file."""
     for path, tree in trees().items():
         for node in ast.walk(tree) if path.startswith("analyses/") else ():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            if isinstance(node, ast.Call) and name in (getattr(node.func, key, "") for key in ("id", "attr")):
                 yield path, node
 
 
@@ -55,7 +55,7 @@ def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
             yield from ((path, node) for node in holder.body if isinstance(node, ast.FunctionDef))
 
 
-@pytest.mark.parametrize("name", ["Rule", "Finding"])
+@pytest.mark.parametrize("name", ["Rule", "Finding", "finding"])
 def test_rules_and_findings_are_made_in_one_place_of_an_analysis(name: str) -> None:
     paths = {path for path, _ in calls(name)}
     assert paths

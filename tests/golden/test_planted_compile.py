@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from tracekit.analyses.compile.compare import geomeans
 
 from samples.simulator import Program
 from samples.simulator.planted.compiled import (
@@ -231,24 +229,6 @@ def test_the_sides_are_told_apart(load: Load) -> None:
     assert "swap the sides" in compare(compiled, eager, "compile").notes[0]
     assert compare(eager, compiled, "compile").notes == ()
     assert "two compiled programs" in compare(compiled, compiled, "compile").notes[0]
-
-
-@pytest.mark.slow
-def test_geometric_means_over_pairs_are_those_of_the_ratios(load: Load) -> None:
-    eager, clean, slow = load(EAGER), load(CLEAN), load(SLOW)
-    table = geomeans([(eager, clean), (eager, slow)])
-    steps = [ratios(compare(eager, head, "compile")) for head in (clean, slow)]
-    pairs = [next(pair for name, pair in one.items() if name.startswith("step_time")) for one in steps]
-    speedups = [base / head for base, head in pairs]
-    assert speedups[1] < 1 < speedups[0]
-    mean = math.sqrt(speedups[0] * speedups[1])
-    assert table["speedup"].tolist() == pytest.approx([*speedups, mean])
-    assert table["pair"].tolist() == [clean.id, slow.id, "geometric mean"]
-    assert table["host_peak"].isna().all()
-
-
-def test_without_pairs_there_is_no_mean() -> None:
-    assert geomeans([])["speedup"].isna().tolist() == [True]
 
 
 def test_a_pair_without_a_device_has_no_quantities_of_one(load: Load, shared_runs: SharedRuns) -> None:

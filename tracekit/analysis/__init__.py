@@ -255,7 +255,7 @@ def analyze(run: Run, name: str, *, workers: Workers | None = None) -> Result:
 
     analysis = get(name)
     run = run.with_peaks(peaks_of(run, name))
-    result = _compute_or_explain(analysis, run, by=by_rank.choose_method(analysis, workers))
+    result = _compute_or_explain(analysis, run, by=lambda run: by_rank.compute(analysis, run, workers))
     return _check_result(analysis, _drop_unsupported_findings(run, result), analysis.tables)
 
 

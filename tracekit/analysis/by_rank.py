@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,16 +36,31 @@ _Part: TypeAlias = "tuple[tuple[int, ...], Any, TracekitError | None]"
 """Ranks, their partial result, and the error if it failed."""
 
 
-def choose_method(analysis: Analysis, workers: Workers | None = None) -> Callable[[Run], Result]:
-    """Return the function that computes an analysis of a run with any number of ranks.
+def compute(analysis: Analysis, run: Run, workers: Workers | None = None) -> Result:
+    """Compute an analysis of a run with any number of ranks.
 
     Args:
         analysis: The analysis.
+        run: The run.
         workers: Executor for the ranks; this process by default.
     """
+    from tracekit.executors.local import InProcess
+
     if analysis.by_rank is None:
-        return partial(_compute_at_once, analysis)
-    return partial(_compute_by_rank, analysis, workers)
+        return _compute_at_once(analysis, run)
+    executor = workers or InProcess()
+    pieces = rank_view.split_by_rank(
+        run, min_views=1 if executor.count < 2 else MIN_PIECES_PER_WORKER * executor.count
+    )
+    if len(pieces) < 2 and len(run.ranks) < 2:
+        return analysis.compute(run)
+    parts = sorted(_compute_parts(analysis, executor, pieces), key=lambda part: part[0])
+    lost = [(rank, error) for failed, _, error in parts if error is not None for rank in failed]
+    if len(lost) == len(run.ranks):
+        raise _as_plugin_error(analysis, lost[0][1])
+    result = analysis.by_rank.combine(run, [part for _, part, error in parts if error is None])
+    notes = (*_describe_lost(lost), *result.notes)
+    return replace(result, notes=notes, incomplete=True) if lost else result
 
 
 def _compute_at_once(analysis: Analysis, run: Run) -> Result:
@@ -64,19 +79,13 @@ def _compute_at_once(analysis: Analysis, run: Run) -> Result:
     return replace(result, notes=(note, *result.notes))
 
 
-def sample(run: Run, at_once: int | None = None) -> list[int] | None:
-    """Return evenly spaced ranks that fit memory; None if all do.
-
-    Args:
-        run: The run.
-        at_once: Rows that fit memory; `ROWS_AT_ONCE` by default.
-    """
-    room = ROWS_AT_ONCE if at_once is None else at_once
+def sample(run: Run) -> list[int] | None:
+    """Return evenly spaced ranks that fit memory; None if all do."""
     rows = _count_rows(run)
-    if rows <= room or not _has_unselected_ranks(run):
+    if rows <= ROWS_AT_ONCE or not _has_unselected_ranks(run):
         return None
     ranks = run.ranks
-    count = max(1, room * len(ranks) // rows)
+    count = max(1, ROWS_AT_ONCE * len(ranks) // rows)
     return [ranks[place * len(ranks) // count] for place in range(count)] if count < len(ranks) else None
 
 
@@ -97,26 +106,6 @@ def _has_unselected_ranks(run: Run) -> bool:
 
 def _count_rows(run: Run) -> int:
     return sum(run.rows(name) for name in _COUNTED)
-
-
-def _compute_by_rank(analysis: Analysis, workers: Workers | None, run: Run) -> Result:
-    """Compute partial results of the pieces of a run, then combine them."""
-    from tracekit.executors.local import InProcess
-
-    assert analysis.by_rank  # noqa: S101 (asked before)
-    executor = workers or InProcess()
-    pieces = rank_view.split_by_rank(
-        run, min_views=1 if executor.count < 2 else MIN_PIECES_PER_WORKER * executor.count
-    )
-    if len(pieces) < 2 and len(run.ranks) < 2:
-        return analysis.compute(run)
-    parts = sorted(_compute_parts(analysis, executor, pieces), key=lambda part: part[0])
-    lost = [(rank, error) for failed, _, error in parts if error is not None for rank in failed]
-    if len(lost) == len(run.ranks):
-        raise _as_plugin_error(analysis, lost[0][1])
-    result = analysis.by_rank.combine(run, [part for _, part, error in parts if error is None])
-    notes = (*_describe_lost(lost), *result.notes)
-    return replace(result, notes=notes, incomplete=True) if lost else result
 
 
 def _as_plugin_error(analysis: Analysis, error: TracekitError) -> TracekitError:

@@ -17,7 +17,6 @@ import platform
 import re
 import sys
 import zipfile
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -65,16 +64,11 @@ def code_version(analysis: Analysis) -> str | None:
     if not folders:
         return None
     core = Path(__file__).parents[1]
-    parts = [analysis.name, *_list_versions(), *(_digest(folder) for folder in (core, *folders))]
+    libraries = [*(library.__version__ for library in (np, pd, pa)), metadata.version("scipy")]
+    versions = [f"schema {SCHEMA_VERSION}", VERSION, platform.python_version(), *libraries]
+    digests = [_digest(folder) for folder in (core, *folders)]
+    parts = [analysis.name, *versions, COMMUNICATION, *digests]  # the user may have configured the pattern
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _list_versions() -> list[str]:
-    """Return the schema version, the versions of the libraries, and what the user configured."""
-    libraries = [library.__version__ for library in (np, pd, pa)]
-    schema = f"schema {SCHEMA_VERSION}"
-    versions = [VERSION, platform.python_version(), *libraries, metadata.version("scipy")]
-    return [schema, *versions, COMMUNICATION]
 
 
 def _package_folders(module: str) -> list[Path]:
@@ -113,31 +107,20 @@ _HEAD = "result.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Table:
-    """A table of a result: name, and names of its columns of Python objects."""
-
-    name: str
-    objects: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Note:
-    text: str
-    remark: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Head:
     """Content of a file beside its tables.
 
     Attributes:
         key: Key of the result.
+        tables: Names of the tables in order, each with the names of its columns of Python objects.
+        findings: The findings.
+        notes: The notes, each with whether it is a remark.
     """
 
     key: str
-    tables: list[_Table]
+    tables: dict[str, list[str]]
     findings: list[Finding]
-    notes: list[_Note]
+    notes: list[tuple[str, bool]]
 
 
 def write(path: Path, key: str, result: Result) -> bool:
@@ -151,13 +134,19 @@ def write(path: Path, key: str, result: Result) -> bool:
     Raises:
         OSError: The file cannot be written. The other `UNREADABLE`: the result cannot be cached.
     """
-    tables = [_Table(name=name, objects=_objects(frame)) for name, frame in result.tables.items()]
-    notes = [_Note(text=str(note), remark=isinstance(note, Remark)) for note in result.notes]
-    head = _Head(key=key, tables=tables, findings=list(result.findings), notes=notes)
+    head = _Head(
+        key=key,
+        tables={
+            name: [str(column) for column, kind in frame.dtypes.items() if pd.api.types.is_object_dtype(kind)]
+            for name, frame in result.tables.items()
+        },
+        findings=list(result.findings),
+        notes=[(str(note), isinstance(note, Remark)) for note in result.notes],
+    )
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(_HEAD, msgspec.json.encode(head, enc_hook=_number))
         for place, frame in enumerate(result.tables.values()):
-            with archive.open(_member(place), "w", force_zip64=True) as stream:
+            with archive.open(f"{place}.arrow", "w", force_zip64=True) as stream:
                 _write_table(stream, frame)
     cached = read(path, key)
     return cached is not None and same(cached, result)
@@ -174,10 +163,10 @@ def read(path: Path, key: str) -> Result | None:
         if head.key != key:
             return None
         tables = {
-            table.name: _read_table(archive.read(_member(place)), table.objects)
-            for place, table in enumerate(head.tables)
+            name: _read_table(archive.read(f"{place}.arrow"), objects)
+            for place, (name, objects) in enumerate(head.tables.items())
         }
-    notes = tuple(Remark(note.text) if note.remark else note.text for note in head.notes)
+    notes = tuple(Remark(text) if is_remark else text for text, is_remark in head.notes)
     return Result(tables=tables, findings=tuple(head.findings), notes=notes)
 
 
@@ -187,14 +176,6 @@ def same(first: Result, second: Result) -> bool:
     plain = notes and first.findings == second.findings and list(first.tables) == list(second.tables)
     pairs = zip(first.tables.values(), second.tables.values(), strict=False)
     return plain and all(a.equals(b) and list(a.dtypes) == list(b.dtypes) for a, b in pairs)
-
-
-def _member(place: int) -> str:
-    return f"{place}.arrow"
-
-
-def _objects(frame: pd.DataFrame) -> list[str]:
-    return [str(name) for name, kind in frame.dtypes.items() if pd.api.types.is_object_dtype(kind)]
 
 
 def _write_table(stream: Any, frame: pd.DataFrame) -> None:
@@ -263,7 +244,7 @@ class ResultCache:
         """
         key = self._key(run, name)
         if key is None:
-            return self._compute(run, name)
+            return analysis.analyze(run, name, workers=self.workers)
         path = self.store.local_folder / FOLDER / run.path.name / f"{name}{_ENDING}"
         return self._read_cached(path, key) or self._compute_locked(run, name, path, key)
 
@@ -289,21 +270,16 @@ class ResultCache:
 
     def _compute_locked(self, run: Run, name: str, path: Path, key: str) -> Result:
         if not self._make_folder(path.parent):
-            return self._compute(run, name)
+            return analysis.analyze(run, name, workers=self.workers)
         with ExitStack() as stack:
             with suppress(OSError):  # without the lock, two processes may compute the same
                 stack.enter_context(locks.hold(path.with_suffix(locks.SUFFIX)))
             result = self._read_cached(path, key)  # by the previous holder of the lock
             if result is None:
-                result = self._compute(run, name)
+                result = analysis.analyze(run, name, workers=self.workers)
                 if self._keep(path, key, result):
                     self._delete_oldest()
         return result
-
-    def _compute(self, run: Run, name: str) -> Result:
-        if self.workers is None:
-            return analysis.analyze(run, name)
-        return analysis.analyze(run, name, workers=self.workers)
 
     def _make_folder(self, folder: Path) -> bool:
         try:
@@ -327,9 +303,13 @@ class ResultCache:
 
     def _delete_oldest(self) -> None:
         """Delete the oldest files above the limit, and those of deleted runs."""
-        files = sorted(_files(self.store.local_folder / FOLDER), reverse=True)
+        files = []
+        for path in storage.inside(self.store.local_folder / FOLDER, f"*/*{_ENDING}"):
+            with suppress(OSError):
+                stat = path.stat()
+                files.append((stat.st_mtime_ns, stat.st_size, path))
         left = self.room
-        for _, size, path in files:
+        for _, size, path in sorted(files, reverse=True):
             left -= size
             if left < 0:
                 with suppress(OSError):
@@ -351,11 +331,3 @@ def _content(run: Run) -> str | None:
     except OSError:
         return None
     return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    """Return time, size and path of each file."""
-    for path in storage.inside(folder, f"*/*{_ENDING}"):
-        with suppress(OSError):
-            stat = path.stat()
-            yield stat.st_mtime_ns, stat.st_size, path

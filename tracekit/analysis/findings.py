@@ -138,9 +138,7 @@ def _credit_once(ranked: list[Ranked]) -> tuple[Ranked, ...]:
         earlier = next(claiming, None) if rows else None
         if earlier:
             reason = f"the same time as {earlier.analysis}: {earlier.finding.title}"
-            lower = replace(
-                candidate.finding, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason
-            )
+            lower = candidate.finding.without_saving(reason)
             credited.append(replace(candidate, finding=lower, share_of_step=None))
         else:
             credited.append(candidate)

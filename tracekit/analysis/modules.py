@@ -114,13 +114,13 @@ def read_modules(run: Run) -> Modules | None:
     parent = _positions(ids, rows[C.PARENT_ROW])
     forward, unlinked = _forward_ops(rows, (kinds == HostKind.OP).to_numpy(bool))
     linked = forward >= 0
-    above = _nearest(call | linked, parent)
+    above = find_enclosing(call | linked, parent)
     start = rows[C.START_NS].to_numpy(np.int64)
     tree = _Tree(call, np.where(linked, above[forward], above), rows[C.NAME], start)
     anchors = tree.nodes(np.flatnonzero(call | linked))
     anchored = np.where(call | linked, np.arange(len(ids)), above)
     node = np.append(anchors, OUTSIDE)[anchored]
-    by_link = _nearest(linked, parent)
+    by_link = find_enclosing(linked, parent)
     backward = (linked | (by_link >= 0)) & (node != OUTSIDE)
     return Modules(tree.parent, tree.names, ids, node, backward, call, unlinked)
 
@@ -149,8 +149,17 @@ def _positions(ids: Ints, wanted: pd.Series) -> Ints:
     return positions
 
 
-def _nearest(wanted: Bools, parent: Ints) -> Ints:
-    """Position of the nearest enclosing wanted row of each row, -1 without one."""
+def find_enclosing(wanted: Bools, parent: Ints) -> Ints:
+    """Position of the nearest enclosing wanted row of each row, -1 without one.
+
+    Args:
+        wanted: Whether each row is wanted.
+        parent: Position of the innermost enclosing row of any kind.
+
+    Example:
+        >>> find_enclosing(np.array([True, False, True]), np.array([-1, 0, 1]))
+        array([-1,  0,  0])
+    """
     jump = np.append(np.where(wanted, np.arange(len(parent)), parent), -1)
     for _ in range(len(parent).bit_length()):  # pointer doubling; damaged rows may form cycles
         further = jump[jump]

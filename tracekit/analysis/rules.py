@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tracekit.runs.text import human
@@ -135,6 +135,10 @@ class Finding:
     how: str = ""
     confidence: float = 1.0
     evidence: dict[str, list[int]] = field(default_factory=dict)
+
+    def without_saving(self, reason: str) -> Finding:
+        """Return it as information, with the reason why it has no saving."""
+        return replace(self, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason)
 
     def __repr__(self) -> str:
         """Describe the finding in one line.

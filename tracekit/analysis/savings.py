@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.analysis import Bottleneck, Finding, Severity
+from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.runs import intervals, rank_view
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
@@ -93,6 +93,37 @@ class Budget:
         if share >= HIGH_SHARE:
             return Severity.HIGH
         return Severity.WARN if share >= WARN_SHARE else Severity.INFO
+
+    def finding(
+        self,
+        rule: Rule,
+        saving_ns: int | None,
+        title: str,
+        advice: str,
+        how: str = "",
+        *,
+        basis: Basis = Basis.ESTIMATED,
+        confidence: float = CONFIDENT,
+        evidence: dict[str, list[int]] | None = None,
+    ) -> Finding:
+        """Return the finding of a rule, with the severity that follows from its saving.
+
+        Args:
+            rule: The rule.
+            saving_ns: Its saving over the run; None where no number can be given: then it is information.
+            title: What is the case, in one line.
+            advice: What to change.
+            how: How the saving was worked out.
+            basis: Whether it was measured or estimated.
+            confidence: From 0 to 1.
+            evidence: Rows of the run's tables that show it.
+        """
+        severity = Severity.INFO if saving_ns is None else self.severity(saving_ns)
+        per_step = None if saving_ns is None else self.per_step(saving_ns)
+        based_on = None if saving_ns is None else basis
+        return Finding(
+            rule.code, severity, title, advice, per_step, based_on, how, confidence, evidence or {}
+        )
 
     @property
     def per(self) -> str:

@@ -391,7 +391,7 @@ def test_laws(seed: int) -> None:
         steps = critical_path.step_windows(run)
         own = backtrack.read_graph(run, 0)
         span = critical_path._span(own, steps)
-        assert WhatIf(own, span).recorded == span.end
+        assert WhatIf(own, span).recorded == span.window.end
         again = analyze(shuffled(run, directory / "other"), "critical_path")
         assert again.findings == result.findings
         for table, frame in result.tables.items():

@@ -13,6 +13,9 @@ from tracekit.cli.main import run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tracekit.executors import Workers
+    from tracekit.runs.run import Run
+
     Capture = pytest.CaptureFixture[str]
 
 
@@ -148,7 +151,12 @@ def test_without_the_cache_everything_is_computed_anew(
     first = capsys.readouterr().out
     done: list[str] = []
     real = analysis.analyze
-    monkeypatch.setattr(analysis, "analyze", lambda opened, name: done.append(name) or real(opened, name))
+
+    def compute(opened: Run, name: str, *, workers: Workers | None = None) -> analysis.Result:
+        done.append(name)
+        return real(opened, name, workers=workers)
+
+    monkeypatch.setattr(analysis, "analyze", compute)
     assert run(asked) == 0
     assert done == []
     assert run([*asked, "--no-cache"]) == 0
