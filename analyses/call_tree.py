@@ -26,7 +26,17 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
 
-from .shared.common import NO_PARENT, RANK, UNLINKED, Bools, absent_device_note, ints, positions, sum_by_code
+from .shared.common import (
+    NO_PARENT,
+    RANK,
+    UNLINKED,
+    Bools,
+    absent_device_note,
+    ints,
+    positions,
+    sum_by_code,
+    sum_subtrees,
+)
 from .shared.host_rows import MODULE, PATH_SEPARATOR
 
 NO_CALLS = (
@@ -144,15 +154,9 @@ def _sum_launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, 
         return calls, tree, None, (UNLINKED,)
     sums = sum_by_code(node[has_node], len(tree.parent), duration[has_node])
     unlinked = int(duration[~has_node].sum())
-    if not unlinked:
-        return calls, tree, sums, ()
     share = unlinked / max(1, int(duration.sum()))
-    return (
-        calls,
-        tree,
-        sums,
-        (Remark(f"{share:.1%} of the device time is not linked to an op or annotation"),),
-    )
+    note = Remark(f"{share:.1%} of the device time is not linked to an op or annotation")
+    return calls, tree, sums, (note,) if unlinked else ()
 
 
 def _with_captured(calls: _Calls, tree: _Tree, rows: pd.DataFrame, above: Ints) -> tuple[_Calls, _Tree, Ints]:
@@ -195,7 +199,6 @@ def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
     total = sum_by_code(nodes_of_calls, size, ints(calls.frame, C.DUR_NS)[calls.selected])
     inside = tree.parent != NO_PARENT
     self_ns = total - sum_by_code(tree.parent[inside], size, total[inside])
-    launched, below = (None, None) if device is None else (device, _subtree_sums(tree, device))
     missing = [pd.NA] * size
     return pd.DataFrame(
         {
@@ -206,20 +209,13 @@ def _table(calls: _Calls, tree: _Tree, device: Ints | None) -> pd.DataFrame:
             "calls": np.bincount(nodes_of_calls, minlength=size),
             "host_self_ns": self_ns,
             "host_total_ns": total,
-            "device_self_ns": pd.array(missing if launched is None else launched, dtype="Int64"),
-            "device_total_ns": pd.array(missing if below is None else below, dtype="Int64"),
+            "device_self_ns": pd.array(missing if device is None else device, dtype="Int64"),
+            "device_total_ns": pd.array(
+                missing if device is None else sum_subtrees(tree.parent, device), dtype="Int64"
+            ),
             C.RANK: tree.rank,
         }
     ).assign(parent=lambda table: table["parent"].mask(table["parent"] == NO_PARENT))
-
-
-def _subtree_sums(tree: _Tree, self_ns: Ints) -> Ints:
-    """Add up each node's own time and the time of its descendants."""
-    total = self_ns.copy()
-    for depth in range(int(tree.depth.max()), 0, -1):
-        level = np.flatnonzero(tree.depth == depth)
-        np.add.at(total, tree.parent[level], total[level])
-    return total
 
 
 _COLUMNS = (

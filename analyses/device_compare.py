@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Analysis, Basis, Column, Finding, Result, Rule, TableSpec
+from tracekit.analysis import EVIDENCE_ROWS, Analysis, Column, Finding, Result, Rule, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import budget
 from tracekit.diff import Diff
@@ -202,14 +202,10 @@ UNLISTED = "the peaks of {} are unknown: gains are not compared with peaks"
 
 GAIN = Rule(
     "device_gain_short",
-    states=(
-        "an op with at least {min_op_share} of the head's device time, with kernels of at least "
-        "{min_kernel_ns} on average, gained less than {max_reached_share} of the ratio that the peaks allow"
-    ),
-    why=(
-        "peaks do not apply to shorter kernels, which mostly have fixed costs; libraries reach 60 to 90% of "
-        "a peak, so smaller differences are normal"
-    ),
+    states="an op with at least {min_op_share} of the head's device time, with kernels of at least "
+    "{min_kernel_ns} on average, gained less than {max_reached_share} of the ratio that the peaks allow",
+    why="peaks do not apply to shorter kernels, which mostly have fixed costs; libraries reach 60 to 90% of "
+    "a peak, so smaller differences are normal",
     thresholds={"min_op_share": 0.05, "min_kernel_ns": 10_000, "max_reached_share": 0.8},
 )
 
@@ -313,26 +309,18 @@ def _findings(ops: pd.DataFrame, diff: Diff, head: Run, names: tuple[str, str]) 
 
 def _finding(row: pd.Series, steps: int, head: Run, names: tuple[str, str]) -> Finding:
     per_step, steps_of_head = int(row["lost_ns"]) // steps, budget(head)
-    return Finding(
-        code=GAIN.code,
-        severity=steps_of_head.severity(per_step * steps_of_head.steps),
-        title=(
-            f"{row['op']} runs at {row['gain']:.2f}× the speed it has on {names[0]}; the peaks of {names[1]} "
-            f"allow {row['allowed']:.2f}×"
-        ),
-        advice=(
-            f"look for a better kernel on {names[1]}: another library or backend of the op, tuned kernels "
-            "(TunableOp, max-autotune), a layout or precision supported by its matrix units; see `roofline` "
-            "of the head"
-        ),
-        saving_ns_per_step=per_step,
-        basis=Basis.ESTIMATED,
-        how=(
-            f"device time of {human(int(row['head_ns']), 'ns')} minus the base's "
-            f"{human(int(row['base_ns']), 'ns')} over {row['allowed']:.2f}, the ratio that the peaks allow; "
-            f"less if the device waits for the host; base {brief(row['base_kernel'])}, "
-            f"head {brief(row['head_kernel'])}"
-        ),
+    return steps_of_head.finding(
+        GAIN,
+        per_step * steps_of_head.steps,
+        title=f"{row['op']} runs at {row['gain']:.2f}× the speed it has on {names[0]}; the peaks of "
+        f"{names[1]} allow {row['allowed']:.2f}×",
+        advice=f"look for a better kernel on {names[1]}: another library or backend of the op, tuned kernels "
+        "(TunableOp, max-autotune), a layout or precision supported by its matrix units; see `roofline` "
+        "of the head",
+        how=f"device time of {human(int(row['head_ns']), 'ns')} minus the base's "
+        f"{human(int(row['base_ns']), 'ns')} over {row['allowed']:.2f}, the ratio that the peaks allow; "
+        f"less if the device waits for the host; base {brief(row['base_kernel'])}, "
+        f"head {brief(row['head_kernel'])}",
         confidence=0.5,
         evidence={"device_intervals": [int(interval) for interval in row["evidence"][:EVIDENCE_ROWS]]},
     )

@@ -28,7 +28,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from .shared.common import UNLINKED, absent_device_note, ints, select, share, sum_by_code
+from .shared.common import UNLINKED, absent_device_note, ints, select, share, sum_by_code, sum_subtrees
 from .shared.host_rows import CAPTURED, NO_OP, Ops, launching_texts, read_ops
 
 NO_MODULES = Remark(
@@ -131,8 +131,9 @@ def _tree(modules: Modules, sums: pd.DataFrame) -> pd.DataFrame:
     for side in ("host", "device"):
         own, backward = sums[f"{side}_self_ns"], sums[f"{side}_backward_ns"]
         known, total = own.notna().any(), f"{side}_total_ns"
-        table[total] = _totals(parent, own) if known else own
-        table[f"{side}_backward_ns"] = _totals(parent, backward) if known else backward
+        for name, values in ((total, own), (f"{side}_backward_ns", backward)):
+            sums_below = sum_subtrees(parent, values.to_numpy(np.int64)) if known else values
+            table[name] = pd.array(sums_below, dtype="Int64")
         table[f"{side}_share"] = share(table[total], int(own.sum())) if known else np.nan
         weight = total if known else weight
     order = _depth_first(parent, table[weight].to_numpy(np.int64))
@@ -170,15 +171,6 @@ def _sum_by_name(node: Ints, names: Ints, labels: pd.Index, values: dict[str, In
     sums = {name: sum_by_code(groups, len(keys), column) for name, column in values.items()}
     nodes, code = np.divmod(keys, max(len(labels), 1))
     return pd.DataFrame({NODE: nodes, C.NAME: np.asarray(labels, object)[code], **sums})
-
-
-def _totals(parent: Ints, self_ns: pd.Series) -> pd.Series:
-    """Own values of each node and of those below it."""
-    total = self_ns.to_numpy(np.int64, copy=True)
-    for node in range(len(parent) - 1, -1, -1):  # parents precede children
-        if parent[node] != OUTSIDE:
-            total[parent[node]] += total[node]
-    return pd.Series(total, index=self_ns.index, dtype="Int64")
 
 
 def _depth_first(parent: Ints, weight: Ints) -> list[int]:

@@ -25,7 +25,17 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import HOST_DEVICE, C
 
-from .shared.common import NO_PARENT, UNLINKED, Bools, absent_device_note, ints, positions, share, sum_by_code
+from .shared.common import (
+    NO_PARENT,
+    UNLINKED,
+    Bools,
+    absent_device_note,
+    ints,
+    positions,
+    share,
+    sort_by,
+    sum_by_code,
+)
 from .shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
 from .shared.op_families import TREE, tree
 
@@ -68,12 +78,9 @@ def compute(run: Run) -> Result:
 
 def _sort(name: str, table: pd.DataFrame) -> pd.DataFrame:
     keys = _KEYS[name]
-    by = ["host_self_ns", "captured_ns", *keys]
-    ascending = [False, False, *(True for _ in keys)]
-    columns = [*keys, *(column.name for column in MEASURES)]
     captured = table["device_self_ns"].where(table["calls"] == 0, 0)
-    ordered = table.assign(captured_ns=captured).sort_values(by, ascending=ascending, ignore_index=True)
-    return ordered[columns]
+    ordered = sort_by(table.assign(captured_ns=captured), "-host_self_ns", "-captured_ns", *keys)
+    return ordered[[*keys, *(column.name for column in MEASURES)]]
 
 
 def _by_shape(ops: Ops) -> tuple[Ints, dict[str, pd.Series]]:
@@ -106,20 +113,12 @@ def _table(
 
 
 def _device_measures(
-    ops: Ops,
-    groups: Ints,
-    size: int,
-    top: Bools,
-    launched: _Launched | None,
+    ops: Ops, groups: Ints, size: int, top: Bools, launched: _Launched | None
 ) -> dict[str, object]:
     if launched is None:
-        absent = pd.array([pd.NA] * size, dtype="Int64")
-        return {
-            "launches": absent,
-            "device_self_ns": absent,
-            "device_total_ns": absent,
-            "device_share": np.nan,
-        }
+        unknown = pd.array([pd.NA] * size, dtype="Int64")
+        amounts = dict.fromkeys(("launches", "device_self_ns", "device_total_ns"), unknown)
+        return {**amounts, "device_share": np.nan}
     self_ns = sum_by_code(groups[launched.op], size, launched.dur_ns)
     inside = ops.total_inside(launched.op, launched.dur_ns)
     launches = ops.total_inside(launched.op, np.ones_like(launched.op))

@@ -40,19 +40,15 @@ from .shared.common import NO_STEPS, RANK, STEP, Bools, absent_device_note, ints
 
 WARM_UP = Rule(
     "warmup_steps",
-    states=(
-        f"the first steps, without a gap, exceed the median by more than {OUTLIER_SHARE:.0%} and by more "
-        f"than {OUTLIER_DEVIATIONS} scaled median absolute deviations; at least {MIN_STEPS} steps"
-    ),
+    states=f"the first steps, without a gap, exceed the median by more than {OUTLIER_SHARE:.0%} and by more "
+    f"than {OUTLIER_DEVIATIONS} scaled median absolute deviations; at least {MIN_STEPS} steps",
     why="lazy loading, autotuning and cold caches affect only the first steps",
 )
 UNSTEADY = Rule(
     "unsteady_steps",
-    states=(
-        "after warm-up p95 − p05 exceeds {min_spread_share} of the median; at least {min_steps} steps; "
-        "without a saving if the times recur with a fixed period, as with accumulated gradients; not for "
-        "steps of an inference server that process different tokens"
-    ),
+    states="after warm-up p95 − p05 exceeds {min_spread_share} of the median; at least {min_steps} steps; "
+    "without a saving if the times recur with a fixed period, as with accumulated gradients; not for "
+    "steps of an inference server that process different tokens",
     why="steps of one shape differ by a few percent; fewer steps do not show a distribution",
     thresholds={"min_spread_share": 0.25, "min_steps": 8},
 )

@@ -30,20 +30,16 @@ GUARDS = Rule(
 BREAKS = Rule(
     "compile_breaks",
     bound=Bottleneck.COMPUTE,
-    states=(
-        "all devices were idle for at least {min_idle_share} of the steps between compiled regions separated "
-        "by a graph break; needs Python frames"
-    ),
+    states="all devices were idle for at least {min_idle_share} of the steps between compiled regions "
+    "separated by a graph break; needs Python frames",
     why=f"at a break a graph ends and the host runs Python; it costs the time the device idles. {_NOISE}",
     thresholds={"min_idle_share": MIN_SHARE},
 )
 COMPILES = Rule(
     "compile_in_steps",
     bound=Bottleneck.COMPUTE,
-    states=(
-        "code was compiled in profiled steps, with the device idle for at least {min_idle_share} of the "
-        "steps meanwhile"
-    ),
+    states="code was compiled in profiled steps, with the device idle for at least {min_idle_share} of the "
+    "steps meanwhile",
     why=f"steps after the warm-up should not compile; if they do, inputs keep failing guards. {_NOISE}",
     thresholds={"min_idle_share": MIN_SHARE},
 )
@@ -104,10 +100,9 @@ def _find_idle(run: Run, compiled: CompiledRun, budget: Budget) -> list[Finding 
             compiled.lookups,
             budget,
             title=f"GPU idle during guard checks: {checks:,.0f} checks {budget.per}",
-            advice=(
-                "compile one outer function instead of many inner ones, pass tensors rather than containers "
-                "and module attributes, which need many guards, and list the guards with `TORCH_LOGS=guards`"
-            ),
+            advice="compile one outer function instead of many inner ones, pass tensors rather than "
+            "containers and module attributes, which need many guards, and list the guards with "
+            "`TORCH_LOGS=guards`",
             how="measured time of the cache lookups with all devices of the rank idle",
         )
     ]
@@ -120,11 +115,9 @@ def _find_idle(run: Run, compiled: CompiledRun, budget: Budget) -> list[Finding 
                 compiled.breaks,
                 budget,
                 title=f"GPU idle at graph breaks: {breaks:,.0f} {budget.per}",
-                advice=(
-                    "find the graph breaks with `TORCH_LOGS=graph_breaks`, or make them errors with "
-                    "`torch.compile(fullgraph=True)`; calls such as `.item()`, printing and unsupported "
-                    "library calls end a graph. Compile functions that always follow each other together"
-                ),
+                advice="find the graph breaks with `TORCH_LOGS=graph_breaks`, or make them errors with "
+                "`torch.compile(fullgraph=True)`; calls such as `.item()`, printing and unsupported "
+                "library calls end a graph. Compile functions that always follow each other together",
                 how="measured time from one region to the next with all devices of the rank idle",
             )
         )
@@ -136,11 +129,9 @@ def _find_idle(run: Run, compiled: CompiledRun, budget: Budget) -> list[Finding 
                 compiled.compilations,
                 budget,
                 title=(f"{len(compiled.compilations):,} compilations during {budget.steps:,} profiled steps"),
-                advice=(
-                    "find the failing guards with `TORCH_LOGS=recompiles`; mark varying dimensions with "
-                    "`torch._dynamo.mark_dynamic` or `dynamic=True`, pad inputs to few shapes, and warm up "
-                    "with each shape before measuring"
-                ),
+                advice="find the failing guards with `TORCH_LOGS=recompiles`; mark varying dimensions with "
+                "`torch._dynamo.mark_dynamic` or `dynamic=True`, pad inputs to few shapes, and warm up "
+                "with each shape before measuring",
                 how="measured time of the compilations with all devices of the rank idle",
                 confidence=CONFIDENT,
             )
@@ -184,10 +175,8 @@ def _report_late(run: Run, part: str, compilations: Sequence[Compiled]) -> Findi
         code=LATE.code,
         severity=Severity.HIGH if is_severe else Severity.WARN,
         title=f"{count} ran in {part} steps, {human(total // steps, 'ns')} per step{guard}",
-        advice=(
-            "mark varying dimensions with `torch._dynamo.mark_dynamic` or `dynamic=True`, pad inputs to few "
-            "shapes, or warm up with each shape; `TORCH_LOGS=recompiles` shows each guard that fails"
-        ),
+        advice="mark varying dimensions with `torch._dynamo.mark_dynamic` or `dynamic=True`, pad inputs to "
+        "few shapes, or warm up with each shape; `TORCH_LOGS=recompiles` shows each guard that fails",
         saving_ns_per_step=total // steps,
         basis=Basis.MEASURED,
         how=f"time of these compilations as measured by torch, over the number of {part} steps",
@@ -204,10 +193,8 @@ def _report_broken(counters: Compilation) -> Finding:
         code=BROKEN.code,
         severity=Severity.INFO,
         title=f"{title}: {first.reason}{more}",
-        advice=(
-            f"in {', '.join(first.functions) or 'an unnamed function'}: "
-            f"{first.explanation or 'see `TORCH_LOGS=graph_breaks`'}"
-        ),
+        advice=f"in {', '.join(first.functions) or 'an unnamed function'}: "
+        f"{first.explanation or 'see `TORCH_LOGS=graph_breaks`'}",
         confidence=CONFIDENT,
     )
 
@@ -228,12 +215,10 @@ def compare_findings(diff: Diff, compiled: CompiledRun) -> tuple[Finding, ...]:
         code=SLOWER.code,
         severity=Severity.WARN,
         title=f"a compiled step takes {time.ratio:.2f}× the time of an eager one ({time.basis})",
-        advice=(
-            "check the head's overhead: guard checks, regions (graph breaks) and compilations in the table "
-            "of quantities, and analyze the head alone with `compile`; check that the backend generates code "
-            f"(`inductor` does, `eager` and `aot_eager` do not){replay}, or leave parts eager with "
-            "`torch.compiler.disable`"
-        ),
+        advice="check the head's overhead: guard checks, regions (graph breaks) and compilations in the "
+        "table of quantities, and analyze the head alone with `compile`; check that the backend generates "
+        f"code (`inductor` does, `eager` and `aot_eager` do not){replay}, or leave parts eager with "
+        "`torch.compiler.disable`",
         saving_ns_per_step=round(time.b - time.a),
         basis=Basis.MEASURED,
         how="step of the head minus step of the base",

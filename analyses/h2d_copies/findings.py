@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -204,20 +204,19 @@ def _repeat(rows: pd.DataFrame, repeats: int, kernels: KernelUnions, steps: Budg
     shape = first[SHAPE] if isinstance(first[SHAPE], str) else "a tensor of unrecorded shape"
     line = bool(first[SOURCE])
     stacks = "" if line else " Record stacks (`tracekit collect --stacks`) to find the source lines."
-    yield Finding(
-        REPEATED.code,
-        min(steps.severity(saving), Severity.WARN, key=[*Severity].index),
+    finding = steps.finding(
+        REPEATED,
+        saving,
         f"{human(int(first[C.BYTES]), 'bytes')} ({shape}) are copied to the device {repeats} times in every "
         "step with the same op, size and dtype, while other tensors are copied once",
         "If it is the same tensor, copy it once and reuse the device tensor; different inputs of the same "
         "shape (two views, source and target) are not repeated. Check "
         f"{describe_places(rows, C.DUR_NS)}.{stacks}",
-        steps.per_step(saving),
-        Basis.ESTIMATED,
         f"{repeats - 1}/{repeats} of the copies' exposed time, {steps.per}, {WORST}, if it is one tensor",
-        0.4 if line else 0.3,
-        evidence_of_copies(rows),
+        confidence=0.4 if line else 0.3,
+        evidence=evidence_of_copies(rows),
     )
+    yield replace(finding, severity=min(finding.severity, Severity.WARN, key=[*Severity].index))
 
 
 def _offloaded_copies(copies: pd.DataFrame) -> pd.DataFrame:
@@ -416,24 +415,22 @@ def _comparison_finding(
     heaviest = max(rows, key=lambda row: (abs(row["head_sum_ns"] - row["base_sum_ns"]), row["because"]))
     groups = [row["head_group"] for row in rows if row["head_group"]]
     exposed = sum(group.exposed_ns for group in groups)
-    saving = min(more_ns, exposed) if cause in _EQUAL_WORK and more_ns > 0 and not other_gpu else None
-    saving = saving or None
+    saving = min(more_ns, exposed) if cause in _EQUAL_WORK and more_ns > 0 and not other_gpu else 0
     others = f", and {len(rows) - 1:,} more tensors" if len(rows) > 2 else ""
     others = ", and 1 more tensor" if len(rows) == 2 else others
     gpus = f"The runs used {other_gpu}, whose links may explain the difference. "
     in_trace = cause == MEMORY_KIND or bool(heaviest["base_shape"] and heaviest["head_shape"])
     longest = [row for group in sorted(groups, key=lambda group: -group.sum_ns) for row in group.rows]
-    return Finding(
-        CAUSES[cause].rule.code,
-        steps.severity(saving * steps.steps) if saving else Severity.INFO,
+    return steps.finding(
+        CAUSES[cause].rule,
+        saving * steps.steps or None,
         f"{CAUSES[cause].title}: {_tensor(heaviest, cause)}{heaviest['because']}{others}; "
         f"{_change(more_bytes, more_ns, cause)}",
         f"{gpus if other_gpu and cause in _EQUAL_WORK else ''}{CAUSES[cause].advice}{_lines(heaviest)}",
-        saving,
-        Basis.MEASURED if saving else None,
         "time of these copies in head minus that in base, at most the exposed time in head" if saving else "",
-        CONFIDENT if cause in _SHOWN_BY_TRACE and in_trace else _INFERRED,
-        {"device_intervals": longest[:EVIDENCE_ROWS]} if longest else {},
+        basis=Basis.MEASURED,
+        confidence=CONFIDENT if cause in _SHOWN_BY_TRACE and in_trace else _INFERRED,
+        evidence={"device_intervals": longest[:EVIDENCE_ROWS]} if longest else {},
     )
 
 

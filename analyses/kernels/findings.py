@@ -31,47 +31,35 @@ from ..shared.host_rows import CAPTURED, NO_OP, launching_texts
 FP32 = Rule(
     "fp32_without_tensor_cores",
     bound=Bottleneck.COMPUTE,
-    states=(
-        "matrix products and convolutions in FP32 without tensor cores take at least {min_share} of the "
-        "steps, more than kernels with tensor cores, on a device that is busy for at least {min_busy_share} "
-        "of the steps; without a saving below {min_paced_share}"
-    ),
-    why=(
-        "tensor cores multiply 16-bit and TF32 numbers several times faster; where the device is mostly "
-        "idle, faster kernels save little"
-    ),
+    states="matrix products and convolutions in FP32 without tensor cores take at least {min_share} of the "
+    "steps, more than kernels with tensor cores, on a device that is busy for at least {min_busy_share} "
+    "of the steps; without a saving below {min_paced_share}",
+    why="tensor cores multiply 16-bit and TF32 numbers several times faster; where the device is mostly "
+    "idle, faster kernels save little",
     thresholds={"min_share": 0.10, "min_busy_share": 0.5, "min_paced_share": 0.8},
 )
 DOUBLE = Rule(
     "double_precision",
     bound=Bottleneck.COMPUTE,
-    states=(
-        "kernels in double precision take at least {min_share} of the steps, and less than "
-        "{max_kernel_share} of the kernel time"
-    ),
-    why=(
-        "among kernels of single or half precision a few in double are rarely intended; GPUs for inference "
-        "and graphics compute in double 32 to 64 times more slowly"
-    ),
+    states="kernels in double precision take at least {min_share} of the steps, and less than "
+    "{max_kernel_share} of the kernel time",
+    why="among kernels of single or half precision a few in double are rarely intended; GPUs for inference "
+    "and graphics compute in double 32 to 64 times more slowly",
     thresholds={"min_share": WARN_SHARE, "max_kernel_share": 0.5},
 )
 EAGER = Rule(
     "eager_attention",
     bound=Bottleneck.COMPUTE,
-    states=(
-        "softmax kernels and the batched products before and after them take at least {min_share} of the "
-        "steps"
-    ),
+    states="softmax kernels and the batched products before and after them take at least {min_share} of the "
+    "steps",
     why="fused attention does not write the scores to memory",
     thresholds={"min_share": 0.10},
 )
 FIRST_LAUNCHES = Rule(
     "slow_first_launches",
     bound=Bottleneck.COMPUTE,
-    states=(
-        "the excess of first launches over later ones is at least {min_share} of the run's time; "
-        "communication kernels, which wait for other ranks, are ignored"
-    ),
+    states="the excess of first launches over later ones is at least {min_share} of the run's time; "
+    "communication kernels, which wait for other ranks, are ignored",
     why=("below that it does not distort other numbers; longer runs amortize it, so no saving is estimated"),
     thresholds={"min_share": MIN_SHARE},
 )

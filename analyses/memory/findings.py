@@ -130,11 +130,9 @@ def _leak(run: Run, events: Events, row: dict[str, Any], steps: pd.DataFrame, *,
     return Finding(
         code=LEAK.code,
         severity=Severity.HIGH if fast else Severity.WARN,
-        title=(
-            f"Memory on {_place(events)} grows by {size(row['growth'])} per step (95% confidence: "
-            f"{size(row['growth_low'])} to {size(row['growth_high'])}), over {row['steps']} steps"
-            f"{_others(more)}"
-        ),
+        title=f"Memory on {_place(events)} grows by {size(row['growth'])} per step (95% confidence: "
+        f"{size(row['growth_low'])} to {size(row['growth_high'])}), over {row['steps']} steps"
+        f"{_others(more)}",
         advice=_leak_advice(run, leaked),
         how="Theil–Sen slope of the minimum of allocated memory in each step after the first",
         confidence=CONFIDENT,
@@ -196,14 +194,10 @@ def _fragmented(events: Events, row: dict[str, Any], *, more: int) -> Finding:
     return Finding(
         code=UNUSED.code,
         severity=Severity.WARN if measured else Severity.INFO,
-        title=(
-            f"At the peak {size(unused)} of the {size(reserved)} reserved on {_place(events)} were unused "
-            f"({percent(unused / reserved)}){_others(more)}"
-        ),
-        advice=(
-            f"{cause} Against fragmentation set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and give "
-            "inputs few distinct shapes."
-        ),
+        title=f"At the peak {size(unused)} of the {size(reserved)} reserved on {_place(events)} were unused "
+        f"({percent(unused / reserved)}){_others(more)}",
+        advice=f"{cause} Against fragmentation set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and "
+        "give inputs few distinct shapes.",
         how="reserved minus allocated bytes at the peak of allocated bytes",
         confidence=CONFIDENT if measured else UNSETTLED,
     )

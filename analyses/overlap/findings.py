@@ -223,10 +223,8 @@ def _finding(
         advice=f"{_where(run, exposed.ops)}: {mostly}{combine}{_advice(run, what, exposed, ranks)}.",
         saving_ns_per_step=budget.per_step(exposed.hidable_ns),
         basis=Basis.ESTIMATED,
-        how=(
-            "upper bound: the exposed time, at most the time of kernels that do not overlap with it"
-            f"{_PATH if limited else ''}{_WITHOUT_WAITING if waiting else ''}; {budget.per}"
-        ),
+        how="upper bound: the exposed time, at most the time of kernels that do not overlap with it"
+        f"{_PATH if limited else ''}{_WITHOUT_WAITING if waiting else ''}; {budget.per}",
         confidence=CONFIDENCE,
         evidence={
             "device_intervals": [int(row) for row in top[C.ROW_ID]],

@@ -20,24 +20,18 @@ from .process_groups import KEY
 BUBBLE = Rule(
     "pipeline_bubble",
     bound=Bottleneck.COMMUNICATION,
-    states=(
-        "a complete pipeline with known microbatches computes nothing at least {min_bubble_share} of its "
-        "stages' time, and more microbatches ({max_microbatch_factor} times as many) save at least "
-        "{min_saving_share} of a step"
-    ),
-    why=(
-        "a smaller bubble is that of a usual schedule; what unequal stages cost beyond it is not in the "
-        "saving, since `rank_imbalance` of `ranks` gives it"
-    ),
+    states="a complete pipeline with known microbatches computes nothing at least {min_bubble_share} of its "
+    "stages' time, and more microbatches ({max_microbatch_factor} times as many) save at least "
+    "{min_saving_share} of a step",
+    why="a smaller bubble is that of a usual schedule; what unequal stages cost beyond it is not in the "
+    "saving, since `rank_imbalance` of `ranks` gives it",
     thresholds={"min_bubble_share": 0.10, "max_microbatch_factor": 2, "min_saving_share": MIN_SHARE},
 )
 EXPERTS = Rule(
     "expert_imbalance",
     bound=Bottleneck.COMMUNICATION,
-    states=(
-        "the experts of a rank compute at least {min_ratio} times the mean of their group, all of whose "
-        "ranks are here, and the others wait for at least {min_wait_share} of a step in combines"
-    ),
+    states="the experts of a rank compute at least {min_ratio} times the mean of their group, all of whose "
+    "ranks are here, and the others wait for at least {min_wait_share} of a step in combines",
     why="a router keeps differences below that; without the traces of all ranks the mean is unknown",
     thresholds={"min_ratio": 1.2, "min_wait_share": MIN_SHARE},
 )

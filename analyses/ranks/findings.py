@@ -22,23 +22,19 @@ from .tables import concat_parts
 STRAGGLER = Rule(
     "straggler",
     bound=Bottleneck.STRAGGLERS,
-    states=(
-        "one rank, or several that are at most {max_blamed_share} of all, cause at least {min_caused_share} "
-        "of the wait time in at least {min_collectives} matched collectives; the others wait for at least "
-        "{min_wait_share} of a step; without a saving if over {max_first_share} of the waiting is in the "
-        "first collective, or without marked steps at least {min_early_wait_share} in the first "
-        "{max_early_share} of them; the saving is at most what the host of every other rank allows: the time "
-        "from its launch of the last collective to the arrival of the last rank, and its waits for the "
-        "device (synchronizations, and "
-        f"runtime calls of at least {duration(MIN_WAIT_CALL_NS)}) since its launch of the first; an unknown "
-        "launch limits nothing; idle time in which the profiler held the late rank's host longer is not "
-        "counted"
-    ),
-    why=(
-        "in a balanced job the last rank varies and waits are short: of two equal ranks neither causes "
-        "{min_caused_share} of the wait time; a rank whose host is nearly as late is the last once the "
-        "straggler is not"
-    ),
+    states="one rank, or several that are at most {max_blamed_share} of all, cause at least "
+    "{min_caused_share} of the wait time in at least {min_collectives} matched collectives; the others wait "
+    "for at least {min_wait_share} of a step; without a saving if over {max_first_share} of the waiting is "
+    "in the first collective, or without marked steps at least {min_early_wait_share} in the first "
+    "{max_early_share} of them; the saving is at most what the host of every other rank allows: the time "
+    "from its launch of the last collective to the arrival of the last rank, and its waits for the "
+    "device (synchronizations, and "
+    f"runtime calls of at least {duration(MIN_WAIT_CALL_NS)}) since its launch of the first; an unknown "
+    "launch limits nothing; idle time in which the profiler held the late rank's host longer is not "
+    "counted",
+    why="in a balanced job the last rank varies and waits are short: of two equal ranks neither causes "
+    "{min_caused_share} of the wait time; a rank whose host is nearly as late is the last once the "
+    "straggler is not",
     thresholds={
         "max_blamed_share": 1 / 4,
         "min_caused_share": 2 / 3,
@@ -52,15 +48,11 @@ STRAGGLER = Rule(
 IMBALANCE = Rule(
     "rank_imbalance",
     bound=Bottleneck.STRAGGLERS,
-    states=(
-        "the kernels of one rank, without communication, take over {min_excess_share} longer than the mean "
-        "of the ranks, and that is at least {min_saving_share} of a step; not reported if the rank is a "
-        "straggler for that reason"
-    ),
-    why=(
-        "ranks with equal work differ by less than {min_excess_share} (clocks, memory); all ranks wait for "
-        "the slowest"
-    ),
+    states="the kernels of one rank, without communication, take over {min_excess_share} longer than the "
+    "mean of the ranks, and that is at least {min_saving_share} of a step; not reported if the rank is a "
+    "straggler for that reason",
+    why="ranks with equal work differ by less than {min_excess_share} (clocks, memory); all ranks wait for "
+    "the slowest",
     thresholds={"min_excess_share": 0.05, "min_saving_share": MIN_SHARE},
 )
 RULES = (STRAGGLER, IMBALANCE)

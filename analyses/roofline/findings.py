@@ -23,36 +23,28 @@ from .tables import MIN_BOUND_SHARE
 PLAIN_FP32 = Rule(
     "fp32_without_tf32",
     bound=Bottleneck.COMPUTE,
-    states=(
-        "products or convolutions of float32 run kernels whose names indicate FP32 without tensor cores, "
-        f"bound by that peak (at least {MIN_BOUND_SHARE:.0%} of it), on a device with a higher TF32 peak; "
-        "TF32, counted as at most {max_speedup} times faster, would save at least {min_saving_share} of a "
-        "step"
-    ),
-    why=(
-        "TF32 keeps the range and 10 bits of the mantissa, and its peak is several times that of FP32; calls "
-        "far from the FP32 peak are bound by something else"
-    ),
+    states="products or convolutions of float32 run kernels whose names indicate FP32 without tensor cores, "
+    f"bound by that peak (at least {MIN_BOUND_SHARE:.0%} of it), on a device with a higher TF32 peak; "
+    "TF32, counted as at most {max_speedup} times faster, would save at least {min_saving_share} of a "
+    "step",
+    why="TF32 keeps the range and 10 bits of the mantissa, and its peak is several times that of FP32; calls "
+    "far from the FP32 peak are bound by something else",
     thresholds={"min_saving_share": MIN_SHARE, "max_speedup": 2},
 )
 UNALIGNED = Rule(
     "unaligned_half_precision",
     bound=Bottleneck.COMPUTE,
-    states=(
-        "half-precision products with a dimension that is not a multiple of {min_alignment} run kernels "
-        "whose names indicate loads of fewer elements or no tensor cores, in at least {min_share} of a step, "
-        f"below {MIN_BOUND_SHARE:.0%} of their roof"
-    ),
+    states="half-precision products with a dimension that is not a multiple of {min_alignment} run kernels "
+    "whose names indicate loads of fewer elements or no tensor cores, in at least {min_share} of a step, "
+    f"below {MIN_BOUND_SHARE:.0%} of their roof",
     why="tensor cores load {min_alignment} elements of 16 bits at once; narrower loads are slower",
     thresholds={"min_alignment": 8, "min_share": WARN_SHARE},
 )
 LOW_UTILIZATION = Rule(
     "low_matrix_utilization",
     bound=Bottleneck.COMPUTE,
-    states=(
-        f"the calls of a counted op that reach below {MIN_BOUND_SHARE:.0%} of both roofs take at least "
-        "{min_share} of a step, and no other rule explains it"
-    ),
+    states=f"the calls of a counted op that reach below {MIN_BOUND_SHARE:.0%} of both roofs take at least "
+    "{min_share} of a step, and no other rule explains it",
     why="libraries reach 60-90% of a roof on large matrices; runs differ by less than {min_share} of a step",
     thresholds={"min_share": WARN_SHARE},
 )

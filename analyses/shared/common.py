@@ -157,6 +157,24 @@ def sum_by_code(codes: Ints, groups: int, values: Ints) -> Ints:
     return sums
 
 
+def sum_subtrees(parent: Ints, values: Ints) -> Ints:
+    """Value of each node of a tree and of all nodes below it.
+
+    Args:
+        parent: Parent of each node, which precedes it; negative at the top.
+        values: Integers.
+
+    Example:
+        >>> sum_subtrees(np.array([-1, 0, 1, 0]), np.array([1, 2, 4, 8]))
+        array([15,  6,  4,  8])
+    """
+    parents, total = parent.tolist(), values.tolist()
+    for node in range(len(total) - 1, -1, -1):
+        if parents[node] >= 0:
+            total[parents[node]] += total[node]
+    return np.array(total, np.int64)
+
+
 def overlap_by(groups: Ints, spans: Union, of_window: Ints, windows: Union) -> Ints:
     """Overlap of each window with the union of the intervals of its group.
 

@@ -14,7 +14,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
-from .common import ints, select, share, sum_by_code
+from .common import ints, select, share, sort_by, sum_by_code
 from .host_rows import NO_OP, Ops, launching_texts
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
@@ -136,8 +136,7 @@ def _kernels(run: Run) -> pd.DataFrame | None:
 
 def _per_op(kernels: pd.DataFrame) -> pd.DataFrame:
     """Sums of device intervals by op, with the longest of each."""
-    order = [_LONGEST, "longest_row"]
-    longest = kernels.sort_values(order, ascending=[False, True]).drop_duplicates(OP)
+    longest = sort_by(kernels, f"-{_LONGEST}", "longest_row").drop_duplicates(OP)
     sums = kernels.groupby(OP, sort=True)[["device_self_ns", "launches"]].sum().reset_index()
     return sums.merge(longest[[OP, "longest_row"]], on=OP)
 
@@ -152,7 +151,7 @@ def _joined(levels: list[tuple[str, list[str], pd.DataFrame]], by: str) -> pd.Da
     below: dict[tuple[str, ...], list[_Row]] = {}
     for depth, (level, keys, frame) in enumerate(levels):
         measures = [name for name in (by, "host_self_ns") if name in frame]
-        ordered = frame.sort_values([*measures, keys[-1]], ascending=[*[False] * len(measures), True])
+        ordered = sort_by(frame, *(f"-{name}" for name in measures), keys[-1])
         for row in ordered.to_dict("records"):
             path = tuple(str(row[key]) for key in keys)
             named = {C.NAME: path[-1], C.DEPTH: depth, "level": level, _PATH: path}

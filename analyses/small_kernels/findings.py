@@ -24,40 +24,30 @@ from .runs import ELEMENTWISE, MIN_RUN_KERNELS, OPTIMIZER, ZERO_GRAD, Work, runs
 OPTIMIZER_KERNELS = Rule(
     "small_optimizer_kernels",
     bound=Bottleneck.LAUNCH,
-    states=(
-        f"runs of at least {MIN_RUN_KERNELS} kernels of Optimizer.step, each shorter than a launch; the "
-        "device "
-        "idle time between them, at late launches, is at least {min_saving_share} of the steps' time"
-    ),
-    why=(
-        "foreach and fused optimizers need only a few kernels; runs of one program differ by up to "
-        "{min_saving_share}"
-    ),
+    states=f"runs of at least {MIN_RUN_KERNELS} kernels of Optimizer.step, each shorter than a launch; the "
+    "device "
+    "idle time between them, at late launches, is at least {min_saving_share} of the steps' time",
+    why="foreach and fused optimizers need only a few kernels; runs of one program differ by up to "
+    "{min_saving_share}",
     thresholds={"min_saving_share": MIN_SHARE},
 )
 ELEMENTWISE_KERNELS = Rule(
     "small_elementwise_kernels",
     bound=Bottleneck.LAUNCH,
-    states=(
-        f"runs of at least {MIN_RUN_KERNELS} element-wise kernels outside the optimizer and zero_grad, each "
-        "shorter than a launch; the device idle time between them, at late launches, is at least "
-        "{min_saving_share} of the steps' time"
-    ),
+    states=f"runs of at least {MIN_RUN_KERNELS} element-wise kernels outside the optimizer and zero_grad, "
+    "each shorter than a launch; the device idle time between them, at late launches, is at least "
+    "{min_saving_share} of the steps' time",
     why="a chain of element-wise kernels fuses into one; fewer kernels leave little to fuse",
     thresholds={"min_saving_share": MIN_SHARE},
 )
 LAUNCH_BOUND = Rule(
     "launch_bound_steps",
     bound=Bottleneck.LAUNCH,
-    states=(
-        "at least {min_steps} steps, all but at most {max_other_steps} with the same kernels, grids and "
-        "streams in the same order; the late idle time in runs of small kernels, minus {min_replay_ns} per "
-        "kernel, is at least {min_saving_share} of the steps' time"
-    ),
-    why=(
-        "a CUDA graph replays the same kernels at about {min_replay_ns} each, so steps must repeat; because "
-        "the step has to be rewritten, the threshold is {min_saving_share}"
-    ),
+    states="at least {min_steps} steps, all but at most {max_other_steps} with the same kernels, grids and "
+    "streams in the same order; the late idle time in runs of small kernels, minus {min_replay_ns} per "
+    "kernel, is at least {min_saving_share} of the steps' time",
+    why="a CUDA graph replays the same kernels at about {min_replay_ns} each, so steps must repeat; because "
+    "the step has to be rewritten, the threshold is {min_saving_share}",
     thresholds={
         "min_steps": 3,
         "max_other_steps": 1,

@@ -30,33 +30,25 @@ from .series import CPU, RSS, Scene
 MIN_SAMPLES = 2
 THROTTLED = Rule(
     "clock_throttled",
-    states=(
-        "NVML reports a throttling reason (power limit, hardware, temperature, power supply, synchronized "
-        "clocks) in at least {min_samples} samples that cover at least {min_throttled_share} of the sampled "
-        "time of the steps"
-    ),
+    states="NVML reports a throttling reason (power limit, hardware, temperature, power supply, synchronized "
+    "clocks) in at least {min_samples} samples that cover at least {min_throttled_share} of the sampled "
+    "time of the steps",
     why="a bit that is set rarely costs less than the variation between runs of one program",
     thresholds={"min_samples": MIN_SAMPLES, "min_throttled_share": 0.05},
 )
 BELOW_MAX = Rule(
     "clock_below_max",
-    states=(
-        "the mean SM clock while the device is busy is below {max_clock_share} of its maximum, in at least "
-        "{min_samples} samples, and `clock_throttled` does not apply"
-    ),
+    states="the mean SM clock while the device is busy is below {max_clock_share} of its maximum, in at "
+    "least {min_samples} samples, and `clock_throttled` does not apply",
     why="boards sustain at least 80% of the maximum clock under load unless set lower or throttled",
     thresholds={"min_samples": MIN_SAMPLES, "max_clock_share": 0.75},
 )
 NARROW_LINK = Rule(
     "pcie_link_below_max",
-    states=(
-        "in at least {min_samples} samples while the device is busy, the PCIe link does not reach its "
-        "maximum generation or number of lanes"
-    ),
-    why=(
-        "an idle link falls back to save power, but not under load; then the slot, a riser or the machine's "
-        "settings limit it"
-    ),
+    states="in at least {min_samples} samples while the device is busy, the PCIe link does not reach its "
+    "maximum generation or number of lanes",
+    why="an idle link falls back to save power, but not under load; then the slot, a riser or the machine's "
+    "settings limit it",
     thresholds={"min_samples": MIN_SAMPLES},
 )
 SHARED = Rule(
@@ -66,15 +58,11 @@ SHARED = Rule(
 )
 HOST_GROWTH = Rule(
     "host_memory_growth",
-    states=(
-        "over at least {min_samples} samples before the profile, resident memory grows (the confidence "
-        "interval of the Theil-Sen slope is above zero) by at least {min_growth_share} and "
-        "{min_growth_bytes}, at least {min_later_growth_share} of that in the last {max_later_share} of them"
-    ),
-    why=(
-        "growth at start-up ends, so later samples must grow too; during the profile the profiler's memory "
-        "grows"
-    ),
+    states="over at least {min_samples} samples before the profile, resident memory grows (the confidence "
+    "interval of the Theil-Sen slope is above zero) by at least {min_growth_share} and "
+    "{min_growth_bytes}, at least {min_later_growth_share} of that in the last {max_later_share} of them",
+    why="growth at start-up ends, so later samples must grow too; during the profile the profiler's memory "
+    "grows",
     thresholds={
         "min_samples": 16,
         "min_growth_share": 0.05,
@@ -85,15 +73,11 @@ HOST_GROWTH = Rule(
 )
 CPU_BOUND = Rule(
     "cpu_bound_process",
-    states=(
-        "a device is idle for at least {min_idle_share} of the window while the process and its children use "
-        "{min_cores} to {max_cores} cores on average, in samples that cover at least {min_covered_share} of "
-        "it"
-    ),
-    why=(
-        "one busy core with an idle device indicates a single limiting thread; several busy cores or none "
-        "have other causes"
-    ),
+    states="a device is idle for at least {min_idle_share} of the window while the process and its children "
+    "use {min_cores} to {max_cores} cores on average, in samples that cover at least {min_covered_share} of "
+    "it",
+    why="one busy core with an idle device indicates a single limiting thread; several busy cores or none "
+    "have other causes",
     thresholds={"min_idle_share": 0.3, "min_cores": 0.85, "max_cores": 1.3, "min_covered_share": 0.5},
 )
 RULES = (THROTTLED, BELOW_MAX, NARROW_LINK, SHARED, HOST_GROWTH, CPU_BOUND)

@@ -349,9 +349,9 @@ from tracekit.analysis.cache import ResultCache
 from tracekit.runs.store import Store
 store = Store(Path(sys.argv[1]))
 real = analysis.analyze
-def reported(run, name):
+def reported(run, name, workers=None):
     print("computed", flush=True)
-    return real(run, name)
+    return real(run, name, workers=workers)
 analysis.analyze = reported
 sys.stdin.readline()
 print(len(ResultCache(store).analyze(store.runs()[0], sys.argv[2]).tables))

@@ -215,7 +215,7 @@ def test_without_an_index_there_is_nothing_to_explain(tmp_path: Path) -> None:
 def test_an_analysis_that_fails_leaves_idle_time_plain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise ValueError("broken")
 
     monkeypatch.setattr("tracekit.analysis.analyze", fails)
