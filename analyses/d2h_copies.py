@@ -1,7 +1,8 @@
 """Copies from a device to the host: number, size, launching op, and time the host was blocked.
 
-blocked (see `copies.reading`; of `.cpu()` the op is `aten::copy_`, of `.item()` `aten::_local_scalar_dense`)
-may be much longer than the copy, because the host also waits for kernels queued before.
+blocked (see `copies.read_copies`; of `.cpu()` the op is `aten::copy_`, of `.item()`
+`aten::_local_scalar_dense`) may be much longer than the copy, because the host also waits for kernels queued
+before.
 
 Source: TorchBench (Hao et al., 2023), 4.1.2.
 

@@ -123,7 +123,8 @@ def _tree(modules: Modules, sums: pd.DataFrame) -> pd.DataFrame:
         if above != OUTSIDE:
             depth[node] = depth[above] + 1
             paths[node] = f"{paths[above]}{ARROW}{names[node]}"
-    table = sums.assign(path=paths, **{NODE: range(len(parent)), C.DEPTH: depth, C.MODULE: names})
+    table = sums.assign(path=paths)
+    table[NODE], table[C.DEPTH], table[C.MODULE] = np.arange(len(parent)), depth, names
     table[PARENT] = pd.arrays.IntegerArray(parent, parent == OUTSIDE)
     table["type"] = [*map(module_type, modules.names), ""]
     table.loc[len(parent) - 1, ["calls", "call_ns"]] = pd.NA
@@ -132,8 +133,8 @@ def _tree(modules: Modules, sums: pd.DataFrame) -> pd.DataFrame:
         own, backward = sums[f"{side}_self_ns"], sums[f"{side}_backward_ns"]
         known, total = own.notna().any(), f"{side}_total_ns"
         for name, values in ((total, own), (f"{side}_backward_ns", backward)):
-            sums_below = sum_subtrees(parent, values.to_numpy(np.int64)) if known else values
-            table[name] = pd.array(sums_below, dtype="Int64")
+            total_ns = sum_subtrees(parent, values.to_numpy(np.int64)) if known else values
+            table[name] = pd.Series(total_ns, dtype="Int64")
         table[f"{side}_share"] = share(table[total], int(own.sum())) if known else np.nan
         weight = total if known else weight
     order = _depth_first(parent, table[weight].to_numpy(np.int64))

@@ -34,6 +34,7 @@ from .copy_groups import CopyGroup, read_groups
 from .findings import (
     CAUSES,
     DIFFERS,
+    DTYPE_NAMES,
     DTYPES,
     DUPLICATE,
     LINK,
@@ -69,24 +70,16 @@ def _row(base: CopyGroup | None, head: CopyGroup | None, by_ratio: CausesByRatio
     cause, because = causes[0] if causes else ("", "")
     also = ", ".join(name for name, _ in causes[1:])
     present = head or base
-    row: dict[str, Any] = {
-        "cause": cause,
-        "because": because,
-        "also": also,
-        "op": present.op if present else "",
-    }
+    op = present.op if present else ""
+    row: dict[str, Any] = {"cause": cause, "because": because, "also": also, "op": op}
     for side, group in (("base", base), ("head", head)):
-        row |= {
-            f"{side}_shape": group.shape if group else "",
-            f"{side}_dtype": group.dtype if group else "",
-            f"{side}_memory": group.memory if group else "",
-            f"{side}_copies": group.copies if group else 0.0,
-            f"{side}_bytes": group.bytes if group else 0,
-            f"{side}_sum_ns": group.sum_ns if group else 0,
-            f"{side}_gb_per_s": group.rate if group else None,
-            f"{side}_group": group,
-        }
+        row |= {f"{side}_{name}": getattr(group, name, absent) for name, absent in _ABSENT.items()}
+        row[f"{side}_group"] = group
     return row
+
+
+_ABSENT = {"shape": "", "dtype": "", "memory": "", "copies": 0.0, "bytes": 0, "sum_ns": 0, "gb_per_s": None}
+"""Columns of each side, with the value where the run has no such copies."""
 
 
 def _change(row: dict[str, Any]) -> tuple[int, int]:
@@ -108,14 +101,14 @@ def _causes(
     if base.memory != head.memory and base.memory in _HOST_MEMORY and head.memory in _HOST_MEMORY:
         yield (MEMORY_KIND, f"{base.memory} against {head.memory} host memory")
     elif not content and base.memory == head.memory and _rates_differ(base, head):
-        yield (LINK, f"{base.rate:.1f} against {head.rate:.1f} GB/s with the same bytes and memory")
+        yield (LINK, f"{base.gb_per_s:.1f} against {head.gb_per_s:.1f} GB/s with the same bytes and memory")
 
 
 def _rates_differ(base: CopyGroup, head: CopyGroup) -> bool:
     rule = CAUSES[LINK].rule
-    if not base.rate or not head.rate or (base.size or 0) < rule["min_bytes"]:
+    if not base.gb_per_s or not head.gb_per_s or (base.size or 0) < rule["min_bytes"]:
         return False
-    return max(base.rate / head.rate, head.rate / base.rate) > rule["min_ratio"]
+    return max(base.gb_per_s / head.gb_per_s, head.gb_per_s / base.gb_per_s) > rule["min_ratio"]
 
 
 def _content_causes(base: CopyGroup, head: CopyGroup, by_ratio: CausesByRatio) -> Iterator[tuple[str, str]]:
@@ -309,12 +302,7 @@ _COMPARED = (
     *("pin_memory", "offload", "gpu", "torch"),
 )
 _BATCH, _SIDE, _DTYPE = "batch_size", "resolution", "dtype"
-_TORCH_NAMES = {
-    "float64": "double",
-    "float32": "float",
-    "float16": "c10::Half",
-    "bfloat16": "c10::BFloat16",
-}
+_RECORDED_NAMES = {name: recorded for recorded, name in DTYPE_NAMES.items()}
 _EXPLAINED = "no shapes recorded; the runs' settings explain the ratio exactly"
 
 
@@ -364,5 +352,5 @@ def _ratio(name: str, base: Run, head: Run) -> Fraction | None:
 
 def _item_ratio(base: Run, head: Run) -> Fraction:
     """Ratio of the item sizes of the runs' dtypes, 1 if one is unknown."""
-    sizes = [item_bytes(_TORCH_NAMES.get(str(setting(run, _DTYPE)), "")) for run in (base, head)]
+    sizes = [item_bytes(_RECORDED_NAMES.get(str(setting(run, _DTYPE)), "")) for run in (base, head)]
     return Fraction(sizes[0] or 1, sizes[1] or 1) if all(sizes) else Fraction(1)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS
 from tracekit.analysis.savings import budget
-from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind
 
 from ..copies.read_copies import MEMORY, OP, SOURCE, describe_copies, in_steps, number_by, read_copies
-from ..copies.tables import KernelUnions, sums_if_known
-from ..shared.common import ints
+from ..copies.tables import KernelUnions
+from ..shared.common import largest_rows
 from .tensors import DTYPE, ELEMENTS, ITEM, SHAPE, with_tensors
 
 _UNKNOWN = -1
@@ -47,7 +45,7 @@ class CopyGroup:
     bytes: int | None
     sum_ns: int
     exposed_ns: int
-    rate: float | None
+    gb_per_s: float | None
     rows: tuple[int, ...]
 
     @property
@@ -62,52 +60,37 @@ def read_groups(run: Run) -> list[CopyGroup]:
     copies = in_steps(with_tensors(describe_copies(run, read_copies(run, CopyKind.H2D))), marked=steps.marked)
     if copies.empty:
         return []
-    place = copies.groupby([C.RANK, C.STEP], dropna=False).cumcount()
-    copies = copies.assign(place=place).reset_index(drop=True)
-    for column in (SHAPE, DTYPE):
-        copies[column] = copies[column].astype(object).where(copies[column].notna(), "")
+    copies = copies.assign(place=copies.groupby([C.RANK, C.STEP], dropna=False).cumcount())
+    copies = copies.fillna({SHAPE: "", DTYPE: ""}).reset_index(drop=True)
     copies["size"] = copies[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64)
     codes, count = number_by(copies, [OP, SHAPE, DTYPE, "size", MEMORY])
     exposed = KernelUnions(run).exposed_by(copies, codes, count)
-    took = sums_if_known(copies, codes, count, C.DUR_NS).to_numpy(dtype=np.int64)
-    places = copies.groupby(codes, sort=True)["place"].min().to_numpy()
-    longest = _longest(copies, codes)
-    first = copies.iloc[np.unique(codes, return_index=True)[1]].to_dict("records")
-    number = np.bincount(codes, minlength=count)
     groups = [
-        _group(row, longest[code], int(number[code]), int(took[code]), int(exposed[code]), steps.steps)
-        for code, row in enumerate(first)
+        _group(rows, int(exposed_ns), steps.steps)
+        for (_, rows), exposed_ns in zip(copies.groupby(codes, sort=True), exposed, strict=True)
     ]
-    return [groups[code] for code in np.lexsort((np.arange(count), places))]
+    order = np.argsort(copies.groupby(codes, sort=True)["place"].min().to_numpy(), kind="stable")
+    return [groups[code] for code in order]
 
 
-def _longest(copies: pd.DataFrame, codes: Ints) -> list[list[int]]:
-    """Rows of the longest copies of each group, at most `EVIDENCE_ROWS`."""
-    row, duration = ints(copies, C.ROW_ID), ints(copies, C.DUR_NS)
-    order = np.lexsort((row, -duration, codes))
-    ends = np.flatnonzero(np.diff(codes[order])) + 1
-    return [part[:EVIDENCE_ROWS].tolist() for part in np.split(row[order], ends)]
-
-
-def _group(
-    row: dict[Any, Any], rows: list[int], count: int, took: int, exposed: int, steps: int
-) -> CopyGroup:
-    size = int(row["size"]) if row["size"] != _UNKNOWN else None
-    line = str(row[SOURCE])
+def _group(rows: pd.DataFrame, exposed_ns: int, steps: int) -> CopyGroup:
+    first, count, took = rows.iloc[0], len(rows), int(rows[C.DUR_NS].sum())
+    size = int(first["size"]) if first["size"] != _UNKNOWN else None
+    line = str(first[SOURCE])
     return CopyGroup(
-        op=str(row[OP]),
-        shape=str(row[SHAPE]),
-        dtype=str(row[DTYPE]),
-        elements=int(row[ELEMENTS]) if row[SHAPE] else 0,
-        item=int(row[ITEM]) if row[SHAPE] else 0,
+        op=str(first[OP]),
+        shape=str(first[SHAPE]),
+        dtype=str(first[DTYPE]),
+        elements=int(first[ELEMENTS]) if first[SHAPE] else 0,
+        item=int(first[ITEM]) if first[SHAPE] else 0,
         size=size,
-        memory=str(row[MEMORY]),
+        memory=str(first[MEMORY]),
         function=line.partition("(")[0] + line.partition(")")[2],
         source=line,
         copies=count / steps,
         bytes=None if size is None else size * count // steps,
         sum_ns=took // steps,
-        exposed_ns=exposed // steps,
-        rate=None if size is None or not took else size * count / took,
-        rows=tuple(rows),
+        exposed_ns=exposed_ns // steps,
+        gb_per_s=None if size is None or not took else size * count / took,
+        rows=tuple(largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)),
     )

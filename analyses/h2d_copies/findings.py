@@ -147,7 +147,7 @@ _WIDER_ADVICE = {
         "convert on the device (`x.to(device).to(dtype)`)"
     ),
 }
-_NAMES = {
+DTYPE_NAMES = {
     "double": "float64",
     "float": "float32",
     "c10::Half": "float16",
@@ -163,11 +163,12 @@ _NAMES = {
     "long long": "int64",
     "__int64": "int64",
 }
+"""Names of dtypes in PyTorch by the names that the profiler records."""
 
 
 def _name(dtype: str) -> str:
     """PyTorch's name of a dtype."""
-    return _NAMES.get(dtype, dtype.removeprefix("c10::"))
+    return DTYPE_NAMES.get(dtype, dtype.removeprefix("c10::"))
 
 
 def _repeated(

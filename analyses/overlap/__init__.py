@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -287,7 +288,7 @@ def _subjects(of_device: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     return [(what, rows) for what, rows in subjects if len(rows)]
 
 
-def _plain(selected: pd.DataFrame) -> dict[str, object]:
+def _plain(selected: pd.DataFrame) -> dict[str, Any]:
     """Measures of the whole capture besides the unions."""
     size = selected[C.BYTES]
     known = bool(size.notna().all())

@@ -144,7 +144,7 @@ def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     return lane[first], starts[first], reach[last]
 
 
-def sum_by_code(codes: Ints, groups: int, values: Ints) -> Ints:
+def sum_by_code(codes: Ints, groups: int, values: Small) -> Ints:
     """Exact integer sums per group.
 
     Args:
@@ -175,12 +175,12 @@ def sum_subtrees(parent: Ints, values: Ints) -> Ints:
     return np.array(total, np.int64)
 
 
-def overlap_by(groups: Ints, spans: Union, of_window: Ints, windows: Union) -> Ints:
+def overlap_by(groups: Small, bounds: Union, of_window: Small, windows: Union) -> Ints:
     """Overlap of each window with the union of the intervals of its group.
 
     Args:
         groups: Group of each interval.
-        spans: Their starts and ends, in any order.
+        bounds: Their starts and ends, in any order.
         of_window: Group of each window.
         windows: Their starts and ends.
 
@@ -189,7 +189,7 @@ def overlap_by(groups: Ints, spans: Union, of_window: Ints, windows: Union) -> I
         >>> overlap_by(np.array([0, 0, 1]), busy, np.array([1, 0]), (np.array([1, 4]), np.array([9, 9])))
         array([3, 1])
     """
-    (start, end), (low, high) = spans, windows
+    (start, end), (low, high) = bounds, windows
     inside = np.zeros(len(low), np.int64)
     for group in np.unique(of_window):
         members, mine = groups == group, of_window == group

@@ -211,13 +211,13 @@ def _summarize_metrics(scene: Scene) -> Iterator[Row]:
 
 def _summarize_device(scene: Scene, device: int) -> Row:
     """NVML metrics of a device, with the trace's utilization."""
-    used, total = _max(scene, device, M.MEMORY_USED), scene.constant(device, M.MEMORY_TOTAL)
+    used, total = _stat(scene, device, M.MEMORY_USED, "max"), scene.constant(device, M.MEMORY_TOTAL)
     clock, max_clock = busy_clock(scene, device), scene.constant(device, M.SM_CLOCK_MAX)
     throttling = measure_throttling(scene, device)
     joules = _energy(scene, device, scene.window)
     return {
         C.DEVICE: device,
-        "nvml_share": _percent(_mean(scene, device, M.GPU_UTILIZATION)),
+        "nvml_share": _percent(_stat(scene, device, M.GPU_UTILIZATION)),
         "active_share": scene.active_share(device),
         "window_ns": scene.window_ns,
         "memory_used": used,
@@ -227,12 +227,12 @@ def _summarize_device(scene: Scene, device: int) -> Row:
         "sm_clock_max": max_clock,
         "clock_share": clock / max_clock if clock and max_clock else None,
         "throttled_share": throttling[1] if throttling else None,
-        "power": _mean(scene, device, M.POWER),
+        "power": _stat(scene, device, M.POWER),
         "power_limit": scene.constant(device, M.POWER_LIMIT),
         "energy_counted": _counter_energy(scene, device),
         "energy_per_step": joules / len(scene.steps) if joules is not None and len(scene.steps) else None,
-        "temperature": _max(scene, device, M.TEMPERATURE),
-        "other_processes": _max(scene, device, M.OTHERS),
+        "temperature": _stat(scene, device, M.TEMPERATURE, "max"),
+        "other_processes": _stat(scene, device, M.OTHERS, "max"),
     }
 
 
@@ -256,16 +256,14 @@ def _counter_energy(scene: Scene, device: int) -> float | None:
     return float(counter.values[-1] - counter.values[0]) if len(counter.values) > 1 else None
 
 
-def _mean(scene: Scene, device: int, metric: str, window: Union | None = None) -> float | None:
+def _stat(
+    scene: Scene, device: int, metric: str, kind: str = "mean", window: Union | None = None
+) -> float | None:
+    """Statistic of a metric of a device inside a window; None if it was not sampled."""
     series = scene.nvml(device, metric)
     stats = series.stats(scene.window if window is None else window) if series else None
-    return stats.mean if stats else None
-
-
-def _max(scene: Scene, device: int, metric: str) -> float | None:
-    series = scene.nvml(device, metric)
-    stats = series.stats(scene.window) if series else None
-    return stats.max if stats else None
+    value: float | None = getattr(stats, kind, None)
+    return value
 
 
 def _percent(value: float | None) -> float | None:
@@ -286,11 +284,11 @@ def _measure_steps(scene: Scene) -> Iterator[Row]:
             C.DEVICE: device,
             C.STEP: step[C.STEP],
             "window_ns": intervals.length(window),
-            "power": _mean(scene, device, M.POWER, window),
+            "power": _stat(scene, device, M.POWER, window=window),
             "energy": _energy(scene, device, window),
-            "nvml_share": _percent(_mean(scene, device, M.GPU_UTILIZATION, window)),
+            "nvml_share": _percent(_stat(scene, device, M.GPU_UTILIZATION, window=window)),
             "active_share": scene.active_share(device, window),
-            "sm_clock": _mean(scene, device, M.SM_CLOCK, window),
+            "sm_clock": _stat(scene, device, M.SM_CLOCK, window=window),
             "samples": int((power.within(window) > 0).sum()) if power else 0,
         }
 
