@@ -7,11 +7,11 @@ does the same for rules that simulated programs reach.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samples.simulator.planted import compiled, copies, devices
+from samples.simulator.planted import compiled, copies, devices, memory_ranks, pipelines, roofline
 from tests.builders import host, kernel, make_run, memcpy, step
 from tests.shared_runs import copy_of
 from tests.unit.analyses import test_idle_gaps as idle
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from samples.simulator import Program
     from tests.shared_runs import SharedRuns
     from tracekit.runs.run import Run
 
     Make = Callable[[Path, SharedRuns], tuple[Run, ...]]
-    Given = Callable[[str], tuple[tuple[Run, ...], list[str]]]
+    Given = Callable[[str, Make], tuple[tuple[Run, ...], list[str]]]
 
 MIB = 1 << 20
 ABOVE_ALL, BELOW_ALL = 10**12, -1
@@ -96,15 +97,51 @@ def moved_back(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
     return (make_run(path, device_intervals=[*rows, kernel(500, 900)]),)
 
 
-def uncached(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
-    ops = [host("aten::empty", 1_000 * k, 1_000 * k + 900) for k in range(100)]
-    calls = [
-        host(name, 1_000 * k + at, 1_000 * k + at + 300, parent_row=k, depth=1, kind=HostKind.RUNTIME)
-        for k in range(100)
-        for name, at in (("hipMalloc", 10), ("hipFree", 400))
+def allocating(tensors: int, *, every: int = 1) -> Make:
+    """Tensors of which every so manieth is allocated and freed at the driver."""
+
+    def make(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+        ops = [host("aten::empty", 1_000 * k, 1_000 * k + 900) for k in range(tensors)]
+        calls = [
+            host(name, 1_000 * k + at, 1_000 * k + at + 300, parent_row=k, depth=1, kind=HostKind.RUNTIME)
+            for k in range(0, tensors, every)
+            for name, at in (("hipMalloc", 10), ("hipFree", 400))
+        ]
+        busy = [kernel(0, 10), kernel(1_000 * tensors, 1_000 * tensors + 10)]
+        return (make_run(path, host_intervals=[*ops, *calls], device_intervals=busy),)
+
+    return make
+
+
+def frees(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    """Three gaps of a device, each while the host frees memory."""
+    starts = [1_000_000 * k for k in range(4)]
+    calls = [host("cudaLaunchKernel", start + 990_000, start + 994_000, **idle.CALL) for start in starts]
+    freeing = [host("cudaFree", start + 110_000, start + 980_000, **idle.CALL) for start in starts[1:]]
+    work = [kernel(start + 1_000_000, start + 1_100_000, launch_row=k) for k, start in enumerate(starts)]
+    return (make_run(path, host_intervals=[*calls, *freeing], device_intervals=idle.with_idle(work)),)
+
+
+def all_reduces(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    """A step of 60 short all-reduces after a kernel that could hide them."""
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    rows = [kernel(0, 100_000, **{C.STREAM: 1, C.STEP: 0})]
+    rows += [
+        kernel(at, at + 1_000, name=name, **{C.STREAM: 2, C.STEP: 0}) for at in range(100_000, 220_000, 2_000)
     ]
-    busy = [kernel(0, 10), kernel(100_000, 100_010)]
-    return (make_run(path, host_intervals=[*ops, *calls], device_intervals=busy),)
+    return (make_run(path, steps=[step(0, 0, 220_000)], device_intervals=rows),)
+
+
+def waiting(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    """A collective that takes four times as long in some steps as in others."""
+    steps, rows = [], []
+    for number, length in enumerate([1_000_000, 4_000_000, 4_000_000, 3_000_000]):
+        begin = 10_000_000 * number
+        steps.append(step(number, begin, begin + 10_000_000))
+        rows.append(kernel(begin, begin + 5_000_000, **{C.STREAM: 1, C.STEP: number}))
+        talk = {"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", C.STREAM: 2, C.STEP: number}
+        rows.append(kernel(begin + 5_000_000, begin + 5_000_000 + length, **talk))
+    return (make_run(path, steps=steps, device_intervals=rows),)
 
 
 def sampled(rows: list[counted.Row], work: list[counted.Row] | None = None) -> Make:
@@ -119,6 +156,16 @@ def sampled(rows: list[counted.Row], work: list[counted.Row] | None = None) -> M
 
 def simulated(*programs: compiled.Compilation) -> Make:
     return lambda _path, shared: tuple(shared.simulated(compiled.program(one)) for one in programs)
+
+
+def planted(build: Callable[..., Program | list[Program]], *arguments: Any, **options: Any) -> Make:
+    """A simulated run of one or several ranks."""
+
+    def make(_path: Path, shared: SharedRuns) -> tuple[Run, ...]:
+        built = build(*arguments, **options)
+        return (shared.simulated(*(built if isinstance(built, list) else [built])),)
+
+    return make
 
 
 def short_gain(_path: Path, shared: SharedRuns) -> tuple[Run, ...]:
@@ -137,7 +184,7 @@ RUNS: dict[str, Make] = {
     "h2d_compare_unknown": unlike_sizes,
     "slow_link": slow_link,
     "managed_memory_back": moved_back,
-    "caching_allocator_off": uncached,
+    "caching_allocator_off": allocating(100),
     "clock_throttled": sampled(counted.samples(M.THROTTLE, [counted.HOT] * 11)),
     "clock_below_max": sampled(
         counted.samples(M.SM_CLOCK, [1_400.0] * 11) + counted.constant(M.SM_CLOCK_MAX, 1_980.0)
@@ -157,6 +204,16 @@ RUNS: dict[str, Make] = {
     "device_gain_short": short_gain,
 }
 """Runs on which a rule gives its finding, by its code; two where it compares."""
+SOME: list[tuple[str, Make, list[str]]] = [
+    ("allocator_churn", allocating(300, every=3), ["min_frees"]),
+    ("idle_slow_call", frees, ["min_recurring_calls"]),
+    ("exposed_communication", all_reduces, ["min_calls", "max_call_ns"]),
+    ("exposed_communication", waiting, ["min_steps", "min_time_ratio"]),
+    ("fp32_without_tf32", planted(roofline.fp32_products), ["max_speedup"]),
+    ("pipeline_bubble", planted(pipelines.pipeline, 4, 8), ["max_microbatch_factor"]),
+    ("straggler", planted(memory_ranks.job, late=2), ["max_first_share", "min_caused_share"]),
+]
+"""Runs for some thresholds of rules whose other ones are in `tests/golden/test_thresholds.py`."""
 TOGETHER = {"min_bytes_share": "min_time_share", "min_time_share": "min_bytes_share"}
 """Thresholds of comparisons of which one suffices: both are moved."""
 PAST = {
@@ -166,16 +223,27 @@ PAST = {
     ("host_memory_growth", "max_later_share"): 1e-6,
 }
 """Values that no run meets, where they are others than the name of the threshold says."""
-CHANGED = {("fp32_without_tensor_cores", "min_paced_share")}
+CHANGED = {
+    ("fp32_without_tensor_cores", "min_paced_share"),
+    ("fp32_without_tf32", "max_speedup"),
+    ("idle_slow_call", "min_recurring_calls"),
+    ("pipeline_bubble", "max_microbatch_factor"),
+    ("straggler", "max_first_share"),
+    *(
+        ("exposed_communication", name)
+        for name in ("min_calls", "max_call_ns", "min_steps", "min_time_ratio")
+    ),
+}
 """Thresholds past which there is a finding, but another one."""
 RULES = {rule.code: (analysis.name, rule) for analysis in available() for rule in analysis.rules}
-THRESHOLDS = [(code, name) for code in RUNS for name in RULES[code][1].thresholds]
+THRESHOLDS = [(code, make, name) for code, make in RUNS.items() for name in RULES[code][1].thresholds]
+THRESHOLDS += [(code, make, name) for code, make, some in SOME for name in some]
 
 
 def findings(code: str, runs: tuple[Run, ...]) -> list[str]:
-    """The rule's findings on the runs, as text."""
+    """The rule's findings on the runs, with all they say, as text."""
     result: Result = (compare if len(runs) > 1 else analyze)(*runs, RULES[code][0])  # type: ignore[operator]
-    return [repr(finding) for finding in result.findings if finding.code == code]
+    return [repr(vars(finding)) for finding in result.findings if finding.code == code]
 
 
 @pytest.fixture(scope="module")
@@ -183,18 +251,20 @@ def given(tmp_path_factory: pytest.TempPathFactory, shared_runs: SharedRuns) -> 
     """The runs of a rule and its findings on them."""
 
     @cache
-    def of(code: str) -> tuple[tuple[Run, ...], list[str]]:
-        runs = RUNS[code](tmp_path_factory.mktemp(code) / "run", shared_runs)
+    def of(code: str, make: Make) -> tuple[tuple[Run, ...], list[str]]:
+        runs = make(tmp_path_factory.mktemp(code) / "run", shared_runs)
         return runs, findings(code, runs)
 
     return of
 
 
-@pytest.mark.parametrize(("code", "name"), THRESHOLDS)
+@pytest.mark.parametrize(
+    ("code", "make", "name"), THRESHOLDS, ids=[f"{code}-{name}" for code, _, name in THRESHOLDS]
+)
 def test_past_its_threshold_a_rule_is_silent(
-    code: str, name: str, given: Given, monkeypatch: pytest.MonkeyPatch
+    code: str, make: Make, name: str, given: Given, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs, before = given(code)
+    runs, before = given(code, make)
     assert before
     rule = RULES[code][1]
     for threshold in {name, TOGETHER.get(name, name)} & set(rule.thresholds):
