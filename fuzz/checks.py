@@ -74,7 +74,7 @@ def check_decoding(read: Callable[[Path], Sequence[Trace]], folder: Path) -> boo
         for trace in read(spool):
             size = close(trace)
             accepted = accepted or size is not None
-            for message in [note.message for note in trace.notes()] if size else [str(trace.empty())]:
+            for message in [note.message for note in trace.notes] if size else [str(trace.empty)]:
                 check_message(message)
             if size and not -LIMIT_NS < size.first_ns <= size.last_ns < LIMIT_NS:
                 raise DefectError(f"times from {size.first_ns} to {size.last_ns}")

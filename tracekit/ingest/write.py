@@ -9,23 +9,19 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.ingest.pool import BackgroundThread
-from tracekit.ingest.spool.rows import Rows, cast_integers, compact, fill_nulls, numbers, values_of
+from tracekit.ingest.spool.rows import AnyInts, Rows, cast_integers, compact, fill_nulls, numbers, values_of
 from tracekit.runs.meta import UNPROFILED, Diagnostic, Level, RunMeta
 from tracekit.schema import COUNTERS, C, Column, Table
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
-
-    Ints = npt.NDArray[np.integer[Any]]
 
 ROW_GROUP = 1 << 16
 _WITH_STATISTICS = frozenset(
@@ -140,7 +136,7 @@ class TableFile:
         finally:
             self._close()
 
-    def add(self, rows: Rows, computed: dict[str, Ints]) -> None:
+    def add(self, rows: Rows, computed: dict[str, AnyInts]) -> None:
         """Add rows.
 
         Args:
@@ -154,7 +150,7 @@ class TableFile:
             self._write(self._waiting.slice(0, ROW_GROUP))
             self._waiting = self._waiting.slice(ROW_GROUP)
 
-    def _array(self, column: Column, rows: Rows, computed: dict[str, Ints]) -> pa.Array:
+    def _array(self, column: Column, rows: Rows, computed: dict[str, AnyInts]) -> pa.Array:
         type_ = _coded(column)
         if column.name in computed:
             values = computed[column.name]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,13 +22,16 @@ from tracekit import storage
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs import meta as run_meta
 from tracekit.runs import redaction, revisions
-from tracekit.runs.backends import Backend, DraftHandle, Leftover, backend_of
+from tracekit.runs.backends.local import Leftover, LocalBackend
 from tracekit.runs.meta import RUN_ID, RunMeta
 from tracekit.runs.run import Run
 from tracekit.runs.tables import WrittenFile
 from tracekit.storage import Place
 from tracekit.storage.atomic import delete
 from tracekit.storage.filesystems import RemoteError
+
+if TYPE_CHECKING:
+    from tracekit.runs.backends.remote import RemoteBackend
 
 __all__ = ["RUN_ID", "Draft", "Store", "locate", "new_run_id", "timestamp"]
 
@@ -88,9 +92,8 @@ class Draft:
         """
         if not RUN_ID.fullmatch(meta.run_id):
             raise UnusableInputError(f"{meta.run_id[:80]!r} is not a run id", hint="use `new_run_id`")
-        handle = DraftHandle(self.path, self.address)
         with self.store.convert_write_errors():
-            return self.store.backend.commit(handle, redaction.redact_meta(meta), written)
+            return self.store.backend.commit(self.path, self.address, redaction.redact_meta(meta), written)
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,13 @@ class Store:
     path: Place
 
     @cached_property
-    def backend(self) -> Backend:
-        """The backend."""
-        return backend_of(self.path)
+    def backend(self) -> LocalBackend | RemoteBackend:
+        """What adds and removes runs here."""
+        if isinstance(self.path, Path):
+            return LocalBackend(self.path)
+        from tracekit.runs.backends.remote import RemoteBackend  # not needed by local folders
+
+        return RemoteBackend(self.path)
 
     @property
     def local_folder(self) -> Path:
@@ -145,8 +152,8 @@ class Store:
         """
         with ExitStack() as stack:
             with self.convert_write_errors():
-                handle = stack.enter_context(self.backend.draft(run_id))
-            yield Draft(handle.path, self, handle.address)
+                path, address = stack.enter_context(self.backend.draft(run_id))
+            yield Draft(path, self, address)
 
     def folder(self, name: str) -> Path:
         """Return a local folder of the store for other data; its name starts with a dot.

@@ -12,9 +12,9 @@ from msgspec import structs
 from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.ingest.artifacts import Kernel
+from tracekit.ingest.importer import local
 from tracekit.ingest.importer.assembly import LEFT_OUT, assemble
 from tracekit.ingest.importer.execution import Progress, ignore_progress
-from tracekit.ingest.importer.local import LocalExecutor
 from tracekit.ingest.jobs.capture_files import captures_of
 from tracekit.ingest.jobs.sources import Job, Source
 from tracekit.ingest.jobs.survey import survey
@@ -169,7 +169,7 @@ def import_job(
 
         with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
             outcomes = executor.decode(named)
-            return assemble(draft, executor, outcomes, meta, kernels=kernels, with_sources=True)
+            return assemble(draft, executor.write, outcomes, meta, kernels=kernels, with_sources=True)
     return _normalize(store, named, meta, progress=progress, kernels=kernels, with_sources=True)
 
 
@@ -212,9 +212,14 @@ def _normalize(
     with_sources: bool = False,
 ) -> Run:
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
-        executor = LocalExecutor(store, spool.path, progress)
-        outcomes = executor.decode(sources)
+        outcomes = local.decode(store, spool.path, progress, sources)
         with store.convert_write_errors():
             return assemble(
-                draft, executor, outcomes, meta, samples=samples, kernels=kernels, with_sources=with_sources
+                draft,
+                local.write_tables,
+                outcomes,
+                meta,
+                samples=samples,
+                kernels=kernels,
+                with_sources=with_sources,
             )

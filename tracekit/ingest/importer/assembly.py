@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
 
 from tracekit.errors import TracekitError, printable
 from tracekit.ingest import artifacts
 from tracekit.ingest.artifacts import Kernel
-from tracekit.ingest.importer.execution import Decoded, Destination, Executor, Failed, Linked, Size, Written
+from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Linked, Size, Written
 from tracekit.ingest.jobs import ranks, sources
 from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.kineto.source import file_name
@@ -121,13 +121,14 @@ def _version(number: int | None) -> str | None:
     return f"{number // 1000}.{number % 1000 // 10}" if number else None
 
 
+Write: TypeAlias = Callable[[Sequence[tuple[Decoded, Destination]]], list[Written | Failed]]
 LEFT_OUT = "left_out"
 """Code of the diagnostic for a trace of the job that could not be imported."""
 
 
 def assemble(
     draft: Draft,
-    executor: Executor,
+    write: Write,
     outcomes: Sequence[Decoded | Failed],
     meta: RunMeta,
     *,
@@ -139,7 +140,7 @@ def assemble(
 
     Args:
         draft: The run.
-        executor: Executor that writes the tables.
+        write: Links traces and writes their tables; returns the result for each, in their order.
         outcomes: Decoded traces, or why decoding failed.
         meta: Known metadata of the run.
         samples: Rows of `counters` sampled by the collector.
@@ -151,7 +152,7 @@ def assemble(
     """
     decoded, failed = _separate_failures(outcomes)
     decoded = _sort_by_rank(decoded)
-    written, lost = _write_traces(draft, executor, decoded)
+    written, lost = _write_traces(draft, write, decoded)
     failed += lost
     usable = [trace for trace in decoded if id(trace) in written]
     if not usable:
@@ -184,7 +185,7 @@ def _sort_by_rank(decoded: list[Decoded]) -> list[Decoded]:
 
 
 def _write_traces(
-    draft: Draft, executor: Executor, decoded: list[Decoded]
+    draft: Draft, write: Write, decoded: list[Decoded]
 ) -> tuple[dict[int, Written], list[Failed]]:
     """Write the traces; repeat without those that failed, as later ones then get smaller row ids.
 
@@ -201,7 +202,7 @@ def _write_traces(
             for trace, place in zip(left, places, strict=True)
             if id(trace) not in done or done[id(trace)][0] != place
         ]
-        outcomes = executor.write(todo)
+        outcomes = write(todo)
         for (trace, place), outcome in zip(todo, outcomes, strict=True):
             if isinstance(outcome, Failed):
                 failed.append(outcome)
@@ -241,7 +242,7 @@ def _destinations(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]
 def _collect_diagnostics(decoded: Sequence[Decoded], written: Sequence[Written]) -> list[Diagnostic]:
     diagnostics: list[Diagnostic] = []
     for outcome, result in zip(decoded, written, strict=True):
-        diagnostics += outcome.trace.notes()
+        diagnostics += outcome.trace.notes
         diagnostics += _link_diagnostics(outcome.trace, result.linked)
     tops = [outcome.trace.top for outcome in decoded]
     sizes: list[Size] = [outcome.size for outcome in decoded]
@@ -282,7 +283,7 @@ _LISTED = 8
 def _link_diagnostics(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
     name = file_name(trace.path)
     if linked.device == 0 and (linked.launches or trace.top.devices):
-        reason = trace.no_device_work()
+        reason = trace.no_device_work
         yield Diagnostic(
             Level.ERROR if reason else Level.WARN,
             "no_device_events",

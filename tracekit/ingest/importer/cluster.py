@@ -175,7 +175,7 @@ class WorkerExecutor:
         self._workers, self._spool, self._progress = workers, spool, progress
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
-        """See `Executor.decode`."""
+        """Decode traces; return those of each source, in the order of the sources."""
         tasks = [Reading(source=_with_absolute_paths(source), spool=self._spool) for source in sources]
         outcomes = self._run_tasks("reading", decode, tasks, [])
         return [
@@ -185,14 +185,14 @@ class WorkerExecutor:
         ]
 
     def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
-        """See `Executor.write`."""
+        """Link traces and write their tables; return the result for each, in their order."""
         sent = [
             Writing(
-                decoded=structs.replace(one, source=_with_absolute_paths(one.source)),
+                decoded=structs.replace(decoded, source=_with_absolute_paths(decoded.source)),
                 place=place,
                 spool=self._spool,
             )
-            for one, place in tasks
+            for decoded, place in tasks
         ]
         outcomes = self._run_tasks("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
         return [

@@ -1,10 +1,10 @@
-"""Interface of what decodes the traces of a job and writes their tables: this process, or workers."""
+"""What this process, or its workers, exchange with the importer: decoded traces and written tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -109,24 +109,6 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     linked: Linked
     delivered: tuple[WrittenFile, ...] = ()
-
-
-class Executor(Protocol):
-    """Decodes and writes the traces of a job."""
-
-    def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
-        """Decode traces.
-
-        Returns:
-            The traces of each source, in the order of the sources.
-        """
-
-    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
-        """Link traces and write their tables.
-
-        Returns:
-            The result for each trace, in their order.
-        """
 
 
 class Size(msgspec.Struct, frozen=True):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
-
-import msgspec
 
 from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
@@ -22,7 +21,7 @@ from tracekit.ingest.link.launches import idle_batches
 from tracekit.ingest.link.trace import Trace
 from tracekit.ingest.pool import Pool, cores, open_pool
 from tracekit.ingest.spool import part_files
-from tracekit.ingest.spool.part_files import Index
+from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.runs.store import Store
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS
 from tracekit.storage import Place
@@ -41,11 +40,12 @@ _IDLE_PART = 900_000
 
 def close(trace: Trace) -> Size | None:
     """Add the idle intervals to a decoded trace and return its size; None if it has no interval."""
-    decoded = Index(trace.directory)
-    for number, idle in enumerate(idle_batches(decoded.table(DEVICE_INTERVALS.name))):
+    decoded = SpooledTable(trace.directory, DEVICE_INTERVALS.name)
+    for number, idle in enumerate(idle_batches(decoded)):
         part_files.write_batches(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
-    host = decoded.table(HOST_INTERVALS.name).heads
-    work = Index(trace.directory).table(DEVICE_INTERVALS.name).heads
+    host, work = (
+        SpooledTable(trace.directory, table.name).extents for table in (HOST_INTERVALS, DEVICE_INTERVALS)
+    )
     if not host and not work:
         return None
     base = trace.top.base_ns
@@ -112,46 +112,52 @@ def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, An
     for number, trace in enumerate(traces):
         size = close(trace)
         outcomes.append(
-            Failed(source=source, error=trace.empty())
+            Failed(source=source, error=trace.empty)
             if size is None
             else Decoded(source=source, trace=trace, size=size, identity=identity, number=number)
         )
     return outcomes
 
 
-class LocalExecutor(msgspec.Struct, frozen=True):
-    """Executor that uses this process: one trace after the other, each on all cores."""
+def decode(
+    store: Store, spool: Path, progress: Progress, sources: Sequence[Source]
+) -> list[Decoded | Failed]:
+    """Decode traces, one after the other, each on all cores.
 
-    store: Store
-    spool: Path
-    progress: Progress
+    Args:
+        store: Store of the new run, which errors of writing name.
+        spool: An existing folder.
+        progress: Called with the progress.
+        sources: The traces.
 
-    def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
-        """See `Executor.decode`."""
-        sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
-        size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
-        workers = cores() if size >= THREAD_BYTES else 1
-        with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:
-            return [
-                outcome
-                for number, source in enumerate(sources)
-                for outcome in self._decode_one(source, self.spool / f"{number:05d}", (pool, fast))
-            ]
+    Returns:
+        The traces of each source, in the order of the sources.
+    """
+    sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
+    size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
+    workers = cores() if size >= THREAD_BYTES else 1
+    outcomes: list[Decoded | Failed] = []
+    with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:
+        for number, source in enumerate(sources):
+            report = partial(_report, progress, file_name(source.path), source.size)
+            with store.convert_write_errors():  # `convert_read_errors` leaves errors of the spool alone
+                try:
+                    with convert_read_errors(source.path):
+                        directory = spool / f"{number:05d}"
+                        directory.mkdir()
+                        traces = read(source.path, directory, (pool, fast), report)
+                        identity = source.identity
+                except TracekitError as error:
+                    outcomes.append(Failed(source=source, error=error))
+                else:
+                    outcomes += close_traces(source, traces, identity)
+    return outcomes
 
-    def _decode_one(self, source: Source, directory: Path, decoders: Decoders) -> list[Decoded | Failed]:
-        name, size = file_name(source.path), source.size
-        with self.store.convert_write_errors():  # `convert_read_errors` leaves errors of the spool alone
-            try:
-                with convert_read_errors(source.path):
-                    directory.mkdir()
-                    traces = read(
-                        source.path, directory, decoders, lambda done: self.progress(name, done, size)
-                    )
-                    identity = source.identity
-            except TracekitError as error:
-                return [Failed(source=source, error=error)]
-            return close_traces(source, traces, identity)
 
-    def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
-        """See `Executor.write`; an error of the disk is raised, as it concerns all traces."""
-        return [Written(linked=write(decoded.trace, place)) for decoded, place in tasks]
+def _report(progress: Progress, name: str, size: int, done: int) -> None:
+    progress(name, done, size)
+
+
+def write_tables(tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
+    """Link traces and write their tables; an error of the disk is raised, as it concerns all traces."""
+    return [Written(linked=write(decoded.trace, place)) for decoded, place in tasks]

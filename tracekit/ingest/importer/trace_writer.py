@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tracekit.errors import TracekitError
 from tracekit.ingest.importer.execution import Destination, Linked
 from tracekit.ingest.link import graphs, replays, serving
 from tracekit.ingest.link.launches import Launchers
+from tracekit.ingest.link.nesting import Ints
 from tracekit.ingest.link.replays import Capture
 from tracekit.ingest.link.steps import PHASES, Host, HostWindow, Steps, find_steps
 from tracekit.ingest.link.trace import Trace
 from tracekit.ingest.spool import part_files
+from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import NONE, Rows, compact, counter_order, device_order, numbers
 from tracekit.ingest.spool.table_index import SortedColumns, TableIndex, read_table_index
 from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
@@ -35,8 +35,6 @@ from tracekit.schema import (
 )
 from tracekit.storage import Place
 
-Ints: TypeAlias = npt.NDArray[np.integer[Any]]
-
 _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))
 _PHASES = [phase.encode() for phase in PHASES]
 
@@ -51,7 +49,6 @@ class _Writer:
 
     def __init__(self, trace: Trace, place: Destination) -> None:
         self._directory, self._place, self._nest = trace.directory, place, trace.nest
-        self._spooled = part_files.Index(trace.directory)
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
@@ -69,7 +66,7 @@ class _Writer:
             return linked
 
     def _index(self, table: Table) -> TableIndex:
-        return read_table_index(self._spooled.table(table.name))
+        return read_table_index(SpooledTable(self._directory, table.name))
 
     def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
         values = {name: strings.encoded for name, strings in texts.items()}

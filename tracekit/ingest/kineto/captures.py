@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,16 +18,15 @@ import numpy as np
 
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.kineto.columns import DEVICE_CATEGORIES, HOST_CATEGORIES, compact_json, nanoseconds
-from tracekit.ingest.kineto.events import UNREADABLE
+from tracekit.ingest.kineto.events import NO_ARGS, Args, Event, decode
 from tracekit.ingest.kineto.source import convert_errors, file_name, open_trace, title
-from tracekit.ingest.kineto.split import EVENT_LIMIT, chunks, read_opening, take_apart
+from tracekit.ingest.kineto.split import EVENT_LIMIT, chunks, read_opening
 from tracekit.ingest.link.replays import Capture, Launch
 from tracekit.ingest.link.steps import MODULE_MARKER
 from tracekit.runs import redaction
 from tracekit.schema import DeviceKind, HostKind
 from tracekit.storage import Place
 
-_NONE = msgspec.Raw(b"")
 _BEGIN = re.compile(r"(?i)stream_?begin_?capture")
 _END = re.compile(r"(?i)stream_?end_?capture")
 _KERNEL = re.compile(r"(?i)launch(?!hostfunc)")
@@ -36,29 +36,6 @@ _RANGE = re.compile(r"(?i)(?:graph_?)?capture")
 _KINDS = ((_MEMCPY, DeviceKind.MEMCPY), (_MEMSET, DeviceKind.MEMSET), (_KERNEL, DeviceKind.KERNEL))
 JOINED = " > "
 """Separator of the names in a path."""
-
-
-class _Args(msgspec.Struct, gc=False):
-    kernel: Any = None
-    correlation: Any = None
-    dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
-    dims_old: msgspec.Raw = msgspec.field(default=_NONE, name="Input dims")
-
-
-class _Event(msgspec.Struct, gc=False):
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: msgspec.Raw = _NONE
-    dur: msgspec.Raw = _NONE
-    args: _Args | None = None
-
-
-_decode_events = msgspec.json.Decoder(list[_Event]).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
-_NO_ARGS = _Args()
 
 
 def read(path: Place) -> list[Capture]:
@@ -83,30 +60,17 @@ def read(path: Place) -> list[Capture]:
     return captures
 
 
-def _events(path: Place) -> Iterator[list[_Event]]:
-    """Yield the events of each chunk; unreadable ones are left out."""
+def _events(path: Place) -> Iterator[list[Event]]:
+    """Yield the events of each chunk."""
     with open_trace(path) as stream:
         opening = read_opening(stream, title(path))
         unfinished = b""
         for piece in chunks(stream, opening.rest):
-            text = unfinished + b"," * bool(unfinished) + bytes(piece.view)
-            unfinished = b""
-            try:
-                yield _decode_events(b"[" + text + b"]")
-            except UNREADABLE:
-                pieces = take_apart(text)
-                yield list(_readable(pieces.events))
-                if pieces.ended:
-                    return
-                unfinished = pieces.tail if len(pieces.tail) <= EVENT_LIMIT else b""
-
-
-def _readable(events: Iterable[bytes]) -> Iterator[_Event]:
-    for text in events:
-        try:
-            yield _decode_event(text)
-        except UNREADABLE:
-            continue
+            decoded = decode(unfinished + b"," * bool(unfinished) + bytes(piece.view))
+            yield decoded.events
+            if decoded.ended:
+                return
+            unfinished = decoded.tail if len(decoded.tail) <= EVENT_LIMIT else b""
 
 
 class _Interval(msgspec.Struct, frozen=True, gc=False):
@@ -116,7 +80,7 @@ class _Interval(msgspec.Struct, frozen=True, gc=False):
     end: int
     kind: HostKind
     name: str
-    args: _Args
+    args: Args
 
     @property
     def launched(self) -> DeviceKind | None:
@@ -128,7 +92,7 @@ class _Interval(msgspec.Struct, frozen=True, gc=False):
 _Threads = dict[tuple[Any, Any], list[_Interval]]
 
 
-def _threads(chunks: Iterable[list[_Event]]) -> tuple[_Threads, set[Any]]:
+def _threads(chunks: Iterable[list[Event]]) -> tuple[_Threads, set[Any]]:
     """Return the intervals of interest by thread, and the correlation ids of what was executed."""
     threads: _Threads = defaultdict(list)
     executed: set[Any] = set()
@@ -138,14 +102,14 @@ def _threads(chunks: Iterable[list[_Event]]) -> tuple[_Threads, set[Any]]:
             for event in events
             if event.ph == "X" and type(event.cat) is str and type(event.name) is str
         ]
-        ran = [event.args or _NO_ARGS for event in timed if event.cat in DEVICE_CATEGORIES]
+        ran = [event.args or NO_ARGS for event in timed if event.cat in DEVICE_CATEGORIES]
         executed.update(args.correlation for args in ran)
         wanted = [event for event in timed if _is_wanted(HOST_CATEGORIES.get(event.cat), event.name)]
         start, usable = nanoseconds([bytes(event.ts) for event in wanted])
         end = start + np.maximum(nanoseconds([bytes(event.dur) for event in wanted])[0], 0)
         for event, first, last, is_usable in zip(wanted, start.tolist(), end.tolist(), usable, strict=True):
             if is_usable:
-                kind, args = HOST_CATEGORIES[event.cat], event.args or _NO_ARGS
+                kind, args = HOST_CATEGORIES[event.cat], event.args or NO_ARGS
                 threads[event.pid, event.tid].append(_Interval(first, last, kind, event.name, args))
     return threads, executed
 
@@ -159,9 +123,8 @@ def _is_wanted(kind: HostKind | None, name: str) -> bool:
 
 
 class _Placed(msgspec.Struct, frozen=True, gc=False):
-    """A launch with the intervals around it, outermost first; `thread` and `at` identify each."""
+    """A launch with the intervals around it, outermost first."""
 
-    start: int
     kind: DeviceKind
     call: _Interval
     around: tuple[_Interval, ...]
@@ -169,7 +132,7 @@ class _Placed(msgspec.Struct, frozen=True, gc=False):
 
 def _captures(name: str, threads: _Threads, executed: set[Any]) -> list[Capture]:
     placed = [launch for intervals in threads.values() for launch in _captured_launches(intervals, executed)]
-    placed.sort(key=lambda interval: interval.start)
+    placed.sort(key=lambda launch: launch.call.start)
     ranges = [span for intervals in threads.values() for span in _capture_spans(intervals)] or [
         (interval.start, interval.end)
         for intervals in threads.values()
@@ -178,7 +141,7 @@ def _captures(name: str, threads: _Threads, executed: set[Any]) -> list[Capture]
     ]
     captures = []
     for first, last in sorted(set(ranges)):
-        inside = [interval for interval in placed if first <= interval.start < last]
+        inside = [launch for launch in placed if first <= launch.call.start < last]
         if inside:
             captures.append(Capture(_title(name, threads, first), _launches(inside)))
     return captures
@@ -215,34 +178,29 @@ def _captured_launches(intervals: list[_Interval], executed: set[Any]) -> Iterat
         while open_ and open_[-1].end <= interval.start:
             open_.pop()
         kind = interval.launched
-        if kind and not any(outer.launched for outer in open_) and not _was_executed(interval, executed):
-            yield _Placed(interval.start, kind, interval, tuple(open_))
+        correlation = interval.args.correlation
+        was_executed = correlation is not None and correlation in executed
+        if kind and not was_executed and not any(outer.launched for outer in open_):
+            yield _Placed(kind, interval, tuple(open_))
         open_.append(interval)
-
-
-def _was_executed(call: _Interval, executed: set[Any]) -> bool:
-    return call.args.correlation is not None and call.args.correlation in executed
 
 
 def _launches(placed: list[_Placed]) -> tuple[Launch, ...]:
     """Describe the launches of a capture; op calls are numbered in order of their first launch."""
     calls: dict[int, int] = {}
-    texts = _RedactedTexts()
-    return tuple(_launch(launch, calls, texts) for launch in placed)
+    return tuple(_launch(launch, calls) for launch in placed)
 
 
-class _RedactedTexts(dict[str, str]):
-    """Redacted texts, as the reader of replays redacts theirs."""
-
-    def __missing__(self, value: str) -> str:
-        self[value] = redacted = redaction.redact_texts([value])[0]
-        return redacted
+@lru_cache(maxsize=1 << 14)
+def _redacted(text: str) -> str:
+    """Redact a text as the reader of replays does."""
+    return redaction.redact_texts([text])[0]
 
 
-def _launch(placed: _Placed, calls: dict[int, int], texts: _RedactedTexts) -> Launch:
+def _launch(placed: _Placed, calls: dict[int, int]) -> Launch:
     around = [interval for interval in placed.around if interval.kind in (HostKind.OP, HostKind.PYTHON)]
     kernel = placed.call.args.kernel
-    name = texts[kernel] if isinstance(kernel, str) and kernel else None
+    name = _redacted(kernel) if isinstance(kernel, str) and kernel else None
     module = next((interval for interval in reversed(around) if interval.kind is HostKind.PYTHON), None)
     place = next((place for place in reversed(range(len(around))) if around[place].kind is HostKind.OP), None)
     op = None if place is None else around[place]
@@ -250,14 +208,14 @@ def _launch(placed: _Placed, calls: dict[int, int], texts: _RedactedTexts) -> La
     return Launch(
         kind=placed.kind,
         name=name if placed.kind is DeviceKind.KERNEL else None,
-        op=None if op is None else texts[op.name],
+        op=None if op is None else _redacted(op.name),
         call=None if op is None else calls.setdefault(id(op), len(calls)),
-        path=JOINED.join(texts[interval.name] for interval in outer) or None,
-        module=None if module is None else texts[module.name],
+        path=JOINED.join(_redacted(interval.name) for interval in outer) or None,
+        module=None if module is None else _redacted(module.name),
         shapes=None if op is None else _shapes(op.args),
     )
 
 
-def _shapes(args: _Args) -> str | None:
+def _shapes(args: Args) -> str | None:
     text = bytes(args.dims) or bytes(args.dims_old)
     return compact_json(text).decode() if text else None

@@ -9,13 +9,12 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from functools import lru_cache
 from itertools import repeat
 from operator import is_
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from tracekit.ingest.spool.rows import NONE, Column, Words
+from tracekit.ingest.spool.rows import NONE, Bools, Column, Ints, Words
 from tracekit.ingest.spool.text_columns import LATEST_NS
 from tracekit.schema import CopyKind, DeviceKind, HostKind, Memory
 
@@ -38,7 +37,7 @@ def integers(values: Sequence[Any]) -> Column:
         return integers([_integer(value) for value in values])
 
 
-def _missing_mask(values: Sequence[Any]) -> npt.NDArray[np.bool_]:
+def _missing_mask(values: Sequence[Any]) -> Bools:
     return np.fromiter(map(is_, values, repeat(None)), np.bool_, len(values))
 
 
@@ -84,7 +83,7 @@ def devices(values: Sequence[Any]) -> Column:
     return Column(fitting_devices(thread_ids(values).values))
 
 
-def fitting_devices(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def fitting_devices(numbers: Ints) -> Ints:
     """Return device indices in the range of 32 bits; invalid ones are -1."""
     return np.where((numbers >= -1) & (numbers < 1 << 31), numbers, -1)
 
@@ -308,9 +307,6 @@ def mtia_direction(direction: object) -> CopyKind:
     """Return the direction of a copy of an MTIA device, such as `DEVICE_TO_HOST`."""
     return _COPY_KINDS.get(str(direction), CopyKind.UNKNOWN)
 
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 _DECIMALS = 3
 """Digits after the decimal point down to nanoseconds."""

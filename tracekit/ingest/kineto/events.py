@@ -67,6 +67,7 @@ class Args(msgspec.Struct, gc=False):
     kernel_file: Any = None
     kernel_hash: Any = None
     kernel_kwargs: Any = None
+    kernel: Any = None
 
 
 NO_ARGS = Args()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -35,14 +34,17 @@ from tracekit.storage import Place
 _MAX_NAME_CHARS = 60
 
 
-def event_diagnostics(name: str, top: TopLevel, tally: Tally, truncated: str) -> Iterator[Diagnostic]:
-    """Return the diagnostics of decoding the events of a file.
+def _diagnostics(
+    name: str, top: TopLevel, tally: Tally, *, truncated: str, trailing: int
+) -> Iterator[Diagnostic]:
+    """Return the diagnostics of decoding a file.
 
     Args:
         name: Name of the file.
         top: Its top level.
         tally: Counts of unusual events.
         truncated: Why the events end early; empty if they do not.
+        trailing: Bytes after the end of the trace, which were not read.
     """
     if top.simulated:
         yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
@@ -65,6 +67,13 @@ def event_diagnostics(name: str, top: TopLevel, tally: Tally, truncated: str) ->
     if tally.ignored:
         listed = join_names(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
         yield Diagnostic(Level.INFO, "ignored_categories", f"{name}: categories that are not read: {listed}")
+    if trailing:
+        yield Diagnostic(
+            Level.WARN,
+            "trailing_data",
+            f"{name}: {trailing} bytes follow the end of the trace and were not read; "
+            "import another trace from a file of its own",
+        )
 
 
 def join_names(names: Iterable[str]) -> str:
@@ -81,37 +90,6 @@ def join_names(names: Iterable[str]) -> str:
 
 _SALVAGED = 800_000
 """Number of the first spool part of events that were salvaged from damaged text."""
-
-
-@dataclass(frozen=True)
-class KinetoTrace(Trace):
-    """A decoded and spooled trace of torch.profiler.
-
-    Attributes:
-        tally: Counts of unusual events.
-        truncated: Why the events end early; empty if they do not.
-        trailing: Bytes after the end of the trace, which were not read.
-    """
-
-    tally: Tally
-    truncated: str
-    trailing: int = 0
-
-    def notes(self) -> Iterator[Diagnostic]:
-        """Return the diagnostics of decoding."""
-        name = file_name(self.path)
-        yield from event_diagnostics(name, self.top, self.tally, self.truncated)
-        if self.trailing:
-            yield Diagnostic(
-                Level.WARN,
-                "trailing_data",
-                f"{name}: {self.trailing} bytes follow the end of the trace and were not read; "
-                "import another trace from a file of its own",
-            )
-
-    def empty(self) -> UnusableInputError:
-        """Return the error for a trace without intervals."""
-        return _not_a_trace(self.path, self.tally)
 
 
 class _Chunk(msgspec.Struct, frozen=True):
@@ -187,7 +165,7 @@ def read(
     *,
     scanners: Scanners | None = None,
     chunk_bytes: int = CHUNK_BYTES,
-) -> KinetoTrace:
+) -> Trace:
     """Decode a trace to the spool.
 
     Args:
@@ -216,8 +194,15 @@ def read(
         trailing = len(assembly.after) - end + assembly.beyond + stream.ignored
         truncated = stream.damage or ("" if assembly.ended else "the file ends in the middle of its events")
         top = top_level(opening.header, assembly.after[:end])
-        nest = decoding.scanners.nest()
-        return KinetoTrace(path, directory, top, assembly.tally, truncated, trailing, nest=nest)
+        notes = _diagnostics(file_name(path), top, assembly.tally, truncated=truncated, trailing=trailing)
+        return Trace(
+            path=path,
+            directory=directory,
+            top=top,
+            notes=tuple(notes),
+            empty=_not_a_trace(path, assembly.tally),
+            nest=decoding.scanners.nest(),
+        )
 
 
 def _numbered(texts: Iterator[Text], directory: Path) -> Iterator[_Piece]:

@@ -1,137 +1,22 @@
-"""Open traces, and inflate gzipped ones; blocks of bgzip in parallel.
-
-A bgzip block is a gzip member of at most 64 KB of text. Its header contains its compressed size in a field
-named BC (SAM/BAM specification, section 4.1), so the next block is found without inflating this one.
-"""
+"""Open traces, and inflate gzipped ones."""
 
 from __future__ import annotations
 
 import io
 import os
-import struct
 import sys
 import zlib
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from itertools import islice
 from typing import cast
 
-import msgspec
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
 from tracekit.errors import UnusableInputError, printable
-from tracekit.ingest.pool import cores
 from tracekit.storage import STDIN, Kind, Place, kind
 
-_HEADER = struct.Struct("<4s5xBH2sHH")
-"""Header: magic with the flag of extra fields, their length, and the field: name, length, block size - 1."""
-_MAGIC, _FIELD, _FIELD_BYTES = b"\x1f\x8b\x08\x04", b"BC", 2
-HEADER_BYTES = _HEADER.size
 _GZIP_FORMAT = 31  # zlib's window size for a gzip header and trailer
-BLOCK_TEXT = 1 << 16
-"""Limit of the bytes of text of a block, by the specification; larger members are read as plain gzip."""
-_GROUP = 1 << 20
-"""Compressed bytes per task."""
-_BLOCKS = 512
-"""Limit of blocks per task: at most 32 MiB of text."""
-
-
-def block_bytes(header: bytes) -> int:
-    """Return the size of the block with this header; 0 if it is not a block.
-
-    Example:
-        >>> block_bytes(bytes.fromhex("1f8b08040000000000ff0600424302001b00"))
-        28
-    """
-    if len(header) < HEADER_BYTES:
-        return 0
-    magic, _, extra, name, length, size = _HEADER.unpack_from(header)
-    plain = extra == len(_FIELD) + 2 * _FIELD_BYTES  # the only extra field
-    return size + 1 if (magic, name, length) == (_MAGIC, _FIELD, _FIELD_BYTES) and plain else 0
-
-
-def _groups(raw: io.BufferedReader) -> Iterator[bytes]:
-    """Yield runs of whole blocks, up to the first byte that does not start one."""
-    group, blocks = bytearray(), 0
-    while True:
-        header = raw.read(HEADER_BYTES)
-        block = header + raw.read(max(0, block_bytes(header) - HEADER_BYTES))
-        if not block_bytes(header) or len(block) < block_bytes(header):
-            raw.seek(-len(block), 1)
-            break
-        group += block
-        blocks += 1
-        if len(group) >= _GROUP or blocks >= _BLOCKS:
-            yield bytes(group)
-            group, blocks = bytearray(), 0
-    if group:
-        yield bytes(group)
-
-
-class Inflated(msgspec.Struct, frozen=True):
-    """An inflated run of blocks.
-
-    Attributes:
-        text: Text of the blocks before the first damaged one.
-        taken: Compressed bytes of these blocks.
-        left: Compressed bytes of the rest.
-    """
-
-    text: bytes
-    taken: int
-    left: int
-
-
-def _inflate_group(group: bytes) -> Inflated:
-    pieces, done = [], 0
-    while done < len(group):
-        size = block_bytes(group[done : done + HEADER_BYTES])
-        try:
-            pieces.append(_text_of(group[done : done + size]))
-        except (IsalError, ValueError):  # type: ignore[misc]  # its stub forgets that it is one
-            break
-        done += size
-    return Inflated(b"".join(pieces), done, len(group) - done)
-
-
-def _text_of(block: bytes) -> bytes:
-    """Inflate a block.
-
-    Raises:
-        ValueError: The text is too long, or data follows it.
-    """
-    member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
-    text: bytes = member.decompress(block, BLOCK_TEXT + 1)
-    if len(text) > BLOCK_TEXT or not member.eof or member.unused_data:
-        raise ValueError("not a block as bgzip writes them")
-    return text
-
-
-def inflate(raw: io.BufferedReader, workers: int) -> Iterator[Inflated]:
-    """Inflate blocks in order, up to the first that is damaged or not a block; leaves the file there.
-
-    Args:
-        raw: The seekable file, at a block.
-        workers: Number of threads.
-    """
-    with ThreadPoolExecutor(workers, thread_name_prefix="tracekit-inflate") as threads:
-        waiting: deque[tuple[int, Future[Inflated]]] = deque()
-        groups = _groups(raw)
-        while True:
-            for group in islice(groups, workers - len(waiting)):
-                waiting.append((len(group), threads.submit(_inflate_group, group)))
-            if not waiting:
-                return
-            inflated = waiting.popleft()[1].result()
-            yield inflated
-            if inflated.left:
-                raw.seek(-inflated.left - sum(size for size, _ in waiting), 1)
-                return
-
-
 _GZIP = b"\x1f\x8b"
 _BLOCK = 1 << 16
 """Compressed bytes per read: the rest of them is copied for every member, which may have only 20 bytes."""
@@ -205,8 +90,6 @@ class GzipStream(Stream):
         super().__init__(raw)
         self._path = path
         self._member = isal_zlib.decompressobj(wbits=_GZIP_FORMAT)
-        self._blocks = inflate(raw, cores()) if raw.seekable() else iter(())
-        self._ready = memoryview(b"")  # inflated text of blocks that was not read yet
         self._inside = False  # inside a member
         self._waiting = b""
         self._given = self._taken = 0
@@ -237,11 +120,6 @@ class GzipStream(Stream):
 
     def _some(self, limit: int) -> bytes:
         """Return more text; empty at the end."""
-        while not self._ready and (inflated := next(self._blocks, None)):
-            self._ready, self._taken = memoryview(inflated.text), self._taken + inflated.taken
-        if self._ready:
-            given, self._ready = bytes(self._ready[:limit]), self._ready[limit:]
-            return given
         while not self.damage:
             self._waiting = self._waiting or self._more()
             if not self._inside:
@@ -249,7 +127,9 @@ class GzipStream(Stream):
                     self._waiting = self._more()  # padding
                 self._waiting = waiting if self._waiting else b""
                 if not self._waiting.startswith(_GZIP[:1]):
-                    self._ignore_rest()
+                    while self._waiting:
+                        self.ignored += len(self._waiting)
+                        self._waiting = self._more()
                     break
             at_end = not self._waiting
             piece = self._inflate(limit)
@@ -258,11 +138,6 @@ class GzipStream(Stream):
             if at_end and self._inside:
                 self.damage = "the compressed data ends early"
         return b""
-
-    def _ignore_rest(self) -> None:
-        while self._waiting:
-            self.ignored += len(self._waiting)
-            self._waiting = self._more()
 
     def _more(self) -> bytes:
         block = self._raw.read(_BLOCK)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from tracekit.ingest.link.nesting import Ints
 from tracekit.ingest.link.replays import Candidate, Capture, Difference, Launch, Replays
 from tracekit.ingest.spool.rows import NONE
 from tracekit.ingest.spool.text_columns import Strings
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import C
-
-Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 
 _REFUSALS = 3
 """Limit of the reasons that are kept."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from tracekit.ingest.link.nesting import Ints
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows, distinct
@@ -22,19 +23,8 @@ from tracekit.schema import BUSY_KINDS, C, DeviceKind
 if TYPE_CHECKING:
     from tracekit.ingest.link.steps import HostWindow
 
-    Ints = npt.NDArray[np.integer[Any]]
-
 HELD = 1 << 18
 """Rows in memory before they are written to a file."""
-BLOCK = 1 << 13
-"""Rows of a sorted file per read."""
-_BLOCKS = 32
-"""Blocks in memory during a search."""
-
-
-class _Index(Protocol):
-    def find(self, wanted: Ints) -> list[Ints]:
-        """Return the columns of values of keys; -1 for unknown keys."""
 
 
 class Lookup:
@@ -59,7 +49,8 @@ class Lookup:
         self._held: list[list[Ints]] = []
         self._none: list[Ints] = [np.empty(0, np.int64)] * (columns + 1)
         self._parts = 0
-        self._index: _Index | None = None
+        self._sorted: list[Ints] = []
+        self._paths: list[Path] = []
 
     def add(self, keys: Ints, *values: Ints) -> None:
         """Add rows; not allowed after the first `find`."""
@@ -69,9 +60,12 @@ class Lookup:
 
     def find(self, wanted: Ints) -> list[Ints]:
         """Return the columns of values of keys; -1 for unknown keys."""
-        if self._index is None:
-            self._index = self._build_index()
-        return self._index.find(wanted)
+        keys, *values = self._read()
+        if not len(keys):
+            return [np.full(len(wanted), NONE, np.int64) for _ in values]
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        missing = keys[place] != wanted
+        return [np.where(missing, NONE, column[place]) for column in values]
 
     def _take_sorted(self) -> list[Ints]:
         """Return the rows in memory, sorted by key, and clear them."""
@@ -85,63 +79,28 @@ class Lookup:
             part_files.write_batches(self._directory, self._parts, {self._name: _batch(columns)})
             self._parts += 1
 
-    def _build_index(self) -> _Index:
-        if not self._parts:
-            return _InMemory(self._take_sorted())
-        self._spool_rows()
-        return _merge_parts(
-            part_files.Index(self._directory).table(self._name), self._directory / f"{self._name}.sorted"
-        )
+    def _read(self) -> list[Ints]:
+        """Return all rows, sorted; mapped from files, so that only what is searched takes memory."""
+        if self._parts:
+            self._spool_rows()
+            self._paths, self._parts = self._merge_parts(), 0
+        if self._paths:
+            return [np.asarray(np.memmap(path, np.int64, "r")) for path in self._paths]
+        self._sorted = self._sorted or self._take_sorted()
+        return self._sorted
 
-
-class _InMemory(msgspec.Struct, frozen=True):
-    columns: list[Ints]
-
-    def find(self, wanted: Ints) -> list[Ints]:
-        keys, *values = self.columns
-        if not len(keys):
-            return [np.full(len(wanted), NONE, np.int64) for _ in values]
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        missing = keys[place] != wanted
-        return [np.where(missing, NONE, column[place]) for column in values]
-
-
-class _InFile(msgspec.Struct, frozen=True):
-    """Sorted file of int64 rows; `first` has the first key of each block."""
-
-    path: Path
-    first: Ints
-    columns: int
-
-    def find(self, wanted: Ints) -> list[Ints]:
-        found: list[Ints] = [np.full(len(wanted), NONE, np.int64) for _ in range(self.columns - 1)]
-        block = np.searchsorted(self.first, wanted, side="right") - 1
-        needed = distinct(block[block >= 0])
-        for begin in range(0, len(needed), _BLOCKS):
-            blocks = needed[begin : begin + _BLOCKS]
-            positions = np.flatnonzero(np.isin(block, blocks))
-            for column, values in zip(found, self._read(blocks).find(wanted[positions]), strict=True):
-                column[positions] = values
-        return found
-
-    def _read(self, blocks: Ints) -> _InMemory:
-        size = BLOCK * self.columns
-        read = [np.fromfile(self.path, np.int64, size, offset=8 * size * block) for block in blocks.tolist()]
-        return _InMemory(list(np.concatenate(read).reshape(-1, self.columns).T))
-
-
-def _merge_parts(spooled: part_files.SpooledTable, path: Path) -> _InFile:
-    first: list[Ints] = [np.empty(0, np.int64)]
-    done = 0
-    table = read_table_index(spooled)
-    with path.open("wb") as file:
-        for window in windows([SortedColumns(table=table, columns=spooled.names)]):
-            (rows,) = window.rows  # with all rows of a key, as each part has it once
-            columns = _first_rows([rows.integers(name) for name in spooled.names])
-            np.stack(columns, axis=1).tofile(file)
-            first.append(columns[0][-done % BLOCK :: BLOCK])
-            done += len(columns[0])
-    return _InFile(path, np.concatenate(first), len(spooled.names))
+    def _merge_parts(self) -> list[Path]:
+        spooled = SpooledTable(self._directory, self._name)
+        paths = [self._directory / f"{self._name}.{name}.sorted" for name in spooled.names]
+        table = SortedColumns(table=read_table_index(spooled), columns=spooled.names)
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in paths]
+            for window in windows([table]):
+                (rows,) = window.rows  # with all rows of a key, as each part has it once
+                columns = _first_rows([rows.integers(name) for name in spooled.names])
+                for file, column in zip(files, columns, strict=True):
+                    column.tofile(file)
+        return paths
 
 
 def _first_rows(columns: list[Ints]) -> list[Ints]:

@@ -6,18 +6,12 @@ earlier windows are not needed.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from tracekit.ingest.link import nesting
-from tracekit.ingest.link.nesting import Nest
+from tracekit.ingest.link.nesting import Bools, Ints, Nest
 from tracekit.ingest.spool.rows import NONE
-
-Ints: TypeAlias = npt.NDArray[np.integer[Any]]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 def _none() -> Ints:

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from tracekit.ingest.link.nesting import Bools, Ints
 from tracekit.ingest.spool.rows import NONE, Rows, distinct
 from tracekit.ingest.spool.text_columns import Strings
 from tracekit.schema import C, DeviceKind
-
-Ints: TypeAlias = npt.NDArray[np.integer[Any]]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 JOINED_KINDS = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)
 _OWN_KERNELS = {"__amd_rocclr_copyBuffer": DeviceKind.MEMCPY, "__amd_rocclr_fillBuffer": DeviceKind.MEMSET}

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from tracekit.ingest.link.nesting_windows import NO_OPEN_ROWS, Bools, Inherited, Ints, OpenRows
+from tracekit.ingest.link.nesting import Bools, Ints
+from tracekit.ingest.link.nesting_windows import NO_OPEN_ROWS, Inherited, OpenRows
 
 MAX_HELD_ROWS = 1 << 16
 """Rows in memory after a window, of all threads."""

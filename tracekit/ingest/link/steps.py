@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import structs
 
 from tracekit import schema
 from tracekit.ingest.link import serving
-from tracekit.ingest.link.nesting import Nest
+from tracekit.ingest.link.nesting import Bools, Ints, Nest
 from tracekit.ingest.link.nesting_windows import Inherited, NestedWindow, Threads
 from tracekit.ingest.link.serving import Batch
 from tracekit.ingest.link.stacks import Stacks
@@ -23,10 +21,6 @@ from tracekit.ingest.spool.table_index import SortedColumns, TableIndex
 from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
 from tracekit.ingest.spool.window_reader import Window, windows
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
-
-if TYPE_CHECKING:
-    Ints = npt.NDArray[np.integer[Any]]
-    Bools = npt.NDArray[np.bool_]
 
 _WANTED = (C.START_NS, C.DUR_NS, C.KIND, C.NAME, C.PID, C.TID, C.EXTERNAL_ID, C.CORRELATION_ID)
 

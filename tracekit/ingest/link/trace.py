@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,30 +56,23 @@ class TopLevel(msgspec.Struct):
     simulated: bool = msgspec.field(default=False, name="tracekit_simulated")
 
 
-@dataclass(frozen=True)
-class Trace(ABC):
-    """Interface of a decoded and spooled trace of one process or rank.
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """A decoded and spooled trace of one process or rank.
 
     Attributes:
         path: The file.
         directory: Folder of the spool.
         top: Top level of the trace: its metadata.
+        notes: Diagnostics of decoding.
+        empty: The error of a trace without intervals.
+        no_device_work: The tool's message on missing device activity; empty if it has none.
         nest: Algorithm for the nesting of its host rows.
     """
 
     path: Place
     directory: Path
     top: TopLevel
-    nest: Nest = field(default=Jumping(), kw_only=True)
-
-    @abstractmethod
-    def notes(self) -> Iterator[Diagnostic]:
-        """Return the diagnostics of decoding."""
-
-    @abstractmethod
-    def empty(self) -> UnusableInputError:
-        """Return the error for a trace without intervals."""
-
-    def no_device_work(self) -> str:
-        """Return the tool's message on missing device activity, empty if it has none."""
-        return ""
+    notes: tuple[Diagnostic, ...]
+    empty: UnusableInputError
+    no_device_work: str = ""
+    nest: Nest = Jumping()

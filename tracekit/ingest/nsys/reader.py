@@ -10,7 +10,6 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,50 +241,21 @@ class Tally(msgspec.Struct):
                 counts[table] = counts.get(table, 0) + count
 
 
-@dataclass(frozen=True)
-class NsysTrace(Trace):
-    """Trace of one rank of an export, or of the whole export if it has no ranks.
-
-    Attributes:
-        said: Diagnostics of the tool.
-        reason: Why device activity may be missing.
-        tally: Counts of unusual rows.
-    """
-
-    said: tuple[Diagnostic, ...]
-    reason: str
-    tally: Tally
-
-    def notes(self) -> Iterator[Diagnostic]:
-        """Return the diagnostics of reading, and those of the tool."""
-        name = file_name(self.path)
-        if self.top.simulated:
-            yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
-        yield from self.said
-        for table, count in sorted(self.tally.bad.items()):
-            what = f"{name}: {count} of {self.tally.rows[table]} rows of {table} have no usable end: "
-            treated = "a range lasts until the capture's end" if table == rows.NVTX else "they last 0 ns"
-            yield Diagnostic(Level.WARN, "bad_duration", what + treated)
-        for table, count in sorted(self.tally.dropped.items()):
-            what = f"{name}: {count} of {self.tally.rows[table]} rows of {table} "
-            yield Diagnostic(Level.WARN, "bad_timestamp", what + "had no usable time stamp and were dropped")
-        if not self.top.base_ns:
-            text = f"{name}: the export does not say when the capture began; times count from 1970"
-            yield Diagnostic(Level.INFO, "no_start_time", text)
-        if self.tally.rows.get(rows.MEMORY):
-            text = f"{name}: allocations are the CUDA driver's (cudaMalloc), not those of tensors"
-            yield Diagnostic(Level.INFO, "driver_allocations", text)
-
-    def empty(self) -> UnusableInputError:
-        """Return the error for an export without intervals."""
-        return UnusableInputError(
-            f"{file_name(self.path)} has no events: {self.reason}",
-            hint="profile again with `nsys profile --trace=cuda,nvtx,osrt`",
-        )
-
-    def no_device_work(self) -> str:
-        """Return the tool's message on missing device activity."""
-        return self.reason
+def _diagnostics(name: str, top: TopLevel, tally: Tally) -> Iterator[Diagnostic]:
+    """Return the diagnostics of reading an export."""
+    for table, count in sorted(tally.bad.items()):
+        what = f"{name}: {count} of {tally.rows[table]} rows of {table} have no usable end: "
+        treated = "a range lasts until the capture's end" if table == rows.NVTX else "they last 0 ns"
+        yield Diagnostic(Level.WARN, "bad_duration", what + treated)
+    for table, count in sorted(tally.dropped.items()):
+        what = f"{name}: {count} of {tally.rows[table]} rows of {table} "
+        yield Diagnostic(Level.WARN, "bad_timestamp", what + "had no usable time stamp and were dropped")
+    if not top.base_ns:
+        text = f"{name}: the export does not say when the capture began; times count from 1970"
+        yield Diagnostic(Level.INFO, "no_start_time", text)
+    if tally.rows.get(rows.MEMORY):
+        text = f"{name}: allocations are the CUDA driver's (cudaMalloc), not those of tensors"
+        yield Diagnostic(Level.INFO, "driver_allocations", text)
 
 
 def read(path: Place, directory: Path, progress: Callable[[int], None]) -> list[Trace]:
@@ -383,22 +353,27 @@ class _Reading:
     def traces(self, path: Place) -> list[Trace]:
         """Return the spooled traces."""
         top, notes = top_level(self._tables), diagnostics(self._tables)
-        reason = no_device_reason(notes, self._tables)
+        name, reason = file_name(path), no_device_reason(notes, self._tables)
+        reading = [*_diagnostics(name, top, self._tally)]
+        simulated = Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
+        error = UnusableInputError(
+            f"{name} has no events: {reason}",
+            hint="profile again with `nsys profile --trace=cuda,nvtx,osrt`",
+        )
         ranks: list[int | None] = [*sorted(set(self._ranks.values()))]
         traces: list[Trace] = []
         for rank in ranks or [None]:
-            rank_top = msgspec.structs.replace(
-                top, distributed=None if rank is None else Distributed(rank=rank, world_size=len(ranks))
-            )
             self._spool_folder(rank).mkdir(exist_ok=True)
+            declared = None if rank is None else Distributed(rank=rank, world_size=len(ranks))
+            said = [] if traces else notes  # of the whole export, so only once
             traces.append(
-                NsysTrace(
-                    path,
-                    self._spool_folder(rank),
-                    rank_top,
-                    () if traces else tuple(notes),
-                    reason,
-                    self._tally,
+                Trace(
+                    path=path,
+                    directory=self._spool_folder(rank),
+                    top=msgspec.structs.replace(top, distributed=declared),
+                    notes=(*[simulated] * top.simulated, *said, *reading),
+                    empty=error,
+                    no_device_work=reason,
                 )
             )
         return traces

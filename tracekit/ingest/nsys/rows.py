@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tracekit.ingest.spool.rows import NONE, BatchBuilder, Column, Words
+from tracekit.ingest.spool.rows import NONE, BatchBuilder, Bools, Column, Ints, Words
 from tracekit.ingest.spool.text_columns import LATEST_NS
 from tracekit.schema import C, CopyKind, Memory
 
-Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 NULL: Final = int(np.iinfo(np.int64).min)
@@ -57,7 +56,7 @@ class Chunk(msgspec.Struct, frozen=True):
         """Return the rows with a replaced column of integers."""
         return Chunk(self.rows, {**self._integers, name: values}, self._reals, self._texts)
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> Chunk:
+    def where(self, mask: Bools) -> Chunk:
         """Return the selected rows."""
         chosen = pa.array(mask)
         return Chunk(

@@ -103,12 +103,12 @@ def _spool_runs(
     sampled = columns.sort(concatenate_rows(samples))
     every = max(1, size // stride)
     marks = sampled.take(np.arange(every, sampled.count, every))
-    return part_files.Index(spooled.directory).table(name), marks
+    return SpooledTable(spooled.directory, name), marks
 
 
 def _cut_points(columns: SortedColumns, runs: SpooledTable, part: int, marks: Rows) -> list[int]:
     """Return where a run is cut: at its start, before and after the rows that equal each mark, at its end."""
-    rows = runs.read([RowRange(part=part, first=0, stop=runs.heads[part].rows)], columns.columns, {})
+    rows = runs.read([RowRange(part=part, first=0, stop=runs.extents[part].rows)], columns.columns, {})
     assert columns.order  # noqa: S101 (otherwise nothing is sorted)
     # a stable sort keeps rows that equal a mark between its two copies, so their positions are the cuts
     order = columns.order(concatenate_rows([marks, rows, marks]))

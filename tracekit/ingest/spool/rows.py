@@ -20,9 +20,9 @@ from tracekit.schema import C, HostKind
 if TYPE_CHECKING:
     from tracekit.ingest.spool.text_columns import Strings
 
-    Ints = npt.NDArray[np.int64]
-    Bools = npt.NDArray[np.bool_]
-    Positions = npt.NDArray[np.integer[Any]]
+Ints: TypeAlias = npt.NDArray[np.int64]
+AnyInts: TypeAlias = npt.NDArray[np.integer[Any]]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NONE = -1
 """Placeholder of a missing number, and code of a missing text."""
@@ -39,7 +39,7 @@ class Column(NamedTuple):
     values: npt.NDArray[Any]
     missing: Bools | None = None
 
-    def take(self, chosen: Positions) -> Column:
+    def take(self, chosen: AnyInts) -> Column:
         """Return the values at positions, in their order."""
         missing = None if self.missing is None else self.missing.take(chosen)
         return Column(self.values.take(chosen), missing)
@@ -61,7 +61,7 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
         values = self.columns.get(column)
         return np.full(self.count, NONE, np.int64) if values is None else values.values
 
-    def take(self, chosen: Positions) -> Rows:
+    def take(self, chosen: AnyInts) -> Rows:
         """Return the rows at positions, in their order."""
         columns = {name: column.take(chosen) for name, column in self.columns.items()}
         return Rows(count=len(chosen), columns=columns)
@@ -79,7 +79,7 @@ class Batch(msgspec.Struct, frozen=True):
     texts: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
 
 
-Words: TypeAlias = "tuple[Positions, Sequence[bytes] | npt.NDArray[np.object_]]"
+Words: TypeAlias = "tuple[AnyInts, Sequence[bytes] | npt.NDArray[np.object_]]"
 """Codes of the rows, -1 for null, and the text of each code in UTF-8."""
 
 
@@ -174,11 +174,7 @@ def concatenate_batches(batches: Sequence[Batch]) -> Batch:
     return Batch(concatenate_rows(pieces), texts)
 
 
-if TYPE_CHECKING:
-    Numbers = npt.NDArray[np.number[Any]]
-
-
-def numbers(values: Numbers, missing: Bools | None = None) -> pa.Array:
+def numbers(values: npt.NDArray[np.number[Any]], missing: Bools | None = None) -> pa.Array:
     """Return an Arrow array of numbers, without a copy; null where they are missing.
 
     Example:
@@ -225,8 +221,9 @@ def nulls_of(array: pa.Array) -> Bools | None:
     """
     if not array.null_count:
         return None
-    valid = np.frombuffer(array.buffers()[0], np.uint8)
-    bits = np.unpackbits(valid, count=array.offset + len(array), bitorder="little")[array.offset :]
+    first, skipped = divmod(array.offset, 8)
+    valid = np.frombuffer(array.buffers()[0], np.uint8)[first:]
+    bits = np.unpackbits(valid, count=skipped + len(array), bitorder="little")[skipped:]
     return ~bits.view(np.bool_)
 
 
@@ -282,8 +279,6 @@ def compact(codes: npt.NDArray[Any], values: Sequence[bytes]) -> pa.DictionaryAr
     held = [values[number] for number in np.flatnonzero(used).tolist()]
     return pa.DictionaryArray.from_arrays(indices, strings(held))
 
-
-AnyInts: TypeAlias = npt.NDArray[np.integer[Any]]
 
 _OUTER_FIRST = (
     HostKind.PYTHON,
@@ -354,12 +349,12 @@ def counter_order(rows: Rows) -> AnyInts:
     return sorted_positions(rows.integers(C.T_NS))
 
 
-def distinct(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def distinct(values: Ints) -> Ints:
     """Return sorted distinct integers; `np.unique` would load NumPy's masked arrays.
 
     Example:
         >>> distinct(np.array([7, 5, 7]))
         array([5, 7])
     """
-    ordered: npt.NDArray[np.int64] = np.sort(values)
+    ordered: Ints = np.sort(values)
     return ordered.compress(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])

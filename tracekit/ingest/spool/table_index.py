@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from tracekit.ingest.spool.part_files import RowRange, SpooledTable
-from tracekit.ingest.spool.rows import AnyInts, Rows
+from tracekit.ingest.spool.rows import AnyInts, Ints, Rows
 from tracekit.ingest.spool.text_columns import Strings, StringsBuilder
-
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 WINDOW_ROWS = 1 << 16
 """Approximate number of rows of a window."""
@@ -76,9 +72,9 @@ def read_table_index(spooled: SpooledTable, *, texts: Sequence[str] | None = Non
     return TableIndex(
         spooled=spooled,
         texts={name: builder.build() for name, builder in builders.items()},
-        lengths=[head.rows for head in spooled.heads],
-        first=np.array([head.first for head in spooled.heads], np.int64),
-        last=np.array([head.last for head in spooled.heads], np.int64),
+        lengths=[part.rows for part in spooled.extents],
+        first=np.array([part.first for part in spooled.extents], np.int64),
+        last=np.array([part.last for part in spooled.extents], np.int64),
         sampled=np.concatenate(sampled),
         stride=stride,
     )

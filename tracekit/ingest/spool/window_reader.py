@@ -15,8 +15,8 @@ import numpy as np
 
 from tracekit.ingest.spool import external_sort, table_index
 from tracekit.ingest.spool.part_files import RowRange
-from tracekit.ingest.spool.rows import Rows, distinct
-from tracekit.ingest.spool.table_index import Ints, SortedColumns, TableIndex
+from tracekit.ingest.spool.rows import Ints, Rows, distinct
+from tracekit.ingest.spool.table_index import SortedColumns, TableIndex
 
 MAX_WINDOWS = 2
 """Limit of the rows of a window, as a multiple of `table_index.WINDOW_ROWS`."""

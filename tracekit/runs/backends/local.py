@@ -1,4 +1,4 @@
-"""Interface of the backends of stores, and the backend of local folders."""
+"""Backend of local folders."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -43,57 +42,6 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool | None
 
 
-class DraftHandle(msgspec.Struct, frozen=True):
-    """Draft in a backend.
-
-    Attributes:
-        path: A local folder, deleted with the draft.
-        address: Place of the run's files, to which any process may move some.
-    """
-
-    path: Path
-    address: Place
-
-
-class Backend(Protocol):
-    """Interface of a backend; all runs that it lists are complete, whenever it is killed."""
-
-    @property
-    def local_folder(self) -> Path:
-        """Local folder for other data of the store."""
-
-    def list_runs(self, *, read: bool = False) -> list[Run]:
-        """Return the complete runs, oldest first.
-
-        Args:
-            read: Read their metadata too, if concurrent reading is faster.
-        """
-
-    def prepare(self) -> None:
-        """Create the local folder."""
-
-    def draft(self, run_id: str | None) -> AbstractContextManager[DraftHandle]:
-        """Create a draft, which is deleted at exit unless committed."""
-
-    def commit(self, draft: DraftHandle, meta: RunMeta, written: Sequence[WrittenFile]) -> Run:
-        """Commit a draft: move its tables and write `run.json` as the last file.
-
-        Args:
-            draft: The draft.
-            meta: Metadata of the run; its tables are filled in.
-            written: Files that were moved to the address of the draft.
-        """
-
-    def remove(self, run: Run) -> None:
-        """Delete a run; a partly deleted run is not listed."""
-
-    def leftovers(self) -> list[Leftover]:
-        """Return the temporary folders of writers and removers, running or aborted."""
-
-    def delete_leftover(self, leftover: Leftover) -> None:
-        """Delete a leftover."""
-
-
 _MARKED = re.compile(re.escape(TEMPORARY) + locks.MARK_PATTERN)
 
 
@@ -123,15 +71,15 @@ class LocalBackend:
         return self._index.runs(stamped) if read else [Run(folder) for folder, _ in stamped]
 
     @contextmanager
-    def draft(self, run_id: str | None) -> Iterator[DraftHandle]:
-        """Create a hidden folder, which is deleted at exit unless committed."""
+    def draft(self, _run_id: str | None) -> Iterator[tuple[Path, Path]]:
+        """Create a hidden folder, which is deleted at exit unless committed; it is also the address."""
         directory = temporary_path(self.path)
         self.prepare()
         directory.mkdir()
         # The lock tells processes of other containers, which cannot see this one, that the draft is in use.
         try:
             with locks.hold(directory, blocking=False):
-                yield DraftHandle(directory, directory)
+                yield directory, directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -146,11 +94,11 @@ class LocalBackend:
             if name != entry.name and locks.is_abandoned(entry, name):
                 delete(entry)
 
-    def commit(self, draft: DraftHandle, meta: RunMeta, written: Sequence[WrittenFile]) -> Run:
+    def commit(self, draft: Path, _address: Place, meta: RunMeta, written: Sequence[WrittenFile]) -> Run:
         """Write the digests of the tables to `run.json`, and rename the folder to the run's id."""
-        run_meta.write(draft.path, replace(meta, tables=_table_entries(draft.path, written)))
+        run_meta.write(draft, replace(meta, tables=_table_entries(draft, written)))
         target = self.path / meta.run_id
-        draft.path.rename(target)  # from here on the run is listed, with all its files
+        draft.rename(target)  # from here on the run is listed, with all its files
         return Run(target)
 
     def remove(self, run: Run) -> None:

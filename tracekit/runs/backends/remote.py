@@ -29,11 +29,11 @@ import psutil
 from tracekit import storage
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
-from tracekit.runs.backends.local import DraftHandle, Leftover, LocalBackend
+from tracekit.runs.backends.local import Leftover, LocalBackend
 from tracekit.runs.meta import RUN_ID, RunMeta
 from tracekit.runs.run import Run
 from tracekit.runs.tables import WrittenFile, move_to_draft, table_entries
-from tracekit.storage import RemotePath
+from tracekit.storage import Place, RemotePath
 from tracekit.storage.filesystems import RemoteError
 
 WRITER = "draft.json"
@@ -172,15 +172,15 @@ class RemoteBackend:
         return {match[1]: Entry(place, int(match[2])) for match, place in matches if match}
 
     @contextmanager
-    def draft(self, run_id: str | None) -> Iterator[DraftHandle]:
-        """Create a local folder and, with a run id, a remote place; deleted at exit unless committed."""
-        with self._local.draft(None) as local:
+    def draft(self, run_id: str | None) -> Iterator[tuple[Path, Place]]:
+        """Create a local folder and, with a run id, a remote address; deleted at exit unless committed."""
+        with self._local.draft(None) as (folder, _):
             if run_id is None:
-                yield local
+                yield folder, folder
                 return
             address = self.path / run_id
             with self._own(address):
-                yield DraftHandle(local.path, address)
+                yield folder, address
 
     @contextmanager
     def _own(self, address: RemotePath) -> Iterator[None]:
@@ -197,11 +197,11 @@ class RemoteBackend:
                 else:
                     address.remove()
 
-    def commit(self, draft: DraftHandle, meta: RunMeta, written: Sequence[WrittenFile]) -> Run:
+    def commit(self, draft: Path, address: Place, meta: RunMeta, written: Sequence[WrittenFile]) -> Run:
         """Upload the tables, then `run.json`, then the entry of the index."""
         target = self.path / meta.run_id
-        with nullcontext() if draft.address == target else self._own(target):
-            meta = replace(meta, tables=table_entries([*written, *move_to_draft(draft.path, target)]))
+        with nullcontext() if address == target else self._own(target):
+            meta = replace(meta, tables=table_entries([*written, *move_to_draft(draft, target)]))
             content = run_meta.encode(meta)
             # The entry is last: killed between the two, the run is still found by its `run.json`.
             (target / run_meta.FILE_NAME).write_bytes(content)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import io
 import struct
 import zlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tracekit.ingest.kineto import source
 from tracekit.ingest.kineto.source import open_trace
 
 if TYPE_CHECKING:
@@ -33,34 +29,8 @@ def blocked(text: bytes, *, size: int = 60_000) -> bytes:
     return b"".join(block(text[start : start + size]) for start in range(0, len(text), size)) + block(b"")
 
 
-def inflated(content: bytes, workers: int = 2) -> tuple[bytes, int]:
-    """The text of the blocks, and how far the file was used."""
-    raw = cast("io.BufferedReader", io.BufferedReader(io.BytesIO(content)))  # type: ignore[arg-type]
-    text = b"".join(run.text for run in source.inflate(raw, workers))
-    return text, raw.tell()
-
-
 def test_blocks_are_valid_gzip() -> None:
     assert gzip.decompress(blocked(TEXT)) == TEXT
-
-
-@pytest.mark.parametrize("group", [1, 100_000, 1 << 20])
-def test_blocks_are_inflated_in_order(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_GROUP", group)
-    assert inflated(blocked(TEXT)) == (TEXT, len(blocked(TEXT)))
-
-
-@given(st.integers(0, 40), st.binary(min_size=1, max_size=40), st.integers(1, 4))
-def test_the_file_is_left_after_the_last_block(count: int, after: bytes, workers: int) -> None:
-    content = b"".join(block(b"%d" % number) for number in range(count))
-    assert inflated(content + after, workers) == (b"".join(b"%d" % n for n in range(count)), len(content))
-
-
-def test_the_file_is_left_at_a_damaged_block() -> None:
-    content = bytearray(blocked(TEXT))
-    good = len(blocked(TEXT[: 3 * 60_000])) - len(block(b""))
-    content[good + 100] ^= 0xFF
-    assert inflated(bytes(content)) == (TEXT[: 3 * 60_000], good)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.ingest.arrow import to_batch
 from tracekit.ingest.spool import part_files
-from tracekit.ingest.spool.part_files import Index, RowRange
+from tracekit.ingest.spool.part_files import RowRange, SpooledTable
 from tracekit.ingest.spool.rows import Batch, Column, Rows, concatenate_batches, concatenate_rows
 from tracekit.ingest.spool.table_index import read_table_index
 
@@ -72,7 +71,7 @@ def test_any_spans_of_parts_read_back(held: list[list[Row]], data: st.DataObject
     with tempfile.TemporaryDirectory() as folder:
         for number, rows in enumerate(held):
             part_files.write_batches(Path(folder), number, {"table": batch(rows)})
-        table = read_table_index(Index(Path(folder)).table("table"))
+        table = read_table_index(SpooledTable(Path(folder), "table"))
         bounds = [sorted(data.draw(st.tuples(*[st.integers(0, len(rows))] * 2))) for rows in held]
         spans = [RowRange(part=part, first=first, stop=stop) for part, (first, stop) in enumerate(bounds)]
         found = table.read(spans, list(KINDS))
@@ -101,7 +100,7 @@ def test_rows_are_concatenated_and_selected(held: list[list[Row]], data: st.Data
 
 def test_a_truncated_part_is_an_error(tmp_path: Path) -> None:
     part_files.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
-    table = Index(tmp_path).table("table")
+    table = SpooledTable(tmp_path, "table")
     assert table.times(0).tolist() == [5]
     (part,) = tmp_path.glob("*.rows")
     part.write_bytes(part.read_bytes()[:4])
@@ -110,10 +109,18 @@ def test_a_truncated_part_is_an_error(tmp_path: Path) -> None:
     assert raised.value.errno == errno.EIO
 
 
-def test_clearing_frees_the_space_of_open_files(tmp_path: Path) -> None:
-    part_files.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": 5}])})
-    (part,) = tmp_path.glob("*.rows")
-    with part.open("rb") as held:
-        part_files.clear(tmp_path)
-        assert os.fstat(held.fileno()).st_size == 0
-    assert not part.exists()
+def test_clearing_and_discarding_delete_parts(tmp_path: Path) -> None:
+    for number in range(3):
+        part_files.write_batches(
+            tmp_path, number, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": number}])}
+        )
+    part_files.discard(tmp_path, 1)
+    assert [part.first for part in SpooledTable(tmp_path, "table").extents] == [0, 2]
+    part_files.clear(tmp_path)
+    assert not list(tmp_path.glob("*.rows"))
+
+
+def test_a_later_part_of_the_same_number_replaces_the_earlier(tmp_path: Path) -> None:
+    for time in (5, 7):
+        part_files.write_batches(tmp_path, 0, {"table": batch([{**dict.fromkeys(KINDS), "t_ns": time}])})
+    assert SpooledTable(tmp_path, "table").times(0).tolist() == [7]

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from tests.tiers import examples
 from tests.unit.ingest.arrow import to_batch
+from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer.execution import Destination, Linked
 from tracekit.ingest.importer.local import close
 from tracekit.ingest.importer.trace_writer import write
-from tracekit.ingest.kineto.batches import Tally
-from tracekit.ingest.kineto.events import TopLevel
-from tracekit.ingest.kineto.reader import KinetoTrace
 from tracekit.ingest.link import launches, stacks
+from tracekit.ingest.link.trace import TopLevel, Trace
 from tracekit.ingest.spool import part_files, table_index, window_reader
+from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import concatenate_rows, host_order
 from tracekit.ingest.spool.table_index import SortedColumns, read_table_index
 from tracekit.ingest.spool.text_columns import NO_STRINGS
@@ -120,7 +120,6 @@ def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked
         sizes = (
             (table_index, "WINDOW_ROWS"),
             (launches, "HELD"),
-            (launches, "BLOCK"),
             (stacks, "MAX_HELD_ROWS"),
         )
         for module, name in (*sizes, (stacks, "MIN_ROWS_PER_THREAD")):
@@ -129,7 +128,9 @@ def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked
         spooled.mkdir()
         run.mkdir()
         fill(spooled)
-        trace = KinetoTrace(spooled / "t", spooled, TopLevel(), Tally(), "")
+        trace = Trace(
+            path=spooled / "t", directory=spooled, top=TopLevel(), notes=(), empty=UnusableInputError("none")
+        )
         found = close(trace)
         linked = write(trace, Destination(run, None, 0, 0, 0, found.first_ns)) if found else None
         return {path.stem: pq.read_table(path) for path in run.glob("*.parquet")}, linked
@@ -167,7 +168,7 @@ def test_windows_contain_each_row_once_in_final_order_and_are_small(host: list[l
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_index, "WINDOW_ROWS", size)
         spool_parts(Path(folder), HOST_INTERVALS.name, host)
-        table = read_table_index(part_files.Index(Path(folder)).table(HOST_INTERVALS.name))
+        table = read_table_index(SpooledTable(Path(folder), HOST_INTERVALS.name))
         order = partial(host_order, kinds=table.texts.get(C.KIND, NO_STRINGS))
         wanted = SortedColumns(table=table, columns=table.spooled.names, order=order)
         seen, until = [], None
@@ -194,7 +195,7 @@ def test_windows_over_overlapping_parts_have_about_the_requested_size(
         rows = pa.RecordBatch.from_pydict({C.T_NS: pa.array(range(number, 40_000, 40), pa.int64())})
         part_files.write_batches(tmp_path, number, {"samples": to_batch(rows)})
     monkeypatch.setattr(table_index, "WINDOW_ROWS", 4096)
-    table = read_table_index(part_files.Index(tmp_path).table("samples"))
+    table = read_table_index(SpooledTable(tmp_path, "samples"))
     found = [
         window.rows[0].count
         for window in window_reader.windows([SortedColumns(table=table, columns=[C.T_NS])])

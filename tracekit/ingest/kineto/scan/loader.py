@@ -13,17 +13,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from tracekit.ingest.link.nesting import Jumping, Nest
+from tracekit.ingest.link.nesting import Ints, Jumping, Nest
 
 if TYPE_CHECKING:
     from tracekit.ingest.kineto.scan.scanner import Scanner
 
-Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 
 WORTH_COMPILING = 64 << 20
 """Bytes of a trace from which on the decoder is compiled: further traces as large are likely to follow."""

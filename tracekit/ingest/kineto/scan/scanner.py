@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,12 +28,11 @@ from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, native
 from tracekit.ingest.kineto.scan.layout import DEVICE_KINDS, HOST_KINDS, NULL, Interner, RowBuffers
 from tracekit.ingest.kineto.split import Text
-from tracekit.ingest.spool.rows import NONE, Batch, BatchBuilder, Column, Words, concatenate_batches
+from tracekit.ingest.spool.rows import NONE, Batch, BatchBuilder, Column, Ints, Words, concatenate_batches
 from tracekit.ingest.spool.text_columns import EARLIEST_INSTANT_NS
 from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERVALS, C, DeviceKind, HostKind
 
 Batches = dict[str, Batch]
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 _NOT_ASCII = 0x80
 _HEADROOM = 8

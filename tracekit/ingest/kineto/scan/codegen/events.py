@@ -8,31 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.ingest.kineto.scan.codegen.grammar import (
-    ARRAY,
-    ARRAY_END,
-    BACKSLASH,
-    COMMA,
-    MINUS,
-    NINE,
-    NO_SLOT,
-    OBJECT,
-    OBJECT_END,
-    POWERS_OF_TEN,
-    QUOTE,
-    ZERO,
-    cached_value_end,
-    is_null,
-    literal_end,
-    read_key,
-    read_number,
-    reset_value_cache,
-    skip_blanks,
-    span,
-    starts_number,
-    string_end,
-    value_end,
-)
+from tracekit.ingest.kineto.scan import layout
+from tracekit.ingest.kineto.scan.codegen import grammar
+from tracekit.ingest.kineto.scan.codegen.grammar import NO_SLOT, skip_blanks, value_end
 from tracekit.ingest.kineto.scan.codegen.intrinsics import (
     INVALID,
     WORD,
@@ -44,24 +22,7 @@ from tracekit.ingest.kineto.scan.codegen.intrinsics import (
     poke,
 )
 from tracekit.ingest.kineto.scan.codegen.rows import add_row, increment
-from tracekit.ingest.kineto.scan.layout import (
-    BLOCK_Y,
-    CLOSED,
-    DONE,
-    GAP_FIELDS,
-    GAP_WAYS,
-    GAPS,
-    GRID_Y,
-    MAX_GAPS,
-    N_EVENTS,
-    N_SLOTS,
-    NULL,
-    POSITION,
-    SLOT,
-    SLOT_KINDS,
-    UNSUPPORTED,
-    SlotKind,
-)
+from tracekit.ingest.kineto.scan.layout import NULL, SLOT, SlotKind
 from tracekit.ingest.kineto.split import ROOM
 from tracekit.ingest.spool.text_columns import LATEST_NS
 
@@ -69,7 +30,7 @@ _NO_GAP, _FIRST_GAP = 0, 1
 """No cached gap, and the one that precedes each event's first."""
 _GAP_COUNT = 0
 """Index of the number of gaps: `_NO_GAP` has no text there."""
-_ADDRESS, _LENGTH, _SLOT, _LEVEL, _SUCCESSORS = range(GAP_FIELDS - GAP_WAYS + 1)
+_ADDRESS, _LENGTH, _SLOT, _LEVEL, _SUCCESSORS = range(layout.GAP_FIELDS - layout.GAP_WAYS + 1)
 
 _ARGS, _GRID = SLOT.args, SLOT.grid
 _INTEGER, _TIME, _REAL, _STRING, _JSON, _TRIPLE, _ID = (
@@ -78,7 +39,7 @@ _INTEGER, _TIME, _REAL, _STRING, _JSON, _TRIPLE, _ID = (
 _NS_DECIMALS = 3  # of a microsecond
 _MAX_ID_DIGITS = 17  # the reference reads the last 18 characters of a number in a string, with its sign
 _MAX_ASCII, _UNDERSCORE, _A, _Z = 0x7F, ord("_"), ord("a"), ord("z")
-_EXACT_POWERS_OF_TEN = POWERS_OF_TEN.astype(np.float64)  # a float64 is exact up to 10^22
+_EXACT_POWERS_OF_TEN = grammar.POWERS_OF_TEN.astype(np.float64)  # a float64 is exact up to 10^22
 _EXACT_FLOAT = 1 << 53
 
 _START, _BEFORE, _INSIDE, _AFTER, _END = range(5)
@@ -95,13 +56,13 @@ def _reset_gaps(gaps: int) -> None:
 
 @compiled
 def _clear_successors(gaps: int, gap: int) -> None:
-    for way in range(GAP_WAYS):
-        poke(gaps, gap * GAP_FIELDS + _SUCCESSORS + way, _NO_GAP)
+    for way in range(layout.GAP_WAYS):
+        poke(gaps, gap * layout.GAP_FIELDS + _SUCCESSORS + way, _NO_GAP)
 
 
 @compiled
 def _gap_field(gaps: int, gap: int, field: int) -> int:
-    return peek(gaps, gap * GAP_FIELDS + field)
+    return peek(gaps, gap * layout.GAP_FIELDS + field)
 
 
 @compiled
@@ -112,8 +73,8 @@ def _cached_gap(gaps: int, last: int, at: int) -> int:
     members in the same order, so a gap is mostly one that was parsed before, and comparing its bytes is
     enough. The gap before it tells where in the event it is.
     """
-    successors = last * GAP_FIELDS + _SUCCESSORS
-    for way in range(GAP_WAYS):
+    successors = last * layout.GAP_FIELDS + _SUCCESSORS
+    for way in range(layout.GAP_WAYS):
         gap = peek(gaps, successors + way)
         if gap == _NO_GAP:
             return _NO_GAP
@@ -139,45 +100,45 @@ def _add_gap(gaps: int, last: int, at: int, end: int, slot: int, level: int) -> 
     The comparison with a gap longer than `ROOM` could read beyond the padding of a text.
     """
     gap = peek(gaps, _GAP_COUNT)
-    if last == _NO_GAP or gap == MAX_GAPS or end - at > ROOM:
+    if last == _NO_GAP or gap == layout.MAX_GAPS or end - at > ROOM:
         return _NO_GAP
     poke(gaps, _GAP_COUNT, gap + 1)
-    first = gap * GAP_FIELDS
+    first = gap * layout.GAP_FIELDS
     poke(gaps, first + _ADDRESS, at)
     poke(gaps, first + _LENGTH, end - at)
     poke(gaps, first + _SLOT, slot)
     poke(gaps, first + _LEVEL, level)
     _clear_successors(gaps, gap)
-    _move_to_front(gaps, last * GAP_FIELDS + _SUCCESSORS, GAP_WAYS - 1, gap)
+    _move_to_front(gaps, last * layout.GAP_FIELDS + _SUCCESSORS, layout.GAP_WAYS - 1, gap)
     return gap
 
 
 @compiled
 def _read_value(at: int, slot: int, scratch: int, origin: int) -> tuple[int, bool]:
     """Read a value into its slot; return its end, and whether it is of the slot's kind."""
-    kind = SLOT_KINDS[slot]
+    kind = layout.SLOT_KINDS[slot]
     _clear_slot(scratch, slot, kind)
     first = byte(at)
     if kind == _JSON:
-        end = cached_value_end(at, scratch, origin)
+        end = grammar.cached_value_end(at, scratch, origin)
         if end != INVALID:
-            poke(scratch, slot, span(at, end, origin))
+            poke(scratch, slot, grammar.span(at, end, origin))
         return end, peek(scratch, slot) != NULL
-    if first == QUOTE:
-        end = string_end(at + 1)
+    if first == grammar.QUOTE:
+        end = grammar.string_end(at + 1)
         if end == INVALID:
             return end, False
         if kind == _STRING:
-            poke(scratch, slot, span(at + 1, end, origin))
+            poke(scratch, slot, grammar.span(at + 1, end, origin))
         elif kind == _ID:
             poke(scratch, slot, _id_in_string(at + 1, end))
         return end + 1, peek(scratch, slot) != NULL
-    if starts_number(first):
+    if grammar.starts_number(first):
         return _read_number(at, slot, kind, scratch)
-    if kind == _TRIPLE and first == ARRAY:
+    if kind == _TRIPLE and first == grammar.ARRAY:
         return _read_triple(at, slot, scratch)
     if first >= _A and first <= _Z:
-        return literal_end(at), is_null(at)
+        return grammar.literal_end(at), grammar.is_null(at)
     return value_end(at), False
 
 
@@ -193,12 +154,12 @@ def _clear_slot(scratch: int, slot: int, kind: int) -> None:
 
 @compiled
 def _rest_of_triple(slot: int) -> int:
-    return GRID_Y if slot == _GRID else BLOCK_Y
+    return layout.GRID_Y if slot == _GRID else layout.BLOCK_Y
 
 
 @compiled
 def _read_number(at: int, slot: int, kind: int, scratch: int) -> tuple[int, bool]:
-    digits, decimals, end = read_number(at)
+    digits, decimals, end = grammar.read_number(at)
     if end == INVALID:
         return end, False
     if kind in (_INTEGER, _ID):
@@ -209,7 +170,9 @@ def _read_number(at: int, slot: int, kind: int, scratch: int) -> tuple[int, bool
     if kind == _TIME:
         poke(scratch, slot, _nanoseconds(digits, decimals))
         return end, peek(scratch, slot) != NULL
-    if kind == _REAL and abs(digits) < _EXACT_FLOAT and (digits != 0 or byte(at) != MINUS):  # not minus zero
+    if (
+        kind == _REAL and abs(digits) < _EXACT_FLOAT and (digits != 0 or byte(at) != grammar.MINUS)
+    ):  # not minus zero
         poke(scratch, slot, float_bits(digits / _EXACT_POWERS_OF_TEN[decimals]))
         return end, True
     return end, False
@@ -219,9 +182,9 @@ def _read_number(at: int, slot: int, kind: int, scratch: int) -> tuple[int, bool
 def _nanoseconds(digits: int, decimals: int) -> int:
     """Convert microseconds to nanoseconds; `NULL` where that is not exact."""
     if decimals > _NS_DECIMALS:
-        divisor = POWERS_OF_TEN[decimals - _NS_DECIMALS]
+        divisor = grammar.POWERS_OF_TEN[decimals - _NS_DECIMALS]
         return digits // divisor if digits % divisor == 0 else NULL
-    factor = POWERS_OF_TEN[_NS_DECIMALS - decimals]
+    factor = grammar.POWERS_OF_TEN[_NS_DECIMALS - decimals]
     return digits * factor if abs(digits) < LATEST_NS // factor else NULL
 
 
@@ -229,24 +192,24 @@ def _nanoseconds(digits: int, decimals: int) -> int:
 def _id_in_string(at: int, end: int) -> int:
     """Parse the first number in a string such as `stream 7`; `NULL` where Python could find another one."""
     before = 0
-    while at < end and not ZERO <= byte(at) <= NINE:
+    while at < end and not grammar.ZERO <= byte(at) <= grammar.NINE:
         before = byte(at)
         if _may_be_digit(before):
             return NULL
         at += 1
     first, number = at, 0
-    while at < end and ZERO <= byte(at) <= NINE:
-        number = number * 10 + byte(at) - ZERO
+    while at < end and grammar.ZERO <= byte(at) <= grammar.NINE:
+        number = number * 10 + byte(at) - grammar.ZERO
         at += 1
     if at == first or at - first > _MAX_ID_DIGITS or _may_be_digit(byte(at)):
         return NULL
-    return -number if before == MINUS else number
+    return -number if before == grammar.MINUS else number
 
 
 @compiled
 def _may_be_digit(found: int) -> bool:
     """Whether Python may read this byte as a digit or a part of a number."""
-    return found in (_UNDERSCORE, BACKSLASH) or found > _MAX_ASCII
+    return found in (_UNDERSCORE, grammar.BACKSLASH) or found > _MAX_ASCII
 
 
 @compiled
@@ -255,12 +218,12 @@ def _read_triple(at: int, slot: int, scratch: int) -> tuple[int, bool]:
     start = at
     rest = _rest_of_triple(slot)
     for index in range(3):
-        digits, decimals, end = read_number(skip_blanks(at + 1))
+        digits, decimals, end = grammar.read_number(skip_blanks(at + 1))
         if end == INVALID or decimals:
             return _not_a_triple(start, slot, scratch)
         poke(scratch, slot if index == 0 else rest + index - 1, digits)
         at = skip_blanks(end)
-        if byte(at) != (ARRAY_END if index == 2 else COMMA):
+        if byte(at) != (grammar.ARRAY_END if index == 2 else grammar.COMMA):
             return _not_a_triple(start, slot, scratch)
     return at + 1, True
 
@@ -274,7 +237,7 @@ def _not_a_triple(at: int, slot: int, scratch: int) -> tuple[int, bool]:
 @compiled
 def _read_event(at: int, scratch: int, origin: int) -> tuple[int, int]:
     """Read the members of an event; return its end, and the bits of slots with values of another kind."""
-    gaps = scratch + GAPS * WORD
+    gaps = scratch + layout.GAPS * WORD
     mistyped, level, last = 0, _START, _FIRST_GAP
     while True:
         gap = _cached_gap(gaps, last, at)
@@ -299,7 +262,7 @@ def _read_event(at: int, scratch: int, origin: int) -> tuple[int, int]:
 def _read_member(at: int, slot: int, scratch: int, origin: int, mistyped: int) -> tuple[int, int]:
     """Skip a value, or read it into its slot."""
     if slot == NO_SLOT:
-        return cached_value_end(at, scratch, origin), mistyped
+        return grammar.cached_value_end(at, scratch, origin), mistyped
     at, accepted = _read_value(at, slot, scratch, origin)
     return at, (mistyped & ~(1 << slot) if accepted else mistyped | (1 << slot))
 
@@ -312,7 +275,7 @@ def _next_value(at: int, level: int) -> tuple[int, int, int]:
     """
     at, level = _next_member(at, level)
     while at != INVALID and level != _END:
-        at, slot = read_key(at)
+        at, slot = grammar.read_key(at)
         if at == INVALID or slot != _ARGS or level == _INSIDE:
             at_its_level = (slot > _ARGS) == (level == _INSIDE)
             return at, (slot if at_its_level else NO_SLOT), level
@@ -326,14 +289,14 @@ def _next_value(at: int, level: int) -> tuple[int, int, int]:
 def _next_member(at: int, level: int) -> tuple[int, int]:
     if level == _START:
         at = skip_blanks(at + 1)
-        return (at + 1, _END) if byte(at) == OBJECT_END else (at, _BEFORE)
+        return (at + 1, _END) if byte(at) == grammar.OBJECT_END else (at, _BEFORE)
     at = skip_blanks(at)
-    if level == _INSIDE and byte(at) == OBJECT_END:
+    if level == _INSIDE and byte(at) == grammar.OBJECT_END:
         level = _AFTER
         at = skip_blanks(at + 1)
-    if level != _INSIDE and byte(at) == OBJECT_END:
+    if level != _INSIDE and byte(at) == grammar.OBJECT_END:
         return at + 1, _END
-    return (skip_blanks(at + 1) if byte(at) == COMMA else INVALID), level
+    return (skip_blanks(at + 1) if byte(at) == grammar.COMMA else INVALID), level
 
 
 @compiled
@@ -344,10 +307,10 @@ def _open_arguments(at: int, level: int) -> tuple[int, int]:
     """
     if level == _AFTER:
         return INVALID, level
-    if byte(at) == OBJECT:
+    if byte(at) == grammar.OBJECT:
         at = skip_blanks(at + 1)
-        return (at + 1, _AFTER) if byte(at) == OBJECT_END else (at, _INSIDE)
-    return (literal_end(at) if is_null(at) else INVALID), _AFTER
+        return (at + 1, _AFTER) if byte(at) == grammar.OBJECT_END else (at, _INSIDE)
+    return (grammar.literal_end(at) if grammar.is_null(at) else INVALID), _AFTER
 
 
 @compiled
@@ -365,29 +328,29 @@ def scan(text: int, length: int, start: int, interner: int, buffers: int, scratc
     Returns:
         `DONE`, `CLOSED`, `UNSUPPORTED` or `NO_SPACE`.
     """
-    _reset_gaps(scratch + GAPS * WORD)
-    reset_value_cache(scratch)
+    _reset_gaps(scratch + layout.GAPS * WORD)
+    grammar.reset_value_cache(scratch)
     at = skip_blanks(text + start)
-    poke(buffers, POSITION, at - text)
-    while byte(at) == OBJECT:
+    poke(buffers, layout.POSITION, at - text)
+    while byte(at) == grammar.OBJECT:
         begin = at
-        for slot in range(N_SLOTS):
+        for slot in range(layout.N_SLOTS):
             poke(scratch, slot, NULL)
         at, mistyped = _read_event(at, scratch, text)
         if at == INVALID:
-            return UNSUPPORTED
+            return layout.UNSUPPORTED
         state = add_row(begin, at, scratch, mistyped, text, interner, buffers)
-        if state != DONE:
+        if state != layout.DONE:
             return state
-        increment(buffers, N_EVENTS)
+        increment(buffers, layout.N_EVENTS)
         at = skip_blanks(at)
-        poke(buffers, POSITION, at - text)
+        poke(buffers, layout.POSITION, at - text)
         if at - text >= length:
-            return DONE
-        if byte(at) == ARRAY_END:
-            return CLOSED
-        if byte(at) != COMMA:
-            return UNSUPPORTED
+            return layout.DONE
+        if byte(at) == grammar.ARRAY_END:
+            return layout.CLOSED
+        if byte(at) != grammar.COMMA:
+            return layout.UNSUPPORTED
         at = skip_blanks(at + 1)
-        poke(buffers, POSITION, at - text)
-    return UNSUPPORTED
+        poke(buffers, layout.POSITION, at - text)
+    return layout.UNSUPPORTED

@@ -5,58 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tracekit.ingest.kineto import columns
+from tracekit.ingest.kineto.scan import layout
 from tracekit.ingest.kineto.scan.codegen.grammar import span_length, span_start, unescaped_end
 from tracekit.ingest.kineto.scan.codegen.intrinsics import MIX, WORD, byte, compiled, equal, peek, poke, word
-from tracekit.ingest.kineto.scan.layout import (
-    AT_BYTES,
-    AT_HASHES,
-    AT_SPANS,
-    CAPACITY,
-    CATEGORY_ROWS,
-    COLLECTIVE_SLOTS,
-    COLLECTIVES,
-    COUNTERS,
-    DEVICE,
-    DEVICE_COLUMNS,
-    DEVICE_STRING_COLUMNS,
-    DEVICE_STRINGS,
-    DONE,
-    EMPTY,
-    FULL,
-    GENERATED,
-    HASH_BITS,
-    HASH_SIZE,
-    HOST,
-    HOST_COLUMNS,
-    HOST_STRING_COLUMNS,
-    HOST_STRINGS,
-    KERNEL_SLOTS,
-    KIND_BITS,
-    MAX_STRING_BYTES,
-    MAX_STRINGS,
-    MEMORY,
-    MEMORY_COLUMNS,
-    N_BAD_DURATION,
-    N_BYTES,
-    N_COLLECTIVES,
-    N_COUNTED,
-    N_COUNTERS,
-    N_DEVICE,
-    N_GENERATED,
-    N_HOST,
-    N_KEYS,
-    N_MEMORY,
-    N_STRINGS,
-    N_UNKNOWN,
-    NO_SPACE,
-    NULL,
-    SLOT,
-    SLOT_KINDS,
-    UNKNOWN,
-    UNSUPPORTED,
-    Row,
-    SlotKind,
-)
+from tracekit.ingest.kineto.scan.layout import NULL, SLOT, Row, SlotKind
 from tracekit.schema import HOST_DEVICE
 
 _NONE, _HOST, _DEVICE, _MEMORY, _COUNTER, _UNSUPPORTED, _NO_SPACE = (int(row) for row in Row)
@@ -75,27 +27,26 @@ _NO_CODE = _NO_ROW = -1
 
 
 def _bits(*slots: int) -> int:
-    return sum(1 << slot for slot in {*slots} if slot < N_KEYS)
+    return sum(1 << slot for slot in {*slots} if slot < layout.N_KEYS)
 
 
-_HOST_SLOTS = np.array([*HOST_COLUMNS.values()])
-_HOST_STRING_SLOTS = np.array([*HOST_STRING_COLUMNS.values()])
-_DEVICE_SLOTS = np.array([*DEVICE_COLUMNS.values()])
-_MEMORY_SLOTS = np.array([*MEMORY_COLUMNS.values()])
-_FLOPS_COLUMN = [*HOST_STRING_COLUMNS.values()].index(_CONCRETE)
-_COLLECTIVE_SLOTS = np.array(COLLECTIVE_SLOTS)
-_COLLECTIVE_IS_TEXT = SLOT_KINDS[_COLLECTIVE_SLOTS] == SlotKind.STRING
-_KERNEL_SLOTS = np.array(KERNEL_SLOTS)
+_HOST_SLOTS = np.array([*layout.HOST_COLUMNS.values()])
+_HOST_STRING_SLOTS = np.array([*layout.HOST_STRING_COLUMNS.values()])
+_DEVICE_SLOTS = np.array([*layout.DEVICE_COLUMNS.values()])
+_MEMORY_SLOTS = np.array([*layout.MEMORY_COLUMNS.values()])
+_FLOPS_COLUMN = [*layout.HOST_STRING_COLUMNS.values()].index(_CONCRETE)
+_METADATA_SLOTS = np.array([*layout.COLLECTIVE_SLOTS, *layout.KERNEL_SLOTS])
+_N_COLLECTIVE, _N_METADATA = len(layout.COLLECTIVE_SLOTS), len(_METADATA_SLOTS)
+_STRING = int(SlotKind.STRING)
 _HOST_NEEDS = _bits(
-    *HOST_COLUMNS.values(),
-    *HOST_STRING_COLUMNS.values(),
-    *COLLECTIVE_SLOTS,
-    *KERNEL_SLOTS,
+    *layout.HOST_COLUMNS.values(),
+    *layout.HOST_STRING_COLUMNS.values(),
+    *_METADATA_SLOTS.tolist(),
     _OLD_ID,
     _OLD_DIMS,
 )
-_DEVICE_NEEDS = _bits(*DEVICE_COLUMNS.values(), *DEVICE_STRING_COLUMNS.values(), _OLD_ID)
-_MEMORY_NEEDS = _bits(*MEMORY_COLUMNS.values(), _TYPE)
+_DEVICE_NEEDS = _bits(*layout.DEVICE_COLUMNS.values(), *layout.DEVICE_STRING_COLUMNS.values(), _OLD_ID)
+_MEMORY_NEEDS = _bits(*layout.MEMORY_COLUMNS.values(), _TYPE)
 
 
 @compiled
@@ -130,34 +81,38 @@ def _hash(at: int, length: int) -> int:
 @compiled
 def code_of(interner: int, at: int, length: int) -> int:
     """Return the code of a string, adding it if it is new; `FULL` if there is no space for it."""
-    hashes, spans, text = peek(interner, AT_HASHES), peek(interner, AT_SPANS), peek(interner, AT_BYTES)
+    hashes, spans, text = (
+        peek(interner, layout.AT_HASHES),
+        peek(interner, layout.AT_SPANS),
+        peek(interner, layout.AT_BYTES),
+    )
     wanted = _hash(at, length)
-    entry = (wanted >> (64 - HASH_BITS)) & (HASH_SIZE - 1)
+    entry = (wanted >> (64 - layout.HASH_BITS)) & (layout.HASH_SIZE - 1)
     code = peek(hashes, 2 * entry + 1)
-    while code != EMPTY:
+    while code != layout.EMPTY:
         candidate = peek(hashes, 2 * entry) == wanted and peek(spans, 2 * code + 1) == length
         if candidate and equal(text + peek(spans, 2 * code), at, length):
             return code
-        entry = (entry + 1) & (HASH_SIZE - 1)
+        entry = (entry + 1) & (layout.HASH_SIZE - 1)
         code = peek(hashes, 2 * entry + 1)
     return _add_string(interner, at, length, entry, wanted)
 
 
 @compiled
 def _add_string(interner: int, at: int, length: int, entry: int, wanted: int) -> int:
-    code, start = peek(interner, N_STRINGS), peek(interner, N_BYTES)
+    code, start = peek(interner, layout.N_STRINGS), peek(interner, layout.N_BYTES)
     words = (length + WORD - 1) // WORD
-    if code == MAX_STRINGS or start + words * WORD > MAX_STRING_BYTES:
-        return FULL
+    if code == layout.MAX_STRINGS or start + words * WORD > layout.MAX_STRING_BYTES:
+        return layout.FULL
     for index in range(words):
-        poke(peek(interner, AT_BYTES) + start, index, word(at + index * WORD))
-    hashes, spans = peek(interner, AT_HASHES), peek(interner, AT_SPANS)
+        poke(peek(interner, layout.AT_BYTES) + start, index, word(at + index * WORD))
+    hashes, spans = peek(interner, layout.AT_HASHES), peek(interner, layout.AT_SPANS)
     poke(hashes, 2 * entry, wanted)
     poke(hashes, 2 * entry + 1, code)
     poke(spans, 2 * code, start)
     poke(spans, 2 * code + 1, length)
-    poke(interner, N_STRINGS, code + 1)
-    poke(interner, N_BYTES, start + words * WORD)
+    poke(interner, layout.N_STRINGS, code + 1)
+    poke(interner, layout.N_BYTES, start + words * WORD)
     return code
 
 
@@ -171,32 +126,32 @@ def _row_of(scratch: int, origin: int, interner: int, buffers: int) -> int:
     """Determine the `Row` of an event, with its kind in the low bits."""
     phase = peek(scratch, _PH)
     if phase == NULL or span_length(phase) != 1:
-        return _UNSUPPORTED << KIND_BITS
+        return _UNSUPPORTED << layout.KIND_BITS
     letter = byte(span_start(phase, origin))
     if letter == _X:
         return _row_of_interval(peek(scratch, _CAT), origin, interner, buffers)
     if letter in (_I, _OLD_I):
-        return _row_of_instant(peek(scratch, _NAME), origin) << KIND_BITS
+        return _row_of_instant(peek(scratch, _NAME), origin) << layout.KIND_BITS
     if letter == _C:
-        return _COUNTER << KIND_BITS
-    return (_NONE if _IGNORED_PHASES[letter] else _UNSUPPORTED) << KIND_BITS
+        return _COUNTER << layout.KIND_BITS
+    return (_NONE if _IGNORED_PHASES[letter] else _UNSUPPORTED) << layout.KIND_BITS
 
 
 @compiled
 def _row_of_interval(category: int, origin: int, interner: int, buffers: int) -> int:
     if category == NULL:
-        return _UNSUPPORTED << KIND_BITS
+        return _UNSUPPORTED << layout.KIND_BITS
     code = _span_code(category, origin, interner)
-    if code == FULL:
-        return _NO_SPACE << KIND_BITS
-    row = CATEGORY_ROWS[code] if code < len(CATEGORY_ROWS) else -1
+    if code == layout.FULL:
+        return _NO_SPACE << layout.KIND_BITS
+    row = layout.CATEGORY_ROWS[code] if code < len(layout.CATEGORY_ROWS) else -1
     if row >= 0:
         return row
-    if _has_escape(category, origin) or peek(buffers, N_UNKNOWN) >= peek(buffers, CAPACITY):
-        return _UNSUPPORTED << KIND_BITS
-    poke(peek(buffers, UNKNOWN), peek(buffers, N_UNKNOWN), code)
-    increment(buffers, N_UNKNOWN)
-    return _NONE << KIND_BITS
+    if _has_escape(category, origin) or peek(buffers, layout.N_UNKNOWN) >= peek(buffers, layout.CAPACITY):
+        return _UNSUPPORTED << layout.KIND_BITS
+    poke(peek(buffers, layout.UNKNOWN), peek(buffers, layout.N_UNKNOWN), code)
+    increment(buffers, layout.N_UNKNOWN)
+    return _NONE << layout.KIND_BITS
 
 
 @compiled
@@ -234,9 +189,9 @@ def add_row(
 ) -> int:
     """Add the row of the event between two addresses; return `DONE` or how the scan ends."""
     becomes = _row_of(scratch, origin, interner, buffers)
-    row, kind = becomes >> KIND_BITS, becomes & ((1 << KIND_BITS) - 1)
+    row, kind = becomes >> layout.KIND_BITS, becomes & ((1 << layout.KIND_BITS) - 1)
     if row == _NONE:
-        return DONE
+        return layout.DONE
     if row == _HOST:
         return _add_host(kind, scratch, mistyped, origin, interner, buffers)
     if row == _DEVICE:
@@ -245,7 +200,7 @@ def add_row(
         return _add_memory(scratch, mistyped, buffers)
     if row == _COUNTER:
         return _add_counter(begin - origin, end - origin, buffers)
-    return NO_SPACE if row == _NO_SPACE else UNSUPPORTED
+    return layout.NO_SPACE if row == _NO_SPACE else layout.UNSUPPORTED
 
 
 @compiled
@@ -265,129 +220,125 @@ def _fix_duration(scratch: int, buffers: int) -> None:
     """Set a duration that is absent or negative to zero, and count it."""
     if peek(scratch, _DUR) < 0:
         poke(scratch, _DUR, 0)
-        increment(buffers, N_BAD_DURATION)
+        increment(buffers, layout.N_BAD_DURATION)
 
 
 @compiled
 def _add_host(kind: int, scratch: int, mistyped: int, origin: int, interner: int, buffers: int) -> int:
-    row, capacity = peek(buffers, N_HOST), peek(buffers, CAPACITY)
+    row, capacity = peek(buffers, layout.N_HOST), peek(buffers, layout.CAPACITY)
     if not _prepare(scratch, mistyped, _HOST_NEEDS) or row >= capacity:
-        return UNSUPPORTED
+        return layout.UNSUPPORTED
     _fill(scratch, _DIMS, _OLD_DIMS)
-    strings = peek(buffers, HOST_STRINGS)
+    strings = peek(buffers, layout.HOST_STRINGS)
     for column in range(len(_HOST_STRING_SLOTS)):
         packed = peek(scratch, _HOST_STRING_SLOTS[column])
         code = _NO_CODE
-        if column == _FLOPS_COLUMN and peek(strings, row) >= N_COUNTED:
+        if column == _FLOPS_COLUMN and peek(strings, row) >= layout.N_COUNTED:
             packed = NULL
         if packed != NULL:
             code = _span_code(packed, origin, interner)
-            if code == FULL:
-                return NO_SPACE
+            if code == layout.FULL:
+                return layout.NO_SPACE
         poke(strings, column * capacity + row, code)
-    if peek(scratch, _COLLECTIVE) != NULL and not _add_collective(row, scratch, origin, interner, buffers):
-        return NO_SPACE
-    if peek(scratch, _BACKEND) != NULL and not _add_generated(row, scratch, origin, interner, buffers):
-        return NO_SPACE
+    if peek(scratch, _COLLECTIVE) != NULL and not _add_metadata(
+        layout.COLLECTIVES, layout.N_COLLECTIVES, 0, _N_COLLECTIVE, scratch, origin, interner, buffers
+    ):
+        return layout.NO_SPACE
+    if peek(scratch, _BACKEND) != NULL and not _add_metadata(
+        layout.GENERATED, layout.N_GENERATED, _N_COLLECTIVE, _N_METADATA, scratch, origin, interner, buffers
+    ):
+        return layout.NO_SPACE
     _fix_duration(scratch, buffers)
     for column in range(len(_HOST_SLOTS)):
-        poke(peek(buffers, HOST), column * capacity + row, peek(scratch, _HOST_SLOTS[column]))
-    poke(peek(buffers, HOST), len(_HOST_SLOTS) * capacity + row, kind)
-    increment(buffers, N_HOST)
-    return DONE
+        poke(peek(buffers, layout.HOST), column * capacity + row, peek(scratch, _HOST_SLOTS[column]))
+    poke(peek(buffers, layout.HOST), len(_HOST_SLOTS) * capacity + row, kind)
+    increment(buffers, layout.N_HOST)
+    return layout.DONE
 
 
 @compiled
-def _add_collective(host_row: int, scratch: int, origin: int, interner: int, buffers: int) -> bool:
-    """Add the metadata of a collective; return whether there was space for its strings."""
-    row, capacity, metadata = (
-        peek(buffers, N_COLLECTIVES),
-        peek(buffers, CAPACITY),
-        peek(buffers, COLLECTIVES),
-    )
-    poke(metadata, row, host_row)
-    for column in range(len(_COLLECTIVE_SLOTS)):
-        value = peek(scratch, _COLLECTIVE_SLOTS[column])
-        if _COLLECTIVE_IS_TEXT[column]:
-            value = _NO_CODE if value == NULL else _span_code(value, origin, interner)
-            if value == FULL and peek(scratch, _COLLECTIVE_SLOTS[column]) != NULL:
-                return False
-        poke(metadata, (1 + column) * capacity + row, value)
-    increment(buffers, N_COLLECTIVES)
-    return True
+def _add_metadata(
+    buffer: int, count: int, first: int, stop: int, scratch: int, origin: int, interner: int, buffers: int
+) -> bool:
+    """Add the metadata that few host rows have; return whether there was space for its strings.
 
-
-@compiled
-def _add_generated(host_row: int, scratch: int, origin: int, interner: int, buffers: int) -> bool:
-    """Add the metadata of a generated kernel; return whether there was space for its strings."""
-    row, capacity, metadata = (
-        peek(buffers, N_GENERATED),
-        peek(buffers, CAPACITY),
-        peek(buffers, GENERATED),
-    )
-    poke(metadata, row, host_row)
-    for column in range(len(_KERNEL_SLOTS)):
-        packed = peek(scratch, _KERNEL_SLOTS[column])
-        code = _NO_CODE
-        if packed != NULL:
-            code = _span_code(packed, origin, interner)
-            if code == FULL:
-                return False
-        poke(metadata, (1 + column) * capacity + row, code)
-    increment(buffers, N_GENERATED)
+    Args:
+        buffer: Buffer of the metadata, which begins with the row of the host.
+        count: Its number of rows.
+        first: Index of its first slot in `_METADATA_SLOTS`.
+        stop: Index after its last slot.
+        scratch: Address of the event's slots.
+        origin: Address of the text.
+        interner: Address of the interner's header.
+        buffers: Address of the row buffers' header.
+    """
+    row, capacity, metadata = peek(buffers, count), peek(buffers, layout.CAPACITY), peek(buffers, buffer)
+    poke(metadata, row, peek(buffers, layout.N_HOST))
+    for column in range(first, stop):
+        slot = _METADATA_SLOTS[column]
+        value = peek(scratch, slot)
+        if layout.SLOT_KINDS[slot] == _STRING:
+            if value == NULL:
+                value = _NO_CODE
+            else:
+                value = _span_code(value, origin, interner)
+                if value == layout.FULL:
+                    return False
+        poke(metadata, (1 + column - first) * capacity + row, value)
+    increment(buffers, count)
     return True
 
 
 @compiled
 def _add_device(kind: int, scratch: int, mistyped: int, origin: int, interner: int, buffers: int) -> int:
-    row, capacity = peek(buffers, N_DEVICE), peek(buffers, CAPACITY)
+    row, capacity = peek(buffers, layout.N_DEVICE), peek(buffers, layout.CAPACITY)
     needs = _DEVICE_NEEDS
     if peek(scratch, _ON_DEVICE) == NULL:
         needs |= 1 << _PID
     if peek(scratch, _STREAM) == NULL:
         needs |= 1 << _TID
     if not _prepare(scratch, mistyped, needs) or row >= capacity:
-        return UNSUPPORTED
+        return layout.UNSUPPORTED
     _fill(scratch, _ON_DEVICE, _PID)
     _fill(scratch, _STREAM, _TID)
     _replace(scratch, _GRAPH, 0, NULL)
     _replace(scratch, _NODE, 0, NULL)
     code = _span_code(peek(scratch, _NAME), origin, interner)
-    if code == FULL:
-        return NO_SPACE
-    poke(peek(buffers, DEVICE_STRINGS), row, code)
+    if code == layout.FULL:
+        return layout.NO_SPACE
+    poke(peek(buffers, layout.DEVICE_STRINGS), row, code)
     _fix_duration(scratch, buffers)
     for column in range(len(_DEVICE_SLOTS)):
-        poke(peek(buffers, DEVICE), column * capacity + row, peek(scratch, _DEVICE_SLOTS[column]))
-    poke(peek(buffers, DEVICE), len(_DEVICE_SLOTS) * capacity + row, kind)
-    increment(buffers, N_DEVICE)
-    return DONE
+        poke(peek(buffers, layout.DEVICE), column * capacity + row, peek(scratch, _DEVICE_SLOTS[column]))
+    poke(peek(buffers, layout.DEVICE), len(_DEVICE_SLOTS) * capacity + row, kind)
+    increment(buffers, layout.N_DEVICE)
+    return layout.DONE
 
 
 @compiled
 def _add_memory(scratch: int, mistyped: int, buffers: int) -> int:
-    row, capacity = peek(buffers, N_MEMORY), peek(buffers, CAPACITY)
+    row, capacity = peek(buffers, layout.N_MEMORY), peek(buffers, layout.CAPACITY)
     if not _prepare(scratch, mistyped, _MEMORY_NEEDS) or row >= capacity:
-        return UNSUPPORTED
+        return layout.UNSUPPORTED
     if peek(scratch, _TYPE) == NULL or peek(scratch, _TYPE) == 0:
         poke(scratch, _INDEX, HOST_DEVICE)
     _replace(scratch, _INDEX, NULL, 0)
     _replace(scratch, _BYTES, NULL, 0)
     for column in range(len(_MEMORY_SLOTS)):
-        poke(peek(buffers, MEMORY), column * capacity + row, peek(scratch, _MEMORY_SLOTS[column]))
-    increment(buffers, N_MEMORY)
-    return DONE
+        poke(peek(buffers, layout.MEMORY), column * capacity + row, peek(scratch, _MEMORY_SLOTS[column]))
+    increment(buffers, layout.N_MEMORY)
+    return layout.DONE
 
 
 @compiled
 def _add_counter(start: int, end: int, buffers: int) -> int:
-    row, capacity = peek(buffers, N_COUNTERS), peek(buffers, CAPACITY)
+    row, capacity = peek(buffers, layout.N_COUNTERS), peek(buffers, layout.CAPACITY)
     if row >= capacity:
-        return UNSUPPORTED
-    poke(peek(buffers, COUNTERS), row, start)
-    poke(peek(buffers, COUNTERS), capacity + row, end)
-    increment(buffers, N_COUNTERS)
-    return DONE
+        return layout.UNSUPPORTED
+    poke(peek(buffers, layout.COUNTERS), row, start)
+    poke(peek(buffers, layout.COUNTERS), capacity + row, end)
+    increment(buffers, layout.N_COUNTERS)
+    return layout.DONE
 
 
 @compiled
