@@ -119,16 +119,11 @@ def import_(*paths: Path, label: str | None = None, steps: str = "", store: Path
     if not paths:
         raise TypeError('import_ takes at least one path, as in import_("trace.json.gz")')
     texts = [_text(path, "a path of import_", "a path or an address (str)") for path in paths]
-    from tracekit.errors import TracekitError
-    from tracekit.ingest.importer import import_each
+    from tracekit.ingest.importer import import_traces
     from tracekit.storage import expand
 
     places = [place for text in texts for place in expand(text)]
-    outcomes = list(import_each(_store(store), places, label=label, steps=steps))
-    for outcome in outcomes:
-        if isinstance(outcome, TracekitError):
-            raise outcome
-    return [outcome for outcome in outcomes if not isinstance(outcome, TracekitError)]
+    return import_traces(_store(store), places, label=label, steps=steps)
 
 
 def analyze(run: Reference, name: str, *, store: Path | None = None) -> Result:

@@ -36,6 +36,7 @@ def import_traces(
     paths: Sequence[storage.Place],
     *,
     label: str | None = None,
+    steps: str = "",
     progress: Progress = ignore_progress,
 ) -> list[Run]:
     """Import traces; ranks of one job become one run.
@@ -44,12 +45,13 @@ def import_traces(
         store: Store of the new runs.
         paths: Files, folders, or `-` for standard input.
         label: Label of the new runs.
+        steps: Name of the ranges that are the steps; the usual markers by default.
         progress: Called with the progress of decoding.
 
     Raises:
-        UnusableInputError: A path cannot be used; the runs of earlier paths remain.
+        UnusableInputError: A path cannot be used; what could be imported of the others remains.
     """
-    outcomes = list(import_each(store, paths, label=label, progress=progress))
+    outcomes = list(import_each(store, paths, label=label, steps=steps, progress=progress))
     for outcome in outcomes:
         if isinstance(outcome, TracekitError):
             raise outcome

@@ -14,13 +14,13 @@ from tracekit.errors import TracekitError, printable
 from tracekit.ingest import artifacts
 from tracekit.ingest.artifacts import Kernel
 from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Linked, Size, Written
-from tracekit.ingest.jobs import ranks, sources
+from tracekit.ingest.jobs import sources
 from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.kineto.source import file_name
 from tracekit.ingest.link import graphs
 from tracekit.ingest.link.trace import DeviceProperties, TopLevel, Trace
 from tracekit.ingest.write import Sample, write_samples
-from tracekit.runs.meta import Diagnostic, Level, RunMeta, fingerprint
+from tracekit.runs.meta import PROFILER_FIELDS, Diagnostic, Level, RunMeta, fingerprint
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -38,12 +38,14 @@ def complete_metadata(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bo
     top = tops[0]
     environment = dict(meta.environment)
     environment["gpus"] = _gpus(environment.get("gpus") or [], top.devices)
-    environment.setdefault("cuda", _version(top.cuda_runtime))
+    cuda = top.cuda_runtime  # 12040 is 12.4
+    environment.setdefault("cuda", f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None)
     if top.driver and not environment.get("driver"):
         environment["driver"] = top.driver
     if groups := _process_groups(tops):
         environment["process_groups"] = groups
-    options = {**meta.collector.options, **_tool_options(top)}
+    tool = {"simulated": top.simulated or None, "tool": top.tool}
+    options = {**meta.collector.options, **{name: value for name, value in tool.items() if value is not None}}
     return replace(
         meta,
         environment=environment,
@@ -68,30 +70,18 @@ def _process_groups(tops: Sequence[TopLevel]) -> list[dict[str, Any]]:
     return [by_key[key] for key in sorted(by_key, key=str)]
 
 
-def _tool_options(top: TopLevel) -> dict[str, Any]:
-    options = {"simulated": top.simulated or None, "tool": top.tool}
-    return {name: value for name, value in options.items() if value is not None}
-
-
 def _fingerprint(
     tops: Sequence[TopLevel], environment: dict[str, Any], *, has_device: bool
 ) -> dict[str, Any]:
     top = tops[0]
-    flags = {
-        "record_shapes": _flag(top.record_shapes),
-        "profile_memory": _flag(top.profile_memory),
-        "with_stack": _flag(top.with_stack),
-    }
+    # Kineto writes 1 if an option of the profiler is on, and nothing if it is off or unknown
+    values = {name: getattr(top, name) for name in PROFILER_FIELDS}
+    flags = {name: None if value is None else bool(value) for name, value in values.items()}
     declared = top.distributed.world_size if top.distributed else None
     return {
         **fingerprint({"device": "cuda" if has_device else "cpu"}, environment, flags, collector="import"),
         "world_size": declared or len(tops),
     }
-
-
-def _flag(value: int | None) -> bool | None:
-    """Return an option of the profiler: Kineto writes 1 if it is on, and nothing if it is off or unknown."""
-    return None if value is None else bool(value)
 
 
 def _gpus(collected: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -> list[dict[str, Any]]:
@@ -114,11 +104,6 @@ def _gpu(device: DeviceProperties) -> dict[str, Any]:
         **({"copy_engines": device.copy_engines} if device.copy_engines else {}),
         **({"uuid": device.uuid} if device.uuid else {}),
     }
-
-
-def _version(number: int | None) -> str | None:
-    """Format a CUDA version: 12040 is 12.4."""
-    return f"{number // 1000}.{number % 1000 // 10}" if number else None
 
 
 Write: TypeAlias = Callable[[Sequence[tuple[Decoded, Destination]]], list[Written | Failed]]
@@ -150,8 +135,8 @@ def assemble(
     Raises:
         TracekitError: No trace of the job can be used; the first one's error.
     """
-    decoded, failed = _separate_failures(outcomes)
-    decoded = _sort_by_rank(decoded)
+    decoded = _sort_by_rank([outcome for outcome in outcomes if isinstance(outcome, Decoded)])
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
     written, lost = _write_traces(draft, write, decoded)
     failed += lost
     usable = [trace for trace in decoded if id(trace) in written]
@@ -170,18 +155,19 @@ def assemble(
     return draft.commit(replace(complete, t0_unix_ns=zero, diagnostics=diagnostics), files_of_it)
 
 
-def _separate_failures(outcomes: Sequence[Decoded | Failed]) -> tuple[list[Decoded], list[Failed]]:
-    decoded = [outcome for outcome in outcomes if isinstance(outcome, Decoded)]
-    return decoded, [outcome for outcome in outcomes if isinstance(outcome, Failed)]
-
-
 def _sort_by_rank(decoded: list[Decoded]) -> list[Decoded]:
-    """Return the traces sorted by rank, with the ranks that they declare."""
-    if not decoded:
-        return []
-    by_trace = {id(trace_outcome.trace): trace_outcome for trace_outcome in decoded}
-    pairs = ranks.sort_by_rank([(trace_outcome.source, trace_outcome.trace) for trace_outcome in decoded])
-    return [structs.replace(by_trace[id(trace)], source=source) for source, trace in pairs]
+    """Return the traces sorted by rank; declared ranks override assumed ones."""
+    ranked = [structs.replace(trace, source=_with_declared_rank(trace)) for trace in decoded]
+    if len({trace.source.rank for trace in ranked}) < len(ranked):
+        ranked = decoded  # two traces declare the same rank
+    return sorted(ranked, key=lambda trace: trace.source.rank or 0)
+
+
+def _with_declared_rank(trace: Decoded) -> Source:
+    source, rank = trace.source, trace.trace.top.rank
+    if rank is None or (source.rank is not None and not source.assumed):
+        return source
+    return structs.replace(source, rank=rank, assumed=False)
 
 
 def _write_traces(
@@ -312,7 +298,7 @@ def _rank_diagnostics(
         yield Diagnostic(
             Level.WARN, "rank_assumed", f"the traces do not tell their rank; counted by name: {listed}"
         )
-    yield from _missing_ranks({source.rank or 0 for source in traces}, max(map(ranks.world_size, tops)))
+    yield from _missing_ranks({source.rank or 0 for source in traces}, max(top.world_size for top in tops))
     if max(size.first_ns for size in sizes) > min(size.last_ns for size in sizes):
         yield Diagnostic(
             Level.WARN, "ranks_apart", "some ranks' traces do not overlap in time: are they of one job?"

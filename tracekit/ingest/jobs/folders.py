@@ -157,15 +157,15 @@ class _Bundle(msgspec.Struct, frozen=True):
 
     @property
     def ranks(self) -> set[int | None]:
-        return {trace.rank for trace in self.traces}
+        return {trace.top.rank for trace in self.traces}
 
     @property
     def is_complete(self) -> bool:
-        return len(self.ranks) >= self.traces[0].world_size
+        return len(self.ranks) >= self.traces[0].top.world_size
 
     def jobs(self) -> list[Job]:
         title = self.folder.resolve().name if len(self.traces) > 1 else None
-        return split_cycles(title, [Source(trace.path, trace.rank) for trace in self.traces])
+        return split_cycles(title, [Source(trace.path, trace.top.rank) for trace in self.traces])
 
 
 def _jobs_of_groups(root: Place, headers: list[TraceHeader]) -> Iterator[Job]:
@@ -201,7 +201,7 @@ def _merge(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
 
 def _jobs_of_ranks(headers: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of traces that declare a rank but no process group."""
-    single = (trace for trace in headers if trace.rank is not None and trace.group is None)
+    single = (trace for trace in headers if trace.top.rank is not None and trace.group is None)
     for folder, traces in _group_by(single, _folder).items():
         yield from _Bundle(folder, traces).jobs()
 
@@ -209,7 +209,7 @@ def _jobs_of_ranks(headers: list[TraceHeader]) -> Iterator[Job]:
 def _jobs_without_ranks(root: Place, headers: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of traces without a rank: one per folder, or one for sibling folders of ranks."""
     nested: dict[Place, list[Source]] = defaultdict(list)
-    for folder, traces in _group_by((trace for trace in headers if trace.rank is None), _folder).items():
+    for folder, traces in _group_by((trace for trace in headers if trace.top.rank is None), _folder).items():
         paths = [trace.path for trace in traces]
         rank = from_name(folder.name) if folder != root else None
         if len(paths) > 1:

@@ -6,19 +6,17 @@ import json
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import msgspec
-from msgspec import structs
 
 from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
-from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.kineto.reader import peek
 from tracekit.ingest.kineto.source import convert_errors
-from tracekit.ingest.link.trace import Distributed, TopLevel, Trace
+from tracekit.ingest.link.trace import MAX_RANK, Distributed, TopLevel
 from tracekit.storage import Place
 
-_HIGHEST = 2**31 - 1
 _CONCURRENT = 8
 """Traces that are peeked at concurrently."""
 _TAIL = 1 << 20
@@ -41,34 +39,12 @@ class TraceHeader(msgspec.Struct, frozen=True):
     is_nsys: bool = False
 
     @property
-    def rank(self) -> int | None:
-        """The declared rank."""
-        return declared_rank(self.top)
-
-    @property
-    def world_size(self) -> int:
-        """The declared number of ranks of its job, 0 if there is none."""
-        return world_size(self.top)
-
-    @property
     def group(self) -> tuple[object, ...] | None:
         """Key of the job of its rank; None for a trace of a single process."""
         info = self.top.distributed
-        if info is None or self.rank is None or self.world_size < 2:
+        if info is None or self.top.rank is None or self.top.world_size < 2:
             return None
         return info.world_size, info.backend, tuple(device.name for device in self.top.devices)
-
-
-def declared_rank(top: TopLevel) -> int | None:
-    """Return the declared rank of a trace; None if it is absent or invalid."""
-    rank = top.distributed.rank if top.distributed else None
-    return rank if rank is not None and 0 <= rank <= _HIGHEST else None
-
-
-def world_size(top: TopLevel) -> int:
-    """Return the declared number of ranks of a trace's job, 0 if it is absent."""
-    size = (top.distributed.world_size if top.distributed else None) or 0
-    return size if 0 <= size <= _HIGHEST else 0
 
 
 def from_name(name: str) -> int | None:
@@ -79,7 +55,7 @@ def from_name(name: str) -> int | None:
         [3, 12, None]
     """
     match = _IN_NAME.search(name)
-    return int(match[1]) if match and int(match[1]) <= _HIGHEST else None
+    return int(match[1]) if match and int(match[1]) <= MAX_RANK else None
 
 
 def read_header(path: Place) -> TraceHeader:
@@ -121,27 +97,8 @@ def _after_events(path: Place) -> Distributed | None:
 
 
 def _value(text: str) -> Distributed | None:
-    colon = _COLON.match(text)
-    if not colon:
-        return None
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text, colon.end())
-        return msgspec.convert(value, Distributed, strict=False)
-    except (ValueError, RecursionError, msgspec.ValidationError):
-        return None
-
-
-def sort_by_rank(pairs: Sequence[tuple[Source, Trace]]) -> list[tuple[Source, Trace]]:
-    """Return sources and decoded traces sorted by rank; declared ranks override assumed ones."""
-    ranked = [_with_declared_rank(source, trace.top) for source, trace in pairs]
-    if len({source.rank for source in ranked}) < len(ranked):
-        ranked = [source for source, _ in pairs]  # two traces declare the same rank
-    traces = (trace for _, trace in pairs)
-    return sorted(zip(ranked, traces, strict=True), key=lambda pair: pair[0].rank or 0)
-
-
-def _with_declared_rank(source: Source, top: TopLevel) -> Source:
-    rank = declared_rank(top)
-    if rank is None or (source.rank is not None and not source.assumed):
-        return source
-    return structs.replace(source, rank=rank, assumed=False)
+    if colon := _COLON.match(text):
+        with suppress(ValueError, RecursionError, msgspec.ValidationError):
+            value, _ = json.JSONDecoder().raw_decode(text, colon.end())
+            return msgspec.convert(value, Distributed, strict=False)
+    return None

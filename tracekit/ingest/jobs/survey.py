@@ -78,7 +78,7 @@ def _group_by_job(files: list[TraceHeader]) -> list[Job]:
     groups: dict[object, list[Source]] = defaultdict(list)
     for trace in files:
         if trace.group is None:
-            jobs += split_cycles(None, [Source(trace.path, trace.rank)])
+            jobs += split_cycles(None, [Source(trace.path, trace.top.rank)])
         else:
-            groups[trace.group].append(Source(trace.path, trace.rank))
+            groups[trace.group].append(Source(trace.path, trace.top.rank))
     return jobs + [job for sources in groups.values() for job in split_cycles(None, sources)]

@@ -76,12 +76,8 @@ class Tally(msgspec.Struct):
 
     def add(self, other: Tally) -> None:
         """Add another chunk's tally."""
-        self.events += other.events
-        self.repaired += other.repaired
-        self.dropped += other.dropped
-        self.bad_time += other.bad_time
-        self.bad_duration += other.bad_duration
-        self.ignored.update(other.ignored)
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def to_batches(decoded: Decoded) -> tuple[dict[str, Batch], Tally]:
@@ -201,33 +197,38 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.texts(C.INPUT_DTYPES, json_texts([arg.dtypes for arg in args]))
     built.texts(C.STACK, texts([arg.stack or None for arg in args]))
     built.numbers(C.FLOPS, _flops(named, args))
-    _add_collectives(built, args)
-    _add_generated(built, args)
+    _add_metadata(built, args, C.COLLECTIVE, COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS)
+    _add_metadata(built, args, C.KERNEL_BACKEND, (), KERNEL_TEXTS)
     return built.build()
 
 
-def _add_collectives(built: BatchBuilder, args: Sequence[Args]) -> None:
-    """Add the metadata of ops that name a collective; few do."""
-    if all(arg.collective is None for arg in args):
+def _add_metadata(
+    built: BatchBuilder,
+    args: Sequence[Args],
+    member: str,
+    numbers: Sequence[str],
+    words: Sequence[str],
+) -> None:
+    """Add metadata of ops that have a member; few do.
+
+    Args:
+        built: The batch.
+        args: Arguments of the ops.
+        member: Attribute of the arguments that tells which ops have the metadata.
+        numbers: Columns of numbers.
+        words: Columns of texts.
+    """
+    if all(getattr(arg, member) is None for arg in args):
         return
-    metadata = [NO_ARGS if arg.collective is None else arg for arg in args]
-    for name in COLLECTIVE_NUMBERS:
+    metadata = [NO_ARGS if getattr(arg, member) is None else arg for arg in args]
+    for name in numbers:
         built.numbers(name, integers([getattr(arg, name) for arg in metadata]))
-    for name in COLLECTIVE_TEXTS:
-        built.texts(name, texts([getattr(arg, name) for arg in metadata]))
-
-
-def _add_generated(built: BatchBuilder, args: Sequence[Args]) -> None:
-    """Add the metadata of ops that launch a kernel that a compiler generated."""
-    if all(arg.kernel_backend is None for arg in args):
-        return
-    metadata = [NO_ARGS if arg.kernel_backend is None else arg for arg in args]
-    for name in KERNEL_TEXTS:
+    for name in words:
         built.texts(name, texts([getattr(arg, name) for arg in metadata]))
 
 
 def _names(decoded: Sequence[Event]) -> list[str]:
-    return [event.name if type(event.name) is str else _name(event) for event in decoded]
+    return ["" if event.name is None else str(event.name) for event in decoded]
 
 
 def _flops(named: list[str], args: Sequence[Args]) -> Column:
@@ -239,10 +240,6 @@ def _flops(named: list[str], args: Sequence[Args]) -> Column:
             for name, arg in zip(named, args, strict=True)
         ]
     )
-
-
-def _name(event: Event) -> str:
-    return "" if event.name is None else str(event.name)
 
 
 def _external(args: Sequence[Args]) -> Column:
@@ -305,16 +302,13 @@ def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.numbers(C.T_NS, time)
     built.numbers(C.PID, thread_ids([event.pid for event in decoded]))
     built.numbers(C.TID, thread_ids([event.tid for event in decoded]))
-    built.numbers(C.DEVICE, devices([_memory_device(arg) for arg in args]))
+    device = [HOST_DEVICE if arg.device_type in (_CPU, None) else _first(arg.device_id, 0) for arg in args]
+    built.numbers(C.DEVICE, devices(device))
     built.numbers(C.BYTES, thread_ids([arg.alloc_bytes for arg in args]))
     built.numbers(C.ADDRESS, integers([arg.address for arg in args]))
     built.numbers(C.TOTAL_ALLOCATED, integers([arg.total_allocated for arg in args]))
     built.numbers(C.TOTAL_RESERVED, integers([arg.total_reserved for arg in args]))
     return built.build()
-
-
-def _memory_device(arg: Args) -> Any:
-    return HOST_DEVICE if arg.device_type in (_CPU, None) else _first(arg.device_id, 0)
 
 
 def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:

@@ -95,7 +95,7 @@ class CounterEvent(msgspec.Struct, gc=False):
     args: Any = None
 
 
-class Decoded(msgspec.Struct, frozen=True):
+class Decoded(msgspec.Struct):
     """Decoded events of a chunk.
 
     Attributes:
@@ -108,13 +108,37 @@ class Decoded(msgspec.Struct, frozen=True):
         dropped: Number of events that could not be decoded.
     """
 
-    events: list[Event]
-    counters: list[CounterEvent]
-    clean: bool
+    events: list[Event] = msgspec.field(default_factory=list)
+    counters: list[CounterEvent] = msgspec.field(default_factory=list)
+    clean: bool = False
     ended: bool = False
     tail: bytes = b""
     repaired: int = 0
     dropped: int = 0
+
+    def add(self, pieces: Pieces) -> None:
+        """Decode events one by one, repair them if necessary, or count them as dropped."""
+        self.tail, self.ended = pieces.tail, pieces.ended
+        for text in pieces.events:
+            try:
+                self._add_event(text)
+            except UNREADABLE:
+                self._add_repaired(repair(text))
+
+    def _add_event(self, text: bytes) -> None:
+        event = _decode_event(text)
+        self.counters += _counters_of([event], text)
+        self.events.append(event)
+
+    def _add_repaired(self, text: bytes) -> None:
+        try:
+            try:
+                self._add_event(text)
+            except msgspec.ValidationError:
+                self._add_event(_without_invalid_arguments(text))
+            self.repaired += 1
+        except UNREADABLE:
+            self.dropped += 1
 
 
 _decode_events = msgspec.json.Decoder(list[Event]).decode
@@ -153,7 +177,7 @@ def _decode_last(text: bytes, end: int) -> Decoded:
         decoded = _decode_whole(text[:end])
     except UNREADABLE:
         return _decode_damaged(text)
-    return Decoded(decoded.events, decoded.counters, clean=False, ended=True, tail=text[end:])
+    return msgspec.structs.replace(decoded, clean=False, ended=True, tail=text[end:])
 
 
 def _counters_of(events: list[Event], text: bytes) -> list[CounterEvent]:
@@ -167,50 +191,6 @@ def decode_counters(text: bytes) -> list[CounterEvent]:
     return _decode_samples(b"[" + text + b"]")
 
 
-class _DamagedChunk(msgspec.Struct):
-    """Decodes the events of a damaged chunk one by one."""
-
-    events: list[Event] = msgspec.field(default_factory=list)
-    counters: list[CounterEvent] = msgspec.field(default_factory=list)
-    repaired: int = 0
-    dropped: int = 0
-
-    def add(self, text: bytes) -> None:
-        """Decode an event, repair it if necessary, or count it as dropped."""
-        try:
-            self._take(text)
-        except UNREADABLE:
-            self._repair_event(text)
-
-    def finish(self, *, tail: bytes, ended: bool) -> Decoded:
-        """Return the decoded chunk."""
-        return Decoded(
-            self.events,
-            self.counters,
-            clean=False,
-            ended=ended,
-            tail=tail,
-            repaired=self.repaired,
-            dropped=self.dropped,
-        )
-
-    def _take(self, text: bytes) -> None:
-        event = _decode_event(text)
-        self.counters += _counters_of([event], text)
-        self.events.append(event)
-
-    def _repair_event(self, text: bytes) -> None:
-        fixed = repair(text)
-        try:
-            try:
-                self._take(fixed)
-            except msgspec.ValidationError:
-                self._take(_without_invalid_arguments(fixed))
-            self.repaired += 1
-        except UNREADABLE:
-            self.dropped += 1
-
-
 def _without_invalid_arguments(text: bytes) -> bytes:
     """Drop arguments that are not an object, the only requirement of a decoded event."""
     fields = _decode_any(text)
@@ -219,11 +199,9 @@ def _without_invalid_arguments(text: bytes) -> bytes:
 
 
 def _decode_damaged(text: bytes) -> Decoded:
-    pieces = take_apart(text)
-    mending = _DamagedChunk()
-    for event in pieces.events:
-        mending.add(event)
-    return mending.finish(tail=pieces.tail, ended=pieces.ended)
+    decoded = Decoded()
+    decoded.add(take_apart(text))
+    return decoded
 
 
 def salvage(text: bytes) -> Decoded:
@@ -235,16 +213,13 @@ def salvage(text: bytes) -> Decoded:
         >>> salvage(b'{"ph": "X", "args": {, {"ph": "i"}, {"ph": "X", "name": ').dropped
         1
     """
-    mending = _DamagedChunk()
-    pieces = Pieces([], b"", ended=False)
+    decoded = Decoded()
     for piece in likely_events(text):
-        mending.dropped += bool(pieces.tail)
-        pieces = take_apart(piece)
-        for event in pieces.events:
-            mending.add(event)
-        if pieces.ended:
+        decoded.dropped += bool(decoded.tail)
+        decoded.add(take_apart(piece))
+        if decoded.ended:
             break
-    return mending.finish(tail=pieces.tail, ended=pieces.ended)
+    return decoded
 
 
 def top_level(header: bytes, after: bytes) -> TopLevel:
@@ -289,7 +264,7 @@ def value_end(header: bytes, after: bytes) -> int:
 def _fields(text: bytes) -> dict[str, msgspec.Raw] | None:
     try:
         return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 
@@ -301,7 +276,7 @@ def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
             continue
         try:
             values[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             continue
     return _within_limits(TopLevel(**values))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -131,15 +132,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _process(chunk: _Chunk) -> _Report:
-    return _decode_to_spool(chunk, decode)
-
-
-def _salvage(chunk: _Chunk) -> _Report:
-    return _decode_to_spool(chunk, salvage)
-
-
-def _decode_to_spool(chunk: _Chunk, decoder: Callable[[bytes], Decoded]) -> _Report:
+def _decode_to_spool(chunk: _Chunk, decoder: Callable[[bytes], Decoded] = decode) -> _Report:
     with _no_collection():
         decoded = decoder(chunk.text)
         batches, tally = to_batches(decoded)
@@ -183,9 +176,10 @@ def read(
         opening = read_opening(stream, title(path))
         assembly = _Assembly(directory)
         buffers = Buffers()
-        pieces = _numbered(chunks(stream, opening.rest, size=chunk_bytes, buffers=buffers), directory)
-        decoding = _Decoding(pool, scanners or Scanners())
-        for piece, report in pool.map_in_order(decoding.report, pieces):
+        texts = chunks(stream, opening.rest, size=chunk_bytes, buffers=buffers)
+        pieces = (_Piece(text, directory, number) for number, text in enumerate(texts))
+        scanners = scanners or Scanners()
+        for piece, report in pool.map_in_order(partial(_decode_piece, pool, scanners), pieces):
             assembly.add(piece, report)
             buffers.give(piece.text.buffer)
             progress(stream.position())
@@ -201,31 +195,21 @@ def read(
             top=top,
             notes=tuple(notes),
             empty=_not_a_trace(path, assembly.tally),
-            nest=decoding.scanners.nest(),
+            nest=scanners.nest(),
         )
 
 
-def _numbered(texts: Iterator[Text], directory: Path) -> Iterator[_Piece]:
-    for number, text in enumerate(texts):
-        yield _Piece(text, directory, number)
-
-
-class _Decoding(msgspec.Struct, frozen=True):
-    """Decodes a chunk: by a scanner if one is ready and accepts it, else by the reference decoder."""
-
-    pool: Pool
-    scanners: Scanners
-
-    def report(self, piece: _Piece) -> _Report:
-        scanner = self.scanners.mine()
-        scanned = scanner.scan(piece.text) if scanner else None
-        if scanned is None:
-            return self.pool.call_in_process(_process, piece.chunk)
-        tail = b"" if scanned.closed is None else bytes(piece.text.view[scanned.closed :])
-        if tail and not closes_events(tail, 0):
-            return self.pool.call_in_process(_process, piece.chunk)
-        part_files.write_batches(piece.directory, piece.number, scanned.batches)
-        return _Report(scanned.tally, not tail, bool(tail), tail)
+def _decode_piece(pool: Pool, scanners: Scanners, piece: _Piece) -> _Report:
+    """Decode a piece: by a scanner if one is ready and accepts it, else by the reference decoder."""
+    scanner = scanners.mine()
+    scanned = scanner.scan(piece.text) if scanner else None
+    if scanned is None:
+        return pool.call_in_process(_decode_to_spool, piece.chunk)
+    tail = b"" if scanned.closed is None else bytes(piece.text.view[scanned.closed :])
+    if tail and not closes_events(tail, 0):
+        return pool.call_in_process(_decode_to_spool, piece.chunk)
+    part_files.write_batches(piece.directory, piece.number, scanned.batches)
+    return _Report(scanned.tally, not tail, bool(tail), tail)
 
 
 class _Assembly(msgspec.Struct):
@@ -273,18 +257,18 @@ class _Assembly(msgspec.Struct):
 
     def _decode_joined(self, chunk: _Chunk) -> _Report | None:
         """Return the chunk with the unfinished event before it; None if that event is damaged."""
-        report = _process(msgspec.structs.replace(chunk, text=self._open + b"," + chunk.text))
+        report = _decode_to_spool(msgspec.structs.replace(chunk, text=self._open + b"," + chunk.text))
         if report.tally.events and not report.tally.dropped:
             return report
         part_files.discard(self.directory, chunk.number)
-        _process(chunk)  # spools again what the joined chunk has replaced
+        _decode_to_spool(chunk)  # spools again what the joined chunk has replaced
         return None
 
     def _give_up(self) -> None:
         """Salvage the events of the unfinished text, which is damaged; the rest of it is shorter."""
         before, self._salvaged = self._open, self._salvaged + 1
         number = _SALVAGED + self._salvaged
-        self._take(_salvage(_Chunk(before, str(self.directory), number)))
+        self._take(_decode_to_spool(_Chunk(before, str(self.directory), number), salvage))
         if len(self._open) == len(before):
             self.tally.dropped += count_boundaries(before)
             self._open = b""

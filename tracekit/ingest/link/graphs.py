@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,14 +17,14 @@ from tracekit.schema import C
 
 _REFUSALS = 3
 """Limit of the reasons that are kept."""
-Value = TypeVar("Value")
 
-_TEXTS: dict[str, Callable[[Launch], str | None]] = {
-    C.CAPTURED_OP: lambda launch: launch.op,
-    C.CAPTURED_PATH: lambda launch: launch.path,
-    C.CAPTURED_MODULE: lambda launch: launch.module,
-    C.CAPTURED_SHAPES: lambda launch: launch.shapes,
+_TEXTS = {
+    C.CAPTURED_OP: "op",
+    C.CAPTURED_PATH: "path",
+    C.CAPTURED_MODULE: "module",
+    C.CAPTURED_SHAPES: "shapes",
 }
+"""Attributes of a launch, by column."""
 
 
 def launches_graph(name: str) -> bool:
@@ -162,13 +162,13 @@ class _Joining:
         """Return the columns of all places, and their texts."""
         columns: dict[str, Ints] = {}
         texts: dict[str, list[bytes]] = {}
-        for name, get in _TEXTS.items():
-            values = [_common_value([get(launch) for launch in launches]) for launches in self._launches]
+        for name, attribute in _TEXTS.items():
+            values: list[str | None] = [_common_value(launches, attribute) for launches in self._launches]
             distinct = sorted({value for value in values if value is not None})
             code = {value: number for number, value in enumerate(distinct)}
             columns[name] = np.array([NONE if value is None else code[value] for value in values], np.int64)
             texts[name] = [value.encode() for value in distinct]
-        calls = [_common_value([launch.call for launch in launches]) for launches in self._launches]
+        calls = [_common_value(launches, "call") for launches in self._launches]
         columns[C.CAPTURED_CALL] = np.array([NONE if call is None else call for call in calls], np.int64)
         return columns, texts
 
@@ -178,9 +178,10 @@ class _Joining:
         return [f"{count:,} graph launch{'es' * (count != 1)}: {reason}" for reason, count in most]
 
 
-def _common_value(values: Sequence[Value | None]) -> Value | None:
+def _common_value(launches: Sequence[Launch], attribute: str) -> Any:
     """Return the value that all captures have, None if they differ."""
-    return values[0] if all(other == values[0] for other in values) else None
+    values = {getattr(launch, attribute) for launch in launches}
+    return values.pop() if len(values) == 1 else None
 
 
 _LISTED = 8

@@ -9,7 +9,6 @@ the memory; a window has far fewer than 2**31 rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -20,8 +19,6 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 15
 """Rows whose pointers stay in the processor's cache."""
-_LEVELS = 1000
-"""Up to this depth, going down level by level is faster than jumping up."""
 
 
 def _blocks(count: int) -> Iterator[slice]:
@@ -94,40 +91,18 @@ def nearest(parent: Ints, marked: Bools) -> Ints:
     return position
 
 
-def inherit(parent: Ints, depth: Ints, values: Sequence[Ints]) -> list[Ints]:
-    """Return values of each row, or of the innermost enclosing row that has one; -1 if none.
+def inherit(parent: Ints, values: Ints) -> Ints:
+    """Return the value of each row, or of the innermost enclosing row that has one; -1 if none.
 
     Args:
         parent: Parents.
-        depth: Numbers of enclosing rows.
-        values: Columns of values, -1 where a row has none itself.
+        values: Values, -1 where a row has none itself.
 
     Example:
-        >>> inherit(np.array([-1, 0, 1]), np.array([0, 1, 2]), [np.array([7, -1, -1])])
-        [array([7, 7, 7])]
+        >>> inherit(np.array([-1, 0, 1]), np.array([7, -1, -1]))
+        array([7, 7, 7])
     """
-    if len(depth) and depth.max() > _LEVELS:
-        marked = [column != -1 for column in values]
-        return [
-            np.append(column, column.dtype.type(-1))[nearest(parent, has)]
-            for column, has in zip(values, marked, strict=True)
-        ]
-    columns = [column.copy() for column in values]
-    for level in _levels(depth):
-        above = parent[level]
-        for column in columns:
-            level_values = column[level]
-            column[level] = np.where(level_values == -1, column[above], level_values)
-    return columns
-
-
-def _levels(depth: Ints) -> Iterator[Ints]:
-    """Return the positions of the rows of each depth below the top, in order of depth."""
-    if not len(depth):
-        return iter(())
-    order = np.argsort(depth.astype(np.int16), kind="stable")  # small integers sort fastest
-    bounds = np.searchsorted(depth[order], np.arange(1, depth.max() + 2))
-    return (order[first:stop] for first, stop in pairwise(bounds.tolist()))
+    return np.append(values, values.dtype.type(-1))[nearest(parent, values != -1)]
 
 
 class Nest(Protocol):
@@ -163,18 +138,12 @@ class Jumping:
         place[order] = np.arange(len(order))
         parent = parents(thread[order], start[order], end[order])
         depth = depths(parent)
-        inherited = inherit(parent, depth, [column[order] for column in values])
-        depth = depth + _missing_ancestors(parent, depth, place[: len(known)], known)
+        inherited = [inherit(parent, column[order]) for column in values]
+        missing = np.full(len(parent), -1)  # enclosing rows, which the known depths count
+        missing[place[: len(known)]] = known - depth[place[: len(known)]]
+        depth = depth + np.maximum(inherit(parent, missing), 0)
         above = np.where(parent >= 0, order[parent], -1)
         return above[place], depth[place], [column[place] for column in inherited]
-
-
-def _missing_ancestors(parent: Ints, depth: Ints, places: Ints, known: Ints) -> Ints:
-    """Return the number of missing enclosing rows of each row, from the known depths."""
-    missing = np.full(len(parent), -1)
-    missing[places] = known - depth[places]
-    (inherited,) = inherit(parent, depth, [missing])
-    return np.maximum(inherited, 0)
 
 
 def find_covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from tracekit.ingest.link import nesting
-from tracekit.ingest.link.nesting import Bools, Ints, Nest
+from tracekit.ingest.link.nesting import Ints, Nest
 from tracekit.ingest.spool.rows import NONE
 
 
@@ -73,36 +73,16 @@ class Threads:
     """Numbers the threads of a process tree from 0, in order of appearance."""
 
     def __init__(self) -> None:
-        self._known = _none()  # sorted
-        self._numbers = np.empty(0, np.intp)
+        self._numbers: dict[int, int] = {}
 
     def of(self, pid: Ints, tid: Ints) -> Ints:
         """Return the number of each row's thread."""
         threads = (pid << 32) ^ tid
-        if not len(threads):
-            return np.empty(0, np.intp)
-        turns = np.append(
-            0, np.flatnonzero(threads[1:] != threads[:-1]) + 1
-        )  # consecutive rows often have the same thread
-        changed = threads[turns]
-        new = ~self._are_known(changed)
-        if new.any():
-            self._add(np.array(sorted(set(changed[new].tolist())), np.int64))
-        numbers: Ints = self._numbers[np.searchsorted(self._known, changed)]
-        return np.repeat(numbers, np.diff(np.append(turns, len(threads))))
-
-    def _are_known(self, threads: Ints) -> Bools:
-        if not len(self._known):
-            return np.zeros(len(threads), np.bool_)
-        place = np.searchsorted(self._known, threads)
-        is_known: Bools = self._known[np.minimum(place, len(self._known) - 1)] == threads
-        return is_known
-
-    def _add(self, threads: Ints) -> None:
-        threads_ = np.append(self._known, threads)
-        order = np.argsort(threads_)
-        numbers = np.append(self._numbers, np.arange(len(self._known), len(threads_)))
-        self._known, self._numbers = threads_[order], numbers[order]
+        # consecutive rows often have the same thread
+        turns = np.append(0, np.flatnonzero(threads[1:] != threads[:-1]) + 1)[: len(threads)]
+        known = self._numbers
+        numbers = [known.setdefault(thread, len(known)) for thread in threads[turns].tolist()]
+        return np.repeat(np.array(numbers, np.intp), np.diff(turns, append=len(threads)))
 
 
 class NestedWindow:

@@ -12,6 +12,8 @@ from tracekit.ingest.link.nesting import Jumping, Nest
 from tracekit.runs.meta import Diagnostic
 from tracekit.storage import Place
 
+MAX_RANK = 2**31 - 1
+
 
 class DeviceProperties(msgspec.Struct):
     """Entry of `deviceProperties`."""
@@ -54,6 +56,18 @@ class TopLevel(msgspec.Struct):
     driver: str | None = msgspec.field(default=None, name="tracekit_driver")
     tool: str | None = msgspec.field(default=None, name="tracekit_tool")
     simulated: bool = msgspec.field(default=False, name="tracekit_simulated")
+
+    @property
+    def rank(self) -> int | None:
+        """The declared rank; None if it is absent or invalid."""
+        rank = self.distributed.rank if self.distributed else None
+        return rank if rank is not None and 0 <= rank <= MAX_RANK else None
+
+    @property
+    def world_size(self) -> int:
+        """The declared number of ranks of the job; 0 if it is absent or invalid."""
+        size = (self.distributed.world_size if self.distributed else None) or 0
+        return size if 0 <= size <= MAX_RANK else 0
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -116,28 +115,25 @@ def _check_size(metadata: pq.FileMetaData, size: int) -> None:
 
 
 def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:
-    names = set(batch.schema.names)
-    return Chunk(
-        batch.num_rows,
-        {name: _integers(batch.column(name)) for name in wanted.integers if name in names},
-        {name: _reals(batch.column(name)) for name in wanted.reals if name in names},
-        {name: _texts(batch.column(name)) for name in wanted.texts if name in names},
+    converters = (
+        *((name, _integers) for name in wanted.integers),
+        *((name, _reals) for name in wanted.reals),
+        *((name, _texts) for name in wanted.texts),
     )
+    present = set(batch.schema.names)
+    columns = {name: convert(batch.column(name)) for name, convert in converters if name in present}
+    return Chunk(batch.num_rows, columns)
 
 
-def _integers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _integers(column: pa.Array) -> Any:
     """Convert integers to int64; unsigned 64-bit integers keep their bits."""
     if pa.types.is_uint64(column.type):
         column = column.cast(pa.int64(), safe=False)
-    values: np.ndarray[Any, np.dtype[np.int64]] = pc.fill_null(column.cast(pa.int64()), NULL).to_numpy(
-        zero_copy_only=False
-    )
-    return values
+    return pc.fill_null(column.cast(pa.int64()), NULL).to_numpy(zero_copy_only=False)
 
 
-def _reals(column: pa.Array) -> np.ndarray[Any, np.dtype[np.float64]]:
-    values: np.ndarray[Any, np.dtype[np.float64]] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return values
+def _reals(column: pa.Array) -> Any:
+    return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -113,11 +114,12 @@ _SIMULATED = "TRACEKIT_SIMULATED"
 def top_level(tables: Tables) -> TopLevel:
     """Return the start of the capture, its GPUs and driver."""
     started = tables.records("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
-    system = _system(tables)
+    system = tables.records("TARGET_INFO_SYSTEM_ENV", ("name", "value"))  # not host and user names
+    drivers = [as_text(row["value"]) for row in system if row["name"] == "NvDriverVersion"]
     return TopLevel(
         devices=gpus(tables),
         base_ns=_instant(started[0]["utcEpochNs"]) if started else 0,
-        driver=system.get("NvDriverVersion"),
+        driver=drivers[-1] if drivers else None,
         tool=f"nsys {version(tables)}".strip(),
         simulated=any(row["name"] == _SIMULATED for row in tables.records("META_DATA_EXPORT", ("name",))),
     )
@@ -136,12 +138,6 @@ def version(tables: Tables) -> str:
             if row["name"] == "EXPORT_PRODUCT_VERSION":
                 return as_text(row["value"])
     return ""
-
-
-def _system(tables: Tables) -> dict[str, str]:
-    """Return properties of the machine, without names of users or hosts."""
-    records = tables.records("TARGET_INFO_SYSTEM_ENV", ("name", "value"))
-    return {row["name"]: as_text(row["value"]) for row in records if row["name"] == "NvDriverVersion"}
 
 
 def gpus(tables: Tables) -> list[DeviceProperties]:
@@ -229,25 +225,18 @@ class Tally(msgspec.Struct):
         dropped: Rows by table without a usable time, included in `rows`.
     """
 
-    rows: dict[str, int] = msgspec.field(default_factory=dict)
-    bad: dict[str, int] = msgspec.field(default_factory=dict)
-    dropped: dict[str, int] = msgspec.field(default_factory=dict)
-
-    def add(self, table: str, part: int, *, bad: int = 0, dropped: int = 0) -> None:
-        """Add the counts of a chunk."""
-        self.rows[table] = self.rows.get(table, 0) + part
-        for counts, count in ((self.bad, bad), (self.dropped, dropped)):
-            if count:
-                counts[table] = counts.get(table, 0) + count
+    rows: Counter[str] = msgspec.field(default_factory=Counter)
+    bad: Counter[str] = msgspec.field(default_factory=Counter)
+    dropped: Counter[str] = msgspec.field(default_factory=Counter)
 
 
 def _diagnostics(name: str, top: TopLevel, tally: Tally) -> Iterator[Diagnostic]:
     """Return the diagnostics of reading an export."""
-    for table, count in sorted(tally.bad.items()):
+    for table, count in sorted((+tally.bad).items()):
         what = f"{name}: {count} of {tally.rows[table]} rows of {table} have no usable end: "
         treated = "a range lasts until the capture's end" if table == rows.NVTX else "they last 0 ns"
         yield Diagnostic(Level.WARN, "bad_duration", what + treated)
-    for table, count in sorted(tally.dropped.items()):
+    for table, count in sorted((+tally.dropped).items()):
         what = f"{name}: {count} of {tally.rows[table]} rows of {table} "
         yield Diagnostic(Level.WARN, "bad_timestamp", what + "had no usable time stamp and were dropped")
     if not top.base_ns:
@@ -293,11 +282,13 @@ class _Reading:
 
     def spool_tables(self) -> Iterator[float]:
         """Spool all event tables; yield the share of tables that are done."""
-        present = [table for table in _ORDER if table in self._tables.names()]
+        present = [table for table in _WANTED if table in self._tables.names()]
         for done, table in enumerate(present, start=1):
             for chunk in self._tables.chunks(table, _WANTED[table]):
-                usable = _select_usable(table, chunk)
-                self._tally.add(table, chunk.rows, dropped=chunk.rows - usable.rows)
+                earliest = EARLIEST_INSTANT_NS if table in _INSTANTS else 1 - LATEST_NS
+                usable = within_limits(chunk, _INSTANTS.get(table, "start"), earliest=earliest)
+                self._tally.rows[table] += chunk.rows
+                self._tally.dropped[table] += chunk.rows - usable.rows
                 if usable.rows:
                     self._spool(*self._rows(table, usable))
             yield done / len(present)
@@ -315,7 +306,7 @@ class _Reading:
             name, batch = ALLOCATIONS.name, events.allocations(chunk)
         else:
             name, batch = COUNTERS.name, events.metrics(chunk, self._metrics)
-        self._tally.add(table, 0, bad=bad)
+        self._tally.bad[table] += bad
         return name, batch
 
     def _with_devices(self, table: str, chunk: Chunk) -> Chunk:
@@ -387,11 +378,3 @@ _WANTED = {
 }
 _INSTANTS = {rows.MEMORY: "start", rows.VENDOR_METRICS: "timestamp"}
 """Time columns of tables of instants."""
-_ORDER = tuple(_WANTED)
-
-
-def _select_usable(table: str, chunk: Chunk) -> Chunk:
-    """Select the rows of a table with a time within its limits."""
-    if table in _INSTANTS:
-        return within_limits(chunk, _INSTANTS[table], earliest=EARLIEST_INSTANT_NS)
-    return within_limits(chunk, "start")

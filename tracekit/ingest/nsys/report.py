@@ -66,7 +66,12 @@ def ensure_export(path: Path, directory: Path) -> Path:
 
 
 def _export(path: Path, target: Path) -> Path:
-    nsys, part = _find_nsys(path), target.with_name(f".{target.stem}.{locks.new_mark()}{_PART}")
+    nsys, part = find_nsys(), target.with_name(f".{target.stem}.{locks.new_mark()}{_PART}")
+    if nsys is None:
+        raise UnusableInputError(
+            f"{file_name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
+            hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {export_path(path).name}",
+        )
     _delete_abandoned(target)
     command = [nsys, "export", "--type=sqlite", "--lazy=false", "--force-overwrite=true"]
     with write_atomically(target, temporary=part):
@@ -79,7 +84,11 @@ def _export(path: Path, target: Path) -> Path:
             check=False,
         )
         if done.returncode or not part.is_file():
-            raise _export_error(path, done)
+            output = " ".join((done.stderr or done.stdout).split())[-_MAX_OUTPUT_CHARS:] or "no message"
+            raise UnusableInputError(
+                f"nsys could not export {file_name(path)} (exit code {done.returncode}): {output}",
+                hint=f"export the report where it was recorded: nsys export --type=sqlite {path.name}",
+            )
     return target
 
 
@@ -90,24 +99,6 @@ def _delete_abandoned(target: Path) -> None:
         mark = path.name.removeprefix(front).removesuffix(_PART)
         if path.name == f"{front}{mark}{_PART}" and locks.is_dead(mark):
             path.unlink(missing_ok=True)
-
-
-def _export_error(path: Path, done: subprocess.CompletedProcess[str]) -> UnusableInputError:
-    output = " ".join((done.stderr or done.stdout).split())[-_MAX_OUTPUT_CHARS:]
-    return UnusableInputError(
-        f"nsys could not export {file_name(path)} (exit code {done.returncode}): {output or 'no message'}",
-        hint=f"export the report where it was recorded: nsys export --type=sqlite {path.name}",
-    )
-
-
-def _find_nsys(path: Path) -> str:
-    nsys = find_nsys()
-    if nsys:
-        return nsys
-    raise UnusableInputError(
-        f"{file_name(path)} is an Nsight Systems report, which needs nsys to open; nsys is not installed",
-        hint=f"run nsys export --type=sqlite {path.name} elsewhere, then import {export_path(path).name}",
-    )
 
 
 _MAGIC = b"SQLite format 3\0"

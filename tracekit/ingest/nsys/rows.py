@@ -40,41 +40,37 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Rows of a table by column; null is `NULL` in integers and NaN in reals."""
+    """Rows of a table by column; null is `NULL` in integers and NaN in reals. Texts are Arrow arrays."""
 
     rows: int
-    _integers: dict[str, Ints] = msgspec.field(default_factory=dict)
-    _reals: dict[str, Floats] = msgspec.field(default_factory=dict)
-    _texts: dict[str, pa.Array] = msgspec.field(default_factory=dict)
+    columns: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def integers(self, name: str) -> Ints:
         """Return a column of integers, all `NULL` if it is missing."""
-        values = self._integers.get(name)
+        values: Ints | None = self.columns.get(name)
         return np.full(self.rows, NULL, np.int64) if values is None else values
-
-    def replace(self, name: str, values: Ints) -> Chunk:
-        """Return the rows with a replaced column of integers."""
-        return Chunk(self.rows, {**self._integers, name: values}, self._reals, self._texts)
-
-    def where(self, mask: Bools) -> Chunk:
-        """Return the selected rows."""
-        chosen = pa.array(mask)
-        return Chunk(
-            int(mask.sum()),
-            {name: values[mask] for name, values in self._integers.items()},
-            {name: values[mask] for name, values in self._reals.items()},
-            {name: values.filter(chosen) for name, values in self._texts.items()},
-        )
 
     def reals(self, name: str) -> Floats:
         """Return a column of reals, all NaN if it is missing."""
-        values = self._reals.get(name)
+        values: Floats | None = self.columns.get(name)
         return np.full(self.rows, np.nan) if values is None else values
 
     def texts(self, name: str) -> pa.Array:
         """Return a column of text, all null if it is missing."""
-        values = self._texts.get(name)
-        return pa.nulls(self.rows, pa.string()) if values is None else values
+        return self.columns[name] if name in self.columns else pa.nulls(self.rows, pa.string())
+
+    def replace(self, name: str, values: Ints) -> Chunk:
+        """Return the rows with a replaced column of integers."""
+        return Chunk(self.rows, {**self.columns, name: values})
+
+    def where(self, mask: Bools) -> Chunk:
+        """Return the selected rows."""
+        chosen = pa.array(mask)
+        columns = {
+            name: values.filter(chosen) if isinstance(values, pa.Array) else values[mask]
+            for name, values in self.columns.items()
+        }
+        return Chunk(int(mask.sum()), columns)
 
 
 def as_integer(value: Any) -> int | None:
@@ -195,7 +191,7 @@ class Times(msgspec.Struct, frozen=True):
         batch.numbers(C.DUR_NS, Column(self.duration))
 
 
-def within_limits(chunk: Chunk, time: str, *, earliest: int = 1 - LATEST_NS) -> Chunk:
+def within_limits(chunk: Chunk, time: str, *, earliest: int) -> Chunk:
     """Select the rows with a time within the limits; ends beyond the limits become missing.
 
     Args:

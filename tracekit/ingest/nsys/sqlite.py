@@ -77,22 +77,6 @@ def ordinary_tables(file: sqlite3.Connection) -> Iterator[bytes]:
             yield name
 
 
-class Budget:
-    """Interrupts a query that takes more steps than any export requires."""
-
-    def __init__(self, file: sqlite3.Connection) -> None:
-        self._left = 0
-        file.set_progress_handler(self._over, _STEPS)
-
-    def renew(self) -> None:
-        """Reset the budget for a new query."""
-        self._left = MAX_STEPS // _STEPS
-
-    def _over(self) -> bool:
-        self._left -= 1
-        return self._left < 0
-
-
 _FEWER = 16
 """Factor by which chunks shrink if their joined texts are too long."""
 _BETWEEN = b"\x1f"
@@ -112,8 +96,8 @@ class SqliteTables:
         with self._reading():
             self._file = open_database(path)
             self._file.text_factory = bytes  # invalid UTF-8 must not be an error
-            self._budget = Budget(self._file)
-            self._budget.renew()
+            self._file.set_progress_handler(self._is_over_budget, _STEPS)
+            self._steps = MAX_STEPS
             self._names = frozenset(map(_text, ordinary_tables(self._file)))
 
     @property
@@ -170,9 +154,13 @@ class SqliteTables:
             yield chunk
 
     def _execute(self, ask: str, values: Sequence[int] = ()) -> sqlite3.Cursor:
-        """Run a query within the budget."""
-        self._budget.renew()
+        """Run a query; one that takes more steps than any export requires is interrupted."""
+        self._steps = MAX_STEPS
         return self._file.execute(ask, values)
+
+    def _is_over_budget(self) -> bool:
+        self._steps -= _STEPS
+        return self._steps < 0
 
     def _chunk(self, table: str, wanted: Wanted, after: int, most: int) -> tuple[Chunk, int]:
         """Return the rows after a rowid, and the last rowid."""
@@ -187,15 +175,15 @@ class SqliteTables:
         reals = {name: _parse_numbers(text_of[name], rows, np.float64) for name in wanted.reals}
         texts, places = joined[len(numbers) :: 2], joined[len(numbers) + 1 :: 2]
         span = range(first, last + 1)
-        return Chunk(
-            rows,
-            {name: _parse_numbers(text_of[name], rows, np.int64) for name in wanted.integers},
-            {name: np.where(values == float(NULL), np.nan, values) for name, values in reals.items()},
-            {
+        columns = {
+            **{name: _parse_numbers(text_of[name], rows, np.int64) for name in wanted.integers},
+            **{name: np.where(values == float(NULL), np.nan, values) for name, values in reals.items()},
+            **{
                 name: self._texts(table, name, span, rows, text, positions)
                 for name, text, positions in zip(wanted.texts, texts, places, strict=True)
             },
-        ), last
+        }
+        return Chunk(rows, columns), last
 
     def _texts(self, table: str, column: str, span: range, rows: int, joined: Any, places: Any) -> pa.Array:
         """Split a column of joined texts; query the texts one by one if the result is ambiguous."""

@@ -161,6 +161,8 @@ def _flags(column: Column) -> Bools:
 
 def concatenate_batches(batches: Sequence[Batch]) -> Batch:
     """Concatenate batches of one table, and their texts."""
+    if len(batches) == 1:
+        return batches[0]
     texts: dict[str, list[bytes]] = {}
     pieces = []
     for batch in batches:

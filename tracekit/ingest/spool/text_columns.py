@@ -116,12 +116,8 @@ class StringsBuilder:
         numbers = map(self._known.__getitem__, texts)
         self._codes_of_parts.append(np.fromiter(numbers, np.int32, len(texts)))
         self._bytes += sum(map(len, texts))
-        if self._bytes > MAX_TEXT_BYTES:
-            self._check_size()
-
-    def _check_size(self) -> None:
-        """Check the size of the distinct values."""
-        self._bytes = sum(map(len, self._known))
+        if self._bytes > MAX_TEXT_BYTES:  # of all parts, which may have the same values
+            self._bytes = sum(map(len, self._known))
         if self._bytes > MAX_TEXT_BYTES:
             raise UnusableInputError(
                 f"the trace has over {MAX_TEXT_BYTES >> 30} GiB of distinct strings in one column",

@@ -61,16 +61,12 @@ def test_rows_deep_inside_one_another_over_several_blocks(monkeypatch: pytest.Mo
     assert nesting.depths(parent).tolist() == start.tolist()
 
 
-@given(spans, st.data(), st.sampled_from([0, 1000]))
-def test_values_are_inherited_from_the_innermost_row_with_one(
-    rows: Spans, data: st.DataObject, levels: int
-) -> None:
+@given(spans, st.data())
+def test_values_are_inherited_from_the_innermost_row_with_one(rows: Spans, data: st.DataObject) -> None:
     thread, start, end = ordered(rows)
     parent = nesting.parents(thread, start, end)
     own = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=len(end), max_size=len(end))), np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nesting, "_LEVELS", levels)
-        (found,) = nesting.inherit(parent, nesting.depths(parent), [own])
+    found = nesting.inherit(parent, own)
     expected: list[int] = []
     for row, above in enumerate(parent):
         expected.append(int(own[row]) if own[row] >= 0 or above < 0 else expected[above])

@@ -85,7 +85,9 @@ class Scanner:
             return None
 
     def _scan(self, text: Text) -> Scanned | None:
-        buffers = self._buffers_for(text.length)
+        if self._buffers is None or self._buffers.length < text.length:
+            self._buffers = RowBuffers(text.length + text.length // _HEADROOM)
+        buffers = self._buffers
         address = np.frombuffer(text.buffer, np.uint8).ctypes.data
         pieces: list[Batches] = []
         tally, start, is_reset = Tally(), 0, False
@@ -104,15 +106,15 @@ class Scanner:
                 return None
             pieces.append(_batches(buffers, self._strings, text.view, tally))
             if end != layout.NO_SPACE:
-                return Scanned(_concatenate(pieces), tally, position if end == layout.CLOSED else None)
+                tables = dict.fromkeys(name for batches in pieces for name in batches)
+                joined = {
+                    name: concatenate_batches([batches[name] for batches in pieces if name in batches])
+                    for name in tables
+                }
+                return Scanned(joined, tally, position if end == layout.CLOSED else None)
             start, is_reset = position, True
             self._reset_strings()
             buffers = self._buffers = RowBuffers(text.length)  # the batches found so far use the old ones
-
-    def _buffers_for(self, length: int) -> RowBuffers:
-        if self._buffers is None or self._buffers.length < length:
-            self._buffers = RowBuffers(length + length // _HEADROOM)
-        return self._buffers
 
 
 def _is_utf8(text: Text) -> bool:
@@ -121,15 +123,6 @@ def _is_utf8(text: Text) -> bool:
         return bool(is_ascii) or str(text.view, "utf-8") is not None
     except UnicodeDecodeError:
         return False
-
-
-def _concatenate(pieces: list[Batches]) -> Batches:
-    if len(pieces) == 1:
-        return pieces[0]
-    tables = {name for batches in pieces for name in batches}
-    return {
-        name: concatenate_batches([batches[name] for batches in pieces if name in batches]) for name in tables
-    }
 
 
 class CodeMap:
@@ -262,27 +255,23 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
         built.texts(name, (index, strings.fragments.of(distinct)))
     built.texts(C.STACK, _stacks(codes[C.STACK], strings))
     _add_nullable(built, C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], strings))
-    _add_collectives(built, buffers.rows(layout.COLLECTIVES, layout.N_COLLECTIVES), strings)
-    _add_texts(built, KERNEL_TEXTS, buffers.rows(layout.GENERATED, layout.N_GENERATED), strings)
+    metadata = buffers.rows(layout.COLLECTIVES, layout.N_COLLECTIVES)
+    _add_metadata(built, metadata, COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS, strings)
+    _add_metadata(built, buffers.rows(layout.GENERATED, layout.N_GENERATED), (), KERNEL_TEXTS, strings)
     return built.build()
 
 
-def _add_collectives(built: BatchBuilder, metadata: Ints, strings: Strings) -> None:
-    """Add the metadata of collectives, which few host rows have; its first row says which."""
-    if not metadata.shape[1]:
+def _add_metadata(
+    built: BatchBuilder, metadata: Ints, numbers: Sequence[str], words: Sequence[str], strings: Strings
+) -> None:
+    """Add metadata that few host rows have: numbers, then texts; its first row says which rows have it."""
+    rows, *columns = metadata
+    if not len(rows):
         return
-    first_text = 1 + len(COLLECTIVE_NUMBERS)
-    for name, values in zip(COLLECTIVE_NUMBERS, metadata[1:first_text], strict=True):
-        _add_nullable(built, name, _spread(values, metadata[0], built.count, NULL))
-    _add_texts(built, COLLECTIVE_TEXTS, metadata[[0, *range(first_text, len(metadata))]], strings)
-
-
-def _add_texts(built: BatchBuilder, names: Sequence[str], metadata: Ints, strings: Strings) -> None:
-    """Add texts that few host rows have; the first row of the metadata says which."""
-    if not metadata.shape[1]:
-        return
-    for name, values in zip(names, metadata[1:], strict=True):
-        distinct, index = strings.distinct(_spread(values, metadata[0], built.count, NONE))
+    for name, values in zip(numbers, columns, strict=False):
+        _add_nullable(built, name, _spread(values, rows, built.count, NULL))
+    for name, values in zip(words, columns[len(numbers) :], strict=True):
+        distinct, index = strings.distinct(_spread(values, rows, built.count, NONE))
         built.texts(name, (index, strings.encoded.of(distinct)))
 
 
