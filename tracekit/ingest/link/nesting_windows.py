@@ -2,20 +2,25 @@
 
 The rows of a window are preceded by those that are open at its start. These carry their inherited values, so
 earlier windows are not needed.
+
+The open rows of a thread are a stack: each starts after and ends before the one below it. Only the top of a
+deep stack is kept in memory, the rest in a file. A window needs a lower row only if one of its own rows, or
+an event, reaches beyond the end of all rows above; that row then covers them for later windows, so they are
+never read again.
 """
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from tracekit.ingest.link import nesting
-from tracekit.ingest.link.nesting import Ints, Nest
+from tracekit.ingest.link.nesting import Bools, Ints, Nest
 from tracekit.ingest.spool.rows import NONE
-
-
-def _none() -> Ints:
-    return np.empty(0, np.int64)
 
 
 class Inherited(msgspec.Struct, frozen=True):
@@ -58,15 +63,25 @@ class OpenRows(msgspec.Struct, frozen=True, kw_only=True):
     depth: Ints
     inherited: Inherited
 
+    @property
+    def columns(self) -> list[Ints]:
+        """The columns, in order."""
+        return [self.thread, self.start, self.end, self.row, self.depth, *self.inherited.columns]
 
-NO_OPEN_ROWS = OpenRows(
-    thread=_none(),
-    start=_none(),
-    end=_none(),
-    row=_none(),
-    depth=_none(),
-    inherited=Inherited(op=_none(), phase=_none(), forward=_none(), module=_none()),
-)
+    def select(self, chosen: Ints | Bools) -> OpenRows:
+        """Return the rows at positions, or of a mask."""
+        return _open_rows([column[chosen] for column in self.columns])
+
+
+def _open_rows(columns: Sequence[Ints]) -> OpenRows:
+    thread, start, end, row, depth, *inherited = columns
+    return OpenRows(
+        thread=thread, start=start, end=end, row=row, depth=depth, inherited=Inherited(*inherited)
+    )
+
+
+_N_COLUMNS = 9
+NO_OPEN_ROWS = _open_rows([np.empty(0, np.int64)] * _N_COLUMNS)
 
 
 class Threads:
@@ -155,11 +170,93 @@ class NestedWindow:
         reach = rank + thread * (len(late) + 1)
         outlasts = np.append(True, reach[1:] > np.maximum.accumulate(reach)[:-1])[: len(late)]
         open_ = late[outlasts][::-1]
-        return OpenRows(
-            thread=self._thread[open_],
-            start=self._start[open_],
-            end=self._end[open_],
-            row=self.row[open_],
-            depth=self.depth[open_],
-            inherited=Inherited(*[column[open_] for column in self.inherited.columns]),
+        columns = (self._thread, self._start, self._end, self.row, self.depth, *self.inherited.columns)
+        return _open_rows([column[open_] for column in columns])
+
+
+MAX_HELD_ROWS = 1 << 16
+"""Rows in memory after a window, of all threads."""
+MIN_ROWS_PER_THREAD = 16
+"""Rows in memory of each thread."""
+
+
+class _Block(msgspec.Struct, frozen=True):
+    """Location of the rows of one thread in the file."""
+
+    offset: int
+    rows: int
+
+
+class Stacks:
+    """The stacks of all threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Create empty stacks.
+
+        Args:
+            path: File for rows that are not kept in memory.
+        """
+        self._path = path
+        self._top = NO_OPEN_ROWS
+        self._below: defaultdict[int, list[_Block]] = defaultdict(list)
+
+    def open_rows(self, thread: Ints, reach: Ints) -> OpenRows:
+        """Return the open rows that a window can need, by thread and row id.
+
+        Args:
+            thread: Thread of each of its rows and events.
+            reach: End of each row; the instant of each event.
+        """
+        if not self._below:
+            return self._top
+        pieces = [self._top]
+        for number in np.intersect1d(thread, list(self._below)).tolist():
+            pieces += self._lower(number, np.unique(reach[thread == number]))
+        columns = zip(*(piece.columns for piece in pieces), strict=True)
+        rows = _open_rows([np.concatenate(column) for column in columns])
+        return rows.select(np.lexsort((rows.row, rows.thread)))
+
+    def _lower(self, thread: int, reach: Ints) -> list[OpenRows]:
+        """Read a thread's rows from the file until one ends after all `reach`, which are sorted."""
+        blocks: list[OpenRows] = []
+        lowest = self._top.end[self._top.thread == thread][:1]
+        while self._below[thread] and not (lowest > reach[-1]).any():
+            block = self._read(self._below[thread].pop())
+            lowest = block.end[:1]
+            blocks.append(_rows_around(block, reach) if lowest[0] <= reach[-1] else block)
+        if not self._below[thread]:
+            del self._below[thread]
+        return blocks
+
+    def replace_open(self, rows: OpenRows) -> None:
+        """Replace the open rows that `open_rows` has returned."""
+        self._top = rows
+        if len(rows.row) <= 2 * MAX_HELD_ROWS:
+            return
+        _, first, lane, count = np.unique(
+            rows.thread, return_index=True, return_inverse=True, return_counts=True
         )
+        above = count[lane] - (np.arange(len(rows.row)) - first[lane])
+        low = above > max(MIN_ROWS_PER_THREAD, MAX_HELD_ROWS // len(first))
+        for thread in np.unique(rows.thread[low]).tolist():
+            self._write(thread, rows.select(low & (rows.thread == thread)))
+        self._top = rows.select(~low)
+
+    def _write(self, thread: int, rows: OpenRows) -> None:
+        with self._path.open("ab") as file:
+            self._below[thread].append(_Block(file.tell(), len(rows.row)))
+            np.stack(rows.columns, dtype=np.int64).tofile(file)
+
+    def _read(self, block: _Block) -> OpenRows:
+        read = np.fromfile(self._path, np.int64, _N_COLUMNS * block.rows, offset=block.offset)
+        return _open_rows(list(read.reshape(_N_COLUMNS, block.rows)))
+
+
+def _rows_around(block: OpenRows, reach: Ints) -> OpenRows:
+    """Return the rows of a block that can be the innermost around an interval or instant.
+
+    All rows of the block end within the window, or are covered by a row of it: others are not needed again.
+    """
+    wanted = np.unique(np.concatenate((reach, reach + 1)))  # the end of an empty one is after its start
+    place = np.searchsorted(block.end[::-1], wanted)
+    return block.select(len(block.end) - 1 - np.unique(place[place < len(block.end)])[::-1])

@@ -13,9 +13,8 @@ from msgspec import structs
 from tracekit import schema
 from tracekit.ingest.link import serving
 from tracekit.ingest.link.nesting import Bools, Ints, Nest
-from tracekit.ingest.link.nesting_windows import Inherited, NestedWindow, Threads
+from tracekit.ingest.link.nesting_windows import Inherited, NestedWindow, Stacks, Threads
 from tracekit.ingest.link.serving import Batch
-from tracekit.ingest.link.stacks import Stacks
 from tracekit.ingest.spool.rows import NONE, Rows, allocation_order, concatenate_rows, host_order
 from tracekit.ingest.spool.table_index import SortedColumns, TableIndex
 from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings

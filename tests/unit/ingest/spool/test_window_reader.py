@@ -19,7 +19,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer.execution import Destination, Linked
 from tracekit.ingest.importer.local import close
 from tracekit.ingest.importer.trace_writer import write
-from tracekit.ingest.link import launches, stacks
+from tracekit.ingest.link import launches, nesting_windows
 from tracekit.ingest.link.trace import TopLevel, Trace
 from tracekit.ingest.spool import part_files, table_index, window_reader
 from tracekit.ingest.spool.part_files import SpooledTable
@@ -120,9 +120,9 @@ def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked
         sizes = (
             (table_index, "WINDOW_ROWS"),
             (launches, "HELD"),
-            (stacks, "MAX_HELD_ROWS"),
+            (nesting_windows, "MAX_HELD_ROWS"),
         )
-        for module, name in (*sizes, (stacks, "MIN_ROWS_PER_THREAD")):
+        for module, name in (*sizes, (nesting_windows, "MIN_ROWS_PER_THREAD")):
             patch.setattr(module, name, size)
         spooled, run = Path(folder, "spooled"), Path(folder, "run")
         spooled.mkdir()
