@@ -136,7 +136,8 @@ def _read(folder: Path) -> list[Kernel]:
             f"{folder} is no folder", hint="give the folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG"
         )
     try:
-        graphs = [*_graphs_of_logs(folder), *_graphs_of_debug(folder)]
+        logs = sorted(folder.rglob(_TRACE_FILES))
+        graphs = [graph for log in logs for graph in _graphs_of_log(log)] + [*_graphs_of_debug(folder)]
     except OSError as error:
         raise UnusableInputError(
             f"{folder} cannot be read: {error.strerror}", hint="check the permissions of its files"
@@ -161,11 +162,6 @@ def _distinct_kernels(graphs: Sequence[_Graph]) -> list[Kernel]:
     return kernels
 
 
-def _graphs_of_logs(folder: Path) -> Iterator[_Graph]:
-    for path in sorted(folder.rglob(_TRACE_FILES)):
-        yield from _graphs_of_log(path)
-
-
 class _Log:
     """Reads a log: what is known of a compilation comes before the code of its graph, all else after it."""
 
@@ -186,8 +182,10 @@ class _Log:
             graph = structs.replace(begun, code=payload, listings=[*begun.listings], compile_id=known_id)
             self._latest[compile_id] = graph
             self.graphs.append(graph)
-        elif "str" in record:
-            self._files |= _file_names(record["str"])
+        elif "str" in record:  # the number by which later records name a file
+            match record["str"]:
+                case [str(file), int(number)]:
+                    self._files[number] = file
         elif "dynamo_start" in record:
             begun.called_at = _find_caller(record["dynamo_start"], self._files)
         elif _DYNAMO in record:
@@ -215,15 +213,6 @@ def _graphs_of_log(path: Path) -> list[_Graph]:
     for record, payload in records(path):
         log.add(record, payload)
     return log.graphs
-
-
-def _file_names(entry: Any) -> dict[int, str]:
-    """Return the number of a file name, by which later records name the file."""
-    match entry:
-        case [str(name), int(number)]:
-            return {number: name}
-        case _:
-            return {}
 
 
 def _find_caller(start: Any, files: Mapping[int, str]) -> tuple[str, ...]:
@@ -264,22 +253,17 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _lists(value: Any) -> dict[str, list[str]]:
-    """Return the lists of texts of an object; anything else is left out."""
-    members = value.items() if isinstance(value, dict) else ()
-    return {
-        name: [text for text in many if isinstance(text, str)]
-        for name, many in members
-        if isinstance(many, list)
-    }
+    """Return the lists of texts of an object; none if it holds anything else."""
+    try:
+        return msgspec.convert(value, dict[str, list[str]])
+    except msgspec.ValidationError:
+        return {}
 
 
 def _graphs_of_debug(folder: Path) -> Iterator[_Graph]:
     for path in sorted(folder.rglob(_CODE_FILE)):
-        listings = [
-            text
-            for name in ("fx_graph_readable.py", "fx_graph_transformed.py")
-            if (text := _text(path.with_name(name)))
-        ]
+        files = (path.with_name(name) for name in ("fx_graph_readable.py", "fx_graph_transformed.py"))
+        listings = [text for text in map(_text, files) if text]
         nodes = _lists(_object(_text(path.with_name(f"{_NODES}.json"))).get("cppCodeToPost"))
         stacks = _lists(_object(_text(path.with_name(f"{_STACKS}.json"))))
         yield _Graph(code=_text(path), listings=listings, nodes=nodes, stacks=stacks)
@@ -375,7 +359,12 @@ def _lines(stacks: Sequence[str]) -> tuple[str, ...]:
         >>> _lines([stack, stack])
         ('train.py:3',)
     """
-    return _unique(_innermost(_FRAME.findall(stack)) for stack in stacks)
+    lines: list[str] = []
+    for stack in stacks:
+        frames = _FRAME.findall(stack)
+        of_program = [frame for frame in frames if not _LIBRARY.search(frame[0])]
+        lines += [":".join(frame) for frame in (of_program or frames)[-1:]]
+    return _unique(lines)
 
 
 def _sort_lines(lines: Iterable[str]) -> tuple[str, ...]:
@@ -386,12 +375,6 @@ def _sort_lines(lines: Iterable[str]) -> tuple[str, ...]:
         ('a.py:9', 'a.py:10', 'b.py:1')
     """
     return tuple(sorted(lines, key=lambda line: (line.rpartition(":")[0], int(line.rpartition(":")[2]))))
-
-
-def _innermost(frames: Sequence[tuple[str, str]]) -> str | None:
-    user_lines = [f"{file}:{line}" for file, line in frames if not _LIBRARY.search(file)]
-    lines = user_lines or [f"{file}:{line}" for file, line in frames]
-    return lines[-1] if lines else None
 
 
 def _unique(values: Iterable[str | None]) -> tuple[str, ...]:

@@ -134,7 +134,9 @@ class TableFile:
                 else:
                     self._encoding.stop()
         finally:
-            self._close()
+            if self._writer is not None:
+                with suppress(OSError):
+                    self._writer.close()
 
     def add(self, rows: Rows, computed: dict[str, AnyInts]) -> None:
         """Add rows.
@@ -172,12 +174,6 @@ class TableFile:
             self._waiting = self._waiting.slice(0, 0)
         if self._writer is not None:
             self._encoding.do(self._writer.close)
-
-    def _close(self) -> None:
-        """Close the file and the writer, also after an error."""
-        if self._writer is not None:
-            with suppress(OSError):
-                self._writer.close()
 
     def _write(self, group: pa.Table) -> None:
         if self._writer is None:

@@ -197,11 +197,6 @@ def is_shallow(*, cwd: Path | None = None) -> bool:
     return _ask("rev-parse", "--is-shallow-repository", cwd=cwd) == (0, "true")
 
 
-def is_ancestor(old: str, new: str, *, cwd: Path | None = None) -> bool:
-    """Return whether the first commit is the second one or its ancestor; `cwd` is inside the repository."""
-    return _ask("merge-base", "--is-ancestor", old, new, cwd=cwd)[0] == 0
-
-
 def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> list[tuple[str, int]]:
     """Return the commits that are the head or its ancestors, with their distance, nearest first.
 
@@ -266,7 +261,8 @@ def _range_error(good: str, bad: str, cwd: Path | None) -> UnusableInputError:
     if good == bad:
         hint = "choose an older good commit: GOOD..BAD"
         return UnusableInputError(f"both ends are {start}", hint=hint)
-    if is_ancestor(good, bad, cwd=cwd):
+    is_ancestor = _ask("merge-base", "--is-ancestor", good, bad, cwd=cwd)[0] == 0
+    if is_ancestor:
         hint = "use the commit that merged it, or --all-parents"
         return UnusableInputError(f"{start} is not an ancestor of {end} along first parents", hint=hint)
     code, base = _ask("merge-base", good, bad, cwd=cwd)

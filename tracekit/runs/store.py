@@ -133,11 +133,6 @@ class Store:
         with self.convert_read_errors():
             return self.backend.list_runs(read=True)
 
-    def _unread_runs(self) -> list[Run]:
-        """Return all complete runs, whose metadata may be unread."""
-        with self.convert_read_errors():
-            return self.backend.list_runs()
-
     def readable(self) -> list[Run]:
         """Return the runs with readable metadata, oldest first."""
         return [run for run in self.runs() if _is_readable(run)]
@@ -261,7 +256,8 @@ class Store:
         Raises:
             RunNotFoundError: Several match, or none matches an unambiguous reference.
         """
-        runs = self._unread_runs()
+        with self.convert_read_errors():
+            runs = self.backend.list_runs()
         exact = next((run for run in runs if run.path.name == reference), None)
         if exact:
             return exact

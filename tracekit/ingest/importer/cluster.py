@@ -177,12 +177,14 @@ class WorkerExecutor:
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
         """Decode traces; return those of each source, in the order of the sources."""
         tasks = [Reading(source=_with_absolute_paths(source), spool=self._spool) for source in sources]
+        decoded: list[Decoded | Failed] = []
         outcomes = self._run_tasks("reading", decode, tasks, [])
-        return [
-            answer
-            for source, outcome in zip(sources, outcomes, strict=True)
-            for answer in _results(source, outcome)
-        ]
+        for source, outcome in zip(sources, outcomes, strict=True):
+            results = [Failed(source=source, error=outcome.error)] if outcome.error else outcome.get()
+            for result in results:
+                host = {"host": outcome.host} if isinstance(result, Decoded) else {}
+                decoded.append(structs.replace(result, source=source, **host))
+        return decoded
 
     def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
         """Link traces and write their tables; return the result for each, in their order."""
@@ -217,20 +219,7 @@ class WorkerExecutor:
 
 def _with_absolute_paths(source: Source) -> Source:
     """Return a source with an absolute path, as workers have other working directories."""
-    path = source.path
-    captures = tuple(
-        capture.absolute() if isinstance(capture, Path) else capture for capture in source.captures
+    path, *captures = (
+        path.absolute() if isinstance(path, Path) else path for path in (source.path, *source.captures)
     )
-    absolute = path.absolute() if isinstance(path, Path) else path
-    return structs.replace(source, path=absolute, captures=captures)
-
-
-def _results(source: Source, outcome: Outcome[list[Decoded | Failed]]) -> list[Decoded | Failed]:
-    if outcome.error is not None:
-        return [Failed(source=source, error=outcome.error)]
-    return [
-        structs.replace(answer, source=source, host=outcome.host)
-        if isinstance(answer, Decoded)
-        else structs.replace(answer, source=source)
-        for answer in outcome.get()
-    ]
+    return structs.replace(source, path=path, captures=tuple(captures))

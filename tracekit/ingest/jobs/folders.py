@@ -40,12 +40,11 @@ def jobs_in(root: Place) -> list[Job]:
             f"{root} has no traces of torch.profiler or Nsight Systems{reason}",
             hint="give a folder of traces, or a trace",
         )
-    exports, headers = (
-        [header for header in headers if header.is_nsys],
-        [header for header in headers if not header.is_nsys],
-    )
+    exports = [header for header in headers if header.is_nsys]
+    headers = [header for header in headers if not header.is_nsys]
+    groups = _group_by(headers, lambda trace: trace.group)
     jobs = [
-        *_jobs_of_groups(root, headers),
+        *(job for group, traces in groups.items() if group for job in _jobs_of_group(root, traces)),
         *_jobs_of_ranks(headers),
         *_jobs_without_ranks(root, headers),
         *_jobs_of_exports(exports),
@@ -57,17 +56,17 @@ def _attach_notes(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job
     """Attach the notes on skipped files to the jobs with the nearest files."""
     notes: dict[int, list[Diagnostic]] = defaultdict(list)
     for path, note in skipped.items():
-        nearness = [max(_shared_folders(path, source.path) for source in job.sources) for job in jobs]
+        nearness = [
+            max(
+                (len({*path.parents} & {*source.path.parents}), path.parent == source.path.parent)
+                for source in job.sources
+            )
+            for job in jobs
+        ]
         for number, near in enumerate(nearness):
             if near == max(nearness):
                 notes[number].append(note)
     return [structs.replace(job, notes=tuple(notes[number])) for number, job in enumerate(jobs)]
-
-
-def _shared_folders(header: Place, other: Place) -> tuple[int, bool]:
-    """Return the number of folders that two files have in common, and whether both are in the same one."""
-    shared = set(header.parents) & set(other.parents)
-    return len(shared), header.parent == other.parent
 
 
 def _read_folder(root: Place) -> tuple[list[TraceHeader], dict[Place, Diagnostic]]:
@@ -166,12 +165,6 @@ class _Bundle(msgspec.Struct, frozen=True):
     def jobs(self) -> list[Job]:
         title = self.folder.resolve().name if len(self.traces) > 1 else None
         return split_cycles(title, [Source(trace.path, trace.top.rank) for trace in self.traces])
-
-
-def _jobs_of_groups(root: Place, headers: list[TraceHeader]) -> Iterator[Job]:
-    for group, traces in _group_by(headers, lambda trace: trace.group).items():
-        if group is not None:
-            yield from _jobs_of_group(root, traces)
 
 
 def _jobs_of_group(root: Place, traces: list[TraceHeader]) -> Iterator[Job]:

@@ -140,17 +140,13 @@ def split_cycles(name: str | None, sources: list[Source]) -> list[Job]:
         if free is None:
             jobs.append(free := {})
         free[source.rank] = source
-    return [_job(name, tuple(cycle.values())) for cycle in jobs]
+    ordered = [sorted(job.values(), key=lambda source: (source.rank or 0, source.path.name)) for job in jobs]
+    return [Job(name or _stem(job[0].path), tuple(job)) for job in ordered]
 
 
 def single_job(path: Place) -> Job:
     """Return the job of a single trace."""
     return Job(_stem(path), (Source(path),))
-
-
-def _job(name: str | None, sources: tuple[Source, ...]) -> Job:
-    ordered = tuple(sorted(sources, key=lambda source: (source.rank or 0, source.path.name)))
-    return Job(name or _stem(ordered[0].path), ordered)
 
 
 def _stem(path: Place) -> str:

@@ -38,39 +38,33 @@ def plan(paths: Sequence[Place]) -> list[Job]:
 
 def survey(paths: Sequence[Place]) -> Plan:
     """Group traces into jobs as `plan` does; collect the errors of unusable paths instead of raising."""
-    found, single = Plan(), list[Place]()
+    result, single = Plan(), list[Place]()
     for path in paths:
         try:
             match kind(path):
                 case Kind.STREAM:
-                    found.jobs.append(_stream(path))
+                    result.jobs.append(_stream(path))
                 case Kind.FOLDER if is_nsys(path):
                     single.append(path)
                 case Kind.FOLDER:
-                    found.jobs.extend(_jobs_in(path))
+                    from tracekit.ingest.jobs.folders import jobs_in  # not needed for named files
+
+                    result.jobs.extend(jobs_in(path))
                 case _:
                     single.append(path)
         except TracekitError as error:
-            found.errors.append(error)
+            result.errors.append(error)
     headers = read_headers(single)
-    found.errors.extend(header for header in headers if isinstance(header, TracekitError))
-    found.jobs.extend(_group_by_job([header for header in headers if isinstance(header, TraceHeader)]))
-    return found
-
-
-def _jobs_in(folder: Place) -> list[Job]:
-    from tracekit.ingest.jobs.folders import jobs_in  # not needed for named files
-
-    return jobs_in(folder)
+    result.errors.extend(header for header in headers if isinstance(header, TracekitError))
+    result.jobs.extend(_group_by_job([header for header in headers if isinstance(header, TraceHeader)]))
+    return result
 
 
 def _stream(path: Place) -> Job:
     """Return the job of a stream, which is not examined as it can be read only once."""
-    if path == STDIN:
-        return Job("stdin", (Source(path),))
-    return (
-        Job("pipe", (Source(path),)) if path.name.isdigit() else single_job(path)
-    )  # a name such as /dev/fd/63 is meaningless
+    if path != STDIN and not path.name.isdigit():  # a name such as /dev/fd/63 is meaningless
+        return single_job(path)
+    return Job("stdin" if path == STDIN else "pipe", (Source(path),))
 
 
 def _group_by_job(files: list[TraceHeader]) -> list[Job]:

@@ -31,6 +31,7 @@ from tracekit.schema import (
     HOST_DEVICE,
     HOST_INTERVALS,
     C,
+    CopyKind,
     DeviceKind,
     HostKind,
     Memory,
@@ -113,7 +114,8 @@ def _group_events(decoded: list[Event], tally: Tally) -> _Groups:
             groups.device[columns.DEVICE_CATEGORIES[category]] += members
         elif phase == "X" and category == columns.MTIA_DEVICE:
             for event in members:
-                groups.device[columns.mtia_kind(event.name)].append(event)
+                kind = columns.MTIA_KINDS.get(str(event.name), DeviceKind.KERNEL)
+                groups.device[kind].append(event)
         elif phase == "X" and category in columns.HOST_CATEGORIES:
             groups.host[columns.HOST_CATEGORIES[category]] += members
         elif phase == "X" and category is None:
@@ -290,7 +292,8 @@ def _add_ends(
     ]
     for row, (arg, event) in enumerate(both):
         if event.cat == columns.MTIA_DEVICE and kinds[row] is DeviceKind.MEMCPY:
-            ends[row] = (columns.mtia_direction(arg.direction), Memory.UNKNOWN, Memory.UNKNOWN)
+            direction = columns.COPY_KINDS.get(str(arg.direction), CopyKind.UNKNOWN)
+            ends[row] = (direction, Memory.UNKNOWN, Memory.UNKNOWN)
     for place, column in enumerate(COPY_COLUMNS):
         built.texts(column, texts([parts[place] for parts in ends]))
 

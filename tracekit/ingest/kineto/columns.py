@@ -194,7 +194,7 @@ HOST_CATEGORIES = {
 }
 MTIA_DEVICE = "mtia_ccp_events"
 """Category of the work of an MTIA device, whose kind is in the name and whose direction is an argument."""
-_MTIA_KINDS = {
+MTIA_KINDS = {
     "dma_request": DeviceKind.MEMCPY,
     "event_record": DeviceKind.SYNC,
     "event_wait": DeviceKind.SYNC,
@@ -223,7 +223,7 @@ _COPY_PTI = re.compile(r"\(([MHDS])2([MHDS])\b")
 _PTI_MEMORIES = {"M": Memory.PAGEABLE, "H": Memory.PINNED, "D": Memory.DEVICE, "S": Memory.UNIFIED}
 _MEMORY = re.compile(r"\((\w+)\s*->\s*(\w+)\)")
 """Source and destination memory in the names of CUPTI."""
-_COPY_KINDS = {
+COPY_KINDS = {
     "HtoD": CopyKind.H2D,
     "DtoH": CopyKind.D2H,
     "DtoD": CopyKind.D2D,
@@ -285,27 +285,17 @@ def copy_ends(name: str) -> tuple[CopyKind, Memory, Memory]:
     """
     if letters := _COPY_PTI.search(name):
         source, target = letters.groups()
-        kind = CopyKind.P2P if "P2P" in name else _COPY_KINDS.get(source + target, CopyKind.UNKNOWN)
+        kind = CopyKind.P2P if "P2P" in name else COPY_KINDS.get(source + target, CopyKind.UNKNOWN)
         return kind, _PTI_MEMORIES[source], _PTI_MEMORIES[target]
     match = _COPY.search(name) or _COPY_HIP.search(name)
     word = match.group().removeprefix("Copy") if match else ""
     ends = _MEMORY.search(name)
     source, target = (ends[1], ends[2]) if ends else ("", "")
     return (
-        _COPY_KINDS.get(word, CopyKind.UNKNOWN),
+        COPY_KINDS.get(word, CopyKind.UNKNOWN),
         _MEMORIES.get(source, Memory.UNKNOWN),
         _MEMORIES.get(target, Memory.UNKNOWN),
     )
-
-
-def mtia_kind(name: object) -> DeviceKind:
-    """Return the kind of an interval of an MTIA device: a copy, a wait, else an execution."""
-    return _MTIA_KINDS.get(str(name), DeviceKind.KERNEL)
-
-
-def mtia_direction(direction: object) -> CopyKind:
-    """Return the direction of a copy of an MTIA device, such as `DEVICE_TO_HOST`."""
-    return _COPY_KINDS.get(str(direction), CopyKind.UNKNOWN)
 
 
 _DECIMALS = 3

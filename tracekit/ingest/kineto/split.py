@@ -93,7 +93,7 @@ def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
 def _events_start(buffer: bytes) -> int | None:
     start = len(buffer) - len(buffer.removeprefix(b"\xef\xbb\xbf").lstrip())
     if buffer[start : start + 1] == b"[":
-        return start + 1 if _opens_events(buffer[start + 1 :]) else None
+        return start + 1 if buffer[start + 1 :].lstrip()[:1] in (b"{", b"]", b"") else None
     if buffer[start : start + 1] != b"{" or b'"traceEvents"' not in buffer:
         return None
     depth = 0
@@ -108,11 +108,6 @@ def _events_start(buffer: bytes) -> int | None:
             if match:
                 return match.end()
     return None
-
-
-def _opens_events(text: bytes) -> bool:
-    """Return whether a JSON array starts like a list of events, or is empty."""
-    return text.lstrip()[:1] in (b"{", b"]", b"")
 
 
 class Text(msgspec.Struct, frozen=True):

@@ -194,8 +194,6 @@ class Launchers:
 
 
 _WANTED = (C.KIND, C.DEVICE, C.START_NS, C.DUR_NS)
-_Idle = tuple[int, intervals.Ints, intervals.Ints]
-"""A device, and starts and ends of its idle intervals."""
 
 
 def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
@@ -211,34 +209,31 @@ def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
         busy = rows.take(np.flatnonzero(occupying[rows.integers(C.KIND)]))
         start, device = busy.integers(C.START_NS), busy.integers(C.DEVICE)
         end = start + busy.integers(C.DUR_NS)
-        idle = [
-            _gaps(number, start[mask], end[mask], covered)
-            for number in distinct(device).tolist()
-            for mask in [device == number]
-        ]
-        if sum(len(first) for _, first, _ in idle):
-            yield _idle_batch(idle)
+        starts, ends, devices = [], [], []
+        for number in distinct(device).tolist():
+            mask = device == number
+            first, last = _gaps(number, start[mask], end[mask], covered)
+            starts.append(first)
+            ends.append(last)
+            devices.append(np.full(len(first), number))
+        if sum(map(len, starts)):
+            yield _idle_batch(*map(np.concatenate, (starts, ends, devices)))
 
 
-def _gaps(device: int, start: intervals.Ints, end: intervals.Ints, covered: dict[int, int]) -> _Idle:
+def _gaps(
+    device: int, start: intervals.Ints, end: intervals.Ints, covered: dict[int, int]
+) -> intervals.Union:
     """Return the gaps of a device in a window, and update the time covered so far."""
     before = covered.get(device)
     if before is not None:  # represents all earlier work, which covers the time up to here
         start, end = np.append(min(before, int(start.min())), start), np.append(before, end)
     covered[device] = int(end.max())
-    return (device, *intervals.gaps(start, end))
+    return intervals.gaps(start, end)
 
 
-def _idle_batch(gaps: list[_Idle]) -> Batch:
-    start = np.concatenate([first for _, first, _ in gaps])
-    idle = np.zeros(len(start), np.int64)
-    known = {
-        C.KIND: idle,
-        C.NAME: idle,
-        C.DEVICE: np.concatenate([np.full(len(first), device) for device, first, _ in gaps]),
-        C.START_NS: start,
-        C.DUR_NS: np.concatenate([last for _, _, last in gaps]) - start,
-    }
+def _idle_batch(start: Ints, end: Ints, device: Ints) -> Batch:
+    kind = np.zeros(len(start), np.int64)
+    known = {C.KIND: kind, C.NAME: kind, C.DEVICE: device, C.START_NS: start, C.DUR_NS: end - start}
     columns = {name: Column(values) for name, values in known.items()}
     texts = {name: [DeviceKind.IDLE.encode()] for name in (C.KIND, C.NAME)}
     return Batch(Rows(count=len(start), columns=columns), texts)

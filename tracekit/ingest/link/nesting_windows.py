@@ -146,11 +146,6 @@ class NestedWindow:
         """Return the values of a column for the window's rows."""
         return column[self._carried :]
 
-    def parent_rows(self) -> Ints:
-        """Return the row id of the parent of each row of the window, -1 at the top."""
-        parent: Ints = np.append(self.row, NONE).take(self.of_window(self.parent))
-        return parent
-
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """Return the position of the innermost row that covers each instant on a thread, -1 if none."""
         latest = np.full(len(times), NONE)

@@ -138,7 +138,8 @@ _compiled = cache(re.compile)
 
 def _batch(groups: dict[str, Any]) -> Batch:
     phase = _PHASES.get((groups.pop(C.PHASE, None) or "").lower())
-    numbers = {name: int(text) for name, text in groups.items() if (text or "").isdecimal() and _fits(text)}
+    fitting = {name: text for name, text in groups.items() if text and len(text) <= _MAX_DIGITS}
+    numbers = {name: int(text) for name, text in fitting.items() if text.isdecimal()}
     requests, tokens = numbers.pop(C.REQUESTS, None), numbers.pop(_TOKENS, None)
     (prompts, read_), (generating, written) = (tuple(map(numbers.get, side)) for side in _SIDES)
     if phase is ServingPhase.PREFILL:
@@ -155,10 +156,6 @@ def _batch(groups: dict[str, Any]) -> Batch:
         context_tokens=0 if prompts == 0 else read_,
         generation_tokens=0 if generating == 0 else written,
     )
-
-
-def _fits(text: str) -> bool:
-    return len(text) <= _MAX_DIGITS
 
 
 def _or(stated: int | None, otherwise: int | None) -> int | None:
@@ -182,13 +179,10 @@ def read_steps(names: Sequence[str], added: tuple[str, ...]) -> list[Batch]:
     """
     batches = {name: read(name, added) or Batch() for name in set(names)}
     if not any(name.startswith(_SPECULATIVE) for name in batches):
-        batches = {name: _with_one_token_each(batch) for name, batch in batches.items()}
+        for name, batch in batches.items():  # each request that generates processes one token
+            tokens = _or(batch.generation_tokens, batch.generation_requests)
+            batches[name] = structs.replace(batch, generation_tokens=tokens)
     return [batches[name] for name in names]
-
-
-def _with_one_token_each(batch: Batch) -> Batch:
-    """Let each request that generates process one token where the name does not say."""
-    return structs.replace(batch, generation_tokens=_or(batch.generation_tokens, batch.generation_requests))
 
 
 def columns(batches: Sequence[Batch], count: int) -> dict[str, pa.Array]:

@@ -56,23 +56,19 @@ def find_steps(host: TableIndex, named: str = "", added: tuple[str, ...] = ()) -
     """
     names = host.texts.get(C.NAME, NO_STRINGS)
     ranges = [HostKind.ANNOTATION, HostKind.OP]
-    if named:
-        rows = _find_ranges(host, names.matching(named.__eq__), ranges)
-        return _no_steps() if rows is None else _outermost_steps(rows, names)
-    rows = _find_ranges(host, names.matching(partial(serving.read, added=added)), ranges)
+    rows = _find_ranges(
+        host, names.matching(named.__eq__ if named else partial(serving.read, added=added)), ranges
+    )
     if rows is not None:
-        return _describe_batches(_outermost_steps(rows, names), added)
-    for marker in schema.MARKERS:
+        steps = _outermost_steps(rows, names)
+        return steps if named else _describe_batches(steps, added)
+    for marker in () if named else schema.MARKERS:
         rows = _find_ranges(host, names.matching(marker.match), [HostKind.ANNOTATION])
         if rows is not None:
             matches = [marker.match(names.values[code]) for code in rows.integers(C.NAME)]
             return _numbered_steps(
                 rows, np.array([int(match[1]) for match in matches if match], np.int64), names
             )
-    return _no_steps()
-
-
-def _no_steps() -> Steps:
     none = np.empty(0, np.int64)
     return Steps(number=none, name=[], start=none, end=none)
 
@@ -263,7 +259,7 @@ class Host:
             first=first,
             rows=rows,
             step=self._numbered_steps.at(rows.integers(C.START_NS)),
-            parent=nested.parent_rows(),
+            parent=np.append(nested.row, NONE).take(nested.of_window(nested.parent)),
             depth=nested.of_window(nested.depth),
             op=inherited.op,
             phase=phases(inherited),

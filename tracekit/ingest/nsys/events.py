@@ -127,10 +127,6 @@ def _add_memsets(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
     batch.numbers(C.BYTES, nullable(chunk.integers("bytes")))
 
 
-def _add_graphs(batch: BatchBuilder, _chunk: Chunk, _strings: Strings) -> None:
-    batch.constant(C.NAME, "CUDA graph")
-
-
 def _add_syncs(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
     distinct, place = factorize(chunk.integers("syncType"))
     batch.texts(C.NAME, encode(place, [rows.SYNCS.get(kind, "Sync") for kind in distinct.tolist()]))
@@ -140,7 +136,7 @@ _KINDS: dict[str, tuple[DeviceKind, Callable[[BatchBuilder, Chunk, Strings], Non
     rows.KERNEL: (DeviceKind.KERNEL, _add_kernels),
     rows.MEMCPY: (DeviceKind.MEMCPY, _add_copies),
     rows.MEMSET: (DeviceKind.MEMSET, _add_memsets),
-    rows.GRAPH: (DeviceKind.GRAPH, _add_graphs),
+    rows.GRAPH: (DeviceKind.GRAPH, lambda batch, *_: batch.constant(C.NAME, "CUDA graph")),
     rows.SYNC: (DeviceKind.SYNC, _add_syncs),
 }
 
@@ -151,12 +147,6 @@ _OP = (
 )
 """Text of the range of an op, as `torch.autograd.profiler.emit_nvtx` writes it: `getNvtxStr` in
 torch/csrc/profiler/util.cpp."""
-
-
-def _read_texts(chunk: Chunk, strings: Strings) -> pa.Array:
-    """Return the text of each range: its own, or the referenced one."""
-    referred = strings.of(chunk.integers("textId")).cast(pa.string())
-    return pc.fill_null(pc.coalesce(chunk.texts("text"), referred), "")
 
 
 def add_ranges(batch: BatchBuilder, texts: pa.Array) -> None:
@@ -258,7 +248,8 @@ def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[Batch, int]:
     batch.numbers(C.START_NS, Column(times.start))
     batch.numbers(C.DUR_NS, Column(np.where(marks, 0, times.duration)))
     _add_thread(batch, chunk)
-    add_ranges(batch, _read_texts(chunk, strings))
+    referred = strings.of(chunk.integers("textId")).cast(pa.string())
+    add_ranges(batch, pc.fill_null(pc.coalesce(chunk.texts("text"), referred), ""))
     return batch.build(), int((chunk.integers("end") == NULL)[~marks].sum())
 
 

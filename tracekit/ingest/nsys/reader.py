@@ -166,12 +166,6 @@ def _gpu(row: dict[str, Any]) -> DeviceProperties:
     )
 
 
-def capture_end(tables: Tables) -> int:
-    """Return the end of the capture, ns since its start; 0 if unknown."""
-    records = tables.records("ANALYSIS_DETAILS", ("duration",))
-    return max((_instant(row["duration"]) for row in records), default=0)
-
-
 def mpi_ranks(tables: Tables) -> dict[int, int]:
     """Return ranks by process, from the table `MPI_RANKS` if it exists."""
     records = tables.records("MPI_RANKS", ("globalPid", "rank"))
@@ -275,7 +269,8 @@ class _Reading:
         self._strings = Strings(tables)
         self._ranks = mpi_ranks(tables)
         self._metrics = events.metric_names(tables)
-        self._end = capture_end(tables)
+        details = tables.records("ANALYSIS_DETAILS", ("duration",))
+        self._end = max((_instant(row["duration"]) for row in details), default=0)
         self._tally = Tally()
         self._devices = events.Devices()
         self._part = 0

@@ -56,12 +56,10 @@ def windows(tables: Sequence[SortedColumns]) -> Iterator[Window]:
             for place, columns in enumerate(tables):
                 equal, ranges[place] = _split_at(columns, ranges[place], begin)
                 for rows in _sorted_chunks(columns, equal, begin, table_index.WINDOW_ROWS):
-                    yield Window(rows=_rows_of_one(tables, place, rows), until=begin)
+                    nothing = Rows(count=0, columns={})
+                    of_tables = (rows if number == place else nothing for number in range(len(tables)))
+                    yield Window(rows=tuple(of_tables), until=begin)
         yield Window(rows=tuple(map(SortedColumns.read, tables, ranges)), until=until)
-
-
-def _rows_of_one(tables: Sequence[SortedColumns], place: int, rows: Rows) -> tuple[Rows, ...]:
-    return tuple(rows if number == place else columns.read([]) for number, columns in enumerate(tables))
 
 
 def _borders(indexes: Sequence[TableIndex]) -> Ints:

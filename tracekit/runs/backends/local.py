@@ -67,7 +67,8 @@ class LocalBackend:
             return []
         folders = [entry for entry in self.path.iterdir() if RUN_ID.fullmatch(entry.name)]
         stamped = [(folder, stamp) for folder in folders if (stamp := _stamp(folder))]
-        stamped.sort(key=lambda run: _age(*run))
+        # by the second of the run id, then by the time of `run.json`
+        stamped.sort(key=lambda run: (run[0].name.partition("-")[0], run[1].written_ns, run[0].name))
         return self._index.runs(stamped) if read else [Run(folder) for folder, _ in stamped]
 
     @contextmanager
@@ -167,8 +168,3 @@ def _stamp(run: Path) -> Stamp | None:
     except OSError:
         return None
     return Stamp.of(status) if stat.S_ISREG(status.st_mode) else None
-
-
-def _age(run: Path, stamp: Stamp) -> tuple[str, int, str]:
-    """Return the sort key of a run: second of the run id, then time of `run.json`."""
-    return run.name.partition("-")[0], stamp.written_ns, run.name

@@ -331,14 +331,10 @@ def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     built.texts(C.KIND, _kind_names(rows[-1], DEVICE_KINDS, strings))
     built.texts(C.NAME, (index, strings.encoded.of(distinct)))
     copied, copy = strings.distinct(np.where(rows[-1] == _MEMCPY, index, NONE))
-    _add_copy_ends(built, copy, [columns.copy_ends(name) for name in strings.decoded.of(distinct[copied])])
-    return built.build()
-
-
-def _add_copy_ends(built: BatchBuilder, copy: Ints, ends: Sequence[tuple[object, ...]]) -> None:
-    """Add what names of copies tell; `copy` is the index of each row's name in `ends`."""
+    ends = [columns.copy_ends(name) for name in strings.decoded.of(distinct[copied])]
     for number, column in enumerate(COPY_COLUMNS):
         built.texts(column, (copy, [str(parts[number]).encode() for parts in ends]))
+    return built.build()
 
 
 def _memory_batch(buffers: RowBuffers) -> Batch:
