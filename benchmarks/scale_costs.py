@@ -86,7 +86,7 @@ def one_rank(trace: Path, folder: Path) -> dict[str, float]:
         (decoded,) = found
         assert isinstance(decoded, Decoded)  # noqa: S101 (the trace is valid)
         spooled = _bytes(decoded.trace.directory)
-        place = Destination(draft.path, 0, 0, 0, 0, decoded.size.first_ns)
+        place = Destination(draft.path, 0, decoded.source, 0, 0, decoded.size.first_ns)
         task = cluster.Writing(decoded=decoded, place=place, spool=spool)
         written, writing = _in_worker(cluster.write_parts, task)
         cluster.clear(spool.name)

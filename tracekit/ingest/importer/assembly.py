@@ -213,13 +213,10 @@ def _destinations(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]
         Destination(
             directory=draft.path,
             part=number if len(decoded) > 1 else None,
-            rank=trace.source.rank or 0,
+            source=trace.source,
             host_row=host_row,
             device_row=device_row,
             zero_ns=zero,
-            steps=trace.source.steps,
-            serving=trace.source.serving,
-            captures=trace.source.captures,
         )
         for number, (trace, host_row, device_row) in enumerate(zip(decoded, host, device, strict=False))
     ]

@@ -188,14 +188,11 @@ class WorkerExecutor:
 
     def write(self, tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
         """Link traces and write their tables; return the result for each, in their order."""
-        sent = [
-            Writing(
-                decoded=structs.replace(decoded, source=_with_absolute_paths(decoded.source)),
-                place=place,
-                spool=self._spool,
-            )
-            for decoded, place in tasks
-        ]
+        sent = []
+        for decoded, place in tasks:
+            source = _with_absolute_paths(decoded.source)
+            decoded, place = structs.replace(decoded, source=source), structs.replace(place, source=source)
+            sent.append(Writing(decoded=decoded, place=place, spool=self._spool))
         outcomes = self._run_tasks("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
         return [
             Failed(source=decoded.source, error=outcome.error) if outcome.error else outcome.get()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tracekit.ingest.link.trace import Trace
     from tracekit.runs.tables import WrittenFile
     from tracekit.schema import Table
-    from tracekit.storage import Place
 
 
 class Destination(msgspec.Struct, frozen=True):
@@ -25,24 +24,18 @@ class Destination(msgspec.Struct, frozen=True):
     Attributes:
         directory: The run being written.
         part: Number of the part files; None if the run consists of this trace only.
-        rank: Its rank.
+        source: Its source, with its rank, the names of its steps and the captures of its graphs.
         host_row: Row id of its first host row.
         device_row: Row id of its first device row.
         zero_ns: The run's zero, ns since the epoch.
-        steps: Name of the ranges that are the steps; empty for the usual markers.
-        serving: Patterns of ranges of an inference server, beside the built-in ones.
-        captures: Traces of the captures of its graphs.
     """
 
     directory: Path
     part: int | None
-    rank: int
+    source: Source
     host_row: int
     device_row: int
     zero_ns: int
-    steps: str = ""
-    serving: tuple[str, ...] = ()
-    captures: tuple[Place, ...] = ()
 
     def path(self, table: Table) -> Path:
         """Return the path of the trace's file of a table."""

@@ -14,7 +14,7 @@ from tracekit.ingest.link import graphs, replays, serving
 from tracekit.ingest.link.launches import Launchers
 from tracekit.ingest.link.nesting import Ints
 from tracekit.ingest.link.replays import Capture
-from tracekit.ingest.link.steps import PHASES, Host, HostWindow, Steps, find_steps
+from tracekit.ingest.link.steps import PHASES, Host, Steps, find_steps
 from tracekit.ingest.link.trace import Trace
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
@@ -49,11 +49,12 @@ class _Writer:
 
     def __init__(self, trace: Trace, place: Destination) -> None:
         self._directory, self._place, self._nest = trace.directory, place, trace.nest
+        self._source, self._rank = place.source, place.source.rank or 0
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
         host, device = self._index(HOST_INTERVALS), self._index(DEVICE_INTERVALS)
-        steps = find_steps(host, self._place.steps, self._place.serving)
+        steps = find_steps(host, self._source.steps, self._source.serving)
         scoped = C.PID in device.spooled.names
         launchers = Launchers(self._directory, host.spooled.distinct(C.PID) if scoped else None)
         self._write_steps(steps)
@@ -73,7 +74,7 @@ class _Writer:
         return TableFile(table, self._place.path(table), values=values, zero_ns=self._zero)
 
     def _rank_column(self, rows: Rows) -> dict[str, Ints]:
-        return {C.RANK: np.full(rows.count, self._place.rank)}
+        return {C.RANK: np.full(rows.count, self._rank)}
 
     def _write_host(self, host: TableIndex, steps: Steps, launchers: Launchers, files: ExitStack) -> Ints:
         """Write the host rows; return the row ids of the calls that launch graphs."""
@@ -84,7 +85,7 @@ class _Writer:
         of_graph = host.texts.get(C.NAME, NO_STRINGS).matching(graphs.launches_graph)
         replaying = [np.empty(0, np.int64)]
         for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
-            hosts.add(window.rows, self._host_columns(window))
+            hosts.add(window.rows, {**self._rank_column(window.rows), **window.columns})
             event_columns = {**self._rank_column(window.allocations), C.OP_ROW: window.allocating}
             allocations.add(window.allocations, event_columns)
             launchers.add(window)
@@ -93,17 +94,6 @@ class _Writer:
         hosts.finish()
         allocations.finish()
         return np.concatenate(replaying)
-
-    def _host_columns(self, window: HostWindow) -> dict[str, Ints]:
-        return {
-            **self._rank_column(window.rows),
-            C.ROW_ID: np.arange(window.first, window.first + window.rows.count),
-            C.STEP: window.step,
-            C.PARENT_ROW: window.parent,
-            C.DEPTH: window.depth,
-            C.PHASE: window.phase,
-            C.MODULE: window.module,
-        }
 
     def _write_device(
         self, device: TableIndex, launchers: Launchers, steps: Steps, files: ExitStack, replaying: Ints
@@ -145,14 +135,14 @@ class _Writer:
             )
             first += rows.count
         launched = replays.concatenate(chunks)
-        captures, unusable = _read_captures(self._place.captures if len(launched.row) else ())
+        captures, unusable = _read_captures(self._source.captures if len(launched.row) else ())
         return graphs.attribute(launched, captures, device.texts.get(C.NAME, NO_STRINGS), kinds, unusable)
 
     def _write_steps(self, steps: Steps) -> None:
         if not len(steps.number):
             return
         columns = {
-            C.RANK: numbers(np.full(len(steps.number), self._place.rank, np.int32)),
+            C.RANK: numbers(np.full(len(steps.number), self._rank, np.int32)),
             C.STEP: numbers(steps.number),
             C.NAME: compact(np.arange(len(steps.name)), [name.encode() for name in steps.name]),
             C.START_NS: numbers(steps.start - self._zero),

@@ -158,7 +158,7 @@ class Launchers:
         self.count += len(calls)
         self._least = min(self._least, int(ids[calls].min(initial=self._least)))
         keys = self._keys(ids.take(calls), rows.integers(C.PID).take(calls))
-        self._calls.add(keys, window.first + calls, window.op.take(calls), window.step.take(calls))
+        self._calls.add(keys, window.first + calls, window.op.take(calls), window.columns[C.STEP].take(calls))
         external = rows.integers(C.EXTERNAL_ID)
         ops = np.flatnonzero(window.is_op & (external > 0))
         self._ops.add(external.take(ops), window.first + ops)

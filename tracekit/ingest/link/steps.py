@@ -200,12 +200,9 @@ class HostWindow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         first: Row id of the first row.
         rows: The rows.
-        step: Step of each row, -1 if none, as in the following.
-        parent: Row id of the innermost enclosing row.
-        depth: Number of enclosing rows.
-        op: Row id of the innermost op, of the row itself if it is one.
-        phase: Index into `PHASES`.
-        module: Code of the name of the innermost module call.
+        columns: Columns that linking adds, -1 for null: row id, step, parent, depth, index of the phase into
+            `PHASES`, and code of the name of the innermost module call.
+        op: Row id of the innermost op, of the row itself if it is one; -1 if none.
         is_op: Mask of ops.
         is_call: Mask of calls of the device's runtime or driver.
         allocations: Allocator events, in their final order.
@@ -214,12 +211,8 @@ class HostWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     first: int
     rows: Rows
-    step: Ints
-    parent: Ints
-    depth: Ints
+    columns: dict[str, Ints]
     op: Ints
-    phase: Ints
-    module: Ints
     is_op: Bools
     is_call: Bools
     allocations: Rows
@@ -258,12 +251,15 @@ class Host:
         return HostWindow(
             first=first,
             rows=rows,
-            step=self._numbered_steps.at(rows.integers(C.START_NS)),
-            parent=np.append(nested.row, NONE).take(nested.of_window(nested.parent)),
-            depth=nested.of_window(nested.depth),
+            columns={
+                C.ROW_ID: np.arange(first, first + rows.count),
+                C.STEP: self._numbered_steps.at(rows.integers(C.START_NS)),
+                C.PARENT_ROW: np.append(nested.row, NONE).take(nested.of_window(nested.parent)),
+                C.DEPTH: nested.of_window(nested.depth),
+                C.PHASE: phases(inherited),
+                C.MODULE: inherited.module,
+            },
             op=inherited.op,
-            phase=phases(inherited),
-            module=inherited.module,
             is_op=self._marks.is_op(rows),
             is_call=self._marks.is_call(rows),
             allocations=events,

@@ -19,6 +19,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer.execution import Destination, Linked
 from tracekit.ingest.importer.local import close
 from tracekit.ingest.importer.trace_writer import write
+from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.link import launches, nesting_windows
 from tracekit.ingest.link.trace import TopLevel, Trace
 from tracekit.ingest.spool import part_files, table_index, window_reader
@@ -132,7 +133,9 @@ def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked
             path=spooled / "t", directory=spooled, top=TopLevel(), notes=(), empty=UnusableInputError("none")
         )
         found = close(trace)
-        linked = write(trace, Destination(run, None, 0, 0, 0, found.first_ns)) if found else None
+        linked = (
+            write(trace, Destination(run, None, Source(trace.path), 0, 0, found.first_ns)) if found else None
+        )
         return {path.stem: pq.read_table(path) for path in run.glob("*.parquet")}, linked
 
 
