@@ -203,8 +203,11 @@ def read(directory: Place) -> RunMeta:
         NewerVersionError: The run has a newer schema version.
         UnusableInputError: The file is missing, not a run's metadata, or of an older schema version.
     """
+    file = directory / FILE_NAME
     try:
-        content = _content(directory / FILE_NAME)
+        if file.stat().st_size > MAX_BYTES:
+            raise ValueError(f"{FILE_NAME} has more than {MAX_BYTES >> 20} MiB")
+        content = file.read_bytes()
     except (OSError, ValueError) as error:
         raise _no_run_error(directory, error) from error
     return decode(content, directory)
@@ -239,12 +242,6 @@ def _damage_error(directory: Place, why: str) -> UnusableInputError:
 
 _SEAL = "seal"
 """Last key of `run.json`: the SHA-256 of the file, indented, with an empty text in its place."""
-
-
-def _content(path: Place) -> bytes:
-    if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"{FILE_NAME} has more than {MAX_BYTES >> 20} MiB")
-    return path.read_bytes()
 
 
 def _no_run_error(directory: Place, error: Exception) -> UnusableInputError:
@@ -365,11 +362,8 @@ def combine_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     kinds: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         kinds.setdefault((diagnostic.level, diagnostic.code), []).append(diagnostic)
-    return [
-        shown
-        for kind in kinds.values()
-        for shown in (kind if len(kind) <= MAX_LISTED else [_summarize(kind)])
-    ]
+    few = (kind if len(kind) <= MAX_LISTED else [_summarize(kind)] for kind in kinds.values())
+    return [diagnostic for kind in few for diagnostic in kind]
 
 
 def _summarize(kind: Sequence[Diagnostic]) -> Diagnostic:

@@ -242,14 +242,11 @@ class Run:
             UnusableInputError: A file is missing or unreadable.
         """
         ranks: dict[str, frozenset[int]] = {}
-        for name in RANKED:
-            if not self.rows(name):
-                continue
+        for name in filter(self.rows, RANKED):
             with self.one_line_errors(name):
                 for fragment in self._dataset(name).get_fragments():
                     file = fragment.path.rpartition("/")[2]
-                    if file not in ranks:
-                        ranks[file] = tables.ranks_in(TABLES[name], fragment)
+                    ranks[file] = ranks.get(file) or tables.ranks_in(TABLES[name], fragment)
         return ranks
 
     def of_ranks(self, *ranks: int) -> Run:
@@ -387,11 +384,12 @@ class RankView(Run):
     def files(self, name: str) -> list[Place]:
         """Return the files of a table with rows of these ranks."""
         if name not in self._files:
-            files = super().files(name)
-            if name in RANKED and super().in_parts(name):
-                self._files[name] = [file for file in files if file.name in self.ranks_by_file]
-            else:
-                self._files[name] = [file for file in files if file.name not in self.other_files]
+            only_known = name in RANKED and super().in_parts(name)
+            self._files[name] = [
+                file
+                for file in super().files(name)
+                if (file.name in self.ranks_by_file if only_known else file.name not in self.other_files)
+            ]
         return self._files[name]
 
     def in_parts(self, name: str) -> bool:

@@ -127,15 +127,18 @@ def _table_entry(table: str, files: dict[str, PartFile]) -> TableFile:
     if list(files) == [f"{table}{ENDING}"]:
         (whole,) = parts
         return TableFile(rows=whole.rows, bytes=whole.bytes, sha256=whole.sha256, footers=footers)
-    # Parts are hashed where they are written, so the table has the digest of their digests.
-    digests = "".join(f"{part.sha256}\n" for part in parts)
     return TableFile(
         rows=sum(part.rows for part in parts),
         bytes=sum(part.bytes for part in parts),
-        sha256=hashlib.sha256(digests.encode()).hexdigest(),
+        sha256=sha256_of_parts([part.sha256 for part in parts]),
         parts=parts,
         footers=footers,
     )
+
+
+def sha256_of_parts(digests: Iterable[str]) -> str:
+    """Return the digest of a table whose parts were hashed where they were written: that of their digests."""
+    return hashlib.sha256("".join(f"{digest}\n" for digest in digests).encode()).hexdigest()
 
 
 def describe_file(table: str, file: Path) -> WrittenFile:
@@ -198,8 +201,10 @@ def open_dataset(
     """
     import pyarrow.dataset as ds  # loads pandas, which imports do not need
 
-    # Before Arrow reads them: a damaged footer may end the process.
-    _check_footers(files, footers or {})
+    for file in files:  # before Arrow reads them: a damaged footer may end the process
+        expected = (footers or {}).get(file.name)
+        if isinstance(file, Path) and expected is not None and footer(file) != expected:
+            raise MisfitError(f"the footer of {file.name} has changed")
     remote = files[0].filesystem if isinstance(files[0], storage.RemotePath) else None
     keys = [file.key if isinstance(file, storage.RemotePath) else str(file) for file in files]
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)  # detects damaged pages
@@ -210,9 +215,9 @@ def open_dataset(
     if remote is not None and len(fragments) > 1:
         with ThreadPoolExecutor(_MAX_FOOTERS) as threads:  # Arrow reads them one after the other
             list(threads.map(methodcaller("ensure_complete_metadata"), fragments))
-    for file in fragments:
-        _check_columns(table, file)
-    actual = sum(file.metadata.num_rows for file in fragments)
+    for fragment in fragments:
+        _check_columns(table, fragment)
+    actual = sum(fragment.metadata.num_rows for fragment in fragments)
     if rows is not None and actual != rows:
         raise MisfitError(f"it has {actual:,} rows, but {rows:,} were stored")
     return dataset
@@ -227,12 +232,6 @@ def ranks_in(table: Table, fragment: ds.ParquetFileFragment) -> frozenset[int]:
         return frozenset(int(ranks["min"]) for ranks in ranges if ranks)
     column = check_values(table, fragment.to_table(columns=[C.RANK]))[C.RANK]
     return frozenset(int(rank) for rank in pc.unique(column).to_pylist())
-
-
-def _check_footers(files: Sequence[Place], footers: Mapping[str, int]) -> None:
-    for file in files:
-        if isinstance(file, Path) and file.name in footers and footer(file) != footers[file.name]:
-            raise MisfitError(f"the footer of {file.name} has changed")
 
 
 def _check_columns(table: Table, file: ds.ParquetFileFragment) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from tracekit import storage
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
 from tracekit.runs.meta import RunMeta, TableFile
-from tracekit.runs.tables import sha256
+from tracekit.runs.tables import sha256, sha256_of_parts
 from tracekit.schema import SCHEMA_VERSION, TABLES, VERSION_KEY, Table
 from tracekit.storage import Place
 
@@ -205,9 +204,8 @@ def _check_digest(
     files: Sequence[Place], entry: TableFile, report: Callable[[int], None]
 ) -> Iterator[tuple[Kind, str]]:
     try:
-        if entry.parts:  # the parts were written separately: their digests are digested
-            digests = "".join(f"{sha256([file], report)}\n" for file in files)
-            digest = hashlib.sha256(digests.encode()).hexdigest()
+        if entry.parts:
+            digest = sha256_of_parts(sha256([file], report) for file in files)
         else:
             digest = sha256(files, report)
     except OSError as error:

@@ -17,6 +17,7 @@ from tracekit.ingest.nsys.rows import (
     Strings,
     Tables,
     Wanted,
+    add_times,
     as_integer,
     as_text,
     device_index,
@@ -25,7 +26,6 @@ from tracekit.ingest.nsys.rows import (
     nullable,
     pid,
     read_names,
-    read_times,
     tid,
 )
 from tracekit.ingest.spool.rows import Batch, BatchBuilder, Column
@@ -63,10 +63,9 @@ def device_intervals(table: str, chunk: Chunk, strings: Strings) -> tuple[Batch,
         chunk: Rows of the table.
         strings: Texts of the export.
     """
-    times = read_times(chunk)
     stream = chunk.integers("streamId")
     batch = BatchBuilder(chunk.rows)
-    times.add_to(batch)
+    bad = add_times(batch, chunk.integers("start"), chunk.integers("end"))
     batch.numbers(C.PID, Column(pid(chunk.integers("globalPid"))))
     batch.numbers(C.DEVICE, Column(device_index(chunk.integers("deviceId"))))
     # torch.profiler writes -1 for no stream, CUPTI and nsys 0xFFFFFFFF
@@ -78,7 +77,7 @@ def device_intervals(table: str, chunk: Chunk, strings: Strings) -> tuple[Batch,
     kind, add = _KINDS[table]
     batch.constant(C.KIND, kind)
     add(batch, chunk, strings)
-    return batch.build(), times.bad
+    return batch.build(), bad
 
 
 class Devices:
@@ -220,8 +219,8 @@ def host_intervals(table: str, chunk: Chunk, strings: Strings, *, end: int) -> t
     """
     if table == rows.NVTX:
         return _ranges(chunk, strings, end)
-    times, batch = read_times(chunk), BatchBuilder(chunk.rows)
-    times.add_to(batch)
+    batch = BatchBuilder(chunk.rows)
+    bad = add_times(batch, chunk.integers("start"), chunk.integers("end"))
     _add_thread(batch, chunk)
     if table == rows.RUNTIME:
         place, names = read_names(strings, chunk.integers("nameId"), rows.call)
@@ -231,7 +230,7 @@ def host_intervals(table: str, chunk: Chunk, strings: Strings, *, end: int) -> t
         place, names = read_names(strings, chunk.integers("nameId"))
         batch.constant(C.KIND, HostKind.RUNTIME if table == rows.OSRT else HostKind.OVERHEAD)
     batch.texts(C.NAME, encode(place, names))
-    return batch.build(), times.bad
+    return batch.build(), bad
 
 
 def _add_thread(batch: BatchBuilder, chunk: Chunk) -> None:
@@ -244,13 +243,13 @@ def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[Batch, int]:
     # other NVTX rows describe domains, categories and threads
     chunk = chunk.where(np.isin(chunk.integers("eventType"), (*rows.NVTX_RANGES, rows.NVTX_MARK)))
     marks = chunk.integers("eventType") == rows.NVTX_MARK
-    times, batch = read_times(chunk, open_until=end), BatchBuilder(chunk.rows)
-    batch.numbers(C.START_NS, Column(times.start))
-    batch.numbers(C.DUR_NS, Column(np.where(marks, 0, times.duration)))
+    start, ends, batch = chunk.integers("start"), chunk.integers("end"), BatchBuilder(chunk.rows)
+    until = np.where(ends == NULL, np.maximum(start, end), ends)
+    add_times(batch, start, np.where(marks, start, until))
     _add_thread(batch, chunk)
     referred = strings.of(chunk.integers("textId")).cast(pa.string())
     add_ranges(batch, pc.fill_null(pc.coalesce(chunk.texts("text"), referred), ""))
-    return batch.build(), int((chunk.integers("end") == NULL)[~marks].sum())
+    return batch.build(), int((ends == NULL)[~marks].sum())
 
 
 ALLOCATED = Wanted(

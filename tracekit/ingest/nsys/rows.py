@@ -172,25 +172,6 @@ def read_names(strings: Strings, ids: Ints, change: Callable[[str], str] = str) 
     return place, [change(name or "") for name in strings.of(distinct).to_pylist()]
 
 
-class Times(msgspec.Struct, frozen=True):
-    """Starts and durations of rows.
-
-    Attributes:
-        start: Start of each row, int64 ns.
-        duration: Duration of each row, int64 ns.
-        bad: Number of rows whose end is missing or before their start; their duration is 0.
-    """
-
-    start: Ints
-    duration: Ints
-    bad: int
-
-    def add_to(self, batch: BatchBuilder) -> None:
-        """Add them as columns."""
-        batch.numbers(C.START_NS, Column(self.start))
-        batch.numbers(C.DUR_NS, Column(self.duration))
-
-
 def within_limits(chunk: Chunk, time: str, *, earliest: int) -> Chunk:
     """Select the rows with a time within the limits; ends beyond the limits become missing.
 
@@ -213,13 +194,15 @@ def device_index(values: Ints) -> Ints:
     return np.where((values >= 0) & (values < 1 << 31), values, -1)
 
 
-def read_times(chunk: Chunk, *, open_until: int | None = None) -> Times:
-    """Return the times of a chunk's rows; those without an end last until `open_until`."""
-    start, end = chunk.integers("start"), chunk.integers("end")
-    if open_until is not None:
-        end = np.where(end == NULL, np.maximum(start, open_until), end)
+def add_times(batch: BatchBuilder, start: Ints, end: Ints) -> int:
+    """Add starts and durations; return the number of rows whose end is missing or before their start.
+
+    The duration of such rows is 0.
+    """
     bad = end < start
-    return Times(start, np.where(bad, 0, end - start), int(bad.sum()))
+    batch.numbers(C.START_NS, Column(start))
+    batch.numbers(C.DUR_NS, Column(np.where(bad, 0, end - start)))
+    return int(bad.sum())
 
 
 KERNEL: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
