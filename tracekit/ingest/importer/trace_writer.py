@@ -19,9 +19,8 @@ from tracekit.ingest.link.trace import Trace
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import NONE, Rows, compact, counter_order, device_order, numbers
-from tracekit.ingest.spool.table_index import SortedColumns, TableIndex, read_table_index
 from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
-from tracekit.ingest.spool.window_reader import windows
+from tracekit.ingest.spool.window_reader import SortedColumns, windows
 from tracekit.ingest.write import TableFile, write_table
 from tracekit.schema import (
     ALLOCATIONS,
@@ -53,10 +52,10 @@ class _Writer:
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
-        host, device = self._index(HOST_INTERVALS), self._index(DEVICE_INTERVALS)
+        host, device = self._table(HOST_INTERVALS), self._table(DEVICE_INTERVALS)
         steps = find_steps(host, self._source.steps, self._source.serving)
-        scoped = C.PID in device.spooled.names
-        launchers = Launchers(self._directory, host.spooled.distinct(C.PID) if scoped else None)
+        scoped = C.PID in device.names
+        launchers = Launchers(self._directory, host.distinct(C.PID) if scoped else None)
         self._write_steps(steps)
         self._write_counters()
         with ExitStack() as files:  # one is still encoded while the next is linked
@@ -66,8 +65,8 @@ class _Writer:
                 part_files.clear(self._directory)
             return linked
 
-    def _index(self, table: Table) -> TableIndex:
-        return read_table_index(SpooledTable(self._directory, table.name))
+    def _table(self, table: Table) -> SpooledTable:
+        return SpooledTable(self._directory, table.name)
 
     def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
         values = {name: strings.encoded for name, strings in texts.items()}
@@ -76,9 +75,9 @@ class _Writer:
     def _rank_column(self, rows: Rows) -> dict[str, Ints]:
         return {C.RANK: np.full(rows.count, self._rank)}
 
-    def _write_host(self, host: TableIndex, steps: Steps, launchers: Launchers, files: ExitStack) -> Ints:
+    def _write_host(self, host: SpooledTable, steps: Steps, launchers: Launchers, files: ExitStack) -> Ints:
         """Write the host rows; return the row ids of the calls that launch graphs."""
-        events = self._index(ALLOCATIONS)
+        events = self._table(ALLOCATIONS)
         hosts = files.enter_context(self._file(HOST_INTERVALS, host.texts))
         hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).encoded}
         allocations = files.enter_context(self._file(ALLOCATIONS, {}))
@@ -96,7 +95,7 @@ class _Writer:
         return np.concatenate(replaying)
 
     def _write_device(
-        self, device: TableIndex, launchers: Launchers, steps: Steps, files: ExitStack, replaying: Ints
+        self, device: SpooledTable, launchers: Launchers, steps: Steps, files: ExitStack, replaying: Ints
     ) -> Linked:
         captured = self._attribute_graphs(device, launchers, replaying) if len(replaying) else None
         idle = device.texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
@@ -122,7 +121,7 @@ class _Writer:
         return Linked(launched, unlinked, launchers.count, captured.outcome if captured else None)
 
     def _attribute_graphs(
-        self, device: TableIndex, launchers: Launchers, replaying: Ints
+        self, device: SpooledTable, launchers: Launchers, replaying: Ints
     ) -> graphs.Attributed:
         """Attribute what graph launches ran to the ops of the captures."""
         kinds = device.texts.get(C.KIND, NO_STRINGS)
@@ -152,14 +151,14 @@ class _Writer:
         write_table(pa.table(columns, schema=STEPS.arrow), STEPS, self._place.path(STEPS))
 
     def _write_counters(self) -> None:
-        counters = self._index(COUNTERS)
+        counters = self._table(COUNTERS)
         with self._file(COUNTERS, counters.texts) as file:
-            for rows in _sorted_windows(counters, counters.spooled.names, counter_order):
+            for rows in _sorted_windows(counters, counters.names, counter_order):
                 file.add(rows, {})
 
 
 def _sorted_windows(
-    table: TableIndex, columns: Sequence[str], order: Callable[[Rows], Ints]
+    table: SpooledTable, columns: Sequence[str], order: Callable[[Rows], Ints]
 ) -> Iterator[Rows]:
     for window in windows([SortedColumns(table=table, columns=columns, order=order)]):
         yield window.rows[0]

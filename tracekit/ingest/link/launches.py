@@ -14,9 +14,8 @@ from tracekit.ingest.link.nesting import Ints
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows, distinct
-from tracekit.ingest.spool.table_index import SortedColumns, read_table_index
 from tracekit.ingest.spool.text_columns import NO_STRINGS
-from tracekit.ingest.spool.window_reader import windows
+from tracekit.ingest.spool.window_reader import SortedColumns, windows
 from tracekit.runs import intervals
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
@@ -92,10 +91,10 @@ class Lookup:
     def _merge_parts(self) -> list[Path]:
         spooled = SpooledTable(self._directory, self._name)
         paths = [self._directory / f"{self._name}.{name}.sorted" for name in spooled.names]
-        table = SortedColumns(table=read_table_index(spooled), columns=spooled.names)
+        by_key = SortedColumns(table=spooled, columns=spooled.names)
         with ExitStack() as stack:
             files = [stack.enter_context(path.open("wb")) for path in paths]
-            for window in windows([table]):
+            for window in windows([by_key]):
                 (rows,) = window.rows  # with all rows of a key, as each part has it once
                 columns = _first_rows([rows.integers(name) for name in spooled.names])
                 for file, column in zip(files, columns, strict=True):
@@ -201,10 +200,9 @@ def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
 
     The window of a device is from the first start to the last end of its work.
     """
-    table = read_table_index(spooled, texts=[C.KIND])
-    occupying = table.texts.get(C.KIND, NO_STRINGS).among(BUSY_KINDS)
+    occupying = spooled.texts.get(C.KIND, NO_STRINGS).among(BUSY_KINDS)
     covered: dict[int, int] = {}
-    for window in windows([SortedColumns(table=table, columns=_WANTED)]):
+    for window in windows([SortedColumns(table=spooled, columns=_WANTED)]):
         (rows,) = window.rows
         busy = rows.take(np.flatnonzero(occupying[rows.integers(C.KIND)]))
         start, device = busy.integers(C.START_NS), busy.integers(C.DEVICE)

@@ -15,10 +15,10 @@ from tracekit.ingest.link import serving
 from tracekit.ingest.link.nesting import Bools, Ints, Nest
 from tracekit.ingest.link.nesting_windows import Inherited, NestedWindow, Stacks, Threads
 from tracekit.ingest.link.serving import Batch
+from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import NONE, Rows, allocation_order, concatenate_rows, host_order
-from tracekit.ingest.spool.table_index import SortedColumns, TableIndex
 from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
-from tracekit.ingest.spool.window_reader import Window, windows
+from tracekit.ingest.spool.window_reader import SortedColumns, Window, windows
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
 
 _WANTED = (C.START_NS, C.DUR_NS, C.KIND, C.NAME, C.PID, C.TID, C.EXTERNAL_ID, C.CORRELATION_ID)
@@ -43,7 +43,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
         return np.where(inside, self.number[index], NONE)
 
 
-def find_steps(host: TableIndex, named: str = "", added: tuple[str, ...] = ()) -> Steps:
+def find_steps(host: SpooledTable, named: str = "", added: tuple[str, ...] = ()) -> Steps:
     """Find the steps that host rows mark; if several threads do, those of the thread with the most.
 
     The first of these that the trace has: ranges of the given name; ranges of an inference server, of nested
@@ -101,12 +101,12 @@ def _describe_batches(steps: Steps, added: tuple[str, ...]) -> Steps:
     return structs.replace(steps, batches=batches, number=numbers)
 
 
-def _find_ranges(host: TableIndex, matches: Bools, wanted: list[HostKind]) -> Rows | None:
+def _find_ranges(host: SpooledTable, matches: Bools, wanted: list[HostKind]) -> Rows | None:
     """Return the rows of some kinds with one of these names, in final order; None if there are none."""
     kinds = host.texts.get(C.KIND, NO_STRINGS)
     annotation = kinds.among(wanted)
     chunks = []
-    for part in host.spooled.parts:
+    for part in host.parts:
         if matches[host.texts[C.NAME].recode[part]].any():
             rows = host.read([host.whole_part(part)], _WANTED)
             marked = matches[rows.integers(C.NAME)] & annotation[rows.integers(C.KIND)]
@@ -222,7 +222,7 @@ class HostWindow(msgspec.Struct, frozen=True, kw_only=True):
 class Host:
     """Host rows and allocator events of one trace."""
 
-    def __init__(self, host: TableIndex, allocations: TableIndex, steps: Steps, nest: Nest) -> None:
+    def __init__(self, host: SpooledTable, allocations: SpooledTable, steps: Steps, nest: Nest) -> None:
         self._host, self._allocations, self._numbered_steps, self._nest = host, allocations, steps, nest
         self._kinds = host.texts.get(C.KIND, NO_STRINGS)
         self._marks = Marks(host.texts)
@@ -234,7 +234,7 @@ class Host:
         Args:
             first: Row id of the first row.
         """
-        stacks = Stacks(self._host.spooled.directory / "open.rows")
+        stacks = Stacks(self._host.directory / "open.rows")
         hosts = SortedColumns(table=self._host, columns=_HOST, order=partial(host_order, kinds=self._kinds))
         events = SortedColumns(table=self._allocations, columns=_ALLOCATIONS, order=allocation_order)
         for window in windows([hosts, events]):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -27,10 +28,8 @@ from tracekit.ingest.spool.rows import (
     numbers,
     values_of,
 )
+from tracekit.ingest.spool.text_columns import Strings, StringsBuilder
 from tracekit.schema import C
-
-if TYPE_CHECKING:
-    from tracekit.ingest.spool.text_columns import Strings
 
 _CODE: Final = np.dtype(np.int32)
 """Type of spooled codes of texts: a chunk has fewer."""
@@ -145,9 +144,23 @@ class SpooledTable:
         return list(self._types)
 
     @property
-    def texts(self) -> list[str]:
-        """Names of the text columns."""
-        return [name for name, kind in self._types.items() if kind == pa.int32()]
+    def rows(self) -> int:
+        """Number of rows of all parts."""
+        return sum(part.rows for part in self.extents)
+
+    def whole_part(self, part: int) -> RowRange:
+        """Return the range of all rows of a part."""
+        return RowRange(part=part, first=0, stop=self.extents[part].rows)
+
+    @cached_property
+    def texts(self) -> dict[str, Strings]:
+        """The text columns, over all parts."""
+        builders = {name: StringsBuilder() for name, kind in self._types.items() if kind == pa.int32()}
+        for path in self._paths if builders else ():
+            texts = _DECODE_TEXTS(path.with_suffix(_TEXTS).read_bytes())
+            for name, builder in builders.items():
+                builder.add(texts.get(name, []))
+        return {name: builder.build() for name, builder in builders.items()}
 
     def _read_part(self, part: int) -> pa.RecordBatch:
         """Map a part from its file, as long as any of its arrays is used."""
@@ -155,10 +168,6 @@ class SpooledTable:
             return pa.ipc.open_file(pa.memory_map(str(self._paths[part]))).get_batch(0)
         except pa.ArrowInvalid as error:
             raise OSError(errno.EIO, "what was decoded is cut off") from error
-
-    def texts_of(self, part: int) -> dict[str, list[bytes]]:
-        """Read the texts of a part, in the order of its codes."""
-        return _DECODE_TEXTS(self._paths[part].with_suffix(_TEXTS).read_bytes())
 
     def times(self, part: int) -> Ints:
         """Return the sorted times of a part."""
@@ -170,26 +179,19 @@ class SpooledTable:
         values = [distinct(fill_nulls(rows[column], -1)) for rows in parts if column in rows.schema.names]
         return distinct(np.concatenate([np.empty(0, np.int64), *values]))
 
-    def read(self, ranges: Sequence[RowRange], columns: Sequence[str], texts: Mapping[str, Strings]) -> Rows:
-        """Read ranges of rows, in their order.
-
-        Args:
-            ranges: The rows.
-            columns: The columns; those without any value are left out.
-            texts: For each text column its distinct values over all parts.
-        """
-        pieces = [self._read_range(rows, columns, texts) for rows in ranges]
+    def read(self, ranges: Sequence[RowRange], columns: Sequence[str]) -> Rows:
+        """Read ranges of rows, in their order; columns without any value are left out."""
+        pieces = [self._read_range(rows, columns) for rows in ranges]
         return concatenate_rows(pieces) if pieces else Rows(count=0, columns={})
 
-    def _read_range(self, rows: RowRange, columns: Sequence[str], texts: Mapping[str, Strings]) -> Rows:
+    def _read_range(self, rows: RowRange, columns: Sequence[str]) -> Rows:
         batch = self._read_part(rows.part).slice(rows.first, rows.stop - rows.first)
-        arrays = {name: batch.column(name) for name in columns if name in batch.schema.names}
-        read = {name: _column(array, rows.part, texts.get(name)) for name, array in arrays.items()}
+        present = [name for name in columns if name in batch.schema.names]
+        read = {name: self._column(name, batch.column(name), rows.part) for name in present}
         return Rows(count=batch.num_rows, columns=read)
 
-
-def _column(array: pa.Array, part: int, texts: Strings | None) -> Column:
-    values = values_of(array)
-    if values.dtype != _CODE:
-        return Column(values, nulls_of(array))
-    return Column((texts.codes(part, values) if texts else values).astype(np.intp))
+    def _column(self, name: str, array: pa.Array, part: int) -> Column:
+        values = values_of(array)
+        if values.dtype != _CODE:
+            return Column(values, nulls_of(array))
+        return Column(self.texts[name].codes(part, values).astype(np.intp))

@@ -12,19 +12,44 @@ between two marks are few, and those that equal a mark keep the order of the fil
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
 import numpy as np
 
-from tracekit.ingest.spool import part_files, table_index
+from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import RowRange, SpooledTable
-from tracekit.ingest.spool.rows import Batch, Ints, Rows, concatenate_rows, distinct
-from tracekit.ingest.spool.table_index import SortedColumns, TableIndex
+from tracekit.ingest.spool.rows import AnyInts, Batch, Ints, Rows, concatenate_rows, distinct
 
+WINDOW_ROWS = 1 << 16
+"""Approximate number of rows of a window."""
 MAX_WINDOWS = 2
-"""Limit of the rows of a window, as a multiple of `table_index.WINDOW_ROWS`."""
+"""Limit of the rows of a window, as a multiple of `WINDOW_ROWS`."""
+_STRIDE = 64
+"""Rows of a part per sampled time, if windows are large."""
+
+
+class SortedColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns of a table to be read in their final order.
+
+    Attributes:
+        table: The table.
+        columns: The columns; those that were not spooled are left out.
+        order: Positions that sort rows, by time first; None if the order of a window's rows is irrelevant.
+    """
+
+    table: SpooledTable
+    columns: Sequence[str]
+    order: Callable[[Rows], AnyInts] | None = None
+
+    def read(self, ranges: Sequence[RowRange]) -> Rows:
+        """Read ranges of rows, and sort them."""
+        return self.sort(self.table.read(ranges, self.columns))
+
+    def sort(self, rows: Rows) -> Rows:
+        """Sort rows; equal ones keep their order."""
+        return rows if self.order is None else rows.take(self.order(rows))
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,43 +69,49 @@ def windows(tables: Sequence[SortedColumns]) -> Iterator[Window]:
 
     If an instant is divided, the rows of each table precede those of the tables after it.
     """
-    indexes, max_rows = [columns.table for columns in tables], MAX_WINDOWS * table_index.WINDOW_ROWS
-    if not any(index.rows for index in indexes):
+    max_rows = MAX_WINDOWS * WINDOW_ROWS
+    if not any(columns.table.rows for columns in tables):
         return
-    borders = _borders(indexes)
-    ranges_by_window = [_ranges_by_window(index, borders) for index in indexes]
+    borders = _borders([columns.table for columns in tables])
+    ranges_by_window = [_ranges_by_window(columns.table, borders) for columns in tables]
     begins = [None, *borders.tolist()]
     for number, (begin, until) in enumerate(zip(begins, [*begins[1:], None], strict=True)):
         ranges = [by_window.pop(number, []) for by_window in ranges_by_window]
         if begin is not None and sum(map(_count, ranges)) > max_rows:
             for place, columns in enumerate(tables):
                 equal, ranges[place] = _split_at(columns, ranges[place], begin)
-                for rows in _sorted_chunks(columns, equal, begin, table_index.WINDOW_ROWS):
+                for rows in _sorted_chunks(columns, equal, begin, WINDOW_ROWS):
                     nothing = Rows(count=0, columns={})
                     of_tables = (rows if number == place else nothing for number in range(len(tables)))
                     yield Window(rows=tuple(of_tables), until=begin)
         yield Window(rows=tuple(map(SortedColumns.read, tables, ranges)), until=until)
 
 
-def _borders(indexes: Sequence[TableIndex]) -> Ints:
+def _stride() -> int:
+    return max(1, min(_STRIDE, WINDOW_ROWS // _STRIDE))
+
+
+def _borders(tables: Sequence[SpooledTable]) -> Ints:
     """Return the starts of the windows after the first."""
-    if sum(index.rows for index in indexes) <= table_index.WINDOW_ROWS:
+    if sum(table.rows for table in tables) <= WINDOW_ROWS:
         return np.empty(0, np.int64)
-    every = max(1, table_index.WINDOW_ROWS // indexes[0].stride)
-    return distinct(np.sort(np.concatenate([index.sampled for index in indexes]))[every::every])
+    stride = _stride()
+    # other offsets in each part, so that samples of interleaved parts differ; a view would keep all times
+    sampled = [table.times(part)[part % stride :: stride].copy() for table in tables for part in table.parts]
+    every = max(1, WINDOW_ROWS // stride)
+    return distinct(np.sort(np.concatenate(sampled))[every::every])
 
 
-def _ranges_by_window(index: TableIndex, borders: Ints) -> defaultdict[int, list[RowRange]]:
+def _ranges_by_window(table: SpooledTable, borders: Ints) -> defaultdict[int, list[RowRange]]:
     """Return the ranges of each window that has rows, by its number."""
     ranges: defaultdict[int, list[RowRange]] = defaultdict(list)
-    first_windows = np.searchsorted(borders, index.first, side="right").tolist()
-    last_windows = np.searchsorted(borders, index.last, side="right").tolist()
-    for part, (first, last) in enumerate(zip(first_windows, last_windows, strict=True)):
+    for part, extent in enumerate(table.extents):
+        first, last = np.searchsorted(borders, [extent.first, extent.last], side="right").tolist()
         if first == last:
-            ranges[first].append(index.whole_part(part))
+            ranges[first].append(table.whole_part(part))
             continue
-        inner = np.searchsorted(index.spooled.times(part), borders[first:last]).tolist()
-        edges = [0, *inner, index.lengths[part]]
+        inner = np.searchsorted(table.times(part), borders[first:last]).tolist()
+        edges = [0, *inner, extent.rows]
         for window, start, stop in zip(range(first, last + 1), edges, edges[1:], strict=False):
             if start < stop:
                 ranges[window].append(RowRange(part=part, first=start, stop=stop))
@@ -109,7 +140,7 @@ def _split_at(
     """
     equal, later = [], []
     for rows in ranges:
-        times = columns.table.spooled.times(rows.part)[rows.first : rows.stop]
+        times = columns.table.times(rows.part)[rows.first : rows.stop]
         end = rows.first + int(np.searchsorted(times, instant, side="right"))
         equal += _range(rows.part, rows.first, end)
         later += _range(rows.part, end, rows.stop)
@@ -139,7 +170,7 @@ def _sorted_chunks(
         runs, marks = _spool_runs(columns, ranges, instant, size)
         cut_points = [_cut_points(columns, runs, part, marks) for part in runs.parts]
         for chunk in _slices(cut_points, size):
-            yield columns.sort(runs.read(chunk, columns.columns, {}))
+            yield columns.sort(runs.read(chunk, columns.columns))
 
 
 def _cut(ranges: Sequence[RowRange], size: int) -> Iterator[list[RowRange]]:
@@ -162,22 +193,22 @@ def _spool_runs(
     columns: SortedColumns, ranges: Sequence[RowRange], instant: int, size: int
 ) -> tuple[SpooledTable, Rows]:
     """Spool the rows of each range again, sorted; return these runs, and the marks."""
-    spooled, stride = columns.table.spooled, columns.table.stride
-    name = f"{spooled.name}@{instant}"
+    table, stride = columns.table, _stride()
+    name = f"{table.name}@{instant}"
     samples = []
     for number, rows in enumerate(ranges):
         run = columns.read([rows])
-        part_files.write_batches(spooled.directory, number, {name: Batch(run)})
+        part_files.write_batches(table.directory, number, {name: Batch(run)})
         samples.append(run.take(np.arange(number % stride, run.count, stride)))
     sampled = columns.sort(concatenate_rows(samples))
     every = max(1, size // stride)
     marks = sampled.take(np.arange(every, sampled.count, every))
-    return SpooledTable(spooled.directory, name), marks
+    return SpooledTable(table.directory, name), marks
 
 
 def _cut_points(columns: SortedColumns, runs: SpooledTable, part: int, marks: Rows) -> list[int]:
     """Return where a run is cut: at its start, before and after the rows that equal each mark, at its end."""
-    rows = runs.read([RowRange(part=part, first=0, stop=runs.extents[part].rows)], columns.columns, {})
+    rows = runs.read([runs.whole_part(part)], columns.columns)
     assert columns.order  # noqa: S101 (otherwise nothing is sorted)
     # a stable sort keeps rows that equal a mark between its two copies, so their positions are the cuts
     order = columns.order(concatenate_rows([marks, rows, marks]))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tracekit.ingest.link import launches
 from tracekit.ingest.link.launches import Lookup
-from tracekit.ingest.spool import table_index
+from tracekit.ingest.spool import window_reader
 
 keys = st.lists(st.integers(-5, 40), max_size=30)
 
@@ -19,14 +19,14 @@ keys = st.lists(st.integers(-5, 40), max_size=30)
     st.lists(keys, max_size=6),
     keys,
     st.sampled_from([1, 3, 1 << 20]),
-    st.sampled_from([3, table_index.WINDOW_ROWS]),
+    st.sampled_from([3, window_reader.WINDOW_ROWS]),
 )
 @example([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]], [*range(13)], 1, 3)  # several windows
 def test_the_first_of_equal_keys_wins_in_memory_and_in_files(
     added: list[list[int]], wanted: list[int], held: int, window: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_index, "WINDOW_ROWS", window)
+        patch.setattr(window_reader, "WINDOW_ROWS", window)
         patch.setattr(launches, "HELD", held)
         found = Lookup(Path(folder), "found", columns=2)
         first: dict[int, int] = {}

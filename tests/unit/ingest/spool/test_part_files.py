@@ -17,7 +17,6 @@ from tests.unit.ingest.arrow import to_batch
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import RowRange, SpooledTable
 from tracekit.ingest.spool.rows import Batch, Column, Rows, concatenate_batches, concatenate_rows
-from tracekit.ingest.spool.table_index import read_table_index
 
 Row = dict[str, Any]
 KINDS = {
@@ -71,7 +70,7 @@ def test_any_spans_of_parts_read_back(held: list[list[Row]], data: st.DataObject
     with tempfile.TemporaryDirectory() as folder:
         for number, rows in enumerate(held):
             part_files.write_batches(Path(folder), number, {"table": batch(rows)})
-        table = read_table_index(SpooledTable(Path(folder), "table"))
+        table = SpooledTable(Path(folder), "table")
         bounds = [sorted(data.draw(st.tuples(*[st.integers(0, len(rows))] * 2))) for rows in held]
         spans = [RowRange(part=part, first=first, stop=stop) for part, (first, stop) in enumerate(bounds)]
         found = table.read(spans, list(KINDS))
@@ -81,9 +80,9 @@ def test_any_spans_of_parts_read_back(held: list[list[Row]], data: st.DataObject
             for each in by_time(rows)[first:stop]
         ]
         assert as_given(found, {name: each.values for name, each in table.texts.items()}) == expected
-        assert table.lengths == [len(rows) for rows in held]
-        assert table.first.tolist() == [by_time(rows)[0]["t_ns"] for rows in held]
-        assert table.last.tolist() == [by_time(rows)[-1]["t_ns"] for rows in held]
+        assert [part.rows for part in table.extents] == [len(rows) for rows in held]
+        assert [part.first for part in table.extents] == [by_time(rows)[0]["t_ns"] for rows in held]
+        assert [part.last for part in table.extents] == [by_time(rows)[-1]["t_ns"] for rows in held]
 
 
 @given(chunks, st.data())

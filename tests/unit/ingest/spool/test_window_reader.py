@@ -22,11 +22,11 @@ from tracekit.ingest.importer.trace_writer import write
 from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.link import launches, nesting_windows
 from tracekit.ingest.link.trace import TopLevel, Trace
-from tracekit.ingest.spool import part_files, table_index, window_reader
+from tracekit.ingest.spool import part_files, window_reader
 from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import concatenate_rows, host_order
-from tracekit.ingest.spool.table_index import SortedColumns, read_table_index
 from tracekit.ingest.spool.text_columns import NO_STRINGS
+from tracekit.ingest.spool.window_reader import SortedColumns
 from tracekit.schema import ALLOCATIONS, DEVICE_INTERVALS, HOST_INTERVALS, C
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def imported(fill: Callable[[Path], None], *, size: int) -> tuple[Tables, Linked
     """Tables of the parts that `fill` spools, with windows, lookup files and stacks of `size` rows."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         sizes = (
-            (table_index, "WINDOW_ROWS"),
+            (window_reader, "WINDOW_ROWS"),
             (launches, "HELD"),
             (nesting_windows, "MAX_HELD_ROWS"),
         )
@@ -169,11 +169,11 @@ def test_a_long_kernel_covers_the_gaps_of_later_windows() -> None:
 @given(parts(HOST, 12), st.integers(1, 9))
 def test_windows_contain_each_row_once_in_final_order_and_are_small(host: list[list[Row]], size: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_index, "WINDOW_ROWS", size)
+        patch.setattr(window_reader, "WINDOW_ROWS", size)
         spool_parts(Path(folder), HOST_INTERVALS.name, host)
-        table = read_table_index(SpooledTable(Path(folder), HOST_INTERVALS.name))
+        table = SpooledTable(Path(folder), HOST_INTERVALS.name)
         order = partial(host_order, kinds=table.texts.get(C.KIND, NO_STRINGS))
-        wanted = SortedColumns(table=table, columns=table.spooled.names, order=order)
+        wanted = SortedColumns(table=table, columns=table.names, order=order)
         seen, until = [], None
         for window in window_reader.windows([wanted]):
             (rows,) = window.rows
@@ -182,7 +182,7 @@ def test_windows_contain_each_row_once_in_final_order_and_are_small(host: list[l
             assert until is None or all(until <= time for time in times)
             until = window.until
             seen.append(rows)
-        whole = wanted.read([table.whole_part(part) for part in table.spooled.parts])
+        whole = wanted.read([table.whole_part(part) for part in table.parts])
     assert not seen or columns(concatenate_rows(seen)) == columns(whole)
     assert sum(rows.count for rows in seen) == whole.count == sum(map(len, host))
 
@@ -197,8 +197,8 @@ def test_windows_over_overlapping_parts_have_about_the_requested_size(
     for number in range(40):
         rows = pa.RecordBatch.from_pydict({C.T_NS: pa.array(range(number, 40_000, 40), pa.int64())})
         part_files.write_batches(tmp_path, number, {"samples": to_batch(rows)})
-    monkeypatch.setattr(table_index, "WINDOW_ROWS", 4096)
-    table = read_table_index(SpooledTable(tmp_path, "samples"))
+    monkeypatch.setattr(window_reader, "WINDOW_ROWS", 4096)
+    table = SpooledTable(tmp_path, "samples")
     found = [
         window.rows[0].count
         for window in window_reader.windows([SortedColumns(table=table, columns=[C.T_NS])])
