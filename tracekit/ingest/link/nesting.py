@@ -8,8 +8,8 @@ the memory; a window has far fewer than 2**31 rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -105,45 +105,37 @@ def inherit(parent: Ints, values: Ints) -> Ints:
     return np.append(values, values.dtype.type(-1))[nearest(parent, values != -1)]
 
 
-class Nest(Protocol):
-    """Interface of an algorithm for parents, depths and inherited values."""
-
-    def nest_rows(
-        self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
-    ) -> tuple[Ints, Ints, list[Ints]]:
-        """Compute parents, depths and inherited values.
-
-        Args:
-            thread: Number of each row's thread; rows of one come by start and then falling end.
-            start: Start of each row.
-            end: End of each row.
-            known: Depths of the first rows, whose enclosing rows may be missing.
-            values: Columns of values, -1 where a row has none; may be overwritten.
-
-        Returns:
-            Position of the innermost enclosing row of each, -1 at the top; numbers of enclosing rows; and the
-            columns, each value that of the row itself or of the innermost enclosing row that has one.
-        """
+Nest: TypeAlias = Callable[[Ints, Ints, Ints, Ints, Sequence[Ints]], tuple[Ints, Ints, list[Ints]]]
+"""`nest_rows`, or its compiled counterpart."""
 
 
-class Jumping:
-    """The functions of this module, in NumPy."""
+def nest_rows(
+    thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
+) -> tuple[Ints, Ints, list[Ints]]:
+    """Compute parents, depths and inherited values.
 
-    def nest_rows(
-        self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
-    ) -> tuple[Ints, Ints, list[Ints]]:
-        """See `Nest.nested`."""
-        order = np.argsort(thread, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        parent = parents(thread[order], start[order], end[order])
-        depth = depths(parent)
-        inherited = [inherit(parent, column[order]) for column in values]
-        missing = np.full(len(parent), -1)  # enclosing rows, which the known depths count
-        missing[place[: len(known)]] = known - depth[place[: len(known)]]
-        depth = depth + np.maximum(inherit(parent, missing), 0)
-        above = np.where(parent >= 0, order[parent], -1)
-        return above[place], depth[place], [column[place] for column in inherited]
+    Args:
+        thread: Number of each row's thread; rows of one come by start and then falling end.
+        start: Start of each row.
+        end: End of each row.
+        known: Depths of the first rows, whose enclosing rows may be missing.
+        values: Columns of values, -1 where a row has none; may be overwritten.
+
+    Returns:
+        Position of the innermost enclosing row of each, -1 at the top; numbers of enclosing rows; and the
+        columns, each value that of the row itself or of the innermost enclosing row that has one.
+    """
+    order = np.argsort(thread, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    parent = parents(thread[order], start[order], end[order])
+    depth = depths(parent)
+    inherited = [inherit(parent, column[order]) for column in values]
+    missing = np.full(len(parent), -1)  # enclosing rows, which the known depths count
+    missing[place[: len(known)]] = known - depth[place[: len(known)]]
+    depth = depth + np.maximum(inherit(parent, missing), 0)
+    above = np.where(parent >= 0, order[parent], -1)
+    return above[place], depth[place], [column[place] for column in inherited]
 
 
 def find_covering(end: Ints, parent: Ints, latest: Ints, times: Ints) -> Ints:

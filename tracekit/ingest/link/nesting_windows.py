@@ -137,7 +137,7 @@ class NestedWindow:
         self._start, self._end = np.concatenate((carried.start, start)), np.concatenate((carried.end, end))
         self.row = np.concatenate((carried.row, np.arange(first, first + len(start))))
         pairs = zip(carried.inherited.columns, own.columns, strict=True)
-        self.parent, self.depth, values = nest.nest_rows(
+        self.parent, self.depth, values = nest(
             self._thread, self._start, self._end, carried.depth, [np.concatenate(pair) for pair in pairs]
         )
         self.inherited = Inherited(*values)

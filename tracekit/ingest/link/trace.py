@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.link.nesting import Jumping, Nest
+from tracekit.ingest.link.nesting import Nest, nest_rows
 from tracekit.runs.meta import Diagnostic
 from tracekit.storage import Place
 
@@ -89,4 +89,4 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Diagnostic, ...]
     empty: UnusableInputError
     no_device_work: str = ""
-    nest: Nest = Jumping()
+    nest: Nest = nest_rows

@@ -133,8 +133,8 @@ def test_compiled_nesting_equals_the_reference(windows: list[Spans], data: st.Da
     values = st.lists(st.integers(-1, 5), min_size=count, max_size=count)
     given_values = [np.array(data.draw(values), np.int64) for _ in range(2)]
     found = [
-        nest.nest_rows(*columns, np.array(known, np.int64), given_values)
-        for nest in (CompiledNest(), nesting.Jumping())
+        nest(*columns, np.array(known, np.int64), given_values)
+        for nest in (CompiledNest(), nesting.nest_rows)
     ]
     compiled, expected = (
         [parent.tolist(), depth.tolist(), *(column.tolist() for column in held)]
@@ -152,4 +152,4 @@ def test_nesting_is_pickled_as_what_the_process_has(monkeypatch: pytest.MonkeyPa
     pickle.dumps(sent)
     assert isinstance(copy.copy(sent), CompiledNest)
     monkeypatch.setattr(native, "is_compiled", lambda: False)
-    assert isinstance(copy.copy(sent), nesting.Jumping)  # made anew as in another process
+    assert copy.copy(sent) is nesting.nest_rows  # made anew as in another process

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.ingest.link.nesting import Ints, Jumping, Nest
+from tracekit.ingest.link.nesting import Ints, Nest, nest_rows
 
 if TYPE_CHECKING:
     from tracekit.ingest.kineto.scan.scanner import Scanner
@@ -66,7 +66,7 @@ class Scanners:
 
     def nest(self) -> Nest:
         """Return what finds nesting: compiled if the scanners are."""
-        return Jumping() if self._make is None else nest()
+        return nest_rows if self._make is None else nest()
 
     def _poll_compiler(self) -> None:
         """Load the compiled code once the compiler has ended; one that failed is not started again."""
@@ -132,11 +132,11 @@ def nest() -> Nest:
 
         if native.is_compiled():
             return CompiledNest()
-    return Jumping()
+    return nest_rows
 
 
 class CompiledNest:
-    """The compiled `nesting.Nest`: row by row, several times faster than by pointer jumping."""
+    """The compiled `nesting.nest_rows`: row by row, several times faster than by pointer jumping."""
 
     def __init__(self) -> None:
         from tracekit.ingest.kineto.scan import native
@@ -147,10 +147,10 @@ class CompiledNest:
         """Let another process use its own compiled code, or none."""
         return nest, ()
 
-    def nest_rows(
+    def __call__(
         self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
     ) -> tuple[Ints, Ints, list[Ints]]:
-        """See `Nest.nested`."""
+        """See `nesting.nest_rows`."""
         count = len(thread)
         parent, depth = np.empty(count, np.int64), np.empty(count, np.int64)
         depth[: len(known)] = known
