@@ -66,7 +66,7 @@ def _gap_field(gaps: int, gap: int, field: int) -> int:
 
 
 @compiled
-def _cached_gap(gaps: int, last: int, at: int) -> int:
+def _cached_gap(gaps: int, last: int, address: int) -> int:
     """Find the gap here among those that followed the last one before; else `_NO_GAP`.
 
     A gap is the text between two values: a comma, white space, a key, a colon. Events of a kind have the same
@@ -78,7 +78,7 @@ def _cached_gap(gaps: int, last: int, at: int) -> int:
         gap = peek(gaps, successors + way)
         if gap == _NO_GAP:
             return _NO_GAP
-        if equal(_gap_field(gaps, gap, _ADDRESS), at, _gap_field(gaps, gap, _LENGTH)):
+        if equal(_gap_field(gaps, gap, _ADDRESS), address, _gap_field(gaps, gap, _LENGTH)):
             if way > 0:
                 _move_to_front(gaps, successors, way, gap)
             return gap
@@ -94,18 +94,18 @@ def _move_to_front(gaps: int, successors: int, way: int, gap: int) -> None:
 
 
 @compiled
-def _add_gap(gaps: int, last: int, at: int, end: int, slot: int, level: int) -> int:
+def _add_gap(gaps: int, last: int, address: int, end: int, slot: int, level: int) -> int:
     """Cache the gap between two addresses as a successor of the last one; `_NO_GAP` if that is impossible.
 
     The comparison with a gap longer than `ROOM` could read beyond the padding of a text.
     """
     gap = peek(gaps, _GAP_COUNT)
-    if last == _NO_GAP or gap == layout.MAX_GAPS or end - at > ROOM:
+    if last == _NO_GAP or gap == layout.MAX_GAPS or end - address > ROOM:
         return _NO_GAP
     poke(gaps, _GAP_COUNT, gap + 1)
     first = gap * layout.GAP_FIELDS
-    poke(gaps, first + _ADDRESS, at)
-    poke(gaps, first + _LENGTH, end - at)
+    poke(gaps, first + _ADDRESS, address)
+    poke(gaps, first + _LENGTH, end - address)
     poke(gaps, first + _SLOT, slot)
     poke(gaps, first + _LEVEL, level)
     _clear_successors(gaps, gap)
@@ -114,32 +114,32 @@ def _add_gap(gaps: int, last: int, at: int, end: int, slot: int, level: int) -> 
 
 
 @compiled
-def _read_value(at: int, slot: int, scratch: int, origin: int) -> tuple[int, bool]:
+def _read_value(address: int, slot: int, scratch: int, origin: int) -> tuple[int, bool]:
     """Read a value into its slot; return its end, and whether it is of the slot's kind."""
     kind = layout.SLOT_KINDS[slot]
     _clear_slot(scratch, slot, kind)
-    first = byte(at)
+    first = byte(address)
     if kind == _JSON:
-        end = grammar.cached_value_end(at, scratch, origin)
+        end = grammar.cached_value_end(address, scratch, origin)
         if end != INVALID:
-            poke(scratch, slot, grammar.span(at, end, origin))
+            poke(scratch, slot, grammar.span(address, end, origin))
         return end, peek(scratch, slot) != NULL
     if first == grammar.QUOTE:
-        end = grammar.string_end(at + 1)
+        end = grammar.string_end(address + 1)
         if end == INVALID:
             return end, False
         if kind == _STRING:
-            poke(scratch, slot, grammar.span(at + 1, end, origin))
+            poke(scratch, slot, grammar.span(address + 1, end, origin))
         elif kind == _ID:
-            poke(scratch, slot, _id_in_string(at + 1, end))
+            poke(scratch, slot, _id_in_string(address + 1, end))
         return end + 1, peek(scratch, slot) != NULL
     if grammar.starts_number(first):
-        return _read_number(at, slot, kind, scratch)
+        return _read_number(address, slot, kind, scratch)
     if kind == _TRIPLE and first == grammar.ARRAY:
-        return _read_triple(at, slot, scratch)
+        return _read_triple(address, slot, scratch)
     if first >= _A and first <= _Z:
-        return grammar.literal_end(at), grammar.is_null(at)
-    return value_end(at), False
+        return grammar.literal_end(address), grammar.is_null(address)
+    return value_end(address), False
 
 
 @compiled
@@ -158,8 +158,8 @@ def _rest_of_triple(slot: int) -> int:
 
 
 @compiled
-def _read_number(at: int, slot: int, kind: int, scratch: int) -> tuple[int, bool]:
-    digits, decimals, end = grammar.read_number(at)
+def _read_number(address: int, slot: int, kind: int, scratch: int) -> tuple[int, bool]:
+    digits, decimals, end = grammar.read_number(address)
     if end == INVALID:
         return end, False
     if kind in (_INTEGER, _ID):
@@ -171,7 +171,7 @@ def _read_number(at: int, slot: int, kind: int, scratch: int) -> tuple[int, bool
         poke(scratch, slot, _nanoseconds(digits, decimals))
         return end, peek(scratch, slot) != NULL
     if (
-        kind == _REAL and abs(digits) < _EXACT_FLOAT and (digits != 0 or byte(at) != grammar.MINUS)
+        kind == _REAL and abs(digits) < _EXACT_FLOAT and (digits != 0 or byte(address) != grammar.MINUS)
     ):  # not minus zero
         poke(scratch, slot, float_bits(digits / _EXACT_POWERS_OF_TEN[decimals]))
         return end, True
@@ -189,128 +189,128 @@ def _nanoseconds(digits: int, decimals: int) -> int:
 
 
 @compiled
-def _id_in_string(at: int, end: int) -> int:
+def _id_in_string(address: int, end: int) -> int:
     """Parse the first number in a string such as `stream 7`; `NULL` where Python could find another one."""
     before = 0
-    while at < end and not grammar.ZERO <= byte(at) <= grammar.NINE:
-        before = byte(at)
+    while address < end and not grammar.ZERO <= byte(address) <= grammar.NINE:
+        before = byte(address)
         if _may_be_digit(before):
             return NULL
-        at += 1
-    first, number = at, 0
-    while at < end and grammar.ZERO <= byte(at) <= grammar.NINE:
-        number = number * 10 + byte(at) - grammar.ZERO
-        at += 1
-    if at == first or at - first > _MAX_ID_DIGITS or _may_be_digit(byte(at)):
+        address += 1
+    first, number = address, 0
+    while address < end and grammar.ZERO <= byte(address) <= grammar.NINE:
+        number = number * 10 + byte(address) - grammar.ZERO
+        address += 1
+    if address == first or address - first > _MAX_ID_DIGITS or _may_be_digit(byte(address)):
         return NULL
     return -number if before == grammar.MINUS else number
 
 
 @compiled
-def _may_be_digit(found: int) -> bool:
+def _may_be_digit(character: int) -> bool:
     """Whether Python may read this byte as a digit or a part of a number."""
-    return found in (_UNDERSCORE, grammar.BACKSLASH) or found > _MAX_ASCII
+    return character in (_UNDERSCORE, grammar.BACKSLASH) or character > _MAX_ASCII
 
 
 @compiled
-def _read_triple(at: int, slot: int, scratch: int) -> tuple[int, bool]:
+def _read_triple(address: int, slot: int, scratch: int) -> tuple[int, bool]:
     """Read an array of three integers."""
-    start = at
+    start = address
     rest = _rest_of_triple(slot)
     for index in range(3):
-        digits, decimals, end = grammar.read_number(skip_blanks(at + 1))
+        digits, decimals, end = grammar.read_number(skip_blanks(address + 1))
         if end == INVALID or decimals:
             return _not_a_triple(start, slot, scratch)
         poke(scratch, slot if index == 0 else rest + index - 1, digits)
-        at = skip_blanks(end)
-        if byte(at) != (grammar.ARRAY_END if index == 2 else grammar.COMMA):
+        address = skip_blanks(end)
+        if byte(address) != (grammar.ARRAY_END if index == 2 else grammar.COMMA):
             return _not_a_triple(start, slot, scratch)
-    return at + 1, True
+    return address + 1, True
 
 
 @compiled
-def _not_a_triple(at: int, slot: int, scratch: int) -> tuple[int, bool]:
+def _not_a_triple(address: int, slot: int, scratch: int) -> tuple[int, bool]:
     _clear_slot(scratch, slot, _TRIPLE)
-    return value_end(at), False
+    return value_end(address), False
 
 
 @compiled
-def _read_event(at: int, scratch: int, origin: int) -> tuple[int, int]:
+def _read_event(address: int, scratch: int, origin: int) -> tuple[int, int]:
     """Read the members of an event; return its end, and the bits of slots with values of another kind."""
     gaps = scratch + layout.GAPS * WORD
     mistyped, level, last = 0, _START, _FIRST_GAP
     while True:
-        gap = _cached_gap(gaps, last, at)
+        gap = _cached_gap(gaps, last, address)
         if gap != _NO_GAP:
-            at += _gap_field(gaps, gap, _LENGTH)
+            address += _gap_field(gaps, gap, _LENGTH)
             slot, level = _gap_field(gaps, gap, _SLOT), _gap_field(gaps, gap, _LEVEL)
         else:
-            start = at
-            at, slot, level = _next_value(at, level)
-            if at == INVALID:
-                return at, mistyped
-            gap = _add_gap(gaps, last, start, at, slot, level)
+            start = address
+            address, slot, level = _next_value(address, level)
+            if address == INVALID:
+                return address, mistyped
+            gap = _add_gap(gaps, last, start, address, slot, level)
         if level == _END:
-            return at, mistyped
+            return address, mistyped
         last = gap
-        at, mistyped = _read_member(at, slot, scratch, origin, mistyped)
-        if at == INVALID:
-            return at, mistyped
+        address, mistyped = _read_member(address, slot, scratch, origin, mistyped)
+        if address == INVALID:
+            return address, mistyped
 
 
 @compiled
-def _read_member(at: int, slot: int, scratch: int, origin: int, mistyped: int) -> tuple[int, int]:
+def _read_member(address: int, slot: int, scratch: int, origin: int, mistyped: int) -> tuple[int, int]:
     """Skip a value, or read it into its slot."""
     if slot == NO_SLOT:
-        return grammar.cached_value_end(at, scratch, origin), mistyped
-    at, accepted = _read_value(at, slot, scratch, origin)
-    return at, (mistyped & ~(1 << slot) if accepted else mistyped | (1 << slot))
+        return grammar.cached_value_end(address, scratch, origin), mistyped
+    address, accepted = _read_value(address, slot, scratch, origin)
+    return address, (mistyped & ~(1 << slot) if accepted else mistyped | (1 << slot))
 
 
 @compiled
-def _next_value(at: int, level: int) -> tuple[int, int, int]:
+def _next_value(address: int, level: int) -> tuple[int, int, int]:
     """Parse the gap before the next value, or the event's end; return the address, the slot and the level.
 
     The arguments are no value of their own: their members are.
     """
-    at, level = _next_member(at, level)
-    while at != INVALID and level != _END:
-        at, slot = grammar.read_key(at)
-        if at == INVALID or slot != _ARGS or level == _INSIDE:
+    address, level = _next_member(address, level)
+    while address != INVALID and level != _END:
+        address, slot = grammar.read_key(address)
+        if address == INVALID or slot != _ARGS or level == _INSIDE:
             at_its_level = (slot > _ARGS) == (level == _INSIDE)
-            return at, (slot if at_its_level else NO_SLOT), level
-        at, level = _open_arguments(at, level)
-        if at != INVALID and level == _AFTER:
-            at, level = _next_member(at, level)
-    return at, NO_SLOT, level
+            return address, (slot if at_its_level else NO_SLOT), level
+        address, level = _open_arguments(address, level)
+        if address != INVALID and level == _AFTER:
+            address, level = _next_member(address, level)
+    return address, NO_SLOT, level
 
 
 @compiled
-def _next_member(at: int, level: int) -> tuple[int, int]:
+def _next_member(address: int, level: int) -> tuple[int, int]:
     if level == _START:
-        at = skip_blanks(at + 1)
-        return (at + 1, _END) if byte(at) == grammar.OBJECT_END else (at, _BEFORE)
-    at = skip_blanks(at)
-    if level == _INSIDE and byte(at) == grammar.OBJECT_END:
+        address = skip_blanks(address + 1)
+        return (address + 1, _END) if byte(address) == grammar.OBJECT_END else (address, _BEFORE)
+    address = skip_blanks(address)
+    if level == _INSIDE and byte(address) == grammar.OBJECT_END:
         level = _AFTER
-        at = skip_blanks(at + 1)
-    if level != _INSIDE and byte(at) == grammar.OBJECT_END:
-        return at + 1, _END
-    return (skip_blanks(at + 1) if byte(at) == grammar.COMMA else INVALID), level
+        address = skip_blanks(address + 1)
+    if level != _INSIDE and byte(address) == grammar.OBJECT_END:
+        return address + 1, _END
+    return (skip_blanks(address + 1) if byte(address) == grammar.COMMA else INVALID), level
 
 
 @compiled
-def _open_arguments(at: int, level: int) -> tuple[int, int]:
+def _open_arguments(address: int, level: int) -> tuple[int, int]:
     """Skip to the first argument, or past the arguments if there are none.
 
     Arguments that occur twice, or are no object, are left to the reference.
     """
     if level == _AFTER:
         return INVALID, level
-    if byte(at) == grammar.OBJECT:
-        at = skip_blanks(at + 1)
-        return (at + 1, _AFTER) if byte(at) == grammar.OBJECT_END else (at, _INSIDE)
-    return (grammar.literal_end(at) if grammar.is_null(at) else INVALID), _AFTER
+    if byte(address) == grammar.OBJECT:
+        address = skip_blanks(address + 1)
+        return (address + 1, _AFTER) if byte(address) == grammar.OBJECT_END else (address, _INSIDE)
+    return (grammar.literal_end(address) if grammar.is_null(address) else INVALID), _AFTER
 
 
 @compiled
@@ -330,27 +330,27 @@ def scan(text: int, length: int, start: int, interner: int, buffers: int, scratc
     """
     _reset_gaps(scratch + layout.GAPS * WORD)
     grammar.reset_value_cache(scratch)
-    at = skip_blanks(text + start)
-    poke(buffers, layout.POSITION, at - text)
-    while byte(at) == grammar.OBJECT:
-        begin = at
+    address = skip_blanks(text + start)
+    poke(buffers, layout.POSITION, address - text)
+    while byte(address) == grammar.OBJECT:
+        begin = address
         for slot in range(layout.N_SLOTS):
             poke(scratch, slot, NULL)
-        at, mistyped = _read_event(at, scratch, text)
-        if at == INVALID:
+        address, mistyped = _read_event(address, scratch, text)
+        if address == INVALID:
             return layout.UNSUPPORTED
-        state = add_row(begin, at, scratch, mistyped, text, interner, buffers)
+        state = add_row(begin, address, scratch, mistyped, text, interner, buffers)
         if state != layout.DONE:
             return state
         increment(buffers, layout.N_EVENTS)
-        at = skip_blanks(at)
-        poke(buffers, layout.POSITION, at - text)
-        if at - text >= length:
+        address = skip_blanks(address)
+        poke(buffers, layout.POSITION, address - text)
+        if address - text >= length:
             return layout.DONE
-        if byte(at) == grammar.ARRAY_END:
+        if byte(address) == grammar.ARRAY_END:
             return layout.CLOSED
-        if byte(at) != grammar.COMMA:
+        if byte(address) != grammar.COMMA:
             return layout.UNSUPPORTED
-        at = skip_blanks(at + 1)
-        poke(buffers, layout.POSITION, at - text)
+        address = skip_blanks(address + 1)
+        poke(buffers, layout.POSITION, address - text)
     return layout.UNSUPPORTED

@@ -110,74 +110,74 @@ def starts_number(first: int) -> bool:
 
 
 @compiled
-def _digits_end(at: int) -> int:
-    start = at
-    ends = non_digits(at)
+def _digits_end(address: int) -> int:
+    start = address
+    ends = non_digits(address)
     while ends == 0:
-        at += WIDE_BLOCK
-        ends = non_digits(at)
-    at += lowest_bit(ends)
-    return INVALID if at == start else at
+        address += WIDE_BLOCK
+        ends = non_digits(address)
+    address += lowest_bit(ends)
+    return INVALID if address == start else address
 
 
 @compiled
-def _number_end(at: int) -> int:
+def _number_end(address: int) -> int:
     """Skip a number; one that a float64 may not hold is refused by the reference where it is read."""
-    start = at
-    if byte(at) == MINUS:
-        at += 1
-    at = at + 1 if byte(at) == ZERO else _digits_end(at)
-    if at != INVALID and byte(at) == _POINT:
-        at = _digits_end(at + 1)
-    if at != INVALID and byte(at) | _LOWER == _E:
-        at = _exponent_end(at + 1)
-    return INVALID if at - start > MAX_NUMBER else at
+    start = address
+    if byte(address) == MINUS:
+        address += 1
+    address = address + 1 if byte(address) == ZERO else _digits_end(address)
+    if address != INVALID and byte(address) == _POINT:
+        address = _digits_end(address + 1)
+    if address != INVALID and byte(address) | _LOWER == _E:
+        address = _exponent_end(address + 1)
+    return INVALID if address - start > MAX_NUMBER else address
 
 
 @compiled
-def _exponent_end(at: int) -> int:
-    if byte(at) in (_PLUS, MINUS):
-        at += 1
-    end = _digits_end(at)
-    return INVALID if end - at > MAX_EXPONENT else end
+def _exponent_end(address: int) -> int:
+    if byte(address) in (_PLUS, MINUS):
+        address += 1
+    end = _digits_end(address)
+    return INVALID if end - address > MAX_EXPONENT else end
 
 
 @compiled
-def read_number(at: int) -> tuple[int, int, int]:
+def read_number(address: int) -> tuple[int, int, int]:
     """Parse a number into its digits as one integer, the count of its decimals, and its end.
 
     The end is `INVALID` for more digits than an int64 holds, and for a number with an exponent.
     """
-    negative = byte(at) == MINUS
-    start = at + 1 if negative else at
+    negative = byte(address) == MINUS
+    start = address + 1 if negative else address
     ends = non_digits(start)
     if ends == 0:
         return 0, 0, INVALID
     integer_digits, decimals = lowest_bit(ends), 0
-    at = start + integer_digits
+    address = start + integer_digits
     digits = _append_digits(start, integer_digits, 0)
-    if byte(at) == _POINT:
+    if byte(address) == _POINT:
         ends >>= integer_digits + 1
         if ends == 0 or ends & 1:
             return 0, 0, INVALID
         decimals = lowest_bit(ends)
-        digits = _append_digits(at + 1, decimals, digits)
-        at += 1 + decimals
+        digits = _append_digits(address + 1, decimals, digits)
+        address += 1 + decimals
     leading_zero = integer_digits > 1 and byte(start) == ZERO
     too_large = integer_digits + decimals > MAX_DIGITS or digits < 0
-    if integer_digits == 0 or leading_zero or too_large or byte(at) | _LOWER == _E:
+    if integer_digits == 0 or leading_zero or too_large or byte(address) | _LOWER == _E:
         return 0, decimals, INVALID
-    return (-digits if negative else digits), decimals, at
+    return (-digits if negative else digits), decimals, address
 
 
 @compiled
-def _append_digits(at: int, count: int, number: int) -> int:
+def _append_digits(address: int, count: int, number: int) -> int:
     """Append the next digits of the text to a number; it may overflow."""
     while count > WORD:
-        number = number * POWERS_OF_TEN[WORD] + _eight_digits(word(at) ^ _ZEROS)
-        at += WORD
+        number = number * POWERS_OF_TEN[WORD] + _eight_digits(word(address) ^ _ZEROS)
+        address += WORD
         count -= WORD
-    values = (word(at) ^ _ZEROS) << 8 * (WORD - count)  # padded with leading zeros to eight digits
+    values = (word(address) ^ _ZEROS) << 8 * (WORD - count)  # padded with leading zeros to eight digits
     return number * POWERS_OF_TEN[count] + _eight_digits(values) if count else number
 
 
@@ -189,180 +189,180 @@ def _eight_digits(values: int) -> int:
 
 
 @compiled
-def skip_blanks(at: int) -> int:
+def skip_blanks(address: int) -> int:
     """Skip white space."""
-    if byte(at) > _BLANK:
-        return at
-    if byte(at) == _BLANK and byte(at + 1) > _BLANK:
-        return at + 1
-    found = non_blanks(at)
-    while found == 0:
-        at += BLOCK
-        found = non_blanks(at)
-    return at + lowest_bit(found)
+    if byte(address) > _BLANK:
+        return address
+    if byte(address) == _BLANK and byte(address + 1) > _BLANK:
+        return address + 1
+    marks = non_blanks(address)
+    while marks == 0:
+        address += BLOCK
+        marks = non_blanks(address)
+    return address + lowest_bit(marks)
 
 
 @compiled
-def string_end(at: int) -> int:
+def string_end(address: int) -> int:
     """Find the closing quote of the string whose first character is here."""
     while True:
-        found = special(at)
-        if found == 0:
-            at += BLOCK
+        marks = special(address)
+        if marks == 0:
+            address += BLOCK
             continue
-        at += lowest_bit(found)
-        first = byte(at)
+        address += lowest_bit(marks)
+        first = byte(address)
         if first == QUOTE:
-            return at
+            return address
         if first != BACKSLASH:
             return INVALID
-        at = _escape_end(at)
-        if at == INVALID:
+        address = _escape_end(address)
+        if address == INVALID:
             return INVALID
 
 
 @compiled
-def unescaped_end(at: int) -> int:
+def unescaped_end(address: int) -> int:
     """Find the closing quote of the string whose first character is here; `INVALID` if it has escapes."""
-    found = special(at)
-    while found == 0:
-        at += BLOCK
-        found = special(at)
-    at += lowest_bit(found)
-    return at if byte(at) == QUOTE else INVALID
+    marks = special(address)
+    while marks == 0:
+        address += BLOCK
+        marks = special(address)
+    address += lowest_bit(marks)
+    return address if byte(address) == QUOTE else INVALID
 
 
 @compiled
-def _escape_end(at: int) -> int:
+def _escape_end(address: int) -> int:
     """Skip an escape sequence; surrogates are left to the reference."""
-    if _ESCAPED[byte(at + 1)]:
-        return at + 2
-    if byte(at + 1) != _U:
+    if _ESCAPED[byte(address + 1)]:
+        return address + 2
+    if byte(address + 1) != _U:
         return INVALID
     for index in range(2, 6):
-        if not _HEX[byte(at + index)]:
+        if not _HEX[byte(address + index)]:
             return INVALID
-    if byte(at + 2) | _LOWER == _D and byte(at + 3) >= _EIGHT:
+    if byte(address + 2) | _LOWER == _D and byte(address + 3) >= _EIGHT:
         return INVALID
-    return at + 6
+    return address + 6
 
 
 @compiled
-def literal_end(at: int) -> int:
+def literal_end(address: int) -> int:
     """Skip null, true or false."""
-    four = word(at) & _FOUR_BYTES
+    four = word(address) & _FOUR_BYTES
     if four in (_NULL, _TRUE):
-        return at + 4
-    if four == _FALS and byte(at + 4) == _E:
-        return at + 5
+        return address + 4
+    if four == _FALS and byte(address + 4) == _E:
+        return address + 5
     return INVALID
 
 
 @compiled
-def is_null(at: int) -> bool:
+def is_null(address: int) -> bool:
     """Whether the literal here is null."""
-    return byte(at) == _N
+    return byte(address) == _N
 
 
 @compiled
-def _scalar_end(at: int) -> int:
-    first = byte(at)
+def _scalar_end(address: int) -> int:
+    first = byte(address)
     if first == QUOTE:
-        at = string_end(at + 1)
-        return INVALID if at == INVALID else at + 1
+        address = string_end(address + 1)
+        return INVALID if address == INVALID else address + 1
     if starts_number(first):
-        return _number_end(at)
-    return literal_end(at)
+        return _number_end(address)
+    return literal_end(address)
 
 
 @compiled
-def _key_end(at: int) -> int:
+def _key_end(address: int) -> int:
     """Skip a member's key and its colon, to its value."""
-    if byte(at) != QUOTE:
+    if byte(address) != QUOTE:
         return INVALID
-    at = string_end(at + 1)
-    if at == INVALID:
+    address = string_end(address + 1)
+    if address == INVALID:
         return INVALID
-    at = skip_blanks(at + 1)
-    return skip_blanks(at + 1) if byte(at) == COLON else INVALID
+    address = skip_blanks(address + 1)
+    return skip_blanks(address + 1) if byte(address) == COLON else INVALID
 
 
 @compiled
-def value_end(at: int) -> int:
+def value_end(address: int) -> int:
     """Skip a value of any kind; `objects` has a bit for each open bracket, 1 for an object's."""
     depth, objects = 0, 0
     while True:
-        first = byte(at)
+        first = byte(address)
         if first in (OBJECT, ARRAY):
             if depth == MAX_DEPTH:
                 return INVALID
             depth += 1
             objects = (objects << 1) | (1 if first == OBJECT else 0)
-            at = skip_blanks(at + 1)
-            if byte(at) != (OBJECT_END if first == OBJECT else ARRAY_END):
+            address = skip_blanks(address + 1)
+            if byte(address) != (OBJECT_END if first == OBJECT else ARRAY_END):
                 if first == OBJECT:
-                    at = _key_end(at)
-                    if at == INVALID:
+                    address = _key_end(address)
+                    if address == INVALID:
                         return INVALID
                 continue
         else:
-            at = _scalar_end(at)
-            if at == INVALID or depth == 0:
-                return at
-            at = skip_blanks(at)
-        at, depth, objects = _next_value(at, depth, objects)
-        if at == INVALID or depth == 0:
-            return at
+            address = _scalar_end(address)
+            if address == INVALID or depth == 0:
+                return address
+            address = skip_blanks(address)
+        address, depth, objects = _next_value(address, depth, objects)
+        if address == INVALID or depth == 0:
+            return address
 
 
 @compiled
-def _next_value(at: int, depth: int, objects: int) -> tuple[int, int, int]:
+def _next_value(address: int, depth: int, objects: int) -> tuple[int, int, int]:
     """Close the brackets that end here, up to the next value or the end of the outermost one."""
     while True:
         inside_object = objects & 1 != 0
-        first = byte(at)
+        first = byte(address)
         if first == COMMA:
-            at = skip_blanks(at + 1)
-            return (_key_end(at) if inside_object else at), depth, objects
+            address = skip_blanks(address + 1)
+            return (_key_end(address) if inside_object else address), depth, objects
         if first != (OBJECT_END if inside_object else ARRAY_END):
             return INVALID, depth, objects
         depth, objects = depth - 1, objects >> 1
         if depth == 0:
-            return at + 1, depth, objects
-        at = skip_blanks(at + 1)
+            return address + 1, depth, objects
+        address = skip_blanks(address + 1)
 
 
 @compiled
-def read_key(at: int) -> tuple[int, int]:
+def read_key(address: int) -> tuple[int, int]:
     """Read a key; return the address of its value, and its slot. One with escapes may be any key: invalid."""
-    if byte(at) != QUOTE:
+    if byte(address) != QUOTE:
         return INVALID, NO_SLOT
-    end = unescaped_end(at + 1)
+    end = unescaped_end(address + 1)
     if end == INVALID:
         return INVALID, NO_SLOT
-    slot = _slot_of(at + 1, end - at - 1)
-    at = skip_blanks(end + 1)
-    return (skip_blanks(at + 1) if byte(at) == COLON else INVALID), slot
+    slot = _slot_of(address + 1, end - address - 1)
+    address = skip_blanks(end + 1)
+    return (skip_blanks(address + 1) if byte(address) == COLON else INVALID), slot
 
 
 @compiled
-def _slot_of(at: int, length: int) -> int:
+def _slot_of(address: int, length: int) -> int:
     """Find the slot of a key by a perfect hash; `NO_SLOT` for any other key."""
     if length == 0 or length > _MAX_KEY:
         return NO_SLOT
-    first = _key_word(at, length)
+    first = _key_word(address, length)
     slot = _KEY_SLOTS[((first ^ length) * _KEY_FACTOR) >> (64 - _KEY_BITS) & _KEY_MASK]
     if slot == NO_SLOT or _KEY_LENGTHS[slot] != length or _KEY_WORDS[slot, 0] != first:
         return NO_SLOT
     for index in range(1, (length + WORD - 1) // WORD):
-        if _KEY_WORDS[slot, index] != _key_word(at + WORD * index, length - WORD * index):
+        if _KEY_WORDS[slot, index] != _key_word(address + WORD * index, length - WORD * index):
             return NO_SLOT
     return int(slot)
 
 
 @compiled
-def _key_word(at: int, length: int) -> int:
-    return word(at) if length >= WORD else word(at) & ((1 << 8 * length) - 1)
+def _key_word(address: int, length: int) -> int:
+    return word(address) if length >= WORD else word(address) & ((1 << 8 * length) - 1)
 
 
 @compiled
@@ -373,32 +373,32 @@ def reset_value_cache(scratch: int) -> None:
 
 
 @compiled
-def cached_value_end(at: int, scratch: int, origin: int) -> int:
+def cached_value_end(address: int, scratch: int, origin: int) -> int:
     """Skip a value of any kind, by comparison with an equal array or object that was parsed before.
 
     An op has the same arguments in call after call. Bytes that were a complete array or object once are one
     wherever they occur, since a bracket closes them.
     """
-    first = byte(at)
+    first = byte(address)
     if first != ARRAY and first != OBJECT:
-        return value_end(at)
-    entry = VALUES + _cache_index(at, peek(scratch, _NAME), origin) * VALUE_FIELDS
+        return value_end(address)
+    entry = VALUES + _cache_index(address, peek(scratch, _NAME), origin) * VALUE_FIELDS
     length = peek(scratch, entry + _LENGTH)
-    if length > 0 and equal(peek(scratch, entry + _ADDRESS), at, length):
-        return at + length
-    end = value_end(at)
+    if length > 0 and equal(peek(scratch, entry + _ADDRESS), address, length):
+        return address + length
+    end = value_end(address)
     if end != INVALID:
-        poke(scratch, entry + _ADDRESS, at)
-        poke(scratch, entry + _LENGTH, end - at)
+        poke(scratch, entry + _ADDRESS, address)
+        poke(scratch, entry + _LENGTH, end - address)
     return end
 
 
 @compiled
-def _cache_index(at: int, name: int, origin: int) -> int:
+def _cache_index(address: int, name: int, origin: int) -> int:
     """Hash the first 16 bytes of a value and the last 8 of the event's name."""
-    mixed = word(at)
+    mixed = word(address)
     if name != NULL and span_length(name) >= WORD:
         mixed ^= word(span_start(name, origin) + span_length(name) - WORD)
     mixed *= MIX
-    mixed = ((mixed >> _VALUE_SHIFT) ^ mixed ^ word(at + WORD)) * MIX
+    mixed = ((mixed >> _VALUE_SHIFT) ^ mixed ^ word(address + WORD)) * MIX
     return (mixed >> (64 - VALUE_BITS)) & ((1 << VALUE_BITS) - 1)

@@ -62,50 +62,50 @@ def _mixed(number: int) -> int:
 
 
 @compiled
-def _hash(at: int, length: int) -> int:
+def _hash(address: int, length: int) -> int:
     """Hash a text in two independent streams, since each step of one waits for the step before."""
     left, right = length, MIX
     while length >= 2 * WORD:
-        left, right = _mixed(left ^ word(at)), _mixed(right ^ word(at + WORD))
-        at += 2 * WORD
+        left, right = _mixed(left ^ word(address)), _mixed(right ^ word(address + WORD))
+        address += 2 * WORD
         length -= 2 * WORD
     if length >= WORD:
-        left = _mixed(left ^ word(at))
-        at += WORD
+        left = _mixed(left ^ word(address))
+        address += WORD
         length -= WORD
     if length:
-        right = _mixed(right ^ (word(at) & ((1 << 8 * length) - 1)))
+        right = _mixed(right ^ (word(address) & ((1 << 8 * length) - 1)))
     return _mixed(left ^ right)
 
 
 @compiled
-def code_of(interner: int, at: int, length: int) -> int:
+def code_of(interner: int, address: int, length: int) -> int:
     """Return the code of a string, adding it if it is new; `FULL` if there is no space for it."""
     hashes, spans, text = (
         peek(interner, layout.AT_HASHES),
         peek(interner, layout.AT_SPANS),
         peek(interner, layout.AT_BYTES),
     )
-    wanted = _hash(at, length)
+    wanted = _hash(address, length)
     entry = (wanted >> (64 - layout.HASH_BITS)) & (layout.HASH_SIZE - 1)
     code = peek(hashes, 2 * entry + 1)
     while code != layout.EMPTY:
         candidate = peek(hashes, 2 * entry) == wanted and peek(spans, 2 * code + 1) == length
-        if candidate and equal(text + peek(spans, 2 * code), at, length):
+        if candidate and equal(text + peek(spans, 2 * code), address, length):
             return code
         entry = (entry + 1) & (layout.HASH_SIZE - 1)
         code = peek(hashes, 2 * entry + 1)
-    return _add_string(interner, at, length, entry, wanted)
+    return _add_string(interner, address, length, entry, wanted)
 
 
 @compiled
-def _add_string(interner: int, at: int, length: int, entry: int, wanted: int) -> int:
+def _add_string(interner: int, address: int, length: int, entry: int, wanted: int) -> int:
     code, start = peek(interner, layout.N_STRINGS), peek(interner, layout.N_BYTES)
     words = (length + WORD - 1) // WORD
     if code == layout.MAX_STRINGS or start + words * WORD > layout.MAX_STRING_BYTES:
         return layout.FULL
     for index in range(words):
-        poke(peek(interner, layout.AT_BYTES) + start, index, word(at + index * WORD))
+        poke(peek(interner, layout.AT_BYTES) + start, index, word(address + index * WORD))
     hashes, spans = peek(interner, layout.AT_HASHES), peek(interner, layout.AT_SPANS)
     poke(hashes, 2 * entry, wanted)
     poke(hashes, 2 * entry + 1, code)
@@ -342,14 +342,14 @@ def _add_counter(start: int, end: int, buffers: int) -> int:
 
 
 @compiled
-def distinct(count: int, codes: int, indices: int, found: int, latest: int) -> int:
+def distinct(count: int, codes: int, indices: int, codes_found: int, latest: int) -> int:
     """Find the distinct codes of some rows, in the order of their first occurrence.
 
     Args:
         count: Number of rows.
         codes: Address of their codes, -1 for none.
         indices: Address for the index of each row's code among the distinct ones, -1 for none.
-        found: Address for the distinct codes.
+        codes_found: Address for the distinct codes.
         latest: Address of an element for every code, -1 before and after.
 
     Returns:
@@ -364,23 +364,23 @@ def distinct(count: int, codes: int, indices: int, found: int, latest: int) -> i
             if index == _NO_CODE:
                 index = occur
                 poke(latest, code, index)
-                poke(found, index, code)
+                poke(codes_found, index, code)
                 occur += 1
         poke(indices, row, index)
     for index in range(occur):
-        poke(latest, peek(found, index), _NO_CODE)
+        poke(latest, peek(codes_found, index), _NO_CODE)
     return occur
 
 
 @compiled
 def nest(
-    count: int, known: int, thread: int, start: int, end: int, parent: int, depth: int, latest: int
+    count: int, n_known: int, thread: int, start: int, end: int, parent: int, depth: int, latest: int
 ) -> int:
     """Find the parent and the depth of each interval: the compiled counterpart of `ingest.nesting`.
 
     Args:
         count: Number of rows.
-        known: Number of first rows whose depths are given.
+        n_known: Number of first rows whose depths are given.
         thread: Address of thread numbers; the rows of a thread are sorted by start, then by descending end.
         start: Address of starts.
         end: Address of ends.
@@ -397,7 +397,7 @@ def nest(
             above = peek(parent, above)
         poke(parent, row, above)
         poke(latest, lane, row)
-        if row >= known:
+        if row >= n_known:
             poke(depth, row, 0 if above == _NO_ROW else peek(depth, above) + 1)
     return count
 
