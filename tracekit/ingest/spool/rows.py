@@ -7,6 +7,7 @@ importing most traces.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -139,24 +140,22 @@ def concatenate_rows(pieces: Sequence[Rows]) -> Rows:
     names = dict.fromkeys(name for piece in pieces for name in piece.columns)
     return Rows(
         count=sum(piece.count for piece in pieces),
-        columns={name: _concatenate_columns([_whole(piece, name) for piece in pieces]) for name in names},
+        columns={name: _concatenate([_column(piece, name) for piece in pieces]) for name in names},
     )
 
 
-def _whole(rows: Rows, name: str) -> Column:
+def _column(rows: Rows, name: str) -> Column:
+    """Return a column, of missing values if the rows have none."""
     nothing = np.full(rows.count, NONE, np.int64)
     return rows.columns.get(name) or Column(nothing, np.ones(rows.count, np.bool_))
 
 
-def _concatenate_columns(columns: Sequence[Column]) -> Column:
+def _concatenate(columns: Sequence[Column]) -> Column:
     values = np.concatenate([column.values for column in columns])
     if all(column.missing is None for column in columns):
         return Column(values)
-    return Column(values, np.concatenate([_flags(column) for column in columns]))
-
-
-def _flags(column: Column) -> Bools:
-    return np.zeros(len(column.values), np.bool_) if column.missing is None else column.missing
+    masks = [np.zeros(len(values_), np.bool_) if missing is None else missing for values_, missing in columns]
+    return Column(values, np.concatenate(masks))
 
 
 def concatenate_batches(batches: Sequence[Batch]) -> Batch:
@@ -323,32 +322,19 @@ def host_order(rows: Rows, kinds: Strings) -> AnyInts:
     )
 
 
-def device_order(rows: Rows) -> AnyInts:
-    """Return the order of device rows."""
-    return sorted_positions(
-        rows.integers(C.START_NS),
-        lambda: rows.integers(C.DUR_NS),
-        lambda: rows.integers(C.DEVICE),
-        lambda: rows.integers(C.STREAM),
-        lambda: rows.integers(C.CORRELATION_ID),
-        lambda: rows.integers(C.NAME),
-        lambda: rows.integers(C.BYTES),
-    )
+def _order_by(first: str, *ties: str) -> Callable[[Rows], AnyInts]:
+    """Return the function that orders rows by a column, and equal ones by further columns."""
+
+    def order(rows: Rows) -> AnyInts:
+        return sorted_positions(rows.integers(first), *(partial(rows.integers, name) for name in ties))
+
+    return order
 
 
-def allocation_order(rows: Rows) -> AnyInts:
-    """Return the order of allocator events."""
-    return sorted_positions(
-        rows.integers(C.T_NS),
-        lambda: rows.integers(C.TOTAL_ALLOCATED),
-        lambda: rows.integers(C.ADDRESS),
-        lambda: rows.integers(C.BYTES),
-    )
-
-
-def counter_order(rows: Rows) -> AnyInts:
-    """Return the order of samples; those of one instant keep the order of the file."""
-    return sorted_positions(rows.integers(C.T_NS))
+device_order = _order_by(C.START_NS, C.DUR_NS, C.DEVICE, C.STREAM, C.CORRELATION_ID, C.NAME, C.BYTES)
+allocation_order = _order_by(C.T_NS, C.TOTAL_ALLOCATED, C.ADDRESS, C.BYTES)
+counter_order = _order_by(C.T_NS)
+"""Samples of one instant keep the order of the file."""
 
 
 def distinct(values: Ints) -> Ints:
