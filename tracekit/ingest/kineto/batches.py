@@ -11,16 +11,7 @@ import msgspec
 import numpy as np
 
 from tracekit.ingest.kineto import columns, flops
-from tracekit.ingest.kineto.columns import (
-    devices,
-    floats,
-    integers,
-    json_texts,
-    nanoseconds,
-    texts,
-    thread_ids,
-    triples,
-)
+from tracekit.ingest.kineto.columns import integers, texts
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
 from tracekit.ingest.spool.rows import Batch, BatchBuilder, Column
 from tracekit.ingest.spool.text_columns import EARLIEST_INSTANT_NS, LATEST_NS
@@ -158,7 +149,7 @@ def _select_timed(
     """Return the events with a time that is not before `earliest`, their kinds and their times."""
     decoded = [event for members in groups.values() for event in members]
     kinds = [kind for kind, members in groups.items() for _ in members]
-    start, usable = nanoseconds([event.ts for event in decoded])
+    start, usable = columns.nanoseconds([event.ts for event in decoded])
     usable = usable & (start >= earliest)
     if not usable.all():
         tally.bad_time += int((~usable).sum())
@@ -168,7 +159,7 @@ def _select_timed(
 
 def _durations(decoded: Sequence[Event], tally: Tally) -> Column:
     """Return durations; absent, negative or unreadable ones are 0, so that the event keeps its links."""
-    duration, usable = nanoseconds([event.dur for event in decoded])
+    duration, usable = columns.nanoseconds([event.dur for event in decoded])
     bad = (duration < 0) | ~usable
     tally.bad_duration += int(bad.sum())
     return Column(np.where(bad, 0, duration))
@@ -189,14 +180,14 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
         C.KIND, texts([columns.host_kind(kind, name) for kind, name in zip(kinds, named, strict=True)])
     )
     built.texts(C.NAME, texts(named))
-    built.numbers(C.PID, thread_ids([event.pid for event in decoded]))
-    built.numbers(C.TID, thread_ids([event.tid for event in decoded]))
+    built.numbers(C.PID, columns.thread_ids([event.pid for event in decoded]))
+    built.numbers(C.TID, columns.thread_ids([event.tid for event in decoded]))
     built.numbers(C.CORRELATION_ID, integers([arg.correlation for arg in args]))
     built.numbers(C.EXTERNAL_ID, _external(args))
     built.numbers(C.SEQUENCE, integers([arg.sequence for arg in args]))
     built.numbers(C.FWD_TID, integers([arg.fwd_tid for arg in args]))
-    built.texts(C.INPUT_SHAPES, json_texts([arg.dims or arg.dims_old for arg in args]))
-    built.texts(C.INPUT_DTYPES, json_texts([arg.dtypes for arg in args]))
+    built.texts(C.INPUT_SHAPES, columns.json_texts([arg.dims or arg.dims_old for arg in args]))
+    built.texts(C.INPUT_DTYPES, columns.json_texts([arg.dtypes for arg in args]))
     built.texts(C.STACK, texts([arg.stack or None for arg in args]))
     built.numbers(C.FLOPS, _flops(named, args))
     _add_metadata(built, args, C.COLLECTIVE, COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS)
@@ -259,17 +250,17 @@ def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.numbers(C.DUR_NS, _durations(decoded, tally))
     built.texts(C.KIND, texts(kinds))
     built.texts(C.NAME, texts(named))
-    built.numbers(C.DEVICE, devices([_first(arg.device, event.pid) for arg, event in both]))
-    built.numbers(C.STREAM, thread_ids([_first(arg.stream, event.tid) for arg, event in both]))
+    built.numbers(C.DEVICE, columns.devices([_first(arg.device, event.pid) for arg, event in both]))
+    built.numbers(C.STREAM, columns.thread_ids([_first(arg.stream, event.tid) for arg, event in both]))
     built.numbers(C.CONTEXT, integers([arg.context for arg in args]))
     built.numbers(C.CORRELATION_ID, integers([arg.correlation for arg in args]))
     built.numbers(C.EXTERNAL_ID, _external(args))
     for axes, sizes in ((_GRID, [arg.grid for arg in args]), (_BLOCK, [arg.block for arg in args])):
-        for axis, column in zip(axes, triples(sizes), strict=True):
+        for axis, column in zip(axes, columns.triples(sizes), strict=True):
             built.numbers(axis, column)
     built.numbers(C.REGISTERS, integers([arg.registers for arg in args]))
     built.numbers(C.DYNAMIC_SHARED_BYTES, integers([arg.shared for arg in args]))
-    built.numbers(C.OCCUPANCY_PCT, floats([arg.occupancy for arg in args]))
+    built.numbers(C.OCCUPANCY_PCT, columns.floats([arg.occupancy for arg in args]))
     built.numbers(C.GRAPH_ID, integers([arg.graph_id or None for arg in args]))
     built.numbers(C.GRAPH_NODE_ID, integers([arg.graph_node_id or None for arg in args]))
     sizes = [arg.size if event.cat == columns.MTIA_DEVICE else arg.bytes for arg, event in both]
@@ -303,11 +294,11 @@ def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     args = _arguments(decoded)
     built = BatchBuilder(len(decoded))
     built.numbers(C.T_NS, time)
-    built.numbers(C.PID, thread_ids([event.pid for event in decoded]))
-    built.numbers(C.TID, thread_ids([event.tid for event in decoded]))
+    built.numbers(C.PID, columns.thread_ids([event.pid for event in decoded]))
+    built.numbers(C.TID, columns.thread_ids([event.tid for event in decoded]))
     device = [HOST_DEVICE if arg.device_type in (_CPU, None) else _first(arg.device_id, 0) for arg in args]
-    built.numbers(C.DEVICE, devices(device))
-    built.numbers(C.BYTES, thread_ids([arg.alloc_bytes for arg in args]))
+    built.numbers(C.DEVICE, columns.devices(device))
+    built.numbers(C.BYTES, columns.thread_ids([arg.alloc_bytes for arg in args]))
     built.numbers(C.ADDRESS, integers([arg.address for arg in args]))
     built.numbers(C.TOTAL_ALLOCATED, integers([arg.total_allocated for arg in args]))
     built.numbers(C.TOTAL_RESERVED, integers([arg.total_reserved for arg in args]))
@@ -325,7 +316,7 @@ def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
         for key, value in event.args.items()
         if isinstance(value, int | float)
     ]
-    time, usable = nanoseconds([time for time, _, _ in samples])
+    time, usable = columns.nanoseconds([time for time, _, _ in samples])
     usable = usable & (time >= EARLIEST_INSTANT_NS)
     tally.bad_time += int((~usable).sum())
     built = BatchBuilder(int(usable.sum()))
@@ -333,5 +324,5 @@ def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
     for name, word in ((C.SOURCE, "torch"), (C.UNIT, "")):
         built.texts(name, texts([word] * built.count))
     built.texts(C.METRIC, texts([metric for _, metric, _ in compress(samples, usable)]))
-    built.numbers(C.VALUE, floats([value for _, _, value in compress(samples, usable)]))
+    built.numbers(C.VALUE, columns.floats([value for _, _, value in compress(samples, usable)]))
     return built.build()

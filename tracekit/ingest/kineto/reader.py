@@ -11,20 +11,12 @@ from pathlib import Path
 import msgspec
 
 from tracekit.errors import UnusableInputError
+from tracekit.ingest.kineto import split
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import Decoded, decode, salvage, top_level, value_end
 from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.ingest.kineto.source import file_name, open_trace, title
-from tracekit.ingest.kineto.split import (
-    CHUNK_BYTES,
-    EVENT_LIMIT,
-    Buffers,
-    Text,
-    chunks,
-    closes_events,
-    count_boundaries,
-    read_opening,
-)
+from tracekit.ingest.kineto.split import Text
 from tracekit.ingest.link.trace import TopLevel, Trace
 from tracekit.ingest.pool import Pool
 from tracekit.ingest.spool import part_files
@@ -147,7 +139,7 @@ def peek(path: Place) -> TopLevel:
         UnusableInputError: The file is not a Kineto trace.
     """
     with open_trace(path) as stream:
-        return top_level(read_opening(stream, title(path)).header, b"")
+        return top_level(split.read_opening(stream, title(path)).header, b"")
 
 
 def read(
@@ -157,7 +149,7 @@ def read(
     progress: Callable[[int], None],
     *,
     scanners: Scanners | None = None,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int = split.CHUNK_BYTES,
 ) -> Trace:
     """Decode a trace to the spool.
 
@@ -173,10 +165,10 @@ def read(
         UnusableInputError: The file is not a Kineto trace.
     """
     with open_trace(path) as stream:
-        opening = read_opening(stream, title(path))
+        opening = split.read_opening(stream, title(path))
         assembly = _Assembly(directory)
-        buffers = Buffers()
-        texts = chunks(stream, opening.rest, size=chunk_bytes, buffers=buffers)
+        buffers = split.Buffers()
+        texts = split.chunks(stream, opening.rest, size=chunk_bytes, buffers=buffers)
         pieces = (_Piece(text, directory, number) for number, text in enumerate(texts))
         scanners = scanners or Scanners()
         for piece, report in pool.map_in_order(partial(_decode_piece, pool, scanners), pieces):
@@ -206,7 +198,7 @@ def _decode_piece(pool: Pool, scanners: Scanners, piece: _Piece) -> _Report:
     if scanned is None:
         return pool.call_in_process(_decode_to_spool, piece.chunk)
     tail = b"" if scanned.closed is None else bytes(piece.text.view[scanned.closed :])
-    if tail and not closes_events(tail, 0):
+    if tail and not split.closes_events(tail, 0):
         return pool.call_in_process(_decode_to_spool, piece.chunk)
     part_files.write_batches(piece.directory, piece.number, scanned.batches)
     return _Report(scanned.tally, not tail, bool(tail), tail)
@@ -237,7 +229,7 @@ class _Assembly(msgspec.Struct):
             self._give_up()
         if self.ended:
             part_files.discard(self.directory, piece.number)
-            if len(self.after) < EVENT_LIMIT:
+            if len(self.after) < split.EVENT_LIMIT:
                 self.after += b"," + piece.text.view
             else:
                 self.beyond += piece.text.length + 1
@@ -270,7 +262,7 @@ class _Assembly(msgspec.Struct):
         number = _SALVAGED + self._salvaged
         self._take(_decode_to_spool(_Chunk(before, str(self.directory), number), salvage))
         if len(self._open) == len(before):
-            self.tally.dropped += count_boundaries(before)
+            self.tally.dropped += split.count_boundaries(before)
             self._open = b""
 
 

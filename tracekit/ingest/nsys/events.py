@@ -11,23 +11,7 @@ import pyarrow.compute as pc
 from tracekit.ingest.kineto import flops
 from tracekit.ingest.kineto.columns import host_kind
 from tracekit.ingest.nsys import rows
-from tracekit.ingest.nsys.rows import (
-    NULL,
-    Chunk,
-    Strings,
-    Tables,
-    Wanted,
-    add_times,
-    as_integer,
-    as_text,
-    device_index,
-    encode,
-    factorize,
-    nullable,
-    pid,
-    read_names,
-    tid,
-)
+from tracekit.ingest.nsys.rows import Chunk, Strings, encode, nullable
 from tracekit.ingest.spool.rows import Batch, BatchBuilder, Column
 from tracekit.schema import HOST_DEVICE, C, DeviceKind, HostKind, is_marker
 
@@ -47,11 +31,11 @@ _SHAPE = {
 _ENDS = ("copyKind", "srcKind", "dstKind")
 _UNKNOWN = 0xFF
 DEVICE_TABLES = {
-    rows.KERNEL: Wanted(integers=(*_COMMON, *_NODE, "demangledName", "shortName", *_SHAPE.values())),
-    rows.MEMCPY: Wanted(integers=(*_COMMON, *_NODE, "bytes", *_ENDS, "srcDeviceId", "dstDeviceId")),
-    rows.MEMSET: Wanted(integers=(*_COMMON, *_NODE, "bytes", "memKind")),
-    rows.GRAPH: Wanted(integers=(*_COMMON, "graphId", "graphExecId")),
-    rows.SYNC: Wanted(integers=(*_COMMON, "syncType")),
+    rows.KERNEL: rows.Wanted(integers=(*_COMMON, *_NODE, "demangledName", "shortName", *_SHAPE.values())),
+    rows.MEMCPY: rows.Wanted(integers=(*_COMMON, *_NODE, "bytes", *_ENDS, "srcDeviceId", "dstDeviceId")),
+    rows.MEMSET: rows.Wanted(integers=(*_COMMON, *_NODE, "bytes", "memKind")),
+    rows.GRAPH: rows.Wanted(integers=(*_COMMON, "graphId", "graphExecId")),
+    rows.SYNC: rows.Wanted(integers=(*_COMMON, "syncType")),
 }
 
 
@@ -65,9 +49,9 @@ def device_intervals(table: str, chunk: Chunk, strings: Strings) -> tuple[Batch,
     """
     stream = chunk.integers("streamId")
     batch = BatchBuilder(chunk.rows)
-    bad = add_times(batch, chunk.integers("start"), chunk.integers("end"))
-    batch.numbers(C.PID, Column(pid(chunk.integers("globalPid"))))
-    batch.numbers(C.DEVICE, Column(device_index(chunk.integers("deviceId"))))
+    bad = rows.add_times(batch, chunk.integers("start"), chunk.integers("end"))
+    batch.numbers(C.PID, Column(rows.pid(chunk.integers("globalPid"))))
+    batch.numbers(C.DEVICE, Column(rows.device_index(chunk.integers("deviceId"))))
     # torch.profiler writes -1 for no stream, CUPTI and nsys 0xFFFFFFFF
     batch.numbers(C.STREAM, nullable(np.where(stream == rows.NO_STREAM, -1, stream)))
     batch.numbers(C.CONTEXT, nullable(chunk.integers("contextId")))
@@ -103,31 +87,31 @@ class Devices:
 
 def _add_kernels(batch: BatchBuilder, chunk: Chunk, strings: Strings) -> None:
     full, short = chunk.integers("demangledName"), chunk.integers("shortName")
-    batch.texts(C.NAME, encode(*read_names(strings, np.where(full == NULL, short, full))))
+    batch.texts(C.NAME, encode(*rows.read_names(strings, np.where(full == rows.NULL, short, full))))
     for column, name in _SHAPE.items():
         batch.numbers(column, nullable(chunk.integers(name)))
 
 
 def _add_copies(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
     columns = [chunk.integers(name) for name in _ENDS]
-    kind, source, target = (np.where(column == NULL, _UNKNOWN, column) & 0xFF for column in columns)
-    distinct, place = factorize(kind << 16 | source << 8 | target)
+    kind, source, target = (np.where(column == rows.NULL, _UNKNOWN, column) & 0xFF for column in columns)
+    distinct, place = rows.factorize(kind << 16 | source << 8 | target)
     ends = [rows.describe_copy(code >> 16, code >> 8 & 0xFF, code & 0xFF) for code in distinct.tolist()]
     for number, column in enumerate((C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)):
         batch.texts(column, encode(place, [str(end[number]) for end in ends]))
     batch.numbers(C.BYTES, nullable(chunk.integers("bytes")))
     for column, name in ((C.SRC_DEVICE, "srcDeviceId"), (C.DST_DEVICE, "dstDeviceId")):
-        batch.numbers(column, nullable(device_index(chunk.integers(name)), above=-1))
+        batch.numbers(column, nullable(rows.device_index(chunk.integers(name)), above=-1))
 
 
 def _add_memsets(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
-    distinct, place = factorize(chunk.integers("memKind"))
+    distinct, place = rows.factorize(chunk.integers("memKind"))
     batch.texts(C.NAME, encode(place, [f"Memset ({rows.memory_name(kind)})" for kind in distinct.tolist()]))
     batch.numbers(C.BYTES, nullable(chunk.integers("bytes")))
 
 
 def _add_syncs(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
-    distinct, place = factorize(chunk.integers("syncType"))
+    distinct, place = rows.factorize(chunk.integers("syncType"))
     batch.texts(C.NAME, encode(place, [rows.SYNCS.get(kind, "Sync") for kind in distinct.tolist()]))
 
 
@@ -188,7 +172,7 @@ def add_ranges(batch: BatchBuilder, texts: pa.Array) -> None:
     ]
     numbers = {C.EXTERNAL_ID: fields["op"], C.SEQUENCE: fields["seq"], C.FLOPS: work}
     for column, values in numbers.items():
-        known = np.array([NULL if value in (None, "") else int(value) for value in values], np.int64)
+        known = np.array([rows.NULL if value in (None, "") else int(value) for value in values], np.int64)
         batch.numbers(column, nullable(known[place]))
 
 
@@ -196,9 +180,9 @@ def _kind(name: str) -> HostKind:
     return HostKind.ANNOTATION if is_marker(name) else host_kind(HostKind.OP, name)
 
 
-_CALL = Wanted(integers=("start", "end", "globalTid", "correlationId", "nameId"))
-_NAMED = Wanted(integers=("start", "end", "globalTid", "nameId"))
-_RANGE = Wanted(integers=("start", "end", "eventType", "globalTid", "textId"), texts=("text",))
+_CALL = rows.Wanted(integers=("start", "end", "globalTid", "correlationId", "nameId"))
+_NAMED = rows.Wanted(integers=("start", "end", "globalTid", "nameId"))
+_RANGE = rows.Wanted(integers=("start", "end", "eventType", "globalTid", "textId"), texts=("text",))
 HOST_TABLES = {
     rows.RUNTIME: _CALL,
     rows.OSRT: _NAMED,  # its correlation ids are those of another API
@@ -220,14 +204,14 @@ def host_intervals(table: str, chunk: Chunk, strings: Strings, *, end: int) -> t
     if table == rows.NVTX:
         return _ranges(chunk, strings, end)
     batch = BatchBuilder(chunk.rows)
-    bad = add_times(batch, chunk.integers("start"), chunk.integers("end"))
+    bad = rows.add_times(batch, chunk.integers("start"), chunk.integers("end"))
     _add_thread(batch, chunk)
     if table == rows.RUNTIME:
-        place, names = read_names(strings, chunk.integers("nameId"), rows.call)
+        place, names = rows.read_names(strings, chunk.integers("nameId"), rows.call)
         batch.texts(C.KIND, encode(place, [host_kind(HostKind.RUNTIME, name) for name in names]))
         batch.numbers(C.CORRELATION_ID, nullable(chunk.integers("correlationId"), above=0))
     else:  # calls of the operating system, which have no kind of their own, and overhead
-        place, names = read_names(strings, chunk.integers("nameId"))
+        place, names = rows.read_names(strings, chunk.integers("nameId"))
         batch.constant(C.KIND, HostKind.RUNTIME if table == rows.OSRT else HostKind.OVERHEAD)
     batch.texts(C.NAME, encode(place, names))
     return batch.build(), bad
@@ -235,8 +219,8 @@ def host_intervals(table: str, chunk: Chunk, strings: Strings, *, end: int) -> t
 
 def _add_thread(batch: BatchBuilder, chunk: Chunk) -> None:
     thread = chunk.integers("globalTid")
-    batch.numbers(C.PID, Column(pid(thread)))
-    batch.numbers(C.TID, Column(tid(thread)))
+    batch.numbers(C.PID, Column(rows.pid(thread)))
+    batch.numbers(C.TID, Column(rows.tid(thread)))
 
 
 def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[Batch, int]:
@@ -244,18 +228,18 @@ def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[Batch, int]:
     chunk = chunk.where(np.isin(chunk.integers("eventType"), (*rows.NVTX_RANGES, rows.NVTX_MARK)))
     marks = chunk.integers("eventType") == rows.NVTX_MARK
     start, ends, batch = chunk.integers("start"), chunk.integers("end"), BatchBuilder(chunk.rows)
-    until = np.where(ends == NULL, np.maximum(start, end), ends)
-    add_times(batch, start, np.where(marks, start, until))
+    until = np.where(ends == rows.NULL, np.maximum(start, end), ends)
+    rows.add_times(batch, start, np.where(marks, start, until))
     _add_thread(batch, chunk)
     referred = strings.of(chunk.integers("textId")).cast(pa.string())
     add_ranges(batch, pc.fill_null(pc.coalesce(chunk.texts("text"), referred), ""))
-    return batch.build(), int((ends == NULL)[~marks].sum())
+    return batch.build(), int((ends == rows.NULL)[~marks].sum())
 
 
-ALLOCATED = Wanted(
+ALLOCATED = rows.Wanted(
     integers=("start", "globalPid", "deviceId", "address", "bytes", "memKind", "memoryOperationType")
 )
-METRICS = Wanted(integers=("timestamp", "typeId", "metricId"), reals=("value",))
+METRICS = rows.Wanted(integers=("timestamp", "typeId", "metricId"), reals=("value",))
 _FREED = 1
 _DEVICE_BITS = 0xFF
 _METRIC_BITS = 20
@@ -265,22 +249,22 @@ def allocations(chunk: Chunk) -> Batch:
     """Convert allocations of the driver; those in host memory have the host's device number."""
     on_host = np.isin(chunk.integers("memKind"), rows.ON_HOST)
     freed = chunk.integers("memoryOperationType") == _FREED
-    size = np.where(chunk.integers("bytes") == NULL, 0, chunk.integers("bytes"))
-    device = np.where(on_host, HOST_DEVICE, device_index(chunk.integers("deviceId")))
+    size = np.where(chunk.integers("bytes") == rows.NULL, 0, chunk.integers("bytes"))
+    device = np.where(on_host, HOST_DEVICE, rows.device_index(chunk.integers("deviceId")))
     batch = BatchBuilder(chunk.rows)
     batch.numbers(C.T_NS, Column(chunk.integers("start")))
-    batch.numbers(C.PID, Column(pid(chunk.integers("globalPid"))))
+    batch.numbers(C.PID, Column(rows.pid(chunk.integers("globalPid"))))
     batch.numbers(C.DEVICE, Column(device))
     batch.numbers(C.BYTES, Column(np.where(freed, -size, size)))
     batch.numbers(C.ADDRESS, nullable(chunk.integers("address")))
     return batch.build()
 
 
-def metric_names(tables: Tables) -> dict[tuple[int | None, int | None], str]:
+def metric_names(tables: rows.Tables) -> dict[tuple[int | None, int | None], str]:
     """Return the names of hardware counters by type and number."""
     records = tables.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
     return {
-        (as_integer(row["typeId"]), as_integer(row["metricId"])): as_text(row["metricName"])
+        (rows.as_integer(row["typeId"]), rows.as_integer(row["metricId"])): rows.as_text(row["metricName"])
         for row in records
     }
 
@@ -290,7 +274,7 @@ def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) ->
     chunk = chunk.where(np.isfinite(chunk.reals("value")))
     kind, number = chunk.integers("typeId"), chunk.integers("metricId")
     mask = (1 << _METRIC_BITS) - 1
-    distinct, place = factorize(kind << _METRIC_BITS | number & mask)
+    distinct, place = rows.factorize(kind << _METRIC_BITS | number & mask)
     titles = [
         names.get((code >> _METRIC_BITS, code & mask), f"metric {code & mask}") for code in distinct.tolist()
     ]

@@ -22,17 +22,7 @@ from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.kineto.source import file_bytes, file_name
 from tracekit.ingest.link.trace import DeviceProperties, Distributed, TopLevel, Trace
 from tracekit.ingest.nsys import events, report, rows
-from tracekit.ingest.nsys.rows import (
-    MARKS,
-    PROCESS_BITS,
-    TABLES,
-    Chunk,
-    Strings,
-    Tables,
-    as_integer,
-    as_text,
-    within_limits,
-)
+from tracekit.ingest.nsys.rows import Chunk, Strings, Tables
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.rows import Batch
@@ -56,7 +46,7 @@ def is_export(path: Place) -> bool:
         tables = SqliteTables(path)
     except (UnusableInputError, sqlite3.Error):
         return False
-    has_tables = bool(tables.names() & (TABLES | MARKS))
+    has_tables = bool(tables.names() & (rows.TABLES | rows.MARKS))
     tables.close()
     return has_tables
 
@@ -78,7 +68,7 @@ def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
 
         return ParquetTables(local)
     tables = SqliteTables(report.ensure_export(local, directory) if report.is_report(local) else local)
-    if not tables.names() & (TABLES | MARKS):
+    if not tables.names() & (rows.TABLES | rows.MARKS):
         tables.close()
         raise UnusableInputError(
             f"{printable(str(path))} is an SQLite database, but not an export of Nsight Systems",
@@ -115,7 +105,7 @@ def top_level(tables: Tables) -> TopLevel:
     """Return the start of the capture, its GPUs and driver."""
     started = tables.records("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
     system = tables.records("TARGET_INFO_SYSTEM_ENV", ("name", "value"))  # not host and user names
-    drivers = [as_text(row["value"]) for row in system if row["name"] == "NvDriverVersion"]
+    drivers = [rows.as_text(row["value"]) for row in system if row["name"] == "NvDriverVersion"]
     return TopLevel(
         devices=gpus(tables),
         base_ns=_instant(started[0]["utcEpochNs"]) if started else 0,
@@ -127,7 +117,7 @@ def top_level(tables: Tables) -> TopLevel:
 
 def _instant(value: Any) -> int:
     """Return a time in ns, 0 if it is beyond the limits."""
-    instant = as_integer(value) or 0
+    instant = rows.as_integer(value) or 0
     return instant if 0 <= instant < LATEST_NS else 0
 
 
@@ -136,7 +126,7 @@ def version(tables: Tables) -> str:
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         for row in tables.records(table, ("name", "value")):
             if row["name"] == "EXPORT_PRODUCT_VERSION":
-                return as_text(row["value"])
+                return rows.as_text(row["value"])
     return ""
 
 
@@ -144,15 +134,15 @@ def gpus(tables: Tables) -> list[DeviceProperties]:
     """Return the CUDA GPUs; old exports have only their names."""
     has_sm_counts = "smCount" in tables.columns("TARGET_INFO_GPU")
     records = tables.records("TARGET_INFO_GPU", _GPU)
-    return [_gpu(row) for row in records if as_integer(row["smCount"]) or not has_sm_counts]
+    return [_gpu(row) for row in records if rows.as_integer(row["smCount"]) or not has_sm_counts]
 
 
 def _gpu(row: dict[str, Any]) -> DeviceProperties:
-    row = {name: value if name in _GPU_WORDS else as_integer(value) for name, value in row.items()}
+    row = {name: value if name in _GPU_WORDS else rows.as_integer(value) for name, value in row.items()}
     warps, warp = row["maxWarpsPerSm"], row["threadsPerWarp"]
     return DeviceProperties(
         index=row["id"] if row["id"] is not None else row["deviceId"] or 0,
-        name=as_text(row["name"]),
+        name=rows.as_text(row["name"]),
         memory_bytes=row["totalMemory"] or None,
         major=row["computeMajor"],
         minor=row["computeMinor"],
@@ -162,17 +152,17 @@ def _gpu(row: dict[str, Any]) -> DeviceProperties:
         shared_bytes_per_sm=row["maxShmemPerSm"] or None,
         warp_size=warp or None,
         copy_engines=row["asyncEngines"] or None,
-        uuid=as_text(row["uuid"]) or None,
+        uuid=rows.as_text(row["uuid"]) or None,
     )
 
 
 def mpi_ranks(tables: Tables) -> dict[int, int]:
     """Return ranks by process, from the table `MPI_RANKS` if it exists."""
     records = tables.records("MPI_RANKS", ("globalPid", "rank"))
-    mask = (1 << PROCESS_BITS) - 1
-    ranks = [(as_integer(row["globalPid"]), as_integer(row["rank"])) for row in records]
+    mask = (1 << rows.PROCESS_BITS) - 1
+    ranks = [(rows.as_integer(row["globalPid"]), rows.as_integer(row["rank"])) for row in records]
     return {
-        process >> PROCESS_BITS & mask: rank
+        process >> rows.PROCESS_BITS & mask: rank
         for process, rank in ranks
         if process is not None and rank is not None and 0 <= rank < MAX_RANKS
     }
@@ -182,7 +172,7 @@ def diagnostics(tables: Tables) -> list[Diagnostic]:
     """Return warnings and errors of the tool; those that do not concern the GPU are information."""
     records = tables.records("DIAGNOSTIC_EVENT", ("severity", "text", "timestamp"))
     levels: dict[str, Level] = {}
-    for row in sorted(records, key=lambda row: (as_integer(row["timestamp"]) or 0, str(row["text"]))):
+    for row in sorted(records, key=lambda row: (rows.as_integer(row["timestamp"]) or 0, str(row["text"]))):
         if row["severity"] in (rows.WARNING, rows.ERROR):
             levels.setdefault(_clean(str(row["text"])), _level(row["severity"], str(row["text"])))
     return [Diagnostic(level, "nsys_diagnostic", f"nsys: {text}") for text, level in levels.items()]
@@ -281,7 +271,7 @@ class _Reading:
         for done, table in enumerate(present, start=1):
             for chunk in self._tables.chunks(table, _WANTED[table]):
                 earliest = EARLIEST_INSTANT_NS if table in _INSTANTS else 1 - LATEST_NS
-                usable = within_limits(chunk, _INSTANTS.get(table, "start"), earliest=earliest)
+                usable = rows.within_limits(chunk, _INSTANTS.get(table, "start"), earliest=earliest)
                 self._tally.rows[table] += chunk.rows
                 self._tally.dropped[table] += chunk.rows - usable.rows
                 if usable.rows:

@@ -14,15 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.ingest.kineto import columns, flops
-from tracekit.ingest.kineto.batches import (
-    COLLECTIVE_NUMBERS,
-    COLLECTIVE_TEXTS,
-    COPY_COLUMNS,
-    KERNEL_TEXTS,
-    Tally,
-    counter_rows,
-)
+from tracekit.ingest.kineto import batches, columns, flops
+from tracekit.ingest.kineto.batches import Tally
 from tracekit.ingest.kineto.columns import compact_json, fitting_devices
 from tracekit.ingest.kineto.events import decode_counters
 from tracekit.ingest.kineto.scan import layout, native
@@ -256,8 +249,10 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     built.texts(C.STACK, _stacks(codes[C.STACK], strings))
     _add_nullable(built, C.FLOPS, _flops(codes[C.NAME], codes[C.INPUT_SHAPES], codes[C.FLOPS], strings))
     metadata = buffers.rows(layout.COLLECTIVES, layout.N_COLLECTIVES)
-    _add_metadata(built, metadata, COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS, strings)
-    _add_metadata(built, buffers.rows(layout.GENERATED, layout.N_GENERATED), (), KERNEL_TEXTS, strings)
+    _add_metadata(built, metadata, batches.COLLECTIVE_NUMBERS, batches.COLLECTIVE_TEXTS, strings)
+    _add_metadata(
+        built, buffers.rows(layout.GENERATED, layout.N_GENERATED), (), batches.KERNEL_TEXTS, strings
+    )
     return built.build()
 
 
@@ -332,7 +327,7 @@ def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     built.texts(C.NAME, (index, strings.encoded.of(distinct)))
     copied, copy = strings.distinct(np.where(rows[-1] == _MEMCPY, index, NONE))
     ends = [columns.copy_ends(name) for name in strings.decoded.of(distinct[copied])]
-    for number, column in enumerate(COPY_COLUMNS):
+    for number, column in enumerate(batches.COPY_COLUMNS):
         built.texts(column, (copy, [str(parts[number]).encode() for parts in ends]))
     return built.build()
 
@@ -349,4 +344,4 @@ def _memory_batch(buffers: RowBuffers) -> Batch:
 def _counter_batch(buffers: RowBuffers, text: memoryview, tally: Tally) -> Batch:
     bounds = buffers.rows(layout.COUNTERS, layout.N_COUNTERS).T.tolist()
     events = decode_counters(b",".join(bytes(text[start:end]) for start, end in bounds))
-    return counter_rows(events, tally)
+    return batches.counter_rows(events, tally)
