@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import numpy as np
 import pyarrow as pa
 
+from tracekit import schema
 from tracekit.errors import TracekitError
 from tracekit.ingest.importer.execution import Destination, Linked
 from tracekit.ingest.link import graphs, replays, serving
@@ -22,19 +23,10 @@ from tracekit.ingest.spool.rows import NONE, Rows, compact, counter_order, devic
 from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
 from tracekit.ingest.spool.window_reader import SortedColumns, windows
 from tracekit.ingest.write import TableFile, write_table
-from tracekit.schema import (
-    ALLOCATIONS,
-    COUNTERS,
-    DEVICE_INTERVALS,
-    HOST_INTERVALS,
-    STEPS,
-    C,
-    DeviceKind,
-    Table,
-)
+from tracekit.schema import C, DeviceKind, Table
 from tracekit.storage import Place
 
-_DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in DEVICE_INTERVALS.columns))
+_DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in schema.DEVICE_INTERVALS.columns))
 _PHASES = [phase.encode() for phase in PHASES]
 
 
@@ -52,7 +44,7 @@ class _Writer:
         self._zero = place.zero_ns - trace.top.base_ns
 
     def write(self) -> Linked:
-        host, device = self._table(HOST_INTERVALS), self._table(DEVICE_INTERVALS)
+        host, device = self._table(schema.HOST_INTERVALS), self._table(schema.DEVICE_INTERVALS)
         steps = find_steps(host, self._source.steps, self._source.serving)
         scoped = C.PID in device.names
         launchers = Launchers(self._directory, host.distinct(C.PID) if scoped else None)
@@ -77,10 +69,10 @@ class _Writer:
 
     def _write_host(self, host: SpooledTable, steps: Steps, launchers: Launchers, files: ExitStack) -> Ints:
         """Write the host rows; return the row ids of the calls that launch graphs."""
-        events = self._table(ALLOCATIONS)
-        hosts = files.enter_context(self._file(HOST_INTERVALS, host.texts))
+        events = self._table(schema.ALLOCATIONS)
+        hosts = files.enter_context(self._file(schema.HOST_INTERVALS, host.texts))
         hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).encoded}
-        allocations = files.enter_context(self._file(ALLOCATIONS, {}))
+        allocations = files.enter_context(self._file(schema.ALLOCATIONS, {}))
         of_graph = host.texts.get(C.NAME, NO_STRINGS).matching(graphs.launches_graph)
         replaying = [np.empty(0, np.int64)]
         for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
@@ -100,7 +92,7 @@ class _Writer:
         captured = self._attribute_graphs(device, launchers, replaying) if len(replaying) else None
         idle = device.texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
         first, launched, unlinked = self._place.device_row, 0, 0
-        file = files.enter_context(self._file(DEVICE_INTERVALS, device.texts))
+        file = files.enter_context(self._file(schema.DEVICE_INTERVALS, device.texts))
         file.values |= captured.texts if captured else {}
         for rows in _sorted_windows(device, _DEVICE, device_order):
             links = launchers.of(rows, steps.at(rows.integers(C.START_NS)))
@@ -148,11 +140,13 @@ class _Writer:
             C.DUR_NS: numbers(steps.end - steps.start),
             **serving.columns(steps.batches, len(steps.number)),
         }
-        write_table(pa.table(columns, schema=STEPS.arrow), STEPS, self._place.path(STEPS))
+        write_table(
+            pa.table(columns, schema=schema.STEPS.arrow), schema.STEPS, self._place.path(schema.STEPS)
+        )
 
     def _write_counters(self) -> None:
-        counters = self._table(COUNTERS)
-        with self._file(COUNTERS, counters.texts) as file:
+        counters = self._table(schema.COUNTERS)
+        with self._file(schema.COUNTERS, counters.texts) as file:
             for rows in _sorted_windows(counters, counters.names, counter_order):
                 file.add(rows, {})
 

@@ -10,23 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tracekit import schema
 from tracekit.ingest.kineto import columns, flops
 from tracekit.ingest.kineto.columns import integers, texts
 from tracekit.ingest.kineto.events import NO_ARGS, Args, CounterEvent, Decoded, Event
 from tracekit.ingest.spool.rows import Batch, BatchBuilder, Column
 from tracekit.ingest.spool.text_columns import EARLIEST_INSTANT_NS, LATEST_NS
-from tracekit.schema import (
-    ALLOCATIONS,
-    COUNTERS,
-    DEVICE_INTERVALS,
-    HOST_DEVICE,
-    HOST_INTERVALS,
-    C,
-    CopyKind,
-    DeviceKind,
-    HostKind,
-    Memory,
-)
+from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
 COPY_COLUMNS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 """Columns of the parts that `columns.copy_ends` returns."""
@@ -82,10 +72,10 @@ def to_batches(decoded: Decoded) -> tuple[dict[str, Batch], Tally]:
     tally = Tally(events=len(decoded.events), repaired=decoded.repaired, dropped=decoded.dropped)
     groups = _group_events(decoded.events, tally)
     built = {
-        DEVICE_INTERVALS.name: _device(groups.device, tally),
-        HOST_INTERVALS.name: _host(groups.host, tally),
-        ALLOCATIONS.name: _memory(groups.memory, tally),
-        COUNTERS.name: counter_rows(decoded.counters, tally),
+        schema.DEVICE_INTERVALS.name: _device(groups.device, tally),
+        schema.HOST_INTERVALS.name: _host(groups.host, tally),
+        schema.ALLOCATIONS.name: _memory(groups.memory, tally),
+        schema.COUNTERS.name: counter_rows(decoded.counters, tally),
     }
     return {name: batch for name, batch in built.items() if batch.rows.count}, tally
 
@@ -296,7 +286,9 @@ def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.numbers(C.T_NS, time)
     built.numbers(C.PID, columns.thread_ids([event.pid for event in decoded]))
     built.numbers(C.TID, columns.thread_ids([event.tid for event in decoded]))
-    device = [HOST_DEVICE if arg.device_type in (_CPU, None) else _first(arg.device_id, 0) for arg in args]
+    device = [
+        schema.HOST_DEVICE if arg.device_type in (_CPU, None) else _first(arg.device_id, 0) for arg in args
+    ]
     built.numbers(C.DEVICE, columns.devices(device))
     built.numbers(C.BYTES, columns.thread_ids([arg.alloc_bytes for arg in args]))
     built.numbers(C.ADDRESS, integers([arg.address for arg in args]))
