@@ -141,45 +141,6 @@ _PHASE_MARKERS: tuple[tuple[Phase, re.Pattern[str]], ...] = (
 )
 
 
-class Marks:
-    """Properties of host rows, from their own columns."""
-
-    def __init__(self, texts: dict[str, Strings]) -> None:
-        names, kinds = texts.get(C.NAME, NO_STRINGS), texts.get(C.KIND, NO_STRINGS)
-        self._phase = np.full(len(names.values) + 1, NONE)
-        for phase, pattern in _PHASE_MARKERS:
-            self._phase[names.matching(pattern.match)] = PHASES.index(phase)
-        self._module = names.matching(lambda name: name.startswith(MODULE_MARKER))
-        self._op = kinds.among([HostKind.OP])
-        self._call = kinds.among([HostKind.RUNTIME, HostKind.SYNC])
-
-    def is_op(self, rows: Rows) -> Bools:
-        """Mask of ops."""
-        return self._op.take(rows.integers(C.KIND))
-
-    def is_call(self, rows: Rows) -> Bools:
-        """Mask of calls of the device's runtime or driver."""
-        return self._call.take(rows.integers(C.KIND))
-
-    def own(self, rows: Rows, first: int) -> Inherited:
-        """Return the values that enclosed rows inherit.
-
-        Args:
-            rows: Host rows.
-            first: Row id of the first row.
-        """
-        name = rows.integers(C.NAME)
-        module = self._module.take(name)
-        # an op of the backward pass has the sequence number of its forward op, but names a forward thread
-        forward = (rows.integers(C.SEQUENCE) >= 0) & (rows.integers(C.FWD_TID) <= 0)
-        return Inherited(
-            op=np.where(self.is_op(rows), np.arange(first, first + rows.count), NONE),
-            phase=self._phase.take(name),
-            forward=np.where(forward | module, 0, NONE),
-            module=np.where(module, name, NONE),
-        )
-
-
 def phases(inherited: Inherited) -> Ints:
     """Index into `PHASES` of each row, -1 where the trace does not say.
 
@@ -224,9 +185,17 @@ class Host:
 
     def __init__(self, host: SpooledTable, allocations: SpooledTable, steps: Steps, nest: Nest) -> None:
         self._host, self._allocations, self._numbered_steps, self._nest = host, allocations, steps, nest
-        self._kinds = host.texts.get(C.KIND, NO_STRINGS)
-        self._marks = Marks(host.texts)
         self._threads = Threads()
+        names, kinds = (host.texts.get(name, NO_STRINGS) for name in (C.NAME, C.KIND))
+        self._kinds = kinds
+        self._is_op, self._is_call = (
+            kinds.among([HostKind.OP]),
+            kinds.among([HostKind.RUNTIME, HostKind.SYNC]),
+        )
+        self._is_module = names.matching(lambda name: name.startswith(MODULE_MARKER))
+        self._phase = np.full(len(names.values) + 1, NONE)
+        for phase, pattern in _PHASE_MARKERS:
+            self._phase[names.matching(pattern.match)] = PHASES.index(phase)
 
     def windows(self, first: int) -> Iterator[HostWindow]:
         """Yield the windows, in order of time.
@@ -260,10 +229,12 @@ class Host:
                 C.MODULE: inherited.module,
             },
             op=inherited.op,
-            is_op=self._marks.is_op(rows),
-            is_call=self._marks.is_call(rows),
+            is_op=self._is_op.take(rows.integers(C.KIND)),
+            is_call=self._is_call.take(rows.integers(C.KIND)),
             allocations=events,
-            allocating=self._ops_of_events(events, nested),
+            allocating=np.append(nested.inherited.op, NONE)[
+                nested.innermost(self._thread(events), events.integers(C.T_NS))
+            ],
         )
 
     def _nest_window(self, rows: Rows, events: Rows, stacks: Stacks, first: int) -> NestedWindow:
@@ -272,7 +243,7 @@ class Host:
         threads = np.concatenate((thread, self._thread(events)))
         return NestedWindow(
             stacks.open_rows(threads, np.concatenate((end, events.integers(C.T_NS)))),
-            self._marks.own(rows, first),
+            self._values(rows, first),
             thread=thread,
             start=start,
             end=end,
@@ -280,10 +251,18 @@ class Host:
             nest=self._nest,
         )
 
+    def _values(self, rows: Rows, first: int) -> Inherited:
+        """Return the values of rows that enclosed rows inherit."""
+        name, kind = rows.integers(C.NAME), rows.integers(C.KIND)
+        module = self._is_module.take(name)
+        # an op of the backward pass has the sequence number of its forward op, but names a forward thread
+        forward = (rows.integers(C.SEQUENCE) >= 0) & (rows.integers(C.FWD_TID) <= 0)
+        return Inherited(
+            op=np.where(self._is_op.take(kind), np.arange(first, first + rows.count), NONE),
+            phase=self._phase.take(name),
+            forward=np.where(forward | module, 0, NONE),
+            module=np.where(module, name, NONE),
+        )
+
     def _thread(self, rows: Rows) -> Ints:
         return self._threads.of(rows.integers(C.PID), rows.integers(C.TID))
-
-    def _ops_of_events(self, events: Rows, nested: NestedWindow) -> Ints:
-        inside = nested.innermost(self._thread(events), events.integers(C.T_NS))
-        op: Ints = np.append(nested.inherited.op, NONE)[inside]
-        return op
