@@ -14,5 +14,4 @@ from tracekit.storage.atomic import put as put
 from tracekit.storage.filesystems import reason as reason
 from tracekit.storage.remote import Place as Place
 from tracekit.storage.remote import RemotePath as RemotePath
-from tracekit.storage.remote import Stat as Stat
 from tracekit.storage.remote import inside as inside

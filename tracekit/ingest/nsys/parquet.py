@@ -21,17 +21,12 @@ class ParquetTables:
     """Tables of a Parquet export."""
 
     def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
-        self._path, self._rows = path, rows
+        self._rows = rows
         self._files = {
             file.name.removesuffix(SUFFIX): file
             for file in sorted(path.glob(f"*{SUFFIX}"))
             if storage.kind(file) is storage.Kind.FILE  # opening a pipe would block
         }
-
-    @property
-    def path(self) -> Path:
-        """The folder."""
-        return self._path
 
     def close(self) -> None:
         """Do nothing: no file stays open."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -92,10 +91,6 @@ def as_text(value: Any) -> str:
 
 class Tables(Protocol):
     """Interface of an export: tables by the vendor's names, all of them optional."""
-
-    @property
-    def path(self) -> Path:
-        """The path of the export."""
 
     def names(self) -> frozenset[str]:
         """Names of the tables."""

@@ -100,11 +100,6 @@ class SqliteTables:
             self._steps = MAX_STEPS
             self._names = frozenset(map(_text, ordinary_tables(self._file)))
 
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._path
-
     def close(self) -> None:
         """Close the file."""
         self._file.close()
