@@ -48,8 +48,6 @@ class TopLevel(msgspec.Struct):
     distributed: Distributed | None = msgspec.field(default=None, name="distributedInfo")
     base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
     cuda_runtime: int | None = msgspec.field(default=None, name="cuda_runtime_version")
-    cuda_driver: int | None = msgspec.field(default=None, name="cuda_driver_version")
-    hip_runtime: int | None = msgspec.field(default=None, name="hip_runtime_version")
     with_stack: int | None = None
     record_shapes: int | None = None
     profile_memory: int | None = None
