@@ -128,10 +128,12 @@ def _repeat_command(
         value = values.get(str(param.name))
         if value is None or value is False or value in ("", ()):
             continue
-        name, values = param.opts[0], value if isinstance(value, tuple) else (value,)
+        name, parts = param.opts[0], value if isinstance(value, tuple) else (value,)
         if not param.multiple and value == param.type_cast_value(context, param.get_default(context)):
             continue
-        command_line += [name] if value is True else [part for one in values for part in (name, _format(one))]
+        command_line += (
+            [name] if value is True else [word for part in parts for word in (name, _format(part))]
+        )
     if values["dep"]:
         return (*command_line, "--", *words)
     good, bad = (request.search.subjects[place].short for place in (0, -1))
