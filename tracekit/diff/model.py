@@ -20,7 +20,7 @@ from tracekit.diff.breakdowns import (
     StepTimeBreakdown,
     WorkBreakdown,
 )
-from tracekit.errors import RunNotFoundError, UnusableInputError
+from tracekit.errors import UnusableInputError
 from tracekit.ingest.references import resolve
 from tracekit.runs import revisions
 from tracekit.runs.meta import RUN_ID
@@ -256,10 +256,7 @@ def runs_of(store: Store, reference: str) -> tuple[Run, ...]:
         RunNotFoundError: Nothing, or more than one run, matches.
     """
     newest, named = _find_runs(store, reference)
-    alike = tuple(run for run in named if run.meta.fingerprint == newest.meta.fingerprint)
-    if not alike:
-        raise RunNotFoundError(f"no run matches {reference!r}", hint="list runs with `tracekit runs`")
-    return alike
+    return tuple(run for run in named if run.meta.fingerprint == newest.meta.fingerprint)
 
 
 def note_left_out(store: Store, reference: str) -> str:

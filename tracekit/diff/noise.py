@@ -12,12 +12,14 @@ import json
 import shlex
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tracekit.runs.metrics import METRICS, OF_RUNS, of_run, timing_settings
 from tracekit.runs.run import Run
 from tracekit.stats.noise import Noise, estimate_noise
 
 REPEATS = 5
+_Measured: TypeAlias = tuple[Run, Mapping[str, float]]
 _NAMED = ("workload", "mode", "level", "device", "dtype")
 
 
@@ -59,15 +61,6 @@ class History:
     unmeasured: int
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A run with its code identity and metrics."""
-
-    run: Run
-    code: Hashable
-    values: Mapping[str, float]
-
-
 def history(runs: Iterable[Run]) -> History:
     """Estimate noise from stored runs.
 
@@ -78,20 +71,15 @@ def history(runs: Iterable[Run]) -> History:
         >>> history([])
         History(series=(), without_code=0, unmeasured=0)
     """
-    points = [_Point(run, code(run), of_run(run)) for run in runs]
-    measured = [point for point in points if point.values]
-    with_code = [point for point in measured if point.code is not None]
-    configurations: dict[str, list[_Point]] = {}
-    for point in with_code:
-        configurations.setdefault(fingerprint_id(point.run), []).append(point)
+    points = [(run, of_run(run)) for run in runs]
+    measured = [(run, values) for run, values in points if values]
+    with_code = [(run, values) for run, values in measured if code(run) is not None]
+    configurations: dict[str, list[_Measured]] = {}
+    for run, values in with_code:
+        configurations.setdefault(fingerprint_id(run), []).append((run, values))
     found = [series for name, group in configurations.items() for series in _series(name, group)]
-    return History(
-        tuple(
-            sorted(found, key=lambda series: (series.configuration, series.id, OF_RUNS.index(series.metric)))
-        ),
-        len(measured) - len(with_code),
-        len(points) - len(measured),
-    )
+    found.sort(key=lambda series: (series.configuration, series.id, OF_RUNS.index(series.metric)))
+    return History(tuple(found), len(measured) - len(with_code), len(points) - len(measured))
 
 
 def code(run: Run) -> Hashable | None:
@@ -143,14 +131,14 @@ def fingerprint_id(run: Run) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _series(name: str, points: list[_Point]) -> list[Series]:
-    words, newest = _describe(points[0].run), max((point.run for point in points), key=lambda run: run.id)
+def _series(name: str, points: list[_Measured]) -> list[Series]:
+    words, newest = _describe(points[0][0]), max((run for run, _ in points), key=lambda run: run.id)
     found = []
     for metric in OF_RUNS:
         groups: dict[Hashable, list[float]] = {}
-        for point in points:
-            if point.values.get(metric):  # the ratio of an unused allocator is undefined
-                groups.setdefault(point.code, []).append(point.values[metric])
+        for run, values in points:
+            if values.get(metric):  # the ratio of an unused allocator is undefined
+                groups.setdefault(code(run), []).append(values[metric])
         if groups:
             noise = estimate_noise([sorted(group) for group in groups.values()])
             count = sum(map(len, groups.values()))

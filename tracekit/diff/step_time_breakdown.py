@@ -115,7 +115,7 @@ def divide_device_time(run: Run, steps: StepRange, gaps: pd.DataFrame | None) ->
     parts: Parts = dict.fromkeys((COMPUTE, OVERLAPPED, COMMUNICATING, COPYING), 0)
     parts |= dict.fromkeys((IDLE,) if gaps is None else (*LINES, OTHER_IDLE), 0)
     idle_ops: dict[str, Parts] = {}
-    for rank, windows in _by_rank(steps):
+    for rank, windows in steps.windows.groupby(C.RANK):
         device, rows = _busiest(frame[frame[C.RANK] == rank])
         of_rank = _device_parts(rows, windows)
         if gaps is not None:
@@ -139,7 +139,7 @@ def divide_host_time(run: Run, steps: StepRange) -> StepParts:
     columns = [C.RANK, C.START_NS, C.DUR_NS]
     frame = run.table("host_intervals", columns=columns, where=pc.field(C.KIND) == str(HostKind.OP))
     ran = 0
-    for rank, windows in _by_rank(steps):
+    for rank, windows in steps.windows.groupby(C.RANK):
         ran += _inside(_union(frame[frame[C.RANK] == rank]), windows)
     return StepParts({IN_OPS: ran, OUTSIDE: steps.total_ns - ran}, ran)
 
@@ -200,11 +200,6 @@ def _part_of(group: Group) -> str:
     if group.sort in {DeviceKind.KERNEL, DeviceKind.GRAPH}:
         return COMMUNICATING if group.role == Role.COLLECTIVE else COMPUTE
     return COPYING
-
-
-def _by_rank(steps: StepRange) -> list[tuple[int, pd.DataFrame]]:
-    ranks = sorted(steps.windows[C.RANK].unique().tolist())
-    return [(rank, steps.windows[steps.windows[C.RANK] == rank]) for rank in ranks]
 
 
 def _busiest(rows: pd.DataFrame) -> tuple[int, pd.DataFrame]:

@@ -12,7 +12,7 @@ sides differ, step time is also judged in cycles. All metrics of a comparison ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from statistics import median, median_low
 
@@ -248,17 +248,5 @@ def _with_verdict(values: Measured, comparison: Comparison | None) -> Metric:
     if comparison is None:
         a, b = median(values.a), median(values.b)
         return Metric(values.name, values.unit, values.basis, a, b, b / a if a else None, reason=ONE_RUN)
-    return Metric(
-        values.name,
-        values.unit,
-        values.basis,
-        comparison.a,
-        comparison.b,
-        comparison.ratio,
-        ci95=comparison.ci95,
-        p=comparison.p,
-        mde=comparison.mde,
-        verdict=comparison.verdict,
-        reason=comparison.reason,
-        p_adjusted=comparison.p_adjusted,
-    )
+    shared = [field.name for field in fields(Metric) if field.name != "basis"]
+    return Metric(basis=values.basis, **{name: getattr(comparison, name) for name in shared})

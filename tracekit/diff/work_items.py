@@ -276,21 +276,18 @@ def _of_device(run: Run, steps: StepRange, tree: OpTree) -> WorkItems:
     compared = window >= 0
     stepless = steps.has_step_marks & frame[C.STEP].isna().to_numpy(bool) & ~compared
     unassigned = int(frame[C.DUR_NS].to_numpy(np.int64)[stepless].sum())
-    frame, window = frame[compared].reset_index(drop=True), window[compared]
-    op = places_of(tree.frame[C.ROW_ID].to_numpy(np.int64), frame[C.OP_ROW])
-    labels = _device_labels(frame, _canonical_names(frame, tree, op))
-    what = naming.hash_texts(labels[CANONICAL])
-    launched = op != NO_ROW
-    subtree = tree.subtrees(op[launched], what[launched])
-    rows = _Rows(op, labels, what, naming.hash_texts(labels[SORT]), frame[C.DUR_NS].to_numpy(np.int64))
-    table, item = _sum_items(rows, frame[C.ROW_ID].to_numpy(np.int64), tree, subtree)
+    rows = frame[compared].reset_index(drop=True).assign(**{WINDOW: window[compared]})
+    rows[OP_PLACE] = places_of(tree.frame[C.ROW_ID].to_numpy(np.int64), rows[C.OP_ROW])
+    rows[CANONICAL], rows[SORT] = _device_labels(rows, _canonical_names(rows, tree))
+    launched = rows[rows[OP_PLACE] != NO_ROW]
+    subtree = tree.subtrees(launched[OP_PLACE].to_numpy(), naming.hash_texts(launched[CANONICAL]))
+    table, intervals = _sum_items(rows, tree, subtree)
     names = tree.frame[C.NAME].astype(object).to_numpy(object)
     launchers = [str(names[place]) if place >= 0 else "" for place in table[OP_PLACE]]
     table[ROLE] = [
         str(role(name, launcher)) if sort == DeviceKind.KERNEL else _ROLES.get(sort, "copy")
         for name, launcher, sort in zip(table[C.NAME], launchers, table[C.KIND], strict=True)
     ]
-    intervals = _intervals(frame, rows, window, item)
     return WorkItems(
         table, tree, on_device=True, intervals=intervals, steps=steps.steps, unassigned_ns=unassigned
     )
@@ -302,38 +299,19 @@ _ROLES = {str(DeviceKind.MEMSET): "fill", str(DeviceKind.GRAPH): "other"}
 def _of_host(steps: StepRange, tree: OpTree) -> WorkItems:
     window = window_of(tree.frame, steps)
     compared = np.flatnonzero(window >= 0)
-    nothing = np.empty(0, np.int64)
-    subtree = tree.subtrees(nothing, np.empty(0, np.uint64))
-    names = tree.frame[C.NAME].iloc[compared].reset_index(drop=True)
-    canonical = names.cat.rename_categories(str).map(op_name).astype("category")
-    labels = pd.DataFrame({C.NAME: names, CANONICAL: canonical})
-    labels[SORT] = pd.Categorical([str(HostKind.OP)] * len(labels))
-    what = naming.hash_texts(labels[CANONICAL])
-    rows = _Rows(compared, labels, what, naming.hash_texts(labels[SORT]), tree.self_ns[compared])
-    ids = tree.frame[C.ROW_ID].to_numpy(np.int64)[compared]
-    table, item = _sum_items(rows, ids, tree, subtree)
+    rows = tree.frame.iloc[compared].reset_index(drop=True)
+    op = pd.Categorical([str(HostKind.OP)] * len(rows))
+    canonical = rows[C.NAME].cat.rename_categories(str).map(op_name).astype("category")
+    rows[WINDOW], rows[OP_PLACE] = window[compared], compared
+    rows[CANONICAL], rows[SORT], rows[C.KIND] = canonical, op, op
+    rows[C.DUR_NS] = tree.self_ns[compared]
+    subtree = tree.subtrees(np.empty(0, np.int64), np.empty(0, np.uint64))
+    table, intervals = _sum_items(rows, tree, subtree)
     table[ROLE] = [str(op_role(str(name))) for name in table[C.NAME]]
-    intervals = _intervals(tree.frame.iloc[compared], rows, window[compared], item)
     return WorkItems(table, tree, on_device=False, intervals=intervals, steps=steps.steps)
 
 
-def _intervals(frame: pd.DataFrame, rows: _Rows, window: Ints, item: Ints) -> pd.DataFrame:
-    columns = {name: frame[name].to_numpy(np.int64) for name in (C.ROW_ID, C.START_NS)}
-    return pd.DataFrame({**columns, C.DUR_NS: rows.dur_ns, WINDOW: window, ITEM: item})
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Intervals: launching op, labels, hashes of name and kind, and time."""
-
-    op: Ints
-    labels: pd.DataFrame
-    what: Hashes
-    sort: Hashes
-    dur_ns: Ints
-
-
-def _canonical_names(frame: pd.DataFrame, tree: OpTree, op: Ints) -> pd.Series:
+def _canonical_names(frame: pd.DataFrame, tree: OpTree) -> pd.Series:
     """Return the canonical name of each row, or the shared name of its op if the row's name is the op's."""
     families = {name: family(str(name)) for name in frame[C.NAME].cat.categories}
     canonical = frame[C.NAME].map(families).astype(object)
@@ -341,51 +319,45 @@ def _canonical_names(frame: pd.DataFrame, tree: OpTree, op: Ints) -> pd.Series:
         return canonical
     # Triton's launchers name the op after the kernel; only then is the op's shared name the kernel's too.
     recorded, shared = (
-        np.append(tree.frame[name].astype(object).to_numpy(object), [""])[op] for name in (RECORDED, C.NAME)
+        np.append(tree.frame[name].astype(object).to_numpy(object), [""])[frame[OP_PLACE]]
+        for name in (RECORDED, C.NAME)
     )
     return canonical.where((recorded != frame[C.NAME].astype(object)) | (recorded == shared), shared)
 
 
-def _device_labels(frame: pd.DataFrame, canonical: pd.Series) -> pd.DataFrame:
-    """Return name, canonical name, and kind (with copy direction) of each row."""
+def _device_labels(frame: pd.DataFrame, canonical: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """Return the name and the kind of each row, of copies with their direction."""
     copied = frame[list(_COPIES)].astype(object).fillna("unknown")
     is_copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
     between = copied[C.SRC_MEMORY] + " to " + copied[C.DST_MEMORY]
     copy_name = "Memcpy " + copied[C.COPY_KIND] + " (" + between + ")"
     sort = frame[C.KIND].astype(object).where(~is_copy, "memcpy " + copied[C.COPY_KIND])
-    return pd.DataFrame(
-        {
-            C.NAME: frame[C.NAME],
-            CANONICAL: canonical.where(~is_copy, copy_name).astype("category"),
-            SORT: sort.astype("category"),
-            C.KIND: frame[C.KIND],
-        }
-    )
+    return canonical.where(~is_copy, copy_name).astype("category"), sort.astype("category")
 
 
-def _sum_items(rows: _Rows, ids: Ints, tree: OpTree, subtree: Hashes) -> tuple[pd.DataFrame, Ints]:
-    """Return one row per item, in an order that does not depend on the row order, and each row's item."""
+def _sum_items(rows: pd.DataFrame, tree: OpTree, subtree: Hashes) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return one row per item, in an order that does not depend on the row order, and the intervals."""
     keys = _keys(rows, tree, subtree)
     codes = _codes(keys)
     size = int(codes.max(initial=-1)) + 1
-    order = np.lexsort((-ids, rows.dur_ns, codes))  # the last of each item is its longest, first row
+    ids, dur_ns = rows[C.ROW_ID].to_numpy(np.int64), rows[C.DUR_NS].to_numpy(np.int64)
+    order = np.lexsort((-ids, dur_ns, codes))  # the last of each item is its longest, first row
     last = np.flatnonzero(np.append(np.diff(codes[order]) != 0, [True] * bool(len(order))))
     longest = order[last]
     total = np.zeros(size, np.int64)
-    np.add.at(total, codes, rows.dur_ns)
-    picked = rows.labels.iloc[longest]
+    np.add.at(total, codes, dur_ns)
     table = pd.DataFrame({name: keys[name][longest] for name in HASHES})
-    table[C.NAME] = picked[C.NAME].astype(object).to_numpy()
-    table[CANONICAL] = picked[CANONICAL].astype(object).to_numpy()
-    table[C.KIND] = picked[C.KIND].astype(str).to_numpy() if C.KIND in picked else str(HostKind.OP)
-    table[OP_PLACE] = rows.op[longest]
+    for name in (C.NAME, CANONICAL, C.KIND, OP_PLACE):
+        column = rows[name].iloc[longest]
+        table[name] = column.to_numpy() if name == OP_PLACE else column.astype(object).to_numpy()
     table[COUNT] = np.bincount(codes, minlength=size).astype(np.int64)
     table[TOTAL_NS] = total
     table[LONGEST_ROW] = ids[longest]
-    return table, codes
+    intervals = rows[[C.ROW_ID, C.START_NS, C.DUR_NS, WINDOW]].astype(np.int64).assign(**{ITEM: codes})
+    return table, intervals
 
 
-def _keys(rows: _Rows, tree: OpTree, subtree: Hashes) -> dict[str, Hashes]:
+def _keys(rows: pd.DataFrame, tree: OpTree, subtree: Hashes) -> dict[str, Hashes]:
     """Return the hashes of each row; those of ops are `NOTHING` where no op is known."""
     of_op = {
         SUBTREE: subtree,
@@ -395,8 +367,9 @@ def _keys(rows: _Rows, tree: OpTree, subtree: Hashes) -> dict[str, Hashes]:
         MODULE_KEY: naming.hash_texts(tree.frame[C.MODULE]),
     }
     # The place of a row without an op is -1: the last one, which answers `NOTHING`.
-    hashes = {name: np.append(values, naming.NOTHING)[rows.op] for name, values in of_op.items()}
-    return {**hashes, WHAT: rows.what, SORT: rows.sort}
+    places = rows[OP_PLACE].to_numpy()
+    hashes = {name: np.append(values, naming.NOTHING)[places] for name, values in of_op.items()}
+    return {**hashes, WHAT: naming.hash_texts(rows[CANONICAL]), SORT: naming.hash_texts(rows[SORT])}
 
 
 def _codes(keys: dict[str, Hashes]) -> Ints:

@@ -179,7 +179,8 @@ def bisect(
         raise UnusableInputError("an end of the range is skipped", hint="choose another end, or skip others")
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
     session = Session(name, search, runner, cache, report)
-    session.planned = _expect_measurements(search)
+    repeats = 1 if search.exact else search.repeats
+    session.planned = 2 * repeats + _expect_measurements(session, search.last)
     counted = _by_count(session) if search.counts_first else None
     result = counted if isinstance(counted, Bisection) else _by_metric(session)
     contradiction = (counted,) if isinstance(counted, str) and counted else ()
@@ -327,33 +328,29 @@ def _search(session: Session) -> Found:
         )
         if isinstance(step, Found):
             return step
-        session.planned = step.repeats + _expect_after(session, step.commit)
+        left = _expect_measurements(session, _width_after(session, step.commit))
+        session.planned = step.repeats + left
         for _ in range(step.repeats):
             subject = search.subjects[step.commit]
             if subject.key not in session.problems:
                 session.measure(subject)
 
 
-def _expect_measurements(search: Search) -> int:
-    """Return the expected measurements of a search: the ends, a commit of each halving, the confirmation."""
+def _expect_measurements(session: Session, width: int) -> int:
+    """Return the expected measurements: of a commit per halving of a stretch, and to confirm the change."""
+    search = session.search
     repeats = 1 if search.exact else search.repeats
-    confirming = 0 if search.exact or search.last == 1 else 2 * repeats
-    return repeats * (2 + _halvings(search.last)) + confirming
+    confirming = 0 if search.exact or search.last == 1 else 2 * repeats  # two ends were measured in turn
+    halvings = math.ceil(math.log2(width)) if width > 1 else 0
+    return repeats * halvings + (session.confirming or confirming)
 
 
-def _halvings(width: int) -> int:
-    return math.ceil(math.log2(width)) if width > 1 else 0
-
-
-def _expect_after(session: Session, position: int) -> int:
-    """Return the expected measurements after those of a commit, if one side of it holds the change."""
+def _width_after(session: Session, position: int) -> int:
+    """Return the larger stretch on either side of a commit whose measurements are to come."""
     measured = session.values().keys() - {position}
     below = max((other for other in measured if other < position), default=position)
     above = min((other for other in measured if other > position), default=position)
-    repeats = 1 if session.search.exact else session.search.repeats
-    confirming = 0 if session.search.exact else 2 * repeats
-    halvings = _halvings(max(position - below, above - position))
-    return repeats * halvings + (session.confirming or confirming)
+    return max(position - below, above - position)
 
 
 def _result(session: Session, outcome: Found) -> Bisection:

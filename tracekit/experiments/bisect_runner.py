@@ -220,16 +220,15 @@ class Session:
                 again = self.search.exact and record.key in ends and not record.problem
                 if record.key not in between and not again:
                     continue
-                left_out += not (holds or record.problem)
-                self._recall_one(record, holds=holds)
+                value = record.values.get(self.search.metric.name)
+                if record.problem:
+                    problem = f"{record.problem} (in an earlier call; use --restart to retry)"
+                    self.problems[record.key] = problem
+                elif not holds:
+                    left_out += 1
+                elif value is not None:
+                    self.earlier[record.key].append(value)
         return left_out
-
-    def _recall_one(self, record: Record, *, holds: bool) -> None:
-        value = record.values.get(self.search.metric.name)
-        if record.problem:
-            self.problems[record.key] = f"{record.problem} (in an earlier call; use --restart to retry)"
-        elif holds and value is not None:
-            self.earlier[record.key].append(value)
 
     def _measures_as_now(self, records: Sequence[Record]) -> bool:
         """Tell whether the ends measured the same in an earlier session."""

@@ -189,7 +189,8 @@ def _launches(source: Source, origin: int, host: Tracks, device: Tracks) -> Piec
         place = calls.index.get_indexer(batch[C.LAUNCH_ROW].to_numpy())
         batch, call = batch.filter(pa.array(place >= 0)), calls.iloc[place[place >= 0]]
         rows = batch[C.ROW_ID].to_numpy()
-        yield _end("s", rows, *call.to_numpy(np.int64).T, origin)
+        process, thread, start = call.to_numpy(np.int64).T
+        yield _end("s", rows, process, thread, start, origin)
         process, thread = tracks.on_device(batch)
         thread = device.thread_of_rows(rows, thread)
         yield _end("f", rows, process, thread, batch[C.START_NS].to_numpy(), origin)
