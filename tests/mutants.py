@@ -295,8 +295,10 @@ def judge(
         places = [Path(folder).resolve() / str(number) for number in range(min(workers, len(mutants)))]
         trees = list(threads.map(Tree, places))
         together = ("-n", str(workers), *tier)
-        if not passed:
-            _control(trees[0], sorted({test for one in mutants for test in one.tests}), together)
+        checked = mutants[:1] if passed else mutants  # those of one mutant tell whether a copy is fit at all
+        _control(
+            trees[0], sorted({test for one in checked for test in one.tests}), tier if passed else together
+        )
         free: SimpleQueue[Tree] = SimpleQueue()
         for tree in trees:
             free.put(tree)
@@ -351,7 +353,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--passed",
         action="store_true",
-        help="the default tier has just passed: do not run it without mutants",
+        help="the default tier has just passed: run only the tests of one mutant without it",
     )
     add("--list", action="store_true", help="show the mutants and run nothing")
     return made
