@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from tracekit.errors import CollectionError, ExitCode, UnusableInputError
+from tracekit.experiments import bisect as bisect_module
 from tracekit.experiments.bisect import Bisection, Search, bisect
 from tracekit.experiments.bisect_model import Changed, Moment, Subject
 from tracekit.experiments.bisect_runner import Record
 from tracekit.experiments.state import StateFile
 from tracekit.render.bisect import describe_culprit, describe_measurement, notes, render
 from tracekit.stats.comparison import Metric
+from tracekit.stats.search import Jump, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +106,16 @@ def test_a_lab_that_lacks_the_metric_says_what_there_is(tmp_path: Path) -> None:
 def test_an_end_cannot_be_skipped(tmp_path: Path) -> None:
     with pytest.raises(UnusableInputError, match="an end of the range is skipped"):
         search(Runner(lambda _: {}), tmp_path, skipped=frozenset({"0"}))
+
+
+@pytest.mark.parametrize(("effect", "is_sure"), [(0.06, True), (0.04, False), (-0.06, False)])
+def test_measuring_in_turn_must_show_half_of_a_change(effect: float, is_sure: bool) -> None:
+    found = Jump(after=0, at=1, effect=0.1, low=0.09, high=0.11, posterior=1.0, suspects=(1,))
+    noise = np.array([-0.001, 0.0, 0.001])
+    step = bisect_module._Step(noise, effect + noise, Spread(0.001, 4))
+    again = bisect_module._estimate_again(found, step)
+    assert again.effect == pytest.approx(effect)
+    assert (again.posterior > 0.95) is is_sure
 
 
 def test_a_line_of_the_cache_that_was_cut_off_loses_nothing_else(tmp_path: Path) -> None:
