@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from samples.simulator import trace
+from tracekit import analysis
 from tracekit.ingest.importer import import_traces
 from tracekit.runs import meta
 from tracekit.runs.run import Run
@@ -16,10 +17,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from samples.simulator import Program
+    from tracekit.analysis import Result
     from tracekit.runs.store import Store
 
 State = dict["Path", tuple[int, int]]
 """Size and time of the last change of files."""
+_RESULTS: dict[tuple[Path | str, ...], Result] = {}
+"""Results of analyses and comparisons by the folders and peaks of their runs, and by name."""
+
+
+def analyze(run: Run, name: str) -> Result:
+    """The result of an analysis, computed once for each run: tests must change neither of them."""
+    key = (run.path, repr(run.peaks), name)
+    if key not in _RESULTS:
+        _RESULTS[key] = analysis.analyze(run, name)
+    return _RESULTS[key]
+
+
+def compare(base: Run, head: Run, name: str) -> Result:
+    """The result of a comparison, computed once for each pair of runs: tests must change none of them."""
+    key = (base.path, head.path, repr((base.peaks, head.peaks)), name)
+    if key not in _RESULTS:
+        _RESULTS[key] = analysis.compare(base, head, name)
+    return _RESULTS[key]
 
 
 class SharedRuns:

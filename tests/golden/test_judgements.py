@@ -34,16 +34,7 @@ FILE = SHARED / "traces" / "JUDGEMENTS.json"
 _ALL: dict[str, Any] = json.loads(FILE.read_text()) if FILE.is_file() else {}
 JUDGED = {name: one for name, one in _ALL.items() if "findings" in one}
 REPRESENTATIVE = (
-    "0x822a5b87__test-cuda/report1.sqlite",
-    "AMD-AGI__TraceLens/b300_sglang_qwen3_decode_cudagraph.json.gz",
-    "AMD-AGI__TraceLens/h100_bert_small.json.gz",
-    "AMD-AGI__TraceLens/mi300x_ddp_resnet18.json.gz",
-    "AMD-AGI__TraceLens/serving/sglang_decode/execution.json.gz",
-    "GindaChen__nsys-ai/mfu_2gpu_after.sqlite",
-    "KellerJordan__modded-nanogpt/h100_h2dprefetch_rank0.json.gz",
-    "Yeok-c__sustainbench/a5000_infer_pageable.json.gz",
     "facebookresearch__HolisticTraceAnalysis/alexnet_critical_path.json.gz",
-    "facebookresearch__HolisticTraceAnalysis/ns_resolution_v100.json.gz",
     "pytorch__benchmark/h2d_pinned_a100.json.gz",
 )
 """Traces of the default tier: small ones, with the rules that most programs meet."""

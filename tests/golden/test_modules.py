@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow.compute as pc
 import pytest
 
+from tests import tiers
 from tracekit.analysis import analyze
 from tracekit.analysis.modules import read_modules
 from tracekit.schema import C, HostKind
@@ -40,7 +41,7 @@ there = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no recorded traces at {
 
 
 @there
-@pytest.mark.parametrize("name", WITH_MODULES)
+@pytest.mark.parametrize("name", tiers.thinned(WITH_MODULES, default=[*WITH_MODULES][:2]))
 def test_times_of_modules_sum_to_those_of_the_op_table(name: str, shared_runs: SharedRuns) -> None:
     run = shared_runs.of(TRACES / name)
     tree, ops = analyze(run, "modules").tables["tree"], analyze(run, "ops").tables["ops"]

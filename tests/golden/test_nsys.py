@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 EXPORTS = Path(__file__).parents[2] / ".." / "shared" / "nsys"
 REFERENCE = EXPORTS / "GOLDEN.json"
 GOLDEN: dict[str, Any] = json.loads(REFERENCE.read_text()) if REFERENCE.is_file() else {}
-WITHOUT_DEVICE = [name for name, truth in GOLDEN.items() if "device_union" not in truth]
-WITH_DEVICE = [name for name in GOLDEN if name not in WITHOUT_DEVICE]
-BLOCKING = ("cudaDeviceSynchronize", "cudaStreamSynchronize")
 LAUNCHLESS_UVM = "ynan1__aws_gpu/report2.sqlite"
 OPS_ON_TWO_DEVICES = "GindaChen__nsys-ai/mfu_2gpu_before.sqlite"
+WITHOUT_DEVICE = [name for name, truth in GOLDEN.items() if "device_union" not in truth]
+WITH_DEVICE = tiers.thinned(
+    [name for name in GOLDEN if name not in WITHOUT_DEVICE], default=(OPS_ON_TWO_DEVICES, LAUNCHLESS_UVM)
+)
+BLOCKING = ("cudaDeviceSynchronize", "cudaStreamSynchronize")
 
 
 @pytest.mark.skipif(bool(GOLDEN), reason="the recorded exports are there")
@@ -41,14 +43,25 @@ def test_recorded_exports_are_absent() -> None:
     pytest.skip(f"no recorded exports at {EXPORTS}: the reference was not checked")
 
 
+class Runs(dict[str, "Run"]):
+    """The runs of exports by name, each imported when it is first asked for."""
+
+    def __init__(self, shared_runs: SharedRuns) -> None:
+        super().__init__()
+        self._shared_runs = shared_runs
+
+    def __missing__(self, name: str) -> Run:
+        return self.setdefault(name, self._shared_runs.of(EXPORTS / name))
+
+
 @pytest.fixture(scope="module")
-def runs(shared_runs: SharedRuns) -> dict[str, Run]:
-    return {name: shared_runs.of(EXPORTS / name) for name in GOLDEN}
+def runs(shared_runs: SharedRuns) -> Runs:
+    return Runs(shared_runs)
 
 
 @pytest.mark.parametrize("name", WITH_DEVICE)
 @pytest.mark.parametrize("kind", ["kernel", "memcpy", "memset"])
-def test_rows_sums_and_instants(name: str, kind: str, runs: dict[str, Run]) -> None:
+def test_rows_sums_and_instants(name: str, kind: str, runs: Runs) -> None:
     device = table(runs[name], "device_intervals")
     rows, truth = device[device[C.KIND] == kind], GOLDEN[name].get(kind)
     if truth is None:
@@ -74,7 +87,7 @@ def _session_start(name: str) -> int:
 
 
 @pytest.mark.parametrize("name", WITH_DEVICE)
-def test_busy_idle_and_gaps_of_each_device(name: str, runs: dict[str, Run]) -> None:
+def test_busy_idle_and_gaps_of_each_device(name: str, runs: Runs) -> None:
     whole = analyze(runs[name], "gpu_breakdown").tables["whole"]
     device = table(runs[name], "device_intervals")
     idle = device[device[C.KIND] == "idle"]
@@ -100,7 +113,7 @@ def _gaps(idle: pd.DataFrame) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", WITH_DEVICE)
-def test_copies_by_direction_and_memory(name: str, runs: dict[str, Run]) -> None:
+def test_copies_by_direction_and_memory(name: str, runs: Runs) -> None:
     columns = [C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY]
     device = table(runs[name], "device_intervals")
     copies = device[device[C.KIND] == "memcpy"].astype(dict.fromkeys(columns, str))
@@ -114,7 +127,7 @@ def test_copies_by_direction_and_memory(name: str, runs: dict[str, Run]) -> None
 
 
 @pytest.mark.parametrize("name", WITH_DEVICE)
-def test_launches_waits_and_pageable_copies(name: str, runs: dict[str, Run]) -> None:
+def test_launches_waits_and_pageable_copies(name: str, runs: Runs) -> None:
     device, host = table(runs[name], "device_intervals"), table(runs[name], "host_intervals")
     calls = host.set_index(C.ROW_ID)[C.NAME].astype(str)
     kernels, copies = (device[device[C.KIND] == kind] for kind in ("kernel", "memcpy"))
@@ -130,7 +143,7 @@ def test_launches_waits_and_pageable_copies(name: str, runs: dict[str, Run]) -> 
 
 
 @pytest.mark.parametrize("name", WITH_DEVICE)
-def test_a_launch_is_of_the_process_whose_work_it_is(name: str, runs: dict[str, Run]) -> None:
+def test_a_launch_is_of_the_process_whose_work_it_is(name: str, runs: Runs) -> None:
     device, host = table(runs[name], "device_intervals"), table(runs[name], "host_intervals")
     linked = device[device[C.LAUNCH_ROW].notna() & (device[C.KIND] == "kernel")]
     call = host.set_index(C.ROW_ID).loc[linked[C.LAUNCH_ROW].astype(np.int64)]
@@ -140,7 +153,7 @@ def test_a_launch_is_of_the_process_whose_work_it_is(name: str, runs: dict[str, 
 
 
 @pytest.mark.parametrize("name", WITHOUT_DEVICE)
-def test_an_export_without_device_work_is_not_taken_for_an_idle_gpu(name: str, runs: dict[str, Run]) -> None:
+def test_an_export_without_device_work_is_not_taken_for_an_idle_gpu(name: str, runs: Runs) -> None:
     result = analyze(runs[name], "integrity").tables["verdict"].to_dict("records")[0]
     assert result["verdict"] == "misleading"
     assert "no device activity was recorded; this is not an idle GPU" in result["reason"]
@@ -149,15 +162,17 @@ def test_an_export_without_device_work_is_not_taken_for_an_idle_gpu(name: str, r
     assert "device_intervals" not in runs[name].meta.tables
 
 
-@pytest.mark.parametrize("name", tiers.thinned(GOLDEN, default=[OPS_ON_TWO_DEVICES, *WITHOUT_DEVICE]))
-def test_every_analysis_answers(name: str, runs: dict[str, Run]) -> None:
+@pytest.mark.parametrize("name", tiers.thinned(GOLDEN, default=WITHOUT_DEVICE[:1]))
+def test_every_analysis_answers(name: str, runs: Runs) -> None:
     for analysis in registry.names(registry.ANALYSES):
         result = analyze(runs[name], analysis)
         assert result.tables or result.notes, analysis
 
 
-@pytest.mark.parametrize("name", [name for name in GOLDEN if "mfu" in name])
-def test_ops_are_read_from_ranges_and_launch_what_they_enclose(name: str, runs: dict[str, Run]) -> None:
+@pytest.mark.parametrize(
+    "name", tiers.thinned([name for name in GOLDEN if "mfu" in name], default=(OPS_ON_TWO_DEVICES,))
+)
+def test_ops_are_read_from_ranges_and_launch_what_they_enclose(name: str, runs: Runs) -> None:
     host, device = table(runs[name], "host_intervals"), table(runs[name], "device_intervals")
     ops = host[host[C.KIND] == "op"]
     assert not ops[C.NAME].astype(str).str.contains("op_id|seq =").any()
@@ -166,8 +181,10 @@ def test_ops_are_read_from_ranges_and_launch_what_they_enclose(name: str, runs: 
     assert kernels[C.OP_ROW].notna().mean() > 0.95
 
 
-@pytest.mark.parametrize("name", GOLDEN)
-def test_nothing_of_the_environment_is_kept(name: str, runs: dict[str, Run]) -> None:
+@pytest.mark.parametrize(
+    "name", tiers.thinned(GOLDEN, default=(OPS_ON_TWO_DEVICES, LAUNCHLESS_UVM, *WITHOUT_DEVICE))
+)
+def test_nothing_of_the_environment_is_kept(name: str, runs: Runs) -> None:
     with sqlite3.connect(f"file:{EXPORTS / name}?mode=ro&immutable=1", uri=True) as file:
         file.text_factory = lambda text: text.decode("utf-8", "replace")
         there = {row[0] for row in file.execute("SELECT name FROM sqlite_master")}
@@ -182,5 +199,5 @@ def test_nothing_of_the_environment_is_kept(name: str, runs: dict[str, Run]) -> 
 
 
 @pytest.mark.skipif(not GOLDEN, reason=f"no recorded exports at {EXPORTS}")
-def test_migrations_that_no_call_asked_for_are_not_taken_for_lost_launches(runs: dict[str, Run]) -> None:
+def test_migrations_that_no_call_asked_for_are_not_taken_for_lost_launches(runs: Runs) -> None:
     assert analyze(runs[LAUNCHLESS_UVM], "integrity").tables["verdict"]["verdict"].tolist() == ["good"]

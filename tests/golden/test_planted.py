@@ -9,7 +9,7 @@ import pytest
 
 from samples.simulator import Clock, DeviceEvent, Kind, Program, write
 from samples.simulator.examples import training
-from tracekit.analysis import analyze
+from tests.shared_runs import analyze
 from tracekit.ingest.importer import import_traces
 from tracekit.schema import C
 

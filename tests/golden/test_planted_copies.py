@@ -9,8 +9,9 @@ import pytest
 
 from samples.simulator import Kind, Program
 from samples.simulator.planted import copies
-from tests.shared_runs import copy_of
-from tracekit.analysis import Basis, Finding, analyze, compare, get
+from tests import tiers
+from tests.shared_runs import analyze, compare, copy_of
+from tracekit.analysis import Basis, Finding, get
 from tracekit.analysis.savings import CONFIDENT, budget
 from tracekit.render import human
 from tracekit.schema import C
@@ -99,10 +100,10 @@ def test_a_copy_behind_kernels_on_another_stream_is_not_exposed(simulate: Simula
     assert (row["sum_ns"], row["exposed_ns"]) == (160_000, last)
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "factor"),
-    [("double", "float", 2), ("long int", "float", 2), ("long int", "unsigned char", 8)],
-)
+WIDER = [("double", "float", 2), ("long int", "float", 2), ("long int", "unsigned char", 8)]
+
+
+@pytest.mark.parametrize(("source", "target", "factor"), tiers.thinned(WIDER, default=WIDER[2:]))
 def test_a_wider_dtype_is_found(simulate: Simulate, source: str, target: str, factor: int) -> None:
     program = copies.wider(source, target)
     run = simulate(program)
@@ -125,17 +126,17 @@ def test_a_wider_dtype_is_found(simulate: Simulate, source: str, target: str, fa
 _SPELLED = {"double": "float64", "long int": "int64"}
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        copies.wider(),
-        copies.wider("double", "double"),
-        copies.wider("long int", "long int"),
-        copies.wider("double", "float", read_as_copied=True),
-        copies.one_of_two_converted(),
-        copies.widened_on_host(),
-    ],
-)
+NEEDED = [
+    copies.wider(),
+    copies.wider("double", "double"),
+    copies.wider("long int", "long int"),
+    copies.wider("double", "float", read_as_copied=True),
+    copies.one_of_two_converted(),
+    copies.widened_on_host(),
+]
+
+
+@pytest.mark.parametrize("program", tiers.thinned(NEEDED, default=NEEDED[3:4]))
 def test_a_dtype_that_is_needed_is_not_wider(simulate: Simulate, program: Program) -> None:
     assert "h2d_wider_dtype" not in codes(simulate(program))
 
@@ -153,16 +154,16 @@ def test_a_repeated_copy_is_found_with_low_confidence(simulate: Simulate) -> Non
     assert finding.confidence <= 0.4
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        copies.batches(),
-        copies.batches(copies=2, labels_copies=2),
-        copies.batches(copies=2, labels_copies=0),
-        copies.layers(12),
-        copies.offload(),
-    ],
-)
+NOT_REPEATED = [
+    copies.batches(),
+    copies.batches(copies=2, labels_copies=2),
+    copies.batches(copies=2, labels_copies=0),
+    copies.layers(12),
+    copies.offload(),
+]
+
+
+@pytest.mark.parametrize("program", tiers.thinned(NOT_REPEATED, default=NOT_REPEATED[1:2]))
 def test_layers_and_micro_batches_are_not_repeated(simulate: Simulate, program: Program) -> None:
     assert "h2d_repeated" not in codes(simulate(program))
 
@@ -254,7 +255,7 @@ CAUSES = [
 ]
 
 
-@pytest.mark.parametrize(("setting", "cause", "code"), CAUSES)
+@pytest.mark.parametrize(("setting", "cause", "code"), tiers.thinned(CAUSES, default=CAUSES[:2]))
 def test_the_planted_cause_of_a_difference_is_named(
     simulate: Simulate, setting: dict[str, Any], cause: str, code: str
 ) -> None:
@@ -291,15 +292,17 @@ def test_a_slower_head_saves_what_it_lost(simulate: Simulate) -> None:
     assert (back.saving_ns_per_step, back.basis) == (None, None)
 
 
+SETTINGS = [
+    ({}, {}, "unknown"),
+    ({"batch_size": 32}, {"batch_size": 16}, "shape"),
+    ({"batch_size": 32}, {"batch_size": 8}, "unknown"),
+    ({"batch_size": 32, "dtype": "float64"}, {"batch_size": 32, "dtype": "float32"}, "dtype"),
+    ({"batch_size": 32, "dtype": "float32"}, {"batch_size": 32, "dtype": "float32"}, "unknown"),
+]
+
+
 @pytest.mark.parametrize(
-    ("base_fields", "head_fields", "cause"),
-    [
-        ({}, {}, "unknown"),
-        ({"batch_size": 32}, {"batch_size": 16}, "shape"),
-        ({"batch_size": 32}, {"batch_size": 8}, "unknown"),
-        ({"batch_size": 32, "dtype": "float64"}, {"batch_size": 32, "dtype": "float32"}, "dtype"),
-        ({"batch_size": 32, "dtype": "float32"}, {"batch_size": 32, "dtype": "float32"}, "unknown"),
-    ],
+    ("base_fields", "head_fields", "cause"), tiers.thinned(SETTINGS, default=SETTINGS[1:3])
 )
 def test_without_shapes_only_the_settings_can_name_a_cause(
     simulate: Simulate,
@@ -316,7 +319,7 @@ def test_without_shapes_only_the_settings_can_name_a_cause(
         assert "cannot be distinguished" in result.tables["causes"]["because"].iloc[0]
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("turned", tiers.thinned([False, True], default=[True]))
 def test_an_extra_copy_without_shapes_stands_for_no_other(
     simulate: Simulate, settings: Settings, turned: bool
 ) -> None:
@@ -365,18 +368,18 @@ def test_a_cause_told_by_settings_is_less_certain_than_one_of_recorded_shapes(
     assert seen.findings[0].confidence >= CONFIDENT > reported.findings[0].confidence
 
 
-@pytest.mark.parametrize(
-    ("one", "two", "title"),
-    [
-        (
-            {"dtype": "double"},
-            {},
-            "[32,3,256,256], double against float; head copies 24.00 MiB less per step",
-        ),
-        ({"copies": 2}, {}, "2 against 1 copies per step; head copies 24.00 MiB less per step, which takes"),
-        ({}, {"gb_per_s": 2}, "head copies the same bytes per step, which takes 9.44 ms more"),
-    ],
-)
+TOLD = [
+    (
+        {"dtype": "double"},
+        {},
+        "[32,3,256,256], double against float; head copies 24.00 MiB less per step",
+    ),
+    ({"copies": 2}, {}, "2 against 1 copies per step; head copies 24.00 MiB less per step, which takes"),
+    ({}, {"gb_per_s": 2}, "head copies the same bytes per step, which takes 9.44 ms more"),
+]
+
+
+@pytest.mark.parametrize(("one", "two", "title"), tiers.thinned(TOLD, default=TOLD[:1]))
 def test_a_difference_is_told_in_words(
     simulate: Simulate, one: dict[str, Any], two: dict[str, Any], title: str
 ) -> None:

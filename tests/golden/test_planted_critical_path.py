@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from samples.simulator.planted import critical_path as planted
-from tracekit.analysis import analyze
+from tests.shared_runs import analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:

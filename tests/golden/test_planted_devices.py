@@ -10,7 +10,8 @@ import pytest
 from tracekit.analyses.roofline import devices
 
 from samples.simulator.planted.devices import A100, ADD_NS, H100, LINEAR_NS, STEPS, TINY, Machine, program
-from tracekit.analysis import Result, analyze, compare
+from tests.shared_runs import analyze, compare
+from tracekit.analysis import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from samples.simulator.planted.idle import PLANTED, host_work, loading, read_back, read_back_late, small_ops
-from tracekit.analysis import analyze
+from tests.shared_runs import analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:

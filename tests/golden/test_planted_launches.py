@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from samples.simulator.planted import launches
-from tests.shared_runs import copy_of
-from tracekit.analysis import analyze, compare
+from tests import tiers
+from tests.shared_runs import analyze, compare, copy_of
 from tracekit.analysis.savings import budget
 from tracekit.schema import C
 
@@ -104,8 +104,7 @@ def test_steps_that_repeat_and_wait_for_launches_can_be_replayed(run_of: Any) ->
     assert finding.saving_ns_per_step == idle // launches.STEPS - 19 * 1_500
 
 
-@pytest.mark.parametrize(
-    "program",
+NOT_SMALL = (
     [
         launches.chain(fused=True),
         launches.chain(fused=True, optimizer=True),
@@ -114,8 +113,11 @@ def test_steps_that_repeat_and_wait_for_launches_can_be_replayed(run_of: Any) ->
         launches.zeroing("per_parameter"),
         launches.zeroing("none"),
     ],
-    ids=["fused", "fused optimizer", "longer than a launch", "steps differ", "zero_grad", "clean"],
 )
+ids = ["fused", "fused optimizer", "longer than a launch", "steps differ", "zero_grad", "clean"]
+
+
+@pytest.mark.parametrize("program", tiers.thinned(NOT_SMALL, default=NOT_SMALL[2:4]))
 def test_twins_have_no_small_kernels_to_advise_on(run_of: Any, program: Program) -> None:
     assert codes(run_of(program), "small_kernels") == []
 
@@ -150,8 +152,7 @@ def test_each_launch_rule_fires_on_its_cause_alone(
     assert (finding.code, finding.saving_ns_per_step) == (code, saving)
 
 
-@pytest.mark.parametrize(
-    "program",
+WELL_CONFIGURED = (
     [
         launches.kernels("own", 80_000, grid=(WAVE, 1, 1), shapes=[[1 << 20]]),
         launches.kernels("own", 80_000, grid=(20 * WAVE + 7, 1, 1), shapes=[[1 << 20]]),
@@ -160,8 +161,11 @@ def test_each_launch_rule_fires_on_its_cause_alone(
         launches.kernels(launches.ELEMENTWISE, 80_000, grid=(WAVE, 1, 1), shapes=[[1024, 1], [1, 1024]]),
         launches.chain(),
     ],
-    ids=["one full wave", "many waves", "short", "collective", "broadcast", "chain"],
 )
+ids = ["one full wave", "many waves", "short", "collective", "broadcast", "chain"]
+
+
+@pytest.mark.parametrize("program", tiers.thinned(WELL_CONFIGURED, default=WELL_CONFIGURED[1:3]))
 def test_well_configured_kernels_are_silent(run_of: Any, program: Program) -> None:
     assert codes(run_of(program), "launch_config") == []
 
@@ -285,7 +289,10 @@ def test_a_hostile_name_does_not_fill_a_finding(run_of: Any, analysis: str) -> N
     assert len(finding.advice) < 500
 
 
-@pytest.mark.parametrize("name", ["launch_config", "zero_grad_gaps", "small_kernels"])
+@pytest.mark.parametrize(
+    "name",
+    tiers.thinned(["launch_config", "zero_grad_gaps", "small_kernels"], default=["launch_config"]),
+)
 def test_titles_and_advice_start_with_a_capital_letter_or_a_name(run_of: Any, name: str) -> None:
     programs = (
         launches.zeroing("per_parameter"),

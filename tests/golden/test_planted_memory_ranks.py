@@ -8,8 +8,10 @@ import pytest
 
 from samples.simulator.planted import memory_ranks as planted
 from samples.simulator.planted.memory_ranks import KIB, MIB, STEPS
+from tests import tiers
 from tests.golden.test_planted import length, rows
-from tracekit.analysis import Finding, analyze
+from tests.shared_runs import analyze
+from tracekit.analysis import Finding
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -87,8 +89,7 @@ def test_a_leak_without_noise_has_exactly_the_planted_slope(load: Any) -> None:
     assert (row["growth"], row["growth_low"], row["growth_high"]) == (64 * KIB,) * 3
 
 
-@pytest.mark.parametrize(
-    "clean",
+NO_LEAK = (
     [
         {"noise": (0, 4 * MIB, MIB, 2 * MIB)},
         {"warmup": 3},
@@ -97,8 +98,11 @@ def test_a_leak_without_noise_has_exactly_the_planted_slope(load: Any) -> None:
         {"leak": 2 * MIB, "steps": 4},
         {"steps": 20, "warmup": 5},
     ],
-    ids=["noise", "warm-up", "both", "little", "too few steps", "long warm-up"],
 )
+ids = ["noise", "warm-up", "both", "little", "too few steps", "long warm-up"]
+
+
+@pytest.mark.parametrize("clean", tiers.thinned(NO_LEAK, default=NO_LEAK[2:4]))
 def test_no_leak_is_found_where_none_is(load: Any, clean: dict[str, Any]) -> None:
     assert found(load(planted.memory(**clean)), "memory") == {}
 
@@ -143,7 +147,7 @@ def test_driver_calls_of_one_step_are_not_advised_against(load: Any, steps: tupl
     assert found(load(planted.churn(from_step=steps[0], to_step=steps[1])), "memory") == {}
 
 
-@pytest.mark.parametrize("by", ["compute", "idle"])
+@pytest.mark.parametrize("by", tiers.thinned(["compute", "idle"], default=["compute"]))
 def test_a_straggler_is_found_with_its_cause_and_cost(load: Any, by: str) -> None:
     run = load(*planted.job(late=2, by=by))
     findings = found(run, "ranks")
@@ -170,8 +174,7 @@ def test_a_straggler_is_found_with_its_cause_and_cost(load: Any, by: str) -> Non
     }
 
 
-@pytest.mark.parametrize(
-    "clean",
+NO_STRAGGLER = (
     [
         {},
         {"late": 1, "late_ns": 20_000},
@@ -179,8 +182,11 @@ def test_a_straggler_is_found_with_its_cause_and_cost(load: Any, by: str) -> Non
         {"late": 1, "collectives": 1},
         {"ranks": 1},
     ],
-    ids=["balanced", "hardly late", "hidden", "too few", "alone"],
 )
+ids = ["balanced", "hardly late", "hidden", "too few", "alone"]
+
+
+@pytest.mark.parametrize("clean", tiers.thinned(NO_STRAGGLER, default=NO_STRAGGLER[1:2]))
 def test_no_straggler_is_found_where_none_is(load: Any, clean: dict[str, Any]) -> None:
     findings = found(load(*planted.job(**clean)), "ranks")
     assert "straggler" not in findings

@@ -11,7 +11,8 @@ from samples.simulator.planted import parallelism as jobs
 from samples.simulator.planted import pipelines
 from samples.simulator.planted.parallelism import LAYERS, STEPS, TOKEN_NS
 from samples.simulator.planted.pipelines import BACKWARD_NS, FORWARD_NS, GPIPE, ONE_F_ONE_B
-from tracekit.analysis import analyze
+from tests import tiers
+from tests.shared_runs import analyze
 from tracekit.analysis.findings import advise
 from tracekit.schema import C
 
@@ -31,14 +32,16 @@ def result(shared_runs: SharedRuns) -> Any:
     return lambda programs: analyze(shared_runs.simulated(*programs), "parallelism")
 
 
+SCHEDULES = [
+    (4, 8, 1, ONE_F_ONE_B, "1F1B"),
+    (4, 8, 1, GPIPE, "GPipe"),
+    (3, 6, 2, ONE_F_ONE_B, "interleaved 1F1B"),
+    (2, 4, 1, ONE_F_ONE_B, "1F1B"),
+]
+
+
 @pytest.mark.parametrize(
-    ("stages", "microbatches", "chunks", "kind", "schedule"),
-    [
-        (4, 8, 1, ONE_F_ONE_B, "1F1B"),
-        (4, 8, 1, GPIPE, "GPipe"),
-        (3, 6, 2, ONE_F_ONE_B, "interleaved 1F1B"),
-        (2, 4, 1, ONE_F_ONE_B, "1F1B"),
-    ],
+    ("stages", "microbatches", "chunks", "kind", "schedule"), tiers.thinned(SCHEDULES, default=SCHEDULES[1:3])
 )
 def test_the_bubble_is_the_ideal_one_to_the_nanosecond(
     stages: int, microbatches: int, chunks: int, kind: str, schedule: str, result: Any
@@ -103,7 +106,9 @@ def test_only_a_large_bubble_is_worth_advice(microbatches: int, codes: list[str]
     assert [one.code for one in found.findings] == codes
 
 
-@pytest.mark.parametrize("description", ["undefined", "EXPERT_MODEL_PARALLEL_GROUP"])
+@pytest.mark.parametrize(
+    "description", tiers.thinned(["undefined", "EXPERT_MODEL_PARALLEL_GROUP"], default=["undefined"])
+)
 def test_the_rank_of_the_busiest_experts_is_found(description: str, result: Any) -> None:
     found: Result = result(jobs.experts(UNEVEN, description=description))
     received = [sum(row[rank] for row in UNEVEN) for rank in range(4)]

@@ -34,9 +34,8 @@ from samples.simulator.planted.regressions import (
 )
 from tests import tiers
 from tests.runs import START, write_table
-from tests.shared_runs import copy_of
+from tests.shared_runs import analyze, copy_of
 from tests.unit.experiments.check.recorded import commit, state
-from tracekit.analysis import analyze
 from tracekit.cli.main import run
 from tracekit.diff import Diff, Options, diff
 from tracekit.diff.breakdowns import Terms
@@ -135,7 +134,7 @@ def test_five_runs_a_side_find_each_of_them(bench: Bench, name: str) -> None:
     assert (peak.name, peak.verdict, peak.ratio) == ("device_peak", Verdict.PASS, 1.0)
 
 
-@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE[1:]))
 def test_the_other_way_round_each_is_an_improvement(bench: Bench, name: str) -> None:
     chosen = case(name)
     found = diff(*bench.sides(chosen.head, chosen.base, seed=chosen.pull), options=BARE)
@@ -143,7 +142,7 @@ def test_the_other_way_round_each_is_an_improvement(bench: Bench, name: str) -> 
 
 
 @pytest.mark.parametrize("seed", tiers.thinned(range(10), default=[0]))
-@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("training", tiers.thinned([True, False], default=[True]))
 def test_noise_alone_passes(bench: Bench, seed: int, *, training: bool) -> None:
     same = Change(training=training)
     found = diff(*bench.sides(same, same, seed=seed), options=BARE)
@@ -151,7 +150,7 @@ def test_noise_alone_passes(bench: Bench, seed: int, *, training: bool) -> None:
     assert (found.causes, found.counts) == ((), ())
 
 
-@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE[:1]))
 def test_head_minus_base_is_the_negative_of_base_minus_head(bench: Bench, name: str) -> None:
     chosen = case(name)
     a, b = bench.once(chosen.base), bench.once(chosen.head)
@@ -251,7 +250,7 @@ KEPT = {
 """What is kept, by how much the peak rises, and by how much memory grows in each step."""
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", tiers.thinned(KEPT, default=["in every step"]))
 def test_a_kept_workspace_is_memory_and_no_time(bench: Bench, name: str) -> None:
     make, more, _ = KEPT[name]
     chosen = make()
@@ -342,7 +341,7 @@ NAMED = {
 """What the explanation of each says in words."""
 
 
-@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE[1:]))
 def test_a_check_of_stored_runs_fails_and_leads_to_the_cause(
     bench: Bench, commits: tuple[str, str], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -353,7 +352,7 @@ def test_a_check_of_stored_runs_fails_and_leads_to_the_cause(
     assert [one for one in NAMED[name] if one not in explained] == []
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", tiers.thinned(KEPT, default=["once"]))
 def test_a_check_of_stored_runs_fails_for_kept_memory(
     bench: Bench, commits: tuple[str, str], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -364,7 +363,7 @@ def test_a_check_of_stored_runs_fails_for_kept_memory(
     assert "device_peak" in explained
 
 
-@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("training", tiers.thinned([True, False], default=[False]))
 def test_a_check_of_stored_runs_of_one_program_passes(
     bench: Bench, commits: tuple[str, str], capsys: pytest.CaptureFixture[str], *, training: bool
 ) -> None:

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from samples.simulator.planted import roofline as planted
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Remark, Result, Severity, analyze
+from tests.shared_runs import analyze
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Remark, Result, Severity
 from tracekit.runs.devices import parse_device
 from tracekit.schema import C
 

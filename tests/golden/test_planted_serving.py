@@ -9,7 +9,7 @@ import pytest
 from tracekit.analyses.steps import DIFFERENT
 
 from samples.simulator.planted import serving as planted
-from tracekit.analysis import analyze
+from tests.shared_runs import analyze
 from tracekit.ingest.link.serving import read_steps
 from tracekit.schema import C
 

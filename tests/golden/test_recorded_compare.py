@@ -56,6 +56,7 @@ def test_an_inference_by_graphs_of_an_older_version(shared_runs: SharedRuns) -> 
     assert any("no numbers" in note for note in analyze(run, "compile").notes)
 
 
+@pytest.mark.slow
 @recorded
 def test_a_model_on_two_gpus(shared_runs: SharedRuns) -> None:
     base, head = (imported(shared_runs, f"{LENS}/{name}") for name in ("h100_owlv2", "mi300x_owlv2"))

@@ -11,8 +11,8 @@ import pytest
 from tracekit.analyses.compile import kernels
 
 from tests.golden.test_truth import TRACES
+from tests.shared_runs import analyze
 from tests.unit.test_samples import SAMPLES
-from tracekit.analysis import analyze
 from tracekit.cli.main import run as tracekit
 from tracekit.diff import diff
 from tracekit.ingest import artifacts
@@ -129,9 +129,14 @@ def test_kernels_of_other_names_and_equal_source_are_no_difference(run: Run, tmp
     assert found.groups == ()
     assert found.work is not None
     assert found.work.a_ns == found.work.b_ns
+    assert levels(found) == {"hash"}
+
+
+@pytest.mark.slow
+def test_without_sources_kernels_of_other_names_are_not_matched_by_them(tmp_path: Path) -> None:
+    folder = renamed(tmp_path / "renamed")
     plain = imported(tmp_path / "plain", SAMPLE / "trace.json.gz", None)
     unknown = diff([plain], [imported(tmp_path / "other", folder / "trace.json.gz", None)])
-    assert levels(found) == {"hash"}
     assert levels(unknown) > {"hash"}
 
 

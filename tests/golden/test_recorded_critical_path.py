@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tracekit.analysis import analyze
+from tests.shared_runs import analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def test_the_path_goes_through_the_backward_thread_and_back(shared_runs: SharedR
     assert handovers == 10  # there and back in each of five steps
 
 
+@pytest.mark.slow
 def test_the_path_of_busy_devices_is_their_work(shared_runs: SharedRuns) -> None:
     """Ranks 3 to 7 are busy for 97% of their steps, and their hosts are steps ahead."""
     run = shared_runs.of(TRACES / "KellerJordan__modded-nanogpt" / "h100_8rank_normuon")

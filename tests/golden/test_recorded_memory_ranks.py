@@ -14,7 +14,7 @@ import pytest
 
 from tests.golden.test_planted import length
 from tests.golden.test_truth import TRACES
-from tracekit.analysis import analyze
+from tests.shared_runs import analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def test_exposed_time_is_that_of_the_events_as_tracelens_defines_it(
     ]
 
 
+@pytest.mark.slow
 def test_communication_of_every_rank_is_that_of_the_breakdown(shared_runs: SharedRuns) -> None:
     run = imported(shared_runs, DLRM)
     overlap = analyze(run, "overlap").tables["whole"]
@@ -90,6 +91,7 @@ def test_communication_of_every_rank_is_that_of_the_breakdown(shared_runs: Share
     )
 
 
+@pytest.mark.slow
 def test_the_collectives_of_eight_ranks_end_together(shared_runs: SharedRuns) -> None:
     """One host, one clock: an independent check that the matched kernels are one collective."""
     result = analyze(imported(shared_runs, DLRM), "ranks")
@@ -141,6 +143,7 @@ def test_the_bandwidth_of_a_collective_is_that_of_nccl_tests(shared_runs: Shared
     assert (round(call["alg_gb_per_s"], 2), round(call["bus_gb_per_s"], 2)) == (116.74, 102.15)
 
 
+@pytest.mark.slow
 def test_all_collectives_of_eight_ranks_are_matched_and_one_rank_is_late(shared_runs: SharedRuns) -> None:
     result = analyze(imported(shared_runs, NORMUON), "collectives")
     ranks = result.tables["by_rank"]
@@ -152,6 +155,7 @@ def test_all_collectives_of_eight_ranks_are_matched_and_one_rank_is_late(shared_
     assert (recorded["wait_ns"] + recorded["transfer_ns"] == recorded[C.DUR_NS]).all()
 
 
+@pytest.mark.slow
 def test_a_straggler_saves_no_more_than_the_hosts_of_the_others_allow(shared_runs: SharedRuns) -> None:
     """Rank 1 is waited for 7.8 ms per step, but rank 2 launches as late: a replay saves 0.7 ms."""
     found = analyze(imported(shared_runs, NORMUON), "ranks").findings

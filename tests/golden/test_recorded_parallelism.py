@@ -14,7 +14,7 @@ import pytest
 
 from tests.golden.test_recorded_memory_ranks import DLRM, PREFETCH, TENSOR_PARALLEL
 from tests.golden.test_truth import TRACES
-from tracekit.analysis import analyze
+from tests.shared_runs import analyze
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def test_a_sharded_optimizer_is_told_by_its_phases(result: Any) -> None:
     assert found.findings == ()
 
 
+@pytest.mark.slow
 def test_exposed_time_and_waits_are_those_of_overlap_and_collectives(shared_runs: SharedRuns) -> None:
     run = shared_runs.of(*(TRACES / name for name in ranks(NORMUON)))
     row = group(analyze(run, "parallelism"))
@@ -100,6 +101,7 @@ def test_sequence_parallel_is_told_where_the_job_has_one_group(result: Any) -> N
     assert (row[C.GROUP_RANKS], row["count"]) == ("[0, 1]", 38)
 
 
+@pytest.mark.slow
 def test_without_groups_only_buckets_are_measured(result: Any) -> None:
     found: Result = result(*ranks(DLRM))
     row = group(found)

@@ -25,6 +25,7 @@ from samples.simulator.planted import (
     pipelines,
     roofline,
 )
+from tests import tiers
 from tests.shared_runs import SharedRuns
 from tracekit.analysis import Rule, analyze, available, compare
 
@@ -146,20 +147,23 @@ OTHER_PROGRAMS = {
 }
 """Thresholds that only bound the saving or the severity, or that other programs than the planted one meet."""
 RULES = {rule.code: (analysis.name, rule) for analysis in available() for rule in analysis.rules}
+REPRESENTATIVE = tuple({RULES[code][0]: code for code in CASES if CASES[code].head is None}.values())
+"""One rule of each analysis, for the default tier."""
 THRESHOLDS = [
     (code, name)
     for code in CASES
     for name in RULES[code][1].thresholds
     if name not in OTHER_PROGRAMS.get(code, ())
 ]
+FIRST = tuple({code: (code, name) for code, name in reversed(THRESHOLDS) if code in REPRESENTATIVE}.values())
 
 
-@pytest.mark.parametrize("code", CASES)
+@pytest.mark.parametrize("code", tiers.thinned(CASES, default=REPRESENTATIVE))
 def test_the_planted_program_gives_the_finding(code: str, shared_runs: SharedRuns) -> None:
     assert CASES[code].gives(shared_runs, RULES[code][0], code)
 
 
-@pytest.mark.parametrize(("code", "name"), THRESHOLDS)
+@pytest.mark.parametrize(("code", "name"), tiers.thinned(THRESHOLDS, default=FIRST))
 def test_past_its_threshold_a_rule_is_silent(
     code: str, name: str, shared_runs: SharedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:

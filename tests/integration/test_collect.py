@@ -7,10 +7,12 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tracekit.collectors import workload_process
 
 from tests.environment import HANG_SECONDS
 from tests.tiers import thinned
@@ -22,13 +24,14 @@ from tracekit.recording import logs
 from tracekit.recording.collect import collect
 from tracekit.recording.collector import Request
 from tracekit.recording.store_run import RAW_TRACE
+from tracekit.runs import compilation
 from tracekit.runs.store import Store
 from tracekit.schema import C, Phase
 
 pytest.importorskip("torch")
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from tracekit.runs.run import Run
 
@@ -44,6 +47,16 @@ WORDS = ("collect", "--workload", "mnist_cnn", "--device", "cpu", "--threads", "
 SHORT = (*WORDS, "--batch-size", "2", "--steps", "1", "--warmup", "0")
 ENDLESS = 1_000_000
 MAIN = "from tracekit.cli.main import main; main()"
+PLAYED = (sys.executable, str(Path(__file__).with_name("workload_played.py")))
+PLAYING = """
+import sys
+from tracekit.cli.main import main
+from tracekit.collectors import workload_process
+workload_process.COMMAND = (sys.executable, *sys.argv[1:3])
+main(sys.argv[3:])
+"""
+played_or_real = pytest.mark.parametrize("played", [True, pytest.param(False, marks=pytest.mark.slow)])
+"""The process of the workload is played, or runs torch."""
 
 
 def left_in(store: Store) -> list[str]:
@@ -156,6 +169,7 @@ def test_the_commit_is_recorded(collected: Run, repository: Path) -> None:
     assert (git.sha, git.branch, git.dirty) == (head, "main", False)
 
 
+@pytest.mark.slow
 def test_stacks_are_recorded_when_asked_for(with_stacks: Run, collected: Run) -> None:
     host = table(with_stacks, "host_intervals")
     assert "python" in set(host[C.KIND])
@@ -163,12 +177,26 @@ def test_stacks_are_recorded_when_asked_for(with_stacks: Run, collected: Run) ->
     assert "python" not in set(table(collected, "host_intervals")[C.KIND])
 
 
-def test_gradients_are_zeroed_as_asked(with_stacks: Run, collected: Run) -> None:
-    for run, foreach in ((collected, 0), (with_stacks, 1)):
-        inside = zeroed(run)
-        assert sum(name.startswith("Optimizer.zero_grad#") for name in inside) == 2
-        assert inside.count("aten::zero_") == 2 * 8
-        assert inside.count("aten::_foreach_zero_") == 2 * foreach
+@pytest.mark.parametrize(
+    ("recorded", "foreach"), [("collected", 0), pytest.param("with_stacks", 1, marks=pytest.mark.slow)]
+)
+def test_gradients_are_zeroed_as_asked(recorded: str, foreach: int, request: pytest.FixtureRequest) -> None:
+    inside = zeroed(request.getfixturevalue(recorded))
+    assert sum(name.startswith("Optimizer.zero_grad#") for name in inside) == 2
+    assert inside.count("aten::zero_") == 2 * 8
+    assert inside.count("aten::_foreach_zero_") == 2 * foreach
+
+
+def test_what_was_compiled_and_how_it_ran_is_kept(store: Store, play: Callable[[str], None]) -> None:
+    play("compiles")
+    run = collect(store, Request(**SMALL, level="compile", backend="aot_eager"))
+    found = compilation.read(run.meta)
+    assert found is not None
+    assert (found.graphs, found.first_call_ns) == (2, 9_000)
+    assert run.meta.workload is not None
+    assert (run.meta.workload["level"], run.meta.workload["backend"]) == ("compile", "aot_eager")
+    assert run.meta.fingerprint["backend"] == "aot_eager"
+    assert "--backend aot_eager" in " ".join(run.meta.command)
 
 
 @pytest.mark.slow
@@ -185,9 +213,18 @@ def test_resnet50_shows_every_part_of_a_training_step(store: Store) -> None:
     assert left_in(store) == [run.id]
 
 
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Replaces the process of the workload by one that plays it; see `workload_played.py`."""
+    return lambda how: monkeypatch.setattr(workload_process, "COMMAND", (*PLAYED, how))
+
+
+@played_or_real
 def test_the_command_prints_ids_and_where_the_time_went(
-    store: Store, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str], play: Callable[[str], None], *, played: bool
 ) -> None:
+    if played:
+        play("ends well")
     where = ("--store", str(store.path))
     assert tracekit([*SHORT, "--pin-memory", "--repeat", "2", *where]) == 0
     out, err = capsys.readouterr()
@@ -199,7 +236,7 @@ def test_the_command_prints_ids_and_where_the_time_went(
     assert "profile" in err
     assert {d.code for d in runs[0].meta.diagnostics} >= {"pin_memory_ignored"}
     inside = zeroed(runs[0])
-    assert sum(name.startswith("Optimizer.zero_grad#") for name in inside) == 1
+    assert sum(name.startswith("Optimizer.zero_grad#") for name in inside) == (3 if played else 1)
     assert not {"aten::zero_", "aten::_foreach_zero_"} & set(inside), "by default gradients are dropped"
 
 
@@ -217,7 +254,12 @@ def test_an_inference_trains_nothing_and_its_memory_is_that_of_the_unprofiled_st
     assert sample[C.T_NS] < 0, "measured before the profiler started"
 
 
-def test_too_much_memory_says_what_to_lower(store: Store) -> None:
+@played_or_real
+def test_too_much_memory_says_what_to_lower(
+    store: Store, play: Callable[[str], None], *, played: bool
+) -> None:
+    if played:
+        play("lacks memory")
     with pytest.raises(CollectionError, match="ran out of memory") as caught:
         collect(store, Request(**{**SMALL, "batch_size": 10**12}))
     assert "--batch-size" in caught.value.hint
@@ -227,10 +269,15 @@ def test_too_much_memory_says_what_to_lower(store: Store) -> None:
     assert "allocate" in caught.value.log.read_text()
 
 
-def test_a_gpu_that_is_not_there_is_one_line(store: Store) -> None:
+@played_or_real
+def test_a_gpu_that_is_not_there_is_one_line(
+    store: Store, play: Callable[[str], None], *, played: bool
+) -> None:
     import torch
 
-    if torch.cuda.is_available():
+    if played:
+        play("has no gpu")
+    elif torch.cuda.is_available():
         pytest.skip("this machine has one")
     with pytest.raises(UnusableInputError, match="torch can use no GPU"):
         collect(store, Request(**{**SMALL, "device": "cuda"}))
@@ -260,11 +307,13 @@ def test_what_cannot_be_collected_leaves_nothing(
         [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)], default=[(signal.SIGINT, 130)]
     ),
 )
+@played_or_real
 def test_a_collector_that_ends_early_takes_the_workload_with_it(
-    number: signal.Signals, code: int, store: Store
+    number: signal.Signals, code: int, store: Store, *, played: bool
 ) -> None:
+    program = (PLAYING, PLAYED[1], "runs on") if played else (MAIN,)
     collecting = subprocess.Popen(
-        [sys.executable, "-c", MAIN, *WORDS, "--steps", str(ENDLESS), "--store", str(store.path)],
+        [sys.executable, "-c", *program, *WORDS, "--steps", str(ENDLESS), "--store", str(store.path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -285,7 +334,12 @@ def test_a_collector_that_ends_early_takes_the_workload_with_it(
     assert left_in(store) == []
 
 
-def test_a_killed_workload_is_an_error_and_leaves_nothing(store: Store) -> None:
+@played_or_real
+def test_a_killed_workload_is_an_error_and_leaves_nothing(
+    store: Store, play: Callable[[str], None], *, played: bool
+) -> None:
+    if played:
+        play("runs on")
     before = psutil.Process().children()  # of other tests
     killed: list[psutil.Process] = []
 

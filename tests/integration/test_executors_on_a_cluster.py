@@ -1,4 +1,7 @@
-"""Tasks on a real Dask cluster: workers die, the scheduler is not there, versions differ."""
+"""Tasks on a real Dask cluster: workers die, the scheduler is not there, versions differ.
+
+In the default tier `test_import_scheduler.py` uses one, with a single worker.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,7 @@ def four(clusters: Callable[[], Cluster]) -> Cluster:
     return clusters()
 
 
+@pytest.mark.slow
 def test_each_item_has_one_outcome(four: Cluster) -> None:
     with workers(four.address) as executor:
         assert executor.count == 4
@@ -51,18 +55,14 @@ def test_each_item_has_one_outcome(four: Cluster) -> None:
     assert {outcome.host for outcome in outcomes} == {"127.0.0.1"}
 
 
+@pytest.mark.slow
 def test_a_task_whose_worker_is_lost_runs_again(four: Cluster, tmp_path: Path) -> None:
     with workers(four.address) as executor:
         (outcome,) = executor.map(deeds.fatal_once, [(4, str(tmp_path))])
     assert outcome.get() == 8
 
 
-def test_a_task_that_its_machine_failed_runs_again(four: Cluster, tmp_path: Path) -> None:
-    with workers(four.address) as executor:
-        (outcome,) = executor.map(deeds.full_once, [(4, str(tmp_path))])
-    assert outcome.get() == 8
-
-
+@pytest.mark.slow
 def test_a_task_that_always_ends_its_worker_fails_alone(four: Cluster) -> None:
     with workers(four.address) as executor:
         outcomes = sorted(executor.map(deeds.fatal_three, range(12)), key=lambda outcome: outcome.index)
@@ -70,6 +70,7 @@ def test_a_task_that_always_ends_its_worker_fails_alone(four: Cluster) -> None:
     assert "each of the 4 workers that ran it ended" in str(outcomes[3].error)
 
 
+@pytest.mark.slow
 def test_one_outcome_that_cannot_be_fetched_does_not_keep_the_others(four: Cluster) -> None:
     """So it is with one whose worker has ended before it reported."""
     with workers(four.address) as executor:
@@ -88,6 +89,7 @@ def test_tasks_beside_one_that_ends_its_worker_are_done(tmp_path: Path) -> None:
     assert [outcome.value for outcome in outcomes] == [0, 2, 4, None, 8]
 
 
+@pytest.mark.slow
 def test_files_that_a_task_leaves_are_found_by_the_next_on_its_host(four: Cluster) -> None:
     with workers(four.address) as executor:
         (left,) = executor.map(deeds.leave, ["left"])
@@ -99,6 +101,7 @@ def test_files_that_a_task_leaves_are_found_by_the_next_on_its_host(four: Cluste
         executor.everywhere(deeds.clear, "left")  # who cannot is passed over
 
 
+@pytest.mark.slow
 def test_folders_of_results_are_deleted_with_the_connection(four: Cluster) -> None:
     with workers(four.address) as executor:
         made = [Path(outcome.get()) for outcome in executor.map(deeds.kept, ["one", "two"])]
@@ -110,6 +113,7 @@ def test_folders_of_results_are_deleted_with_the_connection(four: Cluster) -> No
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_who_wants_no_more_outcomes_leaves_nothing_to_do(four: Cluster) -> None:
     from distributed import Client
 
@@ -151,6 +155,7 @@ def test_an_address_that_is_none_is_one_line(address: str) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["distributed", "tracekit-torch"])
 def test_workers_of_another_version_are_refused(
     changed: str, four: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -166,6 +171,7 @@ def test_workers_of_another_version_are_refused(
         pass
 
 
+@pytest.mark.slow
 def test_a_cluster_that_ends_fails_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -224,6 +230,7 @@ def test_a_scheduler_that_is_busy_is_waited_for(tmp_path: Path, monkeypatch: pyt
     assert last.error is None
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_fails_what_it_is_given(tmp_path: Path) -> None:
     with cluster(tmp_path, workers=0) as found, connection.connect(found.address) as executor:
         assert executor.count == 0

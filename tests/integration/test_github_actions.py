@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+import click
 import pytest
 
-from tests.tiers import thinned
+from tracekit.cli.main import cli
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -199,7 +200,8 @@ def recording(runner: Runner, tmp_path: Path) -> Runner:
     return runner
 
 
-@pytest.mark.parametrize(("times", "code"), thinned([(30, "0"), (60, "1")], default=[(60, "1")]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "code"), [(30, "0"), (60, "1")])
 def test_a_branch_is_compared_with_where_it_left_main(
     times: int, code: str, git: Git, recording: Runner, workflow: dict[str, Any]
 ) -> None:
@@ -215,6 +217,28 @@ def test_a_branch_is_compared_with_where_it_left_main(
     assert recording.log.count("pip install --quiet --no-deps .") == 10
     assert recording.job(workflow["jobs"]["comment"])[-1][1] == 0
     assert recording.log[-1] == "gh pr comment 7 --body-file comment.md"
+
+
+ASKED = 'printf "%s\\0" "$@" >> "$ASKED"; printf "\\n" >> "$ASKED"'
+"""Notes the arguments, and measures nothing."""
+
+
+def test_both_commits_are_recorded_in_turns_and_checked_by_commands_that_exist(
+    git: Git, runner: Runner, workflow: dict[str, Any], tmp_path: Path
+) -> None:
+    """The commands are parsed by the command line of tracekit; what they do is tested in the slow tier."""
+    (tmp_path / "a folder of tools" / "tracekit").write_text(f"#!/bin/bash\n{ASKED}\n")
+    runner.env["ASKED"] = str(tmp_path / "asked")
+    opened(git, runner, 60)
+    runner.job(workflow["jobs"]["check"])
+    asked = [line.split("\0")[:-1] for line in (tmp_path / "asked").read_text().split("\n")[:-1]]
+    assert [words[0] for words in asked].count("collect") == 10
+    assert {words[0] for words in asked} == {"collect", "check"}
+    assert runner.log.count("pip install --quiet --no-deps .") == 10
+    for name, *words in asked:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        command.make_context(name, words)
 
 
 @pytest.mark.parametrize(

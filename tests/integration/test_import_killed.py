@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.environment import HANG_SECONDS
+from tests.tiers import thinned
 from tests.traces import kernels_text
 from tracekit.ingest.kineto.scan import native
 
@@ -37,8 +38,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize(("decoder", "processes"), [("reference", 2), ("scanner", 0)])
+CASES = [
+    (decoder, processes, number)
+    for decoder, processes in (("reference", 2), ("scanner", 0))
+    for number in (signal.SIGKILL, signal.SIGINT)
+]
+
+
+@pytest.mark.parametrize(("decoder", "processes", "with_signal"), thinned(CASES, default=CASES[1:3]))
 def test_a_killed_import_leaves_no_run_or_process(
     decoder: str, processes: int, with_signal: signal.Signals, store: Store, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.tiers import thinned
 from tests.traces import imported, kernel_event, kernels_text
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import UnusableInputError
@@ -67,15 +68,15 @@ def _escapes() -> bytes:
     return kernels_text()[:-1].encode() + b',"a": "' + b'\\"' * (LONG // 5) + b'\x01"}'
 
 
-@pytest.mark.parametrize(
-    ("made", "name", "code"),
-    [
-        (_blocks, "blocks.json.gz", 2),
-        (_small_blocks, "small.json.gz", 2),
-        (_name, "name.json", 0),
-        (_escapes, "escapes.json", 0),
-    ],
-)
+HOSTILE = [
+    (_blocks, "blocks.json.gz", 2),
+    (_small_blocks, "small.json.gz", 2),
+    (_name, "name.json", 0),
+    (_escapes, "escapes.json", 0),
+]
+
+
+@pytest.mark.parametrize(("made", "name", "code"), thinned(HOSTILE, default=HOSTILE[:1]))
 def test_memory_stays_bounded(made: Callable[[], bytes], name: str, code: int, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(made())
@@ -182,10 +183,10 @@ def test_too_many_distinct_strings_are_refused(
 
 def test_many_categories_are_listed_in_one_line(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    hostile = [kernel_event(n, cat=f"\x1b[2J{n}" + "c" * 100) for n in range(100_000)]
+    hostile = [kernel_event(n, cat=f"\x1b[2J{n}" + "c" * 100) for n in range(10_000)]
     path.write_text(json.dumps([kernel_event(0), *hostile]))
     said = [note.message for note in imported(store, path).meta.diagnostics]
-    assert any("and 99990 more" in message for message in said)
+    assert any("and 9990 more" in message for message in said)
     assert all(len(message) < 2_000 and message.isprintable() for message in said)
 
 

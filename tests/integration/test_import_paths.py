@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.environment import HANG_SECONDS
+from tests.tiers import thinned
 from tests.traces import COUNT, durations, kernels_text
 from tracekit.cli.main import run as tracekit
 from tracekit.ingest.importer import import_traces
@@ -158,7 +159,7 @@ def test_a_read_error_is_one_line(store: Store, capsys: Capture) -> None:
     assert left_in(store) == []
 
 
-@pytest.mark.parametrize("size", [0, 1024, 8192])
+@pytest.mark.parametrize("size", thinned([0, 1024, 8192], default=[1024]))
 def test_a_file_size_limit_is_one_line_and_leaves_no_files(store: Store, tmp_path: Path, size: int) -> None:
     (tmp_path / "t.json").write_text(kernels_text(20_000))
     done = import_in_process(

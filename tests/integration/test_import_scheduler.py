@@ -15,6 +15,7 @@ from samples.simulator import kineto
 from tests.cluster import cluster, complete_clusters
 from tests.environment import HANG_SECONDS
 from tests.traces import busy_program
+from tests.unit.executors import deeds
 from tracekit import storage
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import TracekitError
@@ -39,6 +40,13 @@ def clusters(tmp_path_factory: pytest.TempPathFactory, _s3: Server) -> Iterator[
     variables = _s3.variables()
     with complete_clusters(lambda: tmp_path_factory.mktemp("cluster"), 3, variables) as complete:
         yield complete
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The one cluster of the default tier, with one worker."""
+    with cluster(tmp_path_factory.mktemp("cluster"), workers=1) as found:
+        yield found
 
 
 @pytest.fixture
@@ -89,7 +97,8 @@ def _keys(dask_scheduler: object) -> list[str]:
     return [key for key in map(str, dask_scheduler.tasks) if key.startswith("tracekit")]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("ranks", [12, pytest.param(64, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [12, 64])
 def test_no_row_is_lost_with_a_killed_worker(
     ranks: int, three: Cluster, tmp_path: Path, store: Store
 ) -> None:
@@ -119,10 +128,16 @@ def test_no_row_is_lost_with_a_killed_worker(
     assert len(store.runs()) == 2
 
 
-def test_an_unusable_rank_is_reported(three: Cluster, tmp_path: Path, store: Store, capsys: Capture) -> None:
+def test_a_task_that_its_machine_failed_runs_again(single: Cluster, tmp_path: Path) -> None:
+    with workers(single.address) as executor:
+        (outcome,) = executor.map(deeds.full_once, [(4, str(tmp_path))])
+    assert outcome.get() == 8
+
+
+def test_an_unusable_rank_is_reported(single: Cluster, tmp_path: Path, store: Store, capsys: Capture) -> None:
     folder = job(tmp_path / "job", 4)
     empty(folder / "rank2.json")
-    there = ["--scheduler", three.address]
+    there = ["--scheduler", single.address]
     said = []
     for options in ([], there):
         assert tracekit(["import", str(folder), "--store", str(store.path), *options]) == 2
@@ -140,6 +155,7 @@ def test_an_unusable_rank_is_reported(three: Cluster, tmp_path: Path, store: Sto
     )
 
 
+@pytest.mark.slow
 def test_a_job_without_usable_ranks_leaves_no_files(
     three: Cluster, tmp_path: Path, store: Store, capsys: Capture
 ) -> None:
@@ -155,13 +171,15 @@ def test_a_job_without_usable_ranks_leaves_no_files(
     assert scratch(three) == []
 
 
-def test_a_single_trace_is_one_task(three: Cluster, tmp_path: Path, store: Store) -> None:
+def test_a_single_trace_is_one_task(single: Cluster, tmp_path: Path, store: Store) -> None:
     trace = kineto.write(busy_program(), tmp_path / "trace.json")
     (here,) = import_traces(store, [trace])
-    with workers(three.address) as executor:
+    with workers(single.address) as executor:
         (there,) = import_each(store, [trace], workers=executor)
     assert not isinstance(there, TracekitError)
     assert same(here, there)
+    _once(lambda: held(single) == [])
+    assert scratch(single) == []
 
 
 @pytest.mark.slow
@@ -182,6 +200,7 @@ def test_a_rank_that_kills_its_workers_is_reported(tmp_path: Path, store: Store)
         assert run.arrow(name).to_pylist() == here.arrow(name).to_pylist(), name
 
 
+@pytest.mark.slow
 def test_traces_missing_on_workers_are_reported(three: Cluster, tmp_path: Path, store: Store) -> None:
     folder = job(tmp_path / "job", 2)
 
@@ -199,6 +218,7 @@ def test_traces_missing_on_workers_are_reported(three: Cluster, tmp_path: Path, 
 IMPORT = "from tracekit.cli.main import main; main()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_driver_leaves_no_run(
     with_signal: signal.Signals, three: Cluster, tmp_path: Path, store: Store

@@ -33,7 +33,7 @@ PHASES = {
     "write": storage.move.__name__,
 }
 """Names of functions that a worker runs in a phase only."""
-SLOW = [pytest.param(phase, marks=pytest.mark.slow) for phase in ("link", "write")]
+SLOW = [pytest.param(phase, marks=pytest.mark.slow) for phase in PHASES]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def command(folder: Path, store: Store, scheduler: str) -> subprocess.Popen[str]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("stuck", ["read", *SLOW], indirect=True)
+@pytest.mark.parametrize("stuck", SLOW, indirect=True)
 def test_a_lost_scheduler_ends_the_import_and_leaves_nothing(
     stuck: SeparateCluster, tmp_path: Path, store: Store
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_lost_scheduler_ends_the_import_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("stuck", SLOW, indirect=True)
+@pytest.mark.parametrize("stuck", SLOW[1:], indirect=True)
 def test_a_lost_client_leaves_nothing_on_the_workers(
     number: signal.Signals, stuck: SeparateCluster, tmp_path: Path, store: Store
 ) -> None:

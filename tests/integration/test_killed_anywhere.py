@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.kills import COLLECTIONS, IMPORTS, ROOT, Scene, at_random, scene_in
+from tests.tiers import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +35,9 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield made
 
 
-SHORTEST, *OTHERS = IMPORTS
-others = pytest.mark.parametrize("scene", OTHERS, indirect=True)
-every_import = pytest.mark.parametrize(
-    "scene", [SHORTEST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)], indirect=True
-)
+SHORTEST = IMPORTS[0]
+every_import = pytest.mark.parametrize("scene", IMPORTS, indirect=True)
+some_imports = pytest.mark.parametrize("scene", thinned(IMPORTS, default=[SHORTEST]), indirect=True)
 collections = pytest.mark.parametrize("scene", COLLECTIONS, indirect=True)
 all_scenes = pytest.mark.parametrize("scene", IMPORTS + COLLECTIONS, indirect=True)
 long = pytest.mark.timeout(1800)
@@ -51,8 +50,7 @@ def some(scene: Scene) -> list[int]:
     return [1, *sorted(between), count]
 
 
-@pytest.mark.slow
-@others
+@some_imports
 def test_killed_at_some_operations_on_files(scene: Scene) -> None:
     for number in some(scene):
         after = scene.kill_at(number)
@@ -69,6 +67,7 @@ def test_collections_killed_at_some_operations_on_files(scene: Scene) -> None:
     assert states == sorted(states, key=lambda state: state == "a run")  # from the rename on it stays
 
 
+@pytest.mark.slow
 @long
 @every_import
 def test_killed_at_every_operation_on_files(scene: Scene) -> None:
@@ -89,11 +88,14 @@ def test_killed_at_any_moment(scene: Scene) -> None:
     assert len(at_random(scene, MOMENTS, seed=1)) == MOMENTS
 
 
-@pytest.mark.slow
-@others
+@some_imports
 def test_a_disk_that_is_full_at_some_operation(scene: Scene) -> None:
+    codes = []
     for number in some(scene):
-        _told_in_a_line(*scene.full_at(number))
+        code, said = scene.full_at(number)
+        _told_in_a_line(code, said)
+        codes.append(code)
+    assert 2 in codes
 
 
 @pytest.mark.slow
@@ -104,6 +106,7 @@ def test_a_disk_that_is_full_at_some_operation_of_a_collection(scene: Scene) -> 
         _told_in_a_line(*scene.full_at(number))
 
 
+@pytest.mark.slow
 @long
 @every_import
 def test_a_disk_that_is_full_at_every_operation(scene: Scene) -> None:

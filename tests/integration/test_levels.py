@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run
 
+pytestmark = pytest.mark.slow  # `test_collect.py` plays a compiled workload in the default tier
 SMALL: dict[str, Any] = {"size": "test", "steps": 2, "warmup": 0, "threads": 1, "device": "cpu"}
 BROKEN: dict[str, Any] = SMALL | {"workload": "lennard_jones", "mode": "train"}
 """Its training breaks a graph: a tensor with `requires_grad` leaves it."""
@@ -74,14 +75,12 @@ def test_the_analysis_tells_what_was_counted(compiled: Run) -> None:
     assert "compile_graph_breaks" in {one.code for one in result.findings}
 
 
-@pytest.mark.slow
 def test_an_eager_run_has_nothing_of_it(eager: Run) -> None:
     assert read(eager.meta) is None
     assert eager.meta.fingerprint["backend"] is None
     assert "compilation" not in analyze(eager, "compile").tables
 
 
-@pytest.mark.slow
 def test_eager_and_compiled_can_be_compared(eager: Run, compiled: Run) -> None:
     result = compare(eager, compiled, "compile")
     rows = {row["quantity"]: row for row in result.tables["ratios"].to_dict("records")}
@@ -101,7 +100,6 @@ def test_exports_hold_it(compiled: Run, store: Store, form: str, capsys: pytest.
         assert tables["compilation"][0]["compile_ns"] == sum(row["dur_ns"] for row in tables["compilations"])
 
 
-@pytest.mark.slow
 def test_a_trace_runs_without_its_modules(store: Store) -> None:
     run = collect(store, Request(workload="mnist_cnn", level="torchscript", **SMALL))
     assert run.meta.timings is not None
@@ -110,7 +108,6 @@ def test_a_trace_runs_without_its_modules(store: Store) -> None:
     assert read(run.meta) is None
 
 
-@pytest.mark.slow
 def test_without_a_compiler_the_error_names_a_backend_that_needs_none(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,7 +119,6 @@ def test_without_a_compiler_the_error_names_a_backend_that_needs_none(
     assert "--backend aot_eager" in reported
 
 
-@pytest.mark.slow
 def test_a_sweep_compiles_where_it_is_told_to(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "--workload", "mnist_cnn", "--mode", "infer", "--batch-size", "2", "--steps", "1"]
     words += ["--level", "eager,compile", "--backend", "eager", "--threads", "1", "--device", "cpu"]

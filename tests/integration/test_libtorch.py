@@ -143,6 +143,7 @@ def test_gradients_are_zeroed_as_asked(zero_grad: str, fills: int, cache: Path, 
     assert names.count("aten::_foreach_zero_") == (zero_grad == "foreach")
 
 
+@pytest.mark.slow
 def test_without_a_compiler_it_says_what_to_install(tmp_path: Path) -> None:
     home, store = tmp_path / "home", tmp_path / "store"
     words = ["collect", "--workload", "mnist_cnn", "--level", LIBTORCH, "--store", str(store)]

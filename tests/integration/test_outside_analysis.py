@@ -14,42 +14,53 @@ import pytest
 from tests.builders import kernel, make_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 OUTSIDE = Path(__file__).parents[1] / "outside"
+COMMANDS = """
+import contextlib, io, json, sys
+from tracekit.cli.main import run
+found = []
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert run(words) == 0
+    found.append(json.loads(out.getvalue()))
+print(json.dumps(found))
+"""
 
 
 @pytest.fixture
-def tracekit(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Runs a command in a process that has the package on its path, and reads its JSON."""
+def tracekit(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+    """Runs commands in one process that has the package on its path, and reads the JSON of each."""
     short = [kernel(start, start + 60, name="short") for start in (0, 210, 280, 350)]
     make_run(tmp_path, device_intervals=[*short, kernel(70, 200, name="long")])
     path = os.pathsep.join([str(OUTSIDE), str(Path(__file__).parents[2])])
 
-    def invoke(*arguments: str) -> dict[str, Any]:
+    def invoke(*commands: Sequence[str]) -> list[dict[str, Any]]:
         done = subprocess.run(
             [
                 sys.executable,
                 "-c",
-                "from tracekit.cli.main import main; main()",
-                *arguments,
-                "--format",
-                "json",
+                COMMANDS,
+                json.dumps([[*words, "--format", "json"] for words in commands]),
             ],
             env={**os.environ, "PYTHONPATH": path, "TRACEKIT_STORE": str(tmp_path)},
             capture_output=True,
             check=True,
         )
-        found: dict[str, Any] = json.loads(done.stdout)
+        found: list[dict[str, Any]] = json.loads(done.stdout)
         return found
 
     return invoke
 
 
 def test_it_is_listed_run_and_ranked_beside_the_built_in_ones(
-    tracekit: Callable[..., dict[str, Any]],
+    tracekit: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    listed = tracekit("analyze", "--list")["analyses"]
+    known, analyzed, advice = tracekit(
+        ["analyze", "--list"], ["analyze", "latest", "longest_kernel"], ["findings", "latest"]
+    )
+    listed = known["analyses"]
     assert listed[-2]["name"] == "longest_kernel"
     assert listed[-2]["rules"] == [
         {
@@ -58,9 +69,8 @@ def test_it_is_listed_run_and_ranked_beside_the_built_in_ones(
             "why": "an example",
         }
     ]
-    result = tracekit("analyze", "latest", "longest_kernel")["results"]["longest_kernel"]
+    result = analyzed["results"]["longest_kernel"]
     assert result["tables"] == {"longest": [{"name": "long", "dur_ns": 130}]}
-    advice = tracekit("findings", "latest")
     first = advice["findings"][0]
     assert (first["analysis"], first["code"], first["saving_ns_per_step"]) == (
         "longest_kernel",

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.programs import TRAIN, Ended, collected, plain
+from tests.tiers import thinned
+from tracekit.runs.store import Store
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 pytest.importorskip("torch")
 PYTHON = sys.executable
@@ -128,7 +129,7 @@ NOTHING = {
 }
 
 
-@pytest.mark.parametrize("code", NOTHING)
+@pytest.mark.parametrize("code", thinned(NOTHING, default=["pass"]))
 def test_nothing_recorded_is_exit_code_5_and_one_line(code: str, folder: Path, store: Store) -> None:
     ended = collected(store.path, [PYTHON, "-c", code], folder)
     assert (ended.code, ended.out) == (5, b"")
@@ -136,16 +137,25 @@ def test_nothing_recorded_is_exit_code_5_and_one_line(code: str, folder: Path, s
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_program_too_short_for_its_window_says_how_long_it_was(folder: Path, store: Store) -> None:
     ended = collected(store.path, [PYTHON, "train.py", "--steps", "2"], folder)
     assert ended.code == 5
     assert "ended after 2 steps; recording would have started after step 5; use --start-step 1" in ended.err
 
 
-def test_a_window_that_is_cut_short_keeps_its_whole_steps(folder: Path, store: Store) -> None:
-    ended = collected(
-        store.path, [PYTHON, "train.py", "--steps", "4"], folder, "--start-step", "1", "--keep-trace"
-    )
+@pytest.fixture(scope="module")
+def cut_short(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Ended]:
+    """The store and the output of a program that ends in its window."""
+    folder = tmp_path_factory.mktemp("cut")
+    (folder / "train.py").write_text(TRAIN)
+    command = [PYTHON, "train.py", "--steps", "4"]
+    ended = collected(folder / "store", command, folder, "--start-step", "1", "--keep-trace")
+    return Store(folder / "store"), ended
+
+
+def test_a_window_that_is_cut_short_keeps_its_whole_steps(cut_short: tuple[Store, Ended]) -> None:
+    store, ended = cut_short
     assert ended.code == 0
     run = only_run(store)
     assert steps(run) == [f"ProfilerStep#{number}" for number in (1, 2, 3)]

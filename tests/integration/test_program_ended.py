@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from tracekit.runs.store import Store
 
 pytest.importorskip("torch")
-SCRIPT = """
-import os, signal, sys, time, subprocess
-helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+TRAINS = """
 import torch
 optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
 for _ in range(STEPS):
     optimizer.step()
+"""
+SCRIPT = f"""
+import os, signal, sys, time, subprocess
+helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+{TRAINS}
 try:
     print("ready", os.getpid(), helper.pid, flush=True)
     time.sleep(600)
@@ -76,6 +79,7 @@ def gone(processes: list[psutil.Process]) -> bool:
     return psutil.wait_procs(processes, timeout=HANG_SECONDS)[1] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "steps"),
     thinned(
@@ -98,6 +102,26 @@ def test_asked_to_end_the_program_ends_and_what_was_recorded_is_kept(
     assert run.rows("steps") == steps - 5
     assert f"the program was ended by {number.name}".encode() in said
     assert left_over(store) == [run.id]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 9)])
+def test_a_program_without_torch_gets_each_signal_once(
+    number: signal.Signals, code: int, tmp_path: Path, store: Store
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT.replace(TRAINS, ""))
+    command = collecting(store.path, [sys.executable, "script.py"])
+    with subprocess.Popen(command, cwd=tmp_path, env=variables(), stdout=subprocess.PIPE) as collector:
+        assert collector.stdout
+        program, helper = ready(collector.stdout.fileno())
+        collector.send_signal(number)
+        if number == signal.SIGINT:
+            assert collector.stdout.read() == b"once\n"
+        assert collector.wait(HANG_SECONDS) == code
+        if number == signal.SIGTERM:
+            helper.kill()
+    assert gone([program, helper])
+    assert store.runs() == []
+    assert left_over(store) == []
 
 
 @pytest.mark.slow
@@ -135,6 +159,7 @@ def test_killed_outright_it_takes_the_program_and_its_folder_along(tmp_path: Pat
     assert left_over(store) == []
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_the_programs_and_what_was_recorded_is_kept(tmp_path: Path, store: Store) -> None:
     with start(store, tmp_path, WINDOW, stdout=subprocess.PIPE) as collector:
         assert collector.stdout

@@ -119,6 +119,7 @@ def count(run: Run, name: str) -> int:
     return [str(one) for one in names].count(name)
 
 
+@pytest.mark.slow
 def test_without_an_optimizer_a_step_is_a_call_of_the_first_module(tmp_path: Path, store: Store) -> None:
     run, out = ran(INFER.replace("CALLS", "9"), tmp_path, store)
     assert out == "(2, 4)\n" * 9
@@ -129,6 +130,7 @@ def test_without_an_optimizer_a_step_is_a_call_of_the_first_module(tmp_path: Pat
     assert "steps_are_calls" in codes(run)
 
 
+@pytest.mark.slow
 def test_steps_after_the_window_are_timed_too(tmp_path: Path, store: Store) -> None:
     run, out = ran(LONG, tmp_path, store)
     states = out.split()
@@ -153,6 +155,7 @@ def test_of_a_single_call_that_call_is_recorded(tmp_path: Path, store: Store) ->
     assert "first_call_only" in codes(run)
 
 
+@pytest.mark.slow
 def test_marks_of_the_program_count_and_nothing_else(tmp_path: Path, store: Store) -> None:
     run, _ = ran(MARKED, tmp_path, store)
     assert run.rows("steps") == 5
@@ -195,6 +198,7 @@ def test_a_child_that_trains_is_recorded(method: str, tmp_path: Path, store: Sto
     assert run.rows("steps") == 5
 
 
+@pytest.mark.slow
 def test_all_ranks_of_a_launcher_become_one_run(tmp_path: Path, store: Store) -> None:
     if not torch.distributed.is_available():
         pytest.skip("this torch has no distributed package")

@@ -62,6 +62,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return imported(Store(folder / "store"), folder / "traces", shape, bare=frozenset({7}))
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_no_number(two: Cluster, job: Run) -> None:
     with workers(two.address) as executor:
         killing = Killing(executor, two)

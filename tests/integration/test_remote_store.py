@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.runs import make_meta, make_run, step_rows, write_table
+from tests.tiers import thinned
 from tests.traces import kernels_text
 from tracekit import analysis, storage
 from tracekit.analysis.cache import ResultCache
@@ -118,21 +119,23 @@ def test_an_abandoned_draft_leaves_nothing(remote: Store) -> None:
     assert not draft.path.exists()
 
 
-def test_files_are_delivered_by_other_processes(remote: Store, store: Store, tmp_path: Path) -> None:
-    for at in (remote, store):
-        meta = make_meta()
-        with at.draft(meta.run_id) as draft:
-            address = pickle.loads(pickle.dumps(draft.address))  # noqa: S301 (our own)
-            assert storage.parse(str(address)) == address
-            reported = [*_delivered(tmp_path, address, 0), *_delivered(tmp_path, address, 1)]
-            _delivered(tmp_path, address, 2)  # of a task that nobody waited for
-            reported += _delivered(tmp_path, address, 1)  # a task that was done twice
-            run = draft.commit(meta, reported)
-        assert run.arrow("steps")[C.START_NS].to_pylist() == [0, 1, 10, 11]
-        assert [file.name for file in run.files("steps")] == ["part-00000.parquet", "part-00001.parquet"]
-        assert run.rows("steps") == 4
-        assert at.resolve("latest").in_parts("steps")
-        assert Store(at.path).runs()[0].meta.tables == run.meta.tables
+@pytest.mark.parametrize("place", thinned(["remote", "store"], default=["remote"]))
+def test_files_are_delivered_by_other_processes(
+    place: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    at, meta = request.getfixturevalue(place), make_meta()
+    with at.draft(meta.run_id) as draft:
+        address = pickle.loads(pickle.dumps(draft.address))  # noqa: S301 (our own)
+        assert storage.parse(str(address)) == address
+        reported = [*_delivered(tmp_path, address, 0), *_delivered(tmp_path, address, 1)]
+        _delivered(tmp_path, address, 2)  # of a task that nobody waited for
+        reported += _delivered(tmp_path, address, 1)  # a task that was done twice
+        run = draft.commit(meta, reported)
+    assert run.arrow("steps")[C.START_NS].to_pylist() == [0, 1, 10, 11]
+    assert [file.name for file in run.files("steps")] == ["part-00000.parquet", "part-00001.parquet"]
+    assert run.rows("steps") == 4
+    assert at.resolve("latest").in_parts("steps")
+    assert Store(at.path).runs()[0].meta.tables == run.meta.tables
 
 
 DELIVER = """
@@ -291,8 +294,15 @@ def test_results_are_kept_here(remote: Store, trace: Path, s3: Server) -> None:
     assert not list(remote.local_folder.glob(".results/*/*.zip"))
 
 
+@pytest.mark.parametrize(
+    "more", [[], pytest.param([["findings", "latest"], ["diff", "base", "head"]], marks=pytest.mark.slow)]
+)
 def test_the_commands(
-    remote: Store, trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    more: list[list[str]],
+    remote: Store,
+    trace: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TRACEKIT_STORE", str(remote.path))
     assert tracekit(["import", str(trace), "--label", "base"]) == 0
@@ -300,12 +310,7 @@ def test_the_commands(
     first, second = capsys.readouterr().out.split()
     assert tracekit(["runs", "--format", "json"]) == 0
     assert [run["run_id"] for run in json.loads(capsys.readouterr().out)["runs"]] == [first, second]
-    for words in (
-        ["show", "base"],
-        ["analyze", "head", "kernels"],
-        ["findings", "latest"],
-        ["diff", "base", "head"],
-    ):
+    for words in (["show", "base"], ["analyze", "head", "kernels"], *more):
         assert tracekit([*words, "--format", "json"]) == 0, words
         assert json.loads(capsys.readouterr().out)
     assert tracekit(["rm", first, "--yes"]) == 0

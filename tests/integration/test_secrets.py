@@ -65,9 +65,9 @@ def planted_in(run: Run) -> list[str]:
     return found
 
 
-def test_a_program_and_its_trace(
-    store: Store, git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def recorded(store: Store, git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The run of a program with secrets in its repository, variables, arguments, ranges and label."""
     pytest.importorskip("torch")
     home = tmp_path / "people" / "annabella"
     home.mkdir(parents=True)
@@ -88,6 +88,11 @@ def test_a_program_and_its_trace(
     )
     assert ended.code == 0, ended.err
     (run,) = store.runs()
+    return run
+
+
+def test_a_program_and_its_trace(recorded: Run) -> None:
+    run = recorded
     names = set(run.arrow("host_intervals", columns=[C.NAME])[C.NAME].to_pylist())
     assert "with ***" in names  # it was there to be found
     assert "download from https://***@example.org" in names

@@ -15,6 +15,7 @@ from samples.simulator.examples import training
 from tests.runs import make_run
 from tracekit import analysis
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
+from tracekit.ingest.importer import import_traces
 from tracekit.runs.verify import verify
 
 if TYPE_CHECKING:
@@ -85,10 +86,11 @@ def test_fifty_imports_with_gc_rm_and_verify_at_once(
     assert {path.name for path in store.path.iterdir() if path.name.startswith(".")} == {".gitignore"}
 
 
+@pytest.mark.slow
 def test_analyses_of_one_run_at_once_are_kept_once(store: Store, trace: Path) -> None:
-    together(["import", str(trace), "--label", "it", "--store", str(store.path)], times=1)
+    import_traces(store, [trace], label="it")
     asking = ["analyze", "it", "steps", "--store", str(store.path)]
-    together(asking, asking, ["verify", "--store", str(store.path)])
+    together(asking, asking, ["verify", "--store", str(store.path)], times=2)
     kept = store.path / ".results" / store.resolve("it").path.name
     assert {path.suffix for path in kept.iterdir()} == {".lock", ".zip"}
     assert (kept / "steps.zip").is_file()

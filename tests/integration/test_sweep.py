@@ -8,22 +8,30 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.tiers import thinned
 from tracekit.cli.main import run as tracekit
 from tracekit.experiments.sweep_folder import find
 
 pytest.importorskip("torch")
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tracekit.runs.store import Store
 
 MAIN = "from tracekit.cli.main import main; main()"
+PLAYED = Path(__file__).with_name("workload_played.py")
+PLAYING = f"""
+import sys
+from tracekit.cli.main import main
+from tracekit.collectors import workload_process
+workload_process.COMMAND = (sys.executable, {str(PLAYED)!r}, "ends well")
+main()
+"""
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, ({0}, {0})); " + MAIN
 ADDRESSES = 12 << 30
 TIMEOUT_S = 240
@@ -60,15 +68,23 @@ def rows(store: Store, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any
     return found
 
 
-@pytest.mark.parametrize(
-    ("number", "sizes"),
-    [(signal.SIGKILL, [8, 16]), pytest.param(signal.SIGINT, [8, 16, 32], marks=pytest.mark.slow)],
-)
+ENDED = [
+    (signal.SIGKILL, [8, 16], PLAYING),
+    (signal.SIGKILL, [8, 16], MAIN),
+    (signal.SIGINT, [8, 16, 32], MAIN),
+]
+
+
+@pytest.mark.parametrize(("number", "sizes", "program"), thinned(ENDED, default=ENDED[:1]))
 def test_a_sweep_that_is_ended_in_the_middle_goes_on(
-    store: Store, capsys: pytest.CaptureFixture[str], number: signal.Signals, sizes: list[int]
+    store: Store,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    sizes: list[int],
+    program: str,
 ) -> None:
     words = ["--batch-size", ",".join(map(str, sizes))]
-    first = started(store, *words)
+    first = started(store, *words, program=program)
     wait_for_a_cell(store, first)
     os.killpg(first.pid, number)
     first.communicate()
@@ -79,7 +95,7 @@ def test_a_sweep_that_is_ended_in_the_middle_goes_on(
     pending = [row["outcome"] for row in rows(store, capsys)].count("pending")
     assert pending == len(sizes) - len(before)
 
-    second = started(store, *words)
+    second = started(store, *words, program=program)
     _, reported = second.communicate(timeout=TIMEOUT_S)
     assert second.returncode == 0
     assert "resuming lennard_jones-" in reported

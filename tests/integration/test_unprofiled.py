@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tracekit.collectors import workload_process
 
+from tests.tiers import thinned
 from tracekit.analysis import NOT_PROFILED, analyze, available
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import UnusableInputError
@@ -25,13 +29,18 @@ if TYPE_CHECKING:
 SMALL = Request(
     workload="lennard_jones", batch_size=4, steps=3, warmup=1, threads=1, device="cpu", no_profile=True
 )
+PLAYED = Path(__file__).with_name("workload_played.py")
 SPEAKS = {"integrity", "steps", "utilization"}
 """What a run without a profile still has something for."""
 
 
-@pytest.fixture(scope="module")
-def timed(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return collect(Store(tmp_path_factory.mktemp("timed") / "store"), SMALL)
+@pytest.fixture(scope="module", params=thinned(["played", "real"], default=["played"]))
+def timed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of a process that plays the workload, or of one that runs it with torch."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "played":
+            patch.setattr(workload_process, "COMMAND", (sys.executable, str(PLAYED), "ends well"))
+        return collect(Store(tmp_path_factory.mktemp("timed") / "store"), SMALL)
 
 
 def test_it_has_times_and_samples_and_no_intervals(timed: Run) -> None:
