@@ -11,9 +11,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, product
 from operator import attrgetter
 from statistics import fmean
 from typing import Any
@@ -92,12 +92,14 @@ def plan(
     if not chosen:
         raise UnusableInputError("no workload matches", hint="see `tracekit workloads`")
     decided, gpu = SIZES[size], bool(environment.nvml_gpus())
+    offloaded = [one for one in chosen if gpu and one.name == OFFLOADED and "parameters" in one.offloads]
+    timed, devices = [one for one in chosen if one.name == EPOCH], ("cpu", "cuda") if gpu else ("cpu",)
     cells = [
         *_characterization(chosen, size, levels, backends),
-        *_zero_grad(chosen, size),
-        *(_offload(chosen, size) if gpu else ()),
+        *_grid(ZERO_GRAD, _training(chosen, size), size, zero_grad=("zero", "foreach")),
+        *_grid(OFFLOAD, offloaded, size, mode=("infer",), offload=("parameters",)),
         *_curves(chosen, size, levels),
-        *_threads(chosen, size, gpu=gpu),
+        *_grid(THREADS, timed, size, device=devices, threads=(None, 1)),
     ]
     return Plan(
         name=f"suite-{size}",
@@ -121,79 +123,52 @@ def workloads(*, only: Collection[str] = (), domains: Collection[str] = ()) -> l
     return [workload for workload in loaded if not domains or workload.domain in domains]
 
 
+def _grid(part: str, workloads: Iterable[Workload], size: str, **axes: Sequence[Any]) -> Iterator[Cell]:
+    """Yield the cells of a part: each workload with all combinations of settings, the last varying fastest.
+
+    Workloads without that size have their default size.
+    """
+    for workload in workloads:
+        preset = size if size in workload.sizes else "default"
+        sizes = {name: workload.defaults_for(size=preset)[name] for name in ("resolution", "batch_size")}
+        for values in product(*axes.values()):
+            settings = {**sizes, **dict(zip(axes, values, strict=True))}
+            yield Cell(settings=Settings(workload=workload.name, size=preset, **settings), part=part)
+
+
 def _characterization(
     workloads: Iterable[Workload], size: str, levels: Sequence[str], backends: Sequence[str]
-) -> list[Cell]:
+) -> Iterator[Cell]:
     compiled = SIZES[size].compiled
-    return [
-        _cell(CHARACTERIZATION, workload, size, mode=mode, level=level, backend=backend)
-        for workload in workloads
-        for level in levels
-        if level in workload.levels
-        for backend in (backends if level == COMPILE else (None,))
-        if backend != INDUCTOR or compiled is None or workload.name in compiled
-        for mode in workload.modes
-    ]
+    for workload in workloads:
+        for level in (level for level in levels if level in workload.levels):
+            for backend in backends if level == COMPILE else (None,):
+                if backend != INDUCTOR or compiled is None or workload.name in compiled:
+                    axes = {"level": (level,), "backend": (backend,), "mode": workload.modes}
+                    yield from _grid(CHARACTERIZATION, [workload], size, **axes)
 
 
-def _zero_grad(workloads: Iterable[Workload], size: str) -> list[Cell]:
+def _training(workloads: Iterable[Workload], size: str) -> list[Workload]:
     """Return the workloads that train; at size `test` only the first of each domain, to limit the time."""
     training = [workload for workload in workloads if "train" in workload.modes]
     if size == TEST:
         training = list({workload.domain: workload for workload in reversed(training)}.values())[::-1]
-    return [
-        _cell(ZERO_GRAD, workload, size, zero_grad=way)
-        for workload in training
-        for way in ("zero", "foreach")
-    ]
+    return training
 
 
-def _offload(workloads: Iterable[Workload], size: str) -> list[Cell]:
-    return [
-        _cell(OFFLOAD, workload, size, mode="infer", offload="parameters")
-        for workload in workloads
-        if workload.name == OFFLOADED and "parameters" in workload.offloads
-    ]
-
-
-def _curves(workloads: Iterable[Workload], size: str, levels: Sequence[str]) -> list[Cell]:
-    return [
-        _cell(
-            CURVES,
-            workload,
-            size,
-            dataset_shape=SHAPE,
-            mode=mode,
-            level=level,
-            resolution=side,
-            batch_size=batch,
-        )
-        for workload in workloads
-        if workload.name == CURVE and SHAPE in workload.dataset_shapes
-        for level in levels
-        if level in workload.levels and level != COMPILE
-        for mode in workload.modes
-        for side in SIZES[size].sides
-        if side >= workload.smallest_resolution
-        for batch in SIZES[size].batches
-    ]
-
-
-def _threads(workloads: Iterable[Workload], size: str, *, gpu: bool) -> list[Cell]:
-    return [
-        _cell(THREADS, workload, size, device=device, threads=count)
-        for workload in workloads
-        if workload.name == EPOCH
-        for device in (("cpu", "cuda") if gpu else ("cpu",))
-        for count in (None, 1)
-    ]
-
-
-def _cell(part: str, workload: Workload, size: str, **changes: Any) -> Cell:
-    """Return a cell at the size of a suite, or at the workload's default size."""
-    size = size if size in workload.sizes else "default"
-    sizes = {name: workload.defaults_for(size=size)[name] for name in ("resolution", "batch_size")}
-    return Cell(settings=Settings(workload=workload.name, size=size, **{**sizes, **changes}), part=part)
+def _curves(workloads: Iterable[Workload], size: str, levels: Sequence[str]) -> Iterator[Cell]:
+    for workload in workloads:
+        if workload.name == CURVE and SHAPE in workload.dataset_shapes:
+            yield from _grid(
+                CURVES,
+                [workload],
+                size,
+                dataset_shape=(SHAPE,),
+                level=[level for level in levels if level in workload.levels and level != COMPILE],
+                mode=workload.modes,
+                resolution=[side for side in SIZES[size].sides if side >= workload.smallest_resolution],
+                batch_size=SIZES[size].batches,
+            )
 
 
 GEOMEAN, OVERALL = "geomean", "overall"

@@ -6,7 +6,6 @@ import datetime
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from statistics import median_low
@@ -84,20 +83,6 @@ def _run_row(run: Run) -> dict[str, Any]:
 _ABOUT = {"name": "workload", "mode": "mode", "level": "level", "device": "machine"}
 
 
-@dataclass(frozen=True)
-class _Group:
-    """What tables of several runs have in common, so that one scan reads them all.
-
-    Attributes:
-        stored: Columns that the files have.
-        run: Position of the run id in the paths of the files, or the run id where it is not the name of the
-            folder; None where rows begin with no run id.
-    """
-
-    stored: frozenset[str]
-    run: int | str | None
-
-
 def of_runs(
     database: duckdb.DuckDBPyConnection, runs: Sequence[Run], names: Iterable[str], *, labelled: bool
 ) -> list[Path]:
@@ -114,7 +99,9 @@ def of_runs(
     """
     files_read: list[Path] = []
     for name in names:
-        table, groups, parts = TABLES[name], dict[_Group, list[Path]](), list[str]()
+        table, parts = TABLES[name], list[str]()
+        # Files with the same columns and the same kind of run id are read by one scan.
+        groups: dict[tuple[frozenset[str], int | str | None], list[Path]] = {}
         for number, run in enumerate(run for run in runs if run.header.tables.get(name)):
             dataset = run.dataset(name) if run.rows(name) else None
             files = [Path(file).resolve() for file in dataset.files] if dataset else []
@@ -131,8 +118,8 @@ def of_runs(
                 parts[-1] += f' FROM "{handle}"'
             elif dataset:
                 stored = frozenset(next(dataset.get_fragments()).physical_schema.names)
-                groups.setdefault(_Group(stored, _place(run, files) if labelled else None), []).extend(files)
-        parts += [_scan(table, group, files) for group, files in groups.items()]
+                groups.setdefault((stored, _place(run, files) if labelled else None), []).extend(files)
+        parts += [_scan(table, stored, run_id, files) for (stored, run_id), files in groups.items()]
         if not parts:
             parts = [_select(table, frozenset(), "NULL::VARCHAR" if labelled else "") + " WHERE false"]
         database.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(parts)}")
@@ -151,17 +138,21 @@ def _place(run: Run, files: Sequence[Path]) -> int | str:
     return folders.pop() + 1 if len(folders) == 1 and 0 not in folders else run.id
 
 
-def _scan(table: Table, group: _Group, files: Sequence[Path]) -> str:
+def _scan(table: Table, stored: frozenset[str], run_id: int | str | None, files: Sequence[Path]) -> str:
     """Return the SELECT of files with the same columns.
 
-    The run id is a function of the file's name alone, so that a condition on it leaves out files.
+    Args:
+        table: The table.
+        stored: Columns that the files have.
+        run_id: The run id, or its position in the paths, so that a condition on it leaves out files.
+        files: The files.
     """
-    label = _literal(group.run) if isinstance(group.run, str) else ""
-    if isinstance(group.run, int):
-        label = f"split_part(filename, '/', {group.run})"
+    label = _literal(run_id) if isinstance(run_id, str) else ""
+    if isinstance(run_id, int):
+        label = f"split_part(filename, '/', {run_id})"
     listed = ", ".join(_literal(str(file)) for file in files)
-    named = ", filename = true" if isinstance(group.run, int) else ""
-    return f"{_select(table, group.stored, label)} FROM read_parquet([{listed}]{named})"
+    named = ", filename = true" if isinstance(run_id, int) else ""
+    return f"{_select(table, stored, label)} FROM read_parquet([{listed}]{named})"
 
 
 def _select(table: Table, stored: frozenset[str], label: str) -> str:

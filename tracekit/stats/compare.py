@@ -67,7 +67,6 @@ def compare(
         log_a, log_b = log_a[complete], log_b[complete]
     else:
         log_a, log_b = log_a[np.isfinite(log_a)], log_b[np.isfinite(log_b)]
-    _require(metric, log_a, log_b)
     effect, method = _effect(log_a, log_b, paired=in_blocks, noise=noise)
     comparison = _comparison(metric, log_a, log_b, effect, method, threshold=threshold, alpha=alpha)
     if noise is None or not noise.runs or not method.endswith(BY_NOISE):
@@ -148,12 +147,8 @@ def _logs(metric: Metric, values: Values, side: str) -> Floats:
             f"{metric.name}: a run of the {side} has a value that is not above 0",
             hint="compare counts and bytes that may be 0 as exact values",
         )
+    if not np.isfinite(numbers).any():
+        raise UnusableInputError(
+            f"{metric.name}: not measured in any run of the {side}", hint="collect runs that measure it"
+        )
     return np.asarray(np.log(numbers))
-
-
-def _require(metric: Metric, log_a: Floats, log_b: Floats) -> None:
-    for side, logs in (("base", log_a), ("head", log_b)):
-        if not logs.size:
-            raise UnusableInputError(
-                f"{metric.name}: not measured in any run of the {side}", hint="collect runs that measure it"
-            )
