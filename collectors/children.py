@@ -61,7 +61,7 @@ def run_guarded(
     while_running: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
     **options: Any,
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run a program under `guard.py`; end it after the block.
+    """Run a program under `guard.py`; end it after the block, or if this process is killed.
 
     Args:
         command: The program and its arguments.

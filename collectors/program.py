@@ -7,11 +7,10 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -64,7 +63,12 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
     # a profiler would end on these, and leave the program running
     forwarded = [number for number in guard.FORWARDED if not (under and number in guard.ENDING)]
     with (
-        foreground((*under, *command), environment, scratch=scratch, forwarded=forwarded) as process,
+        run_guarded(
+            (*under, *command),
+            environment=environment,
+            scratch=scratch,
+            while_running=partial(forward_signals, forwarded),
+        ) as process,
         sample_counters(
             pid=partial(program_of, process.pid), condition=partial(is_recording, directory)
         ) as sampled,
@@ -74,36 +78,10 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
 
 
 @contextmanager
-def foreground(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    *,
-    scratch: Path,
-    forwarded: Sequence[signal.Signals] = guard.FORWARDED,
-) -> Iterator[subprocess.Popen[str]]:
-    """Run a program in the foreground process group of the terminal, if there is one.
-
-    While it runs, signals to this process are forwarded to the program; a second SIGTERM or SIGHUP exits. The
-    program and its descendants are ended if the block is left early or this process is killed.
-
-    Args:
-        command: The program and its arguments.
-        environment: All environment variables.
-        scratch: Folder to remove if this process is killed.
-        forwarded: The signals.
-
-    Yields:
-        The process; its `returncode` is the program's.
-    """
-    with run_guarded(
-        command, environment=environment, scratch=scratch, while_running=partial(forward_signals, forwarded)
-    ) as process:
-        yield process
-
-
-@contextmanager
 def forward_signals(forwarded: Sequence[signal.Signals], pipe: int) -> Iterator[None]:
     """Forward signals to the guard, which drops those that the program has received already.
+
+    A second SIGTERM or SIGHUP exits.
 
     Args:
         forwarded: The signals.

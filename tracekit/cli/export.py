@@ -91,8 +91,7 @@ def _to_stdout(source: Source, target: str) -> None:
         raise UnusableInputError(
             f"{target} writes several files and cannot go to stdout", hint="give a path with -o"
         )
-    for piece in _trace(source, packed=False):
-        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.writelines(_trace(source, packed=False))
     sys.stdout.buffer.flush()
 
 
@@ -110,7 +109,6 @@ def _write(source: Source, target: str, path: Path, *, force: bool) -> None:
     with whole(path, overwrite=force) as temporary:
         if target == "perfetto":
             with temporary.open("wb") as file:
-                for piece in _trace(source, packed=path.suffix == ".gz"):
-                    file.write(piece)
+                file.writelines(_trace(source, packed=path.suffix == ".gz"))
         else:
             {"csv": tables.as_csv, "parquet": tables.as_parquet}[target](source, temporary)

@@ -11,30 +11,11 @@ from itertools import takewhile
 from tracekit.cli import lazy_click as click
 from tracekit.errors import ExitCode, TracekitError, did_you_mean
 
-COMMANDS = {
-    "doctor": "tracekit.cli.doctor",
-    "workloads": "tracekit.cli.workloads",
-    "collect": "tracekit.cli.collect",
-    "sweep": "tracekit.cli.sweep",
-    "suite": "tracekit.cli.suite",
-    "import": "tracekit.cli.import_",
-    "runs": "tracekit.cli.runs",
-    "show": "tracekit.cli.show",
-    "analyze": "tracekit.cli.analyze",
-    "findings": "tracekit.cli.findings",
-    "diff": "tracekit.cli.diff",
-    "check": "tracekit.cli.check",
-    "bisect": "tracekit.cli.bisect",
-    "ab": "tracekit.cli.ab",
-    "noise": "tracekit.cli.noise",
-    "query": "tracekit.cli.query",
-    "export": "tracekit.cli.export",
-    "report": "tracekit.cli.report",
-    "dashboard": "tracekit.cli.dashboard",
-    "rm": "tracekit.cli.rm",
-    "verify": "tracekit.cli.verify",
-    "gc": "tracekit.cli.gc",
-}
+_NAMES = (
+    "doctor", "workloads", "collect", "sweep", "suite", "import", "runs", "show", "analyze", "findings",
+    "diff", "check", "bisect", "ab", "noise", "query", "export", "report", "dashboard", "rm", "verify", "gc",
+)  # fmt: skip
+COMMANDS = {name: f"tracekit.cli.{'import_' if name == 'import' else name}" for name in _NAMES}
 """Modules of the commands by name, in the order of the help page."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from types import TracebackType
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tracekit.errors import CollectionError, MissingDependencyError, TracekitError, UnusableInputError
 from tracekit.recording.agent import program_step
+from tracekit.recording.agent.program_profilers import follow
+from tracekit.recording.agent.recorder import TorchRecorder
+from tracekit.recording.agent.window import Window
 
 if TYPE_CHECKING:
-    from tracekit.recording.agent.recorder import TorchRecorder
-    from tracekit.recording.agent.window import Window
     from tracekit.recording.collector import Recording
     from tracekit.runs.run import Run
     from tracekit.runs.store import Draft
@@ -78,13 +80,12 @@ class Record:
                 "a recording is already running in this process", hint="end its block before starting another"
             )
         recorder = self._make_recorder()
-        from tracekit.recording.agent.window import Window
         from tracekit.runs.store import Store, locate
 
         with ExitStack() as stack:
             self._draft: Draft = stack.enter_context(Store(locate(self._store)).draft())
-            self._recorder: TorchRecorder = recorder
-            self._window: Window = Window(self._start_step, self._steps, recorder)
+            self._recorder = recorder
+            self._window = Window(self._start_step, self._steps, recorder)
             self._window.begin()
             self._open = stack.pop_all()
         _active = self
@@ -117,11 +118,8 @@ class Record:
             import torch
         except ModuleNotFoundError as missing:
             raise MissingDependencyError(
-                "torch is not installed",
-                hint="pip install 'tracekit-torch[torch]'",
+                "torch is not installed", hint="pip install 'tracekit-torch[torch]'"
             ) from missing
-        from tracekit.recording.agent.program_profilers import follow
-        from tracekit.recording.agent.recorder import TorchRecorder
 
         if follow(torch).are_active():
             raise UnusableInputError(
@@ -139,8 +137,6 @@ class Record:
     def _store_run(self) -> Run | None:
         if self._trace is None:
             return None
-        from dataclasses import replace
-
         from tracekit.recording.store_run import program_meta, store_run
         from tracekit.runs import revisions
 

@@ -30,8 +30,7 @@ def render(report: Report, output_format: str) -> str:
     """Render in one of the formats of reports; JSON is `{"schema": "tracekit.ab/1", "verdict": ..., ...}`."""
     if output_format == "json":
         return json_text("ab", **report.content())
-    write = doc.write_markdown if output_format == "markdown" else doc.write_text
-    return write(*_blocks(report))
+    return doc.write(output_format, _blocks(report))
 
 
 def _blocks(report: Report) -> list[doc.Block]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.errors import UnusableInputError, clean, did_you_mean
 from tracekit.render.cells import Record, csv_text, escape, first_rows, header, json_text, markdown_text
-from tracekit.render.document import Block, Raw, write_markdown, write_text
+from tracekit.render.document import Block, Raw, write
 from tracekit.render.findings import finding_text
 from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, table_text
 from tracekit.schema import C
@@ -50,10 +50,9 @@ def render(
             return json_text("analyze", run=run_id, **base, results=content)
         case "csv":
             return _csv(results, limit or 0)
-        case "markdown":
-            return write_markdown(*_blocks(run_id, results, limit or 0, integrity, against))
-    limit = DEFAULT_LIMIT if limit is None else limit
-    return write_text(*_blocks(run_id, results, limit, integrity, against))
+    if limit is None:
+        limit = DEFAULT_LIMIT if output_format == "table" else 0
+    return write(output_format, [*_blocks(run_id, results, limit, integrity, against)])
 
 
 def _blocks(run_id: str, results: Results, limit: int, integrity: str, against: str) -> Iterator[Block]:

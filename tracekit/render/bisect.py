@@ -167,8 +167,7 @@ def render(bisection: Bisection, output_format: str) -> str:
     """Render in one of the formats of reports."""
     if output_format == "json":
         return as_json(bisection)
-    write = doc.write_markdown if output_format == "markdown" else doc.write_text
-    return write(*_blocks(bisection))
+    return doc.write(output_format, _blocks(bisection))
 
 
 def _blocks(bisection: Bisection) -> list[doc.Block]:

@@ -17,8 +17,6 @@ from tracekit.render.page import fold_table, page
 _ALL_COLUMNS = "--format json shows all"
 _SIGNS = {ExitCode.OK: "✅ ", ExitCode.REGRESSION: "❌ "}
 _TONES = {ExitCode.OK: "good", ExitCode.REGRESSION: "bad", ExitCode.NOT_COMPARABLE: "bad"}
-MAX_BYTES = 60_000
-"""Maximum size of Markdown, in bytes: GitHub refuses comments of more than 65,536 characters."""
 _MAX_ITEMS = 50
 _MAX_LINE = 400
 _MAX_CELL = 160
@@ -50,7 +48,7 @@ def as_markdown(result: CheckResult) -> str:
     end = (
         doc.Raw(markdown="Reproduce: in `--format json`\n") if long else doc.Commands("Reproduce", [command])
     )
-    return doc.limit_bytes([], _blocks(result), end, max_bytes=MAX_BYTES, elsewhere="`--format json`")
+    return doc.limit_bytes([], _blocks(result), end, elsewhere="`--format json`")
 
 
 def _blocks(result: CheckResult) -> list[doc.Block]:

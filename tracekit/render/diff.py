@@ -16,8 +16,6 @@ from tracekit.render.layout import DEFAULT_LIMIT
 from tracekit.render.page import fold_table, page
 from tracekit.runs.text import PROSE, human
 
-MAX_BYTES = 60_000
-"""Maximum size of Markdown, in bytes: GitHub refuses comments of more than 65,536 characters."""
 COLORS = 8
 """Number of bar colors in the template of HTML, one per part of a step."""
 _MAX_SMALL_ROWS = 8
@@ -143,7 +141,6 @@ def as_markdown(diff: Diff, *, limit: int = _MAX_FOLDED_ROWS) -> str:
         required,
         _folded_blocks(diff, limit),
         end,
-        max_bytes=MAX_BYTES,
         elsewhere="`--format html` or `--format json`",
     )
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tracekit.analysis import Column
-from tracekit.diff.breakdowns import BreakdownLine, Terms
+from tracekit.diff.breakdowns import BreakdownLine, Cause, Terms, WorkBreakdown
 from tracekit.diff.matching import path_of
 from tracekit.diff.model import Diff, Metric
 from tracekit.render.document import Table
@@ -37,11 +38,6 @@ def nonempty_columns(columns: Sequence[Column], rows: list[dict[str, Any]]) -> t
 def per_step(diff: Diff, total: int) -> int:
     """Divide a total over the compared steps by their number, rounded."""
     return round(total / steps(diff))
-
-
-def numbers(diff: Diff, a: int, b: int) -> dict[str, int | float]:
-    """Return the counts of both sides per step."""
-    return {"n_base": number(diff, a), "n_head": number(diff, b)}
 
 
 def number(diff: Diff, value: int) -> int | float:
@@ -163,31 +159,22 @@ def format_signed(ns: int) -> str:
 
 def work(diff: Diff) -> Table:
     """Return the work ledger, one row."""
-    columns = (
-        BASE,
-        HEAD,
-        DELTA,
-        *TERMS,
-        Column("residual_ns", "ns", "part not explained by the terms"),
-    )
-    if diff.work is None:
-        return Table("work", "", columns)
-    ledger = diff.work
-    row = {
-        "base_ns": per_step(diff, ledger.a_ns),
-        "head_ns": per_step(diff, ledger.b_ns),
-        "delta_ns": per_step(diff, ledger.b_ns - ledger.a_ns),
-        **terms(diff, ledger.terms),
-        "residual_ns": ledger.residual,
-    }
-    return Table(
-        "work", "Work ledger: summed durations per step, Δ = added − removed + count + rate", columns, [row]
+    title = "Work ledger: summed durations per step, Δ = added − removed + count + rate" if diff.work else ""
+    return _table(
+        "work",
+        title,
+        [diff.work] if diff.work else [],
+        (BASE, lambda work: per_step(diff, work.a_ns)),
+        (HEAD, lambda work: per_step(diff, work.b_ns)),
+        (DELTA, lambda work: per_step(diff, work.b_ns - work.a_ns)),
+        *((term, partial(_term, diff, term)) for term in TERMS),
+        (Column("residual_ns", "ns", "part not explained by the terms"), lambda work: work.residual),
     )
 
 
-def terms(diff: Diff, of: Terms) -> dict[str, int]:
-    """Return the terms of a difference per step."""
-    return {f"{name}_ns": per_step(diff, getattr(of, name)) for name in ("added", "removed", "count", "rate")}
+def _term(diff: Diff, term: Column, line: WorkBreakdown | Cause) -> int:
+    """Return a term of the difference of a line, or of all work, per step."""
+    return per_step(diff, getattr(line.terms, term.name.removesuffix("_ns")))
 
 
 def match(diff: Diff) -> Table:
@@ -256,12 +243,13 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
             "delta_ns": per_step(diff, cause.terms.delta),
             "base_ns": per_step(diff, cause.a.total_ns),
             "head_ns": per_step(diff, cause.b.total_ns),
-            **terms(diff, cause.terms),
+            **{term.name: _term(diff, term, cause) for term in TERMS},
             "least_ns": cause.change[0] if cause.change else None,
             "most_ns": cause.change[1] if cause.change else None,
             "noise": "within" if cause.noisy else None,
             "made_of": _made_of(diff, cause.terms),
-            **numbers(diff, cause.a.count, cause.b.count),
+            "n_base": number(diff, cause.a.count),
+            "n_head": number(diff, cause.b.count),
             "matched_by": ", ".join(level or NOT_MATCHED for level in cause.match_levels),
             "what": cause.detail or None,
             **({} if diff.by == "module" else {"module": ", ".join(cause.modules) or None}),

@@ -115,6 +115,11 @@ class Fold:
 Block = Raw | Heading | Items | TableBlock | Commands | Fold
 
 
+def write(output_format: str, blocks: Sequence[Block]) -> str:
+    """Render as `markdown`, else for a terminal, with an empty line between blocks."""
+    return (write_markdown if output_format == "markdown" else write_text)(*blocks)
+
+
 def write_text(*blocks: Block) -> str:
     """Render for a terminal, with an empty line between blocks."""
     return _join(blocks, _text)
@@ -219,23 +224,22 @@ def wrap_text(text: str, width: int, *, indent: str = "") -> list[str]:
     )
 
 
+MAX_BYTES = 60_000
+"""Maximum size of Markdown, in bytes: GitHub refuses comments of more than 65,536 characters."""
 _COUNT_BYTES = 200
 """Bytes reserved for the line that counts omitted blocks."""
 
 
-def limit_bytes(
-    required: Sequence[Block], optional: Sequence[Block], end: Block, *, max_bytes: int, elsewhere: str
-) -> str:
-    """Render as Markdown of limited size, for comments whose size GitHub limits.
+def limit_bytes(required: Sequence[Block], optional: Sequence[Block], end: Block, *, elsewhere: str) -> str:
+    """Render as Markdown of at most `MAX_BYTES`.
 
     Args:
         required: First blocks.
         optional: Blocks after them, omitted and counted if they do not fit.
         end: Last block.
-        max_bytes: Maximum size.
         elsewhere: Where omitted blocks are.
     """
-    room = max_bytes - len(write_markdown(*required, end).encode()) - _COUNT_BYTES
+    room = MAX_BYTES - len(write_markdown(*required, end).encode()) - _COUNT_BYTES
     chosen, omitted = [], 0
     for text in filter(None, map(_markdown, optional)):
         if (needed := len(text.encode()) + 1) <= room:

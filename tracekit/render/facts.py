@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from statistics import median_low
 from typing import Any
 
 from tracekit.analysis import Column
+from tracekit.render.document import Table
 from tracekit.runs import compilation
 from tracekit.runs.meta import MAX_LISTED, RunMeta, Timings, combine_diagnostics
 
@@ -42,31 +42,25 @@ DIAGNOSTIC = (
 _SOURCES = "sources"
 
 
-@dataclass(frozen=True)
-class Section:
-    """One table of `tracekit show`."""
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: list[Row]
-
-
-def sections(meta: RunMeta) -> list[Section]:
+def sections(meta: RunMeta) -> list[Table]:
     """Return the non-empty sections, in reading order."""
     tables = [
         {"table": name, "rows": stored.rows, "size": stored.bytes} for name, stored in meta.tables.items()
     ]
-    parts = [
-        Section("run", FACT, flatten(_origin(meta))),
-        Section("workload", FACT, flatten(_workload(meta))),
-        Section("collector options", FACT, flatten(_options(meta))),
-        Section("tables", TABLE, tables),
-        Section("step times without a profiler", TIMING, _timings(meta.timings)),
-        Section("environment", FACT, flatten(_without_gpus(meta.environment))),
-        Section("GPUs", GPU, _gpus(meta.environment)),
-        Section("diagnostics", DIAGNOSTIC, _diagnostics(meta)),
-    ]
-    return [part for part in parts if part.rows]
+    # the analysis `compile` shows the details of compilation
+    workload = {name: value for name, value in (meta.workload or {}).items() if name != compilation.KEY}
+    known = {name: value for name, value in meta.environment.items() if name != "gpus" and value is not None}
+    parts = {
+        "run": (FACT, flatten(_origin(meta))),
+        "workload": (FACT, flatten(workload)),
+        "collector options": (FACT, flatten(_options(meta))),
+        "tables": (TABLE, tables),
+        "step times without a profiler": (TIMING, _timings(meta.timings)),
+        "environment": (FACT, flatten(known)),
+        "GPUs": (GPU, _gpus(meta.environment)),
+        "diagnostics": (DIAGNOSTIC, [*map(vars, combine_diagnostics(meta.diagnostics))]),
+    }
+    return [Table(title, title, columns, rows) for title, (columns, rows) in parts.items() if rows]
 
 
 def flatten(content: Mapping[str, Any]) -> list[Row]:
@@ -104,11 +98,6 @@ def _origin(meta: RunMeta) -> dict[str, Any]:
         "branch": git.branch if git else None,
     }
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _workload(meta: RunMeta) -> dict[str, Any]:
-    """Return the workload without compilation details, which the analysis `compile` shows."""
-    return {name: value for name, value in (meta.workload or {}).items() if name != compilation.KEY}
 
 
 def _options(meta: RunMeta) -> dict[str, Any]:
@@ -167,19 +156,6 @@ def _timings(timings: Timings | None) -> list[Row]:
     ]
 
 
-def _without_gpus(environment: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in environment.items() if name != "gpus" and value is not None}
-
-
 def _gpus(environment: Mapping[str, Any]) -> list[Row]:
-    names = [column.name for column in GPU]
     gpus = environment.get("gpus")
-    valid = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
-    return [{name: gpu.get(name) for name in names} for gpu in valid]
-
-
-def _diagnostics(meta: RunMeta) -> list[Row]:
-    return [
-        {"level": item.level, "code": item.code, "message": item.message}
-        for item in combine_diagnostics(meta.diagnostics)
-    ]
+    return [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []

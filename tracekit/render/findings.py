@@ -16,7 +16,7 @@ from tracekit.analysis.verdict import Verdict
 from tracekit.errors import clean
 from tracekit.render.capture import TITLE, Capture, of_results
 from tracekit.render.cells import csv_text, escape, escape_prose, json_text
-from tracekit.render.document import Block, Raw, terminal_width, write_markdown, write_text
+from tracekit.render.document import Block, Raw, terminal_width, write
 from tracekit.runs.text import human
 
 _INDENT = "    "
@@ -75,8 +75,7 @@ def render(
         case "csv":
             lines = [{**row, "evidence": json.dumps(row["evidence"])} for row in rows(findings)]
             return csv_text(lines, COLUMNS)
-    write = write_markdown if output_format == "markdown" else write_text
-    return write(*_blocks(run_id, findings, advice, integrity))
+    return write(output_format, _blocks(run_id, findings, advice, integrity))
 
 
 def _blocks(run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: str) -> list[Block]:

@@ -11,7 +11,7 @@ from tracekit.errors import MissingDependencyError, clean
 from tracekit.experiments.suite import Figure, Report, figures
 from tracekit.experiments.suite_plan import Table as SuiteTable
 from tracekit.render.cells import csv_text, header, json_text
-from tracekit.render.document import Block, Raw, Table, TableBlock, write_markdown, write_text
+from tracekit.render.document import Block, Raw, Table, TableBlock, write, write_markdown, write_text
 from tracekit.render.page import fold_table, page
 
 NO_ROWS = "Not measured in this suite."
@@ -24,8 +24,7 @@ def render(report: Report, output_format: str) -> str:
     if output_format == "csv":
         return _csv(report)
     lines = [Raw(f"{line}\n", f"{line}\n") for line in (headline(report), *outcomes(report))]
-    write = write_markdown if output_format == "markdown" else write_text
-    return write(*lines, *map(_table_block, report.tables.values()))
+    return write(output_format, [*lines, *map(_table_block, report.tables.values())])
 
 
 def _table_block(table: SuiteTable) -> Block:

@@ -10,7 +10,7 @@ from tracekit.experiments import sweep_model
 from tracekit.experiments.sweep_model import Cell, Plan, Record
 from tracekit.experiments.sweep_table import COLUMNS, DEVICE_COLUMNS, NO_GPU, SETTINGS, Row
 from tracekit.render.cells import csv_text, json_text
-from tracekit.render.document import Table, TableBlock, write_markdown, write_text
+from tracekit.render.document import Table, TableBlock, write
 from tracekit.workloads.options import WorkloadOptions, list_options
 
 PENDING = "pending"
@@ -41,7 +41,7 @@ def render(
     table = Table(
         "sweep", f"{name}: {describe_shared_settings(rows)}", tuple(shown_columns(rows)), [*map(values, rows)]
     )
-    return (write_markdown if output_format == "markdown" else write_text)(TableBlock(table))
+    return write(output_format, [TableBlock(table)])
 
 
 def values(row: Row) -> dict[str, Any]:

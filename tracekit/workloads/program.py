@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -235,30 +236,21 @@ def _move(model: torch.nn.Module, device: torch.device) -> None:
         parameter.data = parameter.data.to(device, copy=True)
 
 
-def _fill_each(optimizer: torch.optim.Optimizer) -> None:
-    with record_function(_zero_grad_range(optimizer)):
-        for gradient in _gradients(optimizer):
-            gradient.zero_()
-
-
-def _fill_all(optimizer: torch.optim.Optimizer) -> None:
-    with record_function(_zero_grad_range(optimizer)):
-        if gradients := _gradients(optimizer):
+def _fill(optimizer: torch.optim.Optimizer, *, at_once: bool) -> None:
+    """Set all gradients to 0, in the range of `Optimizer.zero_grad`, which trace readers recognize."""
+    with record_function(f"Optimizer.zero_grad#{type(optimizer).__name__}.zero_grad"):
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        if at_once and gradients:
             torch._foreach_zero_(gradients)
-
-
-def _zero_grad_range(optimizer: torch.optim.Optimizer) -> str:
-    """Return the name that `Optimizer.zero_grad` gives its range, which trace readers recognize."""
-    return f"Optimizer.zero_grad#{type(optimizer).__name__}.zero_grad"
-
-
-def _gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        elif not at_once:
+            for gradient in gradients:
+                gradient.zero_()
 
 
 ZERO_GRAD: dict[str, ZeroGrad] = {
     "default": lambda optimizer: optimizer.zero_grad(),
-    "zero": _fill_each,
-    "foreach": _fill_all,
+    "zero": partial(_fill, at_once=False),
+    "foreach": partial(_fill, at_once=True),
 }
 """Ways to clear gradients, by the value of `--zero-grad`."""
