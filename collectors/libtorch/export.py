@@ -54,7 +54,7 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
         raise UnusableInputError(
             f"{request.workload} cannot be exported, as it is not a single module", hint="use --level eager"
         )
-    host = program.batches.source
+    batches = program.batches
     job = {
         "module": str(folder / MODULE),
         "mode": request.mode,
@@ -64,9 +64,9 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
         "seed": str(torch.initial_seed()),  # torch reads pickled integers as 32 bits in C++
         "threads": request.threads or 0,
         "zero_grad": request.zero_grad,
-        "pin_memory": host.pinned,
-        "inputs": list(host.inputs),
-        "targets": list(host.targets),
+        "pin_memory": batches.pinned,
+        "inputs": list(batches.inputs),
+        "targets": list(batches.targets),
         "random_state": torch.get_rng_state(),
     }
     if isinstance(program, Training):
@@ -77,11 +77,11 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
 
 
 def _trace(program: Training | Inference) -> torch.jit.ScriptModule:
-    host, inputs = program.batches.source, program.batches.example()
+    inputs = program.batches.example()
     if isinstance(program, Inference):
         with torch.no_grad():
             return trace_module(program.model, inputs)
-    targets = tuple(target.to(program.batches.device) for target in host.targets)
+    targets = tuple(target.to(program.batches.device) for target in program.batches.targets)
     return trace_module(Loss(program.model, program.loss, len(inputs)), (*inputs, *targets))
 
 

@@ -147,16 +147,15 @@ def _nvml() -> list[Check]:
         )
         if not handles and not closed:
             check = Check("nvml", Status.WARN, "NVML lists no GPU", "check the driver with nvidia-smi")
-        gpus = (_gpu(library, f"gpu {index}", handle) for index, handle in handles.items())
-        instances = (
-            _gpu(library, f"gpu {index} instance {number}", instance)
+        instances = {
+            f"gpu {index} instance {number}": instance
             for index, handle in handles.items()
             for number, instance in enumerate(environment.mig_handles(library, handle))
-        )
+        }
+        gpus = {f"gpu {index}": handle for index, handle in handles.items()} | instances
         return [
             check,
-            *gpus,
-            *instances,
+            *(_gpu(library, name, handle) for name, handle in gpus.items()),
             *(_closed_gpu(index, error) for index, error in closed.items()),
         ]
 
@@ -276,25 +275,18 @@ def _plugins() -> list[Check]:
         else:
             groups.setdefault((item.group, item.reason, item.hint), []).append(item.name)
     count = sum(len(registry.names(group)) for group in registry.GROUPS) - len(broken)
-    loaded = [] if groups else [Check("plug-ins", Status.OK, f"{count} loaded")]
-    return [
-        *(
-            Check(extra, Status.MISSING, f"not installed: {_BUYS.get(extra, 'plug-ins need it')}", hint)
-            for extra, hint in extras.items()
-        ),
-        *loaded,
-        *_faulty(groups),
+    missing = [
+        Check(extra, Status.MISSING, f"not installed: {_BUYS.get(extra, 'plug-ins need it')}", hint)
+        for extra, hint in extras.items()
     ]
-
-
-_BUYS = {"dashboard": "no `tracekit dashboard` and `tracekit report`"}
-"""What is missing without an extra."""
-
-
-def _faulty(groups: dict[tuple[str, str, str], list[str]]) -> list[Check]:
-    return [
+    faulty = [
         Check(
             "plug-ins", Status.WARN, f"{group} {', '.join(names)}: {reason}", hint or "reinstall its package"
         )
         for (group, reason, hint), names in groups.items()
     ]
+    return missing + (faulty or [Check("plug-ins", Status.OK, f"{count} loaded")])
+
+
+_BUYS = {"dashboard": "no `tracekit dashboard` and `tracekit report`"}
+"""What is missing without an extra."""

@@ -60,7 +60,7 @@ class Training:
 
     model: torch.nn.Module
     forward: Callable[..., Any]
-    batches: DeviceBatches
+    batches: Batches
     loss: Callable[..., torch.Tensor]
     optimizer: torch.optim.Optimizer
     zero_grad: ZeroGrad
@@ -84,7 +84,7 @@ class Inference:
 
     model: torch.nn.Module
     forward: Callable[..., Any]
-    batches: DeviceBatches
+    batches: Batches
     no_grad: Callable[[], Any]
     offload: Offload
 
@@ -118,7 +118,7 @@ def build_program(task: Task, options: Options) -> Training | Inference:
     device = torch.device(options.device)
     training = options.mode == "train"
     model = task.model().to(device=device, dtype=dtype).train(training)
-    batches = DeviceBatches(HostBatches(*task.data(dtype), pinned=options.pin_memory), device)
+    batches = Batches(*task.data(dtype), device, pinned=options.pin_memory)
     offload = Offload(what=options.offload, device=device, pinned=options.pin_memory)
     if task.needs_grad and options.level == COMPILE:
         allow_inner_gradients()
@@ -139,49 +139,39 @@ def build_program(task: Task, options: Options) -> Training | Inference:
 
 
 @dataclass(frozen=True)
-class HostBatches:
-    """One batch of random data in host memory, drawn in a new order each step, as a loader would.
+class Batches:
+    """One batch of random data in host memory, drawn in a new order each step, as a loader would, and copied.
 
     Attributes:
         inputs: Inputs of the model; the first dimension of each counts the samples.
         targets: Targets of the loss.
-        pinned: Draw into page-locked memory.
+        device: Device of the model.
+        pinned: Draw into page-locked memory, so that the host does not wait for the copies.
     """
 
     inputs: Tensors
     targets: Tensors
+    device: torch.device
     pinned: bool = False
 
-    def draw(self) -> Batch:
-        """Return the next batch, in page-locked memory if `pinned`."""
+    def next(self) -> Batch:
+        """Return the next batch on the device."""
         with record_function(LOAD_RANGE):
             order = torch.randperm(len(self.inputs[0]))
-            return self._take(self.inputs, order), self._take(self.targets, order)
+            inputs, targets = self._take(self.inputs, order), self._take(self.targets, order)
+        return self._copy(inputs), self._copy(targets)
+
+    def example(self) -> Tensors:
+        """Return inputs as `next` does, on the device, without drawing random numbers."""
+        return tuple(tensor.to(self.device) for tensor in self.inputs)
 
     def _take(self, tensors: Tensors, order: torch.Tensor) -> Tensors:
         drawn = (tensor[order] for tensor in tensors)
         # torch's caching host allocator keeps a pinned block until the copy has read it
         return tuple(tensor.pin_memory() if self.pinned else tensor for tensor in drawn)
 
-
-@dataclass(frozen=True)
-class DeviceBatches:
-    """Host batches copied to the device of the model."""
-
-    source: HostBatches
-    device: torch.device
-
-    def next(self) -> Batch:
-        """Return the next batch on the device; with pinned memory the host does not wait for the copy."""
-        inputs, targets = self.source.draw()
-        return self._copy(inputs), self._copy(targets)
-
-    def example(self) -> Tensors:
-        """Return inputs as `next` does, on the device, without drawing random numbers."""
-        return tuple(tensor.to(self.device) for tensor in self.source.inputs)
-
     def _copy(self, tensors: Tensors) -> Tensors:
-        return tuple(tensor.to(self.device, non_blocking=self.source.pinned) for tensor in tensors)
+        return tuple(tensor.to(self.device, non_blocking=self.pinned) for tensor in tensors)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.render.diffs import cause, compared, group, judged, metric, refused, side
 from tracekit.diff.model import Verdict
-from tracekit.render.diff import MAX_BYTES, as_markdown
+from tracekit.render.diff import as_markdown
+from tracekit.render.document import MAX_BYTES
 
 WIDE = "µ|`<b>_*" * 60
 

@@ -38,7 +38,7 @@ def test_dlrm_changes_only_the_rows_it_looked_up() -> None:
     before = table.weight.detach().clone()
     program.step()
     changed = (table.weight != before).any(dim=1).nonzero().flatten().tolist()
-    looked_up = program.batches.source.inputs[1][:, 0].flatten().unique().tolist()
+    looked_up = program.batches.inputs[1][:, 0].flatten().unique().tolist()
     assert changed
     assert set(changed) <= set(looked_up)
 

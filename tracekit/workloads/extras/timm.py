@@ -11,15 +11,11 @@ _LIBRARY = "timm"
 import_library(_LIBRARY)
 
 
-def _workload(
-    name: str, timm_name: str, *, model: str, parameters: int, fixed_side: bool = False
-) -> Workload:
+def _workload(name: str, timm_name: str, **declared: Any) -> Workload:
     def make(classes: int) -> Any:
         return import_library(_LIBRARY).create_model(timm_name, pretrained=False, num_classes=classes)
 
-    return image_classifier(
-        name, model=model, parameters=parameters, make=make, library=_LIBRARY, fixed_side=fixed_side
-    )
+    return image_classifier(name, make=make, library=_LIBRARY, **declared)
 
 
 TIMM_EFFICIENTNET_B0 = _workload(

@@ -11,18 +11,11 @@ _LIBRARY = "torchvision"
 import_library(_LIBRARY)
 
 
-def _workload(name: str, *, model: str, parameters: int, fixed_side: bool = False) -> Workload:
+def _workload(name: str, **declared: Any) -> Workload:
     def make(classes: int) -> Any:
         return import_library(_LIBRARY).models.get_model(name, weights=None, num_classes=classes)
 
-    return image_classifier(
-        f"{_LIBRARY}_{name}",
-        model=model,
-        parameters=parameters,
-        make=make,
-        library=_LIBRARY,
-        fixed_side=fixed_side,
-    )
+    return image_classifier(f"{_LIBRARY}_{name}", make=make, library=_LIBRARY, **declared)
 
 
 TORCHVISION_CONVNEXT_TINY = _workload("convnext_tiny", model="ConvNeXt-T", parameters=28_589_128)
