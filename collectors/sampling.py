@@ -52,12 +52,11 @@ class Sampler(Protocol):
         ...
 
     def close(self) -> None:
-        """Release resources."""
-        ...
+        """Release resources, if there are any."""
 
     def diagnostics(self) -> list[Diagnostic]:
         """Report values that could not be read, and why."""
-        ...
+        return []
 
 
 MakeSampler: TypeAlias = Callable[[int], Sampler | None]
@@ -71,7 +70,7 @@ _EXITING = 0x4
 """The kernel's PF_EXITING flag."""
 
 
-class ProcessSampler:
+class ProcessSampler(Sampler):
     """Samples memory, CPU time and threads of a process and its children.
 
     * `rss_bytes`: sum of resident bytes; shared pages count once per process.
@@ -122,13 +121,6 @@ class ProcessSampler:
         if share is not None:
             values.append((CPU, "%", share))
         return [Sample(now, self.name, None, metric, unit, float(value)) for metric, unit, value in values]
-
-    def close(self) -> None:
-        """Do nothing: there are no resources."""
-
-    def diagnostics(self) -> list[Diagnostic]:
-        """Return nothing: all machines have these values."""
-        return []
 
     def _search(self) -> None:
         now = time.perf_counter_ns()

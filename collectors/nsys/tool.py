@@ -107,35 +107,38 @@ class Setting:
     """A setting of a recording.
 
     Attributes:
-        alternatives: Options that make the setting, of the newest version first.
-        loss: Consequence if none is supported; empty if there is none.
+        option: The option that makes it.
+        loss: Consequence if a version does not support it; empty if there is none.
+        former: Options that make it in older versions.
     """
 
-    alternatives: tuple[tuple[str, ...], ...]
+    option: str
     loss: str = ""
+    former: tuple[str, ...] = ()
 
 
 WINDOW = (
-    Setting((("--capture-range=cudaProfilerApi",),), "the recording cannot be limited to its steps"),
+    Setting("--capture-range=cudaProfilerApi", "the recording cannot be limited to its steps"),
     # the default ends the program at the end of the range
     Setting(
-        (("--capture-range-end=stop",), ("--stop-on-range-end=true", "--kill=none")),
+        "--capture-range-end=stop",
         "the program may be ended with the recording",
+        former=("--stop-on-range-end=true", "--kill=none"),
     ),
 )
 ALWAYS = (
-    Setting((("--cuda-graph-trace=node",),)),  # versions without it always record the kernels of graphs
-    Setting((("--cuda-event-trace=false",),)),
+    Setting("--cuda-graph-trace=node"),  # versions without it always record the kernels of graphs
+    Setting("--cuda-event-trace=false"),
     # by default nsys waits for processes that the program leaves running, such as a logging service
-    Setting((("--wait=primary",),)),
+    Setting("--wait=primary"),
     # CPU sampling needs permissions
-    Setting((("--sample=none",),)),
-    Setting((("--cpuctxsw=none",),)),
-    Setting((("--stats=false",),)),
-    Setting((("--discard-environment=true",),), "a kept report contains the environment variables"),
-    Setting((("--force-overwrite=true",),)),
+    Setting("--sample=none"),
+    Setting("--cpuctxsw=none"),
+    Setting("--stats=false"),
+    Setting("--discard-environment=true", "a kept report contains the environment variables"),
+    Setting("--force-overwrite=true"),
 )
-EXPORT = (Setting((("--lazy=false",),)), Setting((("--force-overwrite=true",),)))
+EXPORT = (Setting("--lazy=false"), Setting("--force-overwrite=true"))
 
 
 def profile_command(nsys: Nsys, output: Path, *, device: str) -> list[str]:
@@ -157,7 +160,9 @@ def profile_command(nsys: Nsys, output: Path, *, device: str) -> list[str]:
             hint="install a newer Nsight Systems, or set $NSYS_HOME to one",
         )
     settings = ALWAYS if device == "cpu" else (*WINDOW, *ALWAYS)
-    traces = _traces(nsys.profile, HOST_TRACES if device == "cpu" else TRACES)
+    wanted = HOST_TRACES if device == "cpu" else TRACES
+    quoted = set(re.findall(r"'([a-z0-9-]+)'", nsys.profile.get("trace", "")))
+    traces = ",".join([trace for trace in wanted if trace in quoted] or wanted)  # all if its help quotes none
     path = str(output).replace("%", "%%")  # nsys expands % to numbers and variables
     return [nsys.path, "profile", f"--trace={traces}", *_options(settings, nsys.profile), f"--output={path}"]
 
@@ -188,17 +193,11 @@ def _options(settings: Iterable[Setting], help_texts: Mapping[str, str]) -> list
 
 
 def _supported_options(setting: Setting, help_texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the first alternative whose options all have a help text, or nothing."""
-    for options in setting.alternatives:
+    """Return the option, or else the former ones, if all have a help text; or nothing."""
+    for options in ((setting.option,), setting.former):
         if all(option.removeprefix("--").partition("=")[0] in help_texts for option in options):
             return options
     return ()
-
-
-def _traces(help_texts: Mapping[str, str], wanted: tuple[str, ...]) -> str:
-    """Return the wanted values of `--trace` that its help quotes, or all if it quotes none."""
-    words = set(re.findall(r"'([a-z0-9-]+)'", help_texts.get("trace", "")))
-    return ",".join([trace for trace in wanted if trace in words] or wanted)
 
 
 SAVED_REPORTS = ".reports"

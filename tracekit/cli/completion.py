@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,11 +81,6 @@ def _plugins(group: str) -> Callable[[Context], list[str]]:
 _analyses = _plugins("tracekit.analyses")
 
 
-def _runs_and_analyses(ctx: Context) -> Iterator[str]:
-    yield from _runs(ctx)
-    yield from _analyses(ctx)
-
-
 def _tables(ctx: Context) -> Iterator[str]:
     """Return the tables of the cached results of the run, of all analyses or the named ones."""
     store = _store(ctx)
@@ -123,7 +119,7 @@ def choice(*words: str) -> Complete:
 
 
 run = _complete_from(_runs, otherwise="file")
-run_or_analysis = _complete_from(_runs_and_analyses, otherwise="file")
+run_or_analysis = _complete_from(lambda ctx: chain(_runs(ctx), _analyses(ctx)), otherwise="file")
 label = _complete_from(_labels)
 analysis = _complete_from(_analyses)
 table = _complete_from(_tables)

@@ -182,7 +182,8 @@ def _plan(workload: str, options: dict[str, Any], *, search: bool) -> Plan:
     axes = _parse_axes(options)
     if search:
         axes.setdefault("mode", ("infer",))
-        axes["batch_size"] = _single_batch(axes.get("batch_size", (1,)))
+        if len(axes.setdefault("batch_size", (1,))) > 1:
+            raise click.UsageError("--search-batch starts from a single --batch-size (default 1).")
     cells = sweep_grid.cells(workload, axes, device=options["device"], size=options["size"])
     common = {name: options[name] for name in ("steps", "warmup", "seed", "collector")}
     return Plan(name=f"{workload}-search" if search else workload, cells=cells, search=search, **common)
@@ -198,12 +199,6 @@ def _check_collector(name: str, *, profile: bool) -> None:
     if not profile and name != DEFAULT_COLLECTOR:
         raise click.UsageError(f"--no-profile cannot be combined with --collector {name}.")
     registry.load(registry.COLLECTORS, name)
-
-
-def _single_batch(batches: tuple[int, ...]) -> tuple[int, ...]:
-    if len(batches) > 1:
-        raise click.UsageError("--search-batch starts from a single --batch-size (default 1).")
-    return batches
 
 
 def _parse_axes(options: dict[str, Any]) -> dict[str, Any]:

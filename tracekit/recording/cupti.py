@@ -10,7 +10,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -71,19 +70,13 @@ def diagnostics(text: str) -> list[Diagnostic]:
         'it failed with error CUPTI_ERROR_HARDWARE_BUSY (26): another'
     """
     lines = list(dict.fromkeys(_ORIGIN.sub("", line.strip()) for line in text.splitlines()))
-    messages_by_error = dict(_messages_by_error(lines))
+    # the last message of each error
+    named = ((_ERROR.search(line), line) for line in lines if _ADVICE not in line)
+    messages_by_error = {error[0]: line for error, line in named if error}
     if not messages_by_error:  # these lines say less than the named errors, which precede them
         messages_by_error = {line: line for line in lines if _FAILED.search(line)}
     messages = (f"{line}: {CAUSES.get(error, UNEXPLAINED)}" for error, line in messages_by_error.items())
     return [Diagnostic(Level.WARN, CODE, message) for message in messages]
-
-
-def _messages_by_error(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Return the last message of each error."""
-    for line in lines:
-        error = _ERROR.search(line)
-        if error and _ADVICE not in line:
-            yield error[0], line
 
 
 COMMAND = (sys.executable, "-P", "-m", "tracekit.recording.cupti")

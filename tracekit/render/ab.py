@@ -10,7 +10,6 @@ from tracekit.experiments.ab_model import Report
 from tracekit.render import document as doc
 from tracekit.render.cells import json_text
 from tracekit.runs.text import human
-from tracekit.stats.comparison import Comparison
 
 COLUMNS = (
     Column("metric", "", "metric"),
@@ -89,15 +88,10 @@ def _design(report: Report) -> list[str]:
         f"measured for {report.seconds:,.0f} s",
     ]
     if report.verdict == "cannot tell":
-        parts.append(_suggest_more(report.outcome.metrics, design.max_k))
+        names = ", ".join(metric.name for metric in report.outcome.metrics if metric.verdict == "cannot tell")
+        more = f"allow more runs (--max-repeat {2 * design.max_k})"
+        parts.append(f"{names}: reduce other load, measure longer runs, or {more}")
     if report.head.changes:
         count = len(report.head.changes.paths)
         parts.append(f"the head is the working tree, with {count} changed file{'s' * (count != 1)}")
     return parts
-
-
-def _suggest_more(metrics: tuple[Comparison, ...], max_runs: int) -> str:
-    names = ", ".join(metric.name for metric in metrics if metric.verdict == "cannot tell")
-    return (
-        f"{names}: reduce other load, measure longer runs, or allow more runs (--max-repeat {2 * max_runs})"
-    )

@@ -106,7 +106,9 @@ def _table(frame: pd.DataFrame, spec: TableSpec, analysis: str, limit: int) -> s
     if summary is None:
         return table_text(frame, spec.columns, title=title, limit=limit, show_all=show_all)
     rows, columns = summary
-    return table_text(rows, columns, title=title, limit=0) + describe_summary(frame, show_all)
+    ranks = f"{len(frame):,} rows of {frame[C.RANK].nunique():,} ranks"
+    text = table_text(rows, columns, title=title, limit=0)
+    return f"{text}min, median and max of {ranks}; {show_all}\n"
 
 
 MAX_GROUPS = 6
@@ -183,11 +185,6 @@ def _summarize_columns(group: pd.DataFrame, measures: Sequence[Column]) -> Itera
             "max_rank": max_rank,
             C.UNIT: column.unit,
         }
-
-
-def describe_summary(frame: pd.DataFrame, show_all: str) -> str:
-    """Return the line below the summary: the number of rows, and how to see them."""
-    return f"min, median and max of {len(frame):,} rows of {frame[C.RANK].nunique():,} ranks; {show_all}\n"
 
 
 def integrity_line(result: tuple[Analysis, Result] | None, analyze: Callable[[], Result]) -> str:

@@ -16,7 +16,7 @@ from tracekit.stats.comparison import Comparison
 from tracekit.stats.decide import change
 
 if TYPE_CHECKING:
-    from tracekit.experiments.bisect_model import Bisection, Culprit, LogEntry, Moment, Subject
+    from tracekit.experiments.bisect_model import Bisection, Culprit, LogEntry, Moment
 
 
 COLUMNS = (
@@ -51,7 +51,10 @@ def format_effect(bisection: Bisection, culprit: Culprit) -> str:
 
 def describe_culprit(bisection: Bisection, culprit: Culprit) -> list[str]:
     """Return the lines of a culprit: its commits, the size of the change, and the reference commit."""
-    lines = [f"{describe_commit(suspect)}" for suspect in culprit.suspects]
+    lines = [
+        ", ".join(filter(None, (f"{suspect.short} {suspect.title}", suspect.author, suspect.date)))
+        for suspect in culprit.suspects
+    ]
     if len(culprit.suspects) > 1:
         lines.append("one of these commits: all but the last could not be measured")
     interval = ""
@@ -74,11 +77,6 @@ def _describe_other_metric(bisection: Bisection, culprit: Culprit) -> list[str]:
     doubt = ", not conclusive" if asked.low <= 1 <= asked.high else ""
     text = f"{bisection.asked.name} {change(math.log(asked.ratio))} against {culprit.before.short}"
     return [f"{text}, 95% interval {interval}{doubt} ({asked.runs} alternating runs of each)"]
-
-
-def describe_commit(commit: Subject) -> str:
-    """Return the short id, subject, author and date of a commit."""
-    return ", ".join(part for part in (f"{commit.short} {commit.title}", commit.author, commit.date) if part)
 
 
 def describe_ends(bisection: Bisection) -> list[str]:

@@ -58,19 +58,15 @@ def headline(result: CheckResult) -> str:
             ]
             return f"Not comparable: {', '.join(refused)}, {where}"
         case ExitCode.NOTHING_MEASURED:
-            return f"Nothing compared: {_why_nothing(result)}, {where}"
+            compared = any(each.outcome is Outcome.COMPARED for each in result.configurations)
+            why = "no run has any of the metrics" if compared else "no configuration has a baseline"
+            return f"Nothing compared: {why}, {where}"
         case ExitCode.CANNOT_TELL:
             inconclusive = f"{_count_inconclusive(result)} of {_count_metrics(result)} inconclusive"
             return f"Cannot tell: {inconclusive}, {where}"
     improved = sum(metric.verdict is Verdict.IMPROVEMENT for metric in result.comparisons)
     better = f"; {improved} improved" if improved else ""
     return f"Pass: no regression of {100 * result.threshold:g}% in {_count_metrics(result)}{better}, {where}"
-
-
-def _why_nothing(result: CheckResult) -> str:
-    if any(configuration.outcome is Outcome.COMPARED for configuration in result.configurations):
-        return "no run has any of the metrics"
-    return "no configuration has a baseline"
 
 
 def _count_metrics(result: CheckResult) -> str:

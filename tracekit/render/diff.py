@@ -118,7 +118,9 @@ def as_markdown(diff: Diff, *, limit: int = _MAX_FOLDED_ROWS) -> str:
         diff: The comparison.
         limit: Maximum rows of folded tables, 0 for all; tables that do not fit are omitted and counted.
     """
-    sign = "⚠️ " if _has_hidden_regression(diff) else _SIGNS.get(diff.verdict, "")
+    # no check mark if a metric got worse that does not determine the verdict
+    hidden = diff.verdict is not Verdict.REGRESSION and sentences.has_regression(diff)
+    sign = "⚠️ " if hidden else _SIGNS.get(diff.verdict, "")
     heading = doc.Heading(sentences.headline(diff), sign)
     sides = [f"base: {sentences.describe_side(diff.base)}", f"head: {sentences.describe_side(diff.head)}"]
     if diff.verdict is Verdict.NOT_COMPARABLE:
@@ -143,11 +145,6 @@ def as_markdown(diff: Diff, *, limit: int = _MAX_FOLDED_ROWS) -> str:
         end,
         elsewhere="`--format html` or `--format json`",
     )
-
-
-def _has_hidden_regression(diff: Diff) -> bool:
-    """Tell whether a metric got worse that does not determine the verdict; there is no check mark then."""
-    return diff.verdict is not Verdict.REGRESSION and sentences.has_regression(diff)
 
 
 def _top_causes(diff: Diff) -> doc.Block:

@@ -118,7 +118,11 @@ def describe_steps(diff: Diff) -> str:
 
 def describe_largest(diff: Diff) -> str:
     """Name the largest causes in one sentence; empty if nothing changed."""
-    return "; ".join(f"{text}: {_describe_cause(diff, cause)}" for text, cause in largest_changes(diff))
+    return "; ".join(
+        f"{text}: {cause.label} {format_signed(per_step(diff, cause.terms.delta))} per step"
+        + " (within the spread of the steps)" * cause.noisy
+        for text, cause in largest_changes(diff)
+    )
 
 
 def largest_changes(diff: Diff) -> list[tuple[str, Cause]]:
@@ -138,11 +142,6 @@ def largest_changes(diff: Diff) -> list[tuple[str, Cause]]:
     if clear and all(cause.noisy for _, cause in changes):
         changes.append(("largest beyond the spread of the steps", clear))
     return changes
-
-
-def _describe_cause(diff: Diff, cause: Cause) -> str:
-    noise = " (within the spread of the steps)" if cause.noisy else ""
-    return f"{cause.label} {format_signed(per_step(diff, cause.terms.delta))} per step{noise}"
 
 
 def next_step(diff: Diff) -> str:

@@ -76,7 +76,11 @@ def describe_shared_settings(rows: Sequence[Row]) -> str:
         for option in list_options(WorkloadOptions)
         if option.name not in _ALWAYS_NAMED
     }
-    return ", ".join(_setting(name, value) for name, value in same.items() if value != usual.get(name, ""))
+    return ", ".join(
+        str(value) if name in {"workload", *_ALWAYS_NAMED} else f"{name.replace('_', ' ')} {value}"
+        for name, value in same.items()
+        if value != usual.get(name, "")
+    )
 
 
 def notes(name: str, plan: Plan, rows: Sequence[Row], done: Mapping[tuple[str, int], Record]) -> list[str]:
@@ -104,8 +108,3 @@ def _describe_search(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Rec
         return f"{what}: no batch size measured: {result.why or 'search not finished'}"
     best = f"best batch size {result.best}, {result.samples_per_second:,.1f} samples/s"
     return f"{what}: {best}; {result.why or 'search not finished'}"
-
-
-def _setting(name: str, value: Any) -> str:
-    plain = name in {"workload", "mode", "level", "dtype"}
-    return str(value) if plain else f"{name.replace('_', ' ')} {value}"
