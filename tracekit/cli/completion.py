@@ -100,7 +100,7 @@ def _tables_of_result(file: Path) -> list[str]:
 
     with suppress(Exception), ZipFile(file) as archive:  # it may be missing or damaged
         head: dict[str, Any] = json.loads(archive.read("result.json"))
-        return [table["name"] for table in head["tables"]]
+        return list(head["tables"].keys())  # not a mapping in files of earlier versions
     return []
 
 
