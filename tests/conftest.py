@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.mark_folders(items)
+    tiers.mark_variants(items)
     tiers.mark_properties(config, items)
     tiers.keep_shard(config, items)
 
@@ -54,27 +56,40 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-@pytest.fixture
-def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
-    """Runs git in a new repository with one commit, which is the current directory."""
-    repository = tmp_path / "repository"
-    repository.mkdir()
-    monkeypatch.chdir(repository)
+def _run_git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _set_git_variables(monkeypatch: pytest.MonkeyPatch, ceiling: Path) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(ceiling))
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "Tester")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "tester@example.org")
 
-    def call(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], check=True, capture_output=True, text=True)
-        return done.stdout.strip()
 
-    call("init", "--quiet", "--initial-branch=main")
-    Path("file.txt").write_text("one\n")
-    call("add", ".")
-    call("commit", "--quiet", "--message=first")
-    return call
+@pytest.fixture(scope="session")
+def _repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one commit, to be copied."""
+    repository = tmp_path_factory.mktemp("git") / "repository"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _set_git_variables(monkeypatch, repository.parent)
+        _run_git("init", "--quiet", "--initial-branch=main", "--template=", str(repository))
+        monkeypatch.chdir(repository)
+        Path("file.txt").write_text("one\n")
+        _run_git("add", ".")
+        _run_git("commit", "--quiet", "--message=first")
+    return repository
+
+
+@pytest.fixture
+def git(_repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
+    """Runs git in a new repository with one commit, which is the current directory."""
+    repository = shutil.copytree(_repository, tmp_path / "repository")
+    monkeypatch.chdir(repository)
+    _set_git_variables(monkeypatch, tmp_path)
+    return _run_git
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,13 @@
 """The two tiers of tests, the shards of the slow one, and how many examples a property test tries in each.
 
 The default tier is `pytest -n 2`; the slow tier is `pytest -n 2 -m slow`. Property tests run in both, with
-ten times the examples in the slow one. `--shard 2/6` runs the third sixth of the selected tests: continuous
+ten times the examples in the slow one. Of the variants of a test with the marker `slow_except`, the default
+tier runs the first few, or those of the ids given:
+
+    @pytest.mark.slow_except(2)
+    @pytest.mark.slow_except("kernels", "idle_gaps")
+
+`--shard 2/6` runs the third sixth of the selected tests: continuous
 integration runs the shard that the number of commits gives, so that all take turns.
 """
 
@@ -10,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import zlib
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +35,7 @@ UNTIMED = [HealthCheck.too_slow]
 """Health checks that depend on the machine's speed: off in all tests, also where a test turns off others."""
 _FEWER = 10
 """A property test tries one in so many of its examples in the default tier."""
-_LEAST = 5
+_LEAST = 3
 TESTS = Path(__file__).parent
 SLOW_FOLDERS = ("docs", "fuzz", "unit/benchmarks", "unit/proof")
 """Folders of tests whose subject is not the product: who changes it runs them with `-m slow`."""
@@ -101,6 +108,28 @@ def mark_folders(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(TESTS / folder) for folder in SLOW_FOLDERS):
             item.add_marker(pytest.mark.slow)
+
+
+def mark_variants(items: list[pytest.Item]) -> None:
+    """Leave variants of a test that its marker `slow_except` does not keep to the slow tier.
+
+    Raises:
+        UsageError: The marker names a variant that the test does not have.
+    """
+    variants: dict[str, list[tuple[str, pytest.Item]]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("slow_except"):
+            test, _, variant = item.nodeid.partition("[")
+            variants[test].append((variant[:-1], item))
+    for test, found in variants.items():
+        args = found[0][1].get_closest_marker("slow_except").args  # type: ignore[union-attr]
+        names = [name for name, _ in found]
+        kept = names[: args[0]] if isinstance(args[0], int) else args
+        if len(found) > len(kept) and not set(kept) <= set(names):  # fewer may be those asked for
+            raise pytest.UsageError(f"{test} has no variant {', '.join(sorted(set(kept) - set(names)))}")
+        for name, item in found:
+            if name not in kept:
+                item.add_marker(pytest.mark.slow)
 
 
 def mark_properties(config: pytest.Config, items: list[pytest.Item]) -> None:

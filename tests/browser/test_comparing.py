@@ -70,7 +70,7 @@ def test_a_base_is_chosen_declared_and_compared(tab: Page, address: str) -> None
     expect(tab.get_by_role("link", name="Compare anyway")).to_be_visible()
 
 
-def test_an_interval_selects_its_match_and_the_address_keeps_both(tab: Page, address: str) -> None:
+def test_an_interval_selects_its_match_and_a_comparison_is_saved_as_a_file(tab: Page, address: str) -> None:
     leave(tab, f"{address}/compare?run={HEAD}&base={BASE}&row=device_intervals:1&side=a")
     said = tab.locator("#aligned").get_by_role("status")
     expect(said).to_contain_text("gemm: 100 ns in A, 150 ns in B (+50 ns, +50.0%)")
@@ -84,6 +84,9 @@ def test_an_interval_selects_its_match_and_the_address_keeps_both(tab: Page, add
     tab.get_by_role("link", name="module", exact=True).click()
     expect(tab.get_by_role("link", name="✓ module")).to_be_visible()
     expect(tab).to_have_url(re.compile("by=module.*row=device_intervals:0|row=device_intervals:0.*by=module"))
+    with tab.expect_download() as download:
+        tab.get_by_role("link", name="CSV (causes)").click()
+    assert download.value.suggested_filename == f"{BASE}-to-{HEAD}.csv"
 
 
 @pytest.mark.slow
@@ -96,13 +99,6 @@ def test_a_choice_keeps_the_focus_and_sides_swap(tab: Page, address: str) -> Non
     expect(tab).to_have_url(re.compile(f"run={BASE}&base={HEAD}&by=kernel"))
     tab.get_by_role("tab", name="Only in A (1)").click()
     expect(tab.get_by_role("tabpanel", name="Only in A (1)")).to_be_visible()
-
-
-def test_a_comparison_is_saved_as_a_file(tab: Page, address: str) -> None:
-    leave(tab, f"{address}/compare?run={HEAD}&base={BASE}")
-    with tab.expect_download() as download:
-        tab.get_by_role("link", name="CSV (causes)").click()
-    assert download.value.suggested_filename == f"{BASE}-to-{HEAD}.csv"
 
 
 def test_a_sweep_shows_another_metric_as_a_heatmap(tab: Page, address: str) -> None:

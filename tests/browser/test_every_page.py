@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PAGES = load_pages()
 MADE_BY_HAND = [name for name, page in PAGES.items() if page.order < FIRST_GENERATED]
 THEMES = ("light", "dark")
-SHOWN = {"runs", "overview", "timeline", "kernels", "compare", "gpu_breakdown"}
+SHOWN = {"overview", "timeline", "gpu_breakdown"}
 """Pages of the default tier: where a reader starts, and one of those generated from an analysis."""
 VISITS = [
     pytest.param(
@@ -88,6 +88,7 @@ def test_the_menu_leads_to_sound_pages(site: Served, tab: Opening, run: str, bas
     assert {title: found for title, found in troubles.items() if found} == {}
 
 
+@pytest.mark.slow
 def test_every_page_of_an_empty_store_says_so(empty_site: Served, tab: Opening) -> None:
     watch = tab(empty_site)
     watch.open(empty_site.url("runs"))

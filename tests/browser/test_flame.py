@@ -54,9 +54,11 @@ def page(warm_tab: Opening, flames: Served) -> Page:
     return opened
 
 
-def test_arrows_walk_the_tree_and_say_where_they_are(page: Page) -> None:
-    said = page.locator("#flame-status")
-    page.locator("#flame canvas").focus()
+def test_arrows_a_click_and_search_tell_of_nodes_and_hostile_names_are_text(page: Page) -> None:
+    said, tip = page.locator("#flame-status"), page.locator(".tk-flame-tip")
+    canvas = page.locator("#flame canvas")
+    # arrows walk the tree and say where they are
+    canvas.focus()
     page.keyboard.press("ArrowDown")
     expect(said).to_contain_text(
         "host total 3.00 ms, 75.0% of total · host self 1.00 ms · 1 call · all › long"
@@ -65,23 +67,22 @@ def test_arrows_walk_the_tree_and_say_where_they_are(page: Page) -> None:
     expect(said).to_contain_text("all › short")
     page.keyboard.press("ArrowUp")
     expect(said).to_contain_text("host total 4.00 ms, 100.0% of total")
-
-
-def test_a_click_zooms_and_escape_goes_back(page: Page) -> None:
-    canvas = page.locator("#flame canvas")
+    # a click zooms and Escape goes back
     box = canvas.bounding_box()
     assert box
     canvas.click(position={"x": box["width"] * 0.9, "y": 33})
-    expect(page.locator("#flame-status")).to_contain_text("all › short")
+    expect(said).to_contain_text("all › short")
     canvas.hover(position={"x": 20, "y": 33})
-    expect(page.locator(".tk-flame-tip")).to_contain_text("short\nhost total 1.00 ms, 25.0% of total")
+    expect(tip).to_contain_text("short\nhost total 1.00 ms, 25.0% of total")
     page.keyboard.press("Escape")
     canvas.hover(position={"x": 21, "y": 33})
-    expect(page.locator(".tk-flame-tip")).to_contain_text("long")
-
-
-def test_search_says_how_many_and_how_long(page: Page) -> None:
-    page.locator("#flame canvas").focus()
+    expect(tip).to_contain_text("long")
+    # hostile names are text
+    canvas.hover(position={"x": 20, "y": 55})
+    expect(tip).to_contain_text("<img src=x onerror=")
+    assert page.evaluate("window.hurt") is None
+    # search says how many and how long
+    canvas.focus()
     page.keyboard.press("/")
     expect(page.locator("#flame-search")).to_be_focused()
     page.keyboard.type("inner")
@@ -90,27 +91,19 @@ def test_search_says_how_many_and_how_long(page: Page) -> None:
     expect(page.locator("#flame-matches")).to_have_text("no matches")
 
 
-def test_hostile_names_are_text(page: Page) -> None:
-    canvas = page.locator("#flame canvas")
-    canvas.hover(position={"x": 20, "y": 55})
-    expect(page.locator(".tk-flame-tip")).to_contain_text("<img src=x onerror=")
-    assert page.evaluate("window.hurt") is None
-
-
-def test_the_width_can_be_device_time_and_the_address_says_so(page: Page) -> None:
+def test_device_time_and_modules_are_chosen_and_the_address_says_so(page: Page, flames: Served) -> None:
+    said = page.locator("#flame-status")
     page.get_by_role("link", name="Device time").click()
     expect(page).to_have_url(re.compile("side=device"))
     page.locator('#flame[data-side="device"] canvas').focus()
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#flame-status")).to_contain_text("device total 1.00 µs, 100.0% of total")
-    expect(page.locator("#flame-status")).to_contain_text("all › short")
-
-
-def test_the_graph_can_be_by_module_and_the_address_says_so(page: Page) -> None:
+    expect(said).to_contain_text("device total 1.00 µs, 100.0% of total")
+    expect(said).to_contain_text("all › short")
+    leave(page, flames.url("flame"))
     page.get_by_role("link", name="By module").click()
     expect(page).to_have_url(re.compile("by=modules"))
     page.locator('#flame[data-by="modules"] canvas').focus()
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#flame-status")).to_contain_text("3.00 ms, 75.0% of total · 1 call · all › Net_0")
+    expect(said).to_contain_text("3.00 ms, 75.0% of total · 1 call · all › Net_0")
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#flame-status")).to_contain_text("host self 1.50 ms · 1 call · all › Net_0 › inner")
+    expect(said).to_contain_text("host self 1.50 ms · 1 call · all › Net_0 › inner")

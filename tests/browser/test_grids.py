@@ -13,7 +13,6 @@ from tests.browser.conftest import TIMEOUT_MS
 from tests.browser.serving import served
 from tests.browser.watch import Watch, leave
 from tests.builders import host, kernel, make_run, step
-from tests.tiers import thinned
 from tracekit.render import human
 from tracekit.runs.store import Store
 from tracekit.runs.text import SCALES
@@ -95,16 +94,13 @@ def values() -> list[float]:
     return [*positive, *(-value for value in positive)]
 
 
-def test_numbers_read_as_everywhere_else(page: Page) -> None:
+def test_values_read_as_everywhere_else(page: Page) -> None:
     given = [value for value in values() if math.isfinite(value)]
     for unit in (*SCALES, "share", "count", "×", ""):
         cases = [[value, number_format(unit, decimals=isinstance(value, float))] for value in given]
         shown = page.evaluate("cases => cases.map(([value, format]) => tracekit.human(value, format))", cases)
         expected = [human(value, unit) for value in given]
         assert dict(zip(given, shown, strict=True)) == dict(zip(given, expected, strict=True)), unit
-
-
-def test_other_values_read_as_everywhere_else(page: Page) -> None:
     shown = page.evaluate("[null, true, false, 'a'].map(value => tracekit.human(value, {kind: 'plain'}))")
     assert shown == [human(value, "") for value in (None, True, False, "a")]
 
@@ -140,20 +136,26 @@ def test_rows_of_a_tree_open_and_close(page: Page, address: str) -> None:
     expect(names).to_have_text(["Linear_17"])
 
 
-def test_a_row_without_an_id_leads_to_its_longest_and_next(page: Page, address: str) -> None:
+def test_rows_are_filtered_and_sorted_and_one_leads_to_the_timeline(page: Page, address: str) -> None:
     leave(page, f"{address}/kernels")
-    page.get_by_role("tab", name="By full name").click()
-    link = page.get_by_role("link", name="Show the longest kernel_39 on the timeline")
-    link.filter(visible=True).click()
-    expect(page.locator("#timeline-details .tkl-full")).to_have_text("kernel_39")
-    expect(page).to_have_url(re.compile(r"q=kernel_39&mode=name&order=longest&row=device_intervals:40"))
-    expect(page.locator(".tkl-count")).to_have_text("1 of 1")
-
-
-def test_a_sort_is_in_the_address_and_the_page_stays(page: Page, address: str) -> None:
-    leave(page, f"{address}/kernels")
+    # a chart is saved as a picture
+    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    for kind, begins in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
+        with page.expect_download() as saved:
+            page.get_by_role("button", name=kind).first.click()
+        assert saved.value.suggested_filename.endswith(f"-top.{kind.lower()}")
+        assert saved.value.path().read_bytes().startswith(begins)
+    # a filter leaves the rows that match
     page.get_by_role("tab", name="By full name").click()
     table = named(page, "By full name")
+    box = table.get_by_label("Filter By full name")
+    expect(table.get_by_role("row").nth(1)).to_be_visible()
+    box.fill("kernel_17")
+    expect(table.locator(".tk-count")).to_have_text("1 of 41 rows")
+    expect(table.locator(".ag-row:visible")).to_have_count(1)
+    box.fill("")
+    expect(table.locator(".tk-count")).not_to_have_text("1 of 41 rows")
+    # a sort is in the address and the page stays
     grid = table.get_by_role("grid", name="By full name").or_(
         table.get_by_role("treegrid", name="By full name")
     )
@@ -169,17 +171,13 @@ def test_a_sort_is_in_the_address_and_the_page_stays(page: Page, address: str) -
     assert filled == []
     page.reload()
     expect(first).to_contain_text("kernel_39")
-
-
-def test_a_filter_leaves_the_rows_that_match(page: Page, address: str) -> None:
-    leave(page, f"{address}/kernels")
+    # a row without an id leads to its longest and next
     page.get_by_role("tab", name="By full name").click()
-    table = named(page, "By full name")
-    box = table.get_by_label("Filter By full name")
-    expect(table.get_by_role("row").nth(1)).to_be_visible()
-    box.fill("kernel_17")
-    expect(table.locator(".tk-count")).to_have_text("1 of 41 rows")
-    expect(table.locator(".ag-row:visible")).to_have_count(1)
+    link = page.get_by_role("link", name="Show the longest kernel_39 on the timeline")
+    link.filter(visible=True).click()
+    expect(page.locator("#timeline-details .tkl-full")).to_have_text("kernel_39")
+    expect(page).to_have_url(re.compile(r"q=kernel_39&mode=name&order=longest&row=device_intervals:40"))
+    expect(page.locator(".tkl-count")).to_have_text("1 of 1")
 
 
 ANSWERS = """<script>addEventListener("message", e => {
@@ -210,17 +208,6 @@ def test_without_a_network_the_trace_can_be_saved(apart: Page, address: str) -> 
     apart.clock.run_for(25_000)
     expect(apart.get_by_role("status").filter(has_text="no response from")).to_be_visible()
     expect(apart.get_by_role("link", name="Save the trace")).to_be_visible()
-
-
-@pytest.mark.parametrize("kind", thinned(["PNG", "SVG"], default=["PNG"]))
-def test_a_chart_is_saved_as_a_picture(page: Page, address: str, kind: str) -> None:
-    leave(page, f"{address}/kernels")
-    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    with page.expect_download() as saved:
-        page.get_by_role("button", name=kind).first.click()
-    assert saved.value.suggested_filename.endswith(f"-top.{kind.lower()}")
-    begins = {"PNG": b"\x89PNG", "SVG": b"<svg"}
-    assert saved.value.path().read_bytes().startswith(begins[kind])
 
 
 def test_a_click_on_a_box_of_the_treemap_shows_the_op(page: Page, address: str) -> None:

@@ -74,26 +74,20 @@ def test_a_walk_reaches_the_frame_and_every_stop_is_named_and_seen(
     assert [one for one in page.evaluate(_IN_FRAME) if one.split(">")[0] not in reached] == []
 
 
-def test_the_first_stop_skips_the_menu(site: Served, tab: Opening) -> None:
-    page = tab(site).open(site.url("integrity", "gpu"))
+def test_a_page_a_run_and_a_theme_are_chosen_with_the_keyboard(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    page = watch.open(site.url("integrity", "gpu"))
+    # the first stop skips the menu
     page.keyboard.press("Tab")
     expect(page.locator(":focus")).to_have_text("Skip to content")
     page.keyboard.press("Enter")
     expect(page.locator("#page:focus, #page :focus")).to_have_count(1)
-
-
-def test_a_page_is_chosen_with_the_keyboard(site: Served, warm_tab: Opening) -> None:
-    watch = warm_tab(site)
-    page = watch.go(site.url("integrity", "gpu"), "Integrity")
+    # a page
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Overview").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#page h1")).to_have_text("Overview")
     watch.settled()
-
-
-def test_a_run_is_chosen_with_the_keyboard(site: Served, warm_tab: Opening) -> None:
-    watch = warm_tab(site)
-    page = watch.go(site.url("integrity", "gpu"), "Integrity")
+    # a run
     page.locator("#run").focus()
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("two ranks")
@@ -102,10 +96,7 @@ def test_a_run_is_chosen_with_the_keyboard(site: Served, warm_tab: Opening) -> N
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("run=" + site.runs["job"]))
     watch.settled()
-
-
-def test_the_theme_is_changed_with_the_keyboard(site: Served, tab: Opening) -> None:
-    page = tab(site).open(site.url("integrity", "gpu"))
+    # the theme
     page.locator("#theme-toggle").focus()
     page.keyboard.press("Enter")
     expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")

@@ -64,18 +64,12 @@ def test_an_empty_store_says_what_to_do_and_loads_the_samples(own: Served, tab: 
     expect(page.get_by_text("tracekit collect --workload resnet50")).to_be_hidden()
 
 
-def test_a_dropped_trace_becomes_a_run_and_leads_to_its_overview(own: Served, tab: Opening) -> None:
-    page = tab(own).open(own.url("help"))
-    with page.expect_file_chooser() as chooser:
-        page.get_by_role("button", name="Import", exact=True).click()
-    chooser.value.set_files([str(sample_traces()[-1])])
-    expect(page).to_have_url(re.compile("/overview\\?run=.*simulated-training"), timeout=LONG_MS)
-    expect(page.locator(".tk-import")).to_have_count(0)
-
-
 @pytest.mark.parametrize("name", ["<b>x</b>.json", pytest.param("=1+1.json", marks=pytest.mark.slow)])
-def test_what_is_no_trace_says_so_where_it_was_dropped(own: Served, tab: Opening, name: str) -> None:
+def test_what_is_no_trace_says_so_and_a_trace_becomes_a_run_and_leads_to_its_overview(
+    own: Served, tab: Opening, name: str
+) -> None:
     page = tab(own).open(own.url("help"))
+    # what is no trace says so where it was dropped
     page.evaluate(_DROP, [name, "hello"])
     failed = page.locator(".tk-import[data-phase=failed]")
     expect(failed).to_contain_text(name, timeout=LONG_MS)
@@ -83,49 +77,35 @@ def test_what_is_no_trace_says_so_where_it_was_dropped(own: Served, tab: Opening
     expect(failed.locator("b")).to_have_count(0)
     failed.get_by_role("button").click()
     expect(page.locator(".tk-import")).to_have_count(0)
+    # a chosen trace becomes a run and leads to its overview
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Import", exact=True).click()
+    chooser.value.set_files([str(sample_traces()[-1])])
+    expect(page).to_have_url(re.compile("/overview\\?run=.*simulated-training"), timeout=LONG_MS)
+    expect(page.locator(".tk-import")).to_have_count(0)
 
 
-def test_a_new_run_appears_and_the_selection_stays(own: Served, store: Store, tab: Opening) -> None:
-    first = make_run(store).path.name
+def test_runs_appear_are_compared_noted_found_and_deleted(own: Served, store: Store, tab: Opening) -> None:
+    older = make_run(store)
+    old = older.path.name
     page = tab(own).open(own.url("runs"))
-    box(page, first).check()
-    second = make_run(store, after_s=1).path.name
-    expect(row(page, second)).to_be_visible()
-    expect(box(page, first)).to_be_checked()
-    expect(page.locator("#run")).to_have_value(re.compile(first[-12:]))
-
-
-def test_two_runs_are_compared_from_the_list(own: Served, store: Store, tab: Opening) -> None:
-    old, new = (make_run(store, after_s=second).path.name for second in range(2))
-    page = tab(own).open(own.url("runs"))
-    expect(page.get_by_role("button", name="Compare")).to_be_disabled()
+    compare = page.get_by_role("button", name="Compare")
+    expect(compare).to_be_disabled()
+    # a new run appears and the selection stays
+    box(page, old).check()
+    newer = make_run(store, after_s=1)
+    new = newer.path.name
+    expect(row(page, new)).to_be_visible()
+    expect(box(page, old)).to_be_checked()
+    expect(page.locator("#run")).to_have_value(re.compile(old[-12:]))
+    # two runs are compared
+    box(page, old).uncheck()
+    expect(compare).to_be_disabled()
     box(page, new).check()
     box(page, old).check()
     expect(page.locator("#runs-compare a")).to_have_attribute("href", f"/compare?run={new}&base={old}")
-
-
-def test_runs_are_deleted_in_two_steps(own: Served, store: Store, tab: Opening) -> None:
-    kept, doomed = (make_run(store, after_s=second) for second in range(2))
-    page = tab(own).open(own.url("runs"))
-    box(page, doomed.path.name).check()
-    page.get_by_role("button", name="Delete…").click()
-    sheet = page.get_by_role("dialog", name="Delete runs")
-    expect(sheet).to_contain_text(doomed.path.name)
-    sheet.get_by_role("button", name="Cancel").click()
-    expect(sheet).to_be_hidden()
-    assert doomed.path.is_dir()
-    page.get_by_role("button", name="Delete…").click()
-    sheet.get_by_role("button", name="Delete", exact=True).click()
-    expect(row(page, doomed.path.name)).to_have_count(0)
-    expect(page.locator("#runs-count")).to_have_text("1 run")
-    expect(page.locator("#run")).to_have_value(re.compile(kept.path.name[-12:]))
-    assert store.runs() == [kept]
-
-
-def test_a_run_gets_tags_by_which_it_is_found(own: Served, store: Store, tab: Opening) -> None:
-    noted, other = (make_run(store, after_s=second) for second in range(2))
-    page = tab(own).open(own.url("runs"))
-    box(page, noted.path.name).check()
+    # a run gets tags by which it is found
+    box(page, new).uncheck()
     page.get_by_role("button", name="Notes…").click()
     sheet = page.get_by_role("dialog", name="Name, tags, color and note")
     sheet.get_by_label("Tags").fill("quiet")
@@ -135,14 +115,29 @@ def test_a_run_gets_tags_by_which_it_is_found(own: Served, store: Store, tab: Op
     sheet.get_by_label("Note").fill("no other load")
     sheet.get_by_role("button", name="Save").click()
     expect(sheet).to_be_hidden()
-    expect(row(page, noted.path.name)).to_contain_text("quiet")
-    assert (notes.read(noted).tags, notes.read(noted).color) == (("quiet",), "violet")
-    expect(row(page, noted.path.name).locator(".tk-run-dot")).to_have_css(
-        "background-color", "rgb(148, 103, 189)"
-    )
+    expect(row(page, old)).to_contain_text("quiet")
+    assert (notes.read(older).tags, notes.read(older).color) == (("quiet",), "violet")
+    expect(row(page, old).locator(".tk-run-dot")).to_have_css("background-color", "rgb(148, 103, 189)")
     page.get_by_label("Filter runs").fill("quiet")
     expect(page.locator("#runs-count")).to_have_text("1 of 2 runs")
-    expect(row(page, other.path.name)).to_have_count(0)
+    expect(row(page, new)).to_have_count(0)
+    page.get_by_label("Filter runs").fill("")
+    expect(row(page, new)).to_be_visible()
+    # runs are deleted in two steps
+    box(page, old).uncheck()
+    box(page, new).check()
+    page.get_by_role("button", name="Delete…").click()
+    sheet = page.get_by_role("dialog", name="Delete runs")
+    expect(sheet).to_contain_text(new)
+    sheet.get_by_role("button", name="Cancel").click()
+    expect(sheet).to_be_hidden()
+    assert newer.path.is_dir()
+    page.get_by_role("button", name="Delete…").click()
+    sheet.get_by_role("button", name="Delete", exact=True).click()
+    expect(row(page, new)).to_have_count(0)
+    expect(page.locator("#runs-count")).to_have_text("1 run")
+    expect(page.locator("#run")).to_have_value(re.compile(old[-12:]))
+    assert store.runs() == [older]
 
 
 def test_a_view_of_the_list_is_saved_under_a_name_and_is_in_the_address(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.watch import leave
-from tests.tiers import thinned
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request, Route
@@ -27,15 +25,13 @@ def choose(page: Page, picker: str, text: str) -> None:
     options.filter(visible=True).first.click()
 
 
-def test_the_first_page_answers_and_its_title_names_it(site: Served, tab: Opening) -> None:
-    page = tab(site).open(site.address)
+def test_the_first_page_has_a_title_and_a_theme_that_is_remembered_over_a_reload(
+    site: Served, tab: Opening
+) -> None:
+    watch = tab(site)
+    page = watch.open(site.address)
     expect(page).to_have_title(re.compile("tracekit$"))
     expect(page.get_by_role("navigation", name="Pages").get_by_role("link").first).to_be_visible()
-
-
-def test_the_theme_toggle_is_remembered_over_a_reload(site: Served, tab: Opening) -> None:
-    watch = tab(site)
-    page = watch.open(site.url("integrity", "gpu"))
     root = page.locator("html")
     expect(root).to_have_attribute(SCHEME, "light")
     page.locator("#theme-toggle").click()
@@ -62,9 +58,10 @@ def test_chosen_peaks_are_in_the_address_and_named_by_the_result(site: Served, w
     assert watch.unsound() == []
 
 
-def test_the_run_picker_changes_the_run_and_the_address(site: Served, warm_tab: Opening) -> None:
+def test_run_and_rank_are_chosen_and_another_run_forgets_the_rank(site: Served, warm_tab: Opening) -> None:
     watch = warm_tab(site)
     page = watch.go(site.url("integrity", "gpu"), "Integrity")
+    # the run picker changes the run and the address
     expect(page.locator("#run")).to_have_value(re.compile("after"))
     page.locator("#run").click()
     page.get_by_role("option").filter(has_text="two ranks").first.click()
@@ -72,6 +69,36 @@ def test_the_run_picker_changes_the_run_and_the_address(site: Served, warm_tab: 
     watch.settled()
     expect(page.locator("#run")).to_have_value(re.compile("two ranks"))
     assert watch.unsound() == []
+    # the rank picker offers the ranks of the run
+    choose(page, "rank", "1")
+    expect(page).to_have_url(re.compile("rank=1"))
+    watch.settled()
+    choose(page, "rank", "all")
+    expect(page).not_to_have_url(re.compile("rank="))
+    watch.settled()
+    assert watch.unsound() == []
+    # another run forgets the rank of the one before
+    choose(page, "rank", "1")
+    expect(page).to_have_url(re.compile("rank=1"))
+    watch.settled()
+    page.locator("#run").click()
+    page.get_by_role("option").filter(has_text="after").first.click()
+    expect(page).to_have_url(re.compile("run=" + site.runs["gpu"]))
+    expect(page).not_to_have_url(re.compile("rank="))
+    watch.settled()
+    # back and forward follow the pages
+    title = page.locator("#page h1").inner_text()
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Overview").click()
+    expect(page.locator("#page h1")).to_have_text("Overview")
+    expect(page).to_have_title("Overview · tracekit")
+    expect(page).to_have_url(re.compile("run=" + site.runs["gpu"]))
+    watch.settled()
+    page.go_back()
+    expect(page.locator("#page h1")).to_have_text(title)
+    watch.settled()
+    page.go_forward()
+    expect(page.locator("#page h1")).to_have_text("Overview")
+    watch.settled()
 
 
 def test_a_tick_while_the_pickers_are_filled_leaves_none_empty(site: Served, warm_tab: Opening) -> None:
@@ -103,28 +130,6 @@ def _asks_for(name: str, request: Request) -> bool:
     return name in (request.post_data or "")
 
 
-def test_the_rank_picker_offers_the_ranks_of_the_run(site: Served, warm_tab: Opening) -> None:
-    watch = warm_tab(site)
-    page = watch.go(site.url("integrity", "job"), "Integrity")
-    choose(page, "rank", "1")
-    expect(page).to_have_url(re.compile("rank=1"))
-    watch.settled()
-    choose(page, "rank", "all")
-    expect(page).not_to_have_url(re.compile("rank="))
-    watch.settled()
-    assert watch.unsound() == []
-
-
-def test_another_run_forgets_the_rank_of_the_one_before(site: Served, warm_tab: Opening) -> None:
-    watch = warm_tab(site)
-    page = watch.go(site.url("integrity", "job", rank=1), "Integrity")
-    page.locator("#run").click()
-    page.get_by_role("option").filter(has_text="after").first.click()
-    expect(page).to_have_url(re.compile("run=" + site.runs["gpu"]))
-    expect(page).not_to_have_url(re.compile("rank="))
-    watch.settled()
-
-
 def test_a_deep_link_gives_the_same_page_after_a_reload(site: Served, tab: Opening) -> None:
     watch = tab(site)
     address = site.url("kernels", "job", base=site.runs["gpu"], rank=1, **{"from": 100, "to": 90_000})
@@ -141,38 +146,16 @@ def test_a_deep_link_gives_the_same_page_after_a_reload(site: Served, tab: Openi
     assert [page.locator(f"#{name}").input_value() for name in ("run", "base", "rank")] == chosen
 
 
-def test_back_and_forward_follow_the_pages(site: Served, warm_tab: Opening) -> None:
-    watch = warm_tab(site)
-    page = watch.go(site.url("integrity", "gpu"), "Integrity")
-    title = page.locator("#page h1").inner_text()
-    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Overview").click()
-    expect(page.locator("#page h1")).to_have_text("Overview")
-    expect(page).to_have_title("Overview · tracekit")
-    expect(page).to_have_url(re.compile("run=" + site.runs["gpu"]))
-    watch.settled()
-    page.go_back()
-    expect(page.locator("#page h1")).to_have_text(title)
-    watch.settled()
-    page.go_forward()
-    expect(page.locator("#page h1")).to_have_text("Overview")
-    watch.settled()
-
-
-@pytest.mark.parametrize(
-    "path",
-    thinned(
-        [
-            "no_such_page",
-            "..%2f..%2fetc",
-            "kernels?run=no-such-run",
-            "kernels?run=..%2F..%2Fetc&rank=x&from=1e9&row=passwd:1",
-        ],
-        default=["no_such_page", "kernels?run=no-such-run"],
-    ),
-)
-def test_an_address_of_nothing_is_answered_with_a_way_back(site: Served, tab: Opening, path: str) -> None:
-    page = tab(site).open(f"{site.address}/{path}")
-    expect(page.locator("#page").get_by_role("link").first).to_be_visible()
+def test_an_address_of_nothing_is_answered_with_a_way_back(site: Served, tab: Opening) -> None:
+    watch = tab(site)
+    for path in (
+        "no_such_page",
+        "..%2f..%2fetc",
+        "kernels?run=no-such-run",
+        "kernels?run=..%2F..%2Fetc&rank=x&from=1e9&row=passwd:1",
+    ):
+        page = watch.open(f"{site.address}/{path}")
+        expect(page.locator("#page").get_by_role("link").first).to_be_visible()
 
 
 def test_what_follows_a_block_that_cannot_be_loaded_is_shown(site: Served, tab: Opening) -> None:

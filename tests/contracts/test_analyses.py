@@ -91,6 +91,7 @@ def test_module_docstring_gives_definition_and_example(name: str) -> None:
     assert "Example:" in doc
 
 
+@pytest.mark.slow_except("h2d_copies", "gpu_breakdown", "idle_gaps", "kernels", "memory", "steps")
 @each
 def test_results_match_metadata_and_repeat(name: str, simulated: Run) -> None:
     first, second = analyze(simulated, name), analyze(simulated, name)
@@ -128,6 +129,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     return runs
 
 
+@pytest.mark.slow_except("gpu_breakdown", "idle_gaps", "kernels")
 @each
 def test_the_order_of_the_events_does_not_matter(name: str, orders: list[Run]) -> None:
     first, *others = (analyze(run, name) for run in orders)

@@ -73,6 +73,7 @@ def test_an_import_of_a_trace_imports_nothing_that_only_others_need(
     assert imported & OF_OTHERS == set()
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("command", [["runs"], ["show", "latest"]], ids=lambda command: command[0])
 def test_runs_are_told_of_without_anything_heavy(command: list[str], tmp_path: Path) -> None:
     _imported("import", str(TRACE), "--store", str(tmp_path))

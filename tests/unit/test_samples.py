@@ -31,16 +31,7 @@ if TYPE_CHECKING:
 SAMPLES = Path(__file__).parents[2] / "samples"
 RECORDED = sorted(path.parent for path in SAMPLES.glob("recorded/*/trace.json.gz"))
 REPRESENTATIVE = [
-    folder
-    for folder in RECORDED
-    if folder.name
-    in (
-        "gpt-train-cpu",
-        "gpt-train-compile-cuda",
-        "mnist_cnn-infer-cpu",
-        "mnist_cnn-train-libtorch-cpu",
-        "speech_transformer-infer-cpu",
-    )
+    folder for folder in RECORDED if folder.name in ("mnist_cnn-infer-cpu", "mnist_cnn-train-libtorch-cpu")
 ]
 every_sample = pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
 

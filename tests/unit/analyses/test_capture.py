@@ -94,6 +94,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
+@pytest.mark.slow_except(5)
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_missing_is_what_the_tables_lack(tmp_path: Path, case: str) -> None:
     changes, expected = CASES[case]
@@ -143,6 +144,7 @@ def test_recordings_of_nsys_are_not_told_options_of_torch(tmp_path: Path) -> Non
     assert (result.tables, result.notes) == ({}, (NSYS,))
 
 
+@pytest.mark.slow_except(3)
 @pytest.mark.parametrize(
     ("name", "kind", "framework"),
     [

@@ -254,6 +254,7 @@ def test_time_between_the_steps_is_no_saving_of_a_step(tmp_path: Path) -> None:
     assert (table["new_step_ns"] + table["saving_ns"] - 1_000).abs().max() <= 1
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_no_finding_saves_more_than_the_step_or_speaks_without_end(tmp_path: Path, seed: int) -> None:
     chance = np.random.default_rng(seed)
@@ -373,6 +374,7 @@ def shuffled(run: Run, where: Path) -> Run:
     return make_run(where, **tables)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(8))
 @given(st.integers(0, 10**6))
 @example(7)
@@ -398,6 +400,7 @@ def test_laws(seed: int) -> None:
             assert_frame_equal(again.tables[table], frame)
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_path_is_the_same_whatever_is_looked_at_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int

@@ -192,6 +192,7 @@ def test_parts_sum_to_the_window_and_equal_painting(rows: list[tuple[str, int, i
     assert merged["active_ns"] == painted(rows, {"kernel"}, 20, 200)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(15))
 @given(st.lists(intervals, min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(rows: list[tuple[str, int, int]], random: Any) -> None:

@@ -92,6 +92,7 @@ def test_without_a_capture_the_note_says_what_would_help(shared_runs: SharedRuns
     assert any("--capture-trace" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_other_analyses_use_the_captured_op(captured: Run, shared_runs: SharedRuns) -> None:
     by_op = analyze(captured, "kernels").tables["by_op"].set_index("op")
     assert by_op.loc["aten::addmm", "count"] == 2 * LAYERS * STEPS

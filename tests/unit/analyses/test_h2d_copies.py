@@ -244,6 +244,7 @@ def test_copies_are_matched_by_order_where_shapes_are_unknown(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.slow
 def test_a_copy_in_one_run_only_is_no_duplicate(tmp_path: Path) -> None:
     base = make_run(tmp_path / "base", device_intervals=[kernel(0, 9)], steps=[step(0, 0, 10)])
     head = make_run(tmp_path / "head", device_intervals=[up(0, 9, **{C.STEP: 0})], steps=[step(0, 0, 10)])

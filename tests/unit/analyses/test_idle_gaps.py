@@ -121,6 +121,7 @@ def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow_except(3)
 @pytest.mark.parametrize(
     ("launch", "gap", "cause"),
     [
@@ -142,6 +143,7 @@ def test_when_work_was_queued(
     assert causes(result) == [(cause, gap[1] - gap[0])]
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("wait", "cause"),
     [
@@ -186,6 +188,7 @@ def test_the_thread_that_worked_is_in_charge_when_the_launching_one_recorded_not
     ]
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("row", "cause"),
     [
@@ -209,6 +212,7 @@ def test_what_covers_most_of_the_hosts_part_decides(tmp_path: Path, row: Row, ca
     assert causes(one_gap(tmp_path, launch, row)) == [(cause, 40_000)]
 
 
+@pytest.mark.slow
 def test_a_blocking_copy_is_a_wait_and_a_copy_that_returned_early_is_not(tmp_path: Path) -> None:
     def gap(path: Path, returned: int, memory: str) -> str:
         calls = [
@@ -224,6 +228,7 @@ def test_a_blocking_copy_is_a_wait_and_a_copy_that_returned_early_is_not(tmp_pat
     assert gap(tmp_path / "c", 31_000, "pinned") == "launch_bound"
 
 
+@pytest.mark.slow
 def test_kernels_of_one_graph_launch_were_queued_together(tmp_path: Path) -> None:
     graph = host("cudaGraphLaunch", 1_000, 60_000, **CALL)
     rows = [kernel(t, t + 4_000, launch_row=0, graph_id=1) for t in (10_000, 20_000, 58_000)]
@@ -250,6 +255,7 @@ def test_a_stream_that_was_told_to_wait_for_another(tmp_path: Path) -> None:
     assert gap(tmp_path / "c", 9, 500) == "kernel_to_kernel"
 
 
+@pytest.mark.slow
 def test_the_next_launch_of_the_stream_speaks_for_an_unlinked_interval_if_it_is_near(tmp_path: Path) -> None:
     def gap(path: Path, start: int, stream: int) -> Result:
         calls = [
@@ -353,6 +359,7 @@ def test_a_device_that_is_busy_for_95_percent_gets_no_advice(tmp_path: Path) -> 
     assert codes(tmp_path / "b", 100_001) == []
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("unprofiled_ns", "saving_ns", "severity", "text"),
     [
@@ -410,6 +417,7 @@ def test_a_device_busy_in_the_steps_gets_no_advice_on_what_is_before_them(tmp_pa
     assert explained(tmp_path, calls, rows, [step(0, 970_000, 2_000_000)]).findings == ()
 
 
+@pytest.mark.slow
 def test_sentences_bear_neither_hashes_nor_names_without_end(tmp_path: Path) -> None:
     graph = f"## Call CompiledFxGraph f{'em7v7a2b' * 6} ##"
     long = host("x" * 5_000, 100_000, 1_300_000, stack=f"{'y' * 5_000}.py(1): main")
@@ -424,6 +432,7 @@ def test_sentences_bear_neither_hashes_nor_names_without_end(tmp_path: Path) -> 
     assert "CompiledFxGraph fem7v7a2… ##" in finding.advice
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("filler", "says"),
     [
@@ -448,6 +457,7 @@ def test_the_host_is_said_to_work_only_where_it_was_seen_to(
     assert says in finding.advice
 
 
+@pytest.mark.slow
 def test_gaps_without_op_and_line_are_said_to_be_so(tmp_path: Path) -> None:
     calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 95_000)]
     rows = [kernel(5_000, 10_000, launch_row=0), kernel(100_000, 110_000, launch_row=1)]
@@ -527,6 +537,7 @@ def test_of_intervals_that_start_together_the_first_launched_ends_the_gap(tmp_pa
     assert result.tables["gaps"]["after"].tolist() == ["early"]
 
 
+@pytest.mark.slow
 def test_an_op_must_cover_more_than_half_of_the_hosts_part(tmp_path: Path) -> None:
     def op(path: Path, end: int) -> str:
         launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
@@ -550,6 +561,7 @@ def codes(result: Result) -> list[str]:
     return [finding.code for finding in result.findings if finding.saving_ns_per_step is not None]
 
 
+@pytest.mark.slow
 def test_work_of_the_host_in_marked_warm_up_gets_no_advice(tmp_path: Path) -> None:
     work = host("aten::prepare", 110_000, 2_900_000, parent_row=2, depth=1)
     named = {name: host(name, 1_000, 2_950_000, kind=HostKind.ANNOTATION) for name in ("warmup|x", "measure")}
@@ -558,6 +570,7 @@ def test_work_of_the_host_in_marked_warm_up_gets_no_advice(tmp_path: Path) -> No
     assert found == {"warmup|x": [], "measure": ["idle_host_work"]}
 
 
+@pytest.mark.slow
 def test_idle_time_after_work_from_before_the_capture_gets_no_advice(tmp_path: Path) -> None:
     ops = [host("aten::prepare", 110_000, 2_900_000), host("aten::prepare", 5_000_000, 7_000_000)]
     assert codes(two_kernels(tmp_path / "launched", *ops)) == ["idle_host_work"]
@@ -617,6 +630,7 @@ def test_overhead_of_the_profiler_counts_for_its_own_rank(tmp_path: Path) -> Non
     assert causes(one_gap(tmp_path, launch, *overhead)) == [("launch_bound", 40_000)]
 
 
+@pytest.mark.slow
 def test_a_few_slow_calls_of_an_op_are_first_calls(tmp_path: Path) -> None:
     def result(path: Path, *lengths: int) -> Result:
         slow = host("aten::mm", 110_000, 2_900_000)
@@ -630,6 +644,7 @@ def test_a_few_slow_calls_of_an_op_are_first_calls(tmp_path: Path) -> None:
     assert codes(result(tmp_path / "alone")) == []  # it is unknown whether another call would be quicker
 
 
+@pytest.mark.slow
 def test_calls_that_together_cover_the_host_are_slow_calls(tmp_path: Path) -> None:
     op = host("aten::relu", 110_000, 2_990_000)
     frees = [
@@ -641,6 +656,7 @@ def test_calls_that_together_cover_the_host_are_slow_calls(tmp_path: Path) -> No
     assert "hipFree in aten::relu" in finding.advice
 
 
+@pytest.mark.slow
 def test_the_dispatch_of_an_op_up_to_a_millisecond_is_launch_bound(tmp_path: Path) -> None:
     ops = [host("aten::mm", 10_000_000 * k, 10_000_000 * k + 800_000) for k in range(1, 4)]
     for end, code in ((1_000_000, "idle_launch_bound"), (1_200_000, "idle_host_work")):

@@ -213,6 +213,7 @@ def test_functions_of_the_host_have_no_device_interval(tmp_path: Path, name: str
     assert levels(beside) == ("good", {})
 
 
+@pytest.mark.slow_except(3)
 @pytest.mark.parametrize(
     ("name", "level"),
     [

@@ -188,6 +188,7 @@ def test_double_precision_among_lower_ones_is_found(tmp_path: Path) -> None:
     assert choices(tmp_path / "scalar", single, scalar) == []
 
 
+@pytest.mark.slow
 def test_softmax_between_batched_products_is_eager_attention(tmp_path: Path) -> None:
     rest = ("aten::relu", "elementwise<float>", 600)
     product, softmax = (BMM, TENSOR, 100), (SOFTMAX, "cunn_SoftMaxForward<float>", 200)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.analyses.gpu_breakdown import OPAQUE_GRAPHS
@@ -264,6 +265,7 @@ def advised(path: Path, *rows: Row) -> list[str]:
     return [finding.code for finding in analyze(make_run(path, device_intervals=rows), "overlap").findings]
 
 
+@pytest.mark.slow
 def test_pinned_copies_on_a_stream_of_their_own_get_no_advice(tmp_path: Path) -> None:
     pinned = {C.SRC_MEMORY: "pinned", C.DST_MEMORY: "device"}
     assert advised(tmp_path / "own", *busy_step(copy(0, 400, "H2D", **pinned))) == []
@@ -313,6 +315,7 @@ def test_a_collective_longer_than_a_larger_one_waits(tmp_path: Path) -> None:
         assert [finding.code for finding in analyze(run, "overlap").findings] == found
 
 
+@pytest.mark.slow
 def test_a_collective_that_varies_over_the_steps_is_mostly_waiting(tmp_path: Path) -> None:
     """One rank without metadata: what exceeds the shortest step is waiting, which overlap cannot hide."""
     for times, severity, saving in (

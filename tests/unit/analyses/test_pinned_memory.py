@@ -63,6 +63,7 @@ def test_memory_is_that_of_the_host_side(tmp_path: Path) -> None:
     assert result.notes == (NO_BYTES, HOST_MEMORY_UNKNOWN, NO_CEILING)
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("pcie", "pinned_bytes", "ceiling"),
     [

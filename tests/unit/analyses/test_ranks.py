@@ -186,6 +186,7 @@ def test_other_stream_numbers_are_matched_and_other_counts_are_not(tmp_path: Pat
     assert other.notes == (NO_STEPS, UNMATCHED.format(families=NCCL))
 
 
+@pytest.mark.slow
 def test_a_straggler_of_a_few_collectives_is_said_to_be_one_of_a_few(tmp_path: Path) -> None:
     few = [*[{0: 400_000}] * 2, *[{0: 2_000}] * 10]
     (once,) = analyze(make_run(tmp_path / "few", device_intervals=late_by(few, 3)), "ranks").findings
@@ -243,6 +244,7 @@ def test_parts_of_ranks_read_apart_combine_to_the_same_tables(tmp_path: Path) ->
         pd.testing.assert_frame_equal(table, expected[name])
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
     rows = [talk(rank, 0, 10 + 5 * rank, **{C.ROW_ID: rank}) for rank in range(3)]
     rows += [work(rank, 0, 7, **{C.ROW_ID: 10 + rank}) for rank in range(3)]
@@ -263,6 +265,7 @@ def late_by(lateness: list[dict[int, int]], ranks: int) -> list[Row]:
     ]
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("lateness", "found"),
     [
@@ -292,6 +295,7 @@ def test_captures_of_different_lengths_match_from_their_ends(tmp_path: Path) -> 
     assert [finding.code for finding in result.findings] == ["straggler"]
 
 
+@pytest.mark.slow
 def test_two_late_ranks_of_eight_share_the_blame(tmp_path: Path) -> None:
     lateness: list[dict[int, int]] = [{2: 300_000}, {5: 300_000}] * 6
     (finding,) = analyze(make_run(tmp_path, device_intervals=late_by(lateness, 8)), "ranks").findings
@@ -353,6 +357,7 @@ def launched_late(leads: dict[int, int], *, waits: int = 0, profiled: int = 0) -
     return {"device_intervals": collectives, "host_intervals": calls}
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("leads", "waits", "saving", "named"),
     [
@@ -374,6 +379,7 @@ def test_a_straggler_saves_no_more_than_the_hosts_of_the_others_allow(
     assert named or "would then be the last" not in finding.advice
 
 
+@pytest.mark.slow
 def test_idle_time_in_which_the_profiler_held_the_late_host_is_no_saving(tmp_path: Path) -> None:
     leads = {1: 9_000_000, 2: 9_000_000}
     savings = []

@@ -170,6 +170,7 @@ def test_no_utilization_is_given_where_most_of_the_work_is_unknown(tmp_path: Pat
     assert rows(analyzed(tmp_path, [mm(0, 1)], kernels), "summary", "mfu") == [(None,)]
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("names", "precision"),
     [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.analyses.small_kernels import NO_KERNELS, NO_LAUNCHES
@@ -84,6 +85,7 @@ def test_a_kernel_as_long_as_its_launch_is_not_small(tmp_path: Path) -> None:
         assert analyze(run, "small_kernels").tables["summary"]["small"].tolist() == [small]
 
 
+@pytest.mark.slow
 def test_a_long_kernel_a_copy_and_a_long_gap_end_a_run(tmp_path: Path) -> None:
     starts = [100, 120, 140, 160, 180]
     for number, between in enumerate([kernel(142, 158, **{C.STREAM: 7}), memcpy(142, 143, **{C.STREAM: 7})]):

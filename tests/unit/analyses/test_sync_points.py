@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.sync_points import NO_CALLS, NO_WAITS
 
@@ -78,6 +79,7 @@ def test_a_wait_saves_a_step_nothing_between_the_steps(tmp_path: Path) -> None:
     assert finding.saving_ns_per_step == (7_000 + 11_000) // 2
 
 
+@pytest.mark.slow
 def test_a_host_that_waits_for_a_request_loses_nothing_by_waiting_for_the_device(tmp_path: Path) -> None:
     def found(path: Path, frame: str) -> list[tuple[str, int | None]]:
         calls = [

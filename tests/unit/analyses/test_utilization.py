@@ -211,6 +211,7 @@ def test_what_is_absent_is_said(tmp_path: Path) -> None:
 HOT, CAP, IDLE = float(0x40), float(0x4), float(0x1)
 
 
+@pytest.mark.slow_except(3)
 @pytest.mark.parametrize(
     ("bits", "clock", "expected"),
     [

@@ -96,6 +96,7 @@ def test_nested_ranges_are_one_and_the_outermost_names_it(tmp_path: Path) -> Non
     assert ranges["host_row"].tolist() == [0, 2, 5, 3]
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("ops", "mode", "parameters"),
     [

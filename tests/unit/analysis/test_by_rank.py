@@ -82,6 +82,7 @@ def job(folder: Path, ranks: int, *, layers: int = 8) -> Run:
     return imported(Store(folder / "store"), folder / "traces", shape, bare=frozenset())
 
 
+@pytest.mark.slow
 def test_processes_say_what_this_one_says(tmp_path: Path) -> None:
     run = job(tmp_path, 4)
     with workers(count=2) as executor:
@@ -89,6 +90,7 @@ def test_processes_say_what_this_one_says(tmp_path: Path) -> None:
             same(analyze(run, name, workers=executor), analyze(run, name))
 
 
+@pytest.mark.slow_except("kernels")
 @pytest.mark.parametrize("name", SPREAD)
 def test_a_rank_that_cannot_be_read_is_named_and_left_out(tmp_path: Path, name: str) -> None:
     run = job(tmp_path, 3)

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,6 +92,7 @@ def special() -> Result:
     return Result({"special": frame, "empty": frame.iloc[:0]}, (finding,), ("lacks", Remark("says")))
 
 
+@pytest.mark.slow_except("gpu_breakdown", "idle_gaps", "ops")
 @pytest.mark.parametrize("name", registry.names(registry.ANALYSES))
 def test_every_analysis_reads_back_as_it_was_computed(
     name: str, run: Run, result_cache: ResultCache, counted: list[str]
@@ -226,6 +228,7 @@ def test_each_analysis_is_kept_apart(run: Run, result_cache: ResultCache, counte
     assert counted == ["steps", "kernels"]
 
 
+@pytest.mark.slow
 def test_given_peaks_are_part_of_the_key_of_what_uses_them(
     run: Run, result_cache: ResultCache, counted: list[str]
 ) -> None:
@@ -259,6 +262,7 @@ def test_asked_to_compute_anew_it_does_and_keeps_that(
     assert counted == [NAME, NAME]
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("part", [0, 0.3, 0.9])
 def test_a_damaged_file_is_computed_again_and_replaced(
@@ -358,6 +362,16 @@ print(len(ResultCache(store).analyze(store.runs()[0], sys.argv[2]).tables))
 """
 
 
+def test_two_at_once_compute_once(run: Run, result_cache: ResultCache, counted: list[str]) -> None:
+    with ThreadPoolExecutor(4) as threads:  # each opens the lock file for itself, as processes do
+        found = list(
+            threads.map(lambda _: ResultCache(result_cache.store).analyze(run, "idle_gaps"), range(4))
+        )
+    assert counted == ["idle_gaps"]
+    assert all(cache.same(one, found[0]) for one in found)
+
+
+@pytest.mark.slow
 def test_two_processes_at_once_compute_once(run: Run, started: Callable[..., subprocess.Popen[str]]) -> None:
     both = [started(str(run.path.parent), "idle_gaps") for _ in range(4)]
     for one in both:

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> str:
-    make_run(tmp_path, device_intervals=[kernel(0, 60, name="[bold]k\x1b[2J"), memcpy(70, 100)])
-    return str(tmp_path)
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store, whose cached results the tests share."""
+    folder = tmp_path_factory.mktemp("store")
+    make_run(folder, device_intervals=[kernel(0, 60, name="[bold]k\x1b[2J"), memcpy(70, 100)])
+    return str(folder)
 
 
 def analyze(*arguments: str, store: str) -> int:
@@ -142,6 +144,7 @@ def test_wrong_usage_is_one_line(
     assert said in shown.err
 
 
+@pytest.mark.slow_except("findings")
 @pytest.mark.parametrize("command", ["analyze", "findings"])
 def test_without_the_cache_everything_is_computed_anew(
     command: str, directory: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch

@@ -41,6 +41,7 @@ def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_ev
     assert "op39" in capsys.readouterr().out
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     ("kernels", "name"),
     [
@@ -83,6 +84,7 @@ def test_the_summary_begins_with_the_verdict_on_its_numbers(
     assert times == "Step time without the profiler: 2.31 ms (median of 2 steps)"
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("names", [[], ["kernels"]], ids=["all", "one"])
 def test_advice_begins_with_the_verdict_whichever_analyses_give_it(
     names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -141,6 +141,7 @@ def test_one_run_a_side_never_has_a_verdict(tracekit: Tracekit, traces: tuple[st
     assert tracekit("diff", *traces, "--no-explain", "--exit-code").code == 3
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     ("step_ns", "code", "verdict"),
     [(120_000, 1, "regression"), (100_100, 0, "pass"), (80_000, 0, "improvement")],
@@ -152,7 +153,7 @@ def test_runs_of_a_label_are_judged_together(
         noise = (block % 2) * 50
         measured(store.path, label="before", step_ns=100_000 + noise, second=2 * block)
         measured(store.path, label="after", step_ns=step_ns - noise, second=2 * block + 1)
-    done = tracekit("diff", "before", "after", "--exit-code", "--format", "json")
+    done = tracekit("diff", "before", "after", "--exit-code", "--no-explain", "--format", "json")
     found = json.loads(done.out)
     assert (done.code, found["verdict"]) == (code, verdict)
     assert found["design"] == {
@@ -174,7 +175,7 @@ def test_a_range_means_the_runs_of_two_commits(tracekit: Tracekit, store: Store,
     for place, sha in enumerate((first, second)):
         state = Git(sha=sha, tree="", branch="main", dirty=bool(place), diff_sha256=None, commit_time="")
         measured(store.path, label="x", step_ns=1000 + place, second=place, git=state)
-    done = tracekit("diff", "HEAD~1..HEAD", "--format", "json")
+    done = tracekit("diff", "HEAD~1..HEAD", "--no-explain", "--format", "json")
     found = json.loads(done.out)
     assert (found["base"]["commit"], found["head"]["commit"]) == (first, second)
     assert "the head was recorded with uncommitted changes" in " ".join(found["warnings"])
@@ -265,6 +266,7 @@ def test_markdown_and_terminal_show_names_as_text(tracekit: Tracekit) -> None:
         assert "\x1b" not in text
 
 
+@pytest.mark.slow
 def test_markdown_stays_below_60_kb_and_says_what_it_left_out(tracekit: Tracekit, store: Store) -> None:
     for second in (1, 2):
         ops = [
@@ -283,6 +285,7 @@ def test_markdown_stays_below_60_kb_and_says_what_it_left_out(tracekit: Tracekit
     assert markdown.rstrip().endswith("Reproduce:\n\n```sh\ntracekit diff run-1 run-2\n```")
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("threshold", ["7%", "7", "0.07"])
 def test_a_threshold_is_a_share_however_it_is_written(
     tracekit: Tracekit, traces: tuple[str, str], threshold: str
@@ -311,6 +314,7 @@ def test_runs_in_which_nothing_was_recorded_are_an_error(tracekit: Tracekit, sto
     assert "has neither steps nor intervals" in done.err
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(("places", "doubted"), [((0, 1, 2, 3), True), ((0, 2, 1, 3), False)])
 def test_sides_that_were_not_alternated_are_doubted(
     tracekit: Tracekit, store: Store, places: tuple[int, ...], doubted: bool
@@ -318,6 +322,6 @@ def test_sides_that_were_not_alternated_are_doubted(
     for label, seconds in (("before", places[:2]), ("after", places[2:])):
         for second in seconds:
             measured(store.path, label=label, step_ns=1000 + second, second=second)
-    found = json.loads(tracekit("diff", "before", "after", "--format", "json").out)
+    found = json.loads(tracekit("diff", "before", "after", "--no-explain", "--format", "json").out)
     assert any("`tracekit ab` alternates them" in text for text in found["warnings"]) is doubted
     assert found["design"]["paired"] is not doubted

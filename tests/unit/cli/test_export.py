@@ -103,6 +103,7 @@ def test_what_fails_leaves_nothing(tracekit: Callable[..., Done], run: Run) -> N
     assert [one.name for one in Path().iterdir()] == ["store"]
 
 
+@pytest.mark.slow
 def test_a_trace_goes_to_stdout(run: Run) -> None:
     asked = [
         sys.executable,

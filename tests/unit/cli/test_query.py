@@ -52,6 +52,7 @@ def test_a_table_says_how_many_more_rows_there_are(store: Store, tracekit: Calla
     assert done.out == "   n\n1233\n1232\n1,232 more rows; --limit 0 shows all\n"
 
 
+@pytest.mark.slow
 def test_a_limit_says_in_json_and_markdown_what_it_leaves_out(tracekit: Callable[..., Done]) -> None:
     limited = ("query", "FROM range(7)", "--limit", "3", "--format")
     reported = json.loads(tracekit(*limited, "json").out)
@@ -71,6 +72,7 @@ def test_names_cannot_steer_a_terminal(tracekit: Callable[..., Done]) -> None:
         assert "\x1b" not in tracekit("query", r"SELECT e'\x1b[2J' AS a", "--format", output_format).out
 
 
+@pytest.mark.slow
 def test_all_runs_and_several_are_told_apart(store: Store, tracekit: Callable[..., Done]) -> None:
     runs = [make_run(store, after_s=second, label=f"l{second}") for second in range(3)]
     sql = "SELECT run_id, min(start_ns) AS first_ns FROM steps GROUP BY ALL ORDER BY ALL"
@@ -104,15 +106,18 @@ def test_every_table_and_column_is_listed_with_its_meaning(
     assert f"steps: a row is {TABLES['steps'].row}" in tracekit("query", *arguments).out
 
 
+@pytest.mark.slow
 def test_a_long_query_writes_no_progress_between_its_rows(tracekit: Callable[..., Done]) -> None:
     done = tracekit("query", "SELECT current_setting('enable_progress_bar') AS shown", "--format", "csv")
     assert done.out == "shown\nfalse\n"
 
 
+@pytest.mark.slow
 def test_an_empty_answer_names_its_columns(tracekit: Callable[..., Done]) -> None:
     assert tracekit("query", "SELECT 1 AS one, 2 AS two WHERE false").out == "one, two\n(no rows)\n"
 
 
+@pytest.mark.slow
 def test_a_plan_is_shown_as_it_is_drawn(store: Store, tracekit: Callable[..., Done]) -> None:
     make_run(store)
     assert "Projections: name" in tracekit("query", "EXPLAIN SELECT name FROM steps").out
@@ -126,6 +131,7 @@ def test_an_error_is_one_line_and_exits_2(store: Store, tracekit: Callable[..., 
     assert done.err.endswith("(line 1, column 8); did you mean name?\n")
 
 
+@pytest.mark.slow
 def test_columns_of_one_name_are_told_apart(tracekit: Callable[..., Done]) -> None:
     assert tracekit("query", "SELECT 1 AS a, 2 AS a", "--format", "csv").out == "a,a_1\n1,2\n"
 
@@ -139,6 +145,7 @@ sys.exit(code)
 """Runs a command and prints its peak memory, KiB; that of a process counts what started it, here this."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thinned(GREEDY, default=["text"]))
 def test_limits_of_time_and_memory_hold_in_one_line(name: str, tmp_path: Path) -> None:
     """The time is that of a small query, the timeout, and 2 s; a busy machine may start slowly."""

@@ -1,33 +1,49 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.builders import host, kernel, make_run, step
-from tests.traces import imported
+from tests.shared_runs import copy_of
 from tracekit.analysis import analyze, available
+from tracekit.analysis.cache import ResultCache
 from tracekit.analysis.findings import gather
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 from tracekit.schema import C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.shared_runs import SharedRuns
     from tests.unit.cli.conftest import Done
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 pytest.importorskip("jinja2")
 TRAINING = Path(__file__).parents[3] / "samples" / "simulated" / "training.json.gz"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
 
+@pytest.fixture(scope="module")
+def analyzed(shared_runs: SharedRuns, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run whose results are in the cache of its store."""
+    shared = shared_runs.of(TRAINING)
+    run = copy_of(shared, tmp_path_factory.mktemp("report") / "store" / shared.path.name)
+    results = ResultCache(Store(run.path.parent))
+    for one in available():
+        results.analyze(run, one.name)
+    return run
+
+
 @pytest.fixture
-def run(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(analyzed: Run, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The run in the store of the test, whose folder is the current one."""
     monkeypatch.chdir(tmp_path)
-    return imported(store, TRAINING)
+    shutil.copytree(analyzed.path.parent, store.path)
+    return Run(store.path / analyzed.path.name)
 
 
 def test_a_report_tells_the_run_its_findings_and_the_analyses(
@@ -36,7 +52,8 @@ def test_a_report_tells_the_run_its_findings_and_the_analyses(
     done = tracekit("report")
     assert (done.code, done.out, done.err) == (0, f"{run.id}.html\n", "")
     text = Path(f"{run.id}.html").read_text()
-    found = gather(run, [(one, analyze(run, one.name)) for one in available()]).findings
+    results = ResultCache(Store(run.path.parent))
+    found = gather(run, [(one, results.analyze(run, one.name)) for one in available()]).findings
     assert text.count('<div class="finding') == len(found) > 0
     row = analyze(run, "gpu_breakdown").tables["profiled_steps"].iloc[0]
     assert f"{100 * row['active_ns'] / row['window_ns']:.1f}%</text>" in text

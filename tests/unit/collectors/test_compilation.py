@@ -102,6 +102,7 @@ def test_earlier_compilations_are_not_counted() -> None:
     assert found == Compilation(first_call_ns=5, graphs=0, breaks=(), compilations=())
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     ("sizes", "steps", "again"),
     [([2, 2, 2, 2], MIN_WARMUP, 0), ([2, 3, 3, 3], MIN_WARMUP, 1), ([2, 3, 4, 5, 5, 5], MIN_WARMUP + 2, 3)],

@@ -93,6 +93,7 @@ def test_concurrent_requests_build_once(small: Small) -> None:
     assert small.times_built() == 1
 
 
+@pytest.mark.slow
 def test_a_killed_build_is_repeated(small: Small) -> None:
     small.gate.unlink()
     os.mkfifo(small.gate)

@@ -131,6 +131,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("version", CHANGES)
 def test_a_version_gets_all_options_but_those_it_lacks(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

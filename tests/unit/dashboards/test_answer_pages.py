@@ -84,6 +84,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
 
 
+@pytest.mark.slow_except("copies", "kernels", "ops")
 @each
 def test_hostile_names_are_text(name: str, hostile: Run) -> None:
     for block, sent in _shown(hostile, name).items():
@@ -102,6 +103,7 @@ def _figures(part: Any) -> list[Any]:
     return own + [found for child in props.values() for found in _figures(child)]
 
 
+@pytest.mark.slow_except("copies", "kernels", "ops")
 @each
 def test_a_rank_and_a_device_can_be_chosen(name: str, hostile: Run) -> None:
     for block, sent in _shown(hostile, name, rank=1, device=1).items():

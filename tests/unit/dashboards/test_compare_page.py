@@ -26,31 +26,29 @@ from tracekit.render import diff_tables
 from tracekit.render.diff import as_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from flask.testing import FlaskClient
 
     from tracekit.diff import Diff
     from tracekit.runs.store import Store
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return pair_store(tmp_path)
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return pair_store(tmp_path_factory.mktemp("pair"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site(store: Store) -> Site:
     return Site(app=create_app(store), store=store, pages=load_pages())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(store: Store) -> FlaskClient:
     client: FlaskClient = create_app(store).server.test_client()
     return client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def found(store: Store) -> Diff:
     base, head, _ = store.runs()
     return diff([base], [head], references=(BASE, HEAD))

@@ -55,6 +55,7 @@ def printed(context: Context, name: str) -> dict[str, list[dict[str, Any]]]:
     return tables
 
 
+@pytest.mark.slow_except("simulated-kernels", "simulated-modules", "mnist-ops", "mnist-steps")
 @pytest.mark.parametrize("name", [one.name for one in analysis.available()])
 def test_the_tables_of_a_page_hold_what_is_printed(context: Context, name: str) -> None:
     shown = list(grids(generate_page(analysis.get(name)).blocks["result"](context)))

@@ -83,6 +83,7 @@ def test_a_report_stands_alone_and_its_text_is_text(client: FlaskClient, run: Ru
     assert answer.headers["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'"
 
 
+@pytest.mark.slow
 def test_an_overview_can_be_taken_away_with_the_findings_of_every_analysis(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     run, client = imported(store, TRAINING), create_app(store).server.test_client()

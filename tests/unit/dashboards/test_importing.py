@@ -61,6 +61,7 @@ def test_slices_become_a_run_and_nothing_is_left(imports: Imports, store: Store)
     assert left(store) == []
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -83,6 +84,7 @@ def test_what_is_no_trace_says_why_and_what_to_do(
     assert store.runs() == []
 
 
+@pytest.mark.slow
 def test_an_export_of_nsight_systems_becomes_a_run(imports: Imports, store: Store, tmp_path: Path) -> None:
     content = nsys.write(examples.training(), tmp_path / "run.sqlite").read_bytes()
     state = over(imports, sent(imports, "run.sqlite", content, parts=3))

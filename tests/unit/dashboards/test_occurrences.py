@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tracekit.dashboards.timeline.index import Index
 
     from tests.shared_runs import SharedRuns
+    from tracekit.analysis import Result
+    from tracekit.runs.run import Run
 
 NUMBERED = "ProfilerStep"
 """The call tree and the critical path leave the numbers of steps out; the timeline finds them as a part."""
@@ -72,14 +74,24 @@ def found(index: Index, link: dict[str, Any], row: dict[str, Any]) -> dict[str, 
     return interval
 
 
-def test_every_row_leads_to_an_interval(shared_runs: SharedRuns) -> None:
-    run = shared_runs.simulated(*memory_ranks.job(ranks=2, late=1))
+@pytest.fixture(scope="module")
+def run(shared_runs: SharedRuns) -> Run:
+    return shared_runs.simulated(*memory_ranks.job(ranks=2, late=1))
+
+
+@pytest.fixture(scope="module")
+def results(run: Run) -> dict[str, Result]:
+    """The results of all analyses."""
+    return {one.name: analyze(run, one.name) for one in analysis.available()}
+
+
+def test_every_row_leads_to_an_interval(run: Run, results: dict[str, Result]) -> None:
     index = index_of(run)
-    index.causes.set_final(index.causes_of(analyze(run, "idle_gaps").tables.get("gaps")))
+    index.causes.set_final(index.causes_of(results["idle_gaps"].tables.get("gaps")))
     steps = set(run.table("steps")[C.STEP])
     followed, lost = set(), []
-    for one in analysis.available():
-        for name, frame in analyze(run, one.name).tables.items():
+    for analyzed, result in results.items():
+        for name, frame in result.tables.items():
             link = occurrences.link_parameters([column for column in frame if not frame[column].isna().all()])
             if link is None or ROW_ID_TABLES.keys() & set(frame.columns):
                 continue
@@ -88,7 +100,7 @@ def test_every_row_leads_to_an_interval(shared_runs: SharedRuns) -> None:
                     value = row[link["column"]]
                     followed.add(occurrences.STEP)
                     lost += (
-                        [] if link["text"] or pd.isna(value) or value in steps else [(one.name, name, value)]
+                        [] if link["text"] or pd.isna(value) or value in steps else [(analyzed, name, value)]
                     )
                     continue
                 text, mode = searched(link, row)
@@ -98,7 +110,7 @@ def test_every_row_leads_to_an_interval(shared_runs: SharedRuns) -> None:
                 interval = found(index, link, row)
                 named = link["go"] == occurrences.NEXT and not link["text"]
                 exact = not named or interval.get(C.START_NS) == row[C.START_NS]
-                lost += [] if interval and exact else [(one.name, name, text)]
+                lost += [] if interval and exact else [(analyzed, name, text)]
     assert lost == []
     wanted = {"step", "longest name", "longest family", "longest category", "longest collective"}
     assert followed >= wanted | {"next collective"}

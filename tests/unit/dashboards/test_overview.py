@@ -56,8 +56,14 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
+_sites: dict[Path, Site] = {}
+
+
 def site_of(store: Store) -> Site:
-    return Site(app=create_app(store), store=store, pages=load_pages())
+    """The site of a store, which keeps what it has computed."""
+    if store.path not in _sites:
+        _sites[store.path] = Site(app=create_app(store), store=store, pages=load_pages())
+    return _sites[store.path]
 
 
 def context_of(store: Store, **view: Any) -> Context:
@@ -89,6 +95,7 @@ def every_block(store: Store, page: str, **view: Any) -> str:
 PAGES = ("overview", "idle_gaps", "steps", "zero_grad")
 
 
+@pytest.mark.slow_except("2-overview", "1-zero_grad")
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_every_block_of_a_page_is_filled(store: Store, page: str, ranks: int) -> None:
@@ -96,6 +103,7 @@ def test_every_block_of_a_page_is_filled(store: Store, page: str, ranks: int) ->
     assert "this section failed" not in every_block(store, page)
 
 
+@pytest.mark.slow_except("overview")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_run_without_devices_is_told_of_in_words(store: Store, page: str) -> None:
     make_run(store.path, host_intervals=rows()["host_intervals"])
@@ -104,12 +112,14 @@ def test_a_run_without_devices_is_told_of_in_words(store: Store, page: str) -> N
     assert "aten::mm" in shown or "tk-note" in shown
 
 
+@pytest.mark.slow_except("overview")
 @pytest.mark.parametrize("page", PAGES)
 def test_an_empty_run_fails_nowhere(store: Store, page: str) -> None:
     make_run(store.path, steps=[step(0, 0, 1)])
     assert "this section failed" not in every_block(store, page)
 
 
+@pytest.mark.slow_except("overview")
 @pytest.mark.parametrize("page", PAGES)
 def test_names_of_a_trace_never_become_markup(store: Store, page: str) -> None:
     make_run(store.path, **rows())
@@ -175,6 +185,7 @@ def test_a_failed_check_is_named(store: Store) -> None:
     assert "lost events" in shown
 
 
+@pytest.mark.slow
 def test_the_findings_are_those_of_the_command(store: Store) -> None:
     run = make_run(store.path, **rows())
     context = context_of(store)

@@ -13,6 +13,7 @@ import pytest
 from tests.traces import imported
 from tests.unit.dashboards.cells import in_cell
 from tracekit import analysis, registry
+from tracekit.analysis.cache import ResultCache
 from tracekit.cli import main
 from tracekit.render import human
 from tracekit.runs.store import Store
@@ -54,7 +55,9 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def site(run: Run) -> Site:
     store = Store(run.path.parent)
-    return Site(app=create_app(store), store=store, pages=PAGES, results=Results())
+    return Site(
+        app=create_app(store), store=store, pages=PAGES, results=Results(analyze=ResultCache(store).analyze)
+    )
 
 
 def printed(run: Run, names: list[str]) -> dict[str, Tables]:
@@ -131,6 +134,7 @@ def has_devices(run: Run) -> bool:
     return len(run.arrow("device_intervals")) > 0
 
 
+@pytest.mark.slow_except("simulated-kernels", "simulated-overview", "mnist-ops")
 @pytest.mark.parametrize("page", BY_HAND)
 def test_the_grids_of_a_page_hold_what_is_printed(page: str, run: Run, site: Site) -> None:
     names = [*list_analyses(PAGES[page]), *(["ranks"] if page == "steps" else [])]
@@ -148,6 +152,9 @@ def test_the_grids_of_a_page_hold_what_is_printed(page: str, run: Run, site: Sit
         assert len(shown) == min(len(rows), max(len(shown), 2_000))
 
 
+@pytest.mark.slow_except(
+    "simulated-overview", "simulated-idle_gaps", "simulated-kernels", "simulated-memory", "mnist-steps"
+)
 @pytest.mark.parametrize("page", SHOWN)
 def test_tiles_sentences_and_short_tables_tell_printed_numbers(page: str, run: Run, site: Site) -> None:
     names = list_analyses(PAGES[page])

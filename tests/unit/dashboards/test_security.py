@@ -135,6 +135,7 @@ def test_a_large_body_is_refused(client: FlaskClient) -> None:
     assert "slices" in answer.get_json()["hint"]
 
 
+@pytest.mark.slow_except(4)
 @pytest.mark.parametrize("name", ["../secret", "/etc", "..", ".", "", "a/b", "r\0", "x" * 100, ".tmp-1-ab"])
 def test_a_run_is_looked_up_and_never_a_path(store: Store, name: str) -> None:
     make_run(store)

@@ -19,6 +19,7 @@ import pytest
 from tests.environment import HANG_SECONDS
 from tests.tiers import thinned
 from tracekit.errors import UnusableInputError
+from tracekit.runs.store import Store
 
 pytest.importorskip("dash")
 pytest.importorskip("waitress")
@@ -30,8 +31,6 @@ from waitress import wasyncore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from tracekit.runs.store import Store
 
 EVERY = "0.0.0.0"  # noqa: S104
 TRACEKIT = "from tracekit.cli.main import main; main()"
@@ -58,10 +57,28 @@ def fetched(address: str) -> str:
     return text
 
 
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a dashboard for this machine, with a slash at its end."""
+    with dashboard(Store(tmp_path_factory.mktemp("local") / "store")) as (process, line):
+        match = re.search(r"http://127\.0\.0\.1:\d+/", line)
+        assert match
+        yield match[0]
+        process.send_signal(signal.SIGTERM)
+        assert "Traceback" not in process.communicate(timeout=HANG_SECONDS)[1]
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The line that a dashboard for other machines prints."""
+    with dashboard(Store(tmp_path_factory.mktemp("public") / "store"), "--host", EVERY) as (_, line):
+        yield line
+
+
 @pytest.mark.parametrize(
     ("number", "code"), thinned([(signal.SIGINT, 130), (signal.SIGTERM, 143)], default=[(signal.SIGINT, 130)])
 )
-def test_it_prints_one_line_and_ends_quietly_when_interrupted(
+def test_it_prints_one_line_and_ends_quietly_without_unfinished_uploads_when_interrupted(
     store: Store, number: signal.Signals, code: int
 ) -> None:
     with dashboard(store) as (process, line):
@@ -70,19 +87,25 @@ def test_it_prints_one_line_and_ends_quietly_when_interrupted(
         )
         assert match
         assert fetched(match[1] + "healthz") == "ok"
+        unfinished = match[1] + "import?name=x&size=99&more=1"
+        sent = urllib.request.Request(unfinished, b"part", method="POST")  # noqa: S310
+        with urllib.request.urlopen(sent, timeout=HANG_SECONDS) as answer:  # noqa: S310 (our own server)
+            assert answer.status == 200
+        folder = store.path / FOLDER
+        assert list(folder.iterdir())
         process.send_signal(number)
         out, err = process.communicate(timeout=HANG_SECONDS)
+        assert not list(folder.iterdir())
     assert (process.returncode, out, err) == (code, "", "")
 
 
-def test_beyond_this_machine_a_token_is_asked_for(store: Store) -> None:
-    with dashboard(store, "--host", EVERY) as (_, line):
-        match = re.search(r"http://[^:/]+:(\d+)/\?token=([\w-]{16,}) ", line)
-        assert match
-        address = f"http://127.0.0.1:{match[1]}/"
-        with pytest.raises(urllib.request.HTTPError, match="401"):  # type: ignore[attr-defined]
-            fetched(address)
-        assert fetched(address + "healthz") == "ok"
+def test_beyond_this_machine_a_token_is_asked_for(public: str) -> None:
+    match = re.search(r"http://[^:/]+:(\d+)/\?token=([\w-]{16,}) ", public)
+    assert match
+    address = f"http://127.0.0.1:{match[1]}/"
+    with pytest.raises(urllib.request.HTTPError, match="401"):  # type: ignore[attr-defined]
+        fetched(address)
+    assert fetched(address + "healthz") == "ok"
 
 
 def test_a_port_in_use_is_told_with_what_to_do(store: Store) -> None:
@@ -110,37 +133,35 @@ REFUSED = {
 """Requests that are refused, and with which status."""
 
 
-def test_every_refusal_carries_the_headers(store: Store) -> None:
-    with dashboard(store) as (process, line):
-        port = int(line.split(":")[3].split("/")[0])
-        for request_line, status in REFUSED.items():
-            with socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS) as connection:
-                connection.sendall(f"{request_line}\r\nConnection: close\r\n\r\n".encode())
-                with closing(http.client.HTTPResponse(connection)) as answer:
-                    answer.begin()
-                    headers = answer.headers
-                assert answer.status == status, request_line[:80]
-            found = {name: headers.get(name) for name in security.HEADERS}
-            assert found == security.HEADERS, request_line[:80]
-            assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
-        process.send_signal(signal.SIGTERM)
-        assert "Traceback" not in process.communicate(timeout=HANG_SECONDS)[1]
+def test_every_refusal_carries_the_headers(local: str) -> None:
+    for request_line, status in REFUSED.items():
+        with socket.create_connection(("127.0.0.1", port_of(local)), timeout=HANG_SECONDS) as connection:
+            connection.sendall(f"{request_line}\r\nConnection: close\r\n\r\n".encode())
+            with closing(http.client.HTTPResponse(connection)) as answer:
+                answer.begin()
+                headers = answer.headers
+            assert answer.status == status, request_line[:80]
+        found = {name: headers.get(name) for name in security.HEADERS}
+        assert found == security.HEADERS, request_line[:80]
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+
+
+def port_of(address: str) -> int:
+    return int(address.rstrip("/").rpartition(":")[2])
 
 
 HALF_OPEN = 500
 
 
-def test_half_open_connections_lock_nobody_out(store: Store) -> None:
-    with dashboard(store) as (_, line), ExitStack() as opened:
-        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-        assert match
+def test_half_open_connections_lock_nobody_out(local: str) -> None:
+    with ExitStack() as opened:
         for number in range(HALF_OPEN):
             half = opened.enter_context(
-                socket.create_connection(("127.0.0.1", int(match[1])), timeout=HANG_SECONDS)
+                socket.create_connection(("127.0.0.1", port_of(local)), timeout=HANG_SECONDS)
             )
             half.sendall(b"GET / HTTP/1.1\r\nHost: 127" * (number % 2))
-        assert fetched(match[0] + "healthz") == "ok"
-        assert "_dash-config" in fetched(match[0])
+        assert fetched(local + "healthz") == "ok"
+        assert "_dash-config" in fetched(local)
 
 
 def test_a_header_has_a_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,29 +225,13 @@ def test_a_proxy_on_this_machine_opens_many_connections() -> None:
                 turn()
 
 
-def test_a_body_is_received_only_with_the_token(store: Store) -> None:
-    with dashboard(store, "--host", EVERY) as (_, line):
-        match = re.search(r":(\d+)/\?token=([\w-]+)", line)
-        assert match
-        request = f"POST /import?name=x HTTP/1.1\r\nHost: 127.0.0.1:{match[1]}\r\nContent-Length: 1000\r\n"
-        with socket.create_connection(("127.0.0.1", int(match[1])), timeout=HANG_SECONDS) as connection:
-            connection.sendall(f"{request}\r\n".encode())
-            assert b" 401 " in connection.recv(100)
-
-
-def test_an_unfinished_upload_is_deleted_when_the_server_ends(store: Store) -> None:
-    with dashboard(store) as (process, line):
-        match = re.search(r"http://127\.0\.0\.1:\d+/", line)
-        assert match
-        address = match[0] + "import?name=x&size=99&more=1"
-        sent = urllib.request.Request(address, b"part", method="POST")  # noqa: S310
-        with urllib.request.urlopen(sent, timeout=HANG_SECONDS) as answer:  # noqa: S310 (our own server)
-            assert answer.status == 200
-        folder = store.path / FOLDER
-        assert list(folder.iterdir())
-        process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=HANG_SECONDS) == ("", "")
-        assert not list(folder.iterdir())
+def test_a_body_is_received_only_with_the_token(public: str) -> None:
+    match = re.search(r":(\d+)/\?token=([\w-]+)", public)
+    assert match
+    request = f"POST /import?name=x HTTP/1.1\r\nHost: 127.0.0.1:{match[1]}\r\nContent-Length: 1000\r\n"
+    with socket.create_connection(("127.0.0.1", int(match[1])), timeout=HANG_SECONDS) as connection:
+        connection.sendall(f"{request}\r\n".encode())
+        assert b" 401 " in connection.recv(100)
 
 
 def has_ipv6() -> bool:
@@ -238,6 +243,7 @@ def has_ipv6() -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_it_ends_quietly_while_an_import_starts(store: Store) -> None:
     with dashboard(store, session=True) as (process, line):
         match = re.search(r"http://127\.0\.0\.1:\d+/", line)
@@ -250,6 +256,7 @@ def test_it_ends_quietly_while_an_import_starts(store: Store) -> None:
     assert (process.returncode, out, err) == (130, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
 def test_the_newer_kind_of_address_is_served(store: Store) -> None:
     with dashboard(store, "--host", "::1") as (_, line):

@@ -142,6 +142,7 @@ def test_queries_beyond_the_maximum_are_refused_and_running_ones_end_when_cancel
     assert (queries._processes, queries._results._running) == ([], {})
 
 
+@pytest.mark.slow
 def test_a_result_of_too_many_bytes_is_an_error(
     store: Store, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

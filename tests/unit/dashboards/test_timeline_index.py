@@ -195,6 +195,7 @@ def test_causes_are_those_that_the_analysis_gives(tmp_path: Path) -> None:
     assert "gaps" in results.of(run, "idle_gaps").tables
 
 
+@pytest.mark.slow
 def test_the_causes_of_a_large_run_are_worked_out_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +225,7 @@ def test_an_analysis_that_fails_leaves_idle_time_plain(
     assert index.causes.explained is None
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("damage", ["outline.json", "start.npy", "masks.npy"])
 def test_a_damaged_index_is_made_again(tmp_path: Path, damage: str) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
@@ -233,6 +235,7 @@ def test_a_damaged_index_is_made_again(tmp_path: Path, damage: str) -> None:
     assert disk.load(disk.index_folder(store, run.path.name), seal(run)) is not None
 
 
+@pytest.mark.slow
 def test_a_damaged_index_is_replaced_while_causes_are_written_into_it(tmp_path: Path) -> None:
     run, store = training_run(tmp_path), Store(tmp_path)
     built, folder, over = build(run), disk.index_folder(store, run.path.name), threading.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 
 from tests.unit.diff.test_laws import compared, few, programs
@@ -37,6 +38,7 @@ def test_names_of_one_side_are_listed_with_what_took_their_place(tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 @few
 @given(programs, programs)
 def test_what_is_added_or_removed_is_of_one_side_or_of_a_name_both_have(a: Any, b: Any) -> None:

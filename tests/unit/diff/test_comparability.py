@@ -65,6 +65,7 @@ def test_equal_fingerprints_are_comparable(maker: RunMaker) -> None:
     assert (found.comparability.status, statuses(found)) == (Status.COMPARABLE, {})
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("field", "change"),
     [
@@ -87,6 +88,7 @@ def test_what_decides_forbids_until_it_is_declared(
     assert (allowed.verdict, statuses(allowed)) == (Verdict.NONE, {field: "declared"})
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("field", ["torch", "driver", "python", "cpu"])
 def test_versions_and_hosts_are_said_and_compared(maker: RunMaker, field: str) -> None:
     found = maker.compared(maker.run(), maker.run(environment={field: "another"}))

@@ -58,6 +58,7 @@ def reported(found: list[Group]) -> list[tuple[str, str, str]]:
 MM = ("aten::linear", "aten::mm")
 
 
+@pytest.mark.slow_except(3)
 @pytest.mark.parametrize(
     ("level", "before", "after"),
     [

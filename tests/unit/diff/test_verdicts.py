@@ -112,6 +112,7 @@ def test_a_run_named_twice_is_one_run(maker: RunMaker) -> None:
     assert (found.design.k, found.verdict) == ((1, 1), Verdict.NONE)
 
 
+@pytest.mark.slow
 def test_runs_of_one_second_are_no_pairs(maker: RunMaker) -> None:
     base = [maker.run(value, at_s=0) for value in A]
     found = compared(base, [maker.run(value, at_s=0) for value in A])
@@ -128,17 +129,20 @@ def test_a_slow_clock_is_no_regression(maker: RunMaker) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_regression_in_time_and_cycles_stands(maker: RunMaker) -> None:
     found = compared(*maker.sides(1.5, clocks=(FASTER_CLOCK, SLOWER_CLOCK)))
     assert found.verdict is Verdict.REGRESSION
     assert metric(found).reason.endswith("the same holds in cycles (SM clock 1980 MHz against 1760 MHz)")
 
 
+@pytest.mark.slow
 def test_clocks_alike_change_nothing(maker: RunMaker) -> None:
     found = compared(*maker.sides(1.1, clocks=(1_980.0, 1_950.0)))
     assert (found.verdict, found.warnings) == (Verdict.REGRESSION, ())
 
 
+@pytest.mark.slow
 def test_differing_clocks_that_some_runs_do_not_know_leave_it_open(maker: RunMaker) -> None:
     base, head = maker.sides(1.5, clocks=(FASTER_CLOCK, SLOWER_CLOCK))
     found = compared(base, [*head[:-1], maker.run(1_500_000)])
@@ -146,6 +150,7 @@ def test_differing_clocks_that_some_runs_do_not_know_leave_it_open(maker: RunMak
     assert "without cycles" in metric(found).reason
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(("factor", "verdict"), [(1.2, Verdict.REGRESSION), (1.0, Verdict.PASS)])
 def test_one_run_a_side_is_judged_by_the_noise_of_recorded_repeats(
     maker: RunMaker, factor: float, verdict: Verdict
@@ -197,6 +202,7 @@ def test_all_metrics_are_judged_together(maker: RunMaker) -> None:
     assert found.verdict is Verdict.REGRESSION
 
 
+@pytest.mark.slow
 def test_what_survives_alone_and_not_among_all_metrics_is_doubtful(maker: RunMaker) -> None:
     """Alone its p is below 0.05; of two metrics it is doubled."""
     base, head = [], []
@@ -211,6 +217,7 @@ def test_what_survives_alone_and_not_among_all_metrics_is_doubtful(maker: RunMak
     assert time.verdict is Verdict.CANNOT_TELL
 
 
+@pytest.mark.slow
 def test_a_device_peak_has_a_tolerance_of_bytes(maker: RunMaker) -> None:
     """Of a small peak a block of the allocator is more than any threshold."""
     base = [maker.run(value, device_peak=1 << 20) for value in A]

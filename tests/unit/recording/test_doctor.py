@@ -38,6 +38,7 @@ main(["doctor", "--format", "json"])
 """
 
 
+@pytest.mark.slow
 def test_without_torch_doctor_exits_with_5() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True)
     assert done.returncode == 5

@@ -265,6 +265,7 @@ def test_many_texts_at_once_are_told_as_each_alone(values: list[str]) -> None:
     assert redaction.redact_texts(values) == [redaction.redact_text(value) for value in values]
 
 
+@pytest.mark.slow_except(4)
 @pytest.mark.parametrize(
     "piece",
     [

@@ -39,6 +39,7 @@ def test_distances_of_a_history_of_merges_are_those_that_git_counts(git: Git) ->
         assert [far for _, far in found] == sorted(far for _, far in found)
 
 
+@pytest.mark.slow
 def test_more_commits_than_a_command_line_holds_are_described(git: Git) -> None:
     count, room = 13_500, 2 << 20
     limits = resource.getrlimit(resource.RLIMIT_STACK)  # a command line has a quarter of it

@@ -13,6 +13,7 @@ COUNT = 2_000
 each = pytest.mark.parametrize("model", MODELS)
 
 
+@pytest.mark.slow_except(4)
 @each
 @pytest.mark.parametrize("k", [5, 10])
 def test_intervals_cover_and_the_gate_gives_no_false_alarm(model: str, k: int) -> None:
@@ -21,6 +22,7 @@ def test_intervals_cover_and_the_gate_gives_no_false_alarm(model: str, k: int) -
     assert got.regression <= 0.005
 
 
+@pytest.mark.slow_except(2)
 @each
 def test_looking_again_raises_no_false_alarm(model: str) -> None:
     got = simulation.simulated(model, SCHEDULE, count=COUNT, sigma=0.02, seed=2)

@@ -25,8 +25,8 @@ NAMES = (
     "vgg16",
 )
 BUILT_INS: dict[str, Workload] = {name: registry.load(registry.WORKLOADS, name) for name in NAMES}
-LARGE = {"bert", "gpt", "resnet50", "speech_transformer", "tts", "vgg16"}
-"""Workloads with many parameters or slow steps."""
+SMALL = {"dlrm", "lennard_jones", "mnist_cnn", "sac", "unet"}
+"""Workloads with few parameters and quick steps: those that the default tier trains."""
 
 
 def built(workload: Workload, *, mode: str = "train", **options: Any) -> Any:

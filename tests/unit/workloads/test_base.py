@@ -39,6 +39,7 @@ def test_options_precede_the_data_set_which_precedes_the_size() -> None:
     assert decided(workload="resnet50", size="test") == (2, 64)
 
 
+@pytest.mark.slow_except("mobilenet_v2")
 @pytest.mark.parametrize("name", [name for name, one in BUILT_INS.items() if one.dataset_shapes])
 def test_images_and_logits_have_the_shape_of_the_data_set(name: str) -> None:
     workload = BUILT_INS[name]

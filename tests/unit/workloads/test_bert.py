@@ -13,6 +13,7 @@ def test_bert_gives_logits_of_words_and_sentences() -> None:
     assert sentences.shape == (2, 2)
 
 
+@pytest.mark.slow
 def test_bert_trains_every_parameter() -> None:
     program = built(BUILT_INS["bert"], batch_size=2)
     program.step()

@@ -7,6 +7,7 @@ from tests.unit.workloads.building import BUILT_INS, built
 torch = pytest.importorskip("torch")
 
 
+@pytest.mark.slow
 def test_gpt_gives_logits_of_its_vocabulary() -> None:
     assert built(BUILT_INS["gpt"], mode="infer", batch_size=2).step().shape == (2, 8, 50_257)
 
@@ -21,6 +22,7 @@ def test_gpt_sees_no_later_token() -> None:
     assert not torch.allclose(before[:, 5:], after[:, 5:])
 
 
+@pytest.mark.slow
 def test_gpt_shares_its_head_with_its_embedding() -> None:
     program = built(BUILT_INS["gpt"])
     program.step()

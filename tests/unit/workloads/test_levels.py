@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.workloads.building import BUILT_INS, LARGE, built
+from tests.unit.workloads.building import BUILT_INS, SMALL, built
 from tracekit.errors import UnusableInputError
 from tracekit.workloads.base import COMPILE, EAGER, TORCHSCRIPT
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LISTED = [(name, mode) for name, one in BUILT_INS.items() for mode in one.modes]
 TRACED = [
-    pytest.param(name, mode, marks=pytest.mark.slow if name in LARGE or mode == "train" else ())
+    pytest.param(name, mode, marks=() if name in SMALL and mode == "infer" else pytest.mark.slow)
     for name, mode in LISTED
     if TORCHSCRIPT in BUILT_INS[name].levels
 ]

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 SMALL = BUILT_INS["mnist_cnn"]
 
 
+@pytest.mark.slow_except("parameters-lennard_jones", "activations-lennard_jones", "activations-mnist_cnn")
 @pytest.mark.parametrize("name", ["lennard_jones", "mnist_cnn", "resnet18"])
 @pytest.mark.parametrize("what", ["parameters", "activations"])
 def test_offloading_changes_no_loss(name: str, what: str) -> None:

@@ -31,6 +31,7 @@ def test_reformer_gives_logits_of_its_vocabulary() -> None:
     assert built(BUILT_INS["reformer"], mode="infer", batch_size=2).step().shape == (2, 128, 320)
 
 
+@pytest.mark.slow
 def test_the_fixed_reformer_computes_the_same() -> None:
     first, second = (losses(BUILT_INS[name], 3) for name in ("reformer", "reformer_fixed"))
     assert first == pytest.approx(second, rel=1e-5)

@@ -7,6 +7,7 @@ from tests.unit.workloads.building import BUILT_INS, built
 torch = pytest.importorskip("torch")
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(("frames", "left"), [(7, 1), (64, 15), (400, 99)])
 def test_speech_transformer_gives_logits_of_downsampled_frames(frames: int, left: int) -> None:
     made = built(BUILT_INS["speech_transformer"], mode="infer", batch_size=2, resolution=frames).step()

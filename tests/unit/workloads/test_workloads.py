@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workloads.building import BUILT_INS, LARGE, built, losses
+from tests.unit.workloads.building import BUILT_INS, SMALL, built, losses
 from tracekit.workloads.base import DOMAINS, Options, Workload
 
 torch = pytest.importorskip("torch")
@@ -55,7 +55,7 @@ all_workloads = pytest.mark.parametrize("workload", BUILT_INS.values(), ids=BUIL
 small_first = pytest.mark.parametrize(
     "workload",
     [
-        pytest.param(one, id=name, marks=pytest.mark.slow if name in LARGE else ())
+        pytest.param(one, id=name, marks=() if name in SMALL else pytest.mark.slow)
         for name, one in BUILT_INS.items()
     ],
 )
@@ -97,6 +97,7 @@ def test_workloads_have_a_domain_and_sizes(workload: Workload) -> None:
     assert all(set(size) == {"batch_size", "resolution"} for size in workload.sizes.values())
 
 
+@pytest.mark.slow_except("mnist_cnn", "mobilenet_v2", "unet")
 @images
 def test_inference_gives_logits(name: str) -> None:
     logits = built(BUILT_INS[name], mode="infer").step()

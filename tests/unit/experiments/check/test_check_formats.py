@@ -98,6 +98,7 @@ def test_markdown_reproduces_the_check_and_stays_small(
     assert run([*words, "--store", str(store.path)]) == 1
 
 
+@pytest.mark.slow
 def test_markdown_of_very_many_configurations_stays_below_what_a_comment_holds(
     git: Git, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +138,7 @@ def test_github_annotates_the_regression_alone(
     assert line.startswith("::error title=resnet50 train cuda%3A step_time::regression: +12.0%25 (95%25")
 
 
+@pytest.mark.slow
 def test_a_label_cannot_start_a_workflow_command_of_its_own(
     git: Git, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

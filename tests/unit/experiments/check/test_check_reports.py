@@ -57,17 +57,27 @@ def profiled(store: Store, sha: str, ops: int, steps: tuple[int, ...] = BASE) ->
         )
 
 
-def test_what_got_slower_names_its_causes_in_every_format_for_people(
-    git: Git, store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def slower(git: Git, store: Store) -> None:
     profiled(store, git("rev-parse", "HEAD"), 10)
     profiled(store, commit(git, "topic", branch="topic"), 15)
-    for output_format in ("table", "markdown", "html"):
-        found, text = out(store, capsys, "--metric", "step_time", "--format", output_format)
-        assert found == 1
-        assert "profiled step 10.00 ms → 15.00 ms; largest changes: in ops +5.00 ms" in text
-        assert re.search(r"aten::mm.*5\.00 ms", text, re.DOTALL)
-        assert "count +5.00 ms" in text
+
+
+@pytest.mark.slow_except("markdown")
+@pytest.mark.parametrize("output_format", ["table", "markdown", "html"])
+@pytest.mark.usefixtures("slower")
+def test_what_got_slower_names_its_causes_in_every_format_for_people(
+    store: Store, capsys: pytest.CaptureFixture[str], output_format: str
+) -> None:
+    found, text = out(store, capsys, "--metric", "step_time", "--format", output_format)
+    assert found == 1
+    assert "profiled step 10.00 ms → 15.00 ms; largest changes: in ops +5.00 ms" in text
+    assert re.search(r"aten::mm.*5\.00 ms", text, re.DOTALL)
+    assert "count +5.00 ms" in text
+
+
+@pytest.mark.usefixtures("slower")
+def test_what_got_slower_names_its_causes_in_json(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     [each] = json.loads(out(store, capsys, "--format", "json")[1])["configurations"]
     assert [(one["op"], one["delta_ns"], one["n_base"], one["n_head"]) for one in each["causes"]] == [
         ("aten::mm", 5_000_000, 10, 15)
@@ -94,6 +104,7 @@ def hostile(git: Git, store: Store) -> None:
     record(store, commit(git, "topic", branch="topic"), SLOWER, workload=HOSTILE)
 
 
+@pytest.mark.slow_except("markdown", "html")
 @pytest.mark.parametrize("output_format", ["table", "markdown", "html", "junit", "github"])
 def test_a_hostile_name_stays_a_name(
     hostile: None, store: Store, capsys: pytest.CaptureFixture[str], output_format: str
@@ -110,6 +121,7 @@ def test_a_hostile_name_stays_a_name(
         assert not re.search(r"(src|href)=|@import|url\(", text)
 
 
+@pytest.mark.slow
 def test_markdown_of_long_commands_stays_below_what_a_comment_holds(
     git: Git, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def tables(store: Store, trace: Path) -> dict[str, pd.DataFrame]:
     return {name: table(run, name) for name in TABLES}
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize("chunk_bytes", [700, 20_000, 4 << 20])
 @pytest.mark.parametrize("make", [EverySecond, None], ids=["in turns", "always"])
 def test_both_decoders_give_the_same_run(

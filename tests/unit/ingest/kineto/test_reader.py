@@ -57,6 +57,7 @@ def test_an_unfinished_event_is_dropped_alone(store: Store, tmp_path: Path) -> N
     assert noted(run) == {"dropped_events"}
 
 
+@pytest.mark.slow_except(8)
 @pytest.mark.usefixtures("chunk_bytes")
 @pytest.mark.parametrize("first", ["ph", "name", "args", "ts"])
 @pytest.mark.parametrize("damage", ['"odd"quote"', '"odd", "x": {"y": 1', '"odd"], "z": 1'])

@@ -59,6 +59,7 @@ def test_strings_round_trip_through_arrow(values: list[str]) -> None:
     assert array.to_pylist() == values
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("decoder", ["native.load()", "native.is_compiled = lambda: False"])
 def test_an_import_does_not_load_pandas_or_arrow_compute(tmp_path: Path, decoder: str) -> None:
     """With the compiled decoder, and with the reference; of a training run, and of an inference server."""

@@ -69,6 +69,7 @@ def test_texts_of_tiny_events_exceed_the_buffers(event: bytes, monkeypatch: pyte
     assert all((memory == UNTOUCHED).all() for memory in tails)
 
 
+@pytest.mark.slow
 def test_more_strings_than_fit_are_decoded() -> None:
     base = changed(UNKNOWN | {"args": {}, "cat": "cpu_op"})
     rows = (

@@ -174,6 +174,7 @@ def test_random_bytes_do_not_crash_the_scanner(noise: bytes, place: int) -> None
     agrees(content[:place] + noise + content[place:])
 
 
+@pytest.mark.slow_except(3)
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.parent.name + "/" + path.name)
 def test_sample_traces_are_scanned_like_the_reference(path: Path) -> None:
     assert False not in {agrees(content) for content in chunks_of(path)}

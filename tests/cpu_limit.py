@@ -1,0 +1,68 @@
+"""Limit of the CPU time of a test of the default tier, so that the tier stays quick.
+
+Only the test itself counts, with the child processes that it waits for: neither the set-up of its fixtures
+nor the first import of libraries, which one test pays for all. Tests in the browser are walks of many steps,
+and the server computes in their process: they have no limit.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import tiers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECONDS = 3.0
+"""Twice what a test may cost on a quiet machine: a busy one takes up to twice the CPU time."""
+IMPORT_SECONDS = 0.005
+"""For each module that a test imports first."""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare `--cpu-limit`."""
+    text = "CPU seconds that a test of the default tier may cost (0: any number)"
+    parser.addoption("--cpu-limit", metavar="SECONDS", type=float, default=SECONDS, help=text)
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process and of its children that have ended."""
+    usages = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def excess(seconds: float, *, imported: int, limit: float) -> str:
+    """Say by what a test exceeds the limit; empty if it does not.
+
+    Args:
+        seconds: CPU seconds of the test.
+        imported: Number of modules that it imported first.
+        limit: CPU seconds that it may cost; 0 for any number.
+    """
+    if not limit or seconds <= limit + IMPORT_SECONDS * imported:
+        return ""
+    return (
+        f"this test of the default tier cost {seconds:.1f} CPU seconds, child processes included; "
+        f"the limit is {limit:g}, and half of it on a quiet machine: make it cheaper (share what it only "
+        "reads by a fixture of its module or session, use a smaller input), or mark it `slow`, or its "
+        "further variants with `slow_except`"
+    )
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)  # around the test alone
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test of the default tier that costs more than the limit."""
+    before, modules = cpu_seconds(), len(sys.modules)
+    result = yield
+    seconds, imported = cpu_seconds() - before, max(0, len(sys.modules) - modules)
+    exempt = any(item.get_closest_marker(name) for name in ("slow", "browser"))
+    if tiers.tier_of(item.config) == tiers.DEFAULT and not exempt:
+        message = excess(seconds, imported=imported, limit=item.config.option.cpu_limit)
+        if message:
+            pytest.fail(message, pytrace=False)
+    return result
