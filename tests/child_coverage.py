@@ -92,7 +92,21 @@ def measure(tests: Sequence[str]) -> int:
         settings = home / "coverage.ini"
         settings.write_text(CONFIGURATION.format(folder=home, root=tree.root))
         python, rc = tree.root / ".venv" / "bin" / "python", f"--rcfile={settings}"
-        run = [python, "-m", "coverage", "run", rc, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
+        run = [
+            python,
+            "-m",
+            "coverage",
+            "run",
+            rc,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "2",
+            "-p",
+            "no:cacheprovider",
+            "--cpu-limit=0",
+        ]
         failed = subprocess.run([*run, *tests], cwd=tree.root, stdin=subprocess.DEVNULL).returncode
         for words in (["combine", "-q", rc], ["report", rc, f"--fail-under={LEAST}"]):
             done = subprocess.run([python, "-m", "coverage", *words], cwd=tree.root)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import environment, tiers
+from tests import cpu_limit, environment, tiers
 from tests.object_storage import serving
 from tests.shared_runs import SharedRuns
 from tracekit import storage
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     tiers.add_options(parser)
+    cpu_limit.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     environment.normalize()
     tiers.choose(config)
+    config.pluginmanager.register(cpu_limit)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker

@@ -18,8 +18,10 @@ from tests import tiers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SECONDS = 3.0
+SECONDS = 6.0
 """Twice what a test may cost on a quiet machine: a busy one takes up to twice the CPU time."""
+OF_PROGRAMS = 3
+"""So many times the limit in `tests/integration`, where each of several real programs imports torch."""
 IMPORT_SECONDS = 0.005
 """For each module that a test imports first."""
 
@@ -54,15 +56,26 @@ def excess(seconds: float, *, imported: int, limit: float) -> str:
     )
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)  # around the test alone
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Fail a test of the default tier that costs more than the limit."""
-    before, modules = cpu_seconds(), len(sys.modules)
-    result = yield
-    seconds, imported = cpu_seconds() - before, max(0, len(sys.modules) - modules)
+def check(item: pytest.Item, seconds: float, *, imported: int) -> None:
+    """Fail a test of the default tier that costs more than the limit.
+
+    Args:
+        item: The test.
+        seconds: CPU seconds that it cost.
+        imported: Number of modules that it imported first.
+    """
     exempt = any(item.get_closest_marker(name) for name in ("slow", "browser"))
     if tiers.tier_of(item.config) == tiers.DEFAULT and not exempt:
-        message = excess(seconds, imported=imported, limit=item.config.option.cpu_limit)
+        factor = OF_PROGRAMS if item.path.is_relative_to(tiers.TESTS / "integration") else 1
+        message = excess(seconds, imported=imported, limit=factor * item.config.option.cpu_limit)
         if message:
             pytest.fail(message, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)  # around the test alone
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Measure a test and check its limit."""
+    before, modules = cpu_seconds(), len(sys.modules)
+    result = yield
+    check(item, cpu_seconds() - before, imported=max(0, len(sys.modules) - modules))
     return result

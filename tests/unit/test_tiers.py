@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ class Item:
     """A collected test, as far as tiers look at it."""
 
     def __init__(self, nodeid: str, *kept: object) -> None:
+        self.path = tiers.TESTS.parent / nodeid.partition("::")[0]
         self.nodeid, self.marks = nodeid, [pytest.mark.slow_except(*kept).mark] if kept else []
 
     def get_closest_marker(self, name: str) -> Any:
@@ -52,22 +54,26 @@ def test_a_test_beyond_the_limit_is_told_its_cost_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("markexpr", "slow", "fails"), [("not slow", False, True), ("not slow", True, False), ("", False, False)]
+    ("markexpr", "marks", "fails"),
+    [
+        ("not slow", [], True),
+        ("not slow", ["slow"], False),
+        ("not slow", ["browser"], False),
+        ("", [], False),
+    ],
 )
-def test_only_tests_of_the_default_tier_have_a_limit(
-    monkeypatch: pytest.MonkeyPatch, markexpr: str, slow: bool, fails: bool
-) -> None:
-    times = iter((1.0, 9.0))
-    monkeypatch.setattr(cpu_limit, "cpu_seconds", lambda: next(times))
+def test_only_tests_of_the_default_tier_have_a_limit(markexpr: str, marks: list[str], fails: bool) -> None:
     item: Any = Item("tests/test_x.py::test_y")
     item.config = SimpleNamespace(option=SimpleNamespace(markexpr=markexpr, cpu_limit=3.0))
-    if slow:
-        item.add_marker(pytest.mark.slow)
-    call = cpu_limit.pytest_runtest_call(item)
-    next(call)
-    if fails:
-        with pytest.raises(pytest.fail.Exception, match=r"cost 8\.0 CPU seconds"):
-            call.send(None)
-    else:
-        with pytest.raises(StopIteration):
-            call.send(None)
+    for mark in marks:
+        item.add_marker(getattr(pytest.mark, mark))
+    with pytest.raises(pytest.fail.Exception, match=r"cost 8\.0 CPU seconds") if fails else nullcontext():
+        cpu_limit.check(item, 8.0, imported=0)
+
+
+def test_tests_of_real_programs_may_cost_more() -> None:
+    item: Any = Item("tests/integration/test_x.py::test_y")
+    item.config = SimpleNamespace(option=SimpleNamespace(markexpr="not slow", cpu_limit=3.0))
+    cpu_limit.check(item, 8.0, imported=0)
+    with pytest.raises(pytest.fail.Exception, match="the limit is 9"):
+        cpu_limit.check(item, 10.0, imported=0)
