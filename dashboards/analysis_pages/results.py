@@ -18,6 +18,7 @@ from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 from tracekit.render import cells, human
 from tracekit.render.cells import header
+from tracekit.schema import C
 
 from ..components import links
 from ..components.charts import aria
@@ -228,6 +229,19 @@ def read_choice(context: Context, option: str, choices: Sequence[tuple[str, str]
     """
     requested = context.view.options.get(option, "")
     return requested if requested in {value for value, _ in choices} else choices[0][0]
+
+
+def values_by_rank(frame: pd.DataFrame, kind: str, value: str) -> tuple[list[str], dict[str, pd.Series[Any]]]:
+    """Return the names of the ranks, and their values by kind, in order of the rows; 0 without a row.
+
+    Args:
+        frame: Rows of ranks and kinds.
+        kind: Column that names the kind.
+        value: Column of the values.
+    """
+    kinds = frame.astype({kind: str})
+    by_kind = kinds.pivot(index=C.RANK, columns=kind, values=value).fillna(0).astype("int64")
+    return [f"rank {rank}" for rank in by_kind.index], {name: by_kind[name] for name in kinds[kind].unique()}
 
 
 def first_rows(

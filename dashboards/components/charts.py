@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 from dash import Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 
@@ -13,6 +14,7 @@ from tracekit.render import human
 from tracekit.render.cells import plain
 
 from ..figures.axis import COLORWAY
+from ..figures.bars import bars, compose_bars
 from ..site import Context, Site
 
 Number = int | float
@@ -182,6 +184,62 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
     words = html.Figcaption([html.Span(caption), html.Span(pictures, className="tk-picture")])
     place = html.Div(graph, style={"minHeight": shown["layout"]["height"]})  # also while plotly loads
     return html.Figure([place, words], className="tk-chart")
+
+
+def bar_chart(
+    context: Context,
+    name: str,
+    labels: Iterable[Any],
+    values: pd.Series[Any],
+    unit: str = "ns",
+    *,
+    title: str,
+    caption: str,
+) -> list[Component]:
+    """Show a column as bars, the first at the top; nothing without rows.
+
+    Args:
+        context: The current context.
+        name: Id of the chart, unique on its page.
+        labels: One label per bar; any text.
+        values: One value per bar.
+        unit: Unit of the values.
+        title: What the values are, for the axis.
+        caption: One sentence.
+    """
+    if values.empty:
+        return []
+    return [
+        chart(
+            context, name, bars(list(map(str, labels)), values.tolist(), unit, title=title), caption=caption
+        )
+    ]
+
+
+def parts_chart(
+    context: Context,
+    name: str,
+    labels: Iterable[Any],
+    parts: Mapping[str, pd.Series[Any]],
+    *,
+    title: str,
+    caption: str,
+) -> list[Component]:
+    """Show columns of times as stacked bars; nothing without rows.
+
+    Args:
+        context: The current context.
+        name: Id of the chart, unique on its page.
+        labels: One label per bar; any text.
+        parts: One value per bar, by name of the part, in stacking order.
+        title: What the values are, for the axis.
+        caption: One sentence.
+    """
+    labels = list(map(str, labels))
+    if not labels:
+        return []
+    times = {part: values.tolist() for part, values in parts.items()}
+    return [chart(context, name, compose_bars(labels, times, "ns", title=title), caption=caption)]
 
 
 def _picture(kind: str, name: str, caption: str) -> Component:

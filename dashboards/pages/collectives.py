@@ -15,9 +15,8 @@ from tracekit.schema import C
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, show_answer, show_nothing
 from ..components import links
-from ..components.charts import chart
+from ..components.charts import bar_chart, chart
 from ..figures.axis import keep_extremes
-from ..figures.bars import bars
 from ..figures.lines import heatmap
 from ..site import Section
 
@@ -48,24 +47,19 @@ def _figures(results: PageResults) -> list[Component]:
 
 
 def _wait_charts(results: PageResults) -> list[Component]:
-    frame = results.frame("by_rank")
+    frame, calls = results.frame("by_rank"), results.frame("calls")
     if frame.empty:
         return [show_nothing("Waiting is unknown: no collective could be matched over ranks.")]
     shown, cut = keep_extremes(frame, frame["caused_ns"], "waiting that it causes")
-    values = [int(value) for value in shown["caused_ns"]]
-    caused = bars(links.device_names(shown, ranks=True), values, "ns", title="waiting of the others")
-    calls = results.frame("calls")
+    caption = "Share of the time in which each rank waits in a collective for the last rank."
     return [
-        chart(
-            results.context,
-            "waiting",
-            _heatmap(calls[calls["wait_ns"].notna()]),
-            caption="Share of the time in which each rank waits in a collective for the last rank.",
-        ),
-        chart(
+        chart(results.context, "waiting", _heatmap(calls[calls["wait_ns"].notna()]), caption=caption),
+        *bar_chart(
             results.context,
             "caused",
-            caused,
+            links.device_names(shown, ranks=True),
+            shown["caused_ns"],
+            title="waiting of the others",
             caption=f"Waiting of the other ranks in collectives in which this rank arrived last.{cut}",
         ),
     ]
@@ -93,18 +87,15 @@ def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
 
 
 def _bandwidth(results: PageResults) -> list[Component]:
-    frame = results.frame("by_group")
-    groups = frame[frame["bus_gb_per_s"].notna()].sort_values("bus_gb_per_s", ascending=False)
-    if groups.empty:
-        return []
+    groups = results.frame("by_group").dropna(subset="bus_gb_per_s")
+    groups = groups.sort_values("bus_gb_per_s", ascending=False)
     names = [
-        f"{kind}, group {group}"
-        for kind, group in groups[["collective", "group"]].itertuples(index=False, name=None)
+        f"{kind}, group {group}" for kind, group in zip(groups["collective"], groups["group"], strict=True)
     ]
-    values = [float(value) for value in groups["bus_gb_per_s"]]
-    figure = bars(names, values, "GB/s", title="bus bandwidth")
+    values, title = groups["bus_gb_per_s"], "bus bandwidth"
     caption = "Bus bandwidth by process group: comparable with the bandwidth of the link."
-    return [html.Div(chart(results.context, "bandwidth", figure, caption=caption))]
+    shown = bar_chart(results.context, "bandwidth", names, values, "GB/s", title=title, caption=caption)
+    return [html.Div(figure) for figure in shown]
 
 
 PAGE = answer_page(

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
-import pandas as pd
 from dash import html
 from dash.development.base_component import Component
 
 from tracekit.schema import SEPARATOR, C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, Row, show_answer
-from ..components.charts import chart
-from ..figures.bars import bars, compose_bars, stack_bars
+from ..analysis_pages.results import PageResults, Row, show_answer, values_by_rank
+from ..components.charts import bar_chart, chart, parts_chart
+from ..figures.bars import stack_bars
 from ..site import Section
 
 MAX_BARS = 12
@@ -85,19 +84,17 @@ def _eager(results: PageResults) -> list[Component]:
 
 
 def _figures(results: PageResults) -> list[Component]:
-    context, kernels = results.context, results.frame("kernels")
-    shown = [*_producers(results), *_lines(results)]
-    if len(kernels):
-        ranks = sorted(int(rank) for rank in kernels[C.RANK].unique())
-        parts = {
-            str(origin): [_sum(rows, rank) for rank in ranks]
-            for origin, rows in kernels.groupby("origin", sort=False, observed=True)
-        }
-        figure = compose_bars([f"rank {rank}" for rank in ranks], parts, "ns", title="Σ of durations")
-        caption = "Kernel time by origin."
-        shown.append(chart(context, "origins", figure, caption=caption))
+    kernels = results.frame("kernels")
+    ranks, parts = values_by_rank(kernels, "origin", "sum_ns")
     pair = [part for table in ("regions", "graphs") for part in _calls(results, table)]
-    return [*shown, *([html.Div(pair, className="tk-pair")] if pair else [])]
+    return [
+        *_producers(results),
+        *_lines(results),
+        *parts_chart(
+            results.context, "origins", ranks, parts, title="Σ of durations", caption="Kernel time by origin."
+        ),
+        *([html.Div(pair, className="tk-pair")] if pair else []),
+    ]
 
 
 def _producers(results: PageResults) -> list[Component]:
@@ -105,10 +102,9 @@ def _producers(results: PageResults) -> list[Component]:
     frame = results.frame("producers")
     if frame.empty:
         return []
-    inside = [int(value) for value in frame["in_compiled_ns"]]
-    outside = [int(total) - part for total, part in zip(frame["sum_ns"], inside, strict=True)]
+    inside, total = frame["in_compiled_ns"], frame["sum_ns"]
     shares = [f"{part}, {share:.1%}" for part, share in zip(frame["part"], frame["share"], strict=True)]
-    parts = {"called by compiled code": inside, "called eagerly": outside}
+    parts = {"called by compiled code": inside.tolist(), "called eagerly": (total - inside).tolist()}
     figure = stack_bars(shares, parts, "ns", title="time")
     what = "Kernel time" if len(results.frame("kernels")) else "Time of ops, without nested ops,"
     return [chart(results.context, "producers", figure, caption=f"{what} by what made the kernels.")]
@@ -117,24 +113,13 @@ def _producers(results: PageResults) -> list[Component]:
 def _lines(results: PageResults) -> list[Component]:
     """Draw the time of the lines of the program; a kernel of several lines is in the bar of all of them."""
     frame = results.frame("lines")
-    with_source = frame[frame[C.SOURCE_LINES] != ""] if len(frame) else frame
-    if with_source.empty:
-        return []
-    sums = (
-        with_source.groupby(C.SOURCE_LINES, sort=False)["sum_ns"]
-        .sum()
-        .sort_values(ascending=False, kind="stable")
-    )
-    most = sums.head(MAX_BARS)
-    figure = bars(
-        [_shorten_lines(str(lines)) for lines in most.index],
-        [int(total_ns) for total_ns in most],
-        "ns",
-        title="time",
-    )
+    with_source = frame[frame[C.SOURCE_LINES] != ""]
+    sums = with_source.groupby(C.SOURCE_LINES, sort=False)["sum_ns"].sum()
+    most = sums.sort_values(ascending=False, kind="stable").head(MAX_BARS)
     more = f" The {MAX_BARS} largest of {len(sums):,} are shown." if len(sums) > MAX_BARS else ""
     caption = f"Kernel time of compiled code by the lines that were compiled to one kernel.{more}"
-    return [chart(results.context, "lines", figure, caption=caption)]
+    names = [_shorten_lines(str(lines)) for lines in most.index]
+    return bar_chart(results.context, "lines", names, most, title="time", caption=caption)
 
 
 def _shorten_lines(lines: str) -> str:
@@ -153,19 +138,13 @@ def _shorten_lines(lines: str) -> str:
     return SEPARATOR.join(names)
 
 
-def _sum(rows: pd.DataFrame, rank: int) -> int:
-    of_rank = rows[rows[C.RANK] == rank]
-    return int(of_rank["sum_ns"].iloc[0]) if len(of_rank) else 0
-
-
 def _calls(results: PageResults, table: str) -> list[Component]:
     frame = results.frame(table).sort_values("host_ns", ascending=False, kind="stable").head(MAX_BARS)
-    if frame.empty:
-        return []
     what = {"regions": "Compiled regions", "graphs": "Inductor graphs"}[table]
-    names = [str(name) for name in frame[C.NAME]]
-    figure = bars(names, [int(value) for value in frame["host_ns"]], "ns", title="host time")
-    return [chart(results.context, table, figure, caption=f"{what} by host time.")]
+    caption = f"{what} by host time."
+    return bar_chart(
+        results.context, table, frame[C.NAME], frame["host_ns"], title="host time", caption=caption
+    )
 
 
 PAGE = answer_page("compile", section=Section.MORE, order=900, answer=_answer, figures=_figures, height=260)

@@ -9,9 +9,15 @@ from dash.development.base_component import Component
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import HOST_TABLE, PageResults, first_rows, show_answer
-from ..components.charts import chart
-from ..figures.bars import bars, compose_bars
+from ..analysis_pages.results import (
+    DEVICE_TABLE,
+    HOST_TABLE,
+    PageResults,
+    first_rows,
+    show_answer,
+    values_by_rank,
+)
+from ..components.charts import bar_chart, parts_chart
 from ..site import Section
 
 MAX_BARS = 12
@@ -34,21 +40,17 @@ def _answer(results: PageResults) -> list[Component]:
 
 
 def _figures(results: PageResults) -> list[Component]:
-    context, kinds = results.context, results.frame("by_kind")
+    kinds = results.frame("by_kind").sort_values("path_ns", ascending=False)
     if kinds.empty:
         return []
-    ranks = sorted(int(rank) for rank in kinds[C.RANK].unique())
-    order = list(dict.fromkeys(kinds.sort_values("path_ns", ascending=False)[C.KIND].astype(str)))
-    parts = {kind: [_time(kinds, rank, kind) for rank in ranks] for kind in order}
-    figure = compose_bars([f"rank {rank}" for rank in ranks], parts, "ns", title="time on the path")
-    shown = [chart(context, "kinds", figure, caption="Critical path by kind; the parts sum to all steps.")]
+    ranks, parts = values_by_rank(kinds, C.KIND, "path_ns")
+    caption = "Critical path by kind; the parts sum to all steps."
     pair = [*_savings_chart(results), *_ops(results)]
-    return [*shown, html.Div(pair, className="tk-pair"), *_segments(results)]
-
-
-def _time(kinds: pd.DataFrame, rank: int, kind: str) -> int:
-    of_rank = kinds[(kinds[C.RANK] == rank) & (kinds[C.KIND].astype(str) == kind)]
-    return int(of_rank["path_ns"].iloc[0]) if len(of_rank) else 0
+    return [
+        *parts_chart(results.context, "kinds", ranks, parts, title="time on the path", caption=caption),
+        html.Div(pair, className="tk-pair"),
+        *_segments(results),
+    ]
 
 
 def _with_ranks(frame: pd.DataFrame, names: list[str]) -> list[str]:
@@ -60,39 +62,43 @@ def _with_ranks(frame: pd.DataFrame, names: list[str]) -> list[str]:
 
 def _savings_chart(results: PageResults) -> list[Component]:
     frame = results.frame("what_if").sort_values("saving_ns", ascending=False, kind="stable").head(MAX_BARS)
-    if frame.empty:
-        return []
     names = [f"{what} ({where})" for what, where in zip(frame["removed"], frame["where"], strict=True)]
-    values = [int(value) for value in frame["saving_ns"]]
-    figure = bars(_with_ranks(frame, names), values, "ns", title="saving per step")
-    caption = "Saving per step with each part removed. Savings overlap; don't sum them."
-    return [chart(results.context, "saved", figure, caption=caption)]
+    return bar_chart(
+        results.context,
+        "saved",
+        _with_ranks(frame, names),
+        frame["saving_ns"],
+        title="saving per step",
+        caption="Saving per step with each part removed. Savings overlap; don't sum them.",
+    )
 
 
 def _ops(results: PageResults) -> list[Component]:
     frame = results.frame("by_op").sort_values("path_ns", ascending=False, kind="stable").head(MAX_BARS)
     names = [f"{op} ({kind})" for op, kind in zip(frame["op"], frame[C.KIND], strict=True)]
-    values = [int(value) for value in frame["path_ns"]]
-    figure = bars(_with_ranks(frame, names), values, "ns", title="time on the path")
-    caption = "Ops and kernels with the most time on the path, by kind."
-    return [chart(results.context, "ops", figure, caption=caption)]
+    return bar_chart(
+        results.context,
+        "ops",
+        _with_ranks(frame, names),
+        frame["path_ns"],
+        title="time on the path",
+        caption="Ops and kernels with the most time on the path, by kind.",
+    )
 
 
 def _segments(results: PageResults) -> list[Component]:
     segments = results.frame("segments")
     columns = results.columns("segments", C.RANK, C.STEP, C.KIND, "op", C.DUR_NS)
-    shown: list[Component] = []
-    on_device = segments[segments["device_row"].notna()]
-    on_host = segments[segments["device_row"].isna() & segments["host_row"].notna()]
-    if len(on_device):
-        title = "Longest segments on a device"
-        shown.append(first_rows(results.context, on_device, columns, title=title, row="device_row"))
-    if len(on_host):
-        title = "Longest segments on the host"
-        shown.append(
-            first_rows(results.context, on_host, columns, title=title, row="host_row", table=HOST_TABLE)
-        )
-    return shown
+    on_device = segments["device_row"].notna()
+    places = {
+        "a device": (segments[on_device], "device_row", DEVICE_TABLE),
+        "the host": (segments[~on_device & segments["host_row"].notna()], "host_row", HOST_TABLE),
+    }
+    return [
+        first_rows(results.context, rows, columns, title=f"Longest segments on {where}", row=row, table=table)
+        for where, (rows, row, table) in places.items()
+        if len(rows)
+    ]
 
 
 PAGE = answer_page(

@@ -13,8 +13,7 @@ from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, Row, first_rows, show_answer
-from ..components.charts import chart
-from ..figures.bars import bars
+from ..components.charts import bar_chart
 from ..site import Section
 
 MAX_OPS = 15
@@ -75,29 +74,27 @@ def _figures(results: PageResults) -> list[Component]:
 
 def _ops(results: PageResults) -> list[Component]:
     ops = results.frame("ops")
-    if ops.empty:
-        return []
     first, several = ops.head(MAX_OPS), ops["module"].nunique() > 1
     names = [
         brief((f"{module}: {op}" if module and several else str(op)) or "(unknown)", _MAX_LABEL_CHARS)
         for op, module in first[["op", "module"]].itertuples(index=False, name=None)
     ]
-    figure = bars(names, first["sum_ns"].tolist(), "ns", title="Σ of durations")
     which = f"{MAX_OPS} of {len(ops):,} with the most time" if len(ops) > MAX_OPS else "Time"
-    return [chart(results.context, "ops", figure, caption=f"{which}, by module and captured op.")]
+    caption = f"{which}, by module and captured op."
+    return bar_chart(results.context, "ops", names, first["sum_ns"], title="Σ of durations", caption=caption)
 
 
 def _layer(results: PageResults, layer: pd.DataFrame) -> list[Component]:
-    if layer.empty:
-        return []
     first = layer.head(MAX_KERNELS)
     names = [
         brief(f"{position}. {op or family(str(name))}", _MAX_LABEL_CHARS)
         for position, op, name in first[["position", "op", C.NAME]].itertuples(index=False, name=None)
     ]
-    figure = bars(names, first["mean_ns"].tolist(), "ns", title="mean duration")
     which = f"First {MAX_KERNELS} of {len(layer):,} kernels" if len(layer) > MAX_KERNELS else "Kernels"
-    return [chart(results.context, "layer", figure, caption=f"{which} of one repeat, in order.")]
+    caption = f"{which} of one repeat, in order."
+    return bar_chart(
+        results.context, "layer", names, first["mean_ns"], title="mean duration", caption=caption
+    )
 
 
 def _parts(results: PageResults, structure: pd.DataFrame) -> list[Component]:

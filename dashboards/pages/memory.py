@@ -21,8 +21,7 @@ from ..analysis_pages.results import (
     show_nothing,
     show_switch,
 )
-from ..components.charts import chart
-from ..figures.bars import bars
+from ..components.charts import bar_chart, chart
 from ..figures.copies import over_time
 from ..figures.lines import lines
 from ..figures.memory import EARLIER, draw_lives
@@ -165,16 +164,14 @@ def _layers(results: PageResults, by: str) -> dict[str, str]:
 def _composition(results: PageResults, rank: int, device: int, by: str) -> list[Component]:
     """Chart what was in use at the peak; the bars sum to it."""
     peak = _rows_of(results.frame("peak", LIVES), rank, device)
-    groups = peak[peak["by"] == by]
+    groups = peak[peak["by"] == by].set_index(C.NAME)["at_peak"]
     top, rest = groups.head(MAX_OPS), groups.iloc[MAX_OPS:]
-    names, values = [str(name) for name in top[C.NAME]], [int(value) for value in top["at_peak"]]
     if len(rest):
-        names.append(f"{len(rest):,} others")
-        values.append(int(rest["at_peak"].sum()))
-    figure = bars(names, values, "bytes", title="memory in use at the peak")
-    total = human(sum(values), "bytes")
+        top = pd.concat([top, pd.Series({f"{len(rest):,} others": rest.sum()})])
+    total = human(int(top.sum()), "bytes")
     caption = f"The {total} in use at the peak {_where(results, rank, device)}, by {by}. The bars sum to it."
-    return [chart(results.context, "composition", figure, caption=caption)]
+    title = "memory in use at the peak"
+    return bar_chart(results.context, "composition", top.index, top, "bytes", title=title, caption=caption)
 
 
 def _peak(results: PageResults, rank: int, device: int) -> list[Component]:
@@ -182,13 +179,10 @@ def _peak(results: PageResults, rank: int, device: int) -> list[Component]:
     live = bool(ops["live_at_peak"].fillna(0).any())
     column = "live_at_peak" if live else "allocated"
     top = ops[ops[column].fillna(0) > 0].sort_values(column, ascending=False, kind="stable").head(MAX_OPS)
-    if top.empty:
-        return []
     what = "memory in use at the peak" if live else "total memory allocated"
     names = [str(name) or "(no op recorded)" for name in top["op"]]
-    figure = bars(names, [int(value) for value in top[column]], "bytes", title=what)
     caption = f"{what.capitalize()} {_where(results, rank, device)}, by allocating op."
-    return [chart(results.context, "peak", figure, caption=caption)]
+    return bar_chart(results.context, "peak", names, top[column], "bytes", title=what, caption=caption)
 
 
 def _steps(results: PageResults, rank: int, device: int) -> list[Component]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 from dash.development.base_component import Component
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, Row, read_choice, show_answer, show_switch
-from ..components.charts import chart
-from ..components.text import section
-from ..figures.bars import bars, compose_bars
+from ..components.charts import bar_chart, parts_chart
+from ..components.text import capitalize, section
 from ..site import Section
 from ..tables.table import show_table
 
@@ -63,31 +60,25 @@ def _figures(results: PageResults) -> list[Component]:
     measure = read_choice(context, "measure", measures)
     return [
         show_switch(context, "measure", "Measure", measures),
-        _by_class(results, types, measure, dict(measures)[measure]),
+        *_by_class(results, types, measure, dict(measures)[measure]),
         section(
             "Tree of modules", show_table(context, "modules", results.spec("tree"), results.frame("tree"))
         ),
     ]
 
 
-def _by_class(results: PageResults, types: pd.DataFrame, measure: str, title: str) -> Component:
+def _by_class(results: PageResults, types: pd.DataFrame, measure: str, title: str) -> list[Component]:
+    """Chart a measure by class; totals are parted into forward and backward pass where both are known."""
     positive = types[types[measure].fillna(0) > 0]
     first = positive.sort_values(measure, ascending=False, kind="stable").head(MAX_BARS)
-    figure = _bars(first, measure, title)
     which = f"{len(first)} largest of {len(types):,} classes" if len(first) < len(types) else "all classes"
-    caption = f"{_MEANING[measure]} {which[:1].upper()}{which[1:]}, over all instances, threads and ranks."
-    return chart(results.context, "classes", figure, caption=caption)
-
-
-def _bars(types: pd.DataFrame, measure: str, title: str) -> dict[str, Any]:
-    """Draw a measure by class; totals are parted into forward and backward pass where both are known."""
-    names, totals = types["type"].tolist(), [int(value) for value in types[measure]]
-    part = types.get(measure.replace("_total_ns", "_backward_ns")) if measure.endswith("_total_ns") else None
-    if part is None or not part.fillna(0).any():
-        return bars(names, totals, "ns", title=title)
-    backward = [int(value) for value in part]
-    forward = [total - part_ns for total, part_ns in zip(totals, backward, strict=True)]
-    return compose_bars(names, {"forward": forward, "backward": backward}, "ns", title=title)
+    caption = f"{_MEANING[measure]} {capitalize(which)}, over all instances, threads and ranks."
+    backward = first.get(measure.replace("_total_ns", "_backward_ns")) if "_total_ns" in measure else None
+    names, totals = first["type"], first[measure].astype("int64")
+    if backward is None or not backward.fillna(0).any():
+        return bar_chart(results.context, "classes", names, totals, title=title, caption=caption)
+    parts = {"forward": totals - backward, "backward": backward}
+    return parts_chart(results.context, "classes", names, parts, title=title, caption=caption)
 
 
 PAGE = answer_page(

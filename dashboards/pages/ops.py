@@ -23,9 +23,8 @@ from ..analysis_pages.results import (
     show_nothing,
     show_switch,
 )
-from ..components.charts import chart, connect_clicks
+from ..components.charts import bar_chart, chart, connect_clicks
 from ..figures.axis import hover_name
-from ..figures.bars import bars
 from ..figures.lines import Dots, points
 from ..figures.treemap import treemap
 from ..site import MAX_PARAMETER_CHARS, Section
@@ -84,7 +83,7 @@ def _figures(results: PageResults) -> list[Component]:
     nonzero = frame[frame[measure].notna() & (frame[measure] != 0)]
     return [
         switches,
-        html.Div([_top(results, nonzero, measure), *_host_and_device(results, frame)], className="tk-pair"),
+        html.Div([*_top(results, nonzero, measure), *_host_and_device(results, frame)], className="tk-pair"),
     ]
 
 
@@ -138,14 +137,15 @@ def _op_details(results: PageResults, tree: pd.DataFrame, op: str) -> list[Compo
     return [html.P([*parts, "."], id="op-selected"), *([] if kernels.empty else [table])]
 
 
-def _top(results: PageResults, frame: pd.DataFrame, measure: str) -> Component:
+def _top(results: PageResults, frame: pd.DataFrame, measure: str) -> list[Component]:
     first = frame.sort_values(measure, ascending=False, kind="stable").head(MAX_BARS)
     unit = "bytes" if measure.endswith("bytes") else "ns"
     title = dict(_MEASURES)[measure]
-    figure = bars(_labels(first), [int(value) for value in first[measure]], unit, title=title)
     which = f"{len(first)} largest of {len(frame):,} ops" if len(first) < len(frame) else "all ops"
     caption = f"{title}: {which}, summed over threads and ranks."
-    return chart(results.context, "top", figure, caption=caption)
+    return bar_chart(
+        results.context, "top", _labels(first), first[measure], unit, title=title, caption=caption
+    )
 
 
 def _labels(frame: pd.DataFrame) -> list[str]:

@@ -10,9 +10,8 @@ from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, show_answer
-from ..components.charts import chart
+from ..components.charts import bar_chart, parts_chart
 from ..components.links import device_names
-from ..figures.bars import bars, compose_bars
 from ..site import Section
 
 MAX_BARS = 24
@@ -40,54 +39,44 @@ def _names(frame: pd.DataFrame, column: str) -> list[str]:
     return [f"{what}, {place}" if several else str(what) for what, place in pairs]
 
 
-def _parts(frame: pd.DataFrame, column: str) -> dict[str, object]:
-    columns = {"overlapped by kernels": "overlapped_ns", "exposed": "exposed_ns"}
-    parts = {name: [int(value) for value in frame[key]] for name, key in columns.items()}
-    return compose_bars(_names(frame, column), parts, "ns", title="time")
+def _parts_chart(
+    results: PageResults, name: str, frame: pd.DataFrame, column: str, caption: str
+) -> list[Component]:
+    parts = {"overlapped by kernels": frame["overlapped_ns"], "exposed": frame["exposed_ns"]}
+    return parts_chart(results.context, name, _names(frame, column), parts, title="time", caption=caption)
 
 
 def _figures(results: PageResults) -> list[Component]:
     capture = results.frame("whole")
     nonzero = capture[capture["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
     is_communication = nonzero["what"] == "communication"
+    copies = nonzero[~is_communication & (nonzero["what"] != "all copies")]
     pairs = [
         [*_overlap_chart(results, nonzero[is_communication], "communication"), *_collectives(results)],
-        [
-            *_overlap_chart(
-                results, nonzero[~is_communication & (nonzero["what"] != "all copies")], "copies"
-            ),
-            *_streams(results),
-        ],
+        [*_overlap_chart(results, copies, "copies"), *_streams(results)],
     ]
     return [html.Div(pair, className="tk-pair") for pair in pairs if pair]
 
 
 def _overlap_chart(results: PageResults, rows: pd.DataFrame, words: str) -> list[Component]:
-    if rows.empty:
-        return []
     cut = f" {MAX_BARS} longest of {len(rows)}." if len(rows) > MAX_BARS else ""
     caption = f"Overlapped and exposed {words}, whole capture.{cut}"
-    return [chart(results.context, words, _parts(rows.head(MAX_BARS), "what"), caption=caption)]
+    return _parts_chart(results, words, rows.head(MAX_BARS), "what", caption)
 
 
 def _collectives(results: PageResults) -> list[Component]:
-    frame = (
-        results.frame("collectives").sort_values("union_ns", ascending=False, kind="stable").head(MAX_BARS)
-    )
-    if frame.empty:
-        return []
+    frame = results.frame("collectives").sort_values("union_ns", ascending=False, kind="stable")
     caption = "Overlapped and exposed communication by collective type."
-    return [chart(results.context, "collectives", _parts(frame, "collective"), caption=caption)]
+    return _parts_chart(results, "collectives", frame.head(MAX_BARS), "collective", caption)
 
 
 def _streams(results: PageResults) -> list[Component]:
     frame = results.frame("streams").head(MAX_BARS)
-    if frame.empty or not frame["concurrent_ns"].any():
+    if not frame["concurrent_ns"].any():
         return []
-    shares, title = frame["concurrent_share"].tolist(), "two or more streams busy"
-    figure = bars(device_names(frame, ranks=True), shares, "share", title=title)
-    caption = "Share of busy time with work on two or more streams."
-    return [chart(results.context, "streams", figure, caption=caption)]
+    names, shares = device_names(frame, ranks=True), frame["concurrent_share"]
+    title, caption = "two or more streams busy", "Share of busy time with work on two or more streams."
+    return bar_chart(results.context, "streams", names, shares, "share", title=title, caption=caption)
 
 
 PAGE = answer_page(

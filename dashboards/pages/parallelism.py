@@ -9,9 +9,8 @@ from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, show_answer
-from ..components.charts import chart
+from ..components.charts import bar_chart, parts_chart
 from ..figures.axis import keep_extremes
-from ..figures.bars import bars, compose_bars
 from ..site import Section
 
 _UNKNOWN = "cannot tell"
@@ -107,46 +106,41 @@ def _figures(results: PageResults) -> list[Component]:
 def _group_chart(results: PageResults) -> list[Component]:
     frame = results.frame("groups")
     used = frame[frame["count"] > 0].head(_MAX_GROUPS)
-    if used.empty:
-        return []
     pairs = used[["group", "parallelism"]].itertuples(index=False, name=None)
     names = [f"{kind}, group {group}" if group else "group not recorded" for group, kind in pairs]
-    exposed = [int(value) for value in used["exposed_ns"]]
-    overlapped = [int(total) - alone for total, alone in zip(used[C.DUR_NS], exposed, strict=True)]
-    figure = compose_bars(
-        names, {"exposed": exposed, "overlapped": overlapped}, "ns", title="kernel time, all ranks"
-    )
+    parts = {"exposed": used["exposed_ns"], "overlapped": used[C.DUR_NS] - used["exposed_ns"]}
+    title = "kernel time, all ranks"
     caption = "Communication kernels by process group, with and without computation beside them."
-    return [chart(results.context, "groups", figure, caption=caption)]
+    return parts_chart(results.context, "groups", names, parts, title=title, caption=caption)
 
 
 def _stage_chart(results: PageResults) -> list[Component]:
     frame = results.frame("stages")
-    if frame.empty:
-        return []
     shown, cut = keep_extremes(frame, frame["bubble_share"], "bubble")
     several = frame["pipeline"].nunique() > 1
     names = [
         f"{f'pipeline {pipeline}, ' if several else ''}stage {stage}, rank {rank}"
         for pipeline, stage, rank in shown[["pipeline", "stage", C.RANK]].itertuples(index=False, name=None)
     ]
-    parts = {name: _whole(shown[column]) for name, column in _STAGE_PARTS.items() if shown[column].any()}
-    figure = compose_bars(names, parts, "ns", title="time in pipeline windows")
     caption = (
         "Pipeline windows by stage: all but computation is the bubble. Fill and drain are before its first "
         f"and after its last computation.{cut}"
     )
-    return [chart(results.context, "stages", figure, caption=caption)]
+    parts, title = _nonzero(shown, _STAGE_PARTS), "time in pipeline windows"
+    return parts_chart(results.context, "stages", names, parts, title=title, caption=caption)
+
+
+def _nonzero(frame: pd.DataFrame, columns: dict[str, str]) -> dict[str, pd.Series]:
+    """Return the columns that are not zero, by name of the part."""
+    return {name: frame[column] for name, column in columns.items() if frame[column].any()}
 
 
 def _expert_chart(results: PageResults) -> list[Component]:
     frame = results.frame("experts")
-    if frame.empty:
-        return []
     shown, cut = keep_extremes(frame, frame["expert_ns"], "computation")
     caption = f"Computation of the experts between dispatch and combine, by rank.{cut}"
-    figure = bars(_places(shown), _whole(shown["expert_ns"]), "ns", title="computation of experts")
-    return [chart(results.context, "experts", figure, caption=caption)]
+    names, times, title = _places(shown), shown["expert_ns"], "computation of experts"
+    return bar_chart(results.context, "experts", names, times, title=title, caption=caption)
 
 
 def _gather_chart(results: PageResults) -> list[Component]:
@@ -159,41 +153,32 @@ def _gather_chart(results: PageResults) -> list[Component]:
         overlapped_ns=sums[C.DUR_NS] - sums["exposed_ns"], other_ns=sums["exposed_ns"] - known_causes
     )
     shown, cut = keep_extremes(sums, sums["exposed_ns"], "exposed time")
-    parts = {name: _whole(shown[column]) for name, column in _GATHER_PARTS.items() if shown[column].any()}
-    figure = compose_bars(_places(shown), parts, "ns", title="time of all-gathers")
     caption = (
         "All-gathers of parameters: time beside computation; the rest is exposed because they were issued "
         f"late, waited behind other communication, or the computation beside them was too short.{cut}"
     )
-    return [chart(results.context, "gathers", figure, caption=caption)]
+    parts, title = _nonzero(shown, _GATHER_PARTS), "time of all-gathers"
+    return parts_chart(results.context, "gathers", _places(shown), parts, title=title, caption=caption)
 
 
 def _bucket_chart(results: PageResults) -> list[Component]:
-    frame = results.frame("buckets")
-    if frame.empty:
-        return []
-    sums = (
-        frame.groupby([C.RANK, C.DEVICE], sort=True)[[C.DUR_NS, "exposed_ns", "tail_ns"]].sum().reset_index()
-    )
+    places = results.frame("buckets").groupby([C.RANK, C.DEVICE], sort=True)
+    sums = places[[C.DUR_NS, "exposed_ns", "tail_ns"]].sum().reset_index()
     shown, cut = keep_extremes(sums, sums["exposed_ns"], "exposed time")
     parts = {
-        "overlapped": _whole(shown[C.DUR_NS] - shown["exposed_ns"]),
-        "exposed": _whole(shown["exposed_ns"] - shown["tail_ns"]),
-        "exposed, last one of a step": _whole(shown["tail_ns"]),
+        "overlapped": shown[C.DUR_NS] - shown["exposed_ns"],
+        "exposed": shown["exposed_ns"] - shown["tail_ns"],
+        "exposed, last one of a step": shown["tail_ns"],
     }
-    figure = compose_bars(_places(shown), parts, "ns", title="time of all-reduces")
     caption = f"All-reduces launched in backward, beside computation and exposed.{cut}"
-    return [chart(results.context, "buckets", figure, caption=caption)]
+    title = "time of all-reduces"
+    return parts_chart(results.context, "buckets", _places(shown), parts, title=title, caption=caption)
 
 
 def _places(frame: pd.DataFrame) -> list[str]:
     several = frame[C.RANK].duplicated().any()
     pairs = frame[[C.RANK, C.DEVICE]].itertuples(index=False, name=None)
     return [f"rank {rank}, device {device}" if several else f"rank {rank}" for rank, device in pairs]
-
-
-def _whole(values: pd.Series) -> list[int]:
-    return [int(value) for value in values]
 
 
 PAGE = answer_page(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 from dash import html
 from dash.development.base_component import Component
 
@@ -10,10 +9,9 @@ from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, first_rows, show_answer, show_nothing
-from ..components.charts import chart
+from ..components.charts import bar_chart, chart, parts_chart
 from ..components.links import device_names
 from ..figures.axis import keep_extremes
-from ..figures.bars import bars, compose_bars
 from ..figures.gaps import matrix
 from ..site import Section
 
@@ -65,39 +63,31 @@ def _slowest(results: PageResults) -> list[Component]:
 
 
 def _figures(results: PageResults) -> list[Component]:
-    context, per_rank = results.context, results.frame("per_rank")
+    per_rank = results.frame("per_rank")
     if per_rank.empty:
         return []
     shown, cut = keep_extremes(per_rank, per_rank[_PARTS["computation"]], "computation")
-    parts = {
-        name: [int(value) for value in shown[column]]
-        for name, column in _PARTS.items()
-        if per_rank[column].any()
-    }
-    work = compose_bars(device_names(shown, ranks=True), parts, "ns", title="time in the window")
+    parts = {name: shown[column] for name, column in _PARTS.items() if per_rank[column].any()}
+    names, title = device_names(shown, ranks=True), "time in the window"
     caption = f"Time breakdown per rank; the parts sum to its window. Waiting counts as communication.{cut}"
-    return [chart(context, "work", work, caption=caption), *_wait_charts(results), *_skew(results)]
+    work = parts_chart(results.context, "work", names, parts, title=title, caption=caption)
+    return [*work, *_wait_charts(results), *_skew(results)]
 
 
 def _wait_charts(results: PageResults) -> list[Component]:
     frame = results.frame("stragglers").sort_values([C.RANK, C.DEVICE], ignore_index=True)
     if frame.empty:
         return [show_nothing("Wait times unavailable: no collective could be matched across ranks.")]
-    charts = [
-        _waits(results, frame, name, title, caption)
-        for name, title, caption in (
-            ("caused", "mean wait of the other ranks", "Wait time each rank caused by arriving last."),
-            ("waited", "exposed wait", "Exposed time each rank waited for others."),
-        )
-    ]
+    charts: list[Component] = []
+    for name, title, caption in (
+        ("caused", "mean wait of the other ranks", "Wait time each rank caused by arriving last."),
+        ("waited", "exposed wait", "Exposed time each rank waited for others."),
+    ):
+        column = f"{name}_ns"
+        shown, cut = keep_extremes(frame, frame[column], title)
+        names, caption = device_names(shown, ranks=True), f"{caption}{cut}"
+        charts += bar_chart(results.context, name, names, shown[column], title=title, caption=caption)
     return [html.Div(charts, className="tk-pair")]
-
-
-def _waits(results: PageResults, frame: pd.DataFrame, name: str, title: str, caption: str) -> Component:
-    column = f"{name}_ns"
-    shown, cut = keep_extremes(frame, frame[column], title)
-    figure = bars(device_names(shown, ranks=True), [int(value) for value in shown[column]], "ns", title=title)
-    return chart(results.context, name, figure, caption=f"{caption}{cut}")
 
 
 def _skew(results: PageResults) -> list[Component]:

@@ -12,10 +12,10 @@ from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, Row, first_rows, show_answer, show_nothing
-from ..components.charts import chart
+from ..components.charts import bar_chart, chart
 from ..figures.bars import bars, vertical_line
 from ..figures.copies import roofs
-from ..site import Section
+from ..site import Context, Section
 
 MAX_BARS, FULL = 15, 100
 
@@ -54,47 +54,27 @@ def _figures(results: PageResults) -> list[Component]:
         shown.append(chart(context, "roof", roofs(placed), caption=caption))
     elif len(ops):
         shown.append(show_nothing("No roofline: no op has known FLOPs."))
-    families = results.frame("families")
-    with_flops = families[families["utilization"].notna()]
-    with_flops = with_flops.sort_values("device_ns", ascending=False, kind="stable").head(MAX_BARS)
+    families = results.frame("families").dropna(subset="utilization")
+    with_flops = families.sort_values("device_ns", ascending=False, kind="stable").head(MAX_BARS)
     if len(with_flops):
-        shown.append(
-            html.Div(
-                [_utilization_chart(results, with_flops), _time_chart(results, with_flops)],
-                className="tk-pair",
-            )
-        )
+        caption = "Device time of the same ops. Low utilization matters most for long ops."
+        names, times = with_flops["op"], with_flops["device_ns"]
+        spent = bar_chart(context, "spent", names, times, title="device time", caption=caption)
+        shown.append(html.Div([_utilization_chart(context, with_flops), *spent], className="tk-pair"))
     return [*shown, *_slow(results, ops)]
 
 
-def _utilization_chart(results: PageResults, with_flops: pd.DataFrame) -> Component:
-    figure = bars(
-        with_flops["op"].tolist(),
-        with_flops["utilization"].tolist(),
-        "share",
-        title="share of the roof reached",
-    )
-    if with_flops["utilization"].max() > 1:
+def _utilization_chart(context: Context, with_flops: pd.DataFrame) -> Component:
+    used = with_flops["utilization"]
+    figure = bars(with_flops["op"].tolist(), used.tolist(), "share", title="share of the roof reached")
+    caption = "Share of the limiting roof that each op reaches; libraries typically reach 60% to 90%."
+    over = int((used > 1).sum())
+    if over:
         figure["layout"]["shapes"] = [vertical_line(FULL)]
-    return chart(results.context, "used", figure, caption=_caption(with_flops))
-
-
-def _caption(with_flops: pd.DataFrame) -> str:
-    parts = "Share of the limiting roof that each op reaches; libraries typically reach 60% to 90%."
-    over = int((with_flops["utilization"] > 1).sum())
-    if not over:
-        return parts
-    return (
-        f"{parts} {over} {'op exceeds' if over == 1 else 'ops exceed'} the roof (line), usually because the "
-        "data was in cache; see the note above."
-    )
-
-
-def _time_chart(results: PageResults, with_flops: pd.DataFrame) -> Component:
-    times = [int(value) for value in with_flops["device_ns"]]
-    figure = bars(with_flops["op"].tolist(), times, "ns", title="device time")
-    caption = "Device time of the same ops. Low utilization matters most for long ops."
-    return chart(results.context, "spent", figure, caption=caption)
+        exceed = "op exceeds" if over == 1 else "ops exceed"
+        reason = "usually because the data was in cache; see the note above."
+        caption = f"{caption} {over} {exceed} the roof (line), {reason}"
+    return chart(context, "used", figure, caption=caption)
 
 
 def _slow(results: PageResults, ops: pd.DataFrame) -> list[Component]:

@@ -14,11 +14,10 @@ from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, Row, show_answer, show_nothing
-from ..components.charts import chart
+from ..components.charts import bar_chart, chart
 from ..components.finding import TIMELINE
 from ..components.text import block_title
 from ..figures.axis import scale_values
-from ..figures.bars import bars
 from ..figures.lines import Dots, points
 from ..site import Section
 
@@ -142,15 +141,11 @@ def _host(results: PageResults) -> list[Component]:
     if not int(sums.sum()):
         return [show_nothing("The device is not idle while the host works between steps.")]
     sums = sums[sums > 0]
-    what = "idle device time" if has_idle else "time"
+    title, when = ("idle device time", " while no device of the rank works") if has_idle else ("time", "")
     names = [str(name).rpartition("/")[2] for name in sums.index]
-    figure = bars(names, [int(value) for value in sums], "ns", title=what)
-    caption = (
-        "What the host does between steps while no device of the rank works; summed over ranks."
-        if has_idle
-        else "What the host does between steps; summed over ranks."
-    )
-    return [block_title("Host between steps"), chart(results.context, "between", figure, caption=caption)]
+    caption = f"What the host does between steps{when}; summed over ranks."
+    figures = bar_chart(results.context, "between", names, sums, title=title, caption=caption)
+    return [block_title("Host between steps"), *figures]
 
 
 PAGE = answer_page("serving", section=Section.TIME, order=115, answer=_answer, figures=_figures, height=520)

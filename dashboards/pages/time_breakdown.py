@@ -10,9 +10,9 @@ from tracekit.analysis import Result
 from tracekit.schema import C
 
 from ..components import links
-from ..components.charts import chart
+from ..components.charts import bar_chart, chart
 from ..components.text import block_title, sentence
-from ..figures import bars, shares
+from ..figures import shares
 from ..site import Context
 
 DEFINED = (
@@ -84,9 +84,6 @@ def _host(context: Context, result: Result) -> list[Component]:
         words = " ".join(map(sentence, result.notes)) or "The run has neither device activity nor host ops."
         return [html.P(words, className="tk-dim")]
     top = ops.head(_OPS)
-    figure = bars.bars(top[C.NAME].tolist(), top["self_ns"].tolist(), "ns", title="self time")
-    caption = (
-        f"No device activity in this capture. The {len(top)} of {len(ops):,} ops with the highest "
-        "host self time."
-    )
-    return [chart(context, "host", figure, caption=caption)]
+    which = f"The {len(top)} of {len(ops):,} ops with the highest host self time."
+    caption = f"No device activity in this capture. {which}"
+    return bar_chart(context, "host", top[C.NAME], top["self_ns"], title="self time", caption=caption)
