@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import dash_mantine_components as dmc
 import pyarrow.compute as pc
@@ -35,6 +35,8 @@ def find_ranks_and_devices(run: Run) -> tuple[list[int], list[int]]:
 
 _RUN_NAMES = ("run", "base")
 NAMES = (*_RUN_NAMES, "rank", "device", "peaks")
+_PROPERTIES = (("", "data"), ("", "value"), ("-box", "hidden"), ("-box", "title"))
+"""What the fields of a `PickerState` set: properties of the picker, and of the box around it."""
 ALL = ""
 
 
@@ -67,8 +69,7 @@ def _picker(name: str, label: str, *, section: int, **options: Any) -> Component
     return html.Div(select, id=f"{name}-box", className=f"tk-choice tk-choice-{name}", hidden=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PickerState:
+class PickerState(NamedTuple):
     """State of a picker.
 
     Attributes:
@@ -95,19 +96,11 @@ def picker_states(site: Site, context: Context) -> list[PickerState]:
 def offer_runs(site: Site, view: View) -> list[PickerState]:
     """Return the state of the pickers of the run and of its baseline."""
     runs = site.catalog.list_runs().runs
+    run = run_picker.list_options(runs, view.run)
+    base = run_picker.list_options(runs, view.base, without=view.run)
     return [
-        PickerState(
-            options=run_picker.list_options(runs, view.run),
-            value=view.run or None,
-            hidden=not runs,
-            title=view.run,
-        ),
-        PickerState(
-            options=run_picker.list_options(runs, view.base, without=view.run),
-            value=view.base or None,
-            hidden=len(runs) < 2,
-            title=view.base,
-        ),
+        PickerState(run, view.run or None, hidden=not runs, title=view.run),
+        PickerState(base, view.base or None, hidden=len(runs) < 2, title=view.base),
     ]
 
 
@@ -142,28 +135,25 @@ def _device_name(device: str) -> str:
 
 
 def _number_picker(values: list[int], chosen: int | None) -> PickerState:
-    options = [
-        {"value": ALL, "label": "all"},
-        *({"value": str(value), "label": str(value)} for value in values),
-    ]
-    value = ALL if chosen is None else str(chosen)
-    return PickerState(options=options, value=value, hidden=len(values) < 2 and chosen is None)
+    options = {ALL: "all"} | {str(value): str(value) for value in values}
+    return PickerState(
+        options=[{"value": value, "label": label} for value, label in options.items()],
+        value=ALL if chosen is None else str(chosen),
+        hidden=len(values) < 2 and chosen is None,
+    )
 
 
 def connect_pickers(site: Site) -> None:
     """Register the callbacks that fill the pickers and write choices to the address."""
 
     @site.app.callback(
-        *(Output(name, prop) for name in NAMES for prop in ("data", "value")),
-        *(Output(f"{name}-box", prop) for name in NAMES for prop in ("hidden", "title")),
+        *(Output(f"{name}{place}", prop) for name in NAMES for place, prop in _PROPERTIES),
         Input("view", "data"),
     )
     def offer(view: dict[str, str] | None) -> list[Any]:
         if view is None:
-            return [no_update] * 4 * len(NAMES)
-        offered = picker_states(site, site.context_of(view))
-        values = [value for choice in offered for value in (choice.options, choice.value)]
-        return values + [value for choice in offered for value in (choice.hidden, choice.title)]
+            return [no_update] * len(_PROPERTIES) * len(NAMES)
+        return [value for state in picker_states(site, site.context_of(view)) for value in state]
 
     # Not an input of `offer`: Dash drops a request in progress when its callback is triggered again.
     @site.app.callback(
@@ -190,20 +180,12 @@ def connect_pickers(site: Site) -> None:
         State("view", "data"),
         prevent_initial_call=True,
     )
-    def choose(
-        run: str | None,
-        base: str | None,
-        rank: str | None,
-        device: str | None,
-        peaks: str | None,
-        view: dict[str, str] | None,
-    ) -> Any:
-        if view is None:
+    def choose(*values: Any) -> Any:
+        run, base, rank, device, peaks = (value or "" for value in values[:-1])
+        if values[-1] is None:
             return no_update
-        before = site.context_of(view).view
-        after = view_after_choice(
-            before, run or "", base or "", _parse_number(rank), _parse_number(device), peaks or ""
-        )
+        before = site.context_of(values[-1]).view
+        after = view_after_choice(before, run, base, _parse_number(rank), _parse_number(device), peaks)
         return no_update if after == before else after.search()
 
 
@@ -225,8 +207,8 @@ def view_after_choice(
     return replace(before, base=base, rank=rank, device=device, peaks=peaks)
 
 
-def _parse_number(text: str | None) -> int | None:
-    return int(text) if text and text.removeprefix("-").isdecimal() else None
+def _parse_number(text: str) -> int | None:
+    return int(text) if text.removeprefix("-").isdecimal() else None
 
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"

@@ -105,6 +105,20 @@ _MAX_FILTER_CHARS = 2_000
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
+_WORDS = {
+    "run": "run",
+    "base": "base",
+    "rank": "rank",
+    "device": "device",
+    "from": "start_ns",
+    "to": "end_ns",
+    "row": "row",
+    "peaks": "peaks",
+}
+"""Fields of a view by their parameter; all other parameters are options."""
+_INTEGERS = ("rank", "device", "start_ns", "end_ns")
+
+
 @dataclass(frozen=True, kw_only=True)
 class View:
     """The state in an address.
@@ -146,33 +160,15 @@ class View:
         """Parse an address; malformed parameters are ignored."""
         page = (path or "").strip("/") or HOME
         words = {name: value[: _max_chars(name)] for name, value in parse_qsl((search or "").lstrip("?"))}
-        row = words.pop("row", "")
-        return cls(
-            page=page if _NAME.fullmatch(page) else "",
-            run=words.pop("run", ""),
-            base=words.pop("base", ""),
-            rank=_parse_integer(words.pop("rank", "")),
-            device=_parse_integer(words.pop("device", "")),
-            start_ns=_parse_integer(words.pop("from", "")),
-            end_ns=_parse_integer(words.pop("to", "")),
-            row=row if parse_row(row) else "",
-            peaks=words.pop("peaks", ""),
-            options={name: value for name, value in words.items() if _NAME.fullmatch(name)},
-        )
+        fields: dict[str, Any] = {name: words.pop(word, "") for word, name in _WORDS.items()}
+        fields |= {name: _parse_integer(fields[name]) for name in _INTEGERS}
+        fields["row"] = fields["row"] if parse_row(fields["row"]) else ""
+        options = {name: value for name, value in words.items() if _NAME.fullmatch(name)}
+        return cls(page=page if _NAME.fullmatch(page) else "", options=options, **fields)
 
     def search(self) -> str:
         """Return the query string with the question mark; empty if all fields have defaults."""
-        words = {
-            "run": self.run,
-            "base": self.base,
-            "rank": self.rank,
-            "device": self.device,
-            "from": self.start_ns,
-            "to": self.end_ns,
-            "row": self.row,
-            "peaks": self.peaks,
-            **self.options,
-        }
+        words = {word: getattr(self, name) for word, name in _WORDS.items()} | self.options
         query = urlencode({name: value for name, value in words.items() if value not in {None, ""}}, safe=":")
         return f"?{query}" if query else ""
 

@@ -76,6 +76,17 @@ def hover_name(text: str, width: int = 90) -> str:
     return "<br>".join(escape(cut[start : start + width]) for start in range(0, max(len(cut), 1), width))
 
 
+def hover(names: Iterable[str], texts: Iterable[str]) -> dict[str, Any]:
+    """Return the hover text of points: their names, and a text below each.
+
+    Example:
+        >>> hover(["gemm"], ["1.50 ms"])
+        {'hovertext': ['gemm<br>1.50 ms'], 'hoverinfo': 'text'}
+    """
+    lines = [f"{hover_name(name)}<br>{text}" for name, text in zip(names, texts, strict=True)]
+    return {"hovertext": lines, "hoverinfo": "text"}
+
+
 def axis_title(title: str, scale: str) -> str:
     """Return an axis title with its unit.
 

@@ -14,6 +14,7 @@ from .axis import (
     axis_label,
     axis_title,
     format_values,
+    hover,
     hover_name,
     row_axis,
     scale_values,
@@ -36,18 +37,15 @@ def bars(names: Sequence[str], values: Numbers, unit: str, *, title: str = "") -
         [1.5]
     """
     x, name = scale_values(values, unit)
+    texts = format_values(values, unit)
     trace = {
         "type": "bar",
         "orientation": "h",
         "x": x,
         "y": list(range(len(names))),
-        "text": format_values(values, unit),
+        "text": texts,
         "textposition": "auto",
-        "hovertext": [
-            f"{hover_name(bar_name)}<br>{text}"
-            for bar_name, text in zip(names, format_values(values, unit), strict=True)
-        ],
-        "hoverinfo": "text",
+        **hover(names, texts),
     }
     return {"data": [trace], "layout": _rows(names, axis_title(title, name))}
 
@@ -73,11 +71,7 @@ def stack_bars(
             "name": axis_label(part),
             "x": lengths[place * count : (place + 1) * count],
             "y": list(range(count)),
-            "hovertext": [
-                f"{hover_name(bar_name)}<br>{hover_name(part)}: {text}"
-                for bar_name, text in zip(names, format_values(values, unit), strict=True)
-            ],
-            "hoverinfo": "text",
+            **hover(names, [f"{hover_name(part)}: {text}" for text in format_values(values, unit)]),
         }
         for place, (part, values) in enumerate(parts.items())
     ]
@@ -139,11 +133,7 @@ def histogram(
             "name": axis_label(series, 30),
             "x": list(range(len(names))),
             "y": list(values),
-            "hovertext": [
-                f"{name}<br>{hover_name(series)}: {text}"
-                for name, text in zip(names, format_values(values, "count"), strict=True)
-            ],
-            "hoverinfo": "text",
+            **hover(names, [f"{hover_name(series)}: {text}" for text in format_values(values, "count")]),
         }
         for series, values in counts.items()
     ]

@@ -11,7 +11,7 @@ from tracekit.diff import Diff
 from tracekit.diff.breakdowns import Range
 
 from . import axis
-from .axis import LEGEND, TOTAL, format_values, hatch, hover_name, row_axis, scale_factor, scale_values
+from .axis import LEGEND, TOTAL, format_values, hatch, hover, row_axis, scale_factor, scale_values
 from .bars import stack_bars
 
 PARTS = {
@@ -48,6 +48,8 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
         values = frame[column].tolist()
         shares = [value / window if window else 0.0 for value, window in zip(values, windows, strict=True)]
         percent, _ = scale_values(shares, "share")
+        texts = format_values(shares, "share")
+        rows = zip(format_values(values, "ns"), texts, format_values(windows, "ns"), strict=True)
         traces.append(
             {
                 "type": "bar",
@@ -55,23 +57,13 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
                 "name": part,
                 "x": percent,
                 "y": list(range(len(names))),
-                "text": [text if share >= 0.09 else "" for share, text in _pairs(shares)],
+                "text": [text if share >= 0.09 else "" for share, text in zip(shares, texts, strict=True)],
                 "textposition": "inside",
                 "insidetextanchor": "middle",
                 "textangle": 0,
                 "textfont": {"color": "#111"},
                 "marker": _marker(color, pattern),
-                "hovertext": [
-                    f"{hover_name(name)}<br>{part}: {text}<br>{share} of {length}"
-                    for name, text, (_, share), length in zip(
-                        names,
-                        format_values(values, "ns"),
-                        _pairs(shares),
-                        format_values(windows, "ns"),
-                        strict=True,
-                    )
-                ],
-                "hoverinfo": "text",
+                **hover(names, [f"{part}: {time}<br>{share} of {length}" for time, share, length in rows]),
             }
         )
     layout = {
@@ -95,6 +87,7 @@ def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
         steps: Number of each step.
     """
     scale, unit = scale_factor(frame[WINDOW].tolist(), "ns")
+    windows = format_values(frame[WINDOW], "ns")
     traces = [
         {
             "type": "bar",
@@ -102,16 +95,13 @@ def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
             "x": list(range(len(steps))),
             "y": [value * scale for value in frame[column].tolist()],
             "marker": _marker(color, pattern if len(steps) <= 60 else ""),
-            "hovertext": [
-                f"step {step}<br>{part}: {text} of {length}"
-                for step, text, length in zip(
-                    steps,
-                    format_values(frame[column].tolist(), "ns"),
-                    format_values(frame[WINDOW].tolist(), "ns"),
-                    strict=True,
-                )
-            ],
-            "hoverinfo": "text",
+            **hover(
+                [f"step {step}" for step in steps],
+                [
+                    f"{part}: {text} of {length}"
+                    for text, length in zip(format_values(frame[column], "ns"), windows, strict=True)
+                ],
+            ),
         }
         for part, (column, color, pattern) in _parts_present(frame)
     ]
@@ -141,10 +131,6 @@ def step_axis(steps: Sequence[int]) -> dict[str, Any]:
 def _parts_present(frame: pd.DataFrame) -> list[tuple[str, tuple[str, str, str]]]:
     """Return the parts to show; opaque graphs only if there are any."""
     return [(part, how) for part, how in PARTS.items() if part != "opaque graph" or (frame[how[0]] > 0).any()]
-
-
-def _pairs(shares: Sequence[float]) -> list[tuple[float, str]]:
-    return list(zip(shares, format_values(shares, "share"), strict=True))
 
 
 def _marker(color: str, pattern: str) -> dict[str, Any]:
@@ -224,14 +210,19 @@ def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> di
         "text": labels,
         "textposition": "outside",
         "cliponaxis": False,
-        "hovertext": [f"{hover_name(name)}<br>{text}" for name, text in zip(names, labels, strict=True)],
-        "hoverinfo": "text",
+        **hover(names, labels),
         "increasing": {"marker": {"color": "#e03131"}},
         "decreasing": {"marker": {"color": "#2f9e44"}},
         "totals": {"marker": {"color": TOTAL}},
         "connector": {"line": {"color": TOTAL, "width": 1}},
     }
-    return {"data": [trace], "layout": _rows(names, f"step ({unit})", _range(x))}
+    layout = {
+        "height": 70 + 26 * len(names),
+        "showlegend": False,
+        "xaxis": {"title": {"text": f"step ({unit})"}, "range": _range(x)},
+        "yaxis": row_axis(names),
+    }
+    return {"data": [trace], "layout": layout}
 
 
 def _range(x: Sequence[float | None]) -> list[float]:
@@ -271,12 +262,3 @@ def terms(diff: Diff) -> dict[str, Any]:
         deltas = [cause.terms.delta / steps for cause in causes]
         drawn.append(_whiskers(deltas, [cause.change for cause in causes], _factor(parts)))
     return {"data": drawn, "layout": layout}
-
-
-def _rows(names: Sequence[str], title: str, shown: list[float]) -> dict[str, Any]:
-    return {
-        "height": 70 + 26 * len(names),
-        "showlegend": False,
-        "xaxis": {"title": {"text": title}, "range": shown},
-        "yaxis": row_axis(names),
-    }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
+
+from tracekit.render import human
+from tracekit.runs.run import Run
 
 from .axis import (
     COLORWAY,
@@ -13,6 +16,7 @@ from .axis import (
     axis_label,
     format_values,
     hatch,
+    hover,
     hover_name,
     pack,
     scale_factor,
@@ -25,26 +29,24 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 @dataclass(frozen=True)
-class Dot:
-    """A point of a series: median, minimum and maximum of its runs, their number, and an address."""
+class Spread:
+    """Median, minimum and maximum of the repeats at one setting, with the runs, lowest first."""
 
     x: Any
     median: float
-    low: float
-    high: float
-    runs: int
-    href: str = ""
+    minimum: float
+    maximum: float
+    runs: tuple[Run, ...]
+    typical: Run
 
 
-@dataclass(frozen=True)
-class Line:
-    """A named series."""
-
-    name: str
-    dots: tuple[Dot, ...]
+Series: TypeAlias = "Sequence[tuple[str, Sequence[Spread]]]"
+"""Names and points of lines."""
 
 
-def lines(series: Sequence[Line], unit: str, *, x: str, y: str, log: bool = True) -> dict[str, Any]:
+def lines(
+    series: Series, unit: str, *, x: str, y: str, href: Callable[[Run], str], log: bool = True
+) -> dict[str, Any]:
     """Draw a quantity over a setting; whiskers span the repeats.
 
     Args:
@@ -52,12 +54,16 @@ def lines(series: Sequence[Line], unit: str, *, x: str, y: str, log: bool = True
         unit: Unit of the quantity.
         x: Title of the axis of the setting.
         y: Title of the quantity.
+        href: Address to open when the point of a run is clicked.
         log: Whether to use a logarithmic axis for positive numbers.
     """
-    flat = [value for line in series for dot in line.dots for value in (dot.median, dot.low, dot.high)]
+    flat = [value for _, dots in series for dot in dots for value in (dot.median, dot.minimum, dot.maximum)]
     factor, scale = scale_factor(flat, unit)
-    traces = [_line(line, unit, factor, place) for place, line in enumerate(series)]
-    values = list({repr(dot.x): dot.x for line in series for dot in line.dots}.values())
+    traces = [
+        _line(name, dots, unit, factor, place) | {"customdata": [href(dot.typical) for dot in dots]}
+        for place, (name, dots) in enumerate(series)
+    ]
+    values = list({repr(dot.x): dot.x for _, dots in series for dot in dots}.values())
     return {
         "data": traces,
         "layout": {
@@ -74,40 +80,34 @@ def lines(series: Sequence[Line], unit: str, *, x: str, y: str, log: bool = True
     }
 
 
-def _line(line: Line, unit: str, factor: float, place: int) -> dict[str, Any]:
-    medians = [dot.median for dot in line.dots]
-    ranges = [
-        f"{low_text} to {high_text}, {dot.runs} run{'s' * (dot.runs != 1)}"
-        for dot, low_text, high_text in zip(
-            line.dots,
-            format_values((dot.low for dot in line.dots), unit),
-            format_values((dot.high for dot in line.dots), unit),
-            strict=True,
-        )
-    ]
+def _line(name: str, dots: Sequence[Spread], unit: str, factor: float, place: int) -> dict[str, Any]:
+    places = ["unknown" if dot.x is None else dot.x for dot in dots]
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": axis_label(line.name, 64),
-        "x": [dot.x if _number(dot.x) else axis_label(str(dot.x)) for dot in line.dots],
-        "y": [median * factor for median in medians],
+        "name": axis_label(name, 64),
+        "x": [x if _number(x) else axis_label(str(x)) for x in places],
+        "y": [dot.median * factor for dot in dots],
         "error_y": {
             "type": "data",
             "symmetric": False,
-            "array": [(dot.high - dot.median) * factor for dot in line.dots],
-            "arrayminus": [(dot.median - dot.low) * factor for dot in line.dots],
+            "array": [(dot.maximum - dot.median) * factor for dot in dots],
+            "arrayminus": [(dot.median - dot.minimum) * factor for dot in dots],
             "thickness": 1,
             "width": 4,
         },
         "marker": {"symbol": _MARKS[place % len(_MARKS)], "size": 8},
         "line": {"dash": _DASHES[place // len(_MARKS) % len(_DASHES)]},
-        "customdata": [dot.href for dot in line.dots],
-        "hovertext": [
-            f"{hover_name(line.name)}<br>{hover_name(str(dot.x))}: {text}<br>{spread}"
-            for dot, text, spread in zip(line.dots, format_values(medians, unit), ranges, strict=True)
-        ],
-        "hoverinfo": "text",
+        **hover(
+            [name] * len(dots),
+            [f"{hover_name(str(x))}: {_spread_text(dot, unit)}" for x, dot in zip(places, dots, strict=True)],
+        ),
     }
+
+
+def _spread_text(dot: Spread, unit: str) -> str:
+    median, low, high = format_values((dot.median, dot.minimum, dot.maximum), unit)
+    return f"{median}<br>{low} to {high}, {len(dot.runs)} run{'s' * (len(dot.runs) != 1)}"
 
 
 def _number(value: Any) -> bool:
@@ -217,8 +217,9 @@ def group_bars(
             "y": members,
             "text": [written[index] for index in members],
             "textposition": "auto",
-            "hovertext": [f"{hover_name(names[index])}<br>{written[index]}<br>{group}" for index in members],
-            "hoverinfo": "text",
+            **hover(
+                [names[index] for index in members], [f"{written[index]}<br>{group}" for index in members]
+            ),
             # fixed width: Plotly would otherwise compute one per trace
             "width": BAR_THICKNESS,
             "marker": {
@@ -337,7 +338,6 @@ def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[st
 
 def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, Any]:
     clean = [(place, commit) for place, commit in enumerate(commits) if not commit.dirty]
-    values_text = format_values((commit.median for _, commit in clean), unit)
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -346,41 +346,37 @@ def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, A
         "y": [commit.median * factor for _, commit in clean],
         "line": {"width": 1.5},
         "marker": {"symbol": "line-ew-open", "size": 16, "line": {"width": 3}},
-        "hovertext": [
-            f"{hover_name(commit.details)}<br>median {text} of {len(commit.values)}"
-            for (_, commit), text in zip(clean, values_text, strict=True)
-        ],
-        "hoverinfo": "text",
+        **hover(
+            [commit.details for _, commit in clean],
+            [f"median {human(commit.median, unit)} of {len(commit.values)}" for _, commit in clean],
+        ),
     }
 
 
 def _runs(commits: Sequence[Commit], unit: str, factor: float, *, dirty: bool) -> dict[str, Any]:
     points = [
-        (place, commit, value, href, color)
+        (place, commit.details, value, href, color)
         for place, commit in enumerate(commits)
         if commit.dirty == dirty
         for value, href, color in zip(commit.values, commit.hrefs, commit.colors, strict=True)
     ]
-    colors = [color for *_, color in points]
-    values_text = format_values((value for _, _, value, *_ in points), unit)
+    places, details, values, hrefs, colors = (
+        (list(column) for column in zip(*points, strict=True)) if points else [[]] * 5
+    )
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "run with uncommitted changes" if dirty else "run",
-        "x": [place for place, *_ in points],
-        "y": [value * factor for _, _, value, *_ in points],
+        "x": places,
+        "y": [value * factor for value in values],
         "marker": {
             "symbol": "circle-open" if dirty else "circle",
             "size": 8,
             "opacity": 0.8,
             "color": colors,
         },
-        "customdata": [href for *_, href, _ in points],
-        "hovertext": [
-            f"{hover_name(commit.details)}<br>{text}"
-            for (_, commit, *_), text in zip(points, values_text, strict=True)
-        ],
-        "hoverinfo": "text",
+        "customdata": hrefs,
+        **hover(details, format_values(values, unit)),
     }
 
 

@@ -9,12 +9,11 @@ from dash import html
 from dash.development.base_component import Component
 
 from tracekit import analysis
-from tracekit.analysis import Result
 from tracekit.schema import C
 
 from ..blocks import block
 from ..components import links
-from ..components.charts import chart
+from ..components.charts import bar_chart, chart
 from ..components.finding import show_definition, show_finding
 from ..components.text import show_note
 from ..figures import bars
@@ -23,6 +22,7 @@ from ..tables.table import show_table
 from .key_numbers import analysis_tiles, tile_blocks, tiles_with_baseline
 
 NAME, ZERO, SMALL, LAUNCH = "zero_grad", "zero_grad_gaps", "small_kernels", "launch_latency"
+MAX_BARS = 12
 _TABLES = {
     ZERO: ("summary", "ranges"),
     SMALL: ("kinds", "ranges", "ops"),
@@ -52,7 +52,9 @@ def _body(name: str, context: Context) -> list[Component]:
     result, part = context.result(name), analysis.get(name)
     ranked = sorted(result.findings, key=lambda part: -(part.saving_ns_per_step or 0))
     shown = [show_finding(context, finding, analysis=name) for finding in ranked]
-    shown += _chart(context, name, result)
+    drawn, draw = _CHARTS.get(name, ("", None))
+    if draw and (rows := links.rows_in_view(result, drawn, context.view)) is not None:
+        shown += draw(context, rows)
     for table_name in _TABLES[name]:
         frame = links.rows_in_view(result, table_name, context.view)
         if frame is not None:
@@ -69,47 +71,31 @@ _NOTHING = {
 }
 
 
-def _chart(context: Context, name: str, result: Result) -> list[Component]:
-    if name == SMALL:
-        frame = links.rows_in_view(result, "ranges", context.view)
-        return [] if frame is None else [_ranges(context, frame)]
-    if name == LAUNCH:
-        frame = links.rows_in_view(result, "histogram", context.view)
-        return [] if frame is None else [_histogram(context, frame)]
-    return []
-
-
-def _ranges(context: Context, frame: pd.DataFrame) -> Component:
+def _ranges(context: Context, frame: pd.DataFrame) -> list[Component]:
     """Chart idle time between small kernels, by launching range."""
-    top = frame.sort_values("gap_ns", ascending=False, kind="stable").head(12)
-    several = len(set(links.device_names(frame))) > 1
-    names = [
-        f"{name} · {place}" if several else str(name)
-        for name, place in zip(top[C.NAME].tolist(), links.device_names(top), strict=True)
-    ]
-    figure = bars.bars(names, top["gap_ns"].tolist(), "ns", title="idle time between small kernels")
+    ordered = frame.sort_values("gap_ns", ascending=False, kind="stable")
+    names = links.with_device_names(ordered, ordered[C.NAME].tolist())
+    title = "idle time between small kernels"
     caption = "Device idle time between small kernels, by annotation or op."
-    return chart(context, "ranges", figure, caption=caption)
+    top = ordered["gap_ns"].head(MAX_BARS)
+    return bar_chart(context, "ranges", names[:MAX_BARS], top, title=title, caption=caption)
 
 
-def _histogram(context: Context, frame: pd.DataFrame) -> Component:
+def _histogram(context: Context, frame: pd.DataFrame) -> list[Component]:
     """Chart durations of launch calls and launch delays, summed over devices."""
     both = frame.groupby(["from_ns", "to_ns"], as_index=False)[["calls", "delays"]].sum()
-    figure = bars.histogram(
-        both["from_ns"].tolist(),
-        both["to_ns"].tolist(),
-        {"launch calls": both["calls"].tolist(), "delays until kernel start": both["delays"].tolist()},
-        bin_unit="ns",
-        title="launches",
-        x_title="time",
+    lower, upper, calls, delays = (both[name].tolist() for name in both)
+    counts = {"launch calls": calls, "delays until kernel start": delays}
+    figure = bars.histogram(lower, upper, counts, bin_unit="ns", title="launches", x_title="time")
+    caption = (
+        "Durations of launch calls, and delays from the call to the kernel start. Delays of a few "
+        "µs mean that the device was waiting for the host."
     )
-    return chart(
-        context,
-        "histogram",
-        figure,
-        caption="Durations of launch calls, and delays from the call to the kernel start. Delays of a few "
-        "µs mean that the device was waiting for the host.",
-    )
+    return [chart(context, "histogram", figure, caption=caption)]
+
+
+_CHARTS = {SMALL: ("ranges", _ranges), LAUNCH: ("histogram", _histogram)}
+"""Table to chart, and how."""
 
 
 PAGE = Page(

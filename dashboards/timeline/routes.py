@@ -191,14 +191,6 @@ _ROW_TABLES = ("device_intervals", "host_intervals", "steps")
 
 
 @dataclass(frozen=True)
-class _Request:
-    """The requested run with its index."""
-
-    run: Run
-    index: Index
-
-
-@dataclass(frozen=True)
 class _Routes:
     """Request handlers."""
 
@@ -207,29 +199,28 @@ class _Routes:
     groups: Results = field(default_factory=lambda: Results(capacity=16))
     totals: Results = field(default_factory=lambda: Results(capacity=16))
 
-    def open_run(self, run_id: str) -> _Request:
-        run = self._run(run_id)
-        return _Request(run, self.opened.of(run))
+    def open_index(self, run_id: str) -> tuple[Run, Index]:
+        run = self.find_run(run_id)
+        return run, self.opened.of(run)
 
-    def _run(self, run_id: str) -> Run:
+    def find_run(self, run_id: str) -> Run:
         run = self.site.run(run_id)
         if run is None:
             raise RunNotFoundError("the store has no such run", hint="see the Runs page")
         return run
 
     def lanes(self, run: str) -> Response:
-        requested = self.open_run(run)
+        stored, index = self.open_index(run)
         rank, device = (_read_optional(name) for name in (C.RANK, C.DEVICE))
-        levels = self.opened.levels(requested.run)
-        described = _describe_lanes(requested, levels, rank, device)
-        groups = self.groups.get(requested.run.path, lambda: read_columns.read_process_groups(requested.run))
+        described = _describe_lanes(stored, index, self.opened.levels(stored), rank, device)
+        groups = self.groups.get(stored.path, lambda: read_columns.read_process_groups(stored))
         for lane in described["lanes"]:
             lane["process_group"] = groups.get((lane[C.RANK], lane[C.DEVICE], lane.get(C.STREAM)))
-        return _json(described, requested.index)
+        return json_response(described, index)
 
     def draw(self, run: str) -> Response:
-        requested = self.open_run(run)
-        index, levels = requested.index, self.opened.levels(requested.run)
+        stored, index = self.open_index(run)
+        levels = self.opened.levels(stored)
         wanted = parse_lanes(request.args, len(index.lanes) + len(levels))
         if len(wanted) > MAX_LANES:
             hint = f"request at most {MAX_LANES} at once"
@@ -244,21 +235,21 @@ class _Routes:
         return Response(data, mimetype="application/octet-stream", headers=headers)
 
     def row(self, run: str, table: str, number: str) -> Response:
-        requested = self.open_run(run)
+        stored, index = self.open_index(run)
         if table not in _ROW_TABLES or table not in TABLES:
             raise RunNotFoundError("no such table", hint=f"one of {', '.join(_ROW_TABLES)}")
         row_number = read_number({"row": number}, "row", 0)
-        return _json(details.describe_row(requested.run, requested.index, table, row_number), requested.index)
+        return json_response(details.describe_row(stored, index, table, row_number), index)
 
     def search(self, run: str) -> Response:
-        requested, query = self.open_run(run), _read_query()
+        (stored, index), query = self.open_index(run), _read_query()
         limit = read_clamped(request.args, "limit", default=50, low=1, high=MAX_ROWS)
-        start, end = read_window(request.args, requested.index)
-        sums = self._totals(requested, query.lanes(requested.index), start, end)
-        return _json(search.find_names(requested.index, sums, query, limit), requested.index)
+        sums = self.sum_lanes(stored, index, query.lanes(index))
+        return json_response(search.find_names(index, sums, query, limit), index)
 
     def step(self, run: str) -> Response:
-        index, query, lane = self.open_run(run).index, _read_query(), request.args.get("lane", "")
+        (_, index), query = self.open_index(run), _read_query()
+        lane = request.args.get("lane", "")
         if not query.text and not lane:
             raise UnusableInputError("q or lane is required", hint="use for example lane=3&at=100&by=1")
         lanes = read_lanes({"lanes": lane}, index) if lane else query.lanes(index)
@@ -266,43 +257,40 @@ class _Routes:
         by = read_clamped(request.args, "by", default=0, low=-1, high=1)
         longest = request.args.get("order") == "longest"
         key = _step_key(index, longest=longest)
-        return _json(search.step(index, lanes, labels, key=key, by=by, longest=longest), index)
+        return json_response(search.step(index, lanes, labels, key=key, by=by, longest=longest), index)
 
     def summary(self, run: str) -> Response:
-        requested, sums = self._sum_range(run)
-        start, end = read_window(request.args, requested.index)
-        rows, total = details.rows(requested.index, sums, limit=MAX_ROWS)
-        categories = details.by_category(requested.index, sums, end - start)
-        return _json({"rows": rows, "total": total, "categories": categories}, requested.index)
+        stored, index = self.open_index(run)
+        sums = self.sum_lanes(stored, index, read_lanes(request.args, index))
+        start, end = read_window(request.args, index)
+        rows, total = details.rows(index, sums, limit=MAX_ROWS)
+        categories = details.by_category(index, sums, end - start)
+        return json_response({"rows": rows, "total": total, "categories": categories}, index)
 
     def summary_csv(self, run: str) -> Response:
-        requested, sums = self._sum_range(run)
-        text = csv_text(details.rows(requested.index, sums)[0])
-        named = f'attachment; filename="{requested.run.path.name}-timeline.csv"'
-        return Response(text, mimetype="text/csv", headers={"Content-Disposition": named, **_NO_STORE})
+        stored, index = self.open_index(run)
+        sums = self.sum_lanes(stored, index, read_lanes(request.args, index))
+        named = f'attachment; filename="{stored.path.name}-timeline.csv"'
+        headers = {"Content-Disposition": named, **_NO_STORE}
+        return Response(csv_text(details.rows(index, sums)[0]), mimetype="text/csv", headers=headers)
 
     def notes(self, run: str) -> Response:
-        return _fresh_json({"notes": interval_notes.read_notes(self._run(run))})
+        return json_response({"notes": interval_notes.read_notes(self.find_run(run))})
 
     def write_note(self, run: str, note: str = "") -> Response:
-        return _fresh_json(
-            interval_notes.write_note(self.site.store, self._run(run), request.get_data(), note)
-        )
+        stored = self.find_run(run)
+        return json_response(interval_notes.write_note(self.site.store, stored, request.get_data(), note))
 
     def remove_note(self, run: str, note: str) -> Response:
-        interval_notes.remove_note(self.site.store, self._run(run), note)
-        return _fresh_json({"removed": note})
+        interval_notes.remove_note(self.site.store, self.find_run(run), note)
+        return json_response({"removed": note})
 
-    def _sum_range(self, run: str) -> tuple[_Request, Totals]:
-        requested = self.open_run(run)
-        start, end = read_window(request.args, requested.index)
-        return requested, self._totals(requested, read_lanes(request.args, requested.index), start, end)
-
-    def _totals(self, requested: _Request, lanes: Sequence[Lane], start: int, end: int) -> Totals:
-        """Return totals; cached for the next keystroke of a search, or the CSV of a table."""
-        settled = requested.index.causes.final.is_set()
-        key = (requested.run.path, tuple(lane.id for lane in lanes), start, end, settled)
-        return self.totals.get(key, lambda: details.totals(requested.index, lanes, start, end))
+    def sum_lanes(self, run: Run, index: Index, lanes: Sequence[Lane]) -> Totals:
+        """Return totals of the range; cached for the next keystroke of a search, or the CSV of a table."""
+        start, end = read_window(request.args, index)
+        settled = index.causes.final.is_set()
+        key = (run.path, tuple(lane.id for lane in lanes), start, end, settled)
+        return self.totals.get(key, lambda: details.totals(index, lanes, start, end))
 
 
 def connect(site: Site) -> None:
@@ -327,13 +315,19 @@ def connect(site: Site) -> None:
 
 def _error_response(error: TracekitError) -> Response:
     status = 404 if isinstance(error, RunNotFoundError) else 400
-    data = msgspec.json.encode({"error": error.message, "hint": error.hint})
-    return Response(data, status=status, mimetype="application/json", headers=_NO_STORE)
+    return json_response({"error": error.message, "hint": error.hint}, status=status)
 
 
-def _json(content: Any, index: Index) -> Response:
-    headers = _CACHEABLE if index.causes.final.is_set() else _NO_STORE
-    return Response(msgspec.json.encode(content), mimetype="application/json", headers=headers)
+def json_response(content: Any, index: Index | None = None, *, status: int = 200) -> Response:
+    """Return a response in JSON, which may be cached once the causes of idle time of its index are final.
+
+    Args:
+        content: What to encode.
+        index: The index it is of; None if it changes at any time.
+        status: HTTP status.
+    """
+    headers = _CACHEABLE if index is not None and index.causes.final.is_set() else _NO_STORE
+    return Response(msgspec.json.encode(content), status, mimetype="application/json", headers=headers)
 
 
 def _read_query() -> search.Query:
@@ -353,20 +347,15 @@ def _step_key(index: Index, *, longest: bool) -> tuple[int, int]:
     return -int(index.duration(np.array([position]))[0]) if longest else int(index.start[position]), position
 
 
-def _fresh_json(content: Any) -> Response:
-    return Response(msgspec.json.encode(content), mimetype="application/json", headers=_NO_STORE)
-
-
 def _read_optional(name: str) -> int | None:
     return read_number(request.args, name, 0) if request.args.get(name) else None
 
 
 def _describe_lanes(
-    requested: _Request, levels: Sequence[Levels], rank: int | None, device: int | None
+    run: Run, index: Index, levels: Sequence[Levels], rank: int | None, device: int | None
 ) -> dict[str, Any]:
-    index = requested.index
     start, end = index.span
-    steps = requested.run.table("steps").to_dict("records")
+    steps = run.table("steps").to_dict("records")
     interval_lanes = [
         lane.describe()
         for lane in index.lanes

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import pyarrow.compute as pc
 from dash import ClientsideFunction, Input, Output, dcc, html
 from dash.development.base_component import Component
@@ -24,10 +23,9 @@ from tracekit.schema import C
 
 from ...components.charts import aria
 from ...site import Context, Results, Site, View, parse_row
+from ...timeline.routes import json_response
 from ...timeline.table_rows import read_row
 from .selection import compare_quickly, read_comparison
-
-Rows = tuple[int | None, int | None]
 
 PAGE = "compare"
 SOURCE = "aligned-source"
@@ -35,7 +33,6 @@ OPTIONS = ("side", "align", "step", "off")
 """Options of the address besides range and selection, which are fields of every view."""
 _DEVICE, _HOST, _STEPS = "device_intervals", "host_intervals", "steps"
 _MAX_NAME_CHARS = 90
-_LETTERS = "AB"
 
 
 def create_section() -> list[Component]:
@@ -84,15 +81,10 @@ class _Routes:
     def describe_steps(self) -> Response:
         _, both = self.runs()
         if both is None:
-            return _json({"refused": True})
-        return _json(
-            {
-                "refused": False,
-                "runs": [run.path.name for run in both],
-                "device": alignment.on_device(*both),
-                "steps": alignment.steps(*both),
-            }
-        )
+            return json_response({"refused": True})
+        runs, device = [run.path.name for run in both], alignment.on_device(*both)
+        steps = alignment.steps(*both)
+        return json_response({"refused": False, "runs": runs, "device": device, "steps": steps})
 
     def match(self) -> Response:
         context, both = self.runs()
@@ -100,7 +92,7 @@ class _Routes:
         if both is None or row is None:
             raise UnusableInputError("a row of compared runs is required", hint="row=device_intervals:7")
         side = 0 if context.view.options.get("side") == "a" else 1
-        return _json(self.find_match(both, side, *row))
+        return json_response(self.find_match(both, side, *row))
 
     def find_match(self, both: tuple[Run, Run], side: int, table: str, row: int) -> dict[str, Any]:
         """Return the rows of an interval and of its match, the compared step, and both in words.
@@ -123,11 +115,8 @@ class _Routes:
             raise UnusableInputError(f"{table} has no row {row}", hint="select an interval of the timeline")
         if pair is None:
             where = "outside the compared steps, or neither an op nor work on a device of both runs"
-            return {
-                "rows": _only_side(side, row),
-                "step": None,
-                "text": f"{_name(values)} has no match: {where}.",
-            }
+            text = f"{_name(values)} has no match: {where}."
+            return {"rows": (None, row) if side else (row, None), "step": None, "text": text}
         pair_values = [
             None if row_id is None else read_row(run, table, row_id)
             for run, row_id in zip(both, pair.row, strict=True)
@@ -185,10 +174,6 @@ def _name(values: dict[str, Any]) -> str:
     return brief(clean(str(values.get(C.NAME) or "interval")), _MAX_NAME_CHARS)
 
 
-def _only_side(side: int, row: int) -> Rows:
-    return (row, None) if side == 0 else (None, row)
-
-
 def _step(both: tuple[Run, Run], side: int, row: int) -> dict[str, Any]:
     """Return the step of the other run that a step is compared with."""
     values = read_row(both[side], _STEPS, row)
@@ -203,7 +188,7 @@ def _step(both: tuple[Run, Run], side: int, row: int) -> dict[str, Any]:
             numbers = f"Step {pair.number[0]} of A and {pair.number[1]} of B"
             return {"rows": rows, "step": place, "text": f"{numbers}: {describe_difference(a, b)}."}
     text = f"{_name(values)} was not compared: a warm-up step, or one without a match."
-    return {"rows": _only_side(side, row), "step": None, "text": text}
+    return {"rows": (None, row) if side else (row, None), "step": None, "text": text}
 
 
 def _row_of(run: Run, rank: int, number: int) -> int | None:
@@ -211,16 +196,6 @@ def _row_of(run: Run, rank: int, number: int) -> int | None:
     held = pc.and_(pc.equal(steps[C.RANK], rank), pc.equal(steps[C.STEP], number))
     row_number = pc.index(held, value=True).as_py()
     return None if row_number < 0 else int(row_number)
-
-
-def _json(content: Any) -> Response:
-    headers = {"Cache-Control": "no-store"}
-    return Response(msgspec.json.encode(content), mimetype="application/json", headers=headers)
-
-
-def _error_response(error: TracekitError) -> Response:
-    data = msgspec.json.encode({"error": error.message, "hint": error.hint})
-    return Response(data, status=400, mimetype="application/json")
 
 
 def connect(site: Site) -> None:
@@ -232,7 +207,7 @@ def connect(site: Site) -> None:
         try:
             return routes.describe_steps() if route == "aligned" else routes.match()
         except TracekitError as error:
-            return _error_response(error)
+            return json_response({"error": error.message, "hint": error.hint}, status=400)
 
     server.add_url_rule("/compare/<any(aligned, match):route>", "aligned", answer)
 

@@ -26,7 +26,6 @@ from .points import (
     HEATMAP,
     QUANTITIES,
     Point,
-    Spread,
     SweepView,
     describe_setting,
     format_setting,
@@ -77,7 +76,7 @@ def _no_sweeps(count: int) -> list[Component]:
     return no_runs(none, HINT, "Record a sweep:", COMMAND)
 
 
-def _series(context: Context, sweep_view: SweepView) -> list[tuple[str, list[Spread]]]:
+def _series(context: Context, sweep_view: SweepView) -> sweep.Series:
     """Group runs by the settings that are neither on the axis nor fixed."""
     free = [sweep_view.rows] if sweep_view.form == HEATMAP else sweep_view.free
     groups: dict[tuple[str, ...], list[Point]] = {}
@@ -95,7 +94,7 @@ def _series(context: Context, sweep_view: SweepView) -> list[tuple[str, list[Spr
     ]
 
 
-def _chart(context: Context, sweep_view: SweepView, series: list[tuple[str, list[Spread]]]) -> Component:
+def _chart(context: Context, sweep_view: SweepView, series: sweep.Series) -> Component:
     quantity = QUANTITIES[sweep_view.quantity]
     fixed = ", ".join(describe_setting(name, text) for name, text in sweep_view.fixed.items())
     what = f"{quantity.title.capitalize()} of {sweep_view.workload}: {quantity.definition}."
@@ -110,35 +109,18 @@ def _chart(context: Context, sweep_view: SweepView, series: list[tuple[str, list
     left = len(series) - MAX_SERIES
     more = f" {left} more series are in the table." if left > 0 else ""
     figure = sweep.lines(
-        [
-            sweep.Line(name or sweep_view.workload, _dots(context, line))
-            for name, line in series[:MAX_SERIES]
-            if line
-        ],
+        [(name or sweep_view.workload, line) for name, line in series[:MAX_SERIES] if line],
         quantity.unit,
         x=format_setting(sweep_view.x),
         y=quantity.title,
+        href=lambda run: context.view.elsewhere("overview", run=run.path.name),
         log=sweep_view.log,
     )
     caption_text = f"{what} Points are medians, whiskers span min to max. Click a point to open its run."
     return chart(context, CHART, figure, caption=f"{caption_text}{fixed}{more}")
 
 
-def _dots(context: Context, line: list[Spread]) -> tuple[sweep.Dot, ...]:
-    return tuple(
-        sweep.Dot(
-            dot.x if dot.x is not None else "unknown",
-            dot.median,
-            dot.minimum,
-            dot.maximum,
-            len(dot.runs),
-            context.view.elsewhere("overview", run=dot.typical.path.name),
-        )
-        for dot in line
-    )
-
-
-def _heatmap(sweep_view: SweepView, series: list[tuple[str, list[Spread]]]) -> dict[str, Any]:
+def _heatmap(sweep_view: SweepView, series: sweep.Series) -> dict[str, Any]:
     columns = [spell(value) for value in sweep_view.vary[sweep_view.x]]
     median_rows = [{spell(dot.x): dot.median for dot in line} for _, line in series]
     return sweep.heatmap(
@@ -152,7 +134,7 @@ def _heatmap(sweep_view: SweepView, series: list[tuple[str, list[Spread]]]) -> d
     )
 
 
-def _table(context: Context, sweep_view: SweepView, series: list[tuple[str, list[Spread]]]) -> Component:
+def _table(context: Context, sweep_view: SweepView, series: sweep.Series) -> Component:
     unit = QUANTITIES[sweep_view.quantity].unit
     series_name = sweep_view.rows or "series"
     columns = (
@@ -183,7 +165,7 @@ def _table(context: Context, sweep_view: SweepView, series: list[tuple[str, list
     )
 
 
-def _links(context: Context, dot: Spread) -> list[Any]:
+def _links(context: Context, dot: sweep.Spread) -> list[Any]:
     links: list[Any] = [
         dcc.Link(
             [color_dot(run), run.path.name.rsplit("-", 1)[-1]],

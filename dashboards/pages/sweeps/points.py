@@ -18,6 +18,7 @@ from tracekit.runs.run import Run
 from ...catalog import read_metric
 from ...components.links import commit_name, show_option
 from ...components.text import capitalize
+from ...figures.sweep import Spread
 from ...site import View
 
 Analyzed = Callable[[Run, str], Result]
@@ -75,18 +76,6 @@ class Point:
     run: Run
     workload: str
     settings: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Median, minimum and maximum of the repeats at one setting."""
-
-    x: Any
-    median: float
-    minimum: float
-    maximum: float
-    runs: tuple[Run, ...]
-    typical: Run
 
 
 def read_points(runs: Iterable[Run]) -> list[Point]:

@@ -128,9 +128,10 @@ def test_points_carry_the_address_of_their_run(store: Store) -> None:
         assert f"/overview?run={run.path.name}" in text
 
 
-def test_lines_double_from_tick_to_tick_and_escape_names() -> None:
-    dots = tuple(sweep.Dot(x, 1e6 * x, 1e6 * x, 2e6 * x, 2) for x in (8, 16))
-    figure = sweep.lines([sweep.Line("<b>x</b>", dots)], "ns", x="batch size", y="step time")
+def test_lines_double_from_tick_to_tick_and_escape_names(store: Store) -> None:
+    run = swept(store, 0, 100)
+    dots = [sweep.Spread(x, 1e6 * x, 1e6 * x, 2e6 * x, (run, run), run) for x in (8, 16)]
+    figure = sweep.lines([("<b>x</b>", dots)], "ns", x="batch size", y="step time", href=repr)
     assert figure["layout"]["xaxis"]["type"] == "log"
     assert figure["layout"]["xaxis"]["ticktext"] == ["8", "16"]
     assert figure["data"][0]["y"] == [8.0, 16.0]
@@ -138,8 +139,10 @@ def test_lines_double_from_tick_to_tick_and_escape_names() -> None:
     assert "<b>" not in figure["data"][0]["name"]
 
 
-def test_words_make_an_axis_of_categories() -> None:
-    figure = sweep.lines([sweep.Line("", (sweep.Dot("eager", 1, 1, 1, 1),))], "ns", x="level", y="time")
+def test_words_make_an_axis_of_categories(store: Store) -> None:
+    run = swept(store, 0, 100)
+    dots = [sweep.Spread("eager", 1, 1, 1, (run,), run)]
+    figure = sweep.lines([("", dots)], "ns", x="level", y="time", href=repr)
     assert figure["layout"]["xaxis"]["type"] == "category"
 
 
