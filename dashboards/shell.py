@@ -367,7 +367,7 @@ def page_heading(page: Page) -> Component:
     return html.Header(
         [
             html.Div([html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)]),
-            downloads.create_toolbar(),
+            html.Div(id=downloads.TOOLBAR, className="tk-exports", role="group", **aria(label="Exports")),
         ],
         className="tk-heading",
     )

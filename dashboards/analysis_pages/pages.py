@@ -99,7 +99,7 @@ def _answer(results: PageResults, answer: Part) -> list[Component]:
 
 
 def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> list[Component]:
-    """Show every table in a tab; comparison tables first."""
+    """Show every table in a tab, that of the order in the address first; comparison tables come first."""
     shown: list[tuple[str, str, TableSpec, Result]] = []
     for name in names:
         page_analysis, result = analysis.get(name), context.result(name)
@@ -107,12 +107,12 @@ def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> l
             compared = context.results.between(context.base, context.run, name)
             shown += _list_tables(page_analysis, compared, page_analysis.comparison, "vs. baseline: ")
         prefix = f"{page_analysis.title}: " if len(names) > 1 else ""
-        shown += _list_tables(
-            page_analysis, result, [spec for spec in page_analysis.tables if spec.name not in hidden], prefix
-        )
+        specs = [spec for spec in page_analysis.tables if spec.name not in hidden]
+        shown += _list_tables(page_analysis, result, specs, prefix)
     if not shown:
         return []
-    first = shown[0][2].name
+    sort = context.view.options.get("sort", "")
+    active = (tab for tab, (_, _, spec, _) in enumerate(shown) if sort.startswith(f"{spec.name}:"))
     return [
         dmc.Title("Tables", order=2, size="h4"),
         dmc.Tabs(
@@ -123,18 +123,12 @@ def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> l
                     for tab, (_, name, spec, result) in enumerate(shown)
                 ),
             ],
-            value=f"{_active_tab(context, [spec.name for _, _, spec, _ in shown])}",
+            value=f"{next(active, 0)}",
             keepMounted=False,
             className="tk-tabs",
-            id={"type": "tabs", "name": first},
+            id={"type": "tabs", "name": shown[0][2].name},
         ),
     ]
-
-
-def _active_tab(context: Context, tables: list[str]) -> int:
-    """Return the index of the table sorted in the address, or 0."""
-    sort = context.view.options.get("sort", "")
-    return next((tab for tab, name in enumerate(tables) if sort.startswith(f"{name}:")), 0)
 
 
 def _list_tables(
@@ -174,7 +168,8 @@ def _layout(analysis: Analysis, _: Context) -> list[Component]:
 
 
 def _result(analysis: Analysis, context: Context) -> list[Component]:
-    return [*_comparison(analysis, context), *_result_of_run(analysis, context)] or [_no_data(analysis)]
+    shown = [*_comparison(analysis, context), *_result_of_run(analysis, context)]
+    return shown or [dmc.Text(f"This run has no data for {analysis.title.lower()}.", c="dimmed")]
 
 
 def _comparison(analysis: Analysis, context: Context) -> list[Component]:
@@ -217,10 +212,6 @@ def show_tables(
         for spec in specs
         if spec.name in result.tables
     ]
-
-
-def _no_data(analysis: Analysis) -> Component:
-    return dmc.Text(f"This run has no data for {analysis.title.lower()}.", c="dimmed")
 
 
 def load_pages() -> dict[str, Page]:

@@ -43,8 +43,11 @@ def show_bottleneck(verdict: Verdict) -> list[Component]:
         role="img",
         **aria(label=f"Of {verdict.window}: {', '.join(words)}"),
     )
+    swatches = [
+        html.Span(className="tk-bound-swatch", style={"background": COLORS[part.bound]}) for part in parts
+    ]
     legend = html.Ul(
-        [html.Li([_swatch(part), html.Span(text)]) for part, text in zip(parts, words, strict=True)],
+        [html.Li([swatch, html.Span(text)]) for swatch, text in zip(swatches, words, strict=True)],
         className="tk-bound-legend",
         **aria(label=f"Parts of {verdict.window}"),
     )
@@ -67,7 +70,3 @@ def _segment(part: Part) -> Component:
         title=f"{part.label}: {time}, {human(part.share, 'share')}",
         style={"width": f"{100 * part.share:.3f}%", "background": COLORS[part.bound]},
     )
-
-
-def _swatch(part: Part) -> Component:
-    return html.Span(className="tk-bound-swatch", style={"background": COLORS[part.bound]})

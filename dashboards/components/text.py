@@ -34,6 +34,16 @@ def capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def format_change(ratio: float) -> str:
+    """Return a ratio as a change in percent.
+
+    Example:
+        >>> format_change(1.05), format_change(0.9)
+        ('+5.0%', '-10.0%')
+    """
+    return f"{100 * (ratio - 1):+.1f}%"
+
+
 def with_code(text: str) -> list[Component | str]:
     """Convert prose; text in backticks becomes code.
 

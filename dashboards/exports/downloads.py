@@ -21,7 +21,6 @@ from tracekit.export.chrome import chrome_trace, compress
 from tracekit.render.cells import records
 from tracekit.runs.run import Run
 
-from ..components.charts import aria
 from ..site import Needs, Page, Site, View, with_peaks
 from ..tables.table import peaks_query
 from .report import POLICY, render_report
@@ -70,11 +69,6 @@ def zip_tables(tables: Mapping[str, tuple[TableSpec, pd.DataFrame]]) -> bytes:
 
 TOOLBAR = "tools"
 """Id of the export toolbar in a page's heading."""
-
-
-def create_toolbar() -> Component:
-    """Create the placeholder of the export toolbar."""
-    return html.Div(id=TOOLBAR, className="tk-exports", role="group", **aria(label="Exports"))
 
 
 def connect(site: Site) -> None:

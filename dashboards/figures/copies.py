@@ -66,10 +66,13 @@ def rates(groups: Mapping[str, pd.DataFrame], ceilings: Mapping[str, float]) -> 
         groups: The `groups` table of each direction, by its name; rows without size or rate are left out.
         ceilings: Known ceilings in GB/s, by direction.
     """
+    placed = {
+        name: table[(table["bytes_each"] > 0) & (table["gb_per_s"] > 0)] for name, table in groups.items()
+    }
     kinds = [
         _dots_of_copies(f"{direction} {memory}", rows)
-        for direction, table in groups.items()
-        for memory, rows in _with_rate(table).groupby("memory", sort=True, observed=True)
+        for direction, table in placed.items()
+        for memory, rows in table.groupby("memory", sort=True, observed=True)
     ]
     copy_sizes = [size for kind in kinds for size in kind.x]
     ends = [min(copy_sizes), max(copy_sizes)] if copy_sizes else [1, 2]
@@ -77,10 +80,6 @@ def rates(groups: Mapping[str, pd.DataFrame], ceilings: Mapping[str, float]) -> 
         Limit(f"{name} ceiling {human(rate, 'GB/s')}", ends, [rate, rate]) for name, rate in ceilings.items()
     ]
     return points(kinds, limits, x_title="copy size", y_title="GB/s", x_ticks=_size_ticks(ends))
-
-
-def _with_rate(table: pd.DataFrame) -> pd.DataFrame:
-    return table[(table["bytes_each"].fillna(0) > 0) & (table["gb_per_s"].fillna(0) > 0)]
 
 
 def _dots_of_copies(name: str, rows: pd.DataFrame) -> Dots:

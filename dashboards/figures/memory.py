@@ -65,7 +65,8 @@ def draw_lives(
     """
     wide, unit = scale_factor((int(time) for time in over_time[C.T_NS]), "ns")
     tall, size = scale_factor((int(value) for value in over_time["allocated"]), "bytes")
-    colors = _colors([*layers, *_groups(lives, by)])
+    colored = [group for group in dict.fromkeys([*layers, *_groups(lives, by)]) if group != EARLIER]
+    colors = dict(zip(colored, COLORWAY[:-1], strict=False))
     traces = [
         _area([time * wide for time in x], [edge * tall for edge in y])
         | _color_and_legend(str(row[by]), colors)
@@ -106,11 +107,6 @@ def _groups(lives: pd.DataFrame, by: str) -> list[str]:
     return [str(name) for name in sums.index]
 
 
-def _colors(groups: list[str]) -> dict[str, str]:
-    colored = [group for group in dict.fromkeys(groups) if group != EARLIER]
-    return dict(zip(colored, COLORWAY[:-1], strict=False))
-
-
 def _color_and_legend(group: str, colors: dict[str, str]) -> dict[str, Any]:
     """Return color and legend of an area; groups beyond the palette, and earlier allocations, are gray."""
     named = group if group in colors or group in {EARLIER, OTHERS} else MORE
@@ -134,15 +130,8 @@ def _outline(path: _Path, end: int, size: int) -> tuple[list[int], list[int]]:
 
 def _area(x: list[float], y: list[float]) -> dict[str, Any]:
     edge = {"color": "rgba(0,0,0,0.45)", "width": 0.5}
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "fill": "toself",
-        "hoveron": "fills",
-        "line": edge,
-        "x": x,
-        "y": y,
-    }
+    shape = {"type": "scatter", "mode": "lines", "fill": "toself", "hoveron": "fills", "line": edge}
+    return {**shape, "x": x, "y": y}
 
 
 def _hover_text(row: dict[str, Any]) -> str:

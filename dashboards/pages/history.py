@@ -38,7 +38,7 @@ from ..blocks import block
 from ..catalog import read_metric
 from ..components.charts import chart, connect_clicks
 from ..components.links import Choice, color_of_run, show_choices, show_command, show_option
-from ..components.text import section
+from ..components.text import format_change, section
 from ..figures import sweep
 from ..site import Context, Needs, Page, Section
 
@@ -303,7 +303,7 @@ def _mark(state: State) -> str:
     change = state.change
     if change is None or change.verdict not in _CHANGES or change.ratio is None:
         return ""
-    return f"{_CHANGES[change.verdict]} {100 * (change.ratio - 1):+.1f}%"
+    return f"{_CHANGES[change.verdict]} {format_change(change.ratio)}"
 
 
 def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
@@ -340,8 +340,10 @@ def _table(context: Context, states: list[State], metric: str) -> Component:
 def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[str, Any]:
     change = state.change
     statistics = {
-        "change": _percent_change(change.ratio) if change and change.ratio is not None else None,
-        "interval": html.Span(_format_interval(change.ci95)) if change and change.ci95 else None,
+        "change": html.Span(format_change(change.ratio)) if change and change.ratio is not None else None,
+        "interval": html.Span(" to ".join(map(format_change, change.ci95)))
+        if change and change.ci95
+        else None,
         "detectable": change.mde if change else None,
         "verdict": html.Span(f"{_CHANGES.get(change.verdict, '')} {change.verdict}", title=change.reason)
         if change
@@ -363,14 +365,6 @@ def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[st
         **statistics,
         "compare": dcc.Link("with previous commit", href=href) if before else overview,
     }
-
-
-def _percent_change(ratio: float) -> Component:
-    return html.Span(f"{100 * (ratio - 1):+.1f}%")
-
-
-def _format_interval(bounds: tuple[float, float]) -> str:
-    return " to ".join(f"{100 * (bound - 1):+.1f}%" for bound in bounds)
 
 
 def _search(states: list[State], metric: str) -> list[Component]:

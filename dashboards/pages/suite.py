@@ -10,7 +10,7 @@ from dash.development.base_component import Component
 
 from tracekit.experiments.suite import Figure, figures, report
 from tracekit.experiments.suite_plan import Table
-from tracekit.experiments.sweep_folder import Folder, find, list_sweeps
+from tracekit.experiments.sweep_folder import find, list_sweeps
 from tracekit.experiments.sweep_model import SUITE
 from tracekit.render.suite import NO_ROWS, absent, form, headline, outcomes, undrawn
 
@@ -43,17 +43,13 @@ def _report(context: Context) -> list[Component]:
     content = report(suite)
     all_figures = figures(content)
     stored = {run.path.name for run in context.store.runs()}
-    sections: list[Component] = [_suite_choices(context, suite, suites), _paragraph(headline(content))]
-    sections += [_paragraph(line) for line in outcomes(content)]
+    texts = {folder.id: folder.id for folder in suites[-MAX_SUITES:][::-1]}
+    sections: list[Component] = [show_option(context.view, "Suite", OPTION, texts, suite.id)]
+    sections += [_paragraph(line) for line in (headline(content), *outcomes(content))]
     for table in content.tables.values():
         table_figures = [figure for figure in all_figures if figure.table == table.name]
         sections.append(_section(context, table, table_figures, stored))
     return sections
-
-
-def _suite_choices(context: Context, suite: Folder, suites: list[Folder]) -> Component:
-    texts = {folder.id: folder.id for folder in suites[-MAX_SUITES:][::-1]}
-    return show_option(context.view, "Suite", OPTION, texts, suite.id)
 
 
 def _section(context: Context, table: Table, table_figures: list[Figure], stored: set[str]) -> Component:

@@ -256,7 +256,9 @@ def _assign_lanes(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
     for number in sorted(
         range(len(table_tracks)), key=lambda track_number: table_tracks[track_number].kind != IDLE
     ):
-        rows = _by_start(by_track[bounds[number] : bounds[number + 1]], start)
+        rows = by_track[bounds[number] : bounds[number + 1]]
+        if (np.diff(start[rows]) < 0).any():
+            rows = rows[np.argsort(start[rows], kind="stable")]
         starts = start[rows]
         for level in assign_levels(starts, starts + duration[rows]):
             pieces.append(rows[level])
@@ -265,11 +267,6 @@ def _assign_lanes(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
             draft.total[position + 1 : position + 1 + len(level)] = duration[pieces[-1]]
             position += len(level)
     return np.concatenate(pieces)
-
-
-def _by_start(rows: Places, start: Ints) -> Places:
-    starts = start[rows]
-    return rows if (starts[1:] >= starts[:-1]).all() else rows[np.argsort(starts, kind="stable")]
 
 
 def _row_ids(run: Run, table: str) -> npt.NDArray[np.uint32]:

@@ -103,15 +103,9 @@ def bandwidth(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     size, dur = values.get(C.BYTES), values.get(C.DUR_NS)
     if size is None or not dur:
         return {}
-    meaning = "bytes over duration"
-    return {
-        "bandwidth": {
-            "value": size / dur,
-            "unit": "GB/s",
-            "text": f"{size / dur:,.2f} GB/s",
-            "meaning": meaning,
-        }
-    }
+    rate = size / dur
+    field = {"value": rate, "unit": "GB/s", "text": f"{rate:,.2f} GB/s", "meaning": "bytes over duration"}
+    return {"bandwidth": field}
 
 
 def rows_by_id(run: Run, rows: Sequence[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
@@ -157,11 +151,8 @@ def _open_rows(index: Index, row: int) -> list[int]:
     if position < 0:
         return []
     start, _ = index.interval(position)
-    open_rows = []
-    for lane in _thread_lanes(index, position):
-        first, after = index.within(lane, start, start + 1)
-        open_rows += index.row[first:after].tolist()
-    return open_rows
+    places = [index.within(lane, start, start + 1) for lane in _thread_lanes(index, position)]
+    return [open_row for first, after in places for open_row in index.row[first:after].tolist()]
 
 
 def _thread_lanes(index: Index, position: int) -> Iterator[Lane]:

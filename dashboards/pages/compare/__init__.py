@@ -21,7 +21,7 @@ from ...blocks import block
 from ...components.charts import aria
 from ...components.finding import show_finding
 from ...components.links import show_command
-from ...components.text import capitalize, section, show_note, small_text
+from ...components.text import capitalize, format_change, section, show_note, small_text
 from ...site import Context, Page, Section, Site
 from ...tables.table import show_table
 from . import aligned, breakdowns, selection
@@ -108,16 +108,13 @@ def _metrics(diff: Diff) -> list[Component]:
 
 
 def _metric(metric: Metric, diff: Diff) -> dict[str, Any]:
-    change = None if metric.ratio is None else html.Span(f"{100 * (metric.ratio - 1):+.1f}%")
-    low_high = metric.ci95 and [f"{100 * (end - 1):+.1f}%" for end in metric.ci95]
+    interval = " to ".join(map(format_change, metric.ci95 or ()))
     return {
         "metric": metric.name.replace("_", " "),
         "base": html.Span(human(metric.a, metric.unit), title=f"{metric.a:,} {metric.unit}"),
         "head": html.Span(human(metric.b, metric.unit), title=f"{metric.b:,} {metric.unit}"),
-        "change": change,
-        "interval": html.Span(
-            " to ".join(low_high) if low_high else "none (n = 1)" * (min(diff.design.k) < 2)
-        ),
+        "change": None if metric.ratio is None else html.Span(format_change(metric.ratio)),
+        "interval": html.Span(interval or "none (n = 1)" * (min(diff.design.k) < 2)),
         "runs": html.Span(f"{diff.design.k[0]} and {diff.design.k[1]}"),
         "detectable": None if metric.mde is None else html.Span(human(metric.mde, "share")),
         "verdict": str(metric.verdict),

@@ -22,6 +22,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ...components.charts import aria
+from ...components.text import format_change
 from ...site import Context, Results, Site, View, parse_row
 from ...timeline.routes import json_response
 from ...timeline.table_rows import read_row
@@ -161,7 +162,7 @@ def describe_difference(a_ns: int, b_ns: int) -> str:
         ('2.00 µs in A, 3.00 µs in B (+1.00 µs, +50.0%)', '5 ns in A, 5 ns in B (equal)')
     """
     sign = "+" if b_ns > a_ns else ""
-    ratio = f", {100 * (b_ns / a_ns - 1):+.1f}%" if a_ns else ""
+    ratio = f", {format_change(b_ns / a_ns)}" if a_ns else ""
     change = f"{sign}{human(b_ns - a_ns, 'ns')}{ratio}" if a_ns != b_ns else "equal"
     return f"{human(a_ns, 'ns')} in A, {human(b_ns, 'ns')} in B ({change})"
 

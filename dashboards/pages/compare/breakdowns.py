@@ -96,21 +96,17 @@ def show_step_time(context: Context, diff: Diff) -> list[Component]:
 def _wall_rows(diff: Diff, named: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     if diff.wall is None:
         return []
-    lines = (*diff.wall.lines, diff.wall.total, diff.wall.overlap)
+    names = {"base": "base_ns", "head": "head_ns", "change": "delta_ns"}
+    names |= {name: name for name in ("share_base", "share_head", "largest_change")}
     return [
         {
             "part": html.Span(line.name, title=line.meaning),
-            "base": named[line.name]["base_ns"],
-            "head": named[line.name]["head_ns"],
-            "change": named[line.name]["delta_ns"],
-            "share_base": named[line.name]["share_base"],
-            "share_head": named[line.name]["share_head"],
-            "largest_change": named[line.name]["largest_change"],
+            **{name: named[line.name][key] for name, key in names.items()},
             "total_base_ns": line.a_ns,
             "total_head_ns": line.b_ns,
             "total_change_ns": line.delta,
         }
-        for line in lines
+        for line in (*diff.wall.lines, diff.wall.total, diff.wall.overlap)
         if line.name in named
     ]
 
@@ -119,26 +115,27 @@ def show_work(context: Context, diff: Diff) -> list[Component]:
     """Show the changes in work: totals, largest causes, and tables in tabs."""
     if diff.work is None:
         return []
-    table = diff_tables.work(diff)
-    shown: list[Component] = [
-        html_table(table.columns, table.rows, caption=table.title),
-    ]
+    title, table = "Changes in work", diff_tables.work(diff)
+    totals = html_table(table.columns, table.rows, caption=table.title)
     if not diff.causes:
-        return [
-            dmc.Title("Changes in work", order=2, size="h4"),
-            *shown,
-            dmc.Text(diff_sentences.NOTHING_CHANGED.capitalize() + ".", size="sm"),
-        ]
+        nothing = dmc.Text(diff_sentences.NOTHING_CHANGED.capitalize() + ".", size="sm")
+        return [dmc.Title(title, order=2, size="h4"), totals, nothing]
     caption = (
         "Largest changes in work per step; increases to the right. Count: call count changed; "
         "rate: time per call changed. Whiskers: least and most difference between a step of B and one of A; "
         "a change whose whisker crosses zero may be noise."
     )
-    shown.append(chart(context, "terms", shares.terms(diff), caption=caption))
     records = _cause_records(context, diff)
     columns = [column for column in _CAUSES if any(record[column.name] for record in records)]
-    shown.append(html_table(columns, records, caption="Largest causes"))
-    return [section("Changes in work", *shown, _grids(context, diff))]
+    return [
+        section(
+            title,
+            totals,
+            chart(context, "terms", shares.terms(diff), caption=caption),
+            html_table(columns, records, caption="Largest causes"),
+            _grids(context, diff),
+        )
+    ]
 
 
 def show_largest(context: Context, diff: Diff) -> list[Component]:
@@ -198,12 +195,9 @@ def _cause_records(context: Context, diff: Diff) -> list[dict[str, Any]]:
     largest = diff_tables.causes(diff).rows[:MAX_CAUSES]
     return [
         {
+            **{name: row[name] for name in ("least_ns", "most_ns", "noise", "made_of", "n_base", "n_head")},
             "cause": row[diff.by],
             "change": row["delta_ns"],
-            **{name: row[name] for name in ("least_ns", "most_ns", "noise")},
-            "made_of": row["made_of"],
-            "n_base": row["n_base"],
-            "n_head": row["n_head"],
             "module": ", ".join(cause.modules) or None,
             "timeline": [*_link_both(context, diff, cause), *_link_each(context, diff, cause)],
         }
@@ -213,15 +207,12 @@ def _cause_records(context: Context, diff: Diff) -> list[dict[str, Any]]:
 
 def _link_each(context: Context, diff: Diff, cause: Cause) -> list[Component]:
     """Link to the longest interval on both sides."""
-    where = _table(diff)
-    sides = (("A", "a", diff.base.run), ("B", "b", diff.head.run))
     links: list[Component] = []
-    for letter, side, run in sides:
+    for side, run in (("a", diff.base.run), ("b", diff.head.run)):
         if cause.evidence.get(side):
-            href = context.view.elsewhere(
-                "timeline", run=run, base="", row=f"{where}:{cause.evidence[side][0]}"
-            )
-            links.append(dcc.Link(letter, href=href, title=f"Show on the timeline of {run}"))
+            row = f"{_table(diff)}:{cause.evidence[side][0]}"
+            href = context.view.elsewhere("timeline", run=run, base="", row=row)
+            links.append(dcc.Link(side.upper(), href=href, title=f"Show on the timeline of {run}"))
     return links
 
 
@@ -232,31 +223,25 @@ def _table(diff: Diff) -> str:
 
 def _grids(context: Context, diff: Diff) -> Component:
     groups = diff_tables.groups(diff)
-    only_a = [
-        row for row, table_shown in zip(groups.rows, diff.groups, strict=True) if not table_shown.b.count
-    ]
-    only_b = [
-        row for row, table_shown in zip(groups.rows, diff.groups, strict=True) if not table_shown.a.count
-    ]
+    pairs = list(zip(groups.rows, diff.groups, strict=True))
+    causes, counts, matches = (
+        diff_tables.causes(diff, spelled=False),
+        diff_tables.counts(diff),
+        diff_tables.match(diff),
+    )
     tabs = {
-        "Causes": (diff_tables.causes(diff, spelled=False), None),
-        "Changed groups": (groups, None),
-        "Only in A": (groups, only_a),
-        "Only in B": (groups, only_b),
-        "Changed counts": (diff_tables.counts(diff), None),
-        "Matching of work": (diff_tables.match(diff), None),
+        "Causes": (causes, causes.rows),
+        "Changed groups": (groups, groups.rows),
+        "Only in A": (groups, [row for row, group in pairs if not group.b.count]),
+        "Only in B": (groups, [row for row, group in pairs if not group.a.count]),
+        "Changed counts": (counts, counts.rows),
+        "Matching of work": (matches, matches.rows),
     }
     values = {name: name.lower().replace(" ", "-") for name in tabs}  # used in element ids
-    heads = [
-        dmc.TabsTab(f"{name} ({len(table_shown.rows if chosen is None else chosen):,})", value=values[name])
-        for name, (table_shown, chosen) in tabs.items()
-    ]
+    heads = [dmc.TabsTab(f"{name} ({len(rows):,})", value=values[name]) for name, (_, rows) in tabs.items()]
     panels = [
-        dmc.TabsPanel(
-            _grid(context, table_shown, table_shown.rows if chosen is None else chosen, tab),
-            value=values[name],
-        )
-        for tab, (name, (table_shown, chosen)) in enumerate(tabs.items())
+        dmc.TabsPanel(_grid(context, table, list(rows), tab), value=values[name])
+        for tab, (name, (table, rows)) in enumerate(tabs.items())
     ]
     return dmc.Tabs([dmc.TabsList(heads), *panels], value="causes", keepMounted=False, className="tk-tabs")
 

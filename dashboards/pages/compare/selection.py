@@ -232,24 +232,25 @@ def show_sides(context: Context) -> list[Component]:
             className="tk-sides",
         ),
         _choices(context),
-        _others(context),
+        _others(context, context.base),
     ]
 
 
-def _others(context: Context) -> Component:
+def _others(context: Context, base: Run) -> Component:
     """Offer other runs in place of the base, folded."""
-    offers = [_offer_record(context, run) for run in rank_by_similarity(context) if run != context.base][
-        :MAX_OFFERS
-    ]
-    if not offers:
+    others = [run for run in rank_by_similarity(context) if run != base][:MAX_OFFERS]
+    if not others:
         return html.Div()
-    table = html_table(_columns_with_values(offers), offers, caption="Other runs to compare with")
-    summary = html.Summary(f"Compare with another run ({len(offers)}, most similar first)")
+    summary = html.Summary(f"Compare with another run ({len(others)}, most similar first)")
+    table = _offer(context, others, "Other runs to compare with")
     return html.Details([summary, table], className="tk-more")
 
 
-def _columns_with_values(offers: list[dict[str, Any]]) -> list[Column]:
-    return [column for column in _COLUMNS if any(offer[column.name] is not None for offer in offers)]
+def _offer(context: Context, runs: list[Run], caption: str) -> Component:
+    """Show runs to compare with, in the columns that have a value."""
+    records = [_offer_record(context, run) for run in runs]
+    columns = [column for column in _COLUMNS if any(record[column.name] is not None for record in records)]
+    return html_table(columns, records, caption=caption)
 
 
 def _side(context: Context, letter: str, role: str, run: Run) -> Component:
@@ -303,21 +304,15 @@ def _choices(context: Context) -> Component:
 
 
 def _show_chooser(context: Context) -> list[Component]:
-    same = context.base is not None
-    warning = "Both sides are the same run. " if same else ""
+    warning = "Both sides are the same run. " if context.base is not None else ""
     others = rank_by_similarity(context)
     if not others:
-        return [
-            dmc.Text("The store has only one run. Record or import another one to compare."),
-        ]
-    offers = [_offer_record(context, run) for run in others[:MAX_OFFERS]]
+        return [dmc.Text("The store has only one run. Record or import another one to compare.")]
     more = f" {len(others) - MAX_OFFERS} more in the Baseline picker." if len(others) > MAX_OFFERS else ""
+    table = _offer(context, others[:MAX_OFFERS], "Runs to compare with")
     return [
         dmc.Text(f"{warning}Choose a run to compare with {context.run.path.name}; most similar first."),
-        html.Div(
-            html_table(_columns_with_values(offers), offers, caption="Runs to compare with"),
-            className="tk-offers",
-        ),
+        html.Div(table, className="tk-offers"),
         small_text(f"{HINT}{more}"),
     ]
 

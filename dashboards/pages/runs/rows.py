@@ -190,19 +190,16 @@ def filter_rows(listed: Sequence[Row], text: str, model: Mapping[str, Any]) -> l
         model: Filter model of the grid, by field.
     """
     words = text.lower().split()
-    passing_rows = (
-        [row for row in listed if all(word in _search_text(row) for word in words)] if words else list(listed)
-    )
+    rows = list(listed)
+    if words:
+        texts = (
+            "\n".join(str(row[name]) for name in SEARCH_FIELDS if row.get(name)).lower() for row in listed
+        )
+        rows = [row for row, text in zip(listed, texts, strict=True) if all(word in text for word in words)]
     for name, condition in model.items():
         if name in FIELDS and isinstance(condition, dict):
-            passing_rows = [
-                candidate for candidate in passing_rows if _passes(candidate.get(name), condition)
-            ]
-    return passing_rows
-
-
-def _search_text(listed_row: Row) -> str:
-    return "\n".join(str(listed_row[name]) for name in SEARCH_FIELDS if listed_row.get(name)).lower()
+            rows = [row for row in rows if _passes(row.get(name), condition)]
+    return rows
 
 
 def _passes(value: Any, condition: Mapping[str, Any]) -> bool:

@@ -106,34 +106,27 @@ def schema(run: Run, *, several: bool) -> list[Component]:
     shown = [_table(table, several=several) for name, table in KNOWN.items() if name in present]
     absent = [_table(table, several=several) for name, table in KNOWN.items() if name not in present]
     if absent:
-        shown.append(
-            html.Details(
-                [html.Summary("Tables without rows in this run"), *absent], className="tk-sql-absent"
-            )
-        )
+        summary = html.Summary("Tables without rows in this run")
+        shown.append(html.Details([summary, *absent], className="tk-sql-absent"))
     return shown
 
 
 def _table(table: Table, *, several: bool) -> Component:
-    labelled = several and table is not RUNS
-    columns = [*(_column_of_run() if labelled else []), *(_column(column) for column in table.columns)]
+    columns = [_entry(column.name, _describe_column(column)) for column in table.columns]
+    if several and table is not RUNS:
+        columns.insert(0, _entry(RUN_ID, "text; id of the run"))
     summary = html.Summary([html.Strong(table.name), f": a row is {table.row}"])
-    insert = _insert_button(table.name, f"Insert {table.name}")
-    return html.Details(
-        [summary, html.Ul([html.Li([insert, html.Span("the table", className="tk-dim")]), *columns])]
-    )
+    return html.Details([summary, html.Ul([_entry(table.name, "the table", className="tk-dim"), *columns])])
 
 
-def _column_of_run() -> list[Component]:
-    return [html.Li([_insert_button(RUN_ID, f"Insert {RUN_ID}"), html.Span("text; id of the run")])]
-
-
-def _column(column: Column) -> Component:
+def _describe_column(column: Column) -> str:
     kind = "text" if "string" in str(column.type) else str(column.type)
     facts = [kind, unit(column.name), "can be NULL" if column.nullable else ""]
-    meaning = f"{', '.join(filter(None, facts))}; {column.meaning}"
-    return html.Li([_insert_button(column.name, f"Insert {column.name}"), html.Span(meaning)])
+    return f"{', '.join(filter(None, facts))}; {column.meaning}"
 
 
-def _insert_button(text: str, title: str) -> Component:
-    return html.Button(text, type="button", className="tk-sql-insert", title=title, **data(insert=text))
+def _entry(name: str, meaning: str, **span: str) -> Component:
+    """List a name, which a click inserts into the query."""
+    title = f"Insert {name}"
+    button = html.Button(name, type="button", className="tk-sql-insert", title=title, **data(insert=name))
+    return html.Li([button, html.Span(meaning, **span)])

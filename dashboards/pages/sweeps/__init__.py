@@ -58,7 +58,8 @@ def _sweep(context: Context) -> list[Component]:
     runs = context.store.readable()
     sweep_view = read_sweep_view(context.view, runs)
     if sweep_view is None:
-        return _no_sweeps(len(runs))
+        none = f"None of the {len(runs)} runs is part of a sweep." if runs else ""
+        return no_runs(none, HINT, "Record a sweep:", COMMAND)
     offered = show_controls(context.view, sweep_view, list(list_workloads(read_points(runs))))
     series = _series(context, sweep_view)
     quantity = QUANTITIES[sweep_view.quantity]
@@ -69,11 +70,6 @@ def _sweep(context: Context) -> list[Component]:
         )
         return [*sections, dmc.Alert(caption_text, color="gray", variant="light")]
     return [*sections, _chart(context, sweep_view, series), _table(context, sweep_view, series)]
-
-
-def _no_sweeps(count: int) -> list[Component]:
-    none = f"None of the {count} runs is part of a sweep." if count else ""
-    return no_runs(none, HINT, "Record a sweep:", COMMAND)
 
 
 def _series(context: Context, sweep_view: SweepView) -> sweep.Series:
