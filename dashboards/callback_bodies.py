@@ -130,15 +130,14 @@ def _check_body(body: _Body, callbacks: dict[str, Any]) -> None:
     sent = body.outputs if isinstance(body.outputs, list) else [body.outputs]
     _check_slots(sent, [(dependency.component_id, dependency.component_property) for dependency in declared])
     for slots, named in ((body.inputs, "inputs"), (body.state, "state")):
-        pairs = [(_parse_id(dependency["id"]), dependency["property"]) for dependency in callback[named]]
+        pairs = [
+            (json.loads(name) if (name := dependency["id"]).startswith("{") else name, dependency["property"])
+            for dependency in callback[named]
+        ]
         _check_slots(slots, pairs)
         for slot in slots:
             for dependency in slot if isinstance(slot, list) else [slot]:
                 _convert(dependency)
-
-
-def _parse_id(component: str) -> Any:
-    return json.loads(component) if component.startswith("{") else component
 
 
 def _check_slots(sent: Sequence[_Slot | list[_Slot]], declared: Sequence[tuple[Any, str]]) -> None:
@@ -148,12 +147,9 @@ def _check_slots(sent: Sequence[_Slot | list[_Slot]], declared: Sequence[tuple[A
         for single in slot if isinstance(slot, list) else [slot]:
             if single.property.partition("@")[0] != name.partition("@")[0] or not _fits(single.id, component):
                 raise ValueError("other properties")
-        if isinstance(slot, list) != _is_many(component):
+        wildcards = map(_wildcard, component.values()) if isinstance(component, dict) else ()
+        if isinstance(slot, list) != any(wildcard in _MANY for wildcard in wildcards):
             raise ValueError("other properties")
-
-
-def _is_many(component: Any) -> bool:
-    return isinstance(component, dict) and any(_wildcard(value) in _MANY for value in component.values())
 
 
 def _fits(sent: Any, component: Any) -> bool:

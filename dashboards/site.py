@@ -101,7 +101,8 @@ _ROW = re.compile(r"([a-z_]{1,40}):(\d{1,12})")
 MAX_PARAMETER_CHARS = 200
 MAX_SQL_CHARS = 4_000
 """Maximum characters of a parameter, and of the query of the SQL page."""
-_MAX_FILTER_CHARS = 2_000
+_MAX_CHARS = {"sql": MAX_SQL_CHARS + 1, "filter": 2_000, "varying": 2_000}
+"""Where not `MAX_PARAMETER_CHARS`; longer queries keep one more, to be refused and not cut."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -159,7 +160,10 @@ class View:
     def parse(cls, path: str | None, search: str | None) -> View:
         """Parse an address; malformed parameters are ignored."""
         page = (path or "").strip("/") or HOME
-        words = {name: value[: _max_chars(name)] for name, value in parse_qsl((search or "").lstrip("?"))}
+        words = {
+            name: value[: _MAX_CHARS.get(name, MAX_PARAMETER_CHARS)]
+            for name, value in parse_qsl((search or "").lstrip("?"))
+        }
         fields: dict[str, Any] = {name: words.pop(word, "") for word, name in _WORDS.items()}
         fields |= {name: _parse_integer(fields[name]) for name in _INTEGERS}
         fields["row"] = fields["row"] if parse_row(fields["row"]) else ""
@@ -185,13 +189,6 @@ class View:
         """Return the address of another page with the same runs, rank, device and peaks."""
         other = replace(self, page=page, start_ns=None, end_ns=None, row="", options={})
         return other.href(**changes)
-
-
-def _max_chars(name: str) -> int:
-    """Return the maximum length of a parameter; longer queries keep one more, to be refused and not cut."""
-    return {"sql": MAX_SQL_CHARS + 1, "filter": _MAX_FILTER_CHARS, "varying": _MAX_FILTER_CHARS}.get(
-        name, MAX_PARAMETER_CHARS
-    )
 
 
 def _parse_integer(text: str) -> int | None:

@@ -204,17 +204,14 @@ def show_switch(context: Context, option: str, label: str, choices: Sequence[tup
         label: Accessible label.
         choices: Value and text of each choice.
     """
-    chosen = read_choice(context, option, choices)
-    default = choices[0][0]
+    rest = {name: value for name, value in context.view.options.items() if name != option}
     links: list[Component] = []
     for value, words in choices:
-        options = {name: other for name, other in context.view.options.items() if name != option}
-        options |= {} if value == default else {option: value}
-        here = value == chosen
-        if here:
+        if value == read_choice(context, option, choices):
             current: Any = aria(current="true")
             links.append(html.Span(words, className="tk-choose tk-chosen", **current))
         else:
+            options = rest if value == choices[0][0] else rest | {option: value}
             links.append(dcc.Link(words, className="tk-choose", href=context.view.href(options=options)))
     return html.Div(links, role="group", className="tk-switch", **aria(label=label))
 
@@ -267,37 +264,26 @@ def first_rows(
     """
     first = frame.head(limit)
     columns = [column for column in columns if first[column.name].notna().any()]
-    sides = {
-        column.name: "tk-number"
-        if not column.unit and first[column.name].dtype.kind == "f"
-        else _css_class(column)
-        for column in columns
-    }
+    decimals = {column.name for column in columns if not column.unit and first[column.name].dtype.kind == "f"}
+    sides = [(column, "tk-number" if column.name in decimals else _css_class(column)) for column in columns]
     width = NAME_CHARS if len(columns) < MANY_COLUMNS else NARROW_CHARS
-    links = first[row].tolist() if row else [None] * len(first)
-    body = [
-        html.Tr(
-            [*link, *(_cell(record[column.name], column, sides[column.name], width) for column in columns)]
-        )
-        for record, link in zip(
-            cells.records(first, columns),
-            (_link(context, table, row_id, row) for row_id in links),
-            strict=True,
-        )
-    ]
     head: list[Component] = [html.Th("Timeline", scope="col")] if row else []
-    head += [_head(column, sides[column.name]) for column in columns]
+    head += [_head(column, side) for column, side in sides]
+    body = []
+    for place, record in enumerate(cells.records(first, columns)):
+        link = [_link(context, table, first[row].iloc[place])] if row else []
+        body.append(
+            html.Tr([*link, *(_cell(record[column.name], column, side, width) for column, side in sides)])
+        )
     cut = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
-    return section(
-        f"{title}{cut}",
-        html.Div(
-            html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="tk-short"),
-            className="tk-scroll",
-            tabIndex="0",
-            role="region",
-            **aria(label=title),
-        ),
-    )
+    content: list[Component] = [html.Thead(html.Tr(head)), html.Tbody(body)]
+    return section(f"{title}{cut}", _scrolling(content, title, "tk-scroll", table="tk-short"))
+
+
+def _scrolling(content: list[Component], label: str, frame: str, *, table: str) -> Component:
+    """Create a table that scrolls where it is too wide, by keyboard, too."""
+    inner = html.Table(content, className=table)
+    return html.Div(inner, className=frame, tabIndex="0", role="region", **aria(label=label))
 
 
 def _head(column: Column, side: str) -> Component:
@@ -310,14 +296,12 @@ def _cell(value: Any, column: Column, side: str, width: int) -> Component:
     return html.Td(shown, className=side, title=text if shown != text else None)
 
 
-def _link(context: Context, table: str, value: Any, row: str) -> list[Component]:
-    if not row:
-        return []
+def _link(context: Context, table: str, value: Any) -> Component:
     row_id = cells.plain(value)
     if row_id is None:
-        return [html.Td("–")]
+        return html.Td("–")
     href = context.view.elsewhere("timeline", row=f"{table}:{row_id}")
-    return [html.Td(dcc.Link("show", href=href, title=f"Show row {row_id} of {table} on the timeline"))]
+    return html.Td(dcc.Link("show", href=href, title=f"Show row {row_id} of {table} on the timeline"))
 
 
 MAX_CELL_CHARS = 56
@@ -336,16 +320,9 @@ def html_table(columns: Sequence[Column], records: Sequence[Mapping[str, Any]], 
     body = [
         html.Tr([_short_cell(column, record.get(column.name)) for column in columns]) for record in records
     ]
-    return html.Div(
-        html.Table(
-            [html.Caption(caption, className="tk-visually-hidden"), html.Thead(head), html.Tbody(body)],
-            className="tk-rows",
-        ),
-        className="tk-rows-frame",
-        tabIndex="0",  # wide tables must scroll by keyboard
-        role="region",
-        **aria(label=caption),
-    )
+    hidden = html.Caption(caption, className="tk-visually-hidden")
+    content: list[Component] = [hidden, html.Thead(head), html.Tbody(body)]
+    return _scrolling(content, caption, "tk-rows-frame", table="tk-rows")
 
 
 def _css_class(column: Column) -> str:

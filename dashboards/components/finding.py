@@ -1,4 +1,4 @@
-"""Findings with links to their evidence on the timeline, notes, and definitions."""
+"""What bounds a run, findings with links to the timeline, what to record, and definitions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import pyarrow.compute as pc
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from tracekit.analysis import Analysis, Finding, Severity
+from tracekit.analysis import Analysis, Bottleneck, Finding, Severity
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import Budget, budget
+from tracekit.analysis.verdict import Part, Verdict
 from tracekit.errors import clean
 from tracekit.render import human
+from tracekit.render.capture import TITLE, Capture
 from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 
 from ..site import Context, View
+from .charts import aria
 from .text import sentence, with_code
 
 TIMELINE = "timeline"
@@ -147,10 +150,8 @@ def show_finding(
         rows_read: Rows of evidence that have already been read.
     """
     evidence_rows = read_evidence(context.run, [finding]) if rows_read is None else rows_read
-    where, basis = (
-        order_evidence(finding.evidence, evidence_rows),
-        f"{finding.basis}, " if finding.basis else "",
-    )
+    where = order_evidence(finding.evidence, evidence_rows)
+    basis = f"{finding.basis}, " if finding.basis else ""
     return html.Article(
         [
             html.Div(
@@ -234,3 +235,97 @@ def show_definition(analysis: Analysis, *, named: bool = False) -> Component:
         variant="separated",
         className="tk-definition",
     )
+
+
+COLORS = {
+    Bottleneck.COMPUTE: "#3b82c4",
+    Bottleneck.COMMUNICATION: "#009e73",
+    Bottleneck.STRAGGLERS: "#7a5195",
+    Bottleneck.COPIES: "#e69f00",
+    Bottleneck.LAUNCH: "#d55e00",
+    Bottleneck.QUEUED: "#56b4e9",
+    Bottleneck.INPUT: "#cc79a7",
+    Bottleneck.SYNC: "#a89200",
+    Bottleneck.PROFILER: "#9467bd",
+    Bottleneck.UNKNOWN: "#868e96",
+    Bottleneck.EDGES: "#ced4da",
+}
+_MAX_PART_CHARS = 40
+_MIN_SHARE = 0.005
+"""Smaller parts are summed."""
+
+
+def show_bottleneck(verdict: Verdict) -> list[Component]:
+    """Show what bounds the run, with each part of the window as a segment and in words."""
+    shown: list[Component] = [html.P(verdict.sentence, className="tk-answer tk-bound")]
+    if not verdict.parts:
+        return shown
+    parts = _visible_parts(verdict.parts)
+    words = [f"{brief(part.label, _MAX_PART_CHARS)} {human(part.share, 'share')}" for part in parts]
+    bar = html.Div(
+        [_segment(part) for part in parts],
+        className="tk-bound-bar",
+        role="img",
+        **aria(label=f"Of {verdict.window}: {', '.join(words)}"),
+    )
+    swatches = [
+        html.Span(className="tk-bound-swatch", style={"background": COLORS[part.bound]}) for part in parts
+    ]
+    legend = html.Ul(
+        [html.Li([swatch, html.Span(text)]) for swatch, text in zip(swatches, words, strict=True)],
+        className="tk-bound-legend",
+        **aria(label=f"Parts of {verdict.window}"),
+    )
+    return [*shown, bar, legend]
+
+
+def _visible_parts(parts: tuple[Part, ...]) -> list[Part]:
+    """Return the parts that can be seen, and the sum of the others."""
+    small = [part for part in parts if part.share < _MIN_SHARE]
+    shown = [part for part in parts if part.share >= _MIN_SHARE]
+    if len(small) < 2:
+        return list(parts)
+    rest = sum(part.dur_ns for part in small), sum(part.share for part in small)
+    return [*shown, Part(Bottleneck.UNKNOWN, f"{len(small)} smaller parts", *rest)]
+
+
+def _segment(part: Part) -> Component:
+    time = human(part.dur_ns, "ns")
+    return html.Span(
+        title=f"{part.label}: {time}, {human(part.share, 'share')}",
+        style={"width": f"{100 * part.share:.3f}%", "background": COLORS[part.bound]},
+    )
+
+
+COPIED = "capture-lines"
+"""Id of the lines, which a button copies."""
+
+
+def show_capture(lacks: Capture | None, *, opened: bool = False) -> list[Component]:
+    """Show what to record, folded by default; nothing if nothing is lacking.
+
+    Args:
+        lacks: What the run lacks.
+        opened: Whether to unfold it.
+    """
+    if lacks is None:
+        return []
+    items = [html.Li(with_code(sentence(gap.text))) for gap in lacks.missing]
+    lines = "\n".join(map(clean, lacks.lines))
+    return [
+        html.Details(
+            [
+                html.Summary(f"{TITLE} ({clean(lacks.framework)})"),
+                html.Ul(items),
+                html.Div(
+                    [
+                        html.Pre(lines, id=COPIED, tabIndex="0", **aria(label="Lines that record it")),
+                        dcc.Clipboard(target_id=COPIED, title="Copy", className="tk-copy"),
+                    ],
+                    className="tk-lines",
+                ),
+            ],
+            open=opened,
+            className="tk-record",
+        )
+    ]

@@ -59,31 +59,23 @@ def by_op(frame: pd.DataFrame, names: Sequence[str], *, rows: list[str] | None =
     """
     lengths, unit = scale_values(frame[IDLE].tolist(), "ns")
     positions = [rows.index(name) for name in names] if rows else list(range(len(names)))
+    causes, shares = frame["cause"].tolist(), format_values(frame["share"].tolist(), "share")
+    times, counts = format_values(frame[IDLE].tolist(), "ns"), format_values(frame[COUNT].tolist(), "count")
     hover = [
         f"{hover_name(name)}<br>{label_of(why_idle)}: {time} in {count} gaps"
         f"<br>{share} of the device's idle time"
-        for name, why_idle, time, count, share in zip(
-            names,
-            frame["cause"].tolist(),
-            format_values(frame[IDLE].tolist(), "ns"),
-            format_values(frame[COUNT].tolist(), "count"),
-            format_values(frame["share"].tolist(), "share"),
-            strict=True,
-        )
+        for name, why_idle, time, count, share in zip(names, causes, times, counts, shares, strict=True)
     ]
-    causes = frame["cause"].tolist()
     traces = []
-    for name in _order_causes(causes):
-        indices = [index for index, cause in enumerate(causes) if cause == name]
+    for cause in _order_causes(causes):
+        indices = [index for index, name in enumerate(causes) if name == cause]
         traces.append(
-            _trace(name)
+            _trace(cause)
             | {
                 "orientation": "h",
                 "x": [lengths[index] for index in indices],
                 "y": [positions[index] for index in indices],
-                "text": [human(frame["share"].iloc[index], "share") for index in indices]
-                if not rows
-                else None,
+                "text": None if rows else [shares[index] for index in indices],
                 "textposition": "auto",
                 "textangle": 0,
                 "constraintext": "none",

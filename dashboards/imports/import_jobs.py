@@ -109,10 +109,6 @@ class Upload:
         """Delete the files."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def without_folder(self, message: str) -> str:
-        """Remove the temporary folder from a message."""
-        return re.sub(re.escape(f"{self.folder}{os.sep}") + r"\d+/", "", message)
-
     def _check(self, wanted: int) -> None:
         if wanted > self.limit:
             raise UnusableInputError(
@@ -122,24 +118,13 @@ class Upload:
 
     def _file(self, name: str) -> Path:
         if name not in self._files:
-            parent = self.store.folder(FOLDER)
-            _sweep(parent)
+            for entry in self.store.folder(FOLDER).iterdir():
+                if locks.is_dead(entry.name):  # of a server that no longer runs
+                    shutil.rmtree(entry, ignore_errors=True)
             place = self.folder / str(len(self._files))  # two files may have the same name
             place.mkdir(parents=True)
             self._files[name] = place / safe_file_name(name)
         return self._files[name]
-
-
-def nearest_folder(folder: Path) -> Path:
-    """Return a folder, or the nearest folder above it that exists."""
-    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
-
-
-def _sweep(parent: Path) -> None:
-    """Delete uploads of servers that no longer run."""
-    for entry in parent.iterdir():
-        if locks.is_dead(entry.name):
-            shutil.rmtree(entry, ignore_errors=True)
 
 
 class Phase(StrEnum):
@@ -201,10 +186,10 @@ def apply_message(state: State, message: dict[str, Any], upload: Upload) -> Stat
         _, done, size = message["progress"]
         return replace(state, read=done, size=size)
     if "run" in message:
-        return replace(
-            state, runs=(*state.runs, message["run"]), warnings=state.warnings + message["warnings"]
-        )
-    return replace(state, errors=(*state.errors, (upload.without_folder(message["error"]), message["hint"])))
+        warnings = state.warnings + message["warnings"]
+        return replace(state, runs=(*state.runs, message["run"]), warnings=warnings)
+    text = re.sub(re.escape(f"{upload.folder}{os.sep}") + r"\d+/", "", message["error"])
+    return replace(state, errors=(*state.errors, (text, message["hint"])))
 
 
 MAX_SILENCE_S = 1_800
@@ -350,7 +335,8 @@ class Imports:
                     hint="wait until they are imported and drop the file again",
                 )
             left = sum(upload.size - upload.received for upload in (job.upload, *others))
-        free = shutil.disk_usage(nearest_folder(self.store.local_folder)).free
+        folder = self.store.local_folder.absolute()
+        free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
         if left + MIN_FREE_BYTES > free:
             raise UnusableInputError(
                 f"not enough free space: {left:,} bytes to receive, {free:,} free",
@@ -419,14 +405,11 @@ class Imports:
             if job.state.runs:
                 job.state = replace(job.state, phase=Phase.DONE)
                 return
-        code = process.returncode
-        jobs = job.state.errors
-        self._fail(job, None if jobs else TracekitError(f"the import exited with code {code}", hint=_MEMORY))
+        reason = f"the import exited with code {process.returncode}"
+        error = TracekitError(reason, hint="free memory and drop the file again")
+        self._fail(job, None if job.state.errors else error)
 
     def _fail(self, job: _Import, error: TracekitError | None) -> None:
         with self._lock:
             more = ((error.message, error.hint),) if error else ()
             job.state = replace(job.state, phase=Phase.FAILED, errors=(*job.state.errors, *more))
-
-
-_MEMORY = "free memory and drop the file again"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dash import html
+from dash import Input, Output, html
 from dash.development.base_component import Component
 
 from tracekit import analysis
@@ -31,57 +31,42 @@ with profile(
 
 def _layout(context: Context) -> Component:
     analyses = analysis.available()
+    definitions = [_definition(analysis_shown, context) for analysis_shown in analyses]
     return html.Div(
         [
             _terms_section(analyses),
             _record_section(),
             html.Section([html.H2("Shortcuts"), html.Div(id=_SHORTCUTS)]),
-            html.Section(
-                [
-                    html.H2("Definitions"),
-                    *(_definition(analysis_shown, context) for analysis_shown in analyses),
-                ],
-                id="definitions",
-            ),
+            html.Section([html.H2("Definitions"), *definitions], id="definitions"),
         ],
         className="tk-help",
     )
 
 
 def _terms_section(analyses: list[Analysis]) -> Component:
-    central = next((candidate for candidate in analyses if candidate.name == _CENTRAL), None)
-    return html.Section(
-        [
-            html.H2("Terms"),
-            html.P(
-                [
-                    "Every number comes from an analysis; ",
-                    html.Code("tracekit analyze"),
-                    " prints the same numbers. Times are exact nanoseconds, shown in a suitable unit; sizes "
-                    "use powers of 1,024; a dash means unknown, not zero.",
-                ]
-            ),
-            *(_list_terms(central) if central else []),
-        ]
-    )
+    intro: list[Component | str] = [
+        "Every number comes from an analysis; ",
+        html.Code("tracekit analyze"),
+        " prints the same numbers. Times are exact nanoseconds, shown in a suitable unit; sizes "
+        "use powers of 1,024; a dash means unknown, not zero.",
+    ]
+    central = (terms for one in analyses if one.name == _CENTRAL for terms in _list_terms(one))
+    return html.Section([html.H2("Terms"), html.P(intro), *central])
 
 
 def _list_terms(central: Analysis) -> list[Component]:
     """List the columns of an analysis' first table with their definitions."""
+    names = {
+        column.name.removesuffix("_ns").replace("_", " "): column for column in central.tables[0].columns
+    }
     entries = [
-        html.Tr(
-            [html.Th(column.name.removesuffix("_ns").replace("_", " "), scope="row"), html.Td(column.meaning)]
-        )
-        for column in central.tables[0].columns
+        html.Tr([html.Th(name, scope="row"), html.Td(column.meaning)])
+        for name, column in names.items()
         if column.unit
     ]
+    link = html.A(central.title, href=f"/{central.name}", className="tk-go tk-link")
     return [
-        html.P(
-            [
-                html.A(central.title, href=f"/{central.name}", className="tk-go tk-link"),
-                f": {central.definition}",
-            ]
-        ),
+        html.P([link, f": {central.definition}"]),
         html.Table(html.Tbody(entries), className="tk-help-table"),
     ]
 
@@ -100,19 +85,14 @@ def _record_section() -> Component:
 
 
 def _definition(analysis_shown: Analysis, context: Context) -> Component:
+    question = html.Span(f" {analysis_shown.question}", className="tk-question")
+    link = html.A("Open", href=context.view.elsewhere(analysis_shown.name), className="tk-go tk-link")
     return html.Details(
         [
-            html.Summary(
-                [
-                    html.Strong(analysis_shown.title),
-                    html.Span(f" {analysis_shown.question}", className="tk-question"),
-                ]
-            ),
+            html.Summary([html.Strong(analysis_shown.title), question]),
             html.P(analysis_shown.definition, className="tk-prose"),
             *([html.P(f"Sources: {'; '.join(analysis_shown.sources)}.")] if analysis_shown.sources else []),
-            html.P(
-                html.A("Open", href=context.view.elsewhere(analysis_shown.name), className="tk-go tk-link")
-            ),
+            html.P(link),
             command(f"tracekit analyze {context.view.run or 'latest'} {analysis_shown.name}"),
         ]
     )
@@ -120,8 +100,6 @@ def _definition(analysis_shown: Analysis, context: Context) -> Component:
 
 def connect(site: Site) -> None:
     """Register the callback that lists the shortcuts."""
-    from dash import Input, Output
-
     site.app.callback(Output(_SHORTCUTS, "children"), Input(_SHORTCUTS, "id"))(
         lambda _: shortcuts.show_shortcuts(site.pages)
     )

@@ -234,34 +234,22 @@ def _no_history(count: int) -> list[Component]:
 def _choices(context: Context, configurations: dict[str, list[Run]], chosen: str, metric: str) -> Component:
     view = context.view
     names = check_baseline.names([tuple(group) for group in configurations.values()])
-    offered = [
-        Choice(
-            f"{name} · {len(group)} runs",
-            view.href(options=view.options | {"configuration": key}),
-            key == chosen,
-            f"fingerprint {key}",
-        )
-        for name, (key, group) in zip(names, configurations.items(), strict=True)
-    ]
-    metrics = show_option(view, "Metric", "metric", {name: _TITLES[name] for name in OF_RUNS}, metric)
-    several = [
-        choice
-        for choice, group in zip(offered, configurations.values(), strict=True)
-        if choice.chosen or len({run.header.git.sha for run in group if run.header.git}) > 1
-    ]
-    rest = [choice for choice in offered if choice not in several]
-    more = html.Details(
-        [
-            html.Summary(f"{len(rest)} more with runs of a single commit"),
-            show_choices("", rest[:MAX_CONFIGURATIONS]),
-        ],
-        className="tk-more",
-    )
-    shown: list[Component] = [
-        metrics,
+    several: list[Choice] = []
+    single: list[Choice] = []
+    for name, (key, group) in zip(names, configurations.items(), strict=True):
+        href = view.href(options=view.options | {"configuration": key})
+        choice = Choice(f"{name} · {len(group)} runs", href, key == chosen, f"fingerprint {key}")
+        commits = {run.header.git.sha for run in group if run.header.git}
+        (several if choice.chosen or len(commits) > 1 else single).append(choice)
+    shown = [
+        show_option(view, "Metric", "metric", {name: _TITLES[name] for name in OF_RUNS}, metric),
         show_choices("Configuration", several[:MAX_CONFIGURATIONS]),
     ]
-    return html.Div([*shown, more] if rest else shown, className="tk-stacked")
+    if single:
+        summary = html.Summary(f"{len(single)} more with runs of a single commit")
+        rest = [summary, show_choices("", single[:MAX_CONFIGURATIONS])]
+        shown.append(html.Details(rest, className="tk-more"))
+    return html.Div(shown, className="tk-stacked")
 
 
 def _chart(context: Context, states: list[State], metric: str) -> Component:
@@ -279,12 +267,10 @@ def _chart(context: Context, states: list[State], metric: str) -> Component:
         for state in states
     ]
     figure = sweep.over_commits(drawn, METRICS[metric].unit, title=_TITLES[metric])
-    changed = [state for state in states if _mark(state)]
-    summary = (
-        f"{len(changed)} of the commits changed it significantly (▲ worse, ▼ better)"
-        if changed
-        else "No significant change"
-    )
+    changed = sum(bool(_mark(state)) for state in states)
+    summary = "No significant change"
+    if changed:
+        summary = f"{changed} of the commits changed it significantly (▲ worse, ▼ better)"
     caption = (
         f"{_TITLES[metric].capitalize()} of every run, by commit time. {summary}: each commit is tested "
         f"against the previous one with a threshold of {100 * THRESHOLD:g}% and Holm correction. "
@@ -370,26 +356,15 @@ def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[st
 def _search(states: list[State], metric: str) -> list[Component]:
     """Show bisect commands for each significant change, or for the whole range."""
     pairs = [(state.before, state) for state in states if _mark(state) and state.before]
-    full_range = endpoints(states)
-    commands = [
-        text
-        for a, b in pairs or ([full_range] if full_range else [])
-        if (text := bisect_command(a, b, metric))
-    ]
+    summary = "To find the exact commit among the unmeasured ones in between:"
+    if not pairs and (full_range := endpoints(states)):
+        pairs = [full_range]
+        summary = "To search all commits between the oldest and the newest measured one:"
+    commands = [text for a, b in pairs if (text := bisect_command(a, b, metric))]
     if not commands:
         return []
-    summary = (
-        "To find the exact commit among the unmeasured ones in between:"
-        if pairs
-        else "To search all commits between the oldest and the newest measured one:"
-    )
-    return [
-        section(
-            "Bisect",
-            dmc.Text(summary, size="sm"),
-            html.Div([show_command(text) for text in commands], className="tk-stacked"),
-        )
-    ]
+    shown = html.Div([show_command(text) for text in commands], className="tk-stacked")
+    return [section("Bisect", dmc.Text(summary, size="sm"), shown)]
 
 
 PAGE = Page(

@@ -13,7 +13,7 @@ from tracekit.render.capture import of_result
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, html_table, show_answer
-from ..components import capture
+from ..components.finding import show_capture
 from ..components.text import capitalize, section, with_code
 from ..site import Section
 from .overview import VERDICT_WORDS
@@ -49,7 +49,7 @@ def _figures(results: PageResults) -> list[Component]:
             "Checks, most severe first",
             html_table(_CHECKS, [_record(record) for record in records], caption="Checks of the run"),
         ),
-        *capture.show_capture(of_result(results.context.result("capture")), opened=True),
+        *show_capture(of_result(results.context.result("capture")), opened=True),
     ]
 
 

@@ -191,24 +191,13 @@ def _steps(view: View) -> str:
 
 
 def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile]:
-    where = _steps(view)
-    return [
-        *charts.make_tiles(
-            overhead["unprofiled_ns"],
-            label="Unprofiled step",
-            unit="ns",
-            note=f"median of {overhead['unprofiled_steps'].iloc[0]:,} unprofiled steps",
-            wanted="low",
-            href=where,
-        ),
-        *charts.make_tiles(
-            overhead["overhead_share"].dropna(),
-            label="Profiler overhead",
-            unit="share",
-            note="profiled minus unprofiled step, over the latter",
-            href=where,
-        ),
-    ]
+    href, note = _steps(view), f"median of {overhead['unprofiled_steps'].iloc[0]:,} unprofiled steps"
+    unprofiled = charts.make_tiles(
+        overhead["unprofiled_ns"], label="Unprofiled step", unit="ns", note=note, wanted="low", href=href
+    )
+    share, note = overhead["overhead_share"].dropna(), "profiled minus unprofiled step, over the latter"
+    label = "Profiler overhead"
+    return [*unprofiled, *charts.make_tiles(share, label=label, unit="share", note=note, href=href)]
 
 
 def device_time(breakdown: Result, view: View) -> list[Tile]:
@@ -237,17 +226,15 @@ def device_share(column: str, breakdown: Result, view: View) -> list[Tile]:
 
 
 def _kernels(breakdown: Result, view: View) -> list[Tile]:
-    steps = links.rows_in_view(breakdown, "per_step", view)
-    frame = steps if steps is not None else links.rows_in_view(breakdown, "whole", view)
+    label, note = "Kernels per step", "of the profiled steps, per device"
+    frame = links.rows_in_view(breakdown, "per_step", view)
+    if frame is None:
+        label, note = "Kernels", "of the capture"
+        frame = links.rows_in_view(breakdown, "whole", view)
     if frame is None:
         return []
-    return charts.make_tiles(
-        frame["kernels"],
-        label="Kernels per step" if steps is not None else "Kernels",
-        unit="count",
-        note="of the profiled steps, per device" if steps is not None else "of the capture",
-        href=view.elsewhere("kernels"),
-    )
+    href = view.elsewhere("kernels")
+    return charts.make_tiles(frame["kernels"], label=label, unit="count", note=note, href=href)
 
 
 def _host_time(breakdown: Result, view: View) -> list[Tile]:
@@ -255,14 +242,9 @@ def _host_time(breakdown: Result, view: View) -> list[Tile]:
     ops = links.rows_in_view(breakdown, "host", view)
     if ops is None:
         return []
-    first = ops.iloc[0]
-    return charts.make_tiles(
-        [float(first["self_share"])],
-        label="Largest op",
-        unit="share",
-        note=f"of the capture's host op time: {str(first[C.NAME])[:40]}",
-        href=view.elsewhere("ops"),
-    )
+    share, name = float(ops["self_share"].iloc[0]), str(ops[C.NAME].iloc[0])
+    note, href = f"of the capture's host op time: {name[:40]}", view.elsewhere("ops")
+    return charts.make_tiles([share], label="Largest op", unit="share", note=note, href=href)
 
 
 def copies(overlap: Result, view: View) -> list[Tile]:

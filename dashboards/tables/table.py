@@ -66,21 +66,24 @@ def show_table(
         exact: Whether to show names and numbers as they are, for the result of a query.
         csv: Address of the table as CSV; default: that of the analysis.
     """
+    heading = [dmc.Title(title, order=2, size="h4")] if title else []
     if not len(frame):
-        return html.Section(
-            [*_title(title), dmc.Text(empty or "No rows.", c="dimmed", size="sm")], className="tk-section"
-        )
+        text = dmc.Text(empty or "No rows.", c="dimmed", size="sm")
+        return html.Section([*heading, text], className="tk-section")
     frame = frame if exact else with_cause_labels(frame)
     paged = is_long(frame) and _is_complete(context, page, spec, frame)
     columns = column_values(frame, spec.columns, _SAMPLED_ROWS if paged else MAX_ROWS, exact=exact)
     missing = [column.heading for column in columns if column.empty]
     address = csv or csv_address(context, page, spec)
     grid = _grid(context, page, spec, columns, paged=paged, rows=len(frame))
-    wide = _shows_all(context, spec)
+    height = int(grid.style.get("minHeight") or grid.style["height"])
     return html.Section(
         [
-            _bar(address, spec, len(frame), title=title, paged=paged, more=_count_hidden(grid), wide=wide),
-            html.Div(grid, style={"minHeight": _grid_height(grid)}),  # also while the grid's script loads
+            html.Div(
+                [*heading, *_tools(context, spec, grid, address, len(frame), paged=paged)],
+                className="tk-table-bar",
+            ),
+            html.Div(grid, style={"minHeight": height}),  # also while the grid's script loads
             small_text(f"Columns hidden (no data): {', '.join(missing)}.") if missing else None,
         ],
         className="tk-table tk-section",
@@ -101,58 +104,27 @@ def _is_complete(context: Context, page: str, spec: TableSpec, frame: pd.DataFra
     return cached is not None and len(cached) == len(frame)
 
 
-def _title(title: str) -> list[Component]:
-    return [dmc.Title(title, order=2, size="h4")] if title else []
-
-
-def _grid_height(grid: dag.AgGrid) -> int:
-    """Return the height of a grid, in pixels; where it grows with its rows, the least height."""
-    return int(grid.style.get("minHeight") or grid.style["height"])
-
-
-def _count_hidden(grid: dag.AgGrid) -> int:
-    """Return the number of columns that are hidden, since the table would be too wide."""
-    return sum(definition.get("context") == _TOO_WIDE for definition in grid.columnDefs)
-
-
-def _bar(
-    address: str, spec: TableSpec, rows: int, *, title: str, paged: bool, more: int, wide: bool
-) -> Component:
+def _tools(
+    context: Context, spec: TableSpec, grid: dag.AgGrid, address: str, rows: int, *, paged: bool
+) -> list[Component]:
+    """Show the number of rows, and what filters the table, shows hidden columns and saves it."""
+    title = clean(spec.title)
     count = f"{rows:,} row" if rows == 1 else f"{rows:,} rows"
     if rows > MAX_ROWS and not paged:
         count = f"first {MAX_ROWS:,} of {count}"
-    quick = dmc.TextInput(
-        placeholder="Filter",
-        size="xs",
-        w=200,
-        className="tk-filter",
-        **aria(label=f"Filter {clean(spec.title)}"),
-    )
-    link = html.A(
-        "CSV",
-        href=address,
-        download="",
-        className="tk-tool",
-        title="Exact values of all rows",
-        **aria(label=f"CSV of {clean(spec.title)}"),
-    )
-    return html.Div(
-        [
-            *_title(title),
-            html.Span(count, className="tk-count"),
-            html.Span(className="tk-grow"),
-            *([_more(spec, more, shown=wide)] if more else []),
-            *([quick] if rows > MAX_UNSCROLLED_ROWS // 2 else []),
-            *([link] if address else []),
-        ],
-        className="tk-table-bar",
-    )
-
-
-def _more(spec: TableSpec, hidden: int, *, shown: bool) -> Component:
-    words = f"{hidden} more column{'s' * (hidden > 1)}"
-    state = aria(label=f"{words} of {clean(spec.title)}", pressed="true" if shown else "false")
-    return html.Button(words, type="button", className="tk-tool tk-columns", **state)
+    shown: list[Component] = [html.Span(count, className="tk-count"), html.Span(className="tk-grow")]
+    hidden = sum(definition.get("context") == _TOO_WIDE for definition in grid.columnDefs)
+    if hidden:
+        words = f"{hidden} more column{'s' * (hidden > 1)}"
+        state = aria(label=f"{words} of {title}", pressed=str(_shows_all(context, spec)).lower())
+        shown.append(html.Button(words, type="button", className="tk-tool tk-columns", **state))
+    if rows > MAX_UNSCROLLED_ROWS // 2:
+        label = aria(label=f"Filter {title}")
+        shown.append(dmc.TextInput(placeholder="Filter", size="xs", w=200, className="tk-filter", **label))
+    if address:
+        named = {"title": "Exact values of all rows", **aria(label=f"CSV of {title}")}
+        shown.append(html.A("CSV", href=address, download="", className="tk-tool", **named))
+    return shown
 
 
 def csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
@@ -191,8 +163,9 @@ def _grid(
     wrapped = sum(map(_min_width, definitions)) > TABLE_PX
     if wrapped:
         definitions = [*links, *(column.definition(filters=not paged, wrapped=True) for column in visible)]
-    if trunk:
-        _show_tree(definitions, trunk)
+    for definition in definitions:
+        if trunk and definition["field"] == trunk.name and "colId" not in definition:
+            definition |= tree.tree_renderer(trunk)
     for definition in columns_without_room(definitions):
         definition |= {"hide": not _shows_all(context, spec), "context": _TOO_WIDE}
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
@@ -221,13 +194,6 @@ def _grid(
         style=_size(definitions, rows, head=options["headerHeight"]),
         **kind,
     )
-
-
-def _show_tree(definitions: list[dict[str, Any]], trunk: Column) -> None:
-    """Show names as a tree."""
-    for definition in definitions:
-        if definition["field"] == trunk.name and "colId" not in definition:
-            definition |= tree.tree_renderer(trunk)
 
 
 def _shows_all(context: Context, spec: TableSpec) -> bool:
@@ -284,15 +250,12 @@ def _quick_filter_column(definitions: list[dict[str, Any]], columns: list[Column
 
 
 def _size(definitions: list[dict[str, Any]], rows: int, *, head: int) -> dict[str, Any]:
-    """Return the CSS size: height by rows up to `SMALL`; maximum width if no column stretches."""
+    """Return the CSS size: height of the rows that fit; maximum width if no column stretches."""
     height = head + ROW_PX * min(rows, MAX_UNSCROLLED_ROWS) + 2
-    size: dict[str, Any] = (
-        {"height": None, "minHeight": height} if rows <= MAX_UNSCROLLED_ROWS else {"height": height}
-    )
+    scrolls = rows > MAX_UNSCROLLED_ROWS
+    size: dict[str, Any] = {"height": height} if scrolls else {"height": None, "minHeight": height}
     if not any("flex" in definition for definition in definitions):
-        size["maxWidth"] = sum(definition["width"] for definition in definitions) + (
-            2 if rows <= MAX_UNSCROLLED_ROWS else 18
-        )
+        size["maxWidth"] = sum(definition["width"] for definition in definitions) + (18 if scrolls else 2)
     return size
 
 
@@ -304,13 +267,8 @@ def timeline_address(context: Context) -> str:
 
 
 def _all_rows(columns: list[ColumnValues]) -> list[Record]:
-    return _records(
-        {
-            column.column.name: json_values(column.values, column.column.unit)
-            for column in columns
-            if not column.empty
-        }
-    )
+    shown = (column for column in columns if not column.empty)
+    return _records({column.column.name: json_values(column.values, column.column.unit) for column in shown})
 
 
 def row_records(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:

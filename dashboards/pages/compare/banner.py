@@ -52,18 +52,16 @@ def show_doubts(context: Context) -> list[Component]:
     refused = bool(diff.comparability.refused)
     content: list[Component] = [html.Ul([html.Li(text) for text in doubts], className="tk-doubts")]
     if refused:
-        content.append(_compare_anyway(context, diff))
+        href = _href_ignoring(context, (*read_ignored(context.view), *fields_to_ignore(diff)))
+        anyway = dcc.Link("Compare anyway", href=href, className="tk-button tk-primary")
+        content.append(html.Div(anyway, className="tk-anyway"))
     if diff.comparability.differences:
         content.append(_details(context, diff))
-    title = "These runs differ in what decides a comparison" if refused else "Read this comparison with care"
+    title, color = "Read this comparison with care", "yellow"
+    if refused:
+        title, color = "These runs differ in what decides a comparison", "orange"
     return [
-        dmc.Alert(
-            content,
-            title=title,
-            color="orange" if refused else "yellow",
-            variant="light",
-            className="tk-compare-verdict",
-        )
+        dmc.Alert(content, title=title, color=color, variant="light", className="tk-compare-verdict"),
     ]
 
 
@@ -117,13 +115,6 @@ def _incomplete(context: Context, comparison: Comparison) -> list[str]:
     return reasons
 
 
-def _compare_anyway(context: Context, diff: Diff) -> Component:
-    href = _href_ignoring(context, (*read_ignored(context.view), *fields_to_ignore(diff)))
-    return html.Div(
-        dcc.Link("Compare anyway", href=href, className="tk-button tk-primary"), className="tk-anyway"
-    )
-
-
 def fields_to_ignore(diff: Diff) -> tuple[str, ...]:
     """Return the fields to ignore for a comparison, without those that another one implies."""
     refused = [difference.field for difference in diff.comparability.refused]
@@ -133,11 +124,8 @@ def fields_to_ignore(diff: Diff) -> tuple[str, ...]:
 
 def _details(context: Context, diff: Diff) -> Component:
     differences = diff.comparability.differences
-    table = html_table(
-        _DIFFERENCES,
-        [_difference_record(context, difference) for difference in differences],
-        caption="Differences between the runs",
-    )
+    records = [_difference_record(context, difference) for difference in differences]
+    table = html_table(_DIFFERENCES, records, caption="Differences between the runs")
     several = f"{len(differences)} field{'s' * (len(differences) != 1)}"
     return html.Details([html.Summary(f"Fields that differ ({several})"), table], className="tk-more")
 

@@ -215,25 +215,13 @@ _VIEWS = {"op": "op", "module": "module", "kernel": "kernel"}
 
 def show_sides(context: Context) -> list[Component]:
     """Show both runs and the options; without a base, the runs to choose from."""
+    view = context.view
     if read_comparison(context) is None or context.base is None:
         return _show_chooser(context)
-    return [
-        html.Div(
-            [
-                _side(context, "A", "base", context.base),
-                dcc.Link(
-                    "⇄ Swap",
-                    href=context.view.href(run=context.view.base, base=context.view.run),
-                    title="Swap base and head",
-                    className="tk-chip",
-                ),
-                _side(context, "B", "head", context.run),
-            ],
-            className="tk-sides",
-        ),
-        _choices(context),
-        _others(context, context.base),
-    ]
+    href = view.href(run=view.base, base=view.run)
+    swap = dcc.Link("⇄ Swap", href=href, title="Swap base and head", className="tk-chip")
+    sides = [_side(context, "A", "base", context.base), swap, _side(context, "B", "head", context.run)]
+    return [html.Div(sides, className="tk-sides"), _choices(context), _others(context, context.base)]
 
 
 def _others(context: Context, base: Run) -> Component:
@@ -255,11 +243,13 @@ def _offer(context: Context, runs: list[Run], caption: str) -> Component:
 
 def _side(context: Context, letter: str, role: str, run: Run) -> Component:
     view, name = context.view, run.path.name
+    created = run.meta.created_at.replace("T", " ").replace("Z", " UTC")
+    facts = (run.meta.label, commit_name(run.meta.git), created)
     return dmc.Paper(
         [
             html.Div([color_dot(run), html.B(letter), f" {role}"], className="tk-side-role"),
             html.Div(name, title=name, className="tk-side-run"),
-            html.Div(" · ".join(_facts(run)), className="tk-side-known"),
+            html.Div(" · ".join(filter(None, facts)), className="tk-side-known"),
             dcc.Link("Timeline", href=view.elsewhere("timeline", run=name, base="")),
             dcc.Link("Overview", href=view.elsewhere("overview", run=name, base="")),
         ],
@@ -268,38 +258,21 @@ def _side(context: Context, letter: str, role: str, run: Run) -> Component:
     )
 
 
-def _facts(run: Run) -> list[str]:
-    facts = [
-        run.meta.label,
-        commit_name(run.meta.git),
-        run.meta.created_at.replace("T", " ").replace("Z", " UTC"),
-    ]
-    return [text for text in facts if text]
-
-
 def _choices(context: Context) -> Component:
     view = context.view
-    by = read_grouping(view)
-    offered = [show_option(view, "Group by", "by", _VIEWS, by)]
+    offered = [show_option(view, "Group by", "by", _VIEWS, read_grouping(view))]
     if context.base is not None:
         a, b = (find_repeats(context.store, run)[1] for run in (context.base, context.run))
         if max(len(a), len(b)) > 1 and context.base not in b:
             is_all = view.options.get("repeats") == "all"
             rest = {name: value for name, value in view.options.items() if name != "repeats"}
-            offered.append(
-                show_choices(
-                    "Runs",
-                    [
-                        Choice("these two", view.href(options=rest), not is_all),
-                        Choice(
-                            f"all repeats ({len(a)} and {len(b)})",
-                            view.href(options=rest | {"repeats": "all"}),
-                            is_all,
-                            "Runs with the same commit or label and fingerprint, which allow a verdict",
-                        ),
-                    ],
-                )
-            )
+            every = view.href(options=rest | {"repeats": "all"})
+            why = "Runs with the same commit or label and fingerprint, which allow a verdict"
+            choices = [
+                Choice("these two", view.href(options=rest), not is_all),
+                Choice(f"all repeats ({len(a)} and {len(b)})", every, is_all, why),
+            ]
+            offered.append(show_choices("Runs", choices))
     return html.Div(offered, className="tk-controls")
 
 

@@ -23,10 +23,8 @@ from tracekit.render.capture import of_results
 from tracekit.runs.run import Run
 
 from ...blocks import error_alert
-from ...components import capture
-from ...components.bound import show_bottleneck
 from ...components.charts import aria
-from ...components.finding import Known, read_evidence, show_finding
+from ...components.finding import Known, read_evidence, show_bottleneck, show_capture, show_finding
 from ...components.text import sentence, with_code
 from ...site import Context, Results, Site
 
@@ -187,13 +185,11 @@ def connect(site: Site) -> None:
         prevent_initial_call=True,
     )
     def judge(_: int, view: dict[str, str] | None) -> Any:
-        if view is None:
-            return no_update
         try:
-            job = find_job(site.context_of(view))
+            job = find_job(site.context_of(view)) if view else None
         except TracekitError as error:
             return error_alert(error.message, error.hint)
-        return no_update if job.verdict is None and not job.finished.is_set() else _bottleneck(job)
+        return _bottleneck(job) if job and (job.verdict or job.finished.is_set()) else no_update
 
     @site.app.callback(
         Output("advice", "children"),
@@ -279,7 +275,7 @@ def _show_findings(context: Context, advice: Advice) -> list[Component]:
     """Show the findings that carry the verdict, and the others folded, one entry per rule."""
     first = advice.verdict.findings if advice.verdict else advice.findings[:MAX_VERDICT_FINDINGS]
     others = [finding for finding in advice.findings if finding not in first]
-    lacks = capture.show_capture(of_results(advice.results))
+    lacks = show_capture(of_results(advice.results))
     evidence = _evidence(context, advice.findings)
     return [
         html.P(summarize(advice), className="tk-dim tk-advice-summary"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -20,6 +19,7 @@ from ...analysis_pages.results import html_table, no_runs
 from ...blocks import block
 from ...components.charts import chart, connect_clicks
 from ...components.links import Choice, color_dot, show_choices
+from ...components.text import section
 from ...figures import sweep
 from ...site import Context, Needs, Page, Section
 from .points import (
@@ -155,10 +155,7 @@ def _table(context: Context, sweep_view: SweepView, series: sweep.Series) -> Com
         for name, line in series
         for dot in line
     ]
-    title = dmc.Title("Data", order=2, size="h4")
-    return html.Section(
-        [title, html_table(columns, records, caption="Settings and runs")], className="tk-section"
-    )
+    return section("Data", html_table(columns, records, caption="Settings and runs"))
 
 
 def _links(context: Context, dot: sweep.Spread) -> list[Any]:
@@ -185,32 +182,22 @@ _OUTCOME, _REASON = "outcome", "reason"
 
 def show_cells(context: Context) -> list[Component]:
     """Show the cells of the sweep in the address; default: the newest that is not a suite."""
-    sweeps = sorted(list_sweeps(context.store), key=lambda folder: folder.plan.kind == SWEEP)
+    view, sweeps = (
+        context.view,
+        sorted(list_sweeps(context.store), key=lambda folder: folder.plan.kind == SWEEP),
+    )
     if not sweeps:
         return []
     offered = sweeps[-MAX_SWEEPS:][::-1]
-    requested = context.view.options.get(OPTION, "")
-    folder = find(context.store, requested) if requested in {folder.id for folder in sweeps} else offered[0]
-    return [
-        html.Section(
-            [_cells_title(context, folder, offered), *_cells_table(context, folder)],
-            className="tk-section",
-        )
-    ]
-
-
-def _cells_title(context: Context, shown_folder: Folder, offered: Sequence[Folder]) -> Component:
-    view = context.view
-    links = [
-        Choice(
-            folder.id,
-            view.href(options=view.options | {OPTION: folder.id}),
-            folder.id == shown_folder.id,
-            title=f"started {folder.head.created_at}",
-        )
+    requested = view.options.get(OPTION, "")
+    chosen = find(context.store, requested) if requested in {folder.id for folder in sweeps} else offered[0]
+    choices = [
+        Choice(folder.id, href, folder.id == chosen.id, title=f"started {folder.head.created_at}")
         for folder in offered
+        for href in [view.href(options=view.options | {OPTION: folder.id})]
     ]
-    return html.Div([dmc.Title("Sweep cells", order=2, size="h4"), show_choices("Sweep", links)])
+    title = html.Div([dmc.Title("Sweep cells", order=2, size="h4"), show_choices("Sweep", choices)])
+    return [html.Section([title, *_cells_table(context, chosen)], className="tk-section")]
 
 
 def _cells_table(context: Context, folder: Folder) -> list[Component]:

@@ -288,27 +288,24 @@ def show_controls(view: View, sweep_view: SweepView, offered: Sequence[str]) -> 
         sweep_view: Its settings.
         offered: Names of the workloads.
     """
-    axes = [name for name in sweep_view.vary if name != COMMIT]
+    axes = {name: format_setting(name) for name in sweep_view.vary if name != COMMIT}
+    titles = {key: of.title for key, of in QUANTITIES.items()}
     controls = [
-        show_option(view, "Workload", "workload", {name: name for name in offered}, sweep_view.workload),
         show_option(
-            view, "Quantity", "y", {key: of.title for key, of in QUANTITIES.items()}, sweep_view.quantity
+            view, "Workload", "workload", dict(zip(offered, offered, strict=True)), sweep_view.workload
         ),
-        show_option(view, "X axis", "x", {name: format_setting(name) for name in axes}, sweep_view.x),
+        show_option(view, "Quantity", "y", titles, sweep_view.quantity),
+        show_option(view, "X axis", "x", axes, sweep_view.x),
     ]
     if len(axes) > 1:
-        controls.append(
-            show_option(view, "Chart", "form", {LINES: "lines", HEATMAP: "heatmap"}, sweep_view.form)
-        )
+        forms = {LINES: "lines", HEATMAP: "heatmap"}
+        controls.append(show_option(view, "Chart", "form", forms, sweep_view.form))
     if sweep_view.form == LINES:
-        controls.append(
-            show_option(
-                view, "Axis", "log", {"on": "log", "off": "linear"}, "on" if sweep_view.log else "off"
-            )
-        )
+        scales = {"on": "log", "off": "linear"}
+        controls.append(show_option(view, "Axis", "log", scales, "on" if sweep_view.log else "off"))
     else:
-        names = {name: format_setting(name) for name in axes if name != sweep_view.x}
-        controls.append(show_option(view, "Y axis", "rows", names, sweep_view.rows))
+        others = {name: title for name, title in axes.items() if name != sweep_view.x}
+        controls.append(show_option(view, "Y axis", "rows", others, sweep_view.rows))
     return [*controls, *_filters(view, sweep_view)]
 
 
@@ -317,19 +314,12 @@ def _filters(view: View, sweep_view: SweepView) -> list[Component]:
     for name, values in sweep_view.vary.items():
         if name in {sweep_view.x, sweep_view.rows}:
             continue
-        texts = [spell(value) for value in values]
         now = sweep_view.fixed.get(name, ALL)
-        listed = texts[-MAX_VALUES:] if now in {ALL, *texts[-MAX_VALUES:]} else [*texts[-MAX_VALUES:], now]
-        all_choice = {ALL: ALL} if sweep_view.form == LINES else {}
-        filters.append(
-            show_option(
-                view,
-                capitalize(format_setting(name)),
-                name,
-                all_choice | {text: text for text in listed},
-                now,
-            )
-        )
+        listed = [spell(value) for value in values][-MAX_VALUES:]
+        listed += [] if now in {ALL, *listed} else [now]
+        texts = [ALL, *listed] if sweep_view.form == LINES else listed
+        choices = {text: text for text in texts}
+        filters.append(show_option(view, capitalize(format_setting(name)), name, choices, now))
     return filters
 
 
