@@ -102,14 +102,8 @@ def error_alert(message: str, hint: str = "", *, again: tuple[str, str] | None =
         hint: What to do.
         again: Page and block that the retry button recomputes; None for no button.
     """
-    retry = []
+    content: list[Component] = [html.P(hint)] if hint else []
     if again:
         place = {"type": RETRY_TYPE, "page": again[0], "name": again[1]}
-        retry.append(html.Button("Try again", id=place, className="tk-button"))
-    return dmc.Alert(
-        [*([html.P(hint)] if hint else []), *retry],
-        title=message,
-        color="red",
-        variant="light",
-        className="tk-error",
-    )
+        content.append(html.Button("Try again", id=place, className="tk-button"))
+    return dmc.Alert(content, title=message, color="red", variant="light", className="tk-error")

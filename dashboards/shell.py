@@ -271,23 +271,18 @@ def _body() -> Component:
 
 
 def _header() -> Component:
+    theme = html.Span(className="tk-icon tk-icon-theme")
+    tools = [
+        html.Button("Import", className="tk-button tk-import-pick", title="Import traces"),
+        _icon("help-open", "?", "Keyboard shortcuts"),
+        _icon("theme-toggle", theme, "Toggle light/dark theme"),
+    ]
     return html.Div(
         [
             dmc.Burger(id="burger", size="sm", hiddenFrom="sm", opened=False, **aria(label="Menu")),
             html.A("tracekit", href="/", className="tk-brand tk-go"),
             html.Div(create_pickers(), className="tk-choices"),
-            html.Div(
-                [
-                    html.Button("Import", className="tk-button tk-import-pick", title="Import traces"),
-                    _icon("help-open", "?", "Keyboard shortcuts"),
-                    _icon(
-                        "theme-toggle",
-                        html.Span(className="tk-icon tk-icon-theme"),
-                        "Toggle light/dark theme",
-                    ),
-                ],
-                className="tk-tools",
-            ),
+            html.Div(tools, className="tk-tools"),
         ],
         className="tk-header-row",
     )
@@ -363,24 +358,15 @@ def page_layout(site: Site, context: Context) -> Component | list[Component]:
 
 
 def page_heading(page: Page) -> Component:
-    """Create the heading of a page: title, question and export toolbar."""
-    return html.Header(
-        [
-            html.Div([html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)]),
-            html.Div(id=downloads.TOOLBAR, className="tk-exports", role="group", **aria(label="Exports")),
-        ],
-        className="tk-heading",
-    )
+    """Create the heading of a page: title, question and the place of the export toolbar."""
+    title = html.Div([html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)])
+    tools = html.Div(id=downloads.TOOLBAR, className="tk-exports", role="group", **aria(label="Exports"))
+    return html.Header([title, tools], className="tk-heading")
 
 
 def _notice(title: str, text: str, link: str = "All runs") -> Component:
-    return html.Div(
-        [
-            html.Header(html.H1(title, tabIndex="-1", className="tk-title"), className="tk-heading"),
-            html.P(text),
-            html.A(link, href="/", className="tk-button tk-go"),
-        ]
-    )
+    heading = html.Header(html.H1(title, tabIndex="-1", className="tk-title"), className="tk-heading")
+    return html.Div([heading, html.P(text), html.A(link, href="/", className="tk-button tk-go")])
 
 
 def menu(site: Site, context: Context) -> list[Component]:

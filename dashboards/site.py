@@ -106,7 +106,7 @@ _MAX_CHARS = {"sql": MAX_SQL_CHARS + 1, "filter": 2_000, "varying": 2_000}
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
-_WORDS = {
+WORDS = {
     "run": "run",
     "base": "base",
     "rank": "rank",
@@ -164,7 +164,7 @@ class View:
             name: value[: _MAX_CHARS.get(name, MAX_PARAMETER_CHARS)]
             for name, value in parse_qsl((search or "").lstrip("?"))
         }
-        fields: dict[str, Any] = {name: words.pop(word, "") for word, name in _WORDS.items()}
+        fields: dict[str, Any] = {name: words.pop(word, "") for word, name in WORDS.items()}
         fields |= {name: _parse_integer(fields[name]) for name in _INTEGERS}
         fields["row"] = fields["row"] if parse_row(fields["row"]) else ""
         options = {name: value for name, value in words.items() if _NAME.fullmatch(name)}
@@ -172,7 +172,7 @@ class View:
 
     def search(self) -> str:
         """Return the query string with the question mark; empty if all fields have defaults."""
-        words = {word: getattr(self, name) for word, name in _WORDS.items()} | self.options
+        words = {word: getattr(self, name) for word, name in WORDS.items()} | self.options
         query = urlencode({name: value for name, value in words.items() if value not in {None, ""}}, safe=":")
         return f"?{query}" if query else ""
 

@@ -21,6 +21,7 @@ from tracekit.export.chrome import chrome_trace, compress
 from tracekit.render.cells import records
 from tracekit.runs.run import Run
 
+from ..components.charts import data
 from ..site import Needs, Page, Site, View, with_peaks
 from ..tables.table import peaks_query
 from .report import POLICY, render_report
@@ -107,28 +108,24 @@ def export_links(page: Page, run: Run, peaks: str = "") -> list[Component]:
     """
     if page.needs is Needs.NOTHING:
         return []
-    root = f"/export/{run.path.name}"
+    root, query = f"/export/{run.path.name}", peaks_query(peaks)
     links: list[Component] = []
-    path, query = f"{root}/{page.name}", peaks_query(peaks)
     if list_analyses(page):
         links = [
-            _link("CSV", f"{path}.zip{query}", "Every table of this page with exact values, in one zip"),
-            _link("HTML report", f"{path}.html{query}", "This page as one self-contained HTML file"),
+            html.A(
+                text, href=f"{root}/{page.name}{kind}{query}", download="", className="tk-tool", title=title
+            )
+            for text, kind, title in (
+                ("CSV", ".zip", "Every table of this page with exact values, in one zip"),
+                ("HTML report", ".html", "This page as one self-contained HTML file"),
+            )
         ]
-    attributes: dict[str, Any] = {"data-trace": f"{root}/trace.json.gz", "data-title": run.path.name}
+    title = "Open this run in ui.perfetto.dev; the trace is not uploaded"
+    named = data(trace=f"{root}/trace.json.gz", title=run.path.name)
     opener = html.Button(
-        "Open in Perfetto",
-        type="button",
-        className="tk-tool",
-        id="perfetto",
-        title="Open this run in ui.perfetto.dev; the trace is not uploaded",
-        **attributes,
+        "Open in Perfetto", type="button", className="tk-tool", id="perfetto", title=title, **named
     )
     return [*links, opener, html.Span(id="perfetto-status", className="tk-status", role="status")]
-
-
-def _link(text: str, address: str, title: str) -> Component:
-    return html.A(text, href=address, download="", className="tk-tool", title=title)
 
 
 def _for_run(site: Site, view: Callable[..., Response]) -> Callable[..., Response]:

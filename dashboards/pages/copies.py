@@ -37,9 +37,8 @@ def _answer(results: PageResults) -> list[Component]:
     if table.empty:
         return [show_nothing("No copies.")]
     directions = sorted(table["direction"].astype(str).unique(), key=_direction_order)
-    return [
-        show_answer(*(part for direction in directions for part in _direction(results, table, direction)))
-    ]
+    parts = [part for direction in directions for part in _direction(results, table, direction)]
+    return [show_answer(*parts)]
 
 
 def _direction_order(direction: str) -> tuple[int, str]:
@@ -69,39 +68,23 @@ def _figures(results: PageResults) -> list[Component]:
     if not groups:
         return []
     histograms = {name: results.frame("sizes", DIRECTIONS[name]) for name in groups}
-    context, kinds = results.context, _legend_names(groups)
-    return [
-        html.Div(
-            [
-                chart(
-                    context,
-                    "sizes",
-                    sizes(histograms),
-                    caption=f"Copies by size ({kinds}); each bin spans a factor of two from its label.",
-                ),
-                chart(
-                    context,
-                    "rates",
-                    rates(groups, _ceilings(results)),
-                    caption=f"Rate over size, one point per group of equal copies ({kinds}); area by time. "
-                    + ("" if _ceilings(results) else "Bandwidth limit of this link unknown."),
-                ),
-            ],
-            className="tk-pair",
-        ),
-        _memory(results),
-        *_suspects(results, groups),
+    context, kinds, ceilings = results.context, _legend_names(groups), _ceilings(results)
+    counted = f"Copies by size ({kinds}); each bin spans a factor of two from its label."
+    rated = f"Rate over size, one point per group of equal copies ({kinds}); area by time. "
+    rated += "" if ceilings else "Bandwidth limit of this link unknown."
+    pair = [
+        chart(context, "sizes", sizes(histograms), caption=counted),
+        chart(context, "rates", rates(groups, ceilings), caption=rated),
     ]
+    return [html.Div(pair, className="tk-pair"), _memory(results), *_suspects(results, groups)]
 
 
 def _legend_names(groups: dict[str, pd.DataFrame]) -> str:
     """List the kinds of copies drawn, as in the legend."""
-    kinds = [
-        f"{direction} {memory}"
-        for direction, table in groups.items()
-        for memory in sorted(table["memory"].astype(str).unique())
-    ]
-    return ", ".join(kinds)
+    memories = {
+        direction: sorted(table["memory"].astype(str).unique()) for direction, table in groups.items()
+    }
+    return ", ".join(f"{direction} {memory}" for direction, names in memories.items() for memory in names)
 
 
 def _ceilings(results: PageResults) -> dict[str, float]:

@@ -60,9 +60,8 @@ def _answer(results: PageResults) -> list[Component]:
 def _visible_nodes(results: PageResults) -> tuple[str, pd.DataFrame]:
     """Return what the graph is by, and its nodes; ops if what the address asks for was not recorded."""
     by = read_choice(results.context, "by", _BY)
-    nodes = (
-        _module_nodes(results) if by == _MODULES else results.frame("stacks" if by == _STACKS else "nodes")
-    )
+    nodes = results.frame("stacks") if by == _STACKS else results.frame("nodes")
+    nodes = _module_nodes(results) if by == _MODULES else nodes
     return (by, nodes) if len(nodes) else (_OPS, results.frame("nodes"))
 
 
@@ -90,33 +89,25 @@ def _figures(results: PageResults) -> list[Component]:
         return []
     context, side = results.context, _side(results, nodes)
     drawn = flame_data(nodes, side)
-    controls = html.Div(
-        [
-            show_switch(context, "by", "Call paths", _BY),
-            show_switch(context, "side", "Width of the bars", _SIDES),
-            dmc.TextInput(
-                id="flame-search", placeholder="Search names", size="xs", w=220, **aria(label="Search names")
-            ),
-            html.Span(id="flame-matches", role="status", className="tk-flame-matches"),
-        ],
-        className="tk-switches",
-    )
+    label = "Search names"
+    find = dmc.TextInput(id="flame-search", placeholder=label, size="xs", w=220, **aria(label=label))
+    controls = [
+        show_switch(context, "by", "Call paths", _BY),
+        show_switch(context, "side", "Width of the bars", _SIDES),
+        find,
+        html.Span(id="flame-matches", role="status", className="tk-flame-matches"),
+    ]
     wanted = read_choice(context, "by", _BY)
     missing = [] if wanted == by else [show_note(_ABSENT[wanted] + _RECORD)]
     if read_choice(context, "side", _SIDES) != side:
         missing.append(show_nothing("Showing host time: no device time is linked to ops."))
     hidden = f" {drawn['left']:,} nodes are too narrow to draw." if drawn["left"] else ""
+    named = aria(label="Flame graph") | data(side=side, by=by)
     return [
-        controls,
+        html.Div(controls, className="tk-switches"),
         *missing,
         dcc.Store(id="flame-data", data=drawn),
-        html.Div(
-            id="flame",
-            className="tk-flame",
-            role="application",
-            **aria(label="Flame graph"),
-            **data(side=side, by=by),
-        ),
+        html.Div(id="flame", className="tk-flame", role="application", **named),
         html.Div(id="flame-status", className="tk-flame-status", role="status"),
         dmc.Text(_MEANT[by] + _KEYS + hidden, size="xs", c="dimmed", mb="md"),
         _longest(results, nodes, side),
@@ -127,15 +118,14 @@ def _longest(results: PageResults, nodes: pd.DataFrame, side: str) -> Component:
     """List the call paths with the highest self time."""
     ranks = [C.RANK] if nodes[C.RANK].nunique() > 1 else []
     columns = results.columns("nodes", *ranks, C.NAME, "calls", *SIDES[side][::-1])
-    longest = _with_ancestors(
-        nodes, nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(MAX_PATHS)
-    )
+    longest = nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(MAX_PATHS)
+    longest = longest.assign(under=_ancestors(nodes, longest))
     title = "Paths with the highest self time"
     return first_rows(results.context, longest, [*columns, _PATH], title=title, limit=MAX_PATHS)
 
 
-def _with_ancestors(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> pd.DataFrame:
-    """Add the names of each node's ancestors, outermost first."""
+def _ancestors(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> list[str]:
+    """Return the names of each node's ancestors, outermost first."""
     parents = dict(zip(nodes[NODE], nodes[PARENT], strict=True))
     names = dict(zip(nodes[NODE], nodes[C.NAME], strict=True))
     paths: list[str] = []
@@ -146,7 +136,7 @@ def _with_ancestors(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> pd.DataFra
             ancestors.insert(0, str(names[parent]))
             parent = parents[parent]
         paths.append(" › ".join(ancestors) or "–")
-    return some_nodes.assign(under=paths)
+    return paths
 
 
 def _connect(site: Site) -> None:

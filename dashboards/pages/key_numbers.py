@@ -253,16 +253,10 @@ def copies(overlap: Result, view: View) -> list[Tile]:
     h2d = None if frame is None else frame[frame["what"] == "H2D"]
     if h2d is None or h2d.empty:
         return []
-    counts = h2d["count"].tolist()
-    number = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
-    return charts.make_tiles(
-        h2d[C.BYTES].dropna().astype(int),
-        label="Host to device",
-        unit="bytes",
-        note=f"of the capture, in {number} copies",
-        wanted="low",
-        href=view.elsewhere("h2d_copies"),
-    )
+    least, most = h2d["count"].min(), h2d["count"].max()
+    note = f"of the capture, in {least:,}{'' if least == most else f' to {most:,}'} copies"
+    sizes, href = h2d[C.BYTES].dropna().astype(int), view.elsewhere("h2d_copies")
+    return charts.make_tiles(sizes, label="Host to device", unit="bytes", note=note, wanted="low", href=href)
 
 
 def memory(result: Result, view: View) -> list[Tile]:
@@ -271,15 +265,9 @@ def memory(result: Result, view: View) -> list[Tile]:
     if frame is None:
         return []
     devices = frame[frame[C.DEVICE] != HOST_DEVICE]
-    rows = devices if len(devices) else frame
-    where = "per device" if len(devices) else "on the host"
+    rows, where = (devices, "per device") if len(devices) else (frame, "on the host")
     reserved = rows["peak_reserved"].dropna()
     more = f"; {human(int(reserved.max()), 'bytes')} reserved" if len(reserved) else ""
-    return charts.make_tiles(
-        rows["peak_allocated"].dropna(),
-        label="Peak memory",
-        unit="bytes",
-        note=f"of the capture, allocated {where}{more}",
-        wanted="low",
-        href=view.elsewhere("memory"),
-    )
+    note, href = f"of the capture, allocated {where}{more}", view.elsewhere("memory")
+    peak = rows["peak_allocated"].dropna()
+    return charts.make_tiles(peak, label="Peak memory", unit="bytes", note=note, wanted="low", href=href)

@@ -86,20 +86,17 @@ def _describe_peak(results: PageResults) -> list[Component]:
 
 def _figures(results: PageResults) -> list[Component]:
     places = _places(results, "timeline")
-    stacked = _active(results, places)
-    alone = (
-        places[1:]
-        if stacked and _rows_of(results.frame("timeline"), *places[0])["reserved"].isna().all()
-        else places
-    )
-    shown = [*stacked, *(_line(results, rank, device) for rank, device in alone[:MAX_LINES])]
+    stacked, alone = _active(results, places), places
+    if stacked and _rows_of(results.frame("timeline"), *places[0])["reserved"].isna().all():
+        alone = places[1:]
+    charts = [*stacked, *(_line(results, rank, device) for rank, device in alone[:MAX_LINES])]
     if len(places) > MAX_LINES:
         more = len(places) - MAX_LINES
-        shown.append(show_nothing(f"{more} more devices: choose a rank or device at the top of the page."))
+        charts.append(show_nothing(f"{more} more devices: choose a rank or device at the top of the page."))
     pair: list[Component] = []
     for rank, device in _places(results, "by_op")[:1]:
         pair += [*([] if stacked else _peak(results, rank, device)), *_steps(results, rank, device)]
-    return [*shown, *([html.Div(pair, className="tk-pair")] if pair else []), *_driver(results)]
+    return [*charts, *([html.Div(pair, className="tk-pair")] if pair else []), *_driver(results)]
 
 
 def _rows_of(frame: pd.DataFrame, rank: int, device: int) -> pd.DataFrame:
@@ -137,15 +134,9 @@ def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Compone
         f"The {len(largest)} largest allocations {where} in the capture, each from allocation to free, "
         f"stacked and colored by {by}; hatched on top: all smaller ones. Their upper edge is what is in use."
     )
-    columns = ("size", "life_ns", C.START_NS, "edge", "op", "category", C.MODULE)
-    table = first_rows(
-        results.context,
-        device_lives,
-        results.columns("lifetimes", *columns, name=LIVES),
-        title=f"Largest allocations {where}",
-        row="host_row",
-        table=HOST_TABLE,
-    )
+    wanted = ("size", "life_ns", C.START_NS, "edge", "op", "category", C.MODULE)
+    columns, title = results.columns("lifetimes", *wanted, name=LIVES), f"Largest allocations {where}"
+    table = first_rows(results.context, device_lives, columns, title=title, row="host_row", table=HOST_TABLE)
     return [
         show_switch(results.context, "group", "Allocations by", _GROUPS),
         chart(results.context, "active", figure, caption=caption),

@@ -64,50 +64,33 @@ def _answer(results: PageResults) -> list[Component]:
 def _figures(results: PageResults) -> list[Component]:
     context = results.context
     by = read_choice(context, "by", _BY)
-    frame = results.frame(by)
-    if by == "tree":
-        return _families(results, frame)
+    frame, is_tree = results.frame(by), by == "tree"
     on_device = bool(frame["device_self_ns"].notna().any())
-    ordered = _MEASURES if on_device else _HOST_FIRST
+    ordered = _AREAS if is_tree else _MEASURES if on_device else _HOST_FIRST
     measures = [(name, title) for name, title in ordered if (frame[name].fillna(0) != 0).any()]
-    if not measures:
-        return [show_switch(context, "by", "Operators by", _BY), show_nothing("No op has a recorded time.")]
-    measure = read_choice(context, "measure", measures)
-    switches = html.Div(
-        [
-            show_switch(context, "by", "Operators by", _BY),
-            show_switch(context, "measure", "Measure", measures),
-        ],
-        className="tk-switches",
-    )
-    nonzero = frame[frame[measure].notna() & (frame[measure] != 0)]
-    return [
-        switches,
-        html.Div([*_top(results, nonzero, measure), *_host_and_device(results, frame)], className="tk-pair"),
-    ]
-
-
-def _families(results: PageResults, tree: pd.DataFrame) -> list[Component]:
-    """Draw the treemap, and list the kernels of the op that was clicked."""
-    context = results.context
-    measures = [(name, title) for name, title in _AREAS if (tree[name].fillna(0) != 0).any()]
     switches = [show_switch(context, "by", "Operators by", _BY)]
     if not measures:
         return [*switches, show_nothing("No op has a recorded time.")]
     measure = read_choice(context, "measure", measures)
     switches.append(show_switch(context, "measure", "Measure", measures))
-    options = context.view.options
-    figure = treemap(
-        tree, measure, lambda op: context.view.href(options=options | {"op": op[:MAX_PARAMETER_CHARS]})
-    )
-    title = dict(measures)[measure]
+    bar = html.Div(switches, className="tk-switches")
+    if is_tree:
+        return [bar, *_families(results, frame, measure, dict(measures)[measure])]
+    nonzero = frame[frame[measure].notna() & (frame[measure] != 0)]
+    pair = [*_top(results, nonzero, measure), *_host_and_device(results, frame)]
+    return [bar, html.Div(pair, className="tk-pair")]
+
+
+def _families(results: PageResults, tree: pd.DataFrame, measure: str, title: str) -> list[Component]:
+    """Draw the treemap, and list the kernels of the op that was clicked."""
+    view, options = results.context.view, results.context.view.options
+    figure = treemap(tree, measure, lambda op: view.href(options=options | {"op": op[:MAX_PARAMETER_CHARS]}))
     caption = (
         f"{title} time of the capture by family and op, over threads and ranks. Click an op for its kernels "
         "and longest call, a family to enlarge it. The table By family lists all of it."
     )
     return [
-        html.Div(switches, className="tk-switches"),
-        chart(context, "families", figure, caption=caption),
+        chart(results.context, "families", figure, caption=caption),
         *_op_details(results, tree, options.get("op", "")),
     ]
 
@@ -125,16 +108,13 @@ def _op_details(results: PageResults, tree: pd.DataFrame, op: str) -> list[Compo
     if row["host_row"] is not None:
         href = results.context.view.elsewhere("timeline", row=f"{HOST_TABLE}:{row['host_row']}")
         parts += [". ", dcc.Link("Show its longest call on the timeline", href=href)]
+    shown: list[Component] = [html.P([*parts, "."], id="op-selected")]
     kernels = tree[tree[PARENT] == row[NODE]]
-    columns = results.columns("tree", C.NAME, "device_self_ns", "device_share", "launches")
-    table = first_rows(
-        results.context,
-        kernels,
-        columns,
-        title="Kernels of the op, longest interval linked",
-        row="longest_row",
-    )
-    return [html.P([*parts, "."], id="op-selected"), *([] if kernels.empty else [table])]
+    if len(kernels):
+        columns = results.columns("tree", C.NAME, "device_self_ns", "device_share", "launches")
+        title = "Kernels of the op, longest interval linked"
+        shown.append(first_rows(results.context, kernels, columns, title=title, row="longest_row"))
+    return shown
 
 
 def _top(results: PageResults, frame: pd.DataFrame, measure: str) -> list[Component]:

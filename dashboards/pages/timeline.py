@@ -12,7 +12,7 @@ from dash import ClientsideFunction, Input, Output, dcc, html
 from dash.development.base_component import Component
 
 from ..components.charts import aria
-from ..site import Context, Page, Section, Site, View
+from ..site import WORDS, Context, Page, Section, Site, View
 from ..timeline import routes
 
 NAME = "timeline"
@@ -35,17 +35,10 @@ def _layout(_: Context) -> list[Component]:
 
 def source(context: Context) -> dict[str, Any] | None:
     """Return the run, filters, range and selection for the scripts; None without a run."""
-    view = context.view
     if context.chosen is None:
         return None
-    return {
-        "run": view.run,
-        "rank": view.rank,
-        "device": view.device,
-        "from": view.start_ns,
-        "to": view.end_ns,
-        "row": view.row,
-    }
+    words = ("run", "rank", "device", "from", "to", "row")
+    return {word: getattr(context.view, WORDS[word]) for word in words}
 
 
 def connect(site: Site) -> None:

@@ -23,7 +23,7 @@ from tracekit.schema import C
 
 from ...components.charts import aria
 from ...components.text import format_change
-from ...site import Context, Results, Site, View, parse_row
+from ...site import WORDS, Context, Results, Site, View, parse_row
 from ...timeline.routes import json_response
 from ...timeline.table_rows import read_row
 from .selection import compare_quickly, read_comparison
@@ -51,15 +51,9 @@ def source(context: Context) -> dict[str, Any] | None:
     if context.chosen is None or read_comparison(context) is None:
         return None
     view = context.view
-    asked = {name: view.options.get(name) for name in (*OPTIONS, "varying", "repeats")}
-    return {
-        "run": view.run,
-        "base": view.base,
-        "from": view.start_ns,
-        "to": view.end_ns,
-        "row": view.row or None,
-        **asked,
-    }
+    fields = {word: getattr(view, WORDS[word]) for word in ("run", "base", "from", "to", "row")}
+    options = {name: view.options.get(name) for name in (*OPTIONS, "varying", "repeats")}
+    return fields | {"row": view.row or None} | options
 
 
 @dataclass(frozen=True)

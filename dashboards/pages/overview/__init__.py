@@ -52,15 +52,10 @@ def list_facts(meta: RunMeta) -> list[tuple[str, str]]:
 
 def show_metadata(meta: RunMeta) -> Component:
     """Show the metadata."""
-    pairs = [
-        html.Div(
-            [
-                html.Dt(name),
-                html.Dd(brief(text, _MAX_CHARS) if len(text) > _MAX_CHARS else text, title=text[:2_000]),
-            ]
-        )
-        for name, text in list_facts(meta)
-    ]
+    pairs = []
+    for name, text in list_facts(meta):
+        shown = brief(text, _MAX_CHARS) if len(text) > _MAX_CHARS else text
+        pairs.append(html.Div([html.Dt(name), html.Dd(shown, title=text[:2_000])]))
     return html.Dl(pairs, className="tk-facts")
 
 
@@ -101,23 +96,15 @@ def show_integrity(context: Context, integrity: Result) -> Component:
         integrity: Result of that analysis.
     """
     row = integrity.tables["verdict"].iloc[0]
-    verdict = str(row["verdict"])
+    verdict, checks = str(row["verdict"]), int(row["checks"])
     word, meaning = VERDICT_WORDS.get(verdict, (verdict, ""))
     failed = _find_failures(integrity)
-    passed = int(row["checks"]) - len(failed)
-    return html.Section(
-        [
-            html.P(
-                [
-                    html.Strong(f"{word}:"),
-                    f" {meaning}. {passed} of {int(row['checks'])} checks passed. ",
-                    dcc.Link("All checks", href=context.view.elsewhere("integrity")),
-                ]
-            ),
-            *([html.Ul([html.Li(_check(*check)) for check in failed])] if failed else []),
-        ],
-        className=f"tk-verdict tk-verdict-{verdict}",
-    )
+    passed = f" {meaning}. {checks - len(failed)} of {checks} checks passed. "
+    link = dcc.Link("All checks", href=context.view.elsewhere("integrity"))
+    shown: list[Component] = [html.P([html.Strong(f"{word}:"), passed, link])]
+    if failed:
+        shown.append(html.Ul([html.Li(_check(*check)) for check in failed]))
+    return html.Section(shown, className=f"tk-verdict tk-verdict-{verdict}")
 
 
 def _find_failures(integrity: Result) -> list[tuple[str, str, str]]:
@@ -141,24 +128,17 @@ _TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] 
 
 
 def _layout(_: Context) -> list[Component]:
+    findings_place = html.Div(block(NAME, "findings", height=560), className="tk-wide tk-findings-place")
+    numbers = [
+        tile_blocks(NAME, *_TILES),
+        block(NAME, "breakdown", height=360),
+        block(NAME, "ran", height=120),
+    ]
     return [
         html.Div(block(NAME, "verdict", height=116), className="tk-bound-place"),
         block(NAME, "integrity", height=40),
         block(NAME, "baseline", height=0),
-        html.Div(
-            [
-                html.Div(block(NAME, "findings", height=560), className="tk-wide tk-findings-place"),
-                html.Div(
-                    [
-                        tile_blocks(NAME, *_TILES),
-                        block(NAME, "breakdown", height=360),
-                        block(NAME, "ran", height=120),
-                    ],
-                    className="tk-narrow",
-                ),
-            ],
-            className="tk-columns",
-        ),
+        html.Div([findings_place, html.Div(numbers, className="tk-narrow")], className="tk-columns"),
     ]
 
 
@@ -171,9 +151,8 @@ def _baseline(context: Context) -> list[Component]:
         for difference in comparability.refused
     )
     what = html.Strong("Changes not shown: the baseline is not comparable with this run. ")
-    return [
-        html.Section([what, f"Differences: {clean(differences)}."], className="tk-verdict tk-verdict-usable")
-    ]
+    content = [what, f"Differences: {clean(differences)}."]
+    return [html.Section(content, className="tk-verdict tk-verdict-usable")]
 
 
 def _tiles(name: str, context: Context) -> list[Component]:

@@ -287,25 +287,21 @@ def _show_findings(context: Context, advice: Advice) -> list[Component]:
 
 
 def _fold_others(context: Context, others: list[Ranked], evidence: Known) -> list[Component]:
+    """Fold findings; of each rule show the first, as the others say the same of something else."""
     if not others:
         return []
     by_rule: dict[tuple[str, str], list[Ranked]] = {}
     for ranked in others:
         by_rule.setdefault((ranked.analysis, ranked.finding.code), []).append(ranked)
-    entries = [part for same in by_rule.values() for part in _same_rule(context, same, evidence)]
+    entries: list[Component] = []
+    for same in by_rule.values():
+        first, *rest = _cards(context, same, evidence)
+        entries.append(first)
+        if rest:
+            summary = html.Summary(f"{len(rest)} more of this rule")
+            entries.append(html.Details([summary, *rest], className="tk-more"))
     what = f"{len(others)} more finding{'s' * (len(others) > 1)}"
     return [html.Details([html.Summary(what), *entries], className="tk-more")]
-
-
-def _same_rule(context: Context, same: list[Ranked], evidence: Known) -> list[Component]:
-    """Show the first finding of a rule, and fold the others, which say the same of something else."""
-    first, *others = _cards(context, same, evidence)
-    if not others:
-        return [first]
-    return [
-        first,
-        html.Details([html.Summary(f"{len(others)} more of this rule"), *others], className="tk-more"),
-    ]
 
 
 def summarize(advice: Advice) -> str:

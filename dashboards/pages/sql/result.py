@@ -73,9 +73,8 @@ def show_result(context: Context, result: Result) -> list[Component]:
     )
     spec = TableSpec("query", "Result of the query", columns)
     frame = pd.DataFrame(result.rows, columns=[column.name for column in columns], dtype=object)
-    grid = show_table(
-        context, "sql", spec, frame, exact=True, csv=f"/export/query.csv{context.view.search()}"
-    )
+    csv = f"/export/query.csv{context.view.search()}"
+    grid = show_table(context, "sql", spec, frame, exact=True, csv=csv)
     return [_summary(context, result), *_chart(context, result), grid, _command(context)]
 
 
@@ -92,41 +91,26 @@ def _summary(context: Context, result: Result) -> Component:
 def _command(context: Context) -> Component:
     query = read_query(context)
     runs = [word for run in query.runs for word in ("--run", run)] or ["--all"]
-    words = [
-        "tracekit",
-        "query",
-        *runs,
-        "--timeout",
-        str(MAX_SECONDS),
-        "--",
-        query.sql,
-    ]  # it may be a comment
-    return html.Details(
-        [html.Summary("Command"), show_command(shlex.join(words))], className="tk-more tk-sql-command"
-    )
+    # a query may begin with the dashes of a comment
+    command = shlex.join(["tracekit", "query", *runs, "--timeout", str(MAX_SECONDS), "--", query.sql])
+    return html.Details([html.Summary("Command"), show_command(command)], className="tk-more tk-sql-command")
 
 
 def _chart(context: Context, result: Result) -> list[Component]:
     """Show the choice of a chart, and the chosen one."""
-    numeric = [name for index, (name, _) in enumerate(result.columns) if _is_numeric(result.rows, index)]
+    names = [name for name, _ in result.columns]
+    numeric = [name for index, name in enumerate(names) if _is_numeric(result.rows, index)]
     if not numeric:
         return []
     view, options = context.view, context.view.options
     kind = options.get("chart", "") if options.get("chart") in CHARTS else ""
-    bar: list[Component] = [show_option(view, "Chart", "chart", CHARTS, kind)]
+    choice = show_option(view, "Chart", "chart", CHARTS, kind)
     if not kind:
-        return [html.Div(bar, className="tk-bar")]
-    names = [name for name, _ in result.columns]
+        return [html.Div([choice], className="tk-bar")]
     x, y = _axes(names, numeric, options, kind)
-    bar += [
-        _axis("x", names if kind == "bar" else numeric, x),
-        _axis("y", numeric, y),
-        dcc.Store(id="sql-axes"),
-    ]
-    return [
-        html.Div(bar, className="tk-bar"),
-        _draw_chart(context, result, kind, names.index(x), names.index(y)),
-    ]
+    axes = [_axis("x", names if kind == "bar" else numeric, x), _axis("y", numeric, y)]
+    bar = html.Div([choice, *axes, dcc.Store(id="sql-axes")], className="tk-bar")
+    return [bar, _draw_chart(context, result, kind, names.index(x), names.index(y))]
 
 
 def _is_numeric(rows: Sequence[Sequence[Any]], index: int) -> bool:
