@@ -227,8 +227,7 @@ class Results:
 
     capacity: int = MAX_RESULTS
     analyze: Analyze = _analyze
-    _done: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict)
-    _running: dict[Hashable, Future[Any]] = field(default_factory=dict)
+    _values: OrderedDict[Hashable, Future[Any]] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, run: Run, name: str) -> Result:
@@ -257,31 +256,20 @@ class Results:
     def get(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached value of a key, or compute it; errors are not cached."""
         with self._guard:
-            if key in self._done:
-                self._done.move_to_end(key)
-                value: T = self._done[key]
-                return value
-            running = self._running.get(key)
-            future = self._running.setdefault(key, Future())
-        if running:
-            return running.result()
-        try:
-            value = compute()
-        except BaseException as error:
-            self._finish(key)
-            future.set_exception(error)  # for those who wait, too
-            raise
-        self._finish(key, value)
-        future.set_result(value)
+            is_new = key not in self._values
+            future = self._values.setdefault(key, Future())
+            self._values.move_to_end(key)
+            while len(self._values) > self.capacity:
+                self._values.popitem(last=False)
+        if is_new:
+            try:
+                future.set_result(compute())
+            except BaseException as error:
+                with self._guard:
+                    self._values.pop(key, None)
+                future.set_exception(error)  # for those who wait, too
+        value: T = future.result()
         return value
-
-    def _finish(self, key: Hashable, *values: Any) -> None:
-        with self._guard:
-            del self._running[key]
-            for value in values:
-                self._done[key] = value
-            while len(self._done) > self.capacity:
-                self._done.popitem(last=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,18 @@ def scale_values(values: Sequence[float | None], unit: str) -> tuple[list[float 
     largest = max((abs(value) for value in values if value is not None), default=0)
     size, name = next(((size, name) for size, name in scales if largest >= size), (1, base))
     return [None if value is None else value / size for value in values], name
+
+
+def scale_rows(rows: Sequence[Sequence[float | None]], unit: str) -> tuple[list[list[float | None]], str]:
+    """Scale rows of values by the unit that fits the largest; also return the unit.
+
+    Example:
+        >>> scale_rows([[1_500_000], [None, 250_000]], "ns")
+        ([[1.5], [None, 0.25]], 'ms')
+    """
+    flat, name = scale_values([value for row in rows for value in row], unit)
+    scaled = iter(flat)
+    return [list(islice(scaled, len(row))) for row in rows], name
 
 
 def scale_factor(values: Iterable[float], unit: str) -> tuple[float, str]:

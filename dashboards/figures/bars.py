@@ -17,6 +17,7 @@ from .axis import (
     hover,
     hover_name,
     row_axis,
+    scale_rows,
     scale_values,
 )
 
@@ -61,19 +62,17 @@ def stack_bars(
         unit: Unit of all values.
         title: What the values are, for the axis.
     """
-    flat = [value for values in parts.values() for value in values]
-    lengths, name = scale_values(flat, unit)
-    count = len(names)
+    lengths, name = scale_rows(list(parts.values()), unit)
     traces = [
         {
             "type": "bar",
             "orientation": "h",
             "name": axis_label(part),
-            "x": lengths[place * count : (place + 1) * count],
-            "y": list(range(count)),
+            "x": part_lengths,
+            "y": list(range(len(names))),
             **hover(names, [f"{hover_name(part)}: {text}" for text in format_values(values, unit)]),
         }
-        for place, (part, values) in enumerate(parts.items())
+        for (part, values), part_lengths in zip(parts.items(), lengths, strict=True)
     ]
     layout = _rows(names, axis_title(title, name))
     return {"data": traces, "layout": layout | {"barmode": "stack", "showlegend": True}}

@@ -21,8 +21,10 @@ from .axis import (
     axis_label,
     axis_title,
     format_values,
+    hover,
     hover_name,
     pack,
+    scale_rows,
     scale_values,
 )
 
@@ -59,8 +61,7 @@ def lines(
         >>> lines([1, 2], {"host": [1_500_000, 2_000_000]}, "ns", title="step")["data"][0]["y"]
         [1.5, 2.0]
     """
-    flat = [value for values in series.values() for value in values]
-    heights, name = scale_values(flat, unit)
+    heights, name = scale_rows(list(series.values()), unit)
     positions, x_name = scale_values(x, x_unit)
     count = len(x)
     traces = [
@@ -69,14 +70,17 @@ def lines(
             "mode": "markers" if points else "lines" if count > MAX_LIST else "lines+markers",
             "name": axis_label(line_name, 40),
             "x": pack(positions),
-            "y": pack(heights[place * count : (place + 1) * count]),
+            "y": pack(line_heights),
             "line": {"shape": "hv" if stepped else "linear", "width": 2},
         }
         | _hover(line_name, x, values, unit, x_title=x_title, x_unit=x_unit, scale=name)
-        for place, (line_name, values) in enumerate(series.items())
+        for (line_name, values), line_heights in zip(series.items(), heights, strict=True)
     ]
+    # a tick at each value of a short axis of integers, such as steps
+    is_short = not x_unit and 1 < count <= 20 and all(isinstance(value, int) for value in x)
+    ticks = {"tickvals": list(x)} if is_short else {}
     layout = {
-        "xaxis": {"title": {"text": axis_title(x_title, x_name)}} | _integer_ticks(x, x_unit),
+        "xaxis": {"title": {"text": axis_title(x_title, x_name)}} | ticks,
         "yaxis": {"title": {"text": axis_title(title, name)}, "rangemode": "tozero"},
         "showlegend": len(series) > 1,
     }
@@ -90,19 +94,8 @@ def _hover(
     if len(x) > _MAX_EXACT_HOVER:
         return {"hovertemplate": f"{axis_label(line_name)}: %{{y:.4~g}} {scale}<extra></extra>"}
     lead = f"{axis_label(x_title)} " if x_title else ""
-    return {
-        "hovertext": [
-            f"{hover_name(line_name)}<br>{lead}{x_text}: {text}"
-            for x_text, text in zip(format_values(x, x_unit), format_values(values, unit), strict=True)
-        ],
-        "hoverinfo": "text",
-    }
-
-
-def _integer_ticks(x: Numbers, unit: str) -> dict[str, Any]:
-    """Put a tick at each value of a short integer axis, such as steps."""
-    is_short = not unit and 1 < len(x) <= 20 and all(isinstance(value, int) for value in x)
-    return {"tickvals": list(x)} if is_short else {}
+    pairs = zip(format_values(x, x_unit), format_values(values, unit), strict=True)
+    return hover([line_name] * len(x), [f"{lead}{x_text}: {text}" for x_text, text in pairs])
 
 
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "hexagon")
@@ -167,20 +160,17 @@ def points(
     """
     traces = [_dots(place, kind) for place, kind in enumerate(kinds)]
     traces += [_limit(place, limit) for place, limit in enumerate(limits)]
-    across = [value for kind in kinds for value in kind.x] + [value for line in limits for value in line.x]
-    up = [value for kind in kinds for value in kind.y] + [value for line in limits for value in line.y]
+    across = [value for line in (*kinds, *limits) for value in line.x]
+    up = [value for line in (*kinds, *limits) for value in line.y]
     ticks = {"tickvals": list(x_ticks[0]), "ticktext": list(x_ticks[1])} if x_ticks else decades(across)
-    return {
-        "data": traces,
-        "layout": {
-            "height": 380,
-            "xaxis": {"type": "log", "title": {"text": axis_label(x_title)}} | ticks,
-            "yaxis": {"type": "log", "title": {"text": axis_label(y_title)}, "automargin": True}
-            | decades(up),
-            "hovermode": "closest",
-            "showlegend": len(traces) > 1,
-        },
+    layout = {
+        "height": 380,
+        "xaxis": {"type": "log", "title": {"text": axis_label(x_title)}} | ticks,
+        "yaxis": {"type": "log", "title": {"text": axis_label(y_title)}, "automargin": True} | decades(up),
+        "hovermode": "closest",
+        "showlegend": len(traces) > 1,
     }
+    return {"data": traces, "layout": layout}
 
 
 def decades(values: Sequence[float]) -> dict[str, Any]:
@@ -259,14 +249,11 @@ def heatmap(
         >>> heatmap(["rank 0"], ["step 1"], [[2_000_000]], "ns")["data"][0]["z"]
         [[2.0]]
     """
-    width = len(columns)
-    flat, name = scale_values([value for row in values for value in row], unit)
-    human = format_values([value for row in values for value in row], unit)
-    cells = [flat[place * width : (place + 1) * width] for place in range(len(rows))]
-    written = [human[place * width : (place + 1) * width] for place in range(len(rows))]
+    cells, name = scale_rows(values, unit)
+    written = [format_values(row, unit) for row in values]
     trace = {
         "type": "heatmap",
-        "x": list(range(width)),
+        "x": list(range(len(columns))),
         "y": list(range(len(rows))),
         "z": cells,
         "xgap": 1,
@@ -282,7 +269,7 @@ def heatmap(
         "hoverinfo": "text",
         "colorscale": SEQUENTIAL,
     }
-    if width <= 12 and len(rows) <= 30:
+    if len(columns) <= 12 and len(rows) <= 30:
         trace |= {"text": written, "texttemplate": "%{text}"}
     layout = {
         "height": max(210, 90 + 26 * min(len(rows), 40)),

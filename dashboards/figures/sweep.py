@@ -20,6 +20,7 @@ from .axis import (
     hover_name,
     pack,
     scale_factor,
+    scale_rows,
     scale_values,
 )
 from .bars import bars, vertical_line
@@ -141,18 +142,13 @@ def heatmap(
         unit: Unit of the quantity.
         titles: Titles `x`, `y` and `z` of the axes and the quantity.
     """
-    flat = [value for row in values for value in row]
-    z, scale = scale_values(flat, unit)
-    labels = [
-        text if value is not None else "" for text, value in zip(format_values(flat, unit), flat, strict=True)
-    ]
-    wide = len(columns)
-    label_rows = [labels[place * wide : (place + 1) * wide] for place in range(len(rows))]
+    z, scale = scale_rows(values, unit)
+    label_rows = [["" if value is None else human(value, unit) for value in row] for row in values]
     trace = {
         "type": "heatmap",
         "x": [axis_label(column) for column in columns],
         "y": [axis_label(row) for row in rows],
-        "z": [z[place * wide : (place + 1) * wide] for place in range(len(rows))],
+        "z": z,
         "text": label_rows,
         "texttemplate": "%{text}",
         "hovertext": [

@@ -272,24 +272,17 @@ def read_levels(run: Run) -> tuple[Levels, ...]:
     device_levels = []
     for number, (of_rank, of_device) in enumerate(keys):
         events = np.flatnonzero((codes == number) & (size != 0))
-        if len(events):
-            level, total = _compute_levels(recorded[events], size[events])
-            device_levels.append(
-                Levels(rank=of_rank, device=of_device, t_ns=t_ns[events], bytes=level, total=total)
-            )
-    return tuple(
-        sorted(
-            device_levels,
-            key=lambda level_lane: (level_lane.rank, level_lane.device == HOST_DEVICE, level_lane.device),
+        if not len(events):
+            continue
+        sizes, totals = size[events], recorded[events]
+        if total := bool((totals != NULL).all()):
+            level = np.concatenate(([totals[0] - sizes[0]], totals))
+        else:
+            level = np.concatenate(([0], np.cumsum(sizes)))
+        device_levels.append(
+            Levels(rank=of_rank, device=of_device, t_ns=t_ns[events], bytes=level, total=total)
         )
-    )
-
-
-def _compute_levels(recorded: Ints, size: Ints) -> tuple[Ints, bool]:
-    """Return the levels before the first and after each event, and whether they are running totals."""
-    if (recorded != NULL).all():
-        return np.concatenate(([recorded[0] - size[0]], recorded)), True
-    return np.concatenate(([0], np.cumsum(size))), False
+    return tuple(sorted(device_levels, key=lambda of: (of.rank, of.device == HOST_DEVICE, of.device)))
 
 
 def render_levels(device_levels: Levels, window: Window) -> dict[str, Array]:

@@ -88,17 +88,14 @@ def order_lanes(track_ranges: Sequence[tuple[Track, int, int]]) -> tuple[Lane, .
     weight: dict[Track, int] = {}
     for track, _, rows in track_ranges:
         weight[track.line] = weight.get(track.line, 0) + rows
-    ranked = sorted(
-        track_ranges,
-        key=lambda track_range: (
-            _place(track_range[0], weight[track_range[0].line]),
-            track_range[0].depth,
-            track_range[1],
-        ),
-    )
+
+    def place(track_range: tuple[Track, int, int]) -> tuple[Any, ...]:
+        track, first, _ = track_range
+        return _place(track, weight[track.line]), track.depth, first
+
     ambiguous = _ambiguous(weight)
     lanes: list[Lane] = []
-    for number, (track, first, rows) in enumerate(ranked):
+    for number, (track, first, rows) in enumerate(sorted(track_ranges, key=place)):
         previous = lanes[-1].track if lanes else None
         depth = previous.depth + 1 if previous and previous.line == track.line else 0
         shown = replace(track, depth=depth)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -119,33 +118,28 @@ class Stages:
 
     _running: dict[object, tuple[float, str]] = field(default_factory=dict)
     _ended: set[object] = field(default_factory=set)
-    _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def track(self, key: object, work: Callable[[Callable[[str], None]], Diff]) -> Diff:
         """Compute and record progress."""
         began = time.monotonic()
 
         def report(stage: str) -> None:
-            with self._guard:
-                self._running[key] = (began, stage)
+            self._running[key] = (began, stage)
 
         report("reading")
         try:
             return work(report)
         finally:
-            with self._guard:
-                self._running.pop(key, None)
-                self._ended.add(key)
+            self._running.pop(key, None)
+            self._ended.add(key)
 
     def has_ended(self, key: object) -> bool:
         """Return whether a computation has ended, successfully or not."""
-        with self._guard:
-            return key in self._ended
+        return key in self._ended
 
     def of(self, *keys: object) -> str:
         """Describe the progress of the first running key; empty if none is running."""
-        with self._guard:
-            progress = [self._running[key] for key in keys if key in self._running]
+        progress = [state for state in map(self._running.get, keys) if state]
         return f"Comparing: {progress[0][1]}, {time.monotonic() - progress[0][0]:.0f} s" if progress else ""
 
 
