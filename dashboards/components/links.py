@@ -161,8 +161,9 @@ def join_label(label: str, run_id: str, *, width: int = MAX_CHARS) -> str:
 def with_device_names(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Add the device to the name of each row if there are several."""
     devices = device_names(frame)
-    several = len(set(devices)) > 1
-    return [f"{name} · {place}" if several else name for name, place in zip(names, devices, strict=True)]
+    if len(set(devices)) < 2:
+        return list(names)
+    return [f"{name} · {place}" for name, place in zip(names, devices, strict=True)]
 
 
 def rows_in_view(result: Result, name: str, view: View) -> pd.DataFrame | None:

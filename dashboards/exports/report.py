@@ -162,10 +162,8 @@ def as_html(text: str) -> Markup:
     parts = sentence(clean(text)).split("`")
     if len(parts) % 2 == 0:
         return escape("`".join(parts))
-    coded = [Markup("<code>{}</code>").format(part) for part in parts[1::2]]
-    pieces: list[Markup] = [escape(part) for part in parts]
-    pieces[1::2] = coded
-    return Markup("").join(pieces)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(part) if place % 2 else part for place, part in enumerate(parts))
 
 
 def clean_each_line(text: str) -> str:
@@ -192,12 +190,10 @@ def _finding(finding: Finding) -> dict[str, str]:
 
 def _table(spec: TableSpec, frame: pd.DataFrame, limit: int) -> dict[str, Any]:
     rows, total = first_rows(frame, spec.columns, limit)
-    words = {column.name: is_text(rows, column) for column in spec.columns}
+    columns = [(column, is_text(rows, column)) for column in spec.columns]
     return {
         "title": clean(spec.title),
-        "heads": [
-            (clean(header(column)), clean(column.meaning), words[column.name]) for column in spec.columns
-        ],
-        "rows": [[(cell(row, column), words[column.name]) for column in spec.columns] for row in rows],
+        "heads": [(clean(header(column)), clean(column.meaning), words) for column, words in columns],
+        "rows": [[(cell(row, column), words) for column, words in columns] for row in rows],
         "left": total - len(rows),
     }

@@ -40,21 +40,25 @@ def connect(site: Site, *, limit: int) -> Imports:
         limit: Maximum bytes of all uploads that have not been imported.
     """
     imports = Imports(site.store, limit)
-    site.app.server.extensions[_KEY] = imports
-    rule = site.app.server.add_url_rule
-    rule("/import", "import", _answer_json(lambda: _receive(imports)), methods=["POST"])
-    rule(
-        "/import", "imports", lambda: jsonify([asdict(state) for state in imports.states()]), methods=["GET"]
-    )
-    rule(
-        "/import/samples",
-        "samples",
-        _answer_json(lambda: imports.begin("the samples", sample_traces())),
-        methods=["POST"],
-    )
-    rule(
-        "/import/<key>", "cancel", lambda key: _answer_json(lambda: imports.cancel(key))(), methods=["DELETE"]
-    )
+    server = site.app.server
+    server.extensions[_KEY] = imports
+
+    @server.get("/import")
+    def states() -> Response:
+        return jsonify([asdict(state) for state in imports.states()])
+
+    @server.post("/import")
+    def receive() -> tuple[Response, int]:
+        return _answer_json(lambda: _receive(imports))
+
+    @server.post("/import/samples")
+    def samples() -> tuple[Response, int]:
+        return _answer_json(lambda: imports.begin("the samples", sample_traces()))
+
+    @server.delete("/import/<key>")
+    def cancel(key: str) -> tuple[Response, int]:
+        return _answer_json(lambda: imports.cancel(key))
+
     return imports
 
 
@@ -94,19 +98,13 @@ def _read_number(word: str, default: int) -> int:
     return int(text)
 
 
-def _answer_json(act: Callable[[], State]) -> Callable[[], tuple[Response, int]]:
-    """Wrap a route: return the import's state, or an error, as JSON."""
-
-    def answer() -> tuple[Response, int]:
-        try:
-            return jsonify(asdict(act())), HTTPStatus.OK
-        except TracekitError as error:
-            return jsonify({"error": error.message, "hint": error.hint}), HTTPStatus.UNPROCESSABLE_ENTITY
-        except RequestEntityTooLarge:
-            body = {
-                "error": f"the request is larger than {MAX_BODY_BYTES >> 20} MiB",
-                "hint": "send the file in slices (parameters size, from and more)",
-            }
-            return jsonify(body), HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-
-    return answer
+def _answer_json(act: Callable[[], State]) -> tuple[Response, int]:
+    """Return the state of an import, or an error, as JSON."""
+    try:
+        return jsonify(asdict(act())), HTTPStatus.OK
+    except TracekitError as error:
+        return jsonify(error=error.message, hint=error.hint), HTTPStatus.UNPROCESSABLE_ENTITY
+    except RequestEntityTooLarge:
+        message = f"the request is larger than {MAX_BODY_BYTES >> 20} MiB"
+        hint = "send the file in slices (parameters size, from and more)"
+        return jsonify(error=message, hint=hint), HTTPStatus.REQUEST_ENTITY_TOO_LARGE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import pandas as pd
 from dash import html
@@ -19,7 +18,7 @@ from ..components.charts import Tile, chart
 from ..components.finding import show_definition, show_finding
 from ..components.text import block_title, show_note
 from ..figures import gaps as figures
-from ..site import Context, Page, Section, View
+from ..site import Context, Page, Section
 from ..tables.table import MAX_ROWS, show_table
 from .key_numbers import IDLE_SHARE, analysis_tiles, device_share, tile_blocks, tiles_with_baseline
 
@@ -30,34 +29,25 @@ _LISTED = 2_000
 
 
 def _layout(_: Context) -> list[Component]:
+    halves = [html.Div(block(NAME, name, height=320), className="tk-half") for name in ("causes", "lengths")]
     return [
         tile_blocks(NAME, "numbers"),
-        html.Div(
-            [
-                html.Div(block(NAME, "causes", height=320), className="tk-half"),
-                html.Div(block(NAME, "lengths", height=320), className="tk-half"),
-            ],
-            className="tk-halves",
-        ),
+        html.Div(halves, className="tk-halves"),
         block(NAME, "ops", height=420),
         block(NAME, "advice", height=120),
         block(NAME, "longest", height=480),
         block(NAME, "waits", height=300),
-        show_definition(analysis.get(NAME), named=True),
-        show_definition(analysis.get(WAITS), named=True),
+        *(show_definition(analysis.get(name), named=True) for name in (NAME, WAITS)),
     ]
 
 
 def _numbers(context: Context) -> list[Component]:
-    shown = tiles_with_baseline(context, partial(_tiles, context.view))
+    def tiles(result: Callable[[str], Result]) -> list[Tile]:
+        idle = device_share(IDLE_SHARE, result("gpu_breakdown"), context.view)
+        return [*idle, *analysis_tiles(NAME, result(NAME), context.view)]
+
+    shown = tiles_with_baseline(context, tiles)
     return shown or [show_note(note) for note in context.result(NAME).notes]
-
-
-def _tiles(view: View, result: Callable[[str], Result]) -> list[Tile]:
-    return [
-        *device_share(IDLE_SHARE, result("gpu_breakdown"), view),
-        *analysis_tiles(NAME, result(NAME), view),
-    ]
 
 
 def _in_steps(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -120,15 +110,12 @@ def _longest(context: Context) -> list[Component]:
 
 
 def _waits(context: Context) -> list[Component]:
-    result = context.result(WAITS)
-    waits_analysis = analysis.get(WAITS)
+    result, specs = context.result(WAITS), analysis.get(WAITS)
     shown: list[Component] = []
     for name, words in (("waits", "Host waits"), ("calls", "Longest waits")):
         frame = links.rows_in_view(result, name, context.view)
         if frame is not None:
-            shown.append(
-                show_table(context, WAITS, links.table_spec(waits_analysis, name), frame, title=words)
-            )
+            shown.append(show_table(context, WAITS, links.table_spec(specs, name), frame, title=words))
     if shown:
         return shown
     further = [show_note(note) for note in result.notes if note not in context.result(NAME).notes]

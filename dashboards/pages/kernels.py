@@ -19,7 +19,7 @@ from ..analysis_pages.results import (
 from ..components.charts import chart
 from ..figures.sweep import cumulative, group_bars
 from ..shell import find_ranks_and_devices
-from ..site import Context, Section
+from ..site import Section
 
 MAX_BARS = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]
@@ -50,34 +50,20 @@ def _figures(results: PageResults) -> list[Component]:
         return []
     first, label = frame.head(MAX_BARS), _LABEL[by]
     names = [str(name) or "(no op recorded)" for name in frame[label]]
-    has_cores = "tensor_cores" in frame.columns
-    which = f"{len(first)} of {len(frame):,} with the most time" if len(frame) > MAX_BARS else "Kernel time"
-    groups = [
-        _CORES[bool(uses_cores)] if has_cores else "kernels"
-        for uses_cores in first.get("tensor_cores", first[label])
-    ]
+    groups = ["kernels"] * len(first)
+    if "tensor_cores" in frame:
+        groups = [_CORES[bool(uses_cores)] for uses_cores in first["tensor_cores"]]
     bars = group_bars(names[:MAX_BARS], first["sum_ns"].tolist(), "ns", groups=groups, title="Σ of durations")
     curve = cumulative(frame["share"].fillna(0).tolist(), names, what=_MANY[by])
-    return [
-        show_switch(context, "by", "Kernels by", _BY),
-        html.Div(
-            [
-                chart(context, "top", bars, caption=f"{which}{_name_sum(context)}."),
-                chart(context, "cumulative", curve, caption="Cumulative share of kernel time."),
-            ],
-            className="tk-pair",
-        ),
-        *_late(results),
+    which = f"{len(first)} of {len(frame):,} with the most time" if len(frame) > MAX_BARS else "Kernel time"
+    several = max(map(len, find_ranks_and_devices(context.run))) > 1
+    summed = ", summed over all ranks and devices" if several else ""
+    pair = [
+        chart(context, "top", bars, caption=f"{which}{summed}."),
+        chart(context, "cumulative", curve, caption="Cumulative share of kernel time."),
     ]
-
-
-def _name_sum(context: Context) -> str:
-    """Name the ranks and devices that are summed, if there are several."""
-    return (
-        ", summed over all ranks and devices"
-        if max(map(len, find_ranks_and_devices(context.run))) > 1
-        else ""
-    )
+    switch = show_switch(context, "by", "Kernels by", _BY)
+    return [switch, html.Div(pair, className="tk-pair"), *_late(results)]
 
 
 def _late(results: PageResults) -> list[Component]:

@@ -70,10 +70,8 @@ def _longest(results: PageResults, configs: pd.DataFrame) -> Component:
     first = results.columns("configs", "op", "family")
     rest = ("launches", "total_ns", "median_ns", "share", "waves", "occupancy")
     columns = [*first, _GRID, _BLOCK, *results.columns("configs", *rest)]
-    title = "Configurations with the most time"
-    return first_rows(
-        results.context, _with_grid_text(configs), columns, title=title, row="first_row", limit=12
-    )
+    rows, title = _with_grid_text(configs), "Configurations with the most time"
+    return first_rows(results.context, rows, columns, title=title, row="first_row", limit=12)
 
 
 def _relu(results: PageResults) -> list[Component]:
@@ -82,11 +80,8 @@ def _relu(results: PageResults) -> list[Component]:
         return [show_nothing("No ReLU kernels found by name or op.")]
     first = results.columns("relu", "kind", "direction", "op")
     rest = results.columns("relu", "launches", "total_ns", "median_ns", "share", "told_by")
-    columns = [*first, _GRID, _BLOCK, *rest]
-    title = "ReLU grids"
-    return [
-        first_rows(results.context, _with_grid_text(relu), columns, title=title, row="first_row", limit=16)
-    ]
+    columns, rows = [*first, _GRID, _BLOCK, *rest], _with_grid_text(relu)
+    return [first_rows(results.context, rows, columns, title="ReLU grids", row="first_row", limit=16)]
 
 
 PAGE = answer_page(

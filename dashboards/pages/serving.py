@@ -17,7 +17,7 @@ from ..analysis_pages.results import PageResults, Row, show_answer, show_nothing
 from ..components.charts import bar_chart, chart
 from ..components.finding import TIMELINE
 from ..components.text import block_title
-from ..figures.axis import scale_values
+from ..figures.axis import scale_factor
 from ..figures.lines import Dots, points
 from ..site import Section
 
@@ -67,20 +67,14 @@ def _scatter(results: PageResults, steps: pd.DataFrame) -> list[Component]:
     placed = steps[(steps[_TOKENS].fillna(0) > 0) & (steps[_STEP].fillna(0) > 0)]
     if len(placed) < 2:
         return [] if len(steps) < 2 else [show_nothing("Tokens or times of the steps are unknown.")]
-    scale, unit = _unit(placed)
-    shown = _merge_equal(placed)
-    kinds = [
-        Dots(
-            str(phase),
-            phase_steps[_TOKENS].astype(float).tolist(),
-            (phase_steps[_STEP].astype(float) * scale).tolist(),
-            _hover(phase_steps),
-            [0.0] * len(phase_steps),
+    scale, unit = scale_factor([int(placed[_STEP].max())], "ns")
+    phases = _merge_equal(placed).groupby(C.PHASE, observed=True)
+    kinds = []
+    for phase, rows in sorted(phases, key=lambda phase_rows: -len(phase_rows[1])):
+        tokens, times = (rows[name].astype(float) for name in (_TOKENS, _STEP))
+        kinds.append(
+            Dots(str(phase), tokens.tolist(), (times * scale).tolist(), _hover(rows), [0.0] * len(rows))
         )
-        for phase, phase_steps in sorted(
-            shown.groupby(C.PHASE, observed=True), key=lambda phase_group: -len(phase_group[1])
-        )
-    ]
     figure = points(kinds, x_title="tokens of the step", y_title=f"step time ({unit})")
     caption = "Context and generation tokens of each step, on logarithmic axes; equal steps are one point."
     return [block_title("Step time by tokens"), chart(results.context, "tokens", figure, caption=caption)]
@@ -92,12 +86,6 @@ def _merge_equal(steps: pd.DataFrame) -> pd.DataFrame:
     ordered = steps.assign(x=x, y=y).sort_values(_STEP)
     grouped = ordered.groupby([C.PHASE, "x", "y"], observed=True)
     return ordered.assign(same=grouped[C.STEP].transform("size")).loc[grouped.tail(1).index]
-
-
-def _unit(steps: pd.DataFrame) -> tuple[float, str]:
-    longest = int(steps[_STEP].max())
-    (shown,), unit = scale_values([longest], "ns")
-    return (shown or 0.0) / longest, unit
 
 
 def _hover(steps: pd.DataFrame) -> list[str]:
@@ -118,14 +106,11 @@ def _outliers(results: PageResults, steps: pd.DataFrame) -> list[Component]:
     several = steps[C.RANK].nunique() > 1
     shown: list[Component | str] = []
     for _, row in top.iterrows():
-        start = int(row[C.START_NS])
-        end = start + int(row["window_ns"])
+        start, length = int(row[C.START_NS]), int(row["window_ns"])
         rank = f" on rank {row[C.RANK]}" if several else ""
         text = f"step {row[C.STEP]}{rank} ({row[C.PHASE]}), {human(int(row['excess_ns']), 'ns')} longer"
-        shown += [
-            dcc.Link(text, href=results.context.view.elsewhere(TIMELINE, start_ns=start, end_ns=end)),
-            " · ",
-        ]
+        href = results.context.view.elsewhere(TIMELINE, start_ns=start, end_ns=start + length)
+        shown += [dcc.Link(text, href=href), " · "]
     many = f"{len(slow):,} steps take" if len(slow) > 1 else "1 step takes"
     lead = f"{many} over 20% longer than steps of similar tokens; the longest on the timeline: "
     return [html.P([lead, *shown[:-1]], className="tk-dim")]

@@ -13,10 +13,10 @@ from tracekit.schema import C
 
 from ..blocks import block
 from ..components import charts, links
-from ..components.charts import Tile, chart
+from ..components.charts import Tile, bar_chart, chart
 from ..components.finding import TIMELINE, show_definition, show_finding
 from ..components.text import block_title, show_note
-from ..figures import bars, lines
+from ..figures import lines
 from ..site import Context, Page, Section, View
 from ..tables.table import show_table
 from . import key_numbers
@@ -53,13 +53,9 @@ def _spread(result: Result, view: View) -> list[Tile]:
     summary = key_numbers.own_steps(result, view)
     if summary is None or summary["steps"].max() < 2:
         return []
-    return [
-        tile
-        for label, column in _SPREAD
-        for tile in charts.make_tiles(
-            summary[column], label=label, unit="ns", note="profiled steps without warm-up outliers"
-        )
-    ]
+    note = "profiled steps without warm-up outliers"
+    spread = (charts.make_tiles(summary[name], label=label, unit="ns", note=note) for label, name in _SPREAD)
+    return [tile for tiles in spread for tile in tiles]
 
 
 def _times(context: Context) -> list[Component]:
@@ -67,26 +63,19 @@ def _times(context: Context) -> list[Component]:
     if frame is None or len(frame) < 2:
         return []
     if frame[C.STEP].nunique() == 1:
-        return [block_title("Step time by rank"), _each_rank(context, frame)]
-    ranks = frame[C.RANK].nunique()
-    what = (
-        "After earlier steps: the part of the step's window after all earlier windows, i.e. the incremental "
-        "time per step. On the host: duration of the step marker. Device busy: union of the work it launched."
-        if ranks == 1
-        else "Per rank, the part of the step's window after all earlier windows."
-    )
-    figure = lines.durations(frame)
-    return [
-        block_title("Step times"),
-        chart(context, "times", figure, caption=what),
-        *_slowest(context, frame),
-    ]
-
-
-def _each_rank(context: Context, frame: pd.DataFrame) -> Component:
-    names = [f"rank {rank}" for rank in frame[C.RANK].tolist()]
-    figure = bars.bars(names, frame[lines.OWN].tolist(), "ns", title="step time")
-    return chart(context, "times", figure, caption="The single profiled step on each rank.")
+        names = [f"rank {rank}" for rank in frame[C.RANK]]
+        caption = "The single profiled step on each rank."
+        shown = bar_chart(context, "times", names, frame[lines.OWN], title="step time", caption=caption)
+        return [block_title("Step time by rank"), *shown]
+    caption = "Per rank, the part of the step's window after all earlier windows."
+    if frame[C.RANK].nunique() == 1:
+        caption = (
+            "After earlier steps: the part of the step's window after all earlier windows, i.e. the "
+            "incremental time per step. On the host: duration of the step marker. Device busy: union of the "
+            "work it launched."
+        )
+    figure = chart(context, "times", lines.durations(frame), caption=caption)
+    return [block_title("Step times"), figure, *_slowest(context, frame)]
 
 
 def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:

@@ -198,19 +198,16 @@ class ColumnValues:
         return {"cellRenderer": "tracekitName", "tooltipField": self.column.name}
 
     def _number(self) -> dict[str, Any]:
+        unit, decimals = self.column.unit, any(isinstance(value, float) for value in self.values)
         definition: dict[str, Any] = {
             "type": "rightAligned",
             "cellClass": ["ag-right-aligned-cell", "tk-cell-number"],
-            "valueFormatter": _EXACT_FORMATTER
-            if self.exact
-            else _formatter(
-                self.column.unit, decimals=any(isinstance(value, float) for value in self.values)
-            ),
+            "valueFormatter": _EXACT_FORMATTER if self.exact else _formatter(unit, decimals=decimals),
         }
-        if self.column.unit == "share":
+        if unit == "share":
             definition["cellStyle"] = {"function": "tracekit.bar(params)"}
-        if self.column.unit in SCALES:
-            base = json.dumps(SCALES[self.column.unit][1])
+        if unit in SCALES:
+            base = json.dumps(SCALES[unit][1])
             definition["tooltipValueGetter"] = {"function": f"tracekit.exact(params.value, {base})"}
         if self.row_of:
             definition |= {"cellRenderer": "tracekitRow", "cellRendererParams": {"table": self.row_of}}

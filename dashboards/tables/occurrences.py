@@ -108,43 +108,32 @@ def link_parameters(columns: Collection[str]) -> dict[str, Any] | None:
         >>> link_parameters(["checks"]) is None
         True
     """
-    rank = C.RANK if C.RANK in columns else ""
-    place = {C.RANK: rank, C.DEVICE: C.DEVICE if C.DEVICE in columns else ""}
+    place = {name: name if name in columns else "" for name in (C.RANK, C.DEVICE)}
     named = next((candidate for candidate in _NAMED_COLUMNS if candidate.column in columns), None)
     if C.STEP in columns and not (named and C.START_NS in columns):
-        rank = next(
-            (candidate for candidate in (C.RANK, "slowest_rank", "last_rank") if candidate in columns), ""
-        )
-        return _parameters(STEP, C.STEP) | place | {C.RANK: rank}
+        ranks = (name for name in (C.RANK, "slowest_rank", "last_rank") if name in columns)
+        return _parameters(STEP, C.STEP, **place | {C.RANK: next(ranks, "")})
     if named:
+        at = C.START_NS if C.START_NS in columns else ""
         searched = {"mode": named.mode, "texts": dict(named.texts), "prefix": named.prefix}
-        time_column = C.START_NS if C.START_NS in columns else ""
-        return (
-            _parameters(NEXT if time_column else LONGEST, named.column)
-            | searched
-            | {"at": time_column}
-            | place
-        )
+        return _parameters(NEXT if at else LONGEST, named.column, at=at, **searched, **place)
     return _link_to_place(columns, place)
 
 
-def _parameters(go: str, column: str) -> dict[str, Any]:
+def _parameters(go: str, column: str, **more: Any) -> dict[str, Any]:
     words = dict.fromkeys(("mode", "prefix", "at", "text", "host"), "")
-    return {"go": go, "column": column, "texts": {}, **words}
+    return {"go": go, "column": column, "texts": {}, **words, **more}
 
 
 def _link_to_place(columns: Collection[str], place: dict[str, str]) -> dict[str, Any] | None:
     """Return the parameters of rows that name only a rank, a device or a time."""
-    time_column = next((name for name in _TIMES if name in columns), "")
-    column = place[C.RANK] or place[C.DEVICE] or time_column
+    at = next((name for name in _TIMES if name in columns), "")
+    column = place[C.RANK] or place[C.DEVICE] or at
     if not column or any(name in columns for name in _PARTS):
         return None
     if place[C.RANK] and any(name in columns for name in _OF_STEPS):
-        return _parameters(STEP, C.RANK) | place | {"text": "step"}
-    parameters = (
-        _parameters(NEXT if time_column else LONGEST, column)
-        | place
-        | {"at": time_column, "mode": CATEGORY, "host": "op"}
-    )
+        return _parameters(STEP, C.RANK, text="step", **place)
     about = next((text for name, text in _SUBJECTS.items() if name in columns), KERNEL)
-    return parameters | {"text": about if place[C.RANK] or place[C.DEVICE] else "op"}
+    text = about if place[C.RANK] or place[C.DEVICE] else "op"
+    go = NEXT if at else LONGEST
+    return _parameters(go, column, at=at, mode=CATEGORY, host="op", text=text, **place)
