@@ -80,23 +80,16 @@ def describe_change(tile: Tile, base: Tile) -> tuple[str, str]:
         >>> describe_change(Tile(label="step", low=90, high=90, unit="ns", wanted="low"), old)
         ('−10.0%', 'better')
     """
-    if tile.low != tile.high or base.low != base.high:
+    is_share = tile.unit == "share"
+    if tile.low != tile.high or base.low != base.high or not (is_share or base.low):
         return "", ""
     difference = tile.low - base.low
-    if tile.unit == "share":
-        text, significant = f"{abs(100 * difference):.1f} points", abs(difference) >= _MIN_CHANGE
-    elif base.low:
-        text, significant = (
-            f"{abs(100 * difference / base.low):.1f}%",
-            abs(difference / base.low) >= _MIN_CHANGE,
-        )
-    else:
-        return "", ""
-    if not significant:
+    change = abs(difference if is_share else difference / base.low)
+    if change < _MIN_CHANGE:
         return "no change", ""
     grew = difference > 0
     verdict = "" if not tile.wanted else "better" if grew == (tile.wanted == "high") else "worse"
-    return f"{'+' if grew else '−'}{text}", verdict
+    return f"{'+' if grew else '−'}{100 * change:.1f}{' points' if is_share else '%'}", verdict
 
 
 def show_tiles(tiles: Sequence[Tile], base: Sequence[Tile] = ()) -> list[Component]:
@@ -117,18 +110,14 @@ def _show_tile(tile: Tile, base: Tile | None) -> Component:
         html.Dt(label, className="tk-tile-label"),
         html.Dd(_format_value(tile), className="tk-tile-value"),
     ]
-    parts += [html.Dd(tile.note, className="tk-tile-note")] if tile.note else []
+    if tile.note:
+        parts.append(html.Dd(tile.note, className="tk-tile-note"))
     if base is not None:
         text, verdict = describe_change(tile, base)
-        summary = f"{text}{', ' + verdict if verdict else ''}"
-        parts.append(
-            html.Dd(
-                [html.Span(summary, className=f"tk-change tk-{verdict or 'same'}"), f" vs. {base.text}"]
-                if text
-                else f"baseline {base.text}",
-                className="tk-tile-base",
-            )
-        )
+        change = f"{text}{', ' + verdict if verdict else ''}"
+        marked = html.Span(change, className=f"tk-change tk-{verdict or 'same'}")
+        compared = [marked, f" vs. {base.text}"] if text else f"baseline {base.text}"
+        parts.append(html.Dd(compared, className="tk-tile-base"))
     return html.Dl(parts, className="tk-tile")
 
 

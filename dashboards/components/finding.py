@@ -152,28 +152,21 @@ def show_finding(
     evidence_rows = read_evidence(context.run, [finding]) if rows_read is None else rows_read
     where = order_evidence(finding.evidence, evidence_rows)
     basis = f"{finding.basis}, " if finding.basis else ""
-    return html.Article(
-        [
-            html.Div(
-                [
-                    html.Span(SEVERITY_WORDS[finding.severity], className="tk-severity"),
-                    html.H3(clean(finding.title), className="tk-finding-title"),
-                    html.Div(_savings(context, finding, share), className="tk-savings"),
-                ],
-                className="tk-finding-head",
-            ),
-            html.P(with_code(sentence(finding.advice)), className="tk-advice"),
-            html.Details(
-                [
-                    html.Summary(f"Evidence ({basis}confidence {100 * finding.confidence:.0f}%)"),
-                    *_evidence(context, finding, where, analysis),
-                ],
-                className="tk-finding-evidence",
-            ),
-            *([dcc.Link("Show on the timeline", href=where[0].href(context.view))] if where else []),
-        ],
-        className=f"tk-finding tk-{finding.severity}",
-    )
+    head = [
+        html.Span(SEVERITY_WORDS[finding.severity], className="tk-severity"),
+        html.H3(clean(finding.title), className="tk-finding-title"),
+        html.Div(_savings(context, finding, share), className="tk-savings"),
+    ]
+    summary = html.Summary(f"Evidence ({basis}confidence {100 * finding.confidence:.0f}%)")
+    evidence = [summary, *_evidence(context, finding, where, analysis)]
+    shown: list[Component] = [
+        html.Div(head, className="tk-finding-head"),
+        html.P(with_code(sentence(finding.advice)), className="tk-advice"),
+        html.Details(evidence, className="tk-finding-evidence"),
+    ]
+    if where:
+        shown.append(dcc.Link("Show on the timeline", href=where[0].href(context.view)))
+    return html.Article(shown, className=f"tk-finding tk-{finding.severity}")
 
 
 def _savings(context: Context, finding: Finding, share: float | None) -> list[Component]:
@@ -219,22 +212,11 @@ def show_definition(analysis: Analysis, *, named: bool = False) -> Component:
         named: Whether to include its title, for pages of several analyses.
     """
     words = "How these numbers are defined"
-    return dmc.Accordion(
-        dmc.AccordionItem(
-            [
-                dmc.AccordionControl(f"{words}: {analysis.title}" if named else words),
-                dmc.AccordionPanel(
-                    [
-                        dmc.Text(analysis.definition, size="sm", className="tk-prose"),
-                        html.Ul([html.Li(source) for source in analysis.sources], className="tk-sources"),
-                    ]
-                ),
-            ],
-            value="definition",
-        ),
-        variant="separated",
-        className="tk-definition",
-    )
+    sources = html.Ul([html.Li(source) for source in analysis.sources], className="tk-sources")
+    panel = [dmc.Text(analysis.definition, size="sm", className="tk-prose"), sources]
+    control = dmc.AccordionControl(f"{words}: {analysis.title}" if named else words)
+    item = dmc.AccordionItem([control, dmc.AccordionPanel(panel)], value="definition")
+    return dmc.Accordion(item, variant="separated", className="tk-definition")
 
 
 COLORS = {
@@ -312,20 +294,10 @@ def show_capture(lacks: Capture | None, *, opened: bool = False) -> list[Compone
         return []
     items = [html.Li(with_code(sentence(gap.text))) for gap in lacks.missing]
     lines = "\n".join(map(clean, lacks.lines))
-    return [
-        html.Details(
-            [
-                html.Summary(f"{TITLE} ({clean(lacks.framework)})"),
-                html.Ul(items),
-                html.Div(
-                    [
-                        html.Pre(lines, id=COPIED, tabIndex="0", **aria(label="Lines that record it")),
-                        dcc.Clipboard(target_id=COPIED, title="Copy", className="tk-copy"),
-                    ],
-                    className="tk-lines",
-                ),
-            ],
-            open=opened,
-            className="tk-record",
-        )
+    copied = [
+        html.Pre(lines, id=COPIED, tabIndex="0", **aria(label="Lines that record it")),
+        dcc.Clipboard(target_id=COPIED, title="Copy", className="tk-copy"),
     ]
+    summary = html.Summary(f"{TITLE} ({clean(lacks.framework)})")
+    content = [summary, html.Ul(items), html.Div(copied, className="tk-lines")]
+    return [html.Details(content, open=opened, className="tk-record")]

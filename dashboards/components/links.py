@@ -55,13 +55,8 @@ def show_option(view: View, label: str, option: str, texts: Mapping[str, str], c
         texts: Text of each value.
         chosen: The value that is active.
     """
-    return show_choices(
-        label,
-        [
-            Choice(text, view.href(options=view.options | {option: value}), value == chosen)
-            for value, text in texts.items()
-        ],
-    )
+    hrefs = {value: view.href(options=view.options | {option: value}) for value in texts}
+    return show_choices(label, [Choice(text, hrefs[value], value == chosen) for value, text in texts.items()])
 
 
 def _chip(choice: Choice) -> Component:
@@ -76,20 +71,15 @@ def _chip(choice: Choice) -> Component:
 
 def show_command(text: str) -> Component:
     """Show a command with a copy button."""
-    return html.Div(
-        [
-            html.Code(text, className="tk-command"),
-            dmc.CopyButton(
-                "Copy",
-                value=text,
-                copiedChildren="Copied",
-                size="compact-xs",
-                buttonProps={"variant": "default"},
-                **aria(label="Copy the command"),
-            ),
-        ],
-        className="tk-copyable",
+    copy = dmc.CopyButton(
+        "Copy",
+        value=text,
+        copiedChildren="Copied",
+        size="compact-xs",
+        buttonProps={"variant": "default"},
+        **aria(label="Copy the command"),
     )
+    return html.Div([html.Code(text, className="tk-command"), copy], className="tk-copyable")
 
 
 def commit_name(git: Git | None, digits: int = 12) -> str:

@@ -165,13 +165,10 @@ def _draw_largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     value = value_column(spec, frame)
     if value is None:
         return None
-    top = frame.assign(**{value.name: frame[value.name].astype("Float64")})
-    largest = top.sort_values(value.name, ascending=False, kind="stable", na_position="last").head(MAX_BARS)
-    rows = [
-        row
-        for row in records(frame.loc[largest.index].head(MAX_BARS), spec.columns)
-        if isinstance(row[value.name], int | float)
-    ]
+    numbers = frame[value.name].astype("Float64")
+    order = numbers.sort_values(ascending=False, kind="stable", na_position="last").index[:MAX_BARS]
+    largest = records(frame.loc[order].head(MAX_BARS), spec.columns)
+    rows = [row for row in largest if isinstance(row[value.name], int | float)]
     labels = _labels(spec, rows)
     if len(rows) < 2 or not labels:
         return None
@@ -182,22 +179,13 @@ def _draw_largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
 
 def _labels(spec: TableSpec, rows: list[Record]) -> list[str]:
     """Return a label per row: its first text column, preceded by rank and device if these vary."""
-    named = next(
-        (
-            column.name
-            for column in spec.columns
-            if column.unit not in {PROSE, ID} and any(isinstance(row[column.name], str) for row in rows)
-        ),
-        None,
-    )
-    present = [
-        key for key in (*_GROUPS, C.STEP) if rows and key in rows[0] and len({row[key] for row in rows}) > 1
-    ]
-    if named is None and not present:
+    texts = [column.name for column in spec.columns if column.unit not in {PROSE, ID}]
+    named = next((name for name in texts if any(isinstance(row[name], str) for row in rows)), None)
+    keys = [key for key in (*_GROUPS, C.STEP) if len({row.get(key) for row in rows}) > 1]
+    if named is None and not keys:
         return []
     return [
-        " · ".join(filter(None, [_label(row, present), str(row[named] or "–") if named else ""]))
-        for row in rows
+        " · ".join(filter(None, [_label(row, keys), str(row[named] or "–") if named else ""])) for row in rows
     ]
 
 

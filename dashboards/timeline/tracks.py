@@ -133,18 +133,14 @@ def _group(track: Track) -> str:
 
 def _title(track: Track, *, several: set[tuple[str, int]]) -> str:
     thread = _thread(track, processes=(HOST, track.rank) in several)
-    match track.kind:
-        case "steps":
-            return "steps"
-        case "annotation":
-            return f"annotations · {thread}" if (ANNOTATION, track.rank) in several else "annotations"
-        case "idle":
-            return "idle"
-        case "host":
-            return thread
-    if track.waits:
-        return "waits"
-    return "no stream" if track.stream == ABSENT else f"stream {track.stream}"
+    if track.kind in {STEPS, IDLE}:
+        return track.kind
+    if track.kind == ANNOTATION:
+        return f"annotations · {thread}" if (ANNOTATION, track.rank) in several else "annotations"
+    if track.kind == HOST:
+        return thread
+    stream = "no stream" if track.stream == ABSENT else f"stream {track.stream}"
+    return "waits" if track.waits else stream
 
 
 def _thread(track: Track, *, processes: bool) -> str:

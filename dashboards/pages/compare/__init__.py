@@ -58,14 +58,12 @@ def show_summary(context: Context, diff: Diff) -> list[Component]:
 
 def _verdict(context: Context, diff: Diff) -> Component:
     details = diff_sentences.describe_steps(diff)
+    reproduce = [show_command(diff_sentences.diff_command(diff)), show_exports(context)]
     return dmc.Alert(
         [
             *breakdowns.show_largest(context, diff),
             *([dmc.Text(details, size="sm")] if details else []),
-            html.Div(
-                [show_command(diff_sentences.diff_command(diff)), show_exports(context)],
-                className="tk-reproduce",
-            ),
+            html.Div(reproduce, className="tk-reproduce"),
         ],
         title=capitalize(diff_sentences.headline(diff)),
         color=_TONES.get(diff.verdict, "gray"),
@@ -76,31 +74,22 @@ def _verdict(context: Context, diff: Diff) -> Component:
 
 def show_exports(context: Context) -> Component:
     """Show links to export the comparison."""
-    view = context.view
-    parameters = {"run": view.run, "base": view.base, **view.options}
-    return html.Div(
-        [
-            html.Span("Save as ", className="tk-chips-label"),
-            *(
-                html.A(text, href=f"/export/compare.{kind}?{urlencode(parameters)}", className="tk-chip")
-                for kind, text in EXPORTS.items()
-            ),
-        ],
-        className="tk-chips",
-    )
+    query = urlencode({"run": context.view.run, "base": context.view.base, **context.view.options})
+    links = [
+        html.A(text, href=f"/export/compare.{kind}?{query}", className="tk-chip")
+        for kind, text in EXPORTS.items()
+    ]
+    return html.Div([html.Span("Save as ", className="tk-chips-label"), *links], className="tk-chips")
 
 
 def _metrics(diff: Diff) -> list[Component]:
     if not diff.metrics:
         return []
     records = [_metric(metric, diff) for metric in diff.metrics]
-    columns = [
-        _METRICS[0],
-        *(column for column in _METRICS[1:] if any(record[column.name] for record in records)),
-    ]
+    filled = [column for column in _METRICS[1:] if any(record[column.name] for record in records)]
     reasons = dict.fromkeys(metric.reason for metric in diff.metrics if metric.reason)
     shown: list[Component] = [
-        html_table(columns, records, caption="Metrics of both sides"),
+        html_table([_METRICS[0], *filled], records, caption="Metrics of both sides"),
         *(small_text(capitalize(reason) + ".") for reason in reasons),
         *breakdowns.show_step_ranges(diff),
     ]
@@ -126,16 +115,15 @@ NAME = "compare"
 
 
 def _layout(context: Context) -> list[Component]:
-    sections: list[Component] = [
+    heights = {"banner": 130, "summary": 330, "wall": 640, "work": 760, "analyses": 240}
+    shown = heights if read_comparison(context) is not None else dict.fromkeys(heights, 1)
+    blocks = [block(NAME, name, height=height) for name, height in shown.items()]
+    return [
         html.Div(id="compare-stage", className="tk-stage", role="status", **aria(live="polite")),
         block(NAME, "sides", height=170),
-    ]
-    shown = read_comparison(context) is not None
-    heights = {"banner": 130, "summary": 330, "wall": 640, "work": 760, "analyses": 240} if shown else {}
-    sections += [block(NAME, name, height=heights.get(name, 1)) for name in ("banner", "summary")]
-    sections += aligned.create_section()
-    return sections + [
-        block(NAME, name, height=heights.get(name, 1)) for name in ("wall", "work", "analyses")
+        *blocks[:2],
+        *aligned.create_section(),
+        *blocks[2:],
     ]
 
 

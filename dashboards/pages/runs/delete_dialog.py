@@ -30,11 +30,8 @@ def create_dialog() -> list[Component]:
         html.Button("Cancel", id="runs-cancel", className="tk-button", **data(autofocus="true")),
         html.Button("Delete", id="runs-confirm", className="tk-button tk-danger"),
     ]
-    content = [
-        html.Div(id="runs-to-delete"),
-        html.Div(id="runs-error"),
-        html.Div(buttons, className="tk-buttons"),
-    ]
+    places = [html.Div(id="runs-to-delete"), html.Div(id="runs-error")]
+    content = [*places, html.Div(buttons, className="tk-buttons")]
     return [
         dmc.Modal(content, id="runs-sheet", title="Delete runs", size="lg", opened=False),
         dcc.Store(id="runs-deleted"),
@@ -95,13 +92,9 @@ def connect(site: Site) -> None:
 
 
 def _ask(names: Sequence[str]) -> Component:
-    many = len(names) != 1
-    return html.Div(
-        [
-            html.P(f"Delete {len(names)} run{'s' * many} from the store? This cannot be undone."),
-            html.Ul([html.Li(name) for name in names], className="tk-to-delete"),
-        ]
-    )
+    runs = f"{len(names)} run{'s' * (len(names) != 1)}"
+    question = html.P(f"Delete {runs} from the store? This cannot be undone.")
+    return html.Div([question, html.Ul([html.Li(name) for name in names], className="tk-to-delete")])
 
 
 def delete_runs(site: Site, names: Sequence[str]) -> None:

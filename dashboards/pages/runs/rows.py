@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from tracekit.errors import TracekitError, clean
 from tracekit.render import human
-from tracekit.runs import notes
 from tracekit.runs.meta import Level, RunMeta, combine_diagnostics
 from tracekit.runs.notes import Notes
 from tracekit.runs.run import Run
@@ -82,11 +81,6 @@ def _read_steps(run: Run) -> Steps:
         return _NONE
 
 
-def make_rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
-    """Return one row per run, newest first."""
-    return [make_row(run, times.of(run), notes.read(run)) for run in reversed(runs)]
-
-
 def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     """Return the row of a run.
 
@@ -101,13 +95,12 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     size = sum(table.bytes for table in meta.tables.values())
     sources = [entry.get("bytes") for entry in meta.collector.options.get("sources") or []]
     source_bytes = sum(sources) if sources and all(isinstance(source, int) for source in sources) else None
-    known_steps = steps or _NONE
-    count, step_ns = (
-        (known_steps.time.steps, known_steps.time.median_ns) if known_steps.time else (None, None)
-    )
-    timed = unprofiled_step_time(meta.timings)
-    unprofiled_ns = timed.median_ns if timed else None
+    profiled, unprofiled = (steps or _NONE).time, unprofiled_step_time(meta.timings)
+    count = profiled.steps if profiled else None
+    step_ns = profiled.median_ns if profiled else None
+    unprofiled_ns = unprofiled.median_ns if unprofiled else None
     imported = meta.collector.name == "import"
+    messages = [clean(entry.message) for entry in combine_diagnostics(meta.diagnostics)]
     return {
         "run": run.path.name,
         "color": color_of_run(run, noted),
@@ -119,7 +112,7 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
         "mode": _text(workload.get("mode")),
         "device": _text(workload.get("device")),
         "gpu": gpu_names(meta) or None,
-        "ranks": _ranks(known_steps.ranks, meta.fingerprint.get("world_size")),
+        "ranks": _ranks((steps or _NONE).ranks, meta.fingerprint.get("world_size")),
         "created": meta.created_at.replace("T", " ").removesuffix("Z"),
         "steps": count,
         "steps_text": human(count, "count") if steps else PENDING,
@@ -134,8 +127,7 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
         "size": size,
         "size_text": human(size, "bytes"),
         "diagnostics": _count_messages(meta),
-        "messages": "\n".join(clean(entry.message) for entry in combine_diagnostics(meta.diagnostics))
-        or None,
+        "messages": "\n".join(messages) or None,
     }
 
 
@@ -277,10 +269,8 @@ def columns(listed: Sequence[Row]) -> list[dict[str, Any]]:
         for column in _COLUMNS
         if column["field"] in _ALWAYS or any(row[column["field"]] for row in listed)
     ]
-    hidden = {
-        column["field"] for column in columns_without_room(used, first=_FIRST, room=TABLE_PX - _CHECKBOX)
-    }
-    return [column | {"hide": True} if column["field"] in hidden else column for column in used]
+    hidden = columns_without_room(used, first=_FIRST, room=TABLE_PX - _CHECKBOX)
+    return [column | {"hide": True} if column in hidden else column for column in used]
 
 
 def _column(name: str, title: str, meaning: str, width: int, **more: Any) -> dict[str, Any]:

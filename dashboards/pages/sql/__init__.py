@@ -35,23 +35,11 @@ def _layout(context: Context) -> list[Component]:
     history = html.Details(
         [html.Summary("History"), html.Div(id="sql-history")], id="sql-history-fold", className="tk-more"
     )
-    return [
-        html.Div(
-            [
-                html.Div([*_editor(context), block(NAME, "examples", height=60), history]),
-                html.Section(
-                    [html.H2("Tables", className="tk-sql-heading"), html.Div(id="sql-schema")],
-                    className="tk-sql-schema",
-                    **aria(label="Tables and columns"),
-                ),
-            ],
-            className="tk-sql",
-        ),
-        block(NAME, "result", height=60),
-        dcc.Store(id="sql-schema-of"),
-        dcc.Store(id="sql-ran"),
-        dcc.Store(id="sql-cancelled"),
-    ]
+    left = html.Div([*_editor(context), block(NAME, "examples", height=60), history])
+    heading, label = html.H2("Tables", className="tk-sql-heading"), aria(label="Tables and columns")
+    right = html.Section([heading, html.Div(id="sql-schema")], className="tk-sql-schema", **label)
+    stores = [dcc.Store(id=name) for name in ("sql-schema-of", "sql-ran", "sql-cancelled")]
+    return [html.Div([left, right], className="tk-sql"), block(NAME, "result", height=60), *stores]
 
 
 def _editor(context: Context) -> list[Component]:
