@@ -94,14 +94,9 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         """Return why the body of a request is not received; None if it is."""
         if not self._may_send(request.headers):
             return _BodyError(401, "Unauthorized", "open the address with the access token first")
-        receiving = (
-            channel.request for channel in list(self.server.active_channels.values()) if channel is not self
-        )
-        total = sum(
-            request_in_progress.body_bytes
-            for request_in_progress in receiving
-            if request_in_progress is not None and request_in_progress.headers_finished
-        )
+        channels = list(self.server.active_channels.values())
+        receiving = [channel.request for channel in channels if channel is not self]
+        total = sum(other.body_bytes for other in receiving if other is not None and other.headers_finished)
         if total + request.body_bytes > MAX_RECEIVED_BYTES:
             return _BodyError(503, "Service Unavailable", "too many uploads at once; try again later")
         return None

@@ -237,11 +237,6 @@ def _range(x: Sequence[float | None]) -> list[float]:
     return [start, high + (0.35 * room if room < 0.5 * high else 0.18 * (high or 1.0))]
 
 
-def starts_above_zero(figure: Mapping[str, Any]) -> bool:
-    """Return whether the axis of a waterfall does not start at zero."""
-    return bool(figure["layout"]["xaxis"]["range"][0] > 0)
-
-
 def terms(diff: Diff) -> dict[str, Any]:
     """Draw the largest causes as stacked bars of their terms: increases to the right.
 

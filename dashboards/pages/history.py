@@ -324,23 +324,24 @@ def _table(context: Context, states: list[State], metric: str) -> Component:
 
 
 def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[str, Any]:
-    change = state.change
-    statistics = {
-        "change": html.Span(format_change(change.ratio)) if change and change.ratio is not None else None,
-        "interval": html.Span(" to ".join(map(format_change, change.ci95)))
-        if change and change.ci95
-        else None,
-        "detectable": change.mde if change else None,
-        "verdict": html.Span(f"{_CHANGES.get(change.verdict, '')} {change.verdict}", title=change.reason)
-        if change
-        else "uncommitted changes are not tested"
-        if state.git.dirty
-        else None,
+    change, view, run = state.change, context.view, state.typical.path.name
+    statistics: dict[str, Any] = {
+        "verdict": "uncommitted changes are not tested" if state.git.dirty else None
     }
-    run = state.typical.path.name
-    before = state.before.typical.path.name if state.before else ""
-    href = context.view.elsewhere("compare", run=run, base=before, options={"repeats": "all"})
-    overview = dcc.Link("open", href=context.view.elsewhere("overview", run=run), title=run)
+    if change:
+        interval = " to ".join(map(format_change, change.ci95 or ()))
+        verdict = f"{_CHANGES.get(change.verdict, '')} {change.verdict}"
+        statistics = {
+            "change": None if change.ratio is None else html.Span(format_change(change.ratio)),
+            "interval": html.Span(interval) if interval else None,
+            "detectable": change.mde,
+            "verdict": html.Span(verdict, title=change.reason),
+        }
+    link = dcc.Link("open", href=view.elsewhere("overview", run=run), title=run)
+    if state.before:
+        before = state.before.typical.path.name
+        href = view.elsewhere("compare", run=run, base=before, options={"repeats": "all"})
+        link = dcc.Link("with previous commit", href=href)
     return {
         "commit": state.name,
         "subject": subjects.get(state.git.sha),
@@ -349,7 +350,7 @@ def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[st
         "runs": len(state.runs),
         "median": state.median_value,
         **statistics,
-        "compare": dcc.Link("with previous commit", href=href) if before else overview,
+        "compare": link,
     }
 
 

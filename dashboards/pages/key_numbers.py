@@ -167,22 +167,19 @@ def own_steps(steps: Result, view: View) -> pd.DataFrame | None:
 
 def _step(summary: pd.DataFrame, view: View) -> list[Tile]:
     """Tile of the step time; of several ranks the median of theirs, as everywhere."""
-    counts, medians = summary["steps"].tolist(), sorted(summary["median_ns"].tolist())
-    measure = str(summary["measure"].iloc[0])
-    is_profiled = measure in {OWN, HOST}
-    steps = "profiled" if is_profiled else "unprofiled"
+    count, medians = summary["steps"].iloc[0], sorted(summary["median_ns"].tolist())
+    steps = "profiled" if summary["measure"].iloc[0] in {OWN, HOST} else "unprofiled"
     if len(summary) > 1:
         low, high = (human(int(median_ns), "ns") for median_ns in (medians[0], medians[-1]))
         note = f"profiled steps; medians of {len(summary)} ranks: {low} to {high}"
-    elif counts[0] == 1:
+    elif count == 1:
         note = f"single {steps} step"
     else:
-        spread = summary["spread"].iloc[0]
-        note = f"median of {counts[0]:,} {steps} steps; spread {human(float(spread), 'share')}"
-    label = f"{steps.capitalize()} step"
-    return charts.make_tiles(
-        [median_low(medians)], label=label, unit="ns", note=note, wanted="low", href=_steps(view)
-    )
+        spread = human(float(summary["spread"].iloc[0]), "share")
+        note = f"median of {count:,} {steps} steps; spread {spread}"
+    label, href = f"{steps.capitalize()} step", _steps(view)
+    median = [median_low(medians)]
+    return charts.make_tiles(median, label=label, unit="ns", note=note, wanted="low", href=href)
 
 
 def _steps(view: View) -> str:

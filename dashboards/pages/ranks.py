@@ -99,11 +99,9 @@ def _skew(results: PageResults) -> list[Component]:
     caption = f"Total wait of the other ranks by the rank that arrived last, {by}. Empty cells: no wait."
     worst = collectives.sort_values("wait_ns", ascending=False, kind="stable")
     wanted = ("collective", "number", C.STEP, "last_rank", "wait_ns", "shortest_ns", "longest_ns", "ranks")
-    columns = results.columns("skew", *wanted)
-    return [
-        chart(results.context, "skew", figure, caption=caption),
-        first_rows(results.context, worst, columns, title="Collectives with the longest waits"),
-    ]
+    columns, title = results.columns("skew", *wanted), "Collectives with the longest waits"
+    table = first_rows(results.context, worst, columns, title=title)
+    return [chart(results.context, "skew", figure, caption=caption), table]
 
 
 PAGE = answer_page("ranks", section=Section.COMPARE, order=320, answer=_answer, figures=_figures, height=520)

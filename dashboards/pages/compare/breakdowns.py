@@ -17,6 +17,7 @@ from tracekit.diff.breakdowns import Cause
 from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError, clean
 from tracekit.render import diff_sentences, diff_tables, human
+from tracekit.render.cells import csv_text
 from tracekit.render.document import Table
 from tracekit.schema import TABLES
 
@@ -64,31 +65,25 @@ def show_step_time(context: Context, diff: Diff) -> list[Component]:
     if diff.wall is None:
         return []
     named = {row["part"]: row for row in diff_tables.wall(diff).rows}
-    total = named[diff.wall.total.name]
     parts = [named[line.name] for line in diff.wall.lines if line.name in named]
-    figure = shares.waterfall(parts, total)
-    truncated = " The axis does not start at zero." if shares.starts_above_zero(figure) else ""
+    ranges = diff.compared.range_ns if diff.compared else None
+    means = "Mean step of both sides; the parts sum to the step. Whiskers: shortest and longest step."
+    figure = shares.waterfall(parts, named[diff.wall.total.name])
+    truncated = figure["layout"]["xaxis"]["range"][0] > 0
+    change = "From the base's mean step to the head's, by part; + is slower."
+    note = (
+        "The totals sum exactly. Overlap is the work that ran concurrently with other work: "
+        "work = busy time + overlap."
+    )
     return [
         section(
             "Step time breakdown",
+            chart(context, "steps", shares.steps(parts, ranges), caption=means),
             chart(
-                context,
-                "steps",
-                shares.steps(parts, diff.compared.range_ns if diff.compared else None),
-                caption="Mean step of both sides; the parts sum to the step. "
-                "Whiskers: shortest and longest step.",
-            ),
-            chart(
-                context,
-                "waterfall",
-                figure,
-                caption=f"From the base's mean step to the head's, by part; + is slower.{truncated}",
+                context, "waterfall", figure, caption=change + " The axis does not start at zero." * truncated
             ),
             html_table(_WALL, _wall_rows(diff, named), caption="Wall ledger"),
-            small_text(
-                "The totals sum exactly. Overlap is the work that ran concurrently with other work: "
-                "work = busy time + overlap."
-            ),
+            small_text(note),
         )
     ]
 
@@ -283,22 +278,19 @@ def connect(site: Site) -> None:
 
 def render(diff: Diff, kind: str) -> str:
     """Render the comparison in a format."""
+    from tracekit.render import diff as rendering
+
     if kind == "html":
-        from tracekit.render.diff import as_html
-
-        return as_html(diff)
-    from tracekit.render.diff import as_json
-
+        return rendering.as_html(diff)
     if kind == "json":
         refused = diff.verdict is Verdict.NOT_COMPARABLE
-        return as_json(diff, exit_code=int(ExitCode.NOT_COMPARABLE if refused else ExitCode.OK))
+        code = ExitCode.NOT_COMPARABLE if refused else ExitCode.OK
+        return rendering.as_json(diff, exit_code=int(code))
     return _csv(diff)
 
 
 def _csv(diff: Diff) -> str:
     """Render CSV; cells that look like spreadsheet formulas are quoted."""
-    from tracekit.render.cells import csv_text
-
     table = diff_tables.causes(diff, spelled=False) if diff.work else diff_tables.differences(diff)
     rows = [{name: quote_formula(value) for name, value in row.items()} for row in table.rows]
     return csv_text(rows, table.columns)

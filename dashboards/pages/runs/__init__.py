@@ -262,15 +262,8 @@ def _connect_refresh(site: Site, table: Table) -> None:
         State("runs-cells", "checked"),
         running=[(Output("runs-tick", "disabled"), True, False)],  # Dash drops what is asked for again
     )
-    def refresh(
-        _: int,
-        __: Any,
-        ___: Any,
-        before: dict[str, Any] | None,
-        request: dict[str, Any] | None,
-        text: str | None,
-        cells: Any,
-    ) -> list[Any]:
+    def refresh(*values: Any) -> list[Any]:
+        before, request, text, cells = values[3:]  # the first ones only say when
         listing = site.catalog.list_runs()
         if before is not None and request:  # show the list before computing step times
             table.times.work(_runs_to_time(listing, table, request, text, cells))

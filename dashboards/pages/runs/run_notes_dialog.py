@@ -81,14 +81,8 @@ def connect(site: Site, edited: Callable[[str], None]) -> None:
         State("notes-text", "value"),
         prevent_initial_call=True,
     )
-    def save(
-        clicks: int | None,
-        name: str | None,
-        title: str | None,
-        tags: list[str] | None,
-        color: str | None,
-        text: str | None,
-    ) -> Any:
+    def save(clicks: int | None, name: str | None, *fields: Any) -> Any:
+        title, tags, color, text = fields
         if not clicks or not name:
             return no_update, no_update, no_update
         run = site.run(name)
