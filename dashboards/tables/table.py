@@ -152,7 +152,7 @@ def peaks_query(device: str) -> str:
 
 def _grid(
     context: Context, page: str, spec: TableSpec, columns: list[ColumnValues], *, paged: bool, rows: int
-) -> Component:
+) -> dag.AgGrid:
     trunk = None if paged else tree.tree_column(columns)
     left_out = tree.columns_in_tree(columns) if trunk else set()
     visible = [

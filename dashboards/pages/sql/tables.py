@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from dash import html
 from dash.development.base_component import Component
@@ -125,7 +125,7 @@ def _describe_column(column: Column) -> str:
     return f"{', '.join(filter(None, facts))}; {column.meaning}"
 
 
-def _entry(name: str, meaning: str, **span: str) -> Component:
+def _entry(name: str, meaning: str, **span: Any) -> Component:
     """List a name, which a click inserts into the query."""
     title = f"Insert {name}"
     button = html.Button(name, type="button", className="tk-sql-insert", title=title, **data(insert=name))
