@@ -116,7 +116,7 @@ def _show_tile(tile: Tile, base: Tile | None) -> Component:
         text, verdict = describe_change(tile, base)
         change = f"{text}{', ' + verdict if verdict else ''}"
         marked = html.Span(change, className=f"tk-change tk-{verdict or 'same'}")
-        compared = [marked, f" vs. {base.text}"] if text else f"baseline {base.text}"
+        compared: Any = [marked, f" vs. {base.text}"] if text else f"baseline {base.text}"
         parts.append(html.Dd(compared, className="tk-tile-base"))
     return html.Dl(parts, className="tk-tile")
 

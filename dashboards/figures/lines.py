@@ -160,8 +160,8 @@ def points(
     """
     traces = [_dots(place, kind) for place, kind in enumerate(kinds)]
     traces += [_limit(place, limit) for place, limit in enumerate(limits)]
-    across = [value for line in (*kinds, *limits) for value in line.x]
-    up = [value for line in (*kinds, *limits) for value in line.y]
+    drawn: list[Dots | Limit] = [*kinds, *limits]
+    across, up = [x for one in drawn for x in one.x], [y for one in drawn for y in one.y]
     ticks = {"tickvals": list(x_ticks[0]), "ticktext": list(x_ticks[1])} if x_ticks else decades(across)
     layout = {
         "height": 380,

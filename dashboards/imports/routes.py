@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from dash import Dash
-from flask import Response, jsonify, request
+from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from tracekit.errors import TracekitError, UnusableInputError
@@ -40,7 +40,7 @@ def connect(site: Site, *, limit: int) -> Imports:
         limit: Maximum bytes of all uploads that have not been imported.
     """
     imports = Imports(site.store, limit)
-    server = site.app.server
+    server: Flask = site.app.server
     server.extensions[_KEY] = imports
 
     @server.get("/import")

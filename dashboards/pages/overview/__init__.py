@@ -151,7 +151,7 @@ def _baseline(context: Context) -> list[Component]:
         for difference in comparability.refused
     )
     what = html.Strong("Changes not shown: the baseline is not comparable with this run. ")
-    content = [what, f"Differences: {clean(differences)}."]
+    content: list[Component | str] = [what, f"Differences: {clean(differences)}."]
     return [html.Section(content, className="tk-verdict tk-verdict-usable")]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from tracekit.errors import TracekitError, clean
 from tracekit.render import human
+from tracekit.runs import notes
 from tracekit.runs.meta import Level, RunMeta, combine_diagnostics
 from tracekit.runs.notes import Notes
 from tracekit.runs.run import Run
@@ -79,6 +80,11 @@ def _read_steps(run: Run) -> Steps:
         return Steps(profiled_step_time(run), len(run.ranks) or None)
     except TracekitError:
         return _NONE
+
+
+def make_rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
+    """Return one row per run, newest first."""
+    return [make_row(run, times.of(run), notes.read(run)) for run in reversed(runs)]
 
 
 def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:

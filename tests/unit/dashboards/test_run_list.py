@@ -26,25 +26,15 @@ from tracekit.dashboards.pages.runs.rows import (
     columns,
     filter_rows,
     group_sweeps,
-    make_row,
+    make_rows,
     sort_rows,
 )
 from tracekit.dashboards.site import Site, View
 from tracekit.dashboards.tables.table import TABLE_PX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dash import Dash
-    from tracekit.dashboards.pages.runs.rows import Row
     from werkzeug.test import TestResponse
-
-    from tracekit.runs.run import Run
-
-
-def make_rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
-    """One row per run, newest first."""
-    return [make_row(run, times.of(run), notes.read(run)) for run in reversed(runs)]
 
 
 def called(app: Dash, output: str, values: dict[str, Any]) -> TestResponse:
