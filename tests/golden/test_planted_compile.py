@@ -251,9 +251,13 @@ def test_a_pair_without_a_device_has_no_quantities_of_one(load: Load, shared_run
     assert "reduce-overhead" in only(compare(load(EAGER), load(SLOW), "compile")).advice
 
 
-def test_a_comparison_of_an_eager_and_a_compiled_run_shows_it(load: Load) -> None:
-    eager, compiled = load(EAGER), load(CLEAN)
-    shown = {one.name for one, _ in diff([eager], [compiled]).analyses}
+@pytest.fixture
+def shown(load: Load) -> set[str]:
+    """The analyses that a comparison of an eager and a compiled run shows."""
+    return {one.name for one, _ in diff([load(EAGER)], [load(CLEAN)]).analyses}
+
+
+def test_a_comparison_of_an_eager_and_a_compiled_run_shows_it(shown: set[str]) -> None:
     assert {"compile", "device_compare"} & shown == {"compile"}
 
 

@@ -341,7 +341,8 @@ NAMED = {
 """What the explanation of each says in words."""
 
 
-@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE[1:]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOWDOWNS)
 def test_a_check_of_stored_runs_fails_and_leads_to_the_cause(
     bench: Bench, commits: tuple[str, str], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

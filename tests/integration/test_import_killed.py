@@ -59,7 +59,7 @@ def test_a_killed_import_leaves_no_run_or_process(
         stderr=subprocess.PIPE,
     )
     assert importing.stdin
-    importing.stdin.write(kernels_text(80_000).encode()[:-1000])  # more than is read at once
+    importing.stdin.write(kernels_text(30_000).encode()[:-1000])  # more than is read at once
     importing.stdin.flush()  # and never closed: the import waits for the rest
     workers = _once_decoding(store, importing.pid, processes)
     importing.send_signal(with_signal)

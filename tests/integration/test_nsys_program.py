@@ -79,10 +79,15 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
     return run
 
 
+@pytest.fixture
+def recording(record: Record) -> Recording:
+    """What is recorded of a program that ends with exit code 3."""
+    return record(TRAIN, "3")
+
+
 def test_the_steps_of_the_window_are_marked_and_the_exit_code_is_the_programs(
-    record: Record, tmp_path: Path
+    recording: Recording, tmp_path: Path
 ) -> None:
-    recording = record(TRAIN, "3")
     assert Path("said.txt").read_text().split("\n")[:-1] == [
         *("step 0", "push ProfilerStep#2", "step 1"),
         *("pop", "push ProfilerStep#3", "step 2"),

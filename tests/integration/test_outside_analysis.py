@@ -54,12 +54,14 @@ def tracekit(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     return invoke
 
 
-def test_it_is_listed_run_and_ranked_beside_the_built_in_ones(
-    tracekit: Callable[..., list[dict[str, Any]]],
-) -> None:
-    known, analyzed, advice = tracekit(
-        ["analyze", "--list"], ["analyze", "latest", "longest_kernel"], ["findings", "latest"]
-    )
+@pytest.fixture
+def answers(tracekit: Callable[..., list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The list of analyses, the result of the package's own, and the findings of all."""
+    return tracekit(["analyze", "--list"], ["analyze", "latest", "longest_kernel"], ["findings", "latest"])
+
+
+def test_it_is_listed_run_and_ranked_beside_the_built_in_ones(answers: list[dict[str, Any]]) -> None:
+    known, analyzed, advice = answers
     listed = known["analyses"]
     assert listed[-2]["name"] == "longest_kernel"
     assert listed[-2]["rules"] == [

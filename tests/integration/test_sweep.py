@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.tiers import thinned
 from tracekit.cli.main import run as tracekit
 from tracekit.experiments.sweep_folder import find
 
@@ -68,27 +67,30 @@ def rows(store: Store, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any
     return found
 
 
-ENDED = [
-    (signal.SIGKILL, [8, 16], PLAYING),
-    (signal.SIGKILL, [8, 16], MAIN),
-    (signal.SIGINT, [8, 16, 32], MAIN),
-]
-
-
-@pytest.mark.parametrize(("number", "sizes", "program"), thinned(ENDED, default=ENDED[:1]))
-def test_a_sweep_that_is_ended_in_the_middle_goes_on(
-    store: Store,
-    capsys: pytest.CaptureFixture[str],
-    number: signal.Signals,
-    sizes: list[int],
-    program: str,
-) -> None:
+@pytest.fixture(
+    params=[
+        (signal.SIGKILL, [8, 16], PLAYING),
+        pytest.param((signal.SIGKILL, [8, 16], MAIN), marks=pytest.mark.slow),
+        pytest.param((signal.SIGINT, [8, 16, 32], MAIN), marks=pytest.mark.slow),
+    ]
+)
+def ended(request: pytest.FixtureRequest, store: Store) -> tuple[list[int], str]:
+    """Batch sizes and program of a sweep that was ended in its second measurement."""
+    number, sizes, program = request.param
     words = ["--batch-size", ",".join(map(str, sizes))]
     first = started(store, *words, program=program)
     wait_for_a_cell(store, first)
     os.killpg(first.pid, number)
     first.communicate()
     assert first.returncode == (-signal.SIGKILL if number is signal.SIGKILL else 130)
+    return sizes, program
+
+
+def test_a_sweep_that_is_ended_in_the_middle_goes_on(
+    ended: tuple[list[int], str], store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes, program = ended
+    words = ["--batch-size", ",".join(map(str, sizes))]
     before = kept(store)
     assert 1 <= len(before) < len(sizes)
     found = find(store, "latest")
