@@ -9,18 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from tracekit.ingest.kineto.scan import layout
-from tracekit.ingest.kineto.scan.codegen import grammar
+from tracekit.ingest.kineto.scan.codegen import grammar, intrinsics
 from tracekit.ingest.kineto.scan.codegen.grammar import NO_SLOT, skip_blanks, value_end
-from tracekit.ingest.kineto.scan.codegen.intrinsics import (
-    INVALID,
-    WORD,
-    byte,
-    compiled,
-    equal,
-    float_bits,
-    peek,
-    poke,
-)
+from tracekit.ingest.kineto.scan.codegen.intrinsics import INVALID, byte, compiled, equal, peek, poke
 from tracekit.ingest.kineto.scan.codegen.rows import add_row, increment
 from tracekit.ingest.kineto.scan.layout import NULL, SLOT, SlotKind
 from tracekit.ingest.kineto.split import ROOM
@@ -173,7 +164,7 @@ def _read_number(address: int, slot: int, kind: int, scratch: int) -> tuple[int,
     if (
         kind == _REAL and abs(digits) < _EXACT_FLOAT and (digits != 0 or byte(address) != grammar.MINUS)
     ):  # not minus zero
-        poke(scratch, slot, float_bits(digits / _EXACT_POWERS_OF_TEN[decimals]))
+        poke(scratch, slot, intrinsics.float_bits(digits / _EXACT_POWERS_OF_TEN[decimals]))
         return end, True
     return end, False
 
@@ -237,7 +228,7 @@ def _not_a_triple(address: int, slot: int, scratch: int) -> tuple[int, bool]:
 @compiled
 def _read_event(address: int, scratch: int, origin: int) -> tuple[int, int]:
     """Read the members of an event; return its end, and the bits of slots with values of another kind."""
-    gaps = scratch + layout.GAPS * WORD
+    gaps = scratch + layout.GAPS * intrinsics.WORD
     mistyped, level, last = 0, _START, _FIRST_GAP
     while True:
         gap = _cached_gap(gaps, last, address)
@@ -328,7 +319,7 @@ def scan(text: int, length: int, start: int, interner: int, buffers: int, scratc
     Returns:
         `DONE`, `CLOSED`, `UNSUPPORTED` or `NO_SPACE`.
     """
-    _reset_gaps(scratch + layout.GAPS * WORD)
+    _reset_gaps(scratch + layout.GAPS * intrinsics.WORD)
     grammar.reset_value_cache(scratch)
     address = skip_blanks(text + start)
     poke(buffers, layout.POSITION, address - text)

@@ -11,21 +11,15 @@ from itertools import count
 
 import numpy as np
 
+from tracekit.ingest.kineto.scan.codegen import intrinsics
 from tracekit.ingest.kineto.scan.codegen.intrinsics import (
-    BLOCK,
     INVALID,
-    MIX,
-    WIDE_BLOCK,
     WORD,
     byte,
     compiled,
     equal,
-    lowest_bit,
-    non_blanks,
-    non_digits,
     peek,
     poke,
-    special,
     word,
 )
 from tracekit.ingest.kineto.scan.layout import KEYS, N_KEYS, NULL, SLOT, VALUE_BITS, VALUE_FIELDS, VALUES
@@ -112,11 +106,11 @@ def starts_number(first: int) -> bool:
 @compiled
 def _digits_end(address: int) -> int:
     start = address
-    ends = non_digits(address)
+    ends = intrinsics.non_digits(address)
     while ends == 0:
-        address += WIDE_BLOCK
-        ends = non_digits(address)
-    address += lowest_bit(ends)
+        address += intrinsics.WIDE_BLOCK
+        ends = intrinsics.non_digits(address)
+    address += intrinsics.lowest_bit(ends)
     return INVALID if address == start else address
 
 
@@ -150,17 +144,17 @@ def read_number(address: int) -> tuple[int, int, int]:
     """
     negative = byte(address) == MINUS
     start = address + 1 if negative else address
-    ends = non_digits(start)
+    ends = intrinsics.non_digits(start)
     if ends == 0:
         return 0, 0, INVALID
-    integer_digits, decimals = lowest_bit(ends), 0
+    integer_digits, decimals = intrinsics.lowest_bit(ends), 0
     address = start + integer_digits
     digits = _append_digits(start, integer_digits, 0)
     if byte(address) == _POINT:
         ends >>= integer_digits + 1
         if ends == 0 or ends & 1:
             return 0, 0, INVALID
-        decimals = lowest_bit(ends)
+        decimals = intrinsics.lowest_bit(ends)
         digits = _append_digits(address + 1, decimals, digits)
         address += 1 + decimals
     leading_zero = integer_digits > 1 and byte(start) == ZERO
@@ -195,22 +189,22 @@ def skip_blanks(address: int) -> int:
         return address
     if byte(address) == _BLANK and byte(address + 1) > _BLANK:
         return address + 1
-    marks = non_blanks(address)
+    marks = intrinsics.non_blanks(address)
     while marks == 0:
-        address += BLOCK
-        marks = non_blanks(address)
-    return address + lowest_bit(marks)
+        address += intrinsics.BLOCK
+        marks = intrinsics.non_blanks(address)
+    return address + intrinsics.lowest_bit(marks)
 
 
 @compiled
 def string_end(address: int) -> int:
     """Find the closing quote of the string whose first character is here."""
     while True:
-        marks = special(address)
+        marks = intrinsics.special(address)
         if marks == 0:
-            address += BLOCK
+            address += intrinsics.BLOCK
             continue
-        address += lowest_bit(marks)
+        address += intrinsics.lowest_bit(marks)
         first = byte(address)
         if first == QUOTE:
             return address
@@ -224,11 +218,11 @@ def string_end(address: int) -> int:
 @compiled
 def unescaped_end(address: int) -> int:
     """Find the closing quote of the string whose first character is here; `INVALID` if it has escapes."""
-    marks = special(address)
+    marks = intrinsics.special(address)
     while marks == 0:
-        address += BLOCK
-        marks = special(address)
-    address += lowest_bit(marks)
+        address += intrinsics.BLOCK
+        marks = intrinsics.special(address)
+    address += intrinsics.lowest_bit(marks)
     return address if byte(address) == QUOTE else INVALID
 
 
@@ -399,6 +393,6 @@ def _cache_index(address: int, name: int, origin: int) -> int:
     mixed = word(address)
     if name != NULL and span_length(name) >= WORD:
         mixed ^= word(span_start(name, origin) + span_length(name) - WORD)
-    mixed *= MIX
-    mixed = ((mixed >> _VALUE_SHIFT) ^ mixed ^ word(address + WORD)) * MIX
+    mixed *= intrinsics.MIX
+    mixed = ((mixed >> _VALUE_SHIFT) ^ mixed ^ word(address + WORD)) * intrinsics.MIX
     return (mixed >> (64 - VALUE_BITS)) & ((1 << VALUE_BITS) - 1)
