@@ -131,7 +131,11 @@ def verify(run: Run, *, quick: bool = False, progress: Progress = lambda *_: Non
             damage.append(Damage(Kind.MISSING, f"{name}.parquet is not there", name))
         else:
             damage += _check_table(TABLES[name], files, entry, quick=quick, report=report)
-    damage += _find_links(run.path)
+    damage += [
+        Damage(Kind.UNKNOWN, f"{'/'.join(path.parts[len(run.path.parts) :])} is a link, and a run has none")
+        for path in storage.inside(run.path, deep=True)
+        if path.is_symlink()
+    ]
     if meta:
         damage += _find_unknown(run.path, meta)
     rows = sum(entry.rows for entry in stored.values())
@@ -283,10 +287,3 @@ def _find_unknown(folder: Place, meta: RunMeta) -> Iterator[Damage]:
     for name in meta.tables.keys() & TABLES.keys():
         if (folder / f"{name}.parquet").is_file() and (folder / name).is_dir():
             yield Damage(Kind.UNKNOWN, "there is a file and a folder of this table", name)
-
-
-def _find_links(folder: Place) -> Iterator[Damage]:
-    for path in storage.inside(folder, deep=True):
-        if path.is_symlink():
-            where = "/".join(path.parts[len(folder.parts) :])
-            yield Damage(Kind.UNKNOWN, f"{where} is a link, and a run has none")

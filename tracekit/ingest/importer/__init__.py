@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,13 +167,9 @@ def import_job(
         collector=Collector("import", VERSION),
         diagnostics=[*job.notes],
     )
-    if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in named):
-        from tracekit.ingest.importer.cluster import on_workers  # loads what only clusters need
-
-        with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
-            outcomes = executor.decode(named)
-            return assemble(draft, executor.write, outcomes, meta, kernels=kernels, with_sources=True)
-    return _normalize(store, named, meta, progress=progress, kernels=kernels, with_sources=True)
+    return _normalize(
+        store, named, meta, progress=progress, kernels=kernels, with_sources=True, workers=workers
+    )
 
 
 def import_recording(
@@ -212,16 +209,15 @@ def _normalize(
     samples: Sequence[Sample] = (),
     kernels: Sequence[Kernel] = (),
     with_sources: bool = False,
+    workers: Workers | None = None,
 ) -> Run:
+    complete = partial(assemble, meta=meta, samples=samples, kernels=kernels, with_sources=with_sources)
+    if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in sources):
+        from tracekit.ingest.importer.cluster import on_workers  # loads what only clusters need
+
+        with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
+            return complete(draft, executor.write, executor.decode(sources))
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
         outcomes = local.decode(store, spool.path, progress, sources)
         with store.convert_write_errors():
-            return assemble(
-                draft,
-                local.write_tables,
-                outcomes,
-                meta,
-                samples=samples,
-                kernels=kernels,
-                with_sources=with_sources,
-            )
+            return complete(draft, local.write_tables, outcomes)

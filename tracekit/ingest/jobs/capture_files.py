@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -36,16 +35,15 @@ def list_captures(folder: Place) -> list[Place]:
             entries = msgspec.json.decode(stream.read(_LIMIT))
     except (OSError, msgspec.DecodeError):
         return []
-    names = {_file(entry) for entry in entries} if isinstance(entries, list) else set()
+    described = [  # the other entries of such a list have no mode
+        entry
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict) and {"mode", "batch_size"} <= entry.keys()
+    ]
+    names = {str(entry.get("file", "")) for entry in described}
     files = [path for path in inside(folder) if path.is_file()]
     captures = [path for path in files if path.name in names]
     return sorted(captures or [path for path in files if _NAME.search(path.name)], key=lambda path: path.name)
-
-
-def _file(entry: Any) -> str:
-    """Return the name of the file in an entry; the other entries of such a list have no mode."""
-    named = isinstance(entry, dict) and "mode" in entry and "batch_size" in entry
-    return str(entry.get("file", "")) if named else ""
 
 
 def captures_of(source: Source, given: Sequence[Place] = ()) -> tuple[Place, ...]:
@@ -55,12 +53,10 @@ def captures_of(source: Source, given: Sequence[Place] = ()) -> tuple[Place, ...
         source: The trace.
         given: Traces of captures that a user names.
     """
-    captures = list(given) if given else _beside(source.path)
-    ranks = [from_name(path.name) for path in captures]
-    rank = source.rank or 0
-    return tuple(
-        path for path, name_rank in zip(captures, ranks, strict=True) if given or name_rank in (None, rank)
-    )
+    if given:
+        return tuple(given)
+    ranks = (None, source.rank or 0)
+    return tuple(path for path in _beside(source.path) if from_name(path.name) in ranks)
 
 
 def _beside(path: Place) -> list[Place]:

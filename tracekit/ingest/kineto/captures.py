@@ -133,17 +133,14 @@ class _Placed(msgspec.Struct, frozen=True, gc=False):
 def _captures(name: str, threads: _Threads, executed: set[Any]) -> list[Capture]:
     placed = [launch for intervals in threads.values() for launch in _captured_launches(intervals, executed)]
     placed.sort(key=lambda launch: launch.call.start)
-    ranges = [span for intervals in threads.values() for span in _capture_spans(intervals)] or [
-        (interval.start, interval.end)
-        for intervals in threads.values()
-        for interval in intervals
-        if interval.kind is HostKind.ANNOTATION
-    ]
+    ranges = [interval for intervals in threads.values() for interval in intervals]
+    ranges = [interval for interval in ranges if interval.kind is HostKind.ANNOTATION]
+    spans = [span for intervals in threads.values() for span in _capture_spans(intervals)]
     captures = []
-    for first, last in sorted(set(ranges)):
+    for first, last in sorted(set(spans or [(interval.start, interval.end) for interval in ranges])):
         inside = [launch for launch in placed if first <= launch.call.start < last]
         if inside:
-            captures.append(Capture(_title(name, threads, first), _launches(inside)))
+            captures.append(Capture(_title(name, ranges, first), _launches(inside)))
     return captures
 
 
@@ -158,14 +155,9 @@ def _capture_spans(intervals: list[_Interval]) -> Iterator[tuple[int, int]]:
             begun = None
 
 
-def _title(name: str, threads: _Threads, instant: int) -> str:
+def _title(name: str, ranges: list[_Interval], instant: int) -> str:
     """Name the file, and the innermost range at the begin of the capture."""
-    around = [
-        interval
-        for intervals in threads.values()
-        for interval in intervals
-        if interval.kind is HostKind.ANNOTATION and interval.start <= instant < interval.end
-    ]
+    around = [interval for interval in ranges if interval.start <= instant < interval.end]
     if not around:
         return name
     return f"{name} ({redaction.redact_text(max(around, key=lambda interval: interval.start).name)})"

@@ -128,14 +128,9 @@ def _c_function(function: Any, name: str) -> str:
 
 
 class Code(msgspec.Struct, frozen=True):
-    """The loaded functions, called with addresses and numbers; they run without the GIL.
+    """The loaded functions of `codegen`, called with addresses and numbers; they run without the GIL.
 
     Attributes:
-        scan: `codegen.events.scan`.
-        code_of: `codegen.rows.code_of`.
-        distinct: `codegen.rows.distinct`.
-        nest: `codegen.rows.nest`.
-        inherit: `codegen.rows.inherit`.
         engine: Owner of the machine code.
     """
 
