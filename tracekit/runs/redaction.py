@@ -86,91 +86,26 @@ def _hide_value(assigned: re.Match[str]) -> str:
     return f"{name}{sign}{quote}{HIDDEN}" if is_secret_name(name) and not is_number else assigned[0]
 
 
-# Patterns take linear time: repetitions are bounded or possessive (`++`), or exclude what ends them.
-_KEPT = rf"\1{HIDDEN}"
-_NAME = r"[^/\\\s:\"',;)(]+"
-_PAIR = r"(?!\$|\d+:\d+(?!\S))[^\s:\"'/=]+:(?!//)[^\s\"']+"
-"""Name and password; numbers are ids of a user and a group, and a URL is none."""
-_PAIR_OPTIONS = frozenset({"-u", "-U", "--user", "--proxy-user"})
-_TRACE = _Form(  # torch's default name of a trace: host, process and time
-    (".pt.trace.json",), r"(?<![\w.-])[\w.-]*_(\d+)\.(\d{12,20})(?=\.pt\.trace\.json)", r"trace_\1.\2"
-)
-_POSITIONS = (
-    _Form(  # user part of a URL; with a password, up to the last @, as a password may contain `/` and `@`
-        ("://",),
-        r"(?<![A-Za-z0-9+.-])([A-Za-z0-9+.-]++://)"
-        r"(?:(?!\[)[^\s'\"<>:/]*:(?!\d{1,5}(?:[/?#]|\Z))(?:(?!://)[^\s'\"<>])*|[^/\s@'\"<>:]+)@",
-        rf"\1{HIDDEN}@",
-    ),
-    _Form(  # an `Authorization` header of any scheme, with its parameters
-        ("authorization",),
-        r"(?i)\b(authorization\\?[\"']?\s*[:=]\s*\\?[\"']?)"
-        r"(?:(?!-)[\w-]+[ \t]+(?![\w+.-]*://|-))?"
-        r"(?:[\w-]+=\\?\"[^\"]*\"|[^\s\"',;]+)(?:,\s*[\w-]+=(?:\\?\"[^\"]*\"|[^\s\"',]+))*",
-        _KEPT,
-    ),
-    _Form(("bearer",), r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{6,}", _KEPT),
-    _Form(
-        ("cookie",),
-        r"(?i)\b((?:set-)?cookie\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?)"
-        r"[^\s=;:\"']{1,256}=[^\s;\"']*(?:;\s{0,4}[^\s=;\"']{1,256}=[^\s;\"']*)*",
-        _KEPT,
-    ),
-)
-_NAMED = (
-    _Form(  # parameters that sign a URL
-        (
-            *("sig=", "signature=", "credential=", "keyid=", "accessid=", "pair-id=", "policy=", "key="),
-            "y-token=",
-        ),
-        r"(?i)([?&](?:x-(?:amz|goog)-(?:signature|credential|security-token)|sig|signature|awsaccesskeyid"
-        r"|googleaccessid|key-pair-id|policy|key)=)[^\s&#\"'<>]+",
-        _KEPT,
-    ),
-    _Form(  # a value assigned to a name
-        (
-            *("token", "secret", "passw", "passphrase", "pass=", "pass:", "pwd", "pw=", "key", "credential"),
-            *("auth", "cookie"),
-        ),
-        r"(?i)(?<![\w.-])(?=[\w.-]*?(?:token|secret|pass|pw|key|credential|auth|cookie))([\w.-]++)"
-        r"(\\?[\"']?\s?(?:=>?|:(?!:))\s?[ \t]{0,4})"
-        r"(?:(?P<open>\\?[\"'])(?:(?!(?P=open))(?:\\.|[^\\])){1,4096}(?=(?P=open))|([\"']?)[^\s\"'&;,)\]}]{4,})",
-        _hide_value,
-    ),
-    _TRACE,
-    _Form(  # a home folder, also on a mounted disk, whose name may have several words, as `/Users/First Last`
-        ("/home/", "users"),
-        r"(?:(?<![\w.~-])(?:(?<![\w.~/-])/(?:beegfs|ceph|cluster|data|export|fs\w*|gpfs|hpc|lustre|media|mnt"
-        r"|net|nfs|scratch|shared?|srv|storage|var|vol\w*|work)(?:/[\w.-]+)??)?/(?:home|Users)/"
-        rf"|(?<!\w)[A-Za-z]:(?:\\{{1,2}}|/)Users(?:\\{{1,2}}|/)){_NAME}"
-        rf"(?:\\ {_NAME}|(?: [A-Z]{_NAME})+(?=[/\\]|\Z))*",
-        HOME,
-    ),
-    _Form(("~",), r"(?<![^\s=:\"',;(])~[a-z_][\w.-]*(?=/)", HOME),  # `~ann/x`
-)
-_IN_COMMANDS = (  # elsewhere, `x@y` and `~x` have other meanings
-    _Form(
-        ("-u", "--user", "--proxy-user"),
-        r"(?<!\S)((?:-[uU]|--user|--proxy-user)(?:=|[ \t]{1,5}|(?<=-[uU])))"
-        rf"(?:\"[^\":]*:[^\"]*\"|'[^':]*:[^']*'|{_PAIR})",
-        _KEPT,
-    ),
-    _Form(  # an account at a host, as `ann@gpu-box`; not a requirement of pip, as `torch@https://x.org/y.whl`
-        ("@",),
-        r"(?<![\w.+/@~-])(?!(?:git|root|ubuntu|ec2-user)@)[A-Za-z_][\w.+-]*@"
-        r"(?=(?!(?:sha256|latest|main|master|next|beta|stable|dev|v\d[\w.-]*)(?![\w.-]))"
-        r"[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*(?:[\s\"',;)]|:(?!//)|\Z))",
-        f"{HIDDEN}@",
-    ),
-    _Form(("~",), r"(?<![^\s=:\"',;(])~[a-z_][\w-]*(?=/|[\s\"',;)]|\Z)", HOME),
-)
+@cache
+def _read_forms(table: str) -> tuple[_Form, ...]:
+    """Return the forms of a table; without a replacement, the name before a value decides."""
+    return tuple(
+        _Form(tuple(markers), pattern, replacement or _hide_value)
+        for markers, pattern, replacement in _secrets()[table]
+    )
 
 
 @cache
 def _forms(home: str) -> tuple[_Form, ...]:
     """Return the forms in the order of application; a home folder at the root hides nothing."""
     folder = _Form((home.lower(),), rf"(?<![\w.~-]){re.escape(home.rstrip('/'))}(?![\w.-])", HOME)
-    return (*_POSITIONS, _token_form("tokens"), *_NAMED, *([folder] if len(Path(home).parts) > 1 else ()))
+    tables = ("named", "trace_names", "homes")
+    return (
+        *_read_forms("positions"),
+        _token_form("tokens"),
+        *(form for table in tables for form in _read_forms(table)),
+        *([folder] if len(Path(home).parts) > 1 else ()),
+    )
 
 
 @cache
@@ -221,13 +156,13 @@ def redact_command(words: Sequence[str]) -> list[str]:
     redacted, option = list[str](), ""
     for word in words:
         name, sign, _ = word.partition("=")
-        is_pair = option in _PAIR_OPTIONS and re.fullmatch(_PAIR, word)
+        is_pair = re.fullmatch(_read_forms("commands")[0].pattern, f"{option} {word}")
         if is_pair or (is_secret_name(option) and not word.startswith("-")):
             redacted.append(HIDDEN)
         elif sign and " " not in name and is_secret_name(name):
             redacted.append(f"{name}={HIDDEN}")
         else:
-            redacted.append(_redact(redact_text(word), _IN_COMMANDS))
+            redacted.append(_redact(redact_text(word), _read_forms("commands")))
         option = word if word.startswith("-") and not sign else ""
     return redacted
 
@@ -258,7 +193,7 @@ def redact_trace_name(name: str) -> str:
         >>> redact_trace_name("gpu-box.lan_4711.1763694900000000000.pt.trace.json")
         'trace_4711.1763694900000000000.pt.trace.json'
     """
-    return _redact(name, [_TRACE])
+    return _redact(name, _read_forms("trace_names"))
 
 
 def redact_options(value: Any) -> Any:
