@@ -91,16 +91,12 @@ def _gpus(collected: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -
 
 
 def _gpu(device: DeviceProperties) -> dict[str, Any]:
+    capability = f"{device.major}.{device.minor}" if device.major is not None else None
+    limits = ("max_threads_per_sm", "registers_per_sm", "shared_bytes_per_sm", "warp_size")
     return {
-        "index": device.index,
-        "name": device.name,
-        "memory_bytes": device.memory_bytes,
-        "sm_count": device.sm_count,
-        "compute_capability": f"{device.major}.{device.minor}" if device.major is not None else None,
-        "max_threads_per_sm": device.max_threads_per_sm,
-        "registers_per_sm": device.registers_per_sm,
-        "shared_bytes_per_sm": device.shared_bytes_per_sm,
-        "warp_size": device.warp_size,
+        **{name: getattr(device, name) for name in ("index", "name", "memory_bytes", "sm_count")},
+        "compute_capability": capability,
+        **{name: getattr(device, name) for name in limits},
         **({"copy_engines": device.copy_engines} if device.copy_engines else {}),
         **({"uuid": device.uuid} if device.uuid else {}),
     }

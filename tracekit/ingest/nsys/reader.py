@@ -77,25 +77,28 @@ def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
     return tables
 
 
+_GPU_NUMBERS = {
+    "memory_bytes": "totalMemory",
+    "sm_count": "smCount",
+    "registers_per_sm": "maxRegistersPerSm",
+    "shared_bytes_per_sm": "maxShmemPerSm",
+    "warp_size": "threadsPerWarp",
+    "copy_engines": "asyncEngines",
+}
+"""Columns of numbers of which 0 is unknown, by property."""
+_GPU_WORDS = ("name", "uuid")
 _GPU = (
     "id",
     "deviceId",
-    "name",
-    "totalMemory",
-    "smCount",
-    "uuid",
     "computeMajor",
     "computeMinor",
     "maxWarpsPerSm",
-    "threadsPerWarp",
-    "maxRegistersPerSm",
-    "maxShmemPerSm",
-    "asyncEngines",
+    *_GPU_WORDS,
+    *_GPU_NUMBERS.values(),
 )
 _ABOUT_CUDA = re.compile(r"(?i)cuda|cupti|gpu|\blost\b|dropped|not enough")
 _MINOR = re.compile(r"(?i)unified memory cannot be traced")
 _HOME = re.compile(r"(/(?:home|Users)|[A-Z]:\\Users)[/\\][^/\\\s]+")
-_GPU_WORDS = ("name", "uuid")
 _MAX_TEXT_CHARS = 300
 _SIMULATED = "TRACEKIT_SIMULATED"
 """Marker of exports that the simulator of this project writes."""
@@ -138,21 +141,16 @@ def gpus(tables: Tables) -> list[DeviceProperties]:
 
 
 def _gpu(row: dict[str, Any]) -> DeviceProperties:
-    row = {name: value if name in _GPU_WORDS else rows.as_integer(value) for name, value in row.items()}
-    warps, warp = row["maxWarpsPerSm"], row["threadsPerWarp"]
+    numbers = {name: rows.as_integer(value) for name, value in row.items() if name not in _GPU_WORDS}
+    warps, warp = numbers["maxWarpsPerSm"], numbers["threadsPerWarp"]
     return DeviceProperties(
-        index=row["id"] if row["id"] is not None else row["deviceId"] or 0,
+        index=numbers["id"] if numbers["id"] is not None else numbers["deviceId"] or 0,
         name=rows.as_text(row["name"]),
-        memory_bytes=row["totalMemory"] or None,
-        major=row["computeMajor"],
-        minor=row["computeMinor"],
-        sm_count=row["smCount"] or None,
+        major=numbers["computeMajor"],
+        minor=numbers["computeMinor"],
         max_threads_per_sm=warps * warp if warps and warp else None,
-        registers_per_sm=row["maxRegistersPerSm"] or None,
-        shared_bytes_per_sm=row["maxShmemPerSm"] or None,
-        warp_size=warp or None,
-        copy_engines=row["asyncEngines"] or None,
         uuid=rows.as_text(row["uuid"]) or None,
+        **{name: numbers[column] or None for name, column in _GPU_NUMBERS.items()},
     )
 
 
