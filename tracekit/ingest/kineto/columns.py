@@ -215,7 +215,7 @@ MEMORY_EVENT = "[memory]"
 
 _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|nccl:|## ")
 _BLOCKING = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|synchronize(Stream)?$")
-_COPY = re.compile(r"(HtoD|DtoH|DtoD|PtoP|HtoH)")
+_COPY = re.compile(r"([HDA]to[HDA]|PtoP)")
 _COPY_HIP = re.compile(r"Copy(Host|Device)To(Host|Device)")
 """Direction in the names of CUPTI and of HIP."""
 _COPY_PTI = re.compile(r"\(([MHDS])2([MHDS])\b")
@@ -229,6 +229,9 @@ COPY_KINDS = {
     "DtoD": CopyKind.D2D,
     "PtoP": CopyKind.P2P,
     "HtoH": CopyKind.H2H,
+    "HtoA": CopyKind.H2D,  # arrays are memory of a device
+    "AtoH": CopyKind.D2H,
+    **dict.fromkeys(("AtoA", "AtoD", "DtoA"), CopyKind.D2D),
     "HostToDevice": CopyKind.H2D,
     "DeviceToHost": CopyKind.D2H,
     "DeviceToDevice": CopyKind.D2D,

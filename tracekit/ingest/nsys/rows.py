@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tracekit.ingest.kineto.columns import copy_ends
 from tracekit.ingest.spool.rows import NONE, BatchBuilder, Bools, Column, Ints, Words
 from tracekit.ingest.spool.text_columns import LATEST_NS
 from tracekit.schema import C, CopyKind, Memory
@@ -221,36 +222,20 @@ MARKS: Final = frozenset({STRINGS, "TARGET_INFO_SESSION_START_TIME", "ANALYSIS_D
 SUFFIX: Final = ".parquet"
 """Suffix of a table's file in a folder."""
 
-_UNKNOWN, _PAGEABLE, _PINNED, _DEVICE = "Unknown", "Pageable", "Pinned", "Device"
-_ARRAY, _MANAGED = "Array", "Managed"
-MEMORY_WORDS: Final = (_PAGEABLE, _PINNED, _DEVICE, _ARRAY, _MANAGED, _DEVICE, _MANAGED, _UNKNOWN)
+_UNKNOWN = "Unknown"
+MEMORY_WORDS: Final = (
+    *("Pageable", "Pinned", "Device", "Array", "Managed", "Device", "Managed"),
+    _UNKNOWN,
+)
 """Names of srcKind, dstKind and memKind, by number."""
-_MEMORIES = {
-    _PAGEABLE: Memory.PAGEABLE,
-    _PINNED: Memory.PINNED,
-    _DEVICE: Memory.DEVICE,
-    _ARRAY: Memory.ARRAY,
-    _MANAGED: Memory.UNIFIED,
-    _UNKNOWN: Memory.UNKNOWN,
-}
 ON_HOST: Final = (0, 1)
 """Kinds of host memory."""
 
-_COPIES: Final = {
-    1: ("HtoD", CopyKind.H2D),
-    2: ("DtoH", CopyKind.D2H),
-    3: ("HtoA", CopyKind.H2D),
-    4: ("AtoH", CopyKind.D2H),
-    5: ("AtoA", CopyKind.D2D),
-    6: ("AtoD", CopyKind.D2D),
-    7: ("DtoA", CopyKind.D2D),
-    8: ("DtoD", CopyKind.D2D),
-    9: ("HtoH", CopyKind.H2H),
-    10: ("PtoP", CopyKind.P2P),
-    11: ("HtoD", CopyKind.H2D),
-    12: ("DtoH", CopyKind.D2H),
-    13: ("DtoD", CopyKind.D2D),
-}
+_COPIES: Final = (
+    *(_UNKNOWN, "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
+    *("HtoD", "DtoH", "DtoD"),
+)
+"""Directions of copyKind, by number."""
 _MIGRATIONS: Final = (11, 12, 13)
 """Copies of unified memory, whose memory kinds are unknown in the export."""
 SYNCS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
@@ -286,11 +271,12 @@ def describe_copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, M
         >>> describe_copy(1, 0, 2)[0], describe_copy(12, 7, 7)[0]
         ('Memcpy HtoD (Pageable -> Device)', 'Unified Memory Memcpy DtoH')
     """
-    letters, direction = _COPIES.get(kind, (_UNKNOWN, CopyKind.UNKNOWN))
+    letters = _COPIES[kind] if 0 <= kind < len(_COPIES) else _UNKNOWN
     if kind in _MIGRATIONS:
-        return f"Unified Memory Memcpy {letters}", direction, Memory.UNIFIED, Memory.UNIFIED
-    ends = [memory_name(source), memory_name(target)]
-    return f"Memcpy {letters} ({ends[0]} -> {ends[1]})", direction, _MEMORIES[ends[0]], _MEMORIES[ends[1]]
+        name = f"Unified Memory Memcpy {letters}"
+        return name, copy_ends(name)[0], Memory.UNIFIED, Memory.UNIFIED
+    name = f"Memcpy {letters} ({memory_name(source)} -> {memory_name(target)})"
+    return name, *copy_ends(name)
 
 
 def memory_name(memory: int) -> str:

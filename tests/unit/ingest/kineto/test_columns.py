@@ -49,6 +49,8 @@ def test_lists_instead_of_ids_do_not_shift_other_rows() -> None:
     [
         ("Memcpy DtoH (Device -> Pinned)", ("D2H", "device", "pinned")),
         ("CopyHostToDevice", ("H2D", "unknown", "unknown")),
+        ("Memcpy HtoA (Pinned -> Array)", ("H2D", "pinned", "array")),
+        ("Memcpy AtoA (Array -> Array)", ("D2D", "array", "array")),
         ("Memcpy PtoP (Device -> Device)", ("P2P", "device", "device")),
         ("zeCommandListAppendMemoryCopy(M2D)", ("H2D", "pageable", "device")),
         ("zeCommandListAppendMemoryCopy(D2M)", ("D2H", "device", "pageable")),
