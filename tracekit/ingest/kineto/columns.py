@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import lru_cache
-from itertools import repeat
+from itertools import count, repeat
 from operator import is_
 from typing import Any
 
@@ -121,15 +122,9 @@ def triples(values: Sequence[Any]) -> list[Column]:
     return [integers([triple[axis] for triple in complete]) for axis in range(3)]
 
 
-class _Codes(dict[Any, int]):
-    """Dictionary that numbers new keys."""
-
-    def __init__(self, absent: Any) -> None:
-        super().__init__({absent: NONE})
-
-    def __missing__(self, key: Any) -> int:
-        code = self[key] = len(self) - 1
-        return code
+def _codes(absent: Any) -> defaultdict[Any, int]:
+    """Return a dictionary that numbers new keys; `absent` has no number."""
+    return defaultdict(count().__next__, {absent: NONE})
 
 
 def texts(values: Sequence[Any]) -> Words:
@@ -139,7 +134,7 @@ def texts(values: Sequence[Any]) -> Words:
         >>> texts(["a", "b", "a", None])
         (array([ 0,  1,  0, -1]), [b'a', b'b'])
     """
-    codes = _Codes(absent=None)
+    codes = _codes(absent=None)
     try:
         numbers = [codes[value] for value in values]
     except TypeError:  # a list or an object instead of a name
@@ -149,7 +144,7 @@ def texts(values: Sequence[Any]) -> Words:
 
 def json_texts(values: Sequence[msgspec.Raw]) -> Words:
     """Return compact JSON fragments, independent of the file's white space."""
-    codes = _Codes(absent=b"")
+    codes = _codes(absent=b"")
     numbers = [codes[bytes(value)] for value in values]
     return np.array(numbers), [compact_json(text) for text in codes if text]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -88,15 +89,14 @@ class Threads:
     """Numbers the threads of a process tree from 0, in order of appearance."""
 
     def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
+        self._numbers: defaultdict[int, int] = defaultdict(count().__next__)
 
     def of(self, pid: Ints, tid: Ints) -> Ints:
         """Return the number of each row's thread."""
         threads = (pid << 32) ^ tid
         # consecutive rows often have the same thread
         turns = np.append(0, np.flatnonzero(threads[1:] != threads[:-1]) + 1)[: len(threads)]
-        known = self._numbers
-        numbers = [known.setdefault(thread, len(known)) for thread in threads[turns].tolist()]
+        numbers = [self._numbers[thread] for thread in threads[turns].tolist()]
         return np.repeat(np.array(numbers, np.intp), np.diff(turns, append=len(threads)))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.ingest.kineto import flops
-from tracekit.ingest.kineto.columns import host_kind
+from tracekit.ingest.kineto.columns import fitting_devices, host_kind
 from tracekit.ingest.nsys import rows
 from tracekit.ingest.nsys.rows import Chunk, Strings, encode, nullable
 from tracekit.ingest.spool.rows import Batch, BatchBuilder, Column
@@ -51,7 +51,7 @@ def device_intervals(table: str, chunk: Chunk, strings: Strings) -> tuple[Batch,
     batch = BatchBuilder(chunk.rows)
     bad = rows.add_times(batch, chunk.integers("start"), chunk.integers("end"))
     batch.numbers(C.PID, Column(rows.pid(chunk.integers("globalPid"))))
-    batch.numbers(C.DEVICE, Column(rows.device_index(chunk.integers("deviceId"))))
+    batch.numbers(C.DEVICE, Column(fitting_devices(chunk.integers("deviceId"))))
     # torch.profiler writes -1 for no stream, CUPTI and nsys 0xFFFFFFFF
     batch.numbers(C.STREAM, nullable(np.where(stream == rows.NO_STREAM, -1, stream)))
     batch.numbers(C.CONTEXT, nullable(chunk.integers("contextId")))
@@ -101,7 +101,7 @@ def _add_copies(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
         batch.texts(column, encode(place, [str(end[number]) for end in ends]))
     batch.numbers(C.BYTES, nullable(chunk.integers("bytes")))
     for column, name in ((C.SRC_DEVICE, "srcDeviceId"), (C.DST_DEVICE, "dstDeviceId")):
-        batch.numbers(column, nullable(rows.device_index(chunk.integers(name)), above=-1))
+        batch.numbers(column, nullable(fitting_devices(chunk.integers(name)), above=-1))
 
 
 def _add_memsets(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
@@ -250,7 +250,7 @@ def allocations(chunk: Chunk) -> Batch:
     on_host = np.isin(chunk.integers("memKind"), rows.ON_HOST)
     freed = chunk.integers("memoryOperationType") == _FREED
     size = np.where(chunk.integers("bytes") == rows.NULL, 0, chunk.integers("bytes"))
-    device = np.where(on_host, HOST_DEVICE, rows.device_index(chunk.integers("deviceId")))
+    device = np.where(on_host, HOST_DEVICE, fitting_devices(chunk.integers("deviceId")))
     batch = BatchBuilder(chunk.rows)
     batch.numbers(C.T_NS, Column(chunk.integers("start")))
     batch.numbers(C.PID, Column(rows.pid(chunk.integers("globalPid"))))

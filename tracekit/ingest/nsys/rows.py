@@ -185,11 +185,6 @@ def within_limits(chunk: Chunk, time: str, *, earliest: int) -> Chunk:
     return chunk if possible.all() else chunk.replace("end", np.where(possible, end, NULL))
 
 
-def device_index(values: Ints) -> Ints:
-    """Return device indices in the range of 32 bits; missing and invalid ones are -1."""
-    return np.where((values >= 0) & (values < 1 << 31), values, -1)
-
-
 def add_times(batch: BatchBuilder, start: Ints, end: Ints) -> int:
     """Add starts and durations; return the number of rows whose end is missing or before their start.
 

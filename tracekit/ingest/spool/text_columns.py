@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -91,19 +92,11 @@ NO_STRINGS = Strings([], [])
 """The text column of a table without rows."""
 
 
-class _Numbers(dict[bytes, int]):
-    """Dictionary that numbers new keys."""
-
-    def __missing__(self, value: bytes) -> int:
-        self[value] = len(self)
-        return len(self) - 1
-
-
 class StringsBuilder:
     """Builder of a text column from its parts."""
 
     def __init__(self) -> None:
-        self._known = _Numbers()
+        self._known: defaultdict[bytes, int] = defaultdict(count().__next__)  # numbers new values
         self._codes_of_parts: list[Codes] = []
         self._bytes = 0
 
