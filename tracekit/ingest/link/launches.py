@@ -231,7 +231,7 @@ def _gaps(
 
 def _idle_batch(start: Ints, end: Ints, device: Ints) -> Batch:
     kind = np.zeros(len(start), np.int64)
-    known = {C.KIND: kind, C.NAME: kind, C.DEVICE: device, C.START_NS: start, C.DUR_NS: end - start}
-    columns = {name: Column(values) for name, values in known.items()}
+    numbers = {C.KIND: kind, C.NAME: kind, C.DEVICE: device, C.START_NS: start, C.DUR_NS: end - start}
+    columns = {name: Column(values) for name, values in numbers.items()}
     texts = {name: [DeviceKind.IDLE.encode()] for name in (C.KIND, C.NAME)}
     return Batch(Rows(count=len(start), columns=columns), texts)

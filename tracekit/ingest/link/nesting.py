@@ -110,7 +110,7 @@ Nest: TypeAlias = Callable[[Ints, Ints, Ints, Ints, Sequence[Ints]], tuple[Ints,
 
 
 def nest_rows(
-    thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
+    thread: Ints, start: Ints, end: Ints, known_depths: Ints, values: Sequence[Ints]
 ) -> tuple[Ints, Ints, list[Ints]]:
     """Compute parents, depths and inherited values.
 
@@ -118,7 +118,7 @@ def nest_rows(
         thread: Number of each row's thread; rows of one come by start and then falling end.
         start: Start of each row.
         end: End of each row.
-        known: Depths of the first rows, whose enclosing rows may be missing.
+        known_depths: Depths of the first rows, whose enclosing rows may be missing.
         values: Columns of values, -1 where a row has none; may be overwritten.
 
     Returns:
@@ -132,7 +132,7 @@ def nest_rows(
     depth = depths(parent)
     inherited = [inherit(parent, column[order]) for column in values]
     missing = np.full(len(parent), -1)  # enclosing rows, which the known depths count
-    missing[place[: len(known)]] = known - depth[place[: len(known)]]
+    missing[place[: len(known_depths)]] = known_depths - depth[place[: len(known_depths)]]
     depth = depth + np.maximum(inherit(parent, missing), 0)
     above = np.where(parent >= 0, order[parent], -1)
     return above[place], depth[place], [column[place] for column in inherited]

@@ -113,7 +113,7 @@ class NestedWindow:
     def __init__(
         self,
         carried: OpenRows,
-        own: Inherited,
+        values_of_rows: Inherited,
         *,
         thread: Ints,
         start: Ints,
@@ -125,7 +125,7 @@ class NestedWindow:
 
         Args:
             carried: Rows that are open at its start.
-            own: Values of the window's rows, in their final order.
+            values_of_rows: Values of the window's rows, in their final order.
             thread: Thread of each row.
             start: Their starts.
             end: Their ends.
@@ -136,7 +136,7 @@ class NestedWindow:
         self._thread = np.concatenate((carried.thread, thread))
         self._start, self._end = np.concatenate((carried.start, start)), np.concatenate((carried.end, end))
         self.row = np.concatenate((carried.row, np.arange(first, first + len(start))))
-        pairs = zip(carried.inherited.columns, own.columns, strict=True)
+        pairs = zip(carried.inherited.columns, values_of_rows.columns, strict=True)
         self.parent, self.depth, values = nest(
             self._thread, self._start, self._end, carried.depth, [np.concatenate(pair) for pair in pairs]
         )

@@ -172,8 +172,8 @@ def add_ranges(batch: BatchBuilder, texts: pa.Array) -> None:
     ]
     numbers = {C.EXTERNAL_ID: fields["op"], C.SEQUENCE: fields["seq"], C.FLOPS: work}
     for column, values in numbers.items():
-        known = np.array([rows.NULL if value in (None, "") else int(value) for value in values], np.int64)
-        batch.numbers(column, nullable(known[place]))
+        integers = np.array([rows.NULL if value in (None, "") else int(value) for value in values], np.int64)
+        batch.numbers(column, nullable(integers[place]))
 
 
 def _kind(name: str) -> HostKind:

@@ -50,8 +50,8 @@ class ParquetTables:
         with self._reading(table):
             names = [name for name in columns if name in present]
             with self._open(table) as file:
-                few = next(file.iter_batches(FEW_ROWS, columns=names), None) if names else None
-            rows = _plain(few).to_pylist() if few else []
+                first_rows = next(file.iter_batches(FEW_ROWS, columns=names), None) if names else None
+            rows = _plain(first_rows).to_pylist() if first_rows else []
         return [{name: row.get(name) for name in columns} for row in rows]
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:

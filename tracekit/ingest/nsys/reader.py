@@ -339,13 +339,13 @@ class _Reading:
         for rank in ranks or [None]:
             self._spool_folder(rank).mkdir(exist_ok=True)
             declared = None if rank is None else Distributed(rank=rank, world_size=len(ranks))
-            said = [] if traces else notes  # of the whole export, so only once
+            tool_notes = [] if traces else notes  # of the whole export, so only once
             traces.append(
                 Trace(
                     path=path,
                     directory=self._spool_folder(rank),
                     top=msgspec.structs.replace(top, distributed=declared),
-                    notes=(*[simulated] * top.simulated, *said, *reading),
+                    notes=(*[simulated] * top.simulated, *tool_notes, *reading),
                     empty=error,
                     no_device_work=reason,
                 )

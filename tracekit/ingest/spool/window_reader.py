@@ -98,8 +98,8 @@ def _borders(tables: Sequence[SpooledTable]) -> Ints:
     stride = _stride()
     # other offsets in each part, so that samples of interleaved parts differ; a view would keep all times
     sampled = [table.times(part)[part % stride :: stride].copy() for table in tables for part in table.parts]
-    every = max(1, WINDOW_ROWS // stride)
-    return distinct(np.sort(np.concatenate(sampled))[every::every])
+    interval = max(1, WINDOW_ROWS // stride)
+    return distinct(np.sort(np.concatenate(sampled))[interval::interval])
 
 
 def _ranges_by_window(table: SpooledTable, borders: Ints) -> defaultdict[int, list[RowRange]]:
@@ -201,8 +201,8 @@ def _spool_runs(
         part_files.write_batches(table.directory, number, {name: Batch(run)})
         samples.append(run.take(np.arange(number % stride, run.count, stride)))
     sampled = columns.sort(concatenate_rows(samples))
-    every = max(1, size // stride)
-    marks = sampled.take(np.arange(every, sampled.count, every))
+    interval = max(1, size // stride)
+    marks = sampled.take(np.arange(interval, sampled.count, interval))
     return SpooledTable(table.directory, name), marks
 
 

@@ -148,16 +148,16 @@ class CompiledNest:
         return nest, ()
 
     def __call__(
-        self, thread: Ints, start: Ints, end: Ints, known: Ints, values: Sequence[Ints]
+        self, thread: Ints, start: Ints, end: Ints, known_depths: Ints, values: Sequence[Ints]
     ) -> tuple[Ints, Ints, list[Ints]]:
         """See `nesting.nest_rows`."""
         count = len(thread)
         parent, depth = np.empty(count, np.int64), np.empty(count, np.int64)
-        depth[: len(known)] = known
+        depth[: len(known_depths)] = known_depths
         latest = np.full(int(thread.max(initial=-1)) + 1, -1)
         columns = [np.ascontiguousarray(column, np.int64) for column in (thread, start, end)]
         addresses = [column.ctypes.data for column in (*columns, parent, depth, latest)]
-        self._code.nest(count, len(known), *addresses)
+        self._code.nest(count, len(known_depths), *addresses)
         return parent, depth, [self._inherited(parent, column) for column in values]
 
     def _inherited(self, parent: Ints, column: Ints) -> Ints:

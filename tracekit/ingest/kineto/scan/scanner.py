@@ -171,10 +171,10 @@ class Strings:
     def distinct(self, codes: Ints) -> tuple[Ints, Ints]:
         """Find the distinct codes in order of occurrence, and each row's index among them, -1 for none."""
         codes = np.ascontiguousarray(codes)
-        index, found = np.empty_like(codes), np.empty_like(codes)
-        addresses = [column.ctypes.data for column in (codes, index, found, self._latest)]
+        index, codes_found = np.empty_like(codes), np.empty_like(codes)
+        addresses = [column.ctypes.data for column in (codes, index, codes_found, self._latest)]
         count = self._code.distinct(len(codes), *addresses)
-        return found[:count], index
+        return codes_found[:count], index
 
     @property
     def count(self) -> int:
