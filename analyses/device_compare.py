@@ -41,8 +41,9 @@ from tracekit.schema import C
 
 from .roofline import devices
 from .roofline.calls import precision_of
-from .shared import common
-from .shared.common import DEVICE, RANK, Line, absent_device_note, select, sort_by
+from .shared import run_pairs
+from .shared.common import DEVICE, RANK, absent_device_note, select, sort_by
+from .shared.run_pairs import Line
 from .shared.tensor_shapes import parse_dtypes
 
 MATRIX_ROLES = (Role.GEMM, Role.CONV, Role.ATTENTION)
@@ -135,7 +136,7 @@ def _measure_work(base: Run, head: Run, diff: Diff, compared: Compared) -> list[
     )
     idle = [
         sum(ns for name, ns in side.items() if "idle" in name) / steps
-        for side in common.time_by_activity(base, head)
+        for side in run_pairs.time_by_activity(base, head)
     ]
     return [
         Line("device time of all work, per step", "ns", diff.work.a_ns / steps, diff.work.b_ns / steps),
@@ -217,20 +218,20 @@ def compare(base: Run, head: Run) -> Result:
         return Result(notes=(UNNAMED,))
     if names[0] == names[1]:
         return Result(notes=(SAME_DEVICE.format(names[0]),))
-    diff = common.diff_runs(base, head, VARYING)
-    if why := common.refusal_note(diff):
+    diff = run_pairs.diff_runs(base, head, VARYING)
+    if why := run_pairs.refusal_note(diff):
         return Result(notes=(why,))
     if diff.compared is None or not diff.compared.on_device:
         return Result(notes=("one of the runs has no device activity",))
     peaks = Peaks(_peaks(base), _peaks(head))
     work = _measure_work(base, head, diff, diff.compared)
-    table = [*common.metric_lines(diff.metrics), *work, *_list_peaks(peaks), *_list_recorded(base, head)]
+    table = [*run_pairs.metric_lines(diff.metrics), *work, *_list_peaks(peaks), *_list_recorded(base, head)]
     ops = _ops(diff, diff.compared, peaks, _precisions(base))
     devices_by_name = zip(names, (peaks.base, peaks.head), strict=True)
     notes = [note for run in (base, head) for note in devices.peaks_notes(run)]
     notes += [UNLISTED.format(name) for name, device in devices_by_name if device is None]
     notes += _notes(table, ops, _step(diff))
-    tables = {"ratios": common.ratios(table), "ops": select(ops, _OPS)}
+    tables = {"ratios": run_pairs.ratios(table), "ops": select(ops, _OPS)}
     short = _findings(ops, diff, head, names)
     return Result(tables, devices.with_given(head, short), tuple(notes))
 

@@ -40,8 +40,9 @@ from tracekit.runs import compilation
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
-from ..shared import common
-from ..shared.common import Line, absent_device_note, ints
+from ..shared import run_pairs
+from ..shared.common import absent_device_note, ints
+from ..shared.run_pairs import Line
 from . import kernels, tables
 from .findings import RULES, compare_findings, findings
 from .regions import FRAME, GENERATED, ORIGIN, VARIANT, CompiledRun, read_compiled
@@ -109,16 +110,16 @@ def compare(base: Run, head: Run) -> Result:
     parts = (read_compiled(base), read_compiled(head))
     if not any(part.any for part in parts):
         return Result(notes=(NEITHER,))
-    diff = common.diff_runs(base, head, VARYING)
-    if why := common.refusal_note(diff):
+    diff = run_pairs.diff_runs(base, head, VARYING)
+    if why := run_pairs.refusal_note(diff):
         return Result(notes=(why,))
     lines = [
-        *common.metric_lines(diff.metrics),
+        *run_pairs.metric_lines(diff.metrics),
         *_first_steps(base, head),
         *_count_per_step(base, head, parts),
         *_measure_idle(base, head, diff),
     ]
-    tables = {"ratios": common.ratios(lines)}
+    tables = {"ratios": run_pairs.ratios(lines)}
     if any(_is_kernel(group) for group in diff.groups):
         tables["fusion"] = _list_fused(diff)
     wrong = (BASE_TOO if parts[1].any else NOT_THE_HEAD,) if parts[0].any else ()
@@ -168,7 +169,7 @@ def _measure_idle(base: Run, head: Run, diff: Diff) -> list[Line]:
         return []
     a, b = (
         {name: length / diff.compared.steps for name, length in side.items() if "idle" in name}
-        for side in common.time_by_activity(base, head)
+        for side in run_pairs.time_by_activity(base, head)
     )
     lines = [Line("device idle time, per step", "ns", sum(a.values()), sum(b.values()))]
     if LAUNCH_BOUND in a:

@@ -28,7 +28,8 @@ from tracekit.analysis.savings import budget
 from tracekit.runs.run import Run
 from tracekit.schema import Memory
 
-from ..shared.common import NO_STEPS, setting
+from ..shared.common import NO_STEPS
+from ..shared.run_pairs import setting
 from ..shared.tensor_shapes import item_bytes
 from .copy_groups import CopyGroup, read_groups
 from .findings import (

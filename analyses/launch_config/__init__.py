@@ -32,8 +32,9 @@ from tracekit.analysis.savings import budget
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
-from ..shared.common import DEVICE, RANK, absent_device_note, select, setting
+from ..shared.common import DEVICE, RANK, absent_device_note, select
 from ..shared.host_rows import NO_OP
+from ..shared.run_pairs import setting
 from ..shared.tensor_shapes import numel, parse_shapes
 from . import configs, findings
 from .configs import (

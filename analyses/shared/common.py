@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Column, Remark
 from tracekit.analysis.kernel_names import matches
-from tracekit.diff import Diff, Options, compared_steps, diff, step_time_breakdown
-from tracekit.diff.model import Metric
 from tracekit.runs import intervals
 from tracekit.runs.intervals import BLOCK, Ints, Union
 from tracekit.runs.run import Run
@@ -324,68 +322,6 @@ def percentile(values: Ints, rank: int) -> int:
         2
     """
     return int(np.percentile(values, rank, method="inverted_cdf"))
-
-
-class Line(NamedTuple):
-    """One quantity of both sides; None if unknown."""
-
-    quantity: str
-    unit: str
-    base: float | None
-    head: float | None
-
-
-def metric_lines(metrics: Iterable[Metric]) -> list[Line]:
-    """Convert the metrics of a comparison to lines."""
-    return [
-        Line(f"{metric.name}: {metric.basis}", metric.unit, float(metric.a), float(metric.b))
-        for metric in metrics
-    ]
-
-
-def ratios(lines: Sequence[Line]) -> pd.DataFrame:
-    """Table of lines: quantity, unit, base, head, and head over base (missing if base is not positive)."""
-    table = pd.DataFrame(lines, columns=["quantity", "unit", "base", "head"])
-    table[["base", "head"]] = table[["base", "head"]].astype("float64")
-    table["ratio"] = table["head"] / table["base"].where(table["base"] > 0)
-    return table
-
-
-def diff_runs(base: Run, head: Run, varying: Sequence[str]) -> Diff:
-    """Compare two runs without explanations by analyses, since an analysis calls this.
-
-    Args:
-        base: The run compared with.
-        head: The run in question.
-        varying: Fields of the fingerprint that may differ.
-    """
-    return diff([base], [head], options=Options(varying=tuple(varying), explain=False))
-
-
-def refusal_note(comparison: Diff) -> str:
-    """Reason why two runs are not comparable, empty if they are."""
-    fields = [
-        f"{difference.field} ({difference.base} and {difference.head})"
-        for difference in comparison.comparability.refused
-    ]
-    return f"the runs differ in {', '.join(fields)}: nothing was compared" if fields else ""
-
-
-def time_by_activity(base: Run, head: Run) -> tuple[dict[str, int], dict[str, int]]:
-    """Time in the compared steps of both runs by kind of activity, with idle time by cause, in ns."""
-    shared = compared_steps.select_steps(base, head)
-    causes = (step_time_breakdown.read_idle_causes(base, head)[0]) or (None, None)
-    cuts = [
-        step_time_breakdown.divide_device_time(run, span, cause).parts
-        for run, span, cause in zip((base, head), shared, causes, strict=True)
-    ]
-    return cuts[0], cuts[1]
-
-
-def setting(run: Run, name: str) -> Any:
-    """A setting of a run from its fingerprint or its workload, None if unknown."""
-    value = run.meta.fingerprint.get(name)
-    return value if value is not None else (run.meta.workload or {}).get(name)
 
 
 def duration(ns: int) -> str:
