@@ -35,7 +35,7 @@ from tracekit.analysis import (
     TableSpec,
     savings,
 )
-from tracekit.analysis.savings import MIN_SHARE, Budget
+from tracekit.analysis.savings import MIN_SHARE
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.run import Run
@@ -314,16 +314,12 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
     slow = median > SLOW_CALLS["min_median_ns"]
     if not slow or not budget.matters(saving, least=SLOW_CALLS["min_saving_share"]):
         return ()
-    return (_finding(kernels.assign(excess=excess), median, saving, budget),)
-
-
-def _finding(calls: pd.DataFrame, median: int, saving: int, budget: Budget) -> Finding:
-    heaviest = calls.sort_values(["excess", C.ROW_ID], ascending=[False, True])[:EVIDENCE_ROWS]
+    heaviest = sort_by(kernels.assign(excess=excess), "-excess", C.ROW_ID)[:EVIDENCE_ROWS]
     rows = {"device_intervals": C.ROW_ID, "host_intervals": C.LAUNCH_ROW}
-    return budget.finding(
+    finding = budget.finding(
         SLOW_CALLS,
         saving,
-        f"Kernel launch calls take {duration(median)} (median of {len(calls):,} calls)",
+        f"Kernel launch calls take {duration(median)} (median of {len(kernels):,} calls)",
         "The machine is the likely cause: a slow or throttled CPU, fewer cores than threads, another "
         "tracing tool, or a virtual machine. Compare with another machine, or launch less often (CUDA "
         "graphs, torch.compile)",
@@ -331,8 +327,9 @@ def _finding(calls: pd.DataFrame, median: int, saving: int, budget: Budget) -> F
         f"{duration(int(SLOW_CALLS['usual_call_ns']))}, {budget.per}; part of the launch_bound and "
         "slow_call idle time of `idle_gaps`, not in addition to it",
         confidence=0.6,
-        evidence={table: [int(row) for row in heaviest[column]] for table, column in rows.items()},
+        evidence={name: [int(row) for row in heaviest[column]] for name, column in rows.items()},
     )
+    return (finding,)
 
 
 _KIND = Column(KIND, "", "launched work: kernel, memcpy, memset, or graph (a replay, counted once)")

@@ -94,15 +94,6 @@ class Straggler:
     gain_ns: int
 
 
-@dataclass(frozen=True)
-class _Imbalance:
-    """Rank with the longest kernels, the mean of the ranks, and the time by which it exceeds the mean."""
-
-    rank: int
-    mean_ns: int
-    excess_ns: int
-
-
 def findings(parts: list[RankPart], tables: dict[str, pd.DataFrame], budget: Budget) -> tuple[Finding, ...]:
     """Return findings on a straggler with its cause, and on the rank with the longest kernels.
 
@@ -113,12 +104,8 @@ def findings(parts: list[RankPart], tables: dict[str, pd.DataFrame], budget: Bud
     """
     straggler = find_straggler(tables.get("stragglers"), budget, len(parts))
     results = [] if straggler is None else [_report_straggler(parts, straggler, budget)]
-    imbalance = _find_imbalance(parts, budget) if len(parts) > 1 else None
-    if imbalance is not None and not (
-        straggler and straggler.cause == COMPUTES and int(straggler.row[C.RANK]) == imbalance.rank
-    ):
-        results.append(_report_imbalance(parts, imbalance, budget))
-    return tuple(results)
+    imbalance = _report_imbalance(parts, straggler, budget) if len(parts) > 1 else None
+    return (*results, *([imbalance] if imbalance else []))
 
 
 def find_straggler(table: pd.DataFrame | None, budget: Budget, ranks: int) -> Straggler | None:
@@ -315,26 +302,24 @@ def _ranks(parts: list[RankPart]) -> list[int]:
     return [int(ints(part.devices, C.RANK)[0]) for part in parts]
 
 
-def _find_imbalance(parts: list[RankPart], budget: Budget) -> _Imbalance | None:
-    """Return the rank with the longest kernels of its steps, if they exceed the mean of the ranks."""
+def _report_imbalance(parts: list[RankPart], straggler: Straggler | None, budget: Budget) -> Finding | None:
+    """Return the finding on the rank with the longest kernels; None if it is a straggler for that reason."""
     values = np.array([int(ints(part.kernels, "sum_ns").sum()) for part in parts], np.int64)
     mean = int(values.sum()) // len(values)
-    excess = int(values.max()) - mean
-    matters = budget.matters(excess * len(parts), least=IMBALANCE["min_saving_share"])
-    if excess <= IMBALANCE["min_excess_share"] * mean or not matters:
+    above, rank = int(values.max()) - mean, _ranks(parts)[int(values.argmax())]
+    excess = above * len(parts)
+    matters = budget.matters(excess, least=IMBALANCE["min_saving_share"])
+    if above <= IMBALANCE["min_excess_share"] * mean or not matters:
         return None
-    return _Imbalance(_ranks(parts)[int(values.argmax())], mean, excess)
-
-
-def _report_imbalance(parts: list[RankPart], imbalance: _Imbalance, budget: Budget) -> Finding:
-    rank, excess = imbalance.rank, imbalance.excess_ns * len(parts)
+    if straggler and straggler.cause == COMPUTES and int(straggler.row[C.RANK]) == rank:
+        return None
     kernels = concat_parts(parts, "collectives")
     # the others wait for the slowest rank in its shortest communication kernels
     shortest = kernels[kernels[C.RANK] == rank].sort_values([C.DUR_NS, C.ROW_ID]).head(EVIDENCE_ROWS)
     finding = budget.finding(
         IMBALANCE,
         excess,
-        f"Kernels take {percent(imbalance.excess_ns / max(imbalance.mean_ns, 1))} longer on rank {rank} "
+        f"Kernels take {percent(above / max(mean, 1))} longer on rank {rank} "
         f"than on the mean of {len(parts)} ranks: {duration(budget.per_step(excess))} {budget.per}",
         f"Rank {rank} has more work{_describe_family(parts, rank)}: balance batch, sequence lengths, "
         "layers or shards between the ranks; with equal work compare the devices' clocks.",
