@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pandas as pd
-
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, MIN_SHARE, Budget
 from tracekit.diff import Diff
@@ -76,8 +74,7 @@ def findings(
         counters: Torch's own counters; None if they were not recorded.
         budget: Time of the run's steps.
     """
-    idle = [finding for finding in _find_idle(run, compiled, budget) if finding]
-    idle.sort(key=lambda finding: (-(finding.saving_ns_per_step or 0), finding.code))
+    idle = _find_idle(run, compiled, budget)
     if counters is None:
         return tuple(idle)
     parts = [TIMED, PROFILED]
@@ -90,78 +87,61 @@ def findings(
     return (*idle, *late_findings, *([_report_broken(counters)] if counters.breaks else []))
 
 
-def _find_idle(run: Run, compiled: CompiledRun, budget: Budget) -> list[Finding | None]:
+def _find_idle(run: Run, compiled: CompiledRun, budget: Budget) -> list[Finding]:
     """Findings on the time that devices idle during guards, at graph breaks and during compilations."""
-    checks = len(compiled.lookups) / budget.steps
-    results = [
-        _report_idle(
-            run,
+    checks = f"{len(compiled.lookups) / budget.steps:,.0f} checks {budget.per}"
+    count = f"{len(compiled.compilations):,} compilations during {budget.steps:,} profiled steps"
+    cases = [
+        (
             GUARDS,
             compiled.lookups,
-            budget,
-            title=f"GPU idle during guard checks: {checks:,.0f} checks {budget.per}",
-            advice="compile one outer function instead of many inner ones, pass tensors rather than "
+            f"GPU idle during guard checks: {checks}",
+            "compile one outer function instead of many inner ones, pass tensors rather than "
             "containers and module attributes, which need many guards, and list the guards with "
             "`TORCH_LOGS=guards`",
-            how="measured time of the cache lookups with all devices of the rank idle",
+            "of the cache lookups",
         )
     ]
     if compiled.breaks is not None:
-        breaks = len(compiled.breaks) / budget.steps
-        results.append(
-            _report_idle(
-                run,
+        breaks = f"{len(compiled.breaks) / budget.steps:,.0f} {budget.per}"
+        cases.append(
+            (
                 BREAKS,
                 compiled.breaks,
-                budget,
-                title=f"GPU idle at graph breaks: {breaks:,.0f} {budget.per}",
-                advice="find the graph breaks with `TORCH_LOGS=graph_breaks`, or make them errors with "
+                f"GPU idle at graph breaks: {breaks}",
+                "find the graph breaks with `TORCH_LOGS=graph_breaks`, or make them errors with "
                 "`torch.compile(fullgraph=True)`; calls such as `.item()`, printing and unsupported "
                 "library calls end a graph. Compile functions that always follow each other together",
-                how="measured time from one region to the next with all devices of the rank idle",
+                "from one region to the next",
             )
         )
     if budget.marked:
-        results.append(
-            _report_idle(
-                run,
+        cases.append(
+            (
                 COMPILES,
                 compiled.compilations,
-                budget,
-                title=(f"{len(compiled.compilations):,} compilations during {budget.steps:,} profiled steps"),
-                advice="find the failing guards with `TORCH_LOGS=recompiles`; mark varying dimensions with "
+                count,
+                "find the failing guards with `TORCH_LOGS=recompiles`; mark varying dimensions with "
                 "`torch._dynamo.mark_dynamic` or `dynamic=True`, pad inputs to few shapes, and warm up "
                 "with each shape before measuring",
-                how="measured time of the compilations with all devices of the rank idle",
-                confidence=CONFIDENT,
+                "of the compilations",
             )
         )
-    return results
-
-
-def _report_idle(
-    run: Run,
-    rule: Rule,
-    rows: pd.DataFrame,
-    budget: Budget,
-    *,
-    title: str,
-    advice: str,
-    how: str,
-    confidence: float = 0.8,
-) -> Finding | None:
-    saving = sum(idle_during(run, rows).values())
-    if not budget.matters(saving, least=rule["min_idle_share"]):
-        return None
-    return budget.finding(
-        rule,
-        saving,
-        f"{title}, {human(budget.per_step(saving), 'ns')} idle",
-        advice,
-        how,
-        confidence=confidence,
-        evidence={"host_intervals": largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)},
-    )
+    found = []
+    for rule, rows, title, advice, measured in cases:
+        saving = sum(idle_during(run, rows).values())
+        if budget.matters(saving, least=rule["min_idle_share"]):
+            finding = budget.finding(
+                rule,
+                saving,
+                f"{title}, {human(budget.per_step(saving), 'ns')} idle",
+                advice,
+                f"measured time {measured} with all devices of the rank idle",
+                confidence=CONFIDENT if rule is COMPILES else 0.8,
+                evidence={"host_intervals": largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)},
+            )
+            found.append(finding)
+    return sorted(found, key=lambda finding: (-(finding.saving_ns_per_step or 0), finding.code))
 
 
 def _report_late(run: Run, part: str, compilations: Sequence[Compiled]) -> Finding:
