@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 12_000_000
 """Rows of a run that an analysis reads at once: about 2 GB for the largest analysis."""
 SPREAD_ROWS = 1_500_000
-"""Rows from which worker count_processes save more time than their start takes."""
+"""Rows from which worker processes save more time than their start takes."""
 MIN_PIECES_PER_WORKER = 4
 """Minimum pieces per worker, so that all finish at about the same time."""
 MAX_PROCESSES = 8
-"""Limit of count_processes on one machine, as they share its memory."""
+"""Limit of processes on one machine, as they share its memory."""
 LOST = "{ranks} left out: {why}"
 SAMPLED = (
     "read for {some} of {all} ranks ({ranks}), because it reads its ranks at once and all of them have "
@@ -90,7 +90,7 @@ def sample(run: Run) -> list[int] | None:
 
 
 def count_processes(run: Run) -> int:
-    """Return the number of count_processes on this machine for the ranks of a run; 0 for this process alone.
+    """Return the number of processes on this machine for the ranks of a run; 0 for this process alone.
 
     Each process has the libraries and one rank in memory.
     """
