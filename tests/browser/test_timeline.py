@@ -112,37 +112,27 @@ def selected(page: Page) -> Locator:
     return page.locator("#timeline-details .tkl-full")
 
 
-def test_the_whole_capture_is_painted_and_its_lanes_are_named(tab: Page, address: str) -> None:
+def test_the_whole_capture_is_painted_and_a_part_is_looked_at_with_the_mouse(tab: Page, address: str) -> None:
     canvas = opened(tab, address)
     shows(canvas, 0, 2 * STEP_NS)
+    # the whole capture is painted and its lanes are named
     expect(canvas).to_have_attribute("role", "application")
     for title in ("steps", "stream 7", "stream 9", "idle", "main thread 1"):
         expect(tab.locator(".tkl-title", has_text=re.compile(f"^{title}$")).first).to_be_visible()
     painted = tab.evaluate("performance.getEntriesByName('tracekit:painted').at(-1).detail")
     assert painted["settled"]
     assert (painted["from"], painted["to"]) == (0, 2 * STEP_NS)
-
-
-def test_what_is_in_view_is_a_table_with_the_exact_sums(tab: Page, address: str) -> None:
-    opened(tab, address)
+    # what is in view is a table with the exact sums
     row = tab.locator(".tkl-table tbody tr", has_text="cudaLaunchKernel")
     expect(row.locator("td.tkl-number")).to_have_text(["6,000", "180.00 µs", "30 ns", "30 ns"])
     expect(row.locator("td.tkl-number").nth(1)).to_have_attribute("title", "180,000 ns")
-
-
-def test_a_link_to_a_range_shows_it_and_moves_are_kept_in_the_address(tab: Page, address: str) -> None:
-    canvas = opened(tab, f"{address}&from=100000&to=200000")
-    shows(canvas, 100_000, 200_000)
-    tab.keyboard.press("0")
-    shows(canvas, 0, 2 * STEP_NS)
-    expect(tab).not_to_have_url(re.compile("from="))
-    tab.go_back()
-    shows(canvas, 100_000, 200_000)
-    expect(tab).to_have_url(re.compile("from=100000&to=200000"))
-
-
-def test_the_wheel_zooms_at_the_pointer(tab: Page, address: str) -> None:
-    canvas = opened(tab, address)
+    # collapsing leaves one line per group
+    tab.keyboard.press("c")
+    expect(tab.locator(".tkl-labels .tkl-line")).to_have_count(0)
+    expect(tab.locator(".tkl-labels .tkl-group")).to_have_count(3)
+    tab.keyboard.press("c")
+    expect(tab.locator(".tkl-labels .tkl-line").first).to_be_visible()
+    # the wheel zooms at the pointer
     box = canvas.bounding_box()
     assert box
     tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
@@ -151,10 +141,40 @@ def test_the_wheel_zooms_at_the_pointer(tab: Page, address: str) -> None:
     start, end = (int(one) for one in (canvas.get_attribute("data-range") or "").split("-"))
     assert abs((start + end) / 2 - STEP_NS) < 0.01 * STEP_NS
     assert end - start < 1.5 * STEP_NS
+    tab.keyboard.press("0")
+    shows(canvas, 0, 2 * STEP_NS)
+    # a click on a step looks at it
+    tab.mouse.click(box["x"] + box["width"] * 0.75, box["y"] + 36)
+    shows(canvas, STEP_NS, 2 * STEP_NS)
+    expect(selected(tab)).to_have_text("ProfilerStep#1")
+    tab.keyboard.press("Escape")
+    expect(selected(tab)).to_have_count(0)
+    tab.keyboard.press("0")
+    shows(canvas, 0, 2 * STEP_NS)
+    # a marked range has a table of its own
+    tab.keyboard.down("Shift")
+    tab.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 30)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 30, steps=4)
+    tab.mouse.up()
+    tab.keyboard.up("Shift")
+    expect(tab.get_by_role("heading", name="In the marked range", exact=True)).to_be_visible()
+    expect(tab.locator(".tkl-panel .tkl-hint").first).to_contain_text(re.compile(r"^(499|500|501)\.\d\d µs"))
+    tab.keyboard.press("f")
+    expect(tab.get_by_role("heading", name="In view", exact=True)).to_be_visible()
+    expect(canvas).to_have_attribute("data-range", re.compile(r"^(499|500|501)\d{3}-(999|100[01])\d{3}$"))
 
 
-def test_a_click_on_a_kernel_shows_its_fields_and_what_launched_it(tab: Page, address: str) -> None:
+def test_keys_step_from_kernel_to_kernel_and_one_shows_its_fields_and_what_launched_it(
+    tab: Page, address: str
+) -> None:
     canvas = opened(tab, f"{address}&row=device_intervals:30")
+    expect(selected(tab)).to_have_text("kernel0")
+    # period and comma step to the same name, angles along the lane
+    for key, row in ((".", 33), (",", 30), (">", 31), ("<", 30)):
+        tab.keyboard.press(key)
+        expect(tab).to_have_url(re.compile(f"row=device_intervals:{row}(&|$)"))
+    # a kernel shows its fields and what launched it
     expect(selected(tab)).to_have_text("kernel0")
     details = tab.locator("#timeline-details")
     expect(details).to_contain_text("150 ns (150 ns)")
@@ -169,38 +189,15 @@ def test_a_click_on_a_kernel_shows_its_fields_and_what_launched_it(tab: Page, ad
     expect(tab).not_to_have_url(re.compile("row="))
 
 
-def test_period_and_comma_step_to_the_same_name_and_angles_along_the_lane(tab: Page, address: str) -> None:
-    opened(tab, f"{address}&row=device_intervals:30")
-    expect(selected(tab)).to_have_text("kernel0")
-    for key, row in ((".", 33), (",", 30), (">", 31), ("<", 30)):
-        tab.keyboard.press(key)
-        expect(tab).to_have_url(re.compile(f"row=device_intervals:{row}(&|$)"))
-
-
-def test_a_click_on_a_step_looks_at_it(tab: Page, address: str) -> None:
-    canvas = opened(tab, address)
-    box = canvas.bounding_box()
-    assert box
-    tab.mouse.click(box["x"] + box["width"] * 0.75, box["y"] + 36)
-    shows(canvas, STEP_NS, 2 * STEP_NS)
-    expect(selected(tab)).to_have_text("ProfilerStep#1")
-
-
-def test_a_marked_range_has_a_table_of_its_own(tab: Page, address: str) -> None:
-    canvas = opened(tab, address)
-    box = canvas.bounding_box()
-    assert box
-    tab.keyboard.down("Shift")
-    tab.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 30)
-    tab.mouse.down()
-    tab.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 30, steps=4)
-    tab.mouse.up()
-    tab.keyboard.up("Shift")
-    expect(tab.get_by_role("heading", name="In the marked range", exact=True)).to_be_visible()
-    expect(tab.locator(".tkl-panel .tkl-hint").first).to_contain_text(re.compile(r"^(499|500|501)\.\d\d µs"))
-    tab.keyboard.press("f")
-    expect(tab.get_by_role("heading", name="In view", exact=True)).to_be_visible()
-    expect(canvas).to_have_attribute("data-range", re.compile(r"^(499|500|501)\d{3}-(999|100[01])\d{3}$"))
+def test_a_link_to_a_range_shows_it_and_moves_are_kept_in_the_address(tab: Page, address: str) -> None:
+    canvas = opened(tab, f"{address}&from=100000&to=200000")
+    shows(canvas, 100_000, 200_000)
+    tab.keyboard.press("0")
+    shows(canvas, 0, 2 * STEP_NS)
+    expect(tab).not_to_have_url(re.compile("from="))
+    tab.go_back()
+    shows(canvas, 100_000, 200_000)
+    expect(tab).to_have_url(re.compile("from=100000&to=200000"))
 
 
 def test_a_row_of_the_table_leads_to_its_longest_and_names_stay_text(tab: Page, address: str) -> None:
@@ -370,15 +367,6 @@ def test_a_lane_and_a_group_are_dragged_by_their_labels(tab: Page, address: str)
     drag("rank 0 · GPU 0", "rank 0")
     expect(titles.first).to_have_text("rank 0 · GPU 0")
     expect(tab.locator(".tkl-fold[aria-expanded=false]")).to_have_count(0)  # a drag is no click
-
-
-def test_collapsing_leaves_one_line_per_group(tab: Page, address: str) -> None:
-    opened(tab, address)
-    tab.keyboard.press("c")
-    expect(tab.locator(".tkl-labels .tkl-line")).to_have_count(0)
-    expect(tab.locator(".tkl-labels .tkl-group")).to_have_count(3)
-    tab.keyboard.press("c")
-    expect(tab.locator(".tkl-labels .tkl-line").first).to_be_visible()
 
 
 @pytest.mark.slow
