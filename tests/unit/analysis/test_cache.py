@@ -110,7 +110,7 @@ def test_what_a_lost_rank_leaves_incomplete_is_not_kept(
 ) -> None:
     for incomplete in (True, False):
         computed = replace(special(), incomplete=incomplete)
-        monkeypatch.setattr(cache.analysis, "analyze", lambda *_, result=computed: result)
+        monkeypatch.setattr(cache.analysis, "analyze", lambda *_, result=computed, **__: result)
         assert result_cache.analyze(run, NAME) is computed
         assert file(run).is_file() is not incomplete
 
