@@ -104,20 +104,21 @@ def test_steps_that_repeat_and_wait_for_launches_can_be_replayed(run_of: Any) ->
     assert finding.saving_ns_per_step == idle // launches.STEPS - 19 * 1_500
 
 
-NOT_SMALL = (
-    [
-        launches.chain(fused=True),
-        launches.chain(fused=True, optimizer=True),
-        launches.chain(kernel_ns=6_000),
-        launches.launch_bound(repeats=False),
-        launches.zeroing("per_parameter"),
-        launches.zeroing("none"),
-    ],
+NOT_SMALL = [
+    launches.chain(fused=True),
+    launches.chain(fused=True, optimizer=True),
+    launches.chain(kernel_ns=6_000),
+    launches.launch_bound(repeats=False),
+    launches.zeroing("per_parameter"),
+    launches.zeroing("none"),
+]
+
+
+@pytest.mark.parametrize(
+    "program",
+    tiers.thinned(NOT_SMALL, default=NOT_SMALL[2:4]),
+    ids=["fused", "fused optimizer", "longer than a launch", "steps differ", "zero_grad", "clean"],
 )
-ids = ["fused", "fused optimizer", "longer than a launch", "steps differ", "zero_grad", "clean"]
-
-
-@pytest.mark.parametrize("program", tiers.thinned(NOT_SMALL, default=NOT_SMALL[2:4]))
 def test_twins_have_no_small_kernels_to_advise_on(run_of: Any, program: Program) -> None:
     assert codes(run_of(program), "small_kernels") == []
 
@@ -152,20 +153,21 @@ def test_each_launch_rule_fires_on_its_cause_alone(
     assert (finding.code, finding.saving_ns_per_step) == (code, saving)
 
 
-WELL_CONFIGURED = (
-    [
-        launches.kernels("own", 80_000, grid=(WAVE, 1, 1), shapes=[[1 << 20]]),
-        launches.kernels("own", 80_000, grid=(20 * WAVE + 7, 1, 1), shapes=[[1 << 20]]),
-        launches.kernels("tiny", 5_000, grid=(1, 1, 1), shapes=[[1]]),
-        launches.kernels("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 80_000, grid=(1, 1, 1)),
-        launches.kernels(launches.ELEMENTWISE, 80_000, grid=(WAVE, 1, 1), shapes=[[1024, 1], [1, 1024]]),
-        launches.chain(),
-    ],
+WELL_CONFIGURED = [
+    launches.kernels("own", 80_000, grid=(WAVE, 1, 1), shapes=[[1 << 20]]),
+    launches.kernels("own", 80_000, grid=(20 * WAVE + 7, 1, 1), shapes=[[1 << 20]]),
+    launches.kernels("tiny", 5_000, grid=(1, 1, 1), shapes=[[1]]),
+    launches.kernels("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 80_000, grid=(1, 1, 1)),
+    launches.kernels(launches.ELEMENTWISE, 80_000, grid=(WAVE, 1, 1), shapes=[[1024, 1], [1, 1024]]),
+    launches.chain(),
+]
+
+
+@pytest.mark.parametrize(
+    "program",
+    tiers.thinned(WELL_CONFIGURED, default=WELL_CONFIGURED[1:3]),
+    ids=["one full wave", "many waves", "short", "collective", "broadcast", "chain"],
 )
-ids = ["one full wave", "many waves", "short", "collective", "broadcast", "chain"]
-
-
-@pytest.mark.parametrize("program", tiers.thinned(WELL_CONFIGURED, default=WELL_CONFIGURED[1:3]))
 def test_well_configured_kernels_are_silent(run_of: Any, program: Program) -> None:
     assert codes(run_of(program), "launch_config") == []
 

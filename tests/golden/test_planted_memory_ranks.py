@@ -89,20 +89,21 @@ def test_a_leak_without_noise_has_exactly_the_planted_slope(load: Any) -> None:
     assert (row["growth"], row["growth_low"], row["growth_high"]) == (64 * KIB,) * 3
 
 
-NO_LEAK = (
-    [
-        {"noise": (0, 4 * MIB, MIB, 2 * MIB)},
-        {"warmup": 3},
-        {"warmup": 1, "noise": (MIB, 0)},
-        {"leak": 32 * KIB},
-        {"leak": 2 * MIB, "steps": 4},
-        {"steps": 20, "warmup": 5},
-    ],
+NO_LEAK = [
+    {"noise": (0, 4 * MIB, MIB, 2 * MIB)},
+    {"warmup": 3},
+    {"warmup": 1, "noise": (MIB, 0)},
+    {"leak": 32 * KIB},
+    {"leak": 2 * MIB, "steps": 4},
+    {"steps": 20, "warmup": 5},
+]
+
+
+@pytest.mark.parametrize(
+    "clean",
+    tiers.thinned(NO_LEAK, default=NO_LEAK[::3]),
+    ids=["noise", "warm-up", "both", "little", "too few steps", "long warm-up"],
 )
-ids = ["noise", "warm-up", "both", "little", "too few steps", "long warm-up"]
-
-
-@pytest.mark.parametrize("clean", tiers.thinned(NO_LEAK, default=NO_LEAK[::3]))
 def test_no_leak_is_found_where_none_is(load: Any, clean: dict[str, Any]) -> None:
     assert found(load(planted.memory(**clean)), "memory") == {}
 
@@ -174,19 +175,20 @@ def test_a_straggler_is_found_with_its_cause_and_cost(load: Any, by: str) -> Non
     }
 
 
-NO_STRAGGLER = (
-    [
-        {},
-        {"late": 1, "late_ns": 20_000},
-        {"late": 1, "hidden": True},
-        {"late": 1, "collectives": 1},
-        {"ranks": 1},
-    ],
+NO_STRAGGLER = [
+    {},
+    {"late": 1, "late_ns": 20_000},
+    {"late": 1, "hidden": True},
+    {"late": 1, "collectives": 1},
+    {"ranks": 1},
+]
+
+
+@pytest.mark.parametrize(
+    "clean",
+    tiers.thinned(NO_STRAGGLER, default=NO_STRAGGLER[1:2]),
+    ids=["balanced", "hardly late", "hidden", "too few", "alone"],
 )
-ids = ["balanced", "hardly late", "hidden", "too few", "alone"]
-
-
-@pytest.mark.parametrize("clean", tiers.thinned(NO_STRAGGLER, default=NO_STRAGGLER[1:2]))
 def test_no_straggler_is_found_where_none_is(load: Any, clean: dict[str, Any]) -> None:
     findings = found(load(*planted.job(**clean)), "ranks")
     assert "straggler" not in findings
