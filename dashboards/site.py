@@ -25,7 +25,7 @@ from tracekit import analysis
 from tracekit.analysis import Analyze, Finding, Result
 from tracekit.errors import RunNotFoundError
 from tracekit.runs.devices import find_named
-from tracekit.schema import TABLES
+from tracekit.schema import TABLES, C
 
 from .catalog import Catalog
 
@@ -111,13 +111,13 @@ WORDS = {
     "base": "base",
     "rank": "rank",
     "device": "device",
-    "from": "start_ns",
-    "to": "end_ns",
+    "from": C.START_NS,
+    "to": C.END_NS,
     "row": "row",
     "peaks": "peaks",
 }
 """Fields of a view by their parameter; all other parameters are options."""
-_INTEGERS = ("rank", "device", "start_ns", "end_ns")
+_INTEGERS = ("rank", "device", C.START_NS, C.END_NS)
 
 
 @dataclass(frozen=True, kw_only=True)
