@@ -308,10 +308,6 @@ class Answer:
         except duckdb.Error as error:
             names = [column.name for name in self._statement.tables for column in views.KNOWN[name].columns]
             raise convert_error(error, self._statement.sql, names, before=1) from error
-        except RuntimeError as error:
-            if "interrupted" not in str(error):  # how DuckDB passes on Ctrl-C
-                raise
-            raise KeyboardInterrupt from error
 
 
 def _subquery(what: str, sql: str) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -132,13 +129,6 @@ def test_only_the_columns_and_row_groups_that_are_needed_are_read(store: Store) 
 def test_a_query_that_takes_too_long_is_stopped(run: Run) -> None:
     with pytest.raises(UnusableInputError, match=r"longer than 0\.05 s"):
         rows(ENDLESS, run, limits=Limits(seconds=0.05))
-
-
-def test_an_interrupt_stops_the_query_and_passes_on(run: Run) -> None:
-    with ask(read("SELECT 1", KNOWN), [run]) as answer:
-        Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-        with pytest.raises(KeyboardInterrupt):
-            answer._execute(ENDLESS)
 
 
 def test_memory_is_bounded_and_the_error_says_what_to_do(run: Run) -> None:
