@@ -339,6 +339,7 @@ def test_a_note_is_written_with_the_keyboard_and_leads_back(tab: Page, timelines
     notes = tab.get_by_role("region", name="Notes")
     expect(notes.locator("li")).to_have_text(re.compile(re.escape(HOSTILE)))
     opened(tab, timelines.url("timeline", "filled"))
+    expect(selected(tab)).to_have_count(0)  # the page of before, where the row was selected, is gone
     notes.get_by_role("button", name=HOSTILE).first.click()
     expect(selected(tab)).to_have_text("kernel0")
     notes.get_by_role("button", name="Delete").click()
