@@ -91,6 +91,7 @@ def git(_repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> G
     repository = shutil.copytree(_repository, tmp_path / "repository")
     monkeypatch.chdir(repository)
     _set_git_variables(monkeypatch, tmp_path)
+    _run_git("update-index", "--refresh")  # the index knows files by inode too, which the copies changed
     return _run_git
 
 

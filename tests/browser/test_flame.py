@@ -100,6 +100,7 @@ def test_device_time_and_modules_are_chosen_and_the_address_says_so(page: Page, 
     expect(said).to_contain_text("device total 1.00 µs, 100.0% of total")
     expect(said).to_contain_text("all › short")
     leave(page, flames.url("flame"))
+    expect(page.locator('#flame[data-side="host"]')).to_be_visible()
     page.get_by_role("link", name="By module").click()
     expect(page).to_have_url(re.compile("by=modules"))
     page.locator('#flame[data-by="modules"] canvas').focus()

@@ -176,7 +176,7 @@ def _exit_error(code: int, log: str) -> Exception:
 
 def serve(work: Callable[[Query], Iterable[str]]) -> None:
     """Answer the query of the parent process: send the texts of `work`, or its error."""
-    # the parent decides; and after SIGINT, DuckDB 2.0 with several threads may never leave Executor::CancelTasks
+    # the parent decides; and DuckDB 2.0 with several threads may never leave Executor::CancelTasks after it
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     query = Query(**json.loads(sys.stdin.readline()))
     Thread(target=_end_with_parent, daemon=True).start()
