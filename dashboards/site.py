@@ -112,12 +112,12 @@ WORDS = {
     "rank": "rank",
     "device": "device",
     "from": C.START_NS,
-    "to": C.END_NS,
+    "to": "end_ns",
     "row": "row",
     "peaks": "peaks",
 }
 """Fields of a view by their parameter; all other parameters are options."""
-_INTEGERS = ("rank", "device", C.START_NS, C.END_NS)
+_INTEGERS = ("rank", "device", C.START_NS, "end_ns")
 
 
 @dataclass(frozen=True, kw_only=True)
