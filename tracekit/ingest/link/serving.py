@@ -7,6 +7,10 @@
 | SGLang | `step[EXTEND bs=2 toks=6144]`, `step[DECODE bs=64]`, `step[MIXED bs=2 c=1 g=1 c_sq=5 … g_sq=1 …]` |
 | TensorRT-LLM | `[Executor] _forward_step 7: 2 ctx reqs, 6144 ctx tokens, 3 gen reqs`, or without tokens |
 
+A range is an interval that the engine marked on the host; each of its requests is either in its prefill, when
+its prompt (the *context*) is processed, or generates. `sq` and `sk` are the sums of the query and key lengths
+of the requests, `sqsq` and `sqsk` those of their products; only `sq`, the tokens processed, is used.
+
 What a name does not say is unknown, with two exceptions: no requests of a kind process no tokens, and a
 request that generates processes one, unless the trace has steps of SGLang's speculative decoding, whose
 drafts are not counted in the names.
@@ -33,38 +37,51 @@ from tracekit.ingest.spool.rows import NONE, compact, numbers
 from tracekit.runs.configuration import patterns
 from tracekit.schema import SERVING, STEPS, C, Column, ServingPhase
 
+_MAX_DIGITS = 18
+"""Maximum digits of a number: one of 19 may not fit into a signed integer of 64 bits."""
 _TOKENS = "tokens"
 """Group of a pattern for the tokens of a step of one phase."""
 
 
 def _number(group: str) -> str:
-    return rf"(?P<{group}>\d{{1,18}})"
+    """Return the pattern of a number that a named group captures."""
+    return rf"(?P<{group}>\d{{1,{_MAX_DIGITS}}})"
 
 
-_PROMPTS, _GENERATING = _number(C.CONTEXT_REQUESTS), _number(C.GENERATION_REQUESTS)
-_READ, _WRITTEN = _number(C.CONTEXT_TOKENS), _number(C.GENERATION_TOKENS)
-_SUMS = r"sk\d+sqsq\d+sqsk\d+"
-_STEP = rf"{_number(C.STEP)}: {_PROMPTS} ctx reqs(?:, {_READ} ctx tokens)?, {_GENERATING} gen reqs"
-_SIZE = rf"bs={_number(C.REQUESTS)}"
-BUILT_IN: Final = (
-    rf"execute_context_{_PROMPTS}\({_READ}\)_generation_{_GENERATING}\({_WRITTEN}\)$",
-    rf"execute_\d+_context_{_PROMPTS}\(sq{_READ}{_SUMS}\)_generation_{_GENERATING}\(sq{_WRITTEN}{_SUMS}\)$",
-    rf"step\[(?P<{C.PHASE}>TARGET_VERIFY) {_SIZE}(?:[^\]]*? c_sq={_number(_TOKENS)})?\b[^\]]*\]$",
-    rf"step\[(?P<{C.PHASE}>[A-Z_\d]+) {_SIZE}(?: toks={_number(_TOKENS)})?(?: c={_PROMPTS} g={_GENERATING})?"
-    rf"(?:[^\]]*? c_sq={_READ})?(?:[^\]]*? g_sq={_WRITTEN})?\b[^\]]*\]$",
-    rf"\[Executor\] _forward_step {_STEP}",
+_CONTEXT, _GENERATION = _number(C.CONTEXT_REQUESTS), _number(C.GENERATION_REQUESTS)
+_CONTEXT_TOKENS, _GENERATION_TOKENS = _number(C.CONTEXT_TOKENS), _number(C.GENERATION_TOKENS)
+_UNUSED_SUMS = r"sk\d+sqsq\d+sqsk\d+"
+_FORWARD_STEP = (
+    rf"{_number(C.STEP)}: {_CONTEXT} ctx reqs(?:, {_CONTEXT_TOKENS} ctx tokens)?, {_GENERATION} gen reqs"
 )
+_BATCH_SIZE = rf"bs={_number(C.REQUESTS)}"
+BUILT_IN: Final = (
+    rf"execute_context_{_CONTEXT}\({_CONTEXT_TOKENS}\)_generation_{_GENERATION}\({_GENERATION_TOKENS}\)$",
+    rf"execute_\d+_context_{_CONTEXT}\(sq{_CONTEXT_TOKENS}{_UNUSED_SUMS}\)"
+    rf"_generation_{_GENERATION}\(sq{_GENERATION_TOKENS}{_UNUSED_SUMS}\)$",
+    # Before the other names of SGLang: its c_sq counts the drafts that are verified, which is decoding.
+    rf"step\[(?P<{C.PHASE}>TARGET_VERIFY) {_BATCH_SIZE}(?:[^\]]*? c_sq={_number(_TOKENS)})?\b[^\]]*\]$",
+    rf"step\[(?P<{C.PHASE}>[A-Z_\d]+) {_BATCH_SIZE}(?: toks={_number(_TOKENS)})?"
+    rf"(?: c={_CONTEXT} g={_GENERATION})?"
+    rf"(?:[^\]]*? c_sq={_CONTEXT_TOKENS})?(?:[^\]]*? g_sq={_GENERATION_TOKENS})?\b[^\]]*\]$",
+    rf"\[Executor\] _forward_step {_FORWARD_STEP}",
+)
+"""Patterns of the names of vLLM, vLLM and SGLang with detailed annotations, SGLang, and TensorRT-LLM, in the
+order in which they are tried."""
 _PHASES: Final = {
     **dict.fromkeys(("prefill", "context", "ctx", "extend", "split_prefill"), ServingPhase.PREFILL),
     **dict.fromkeys(("decode", "generation", "gen", "target_verify"), ServingPhase.DECODE),
     "mixed": ServingPhase.MIXED,
 }
+"""Phase by its name in lower case, of an engine or a pattern of the project."""
 _SPECULATIVE: Final = ("step[TARGET_VERIFY ", "step[DRAFT_EXTEND")
-_SIDES: Final = ((C.CONTEXT_REQUESTS, C.CONTEXT_TOKENS), (C.GENERATION_REQUESTS, C.GENERATION_TOKENS))
-_GROUPS: Final = {C.PHASE, C.STEP, C.REQUESTS, _TOKENS, *(name for side in _SIDES for name in side)}
+"""Beginnings of the names that only speculative decoding of SGLang has."""
+_GROUPS: Final = {
+    *(C.PHASE, C.STEP, C.REQUESTS, _TOKENS),
+    *(C.CONTEXT_REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_REQUESTS, C.GENERATION_TOKENS),
+}
+"""Named groups that a pattern may have."""
 _SERVING: Final = re.compile(SERVING)
-_MAX_DIGITS = 18
-"""Most digits of a number that fits into 64 bits."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +93,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         requests: Requests of the step, its batch size.
         context_requests: Requests whose prompt is processed.
         generation_requests: Requests that generate.
-        context_tokens: Tokens of the former.
-        generation_tokens: Tokens of the latter.
+        context_tokens: Tokens of prompts processed in this step: a part of a prompt if it is chunked.
+        generation_tokens: Tokens processed for requests that generate, drafts included.
     """
 
     step: int | None = None
@@ -125,6 +142,7 @@ def read(name: str, added: tuple[str, ...] = ()) -> Batch | None:
         3
         >>> read("capture_32_DECODE")
     """
+    # The common beginnings first: a range that has none of them is tried against no built-in pattern.
     tried = (*added, *BUILT_IN) if _SERVING.match(name) else added
     for pattern in tried:
         match = _compiled(pattern).match(name)
@@ -137,44 +155,54 @@ _compiled = cache(re.compile)
 
 
 def _batch(groups: dict[str, Any]) -> Batch:
+    """Return the batch that the groups of a matching pattern describe: text or None by group name."""
     phase = _PHASES.get((groups.pop(C.PHASE, None) or "").lower())
+    # A pattern of the project may capture any text as a number, of any length: what is none is unknown.
     fitting = {name: text for name, text in groups.items() if text and len(text) <= _MAX_DIGITS}
     numbers = {name: int(text) for name, text in fitting.items() if text.isdecimal()}
-    requests, tokens = numbers.pop(C.REQUESTS, None), numbers.pop(_TOKENS, None)
-    (prompts, read_), (generating, written) = (tuple(map(numbers.get, side)) for side in _SIDES)
+    requests, tokens = numbers.get(C.REQUESTS), numbers.get(_TOKENS)
+    context, context_tokens = numbers.get(C.CONTEXT_REQUESTS), numbers.get(C.CONTEXT_TOKENS)
+    generation, generation_tokens = numbers.get(C.GENERATION_REQUESTS), numbers.get(C.GENERATION_TOKENS)
+    # In a step of one phase all requests and tokens are of that kind; of a mixed one the shares are unknown.
     if phase is ServingPhase.PREFILL:
-        prompts, read_, generating = _or(prompts, requests), _or(read_, tokens), _or(generating, 0)
+        context, generation = _or(context, requests), _or(generation, 0)
+        context_tokens = _or(context_tokens, tokens)
     elif phase is ServingPhase.DECODE:
-        generating, written, prompts = _or(generating, requests), _or(written, tokens), _or(prompts, 0)
-    both = None if prompts is None or generating is None else (prompts, generating)
+        generation, context = _or(generation, requests), _or(context, 0)
+        generation_tokens = _or(generation_tokens, tokens)
+    both = None if context is None or generation is None else (context, generation)
     return Batch(
         step=numbers.get(C.STEP),
         phase=phase or _phase(*both or (0, 0)),
         requests=_or(requests, both and sum(both)),
-        context_requests=prompts,
-        generation_requests=generating,
-        context_tokens=0 if prompts == 0 else read_,
-        generation_tokens=0 if generating == 0 else written,
+        context_requests=context,
+        generation_requests=generation,
+        context_tokens=0 if context == 0 else context_tokens,
+        generation_tokens=0 if generation == 0 else generation_tokens,
     )
 
 
 def _or(stated: int | None, otherwise: int | None) -> int | None:
+    """Return what is stated, which may be 0, else the other number."""
     return otherwise if stated is None else stated
 
 
-def _phase(prompts: int, generating: int) -> ServingPhase | None:
-    if prompts and generating:
+def _phase(context: int, generation: int) -> ServingPhase | None:
+    """Return the phase of a step with these numbers of requests; None without any, as in an idle step."""
+    if context and generation:
         return ServingPhase.MIXED
-    if prompts:
+    if context:
         return ServingPhase.PREFILL
-    return ServingPhase.DECODE if generating else None
+    return ServingPhase.DECODE if generation else None
 
 
 def read_steps(names: Sequence[str], added: tuple[str, ...]) -> list[Batch]:
-    """Return what the names of all steps of a trace say.
+    """Return what the names of all steps of a trace say, in the order of the names.
+
+    Together, because a single name does not show whether the trace has speculative decoding.
 
     Args:
-        names: Names that mark steps.
+        names: Names that mark steps; one that no pattern matches describes nothing.
         added: Patterns of the project.
     """
     batches = {name: read(name, added) or Batch() for name in set(names)}
@@ -192,7 +220,7 @@ def columns(batches: Sequence[Batch], count: int) -> dict[str, pa.Array]:
         batches: A batch per step, or none.
         count: Number of steps.
     """
-    described = [column for column in STEPS.columns if column.nullable]
+    described = [column for column in STEPS.columns if column.nullable]  # the others are of every run
     return {column.name: _column(column, batches, count) for column in described}
 
 
