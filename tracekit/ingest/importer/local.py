@@ -1,4 +1,9 @@
-"""Decode traces of any format to their spools, and import the traces of a job in this process."""
+"""Decode traces of any format to their spools, and import the traces of a job on this machine.
+
+`decode` reads each trace and *closes* it: it adds the idle rows, which follow from all device rows, and
+measures what the trace contains. Then `write_tables` links the rows and writes them. `cluster` does the same
+with `read` and `close_traces`, a trace per task.
+"""
 
 from __future__ import annotations
 
@@ -27,42 +32,49 @@ from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS
 from tracekit.storage import Place
 
 THREAD_BYTES = 1 << 20
-"""Bytes of text from which more than one thread decodes."""
+"""Bytes of text, of all traces together, from which more than one thread decodes."""
 POOL_BYTES = 24 << 20
 """Bytes of text from which worker processes save more time than their start takes."""
 UNKNOWN_BYTES = POOL_BYTES
-"""Assumed size of a stream."""
-
-
-_IDLE_PART = 900_000
+"""Assumed bytes of text if a source is a stream, whose size is unknown: enough for worker processes."""
+_FIRST_IDLE_PART = 900_000
 """Number of the first spool part of idle rows, larger than that of any decoded part."""
+_WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""Errors of the file system that only writing raises."""
+
+Decoders: TypeAlias = tuple[Pool, Scanners]
+"""Pool that decodes chunks, and loader of the compiled scanner."""
 
 
 def close(trace: Trace) -> Size | None:
     """Add the idle intervals to a decoded trace and return its size; None if it has no interval."""
     decoded = SpooledTable(trace.directory, DEVICE_INTERVALS.name)
     for number, idle in enumerate(idle_batches(decoded)):
-        part_files.write_batches(trace.directory, _IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
-    host, work = (
+        part_files.write_batches(trace.directory, _FIRST_IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
+    # Read again, as the parts of idle rows belong to the device table now.
+    host, device = (
         SpooledTable(trace.directory, table.name).extents for table in (HOST_INTERVALS, DEVICE_INTERVALS)
     )
-    if not host and not work:
+    if not host and not device:
         return None
-    base = trace.top.base_ns
-    first, last = min(part.first for part in host + work), max(part.end for part in host + work)
-    return Size(sum(part.rows for part in host), sum(part.rows for part in work), first + base, last + base)
-
-
-Decoders: TypeAlias = tuple[Pool, Scanners]
-"""Pool that decodes chunks, and loader of the compiled scanner."""
-
-_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""Errors of the file system that only writing raises."""
+    base = trace.top.base_ns  # spooled times count from here
+    first, last = min(part.first for part in host + device), max(part.end for part in host + device)
+    return Size(
+        host=sum(part.rows for part in host),
+        device=sum(part.rows for part in device),
+        first_ns=first + base,
+        last_ns=last + base,
+    )
 
 
 @contextmanager
 def convert_read_errors(path: Place) -> Iterator[None]:
     """Convert an error of the file system to one that names the file, unless writing the spool raised it.
+
+    Decoding reads the trace and writes the spool in one loop, so only the kind of an error tells them apart.
+
+    Args:
+        path: The file that is read.
 
     Raises:
         UnusableInputError: The file cannot be read.
@@ -71,9 +83,9 @@ def convert_read_errors(path: Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _WRITING:
+        if error.errno in _WRITE_ERRORS:
             raise
-        with convert_errors(path):
+        with convert_errors(path):  # raised once more inside of it, which converts the error
             raise
 
 
@@ -84,7 +96,7 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
         path: The file.
         directory: An existing folder for the batches.
         decoders: Pool and scanner.
-        progress: Called with the bytes of the file read so far.
+        progress: Called with the number of bytes of the file read so far.
 
     Returns:
         One trace, or one for each rank that the file holds.
@@ -122,22 +134,24 @@ def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, An
 def decode(
     store: Store, spool: Path, progress: Progress, sources: Sequence[Source]
 ) -> list[Decoded | Failed]:
-    """Decode traces, one after the other, each on all cores.
+    """Decode traces, one after the other, each on all cores, and close them.
 
     Args:
         store: Store of the new run, which errors of writing name.
-        spool: An existing folder.
-        progress: Called with the progress.
+        spool: An existing folder; each source gets a folder in it.
+        progress: Called with the name of a file, its bytes read so far, and its size in bytes.
         sources: The traces.
 
     Returns:
-        The traces of each source, in the order of the sources.
+        The traces of each source, or its error, in the order of the sources: a trace that cannot be read does
+        not stop the others.
     """
+    # Exports of Nsight Systems are tables, which need neither pool nor scanner.
     sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
-    size = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # a stream may be of any size
-    workers = cores() if size >= THREAD_BYTES else 1
+    total_bytes = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # 0: a stream, which may be of any size
+    workers = cores() if total_bytes >= THREAD_BYTES else 1
     outcomes: list[Decoded | Failed] = []
-    with open_pool(workers, processes=size >= POOL_BYTES) as pool, scanners(size) as fast:
+    with open_pool(workers, processes=total_bytes >= POOL_BYTES) as pool, scanners(total_bytes) as fast:
         for number, source in enumerate(sources):
             report = partial(_report, progress, file_name(source.path), source.size)
             with store.convert_write_errors():  # `convert_read_errors` leaves errors of the spool alone
@@ -149,15 +163,19 @@ def decode(
                         identity = source.identity
                 except TracekitError as error:
                     outcomes.append(Failed(source=source, error=error))
-                else:
+                else:  # outside of `convert_read_errors`: closing only reads and writes the spool
                     outcomes += close_traces(source, traces, identity)
     return outcomes
 
 
 def _report(progress: Progress, name: str, size: int, done: int) -> None:
+    """Report progress, in bytes; `done` comes last because it alone varies during a file."""
     progress(name, done, size)
 
 
 def write_tables(tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
-    """Link traces and write their tables; an error of the disk is raised, as it concerns all traces."""
+    """Link traces and write their tables, in order.
+
+    Unlike in `decode` no error becomes a `Failed`: one of the disk concerns all traces, so it is raised.
+    """
     return [Written(linked=write(decoded.trace, place)) for decoded, place in tasks]
