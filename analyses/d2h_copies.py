@@ -1,8 +1,8 @@
 """Copies from a device to the host: number, size, launching op, and time the host was blocked.
 
-blocked (see `copies.read_copies`; of `.cpu()` the op is `aten::copy_`, of `.item()`
-`aten::_local_scalar_dense`) may be much longer than the copy, because the host also waits for kernels queued
-before.
+The launching op of `.cpu()` is `aten::copy_`, that of `.item()` `aten::_local_scalar_dense`. The host is
+blocked in the launching call and in the synchronize call directly after it (`copies.read_copies` has the
+definition). That may take much longer than the copy, because the host also waits for kernels queued before.
 
 Source: TorchBench (Hao et al., 2023), 4.1.2.
 
@@ -38,22 +38,23 @@ def compute(run: Run) -> Result:
     """Describe the device-to-host copies of a run."""
     copies = read_copies(run, CopyKind.D2H)
     if copies.empty:
-        return Result(notes=(absent_device_note(run) if busy(run, [C.DUR_NS]).empty else NO_COPIES,))
+        has_device_work = not busy(run, [C.DUR_NS]).empty
+        return Result(notes=(NO_COPIES if has_device_work else absent_device_note(run),))
     copies = describe_copies(run, copies)
-    kernels, marked = KernelUnions(run), run.rows("steps")
+    kernels, step_count = KernelUnions(run), run.rows("steps")
     tables = {
         "per_step": copy_tables.per_step_table(copies, kernels, [BLOCKED_NS]),
-        "groups": copy_tables.group_table(copies, kernels, marked),
+        "groups": copy_tables.group_table(copies, kernels, step_count),
         "sizes": copy_tables.size_table(copies),
     }
     steps = budget(run)
-    recurring = in_steps(copies, marked=steps.marked)
+    # Without marked steps no copy is known to recur: the rule is about copies in profiled steps only.
     findings = (
-        scalar_findings(SCALARS, recurring, kernels, steps, title=_TITLE, advice=_ADVICE)
+        scalar_findings(SCALARS, in_steps(copies, marked=True), kernels, steps, title=_TITLE, advice=_ADVICE)
         if steps.marked
         else []
     )
-    return Result(tables, tuple(findings), copy_tables.copy_notes(copies, marked))
+    return Result(tables, tuple(findings), copy_tables.copy_notes(copies, step_count))
 
 
 ANALYSIS = Analysis(
