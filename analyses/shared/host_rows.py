@@ -1,4 +1,9 @@
-"""Lookup of host rows by id: names, shapes and source lines of user code.
+"""Host rows by id, their source lines, the ops of a run with their nesting, and calls that block the host.
+
+Ids are those of column `row_id` in `host_intervals`; columns that refer to a row (`op_row`, `launch_row`,
+`parent_row`) contain them. A position is the index of a row in a table or array that was read. Both are
+`NO_PARENT` (-1) for none, which as an index selects the last entry: arrays that are looked up have an entry
+for "none" appended.
 
 The self time of an op is its duration minus the durations of its direct child *ops*; runtime calls,
 annotations and Python frames inside it are not subtracted, so the cost of a launch is attributed to its
@@ -44,13 +49,22 @@ NO_SHAPES = "(no shapes recorded)"
 NO_SOURCE = ""
 """Source line without a recorded stack; `tracekit collect --stacks` records stacks."""
 
-_FEW = 16
+_MIN_ROWS_PER_ID = 16
 """Minimum ratio of rows to ids at which ids are filtered individually instead of as a range."""
 _LIBRARY = (
     r"(?:^|/)(?:torch|torchvision|numpy|importlib|multiprocessing|concurrent|asyncio|contextlib|threading|queue)/"
     r"|site-packages/|dist-packages/|/lib/python\d|^<|^(?:threading|contextlib|runpy|copy|functools)\.py\("
 )
+"""Frames of torch, installed packages and the standard library."""
 _FRAME = r"\.py\(\d+\): "
+"""Frames of Python code: `train.py(12): main`."""
+MODULE = "nn.Module: "
+"""Beginning of the names of module calls."""
+PATH_SEPARATOR = " > "
+"""Separator of the names in `captured_path`."""
+CAPTURED = {C.NAME: C.CAPTURED_OP, C.INPUT_SHAPES: C.CAPTURED_SHAPES}
+"""Columns of host intervals with those of device intervals that hold the same of the op that captured them in
+a CUDA or HIP graph."""
 
 
 def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame:
@@ -58,20 +72,21 @@ def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame
 
     Args:
         run: The run.
-        rows: Ids of host rows, any of them null; text columns of the result are objects.
+        rows: Ids of host rows, any of them null.
         columns: Columns of `host_intervals`.
 
     Returns:
-        One row per id, on the same index.
+        One row per id, on the same index; texts are objects, integers nullable.
     """
     rows_read, position = _read_rows(run, ids_or_absent(rows), columns)
-    return pd.DataFrame({name: _take(rows_read[name], position) for name in columns}, copy=False).set_axis(
-        rows.index
-    )
+    values = {name: _take(rows_read[name], position) for name in columns}
+    return pd.DataFrame(values, copy=False).set_axis(rows.index)
 
 
 def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
     """Text columns of the host rows with these ids, as sorted categories.
+
+    Unlike in `host_rows` no text is repeated per row, which matters for millions of rows.
 
     Args:
         run: The run.
@@ -79,26 +94,20 @@ def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, p
         absent: The columns, each with its text for null ids, absent ids and missing values.
     """
     rows_read, position = _read_rows(run, ids_or_absent(rows), [*absent])
-    made = {}
-    for name, word in absent.items():
+    texts = {}
+    for name, absent_text in absent.items():
         column = rows_read[name].cat
         codes = np.append(column.codes.to_numpy(), np.int32(NO_PARENT))[position]
-        made[name] = to_categorical(
-            [*column.categories, word], np.where(codes < 0, len(column.categories), codes)
-        )
-    return made
-
-
-MODULE = "nn.Module: "
-"""Beginning of the names of module calls."""
-PATH_SEPARATOR = " > "
-"""Separator of the names in `captured_path`."""
-CAPTURED = {C.NAME: C.CAPTURED_OP, C.INPUT_SHAPES: C.CAPTURED_SHAPES}
-"""Columns of device intervals with the columns of the op that captured them in a graph."""
+        codes = np.where(codes < 0, len(column.categories), codes)  # the last text is the absent one
+        texts[name] = to_categorical([*column.categories, absent_text], codes)
+    return texts
 
 
 def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dict[str, pd.Categorical]:
     """Text columns of the ops that launched device intervals, or captured them in a graph, as `host_texts`.
+
+    The kernels of a graph launch have no launching op where the launch is outside of ops; then the op that
+    captured them is theirs.
 
     Args:
         run: The run.
@@ -109,8 +118,8 @@ def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dic
     captured = (rows[C.OP_ROW].isna() & rows[C.CAPTURED_OP].notna()).to_numpy(bool)
     if not captured.any():
         return texts
-    for name, word in absent.items():
-        captured_texts = fill_missing_text(rows.loc[captured, CAPTURED[name]], word)
+    for name, absent_text in absent.items():
+        captured_texts = fill_missing_text(rows.loc[captured, CAPTURED[name]], absent_text)
         all_texts = np.array(texts[name], object)
         all_texts[captured] = captured_texts
         codes, labels = pd.factorize(all_texts)
@@ -122,30 +131,35 @@ def _read_rows(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFram
     """Read host rows that include these ids; return them with the positions of the ids.
 
     Reading a range with unneeded rows is faster than filtering many ids.
+
+    Args:
+        run: The run.
+        ids: Ids of host rows, `NO_PARENT` for none.
+        columns: Columns of `host_intervals`.
     """
     row_id, present = pc.field(C.ROW_ID), ids[ids != NO_PARENT]
-    if len(present) * _FEW > run.rows("host_intervals"):
+    if len(present) * _MIN_ROWS_PER_ID > run.rows("host_intervals"):
         where = (row_id >= int(present.min())) & (row_id <= int(present.max()))
     else:
         where = row_id.isin(pa.array(np.unique(present), pa.int64()))
-    found = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
-    return found, RowIndex(ints(found, C.ROW_ID)).of(ids)
+    frame = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
+    return frame, RowIndex(ints(frame, C.ROW_ID)).of(ids)
 
 
-def _take(values: pd.Series, at: Ints) -> object:
+def _take(values: pd.Series, position: Ints) -> object:
     """Values at positions, missing at -1: text as objects, integers as nullable integers."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         texts = np.append(values.cat.categories.to_numpy(object), [np.nan])
-        return texts[np.append(values.cat.codes.to_numpy(), NO_PARENT)[at]]
+        return texts[np.append(values.cat.codes.to_numpy(), NO_PARENT)[position]]
     if values.dtype.kind in "iu":
         plain = ids_or_absent(values)
-        absent = np.append(values.isna().to_numpy(bool), [True])[at]
-        return pd.arrays.IntegerArray(np.append(plain, [0])[at], absent)
-    return np.append(values.to_numpy(np.float64, na_value=np.nan), [np.nan])[at]
+        absent = np.append(values.isna().to_numpy(bool), [True])[position]
+        return pd.arrays.IntegerArray(np.append(plain, [0])[position], absent)
+    return np.append(values.to_numpy(np.float64, na_value=np.nan), [np.nan])[position]
 
 
 def fill_missing_text(values: pd.Series, absent: str) -> Objects:
-    """Text column with a replacement for missing values."""
+    """Text column as an array of objects, with a replacement for missing values."""
     return values.astype(object).where(values.notna(), absent).to_numpy(object)
 
 
@@ -160,16 +174,18 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
         run: The run.
         rows: Ids of host rows, any of them null.
     """
-    place, ids = pd.factorize(ids_or_absent(rows))
-    distinct = pd.Series(ids[ids != NO_PARENT], dtype="Int64")
+    # Many rows have the same op: each distinct id is looked up once.
+    id_code, ids = pd.factorize(ids_or_absent(rows))
+    known = ids != NO_PARENT
+    distinct = pd.Series(ids[known], dtype="Int64")
     if distinct.empty:
         return pd.Series(NO_SOURCE, index=rows.index, dtype=object)
     lines = _stack_lines(run, distinct)
-    without = pd.isna(lines)
-    lines[without] = _python_frames(run, ids[ids != NO_PARENT][without])
-    of_id = np.full(len(ids), NO_SOURCE, object)
-    of_id[ids != NO_PARENT] = lines
-    return pd.Series(of_id[place], index=rows.index, dtype=object)
+    without_stack = pd.isna(lines)
+    lines[without_stack] = _python_frames(run, ids[known][without_stack])
+    line_of_id = np.full(len(ids), NO_SOURCE, object)
+    line_of_id[known] = lines
+    return pd.Series(line_of_id[id_code], index=rows.index, dtype=object)
 
 
 def _stack_lines(run: Run, rows: pd.Series) -> Objects:
@@ -180,12 +196,14 @@ def _stack_lines(run: Run, rows: pd.Series) -> Objects:
     position = RowIndex(stack_rows[C.ROW_ID].to_numpy(dtype=np.int64)).of(ids_or_absent(rows))
     stacks = stack_rows[C.STACK].cat.remove_unused_categories().cat
     lines = np.array([*(line_of(str(stack)) for stack in stacks.categories), np.nan], object)
-    picked: Objects = lines[np.append(stacks.codes.to_numpy(), NO_PARENT)[position]]
-    return picked
+    lines_of_rows: Objects = lines[np.append(stacks.codes.to_numpy(), NO_PARENT)[position]]
+    return lines_of_rows
 
 
 def line_of(stack: str) -> str:
     """Innermost user frame of a stack, whose frames are separated by `;` or line ends, innermost first.
+
+    Without a user frame it is the innermost frame; `NO_SOURCE` for an empty stack.
 
     Example:
         >>> line_of("/x/site-packages/torch/nn/linear.py(9): forward;train.py(12): main")
@@ -199,7 +217,7 @@ def line_of(stack: str) -> str:
 
 
 def _python_frames(run: Run, rows: Ints) -> Objects:
-    """Innermost user frame among the ancestors of each of these rows."""
+    """Innermost user frame around each of these rows, else the innermost frame of a library."""
     lines = np.full(len(rows), NO_SOURCE, object)
     columns = LazyColumns(run, "host_intervals", (C.ROW_ID, C.KIND, C.NAME, C.PARENT_ROW, C.START_NS))
     is_python = columns.coded(C.KIND).is_any_of(HostKind.PYTHON) if len(rows) else np.zeros(0, np.bool_)
@@ -207,11 +225,11 @@ def _python_frames(run: Run, rows: Ints) -> Objects:
         return lines
     names = columns.coded(C.NAME)
     usable = is_python & names.matches(_FRAME)
-    places = RowIndex(columns.numbers(C.ROW_ID))
-    parent = places.of_every(columns.numbers(C.PARENT_ROW))
-    place = places.of(rows)
-    for frames in (usable, usable & ~names.matches(_LIBRARY)):
-        frame = climb_to(place, parent, frames)
+    index = RowIndex(columns.numbers(C.ROW_ID))
+    parent = index.of_every(columns.numbers(C.PARENT_ROW))
+    position = index.of(rows)
+    for frames in (usable, usable & ~names.matches(_LIBRARY)):  # the second overwrites the first
+        frame = climb_to(position, parent, frames)
         lines[frame >= 0] = names.texts[names.codes[frame[frame >= 0]]]
     return lines
 
@@ -223,6 +241,7 @@ COLUMNS = (
     Column("total_ns", "ns", "Σ of duration, without calls inside a call of the same op"),
     Column("self_share", "share", "self time over the self time of all ops"),
 )
+"""Columns of `host_time_by_op`."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +252,7 @@ class Ops:
         frame: The rows of kind op.
         parent: Position of the nearest enclosing op, `NO_PARENT` without one.
         names: Code of each op's name.
-        labels: Name of each code.
+        labels: Name of each code, sorted.
     """
 
     frame: pd.DataFrame
@@ -243,7 +262,7 @@ class Ops:
 
     @cached_property
     def self_ns(self) -> Ints:
-        """Duration minus direct child ops."""
+        """Duration minus the durations of direct child ops, ns."""
         self_time = ints(self.frame, C.DUR_NS).copy()
         inside = self.parent != NO_PARENT
         np.subtract.at(self_time, self.parent[inside], ints(self.frame, C.DUR_NS)[inside])
@@ -255,59 +274,76 @@ class Ops:
         return self.outermost_by(self.names)
 
     def outermost_by(self, groups: Ints) -> Bools:
-        """Whether no other op of the same group encloses each op."""
+        """Whether no other op of the same group encloses each op.
+
+        Args:
+            groups: Group of each op, a number from 0.
+        """
+        # An op is enclosed if one of its group that precedes it in depth-first order ends beyond its place.
         first, size = self.extent
         order = np.lexsort((first, groups))
-        # each group's ends lie above those of the groups before: one running maximum for all of them
+        # Each group's ends lie above those of the groups before: one running maximum for all of them.
         offset = groups[order] * (len(groups) + 1)
         ends = np.maximum.accumulate(offset + (first + size)[order])
-        alone = np.ones(len(groups), bool)
-        alone[order[1:]] = (offset + first[order])[1:] >= ends[:-1]
-        return alone
+        outermost = np.ones(len(groups), bool)
+        outermost[order[1:]] = (offset + first[order])[1:] >= ends[:-1]
+        return outermost
 
     def total_inside(self, position: Ints, values: Ints) -> Ints:
-        """Sum values that belong to ops at some positions over each op and all ops inside it."""
+        """Sum values that belong to ops at some positions over each op and all ops inside it.
+
+        Args:
+            position: Position of the op of each value, repeatedly for several values.
+            values: The values.
+
+        Returns:
+            A sum per op.
+        """
+        # In depth-first order an op and all inside it are consecutive: a difference of two running sums.
         first, size = self.extent
-        own_values = np.zeros(len(first) + 1, np.int64)
-        np.add.at(own_values, first[position] + 1, values)
-        sums = np.cumsum(own_values)
+        value_at_place = np.zeros(len(first) + 1, np.int64)
+        np.add.at(value_at_place, first[position] + 1, values)
+        sums = np.cumsum(value_at_place)
         total: Ints = sums[first + size] - sums[first]
         return total
 
     @cached_property
     def extent(self) -> tuple[Ints, Ints]:
-        """Place of each op in depth-first order, and the number of ops from it to the last one inside it.
+        """Place of each op in depth-first order, and the number of ops in it, itself included.
 
         One pass in each direction, as an op precedes the ops inside it: passes by level, or up from every op,
         would take quadratic time if thousands of ops are nested.
         """
-        before = self.parent < np.arange(len(self.parent))  # as it is unless rows are damaged
-        parent = np.where(before, self.parent, NO_PARENT).tolist()
+        precedes = self.parent < np.arange(len(self.parent))  # as it is unless rows are damaged
+        parent = np.where(precedes, self.parent, NO_PARENT).tolist()
         size = [1] * (len(parent) + 1)
-        for at in range(len(parent) - 1, -1, -1):
-            size[parent[at]] += size[at]  # without a parent: the last entry, which is not used
-        free = [0] * (len(parent) + 1)
+        for op in range(len(parent) - 1, -1, -1):
+            size[parent[op]] += size[op]  # without a parent: the last entry, which is not used
+        next_place = [0] * (len(parent) + 1)  # of the next op directly inside each op; last: of the next root
         first = []
-        for at, above in enumerate(parent):
-            first.append(free[above])
-            free[above] += size[at]
-            free[at] = first[at] + 1
+        for op, enclosing in enumerate(parent):
+            first.append(next_place[enclosing])
+            next_place[enclosing] += size[op]
+            next_place[op] = first[op] + 1
         return np.array(first, np.int64), np.array(size[:-1], np.int64)
 
 
 def read_ops(run: Run, *, columns: tuple[str, ...] = ()) -> Ops:
-    """Read the ops of a run, with additional columns."""
+    """Read the ops of a run, with additional columns.
+
+    Rows of other kinds between ops, such as annotations, are left out of the nesting.
+    """
     rows = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, *columns])
     is_op = (rows[C.KIND] == HostKind.OP).to_numpy(bool)
-    above = find_enclosing(is_op, positions(rows[C.ROW_ID], rows[C.PARENT_ROW]))[is_op]
-    renumbered = np.append(np.cumsum(is_op) - 1, NO_PARENT)  # index -1 gives NO_PARENT
+    enclosing = find_enclosing(is_op, positions(rows[C.ROW_ID], rows[C.PARENT_ROW]))[is_op]
+    op_position = np.append(np.cumsum(is_op) - 1, NO_PARENT)  # index -1 gives NO_PARENT
     frame = rows[is_op].reset_index(drop=True)
     codes, labels = pd.factorize(frame[C.NAME].astype(object), sort=True)
-    return Ops(frame, renumbered[above], codes.astype(np.int64), pd.Index(labels))
+    return Ops(frame, op_position[enclosing], codes.astype(np.int64), pd.Index(labels))
 
 
 def host_time_by_op(run: Run) -> pd.DataFrame:
-    """Host time by op name, longest self time first."""
+    """Host time by op name with the columns of `COLUMNS`, longest self time first."""
     ops = read_ops(run)
     groups = len(ops.labels)
     duration = ints(ops.frame, C.DUR_NS)
@@ -332,7 +368,8 @@ def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:
         marked: Whether only calls in steps count.
 
     Returns:
-        Row id, rank, process, thread, start, duration, call (its name) and op (that of the op around it).
+        The read columns of each call, with `call` (its name) and `op` (the name of the row around it, `NO_OP`
+        outside of ops). Times are in ns.
     """
     copied = pc.field(C.DST_MEMORY) == str(Memory.PAGEABLE)
     copies = run.table("device_intervals", columns=[C.LAUNCH_ROW], where=copied)[C.LAUNCH_ROW].dropna()
@@ -342,15 +379,19 @@ def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:
         "host_intervals", columns=columns, where=launched | (pc.field(C.KIND) == str(HostKind.SYNC))
     )
     waits = waits[waits[C.STEP].notna()] if marked else waits
-    around = pd.Series(host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME], waits.index).astype(
-        object
-    )
-    ops = around.mask(matches(around.astype("category"), MARKER), NO_OP)  # no op, and another name per step
+    parent_names = host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
+    enclosing = pd.Series(parent_names, waits.index).astype(object)
+    # The marker of a step is no op, and has another name in each step, which would split the calls.
+    ops = enclosing.mask(matches(enclosing.astype("category"), MARKER), NO_OP)
     return waits.assign(call=waits[C.NAME].astype(object), op=ops)
 
 
 def advise_on_wait(call: str, op: str) -> str:
     """Advice on a call that waits for the device, by the op around it.
+
+    Args:
+        call: Name of the call.
+        op: Name of the op; the op says more than the call, so it decides first.
 
     Example:
         >>> advise_on_wait("cudaMemcpyAsync", "aten::item").partition(" with ")[0]
