@@ -5,10 +5,13 @@ counterparts (rows of kind `sync`). `.item()` is the op `aten::_local_scalar_den
 
 The cost of a wait follows it: the queue is empty, so the device idles until the host has launched again.
 
-* idle after: the launch must come from the thread that waited. The tolerance covers clock differences of host
-  and device. A wait that no launch follows has no idle time.
+* idle after: the idle intervals that begin in the wait, or up to `MAX_CLOCK_SKEW_NS` after it because the
+  clocks of host and device differ. The launch that ends the interval must come from the thread that waited.
+  A wait that no launch follows has no idle time.
 * idle caused: without the wait the launch could have been earlier by at most the wait's length. The rest of
   the idle time is other work of the host.
+* saved: the part of the idle time caused that a step would save: inside the profiled steps only, and not
+  where the host then waited for something other than the device, such as the next request.
 
 Devices of a rank idle concurrently: idle times sum over them. Nsight Systems ranks synchronization calls by
 host time only.
@@ -64,8 +67,13 @@ from .shared.host_rows import advise_on_wait, host_rows, source_lines
 from .shared.idle_neighbors import inside_steps
 
 MAX_LISTED = 50
+"""Maximum rows of the table of single waits."""
+MAX_FINDINGS = 10
 BUSY_NS, CAUSED_NS, AFTER_NS = "device_busy_ns", "idle_caused_ns", "idle_after_ns"
+SAVED_NS = "saved_ns"
+"""Per wait: the idle time it causes, inside the profiled steps if they are marked."""
 IDLE_ROW, THREAD_ROW, GAPS = "idle_row", "host_row", "gaps"
+"""Per wait: the row id of its longest idle interval, that of the wait, and the number of its intervals."""
 
 NO_WAITS = Remark("no call in this capture waits for the device")
 NO_CALLS = (
@@ -80,6 +88,7 @@ def compute(run: Run) -> Result:
     if idle.device.empty:
         return Result(notes=(absent_device_note(run),))
     if not len(idle.waits):
+        # Without any runtime call the capture lacks them; with some, the program did not wait.
         calls = idle.host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
         return Result(notes=(NO_WAITS if calls.any() else NO_CALLS,))
     windows = step_windows(run)
@@ -90,16 +99,16 @@ def compute(run: Run) -> Result:
 
 
 def _describe_waits(run: Run, idle: Idle) -> pd.DataFrame:
-    """One row per wait: call, op around it, source line, step, host time."""
+    """One row per wait, in the order of `idle.waits`: call, op around it, source line, step, times in ns."""
     host, rows = idle.host, idle.waits
     op = host.nearest_ancestor(rows, host.of_kind(HostKind.OP))
-    marks = host.of_kind(HostKind.ANNOTATION) & ~host.name_matches(MARKER)
-    around = np.where(op >= 0, op, host.nearest_ancestor(rows, marks))
+    annotations = host.of_kind(HostKind.ANNOTATION) & ~host.name_matches(MARKER)  # markers of steps name none
+    op_or_annotation = np.where(op >= 0, op, host.nearest_ancestor(rows, annotations))
     ids = host.ids(rows)
     rank = host.rank[rows].astype(np.int64)
     table = pd.DataFrame({C.RANK: rank, CALL: host.labels(rows, ""), C.START_NS: host.start[rows]})
     table[C.DUR_NS] = host.end[rows] - host.start[rows]
-    table[OP] = host.labels(around, OUTSIDE)
+    table[OP] = host.labels(op_or_annotation, OUTSIDE)
     table[SOURCE] = source_lines(run, host.ids(np.where(op >= 0, op, rows)))
     table[C.STEP] = host_rows(run, ids, [C.STEP])[C.STEP].astype("Int64")
     table[THREAD_ROW] = ids.astype(np.int64)
@@ -108,7 +117,7 @@ def _describe_waits(run: Run, idle: Idle) -> pd.DataFrame:
 
 
 def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
-    """Part of each wait during which a device of its rank was busy."""
+    """Part of each wait during which a device of its rank was busy, ns."""
     device, waiting = idle.device, ints(waits, C.RANK)
     return overlap_by(ints(device, C.RANK), spans(device), waiting, spans(waits))
 
@@ -116,19 +125,23 @@ def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
 def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
     """Add the idle intervals that each wait caused; an interval belongs to at most one wait.
 
-    The saving counts only the part of an interval inside the profiled steps, if marked, and no interval in
-    which the host then waited for something else, such as the next request.
+    Args:
+        waits: Result of `_describe_waits`.
+        idle: The idle intervals.
+        windows: Result of `step_windows`, empty without marked steps.
     """
-    wait = idle.explained.wait
-    caused = wait >= 0
-    place = np.searchsorted(idle.waits, wait[caused])
-    gaps = idle.gaps[caused].assign(place=place)
-    gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), ints(waits, C.DUR_NS)[place])
+    wait_row = idle.explained.wait  # host position, as in `idle.waits`, which is sorted
+    has_wait = wait_row >= 0
+    wait_number = np.searchsorted(idle.waits, wait_row[has_wait])
+    wait_ns = ints(waits, C.DUR_NS)[wait_number]
+    gaps = idle.gaps[has_wait].assign(wait_number=wait_number)
+    gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), wait_ns)
     inside = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
-    inside = np.where(idle.explained.waiting_elsewhere[caused], 0, inside)
-    gaps["saved"] = np.minimum(inside, ints(waits, C.DUR_NS)[place])
-    gaps = gaps.sort_values(["place", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
-    per_wait = gaps.groupby("place").agg(
+    inside = np.where(idle.explained.waiting_elsewhere[has_wait], 0, inside)
+    gaps["saved"] = np.minimum(inside, wait_ns)
+    # The longest interval of a wait first: its row is shown as evidence.
+    gaps = gaps.sort_values(["wait_number", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
+    per_wait = gaps.groupby("wait_number").agg(
         gaps=(C.ROW_ID, "size"),
         after=(C.DUR_NS, "sum"),
         caused=("caused", "sum"),
@@ -154,14 +167,21 @@ def _group_waits(run: Run, waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
         idle_after_ns=(AFTER_NS, "sum"),
         longest_ns=(C.DUR_NS, "max"),
     )
-    whole = idle.gaps.groupby(C.RANK)[C.DUR_NS].sum()
-    table["idle_share"] = share(table[CAUSED_NS], table[C.RANK].map(whole).fillna(0).to_numpy(np.int64))
+    idle_ns = idle.gaps.groupby(C.RANK)[C.DUR_NS].sum()
+    table["idle_share"] = share(table[CAUSED_NS], table[C.RANK].map(idle_ns).fillna(0).to_numpy(np.int64))
     table["per_step"] = _per_step(run, waits, table, keys)
     return select(table, _WAITS, f"-{CAUSED_NS}", "-host_ns", *keys)
 
 
 def _per_step(run: Run, waits: pd.DataFrame, table: pd.DataFrame, keys: list[str]) -> pd.Series:
-    """Waits inside the profiled steps per step of the rank; missing without steps."""
+    """Waits inside the profiled steps per step of the rank, for each row of the table; missing without steps.
+
+    Args:
+        run: The run.
+        waits: The single waits.
+        table: The waits grouped by `keys`.
+        keys: Columns that identify a group.
+    """
     inside = waits[waits[C.STEP].notna()].groupby(keys, as_index=False).size()
     count = table[keys].merge(inside, how="left", on=keys)["size"].fillna(0)
     windows = step_windows(run)
@@ -218,10 +238,6 @@ STARVES = Rule(
     bound=Bottleneck.SYNC,
     thresholds={"min_saving_share": MIN_SHARE},
 )
-SAVED_NS = "saved_ns"
-"""Per wait: the idle time it causes, inside the profiled steps if they are marked."""
-MAX_FINDINGS = 10
-
 _HOW = (
     "Σ over the idle intervals that begin in these waits of the minimum of the interval's length (inside the "
     "profiled steps if marked; ignored if the host then waits for something else) and the wait's, {per}, "
@@ -234,11 +250,12 @@ def _findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Findin
     budget = savings.budget(run)
     if budget.marked:
         waits = waits[waits[C.STEP].notna()]
+    # Idle times sum over the devices of a rank, which idle concurrently: their mean is what a step saves.
     devices = gaps.groupby(C.RANK)[C.DEVICE].nunique()
-    devices_of_rank = int(devices.max()) if len(devices) else 1
+    devices_per_rank = int(devices.max()) if len(devices) else 1
     ranked = []
     for (call, op, line), rows in waits.groupby([CALL, OP, SOURCE], sort=True):
-        saving = int(rows[SAVED_NS].sum()) // max(1, devices_of_rank)
+        saving = int(rows[SAVED_NS].sum()) // max(1, devices_per_rank)
         if budget.matters(saving, least=STARVES["min_saving_share"]):
             ranked.append((saving, _finding(str(call), str(op), str(line), rows, saving, budget)))
     ranked.sort(key=lambda pair: -pair[0])
@@ -246,10 +263,11 @@ def _findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Findin
 
 
 def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, budget: Budget) -> Finding:
+    """The finding on the waits of one call, op and source line, which save `saving` ns over the run."""
     place = "outside ops" if op == OUTSIDE else f"in {brief(op)}"
     where = f"{brief(call)} {place}" + (f" at {brief(line, LINE)}" if line else "")
     waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
-    weighty = rows.sort_values([SAVED_NS, "host_row"], ascending=[False, True])[:EVIDENCE_ROWS]
+    evidence = rows.sort_values([SAVED_NS, THREAD_ROW], ascending=[False, True])[:EVIDENCE_ROWS]
     return budget.finding(
         STARVES,
         saving,
@@ -258,8 +276,8 @@ def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, bud
         _HOW.format(per=budget.per),
         basis=Basis.MEASURED,
         evidence={
-            "device_intervals": [int(row) for row in weighty["idle_row"].dropna()],
-            "host_intervals": [int(row) for row in weighty["host_row"]],
+            "device_intervals": [int(row) for row in evidence[IDLE_ROW].dropna()],
+            "host_intervals": [int(row) for row in evidence[THREAD_ROW]],
         },
     )
 
