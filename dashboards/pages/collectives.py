@@ -1,4 +1,9 @@
-"""Collectives page: waiting over time by rank, who is waited for, and bandwidth by process group."""
+"""Collectives page: waiting over time by rank, who is waited for, and bandwidth by process group.
+
+A collective is a kernel on each rank of a process group; they are matched over ranks, and all end together.
+`wait_ns` is the time by which a rank's kernel is longer than the shortest one, that of the last to arrive;
+`caused_ns` is the waiting of all others for that last one.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +26,13 @@ from ..figures.lines import heatmap
 from ..site import Section
 
 _BINS = 60
-_PLACE = [C.RANK, C.DEVICE]
+"""Columns of the heatmap, of equal time."""
+_DEVICE = [C.RANK, C.DEVICE]
+"""Columns that identify a device of a job."""
 
 
 def _answer(results: PageResults) -> list[Component]:
+    """Name the rank that the others wait for most, or why none is named."""
     if results.frame("by_rank").empty:
         group = results.largest("by_group", C.DUR_NS)
         return [
@@ -33,6 +41,7 @@ def _answer(results: PageResults) -> list[Component]:
     rank = results.largest("by_rank", "caused_ns")
     if not rank["caused_ns"]:
         return [show_answer("Nothing waits in the matched collectives.")]
+    # A single rank may have several devices, which are matched as ranks are.
     several = results.frame("by_rank")[C.RANK].nunique() > 1
     who = "rank {rank!s}" if several else "device {device!s}"
     text = (
@@ -50,7 +59,7 @@ def _wait_charts(results: PageResults) -> list[Component]:
     frame, calls = results.frame("by_rank"), results.frame("calls")
     if frame.empty:
         return [show_nothing("Waiting is unknown: no collective could be matched over ranks.")]
-    shown, cut = keep_extremes(frame, frame["caused_ns"], "waiting that it causes")
+    shown, note = keep_extremes(frame, frame["caused_ns"], "waiting that it causes")
     caption = "Share of the time in which each rank waits in a collective for the last rank."
     return [
         chart(results.context, "waiting", _heatmap(calls[calls["wait_ns"].notna()]), caption=caption),
@@ -60,24 +69,31 @@ def _wait_charts(results: PageResults) -> list[Component]:
             links.device_names(shown, ranks=True),
             shown["caused_ns"],
             title="waiting of the others",
-            caption=f"Waiting of the other ranks in collectives in which this rank arrived last.{cut}",
+            caption=f"Waiting of the other ranks in collectives in which this rank arrived last.{note}",
         ),
     ]
 
 
 def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
-    """Share of each part of the capture in which a rank waits; a rank waits when its kernel begins."""
+    """Draw the share of each bin of time in which each device waits.
+
+    Args:
+        calls: Rows of `calls` with a known `wait_ns`, at least one.
+    """
+    # A kernel first waits and then transfers, so its waiting is at its start.
     start = calls[C.START_NS].to_numpy(np.int64)
     end = start + calls["wait_ns"].to_numpy(np.int64)
+    # At least a nanosecond for each bin: shares are over their lengths.
     edges = np.linspace(start.min(), max(end.max(), start.min() + _BINS), _BINS + 1).astype(np.int64)
     lengths = np.diff(edges)
     rows: list[npt.NDArray[np.float64]] = []
-    places = calls[_PLACE].drop_duplicates().sort_values(_PLACE)
-    for rank, device in places.itertuples(index=False, name=None):
-        of_rank = ((calls[C.RANK] == rank) & (calls[C.DEVICE] == device)).to_numpy(bool)
-        rows.append(overlap_lengths(union(start[of_rank], end[of_rank]), edges[:-1], edges[1:]) / lengths)
+    devices = calls[_DEVICE].drop_duplicates().sort_values(_DEVICE)
+    for rank, device in devices.itertuples(index=False, name=None):
+        selected = ((calls[C.RANK] == rank) & (calls[C.DEVICE] == device)).to_numpy(bool)
+        waits = union(start[selected], end[selected])  # streams wait concurrently: no instant counts twice
+        rows.append(overlap_lengths(waits, edges[:-1], edges[1:]) / lengths)
     return heatmap(
-        links.device_names(places, ranks=True),
+        links.device_names(devices, ranks=True),
         [human(int(edge - edges[0]), "ns") for edge in edges[:-1]],
         [list(map(float, row)) for row in rows],
         "share",
@@ -87,15 +103,22 @@ def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
 
 
 def _bandwidth(results: PageResults) -> list[Component]:
+    """Draw the bus bandwidth of each kind of collective and process group where it is known, GB/s."""
     groups = results.frame("by_group").dropna(subset="bus_gb_per_s")
     groups = groups.sort_values("bus_gb_per_s", ascending=False)
     names = [
         f"{kind}, group {group}" for kind, group in zip(groups["collective"], groups["group"], strict=True)
     ]
-    values, title = groups["bus_gb_per_s"], "bus bandwidth"
-    caption = "Bus bandwidth by process group: comparable with the bandwidth of the link."
-    shown = bar_chart(results.context, "bandwidth", names, values, "GB/s", title=title, caption=caption)
-    return [html.Div(figure) for figure in shown]
+    figures = bar_chart(
+        results.context,
+        "bandwidth",
+        names,
+        groups["bus_gb_per_s"],
+        "GB/s",
+        title="bus bandwidth",
+        caption="Bus bandwidth by process group: comparable with the bandwidth of the link.",
+    )
+    return [html.Div(figure) for figure in figures]
 
 
 PAGE = answer_page(
