@@ -1,4 +1,8 @@
-"""History page: metrics of each commit, tested by `tracekit.stats`, and bisect commands."""
+"""History page: metrics of each commit, tested by `tracekit.stats`, and bisect commands.
+
+A configuration (runs of one fingerprint) has *states*: commits, and uncommitted changes on top of them. Each
+commit is compared with the one before it by commit time. Uncommitted changes are shown, but not tested.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,8 @@ from ..figures import sweep
 from ..site import Context, Needs, Page, Section
 
 _SHA = re.compile(r"[0-9a-f]{40,64}")
-_NEVER = datetime.min.replace(tzinfo=UTC)
+_UNKNOWN_TIME = datetime.min.replace(tzinfo=UTC)
+"""Time of a commit whose time is unknown: it sorts before all others."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class State:
     Attributes:
         git: Metadata recorded by the first run.
         runs: Runs with the metric, oldest first.
-        values: Value of each run.
+        values: Value of each run, in the unit of the metric.
         change: Comparison with the previous commit; None for the first and for uncommitted changes.
         before: The previous commit.
     """
@@ -71,7 +76,7 @@ class State:
 
     @property
     def typical(self) -> Run:
-        """The run with the median value; the lower of two."""
+        """The run with the median value; of an even number, the lower of the two in the middle."""
         order = sorted(range(len(self.values)), key=self.values.__getitem__)
         return self.runs[order[(len(order) - 1) // 2]]
 
@@ -83,23 +88,25 @@ class State:
     @property
     def when(self) -> str:
         """Commit time in UTC; empty if unknown."""
-        when = _when(self.git)
-        return "" if when == _NEVER else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        when = _commit_time(self.git)
+        return "" if when == _UNKNOWN_TIME else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def group_by_configuration(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Group runs with a commit and a metric by fingerprint; most commits first."""
+    """Group runs with a commit and a metric by fingerprint id; most commits first."""
     configurations: dict[str, list[Run]] = {}
     for run in runs:
         if run.header.git and (run.header.timings or has_counters(run)):
             configurations.setdefault(fingerprint_id(run), []).append(run)
-    return dict(
-        sorted(configurations.items(), key=lambda item: -len({code(run.header.git) for run in item[1]}))
-    )
+
+    def count_states(runs: list[Run]) -> int:
+        return len({code(run.header.git) for run in runs})
+
+    return dict(sorted(configurations.items(), key=lambda item: -count_states(item[1])))
 
 
 def commit_states(runs: Sequence[Run], metric: str) -> list[State]:
-    """Return the commits with a metric by commit time, each compared with the previous one.
+    """Return the states with a metric by commit time, each commit compared with the previous one.
 
     Args:
         runs: Runs of one configuration, oldest first.
@@ -114,24 +121,32 @@ def commit_states(runs: Sequence[Run], metric: str) -> list[State]:
         measured_runs, values = zip(*group, strict=True)
         if git := measured_runs[0].header.git:
             states.append(State(git, measured_runs, values))
-    states.sort(key=lambda state: (_when(state.git), state.git.dirty))
-    return _with_changes(states, metric, {run.path: place for place, run in enumerate(runs)})
+    states.sort(key=lambda state: (_commit_time(state.git), state.git.dirty))  # a commit before its changes
+    return _with_changes(states, metric, {run.path: number for number, run in enumerate(runs)})
 
 
-def _when(git: Git) -> datetime:
+def _commit_time(git: Git) -> datetime:
+    """Return the commit time, which may lack a time zone; `_UNKNOWN_TIME` if it is missing or damaged."""
     try:
         when = datetime.fromisoformat(git.commit_time)
     except ValueError:
-        return _NEVER
+        return _UNKNOWN_TIME
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-def _with_changes(states: list[State], metric: str, place: dict[Place, int]) -> list[State]:
-    """Compare neighboring commits, corrected for multiple testing."""
+def _with_changes(states: list[State], metric: str, run_order: dict[Place, int]) -> list[State]:
+    """Compare neighboring commits, corrected for multiple testing.
+
+    Args:
+        states: The states, by commit time.
+        metric: The metric.
+        run_order: Number of each run, in the order in which the runs were made.
+    """
     noise = estimate_noise([sorted(state.values) for state in states])
     clean = [state for state in states if not state.git.dirty]
     pairs = list(pairwise(clean))
-    changes = with_holm([_change(a, b, metric, noise, place) for a, b in pairs])
+    # Each pair is a test: over a long history some would be significant by chance.
+    changes = with_holm([_compare(a, b, metric, noise, run_order) for a, b in pairs])
     changes_of = {id(b): (change, a) for (a, b), change in zip(pairs, changes, strict=True)}
     return [
         State(state.git, state.runs, state.values, *changes_of.get(id(state), (None, None)))
@@ -139,21 +154,24 @@ def _with_changes(states: list[State], metric: str, place: dict[Place, int]) -> 
     ]
 
 
-def _change(a: State, b: State, metric: str, noise: Noise, place: dict[Place, int]) -> Comparison:
+def _compare(a: State, b: State, metric: str, noise: Noise, run_order: dict[Place, int]) -> Comparison:
+    """Compare a metric of two commits, as `tracekit check` does."""
     if metric in EXACT:
         return compare_exact(METRICS[metric], a.values, b.values, tolerance=MIB)
-    times = [[float(place[run.path]) for run in state.runs] for state in (a, b)]
-    order = samples.pairs(*times)
-    values = [
-        [state.values[index] for index in (order[side] if order else range(len(state.values)))]
+    # Runs of two commits that alternated are blocks: a paired test cancels what drifts between blocks.
+    times = [[float(run_order[run.path]) for run in state.runs] for state in (a, b)]
+    blocks = samples.pairs(*times)
+    values_a, values_b = (
+        [state.values[index] for index in (blocks[side] if blocks else range(len(state.values)))]
         for side, state in enumerate((a, b))
-    ]
-    single_run_noise = noise if min(map(len, values)) == 1 else None
-    return compare(METRICS[metric], values[0], values[1], paired=bool(order), noise=single_run_noise)
+    )
+    # A single run has no spread of its own; that of the repeated runs of other commits stands in.
+    single_run_noise = noise if min(len(values_a), len(values_b)) == 1 else None
+    return compare(METRICS[metric], values_a, values_b, paired=bool(blocks), noise=single_run_noise)
 
 
 def read_subjects(states: Sequence[State], where: Path) -> dict[str, str]:
-    """Return subject lines of the commits that the repository has."""
+    """Return the subject lines of the commits, by SHA; of those that the repository at `where` has."""
     shas = [sha for sha in dict.fromkeys(state.git.sha for state in states) if _SHA.fullmatch(sha)]
     try:
         return {commit.sha: commit.subject for commit in revisions.describe(shas, cwd=where)}
@@ -183,7 +201,7 @@ def bisect_command(good: State, bad: State, metric: str) -> str:
 
 
 def endpoints(states: Sequence[State]) -> tuple[State, State] | None:
-    """Return the oldest and the newest commit; None without two."""
+    """Return the first and the last commit of the states; None without two commits."""
     clean = [state for state in states if not state.git.dirty]
     return (clean[0], clean[-1]) if len(clean) > 1 else None
 
@@ -207,6 +225,7 @@ def _layout(_: Context) -> list[Component]:
 
 
 def _show_history(context: Context) -> list[Component]:
+    """Show the history of the chosen configuration, by default the one with most commits, and metric."""
     runs = context.store.readable()
     configurations = group_by_configuration(runs)
     if not configurations:
@@ -226,12 +245,18 @@ def _show_history(context: Context) -> list[Component]:
 
 
 def _no_history(count: int) -> list[Component]:
+    """Say why there is no history.
+
+    Args:
+        count: Number of runs in the store.
+    """
     none = f"None of the {count} runs has a commit and unprofiled step times."
     how = "Record several runs at each of several commits:"
     return no_runs(none if count else "", HINT, how, "tracekit collect --workload resnet50 --repeat 5")
 
 
 def _choices(context: Context, configurations: dict[str, list[Run]], chosen: str, metric: str) -> Component:
+    """Show the metrics and configurations to choose from; those of a single commit are folded."""
     view = context.view
     names = check_baseline.names([tuple(group) for group in configurations.values()])
     several: list[Choice] = []
@@ -255,14 +280,14 @@ def _choices(context: Context, configurations: dict[str, list[Run]], chosen: str
 def _chart(context: Context, states: list[State], metric: str) -> Component:
     drawn = [
         sweep.Commit(
-            state.name,
-            _hover_text(state),
-            state.values,
-            state.median_value,
-            tuple(context.view.elsewhere("overview", run=run.path.name) for run in state.runs),
-            tuple(map(color_of_run, state.runs)),
-            state.git.dirty,
-            _mark(state),
+            name=state.name,
+            details=_hover_text(state),
+            values=state.values,
+            median=state.median_value,
+            hrefs=tuple(context.view.elsewhere("overview", run=run.path.name) for run in state.runs),
+            colors=tuple(map(color_of_run, state.runs)),
+            dirty=state.git.dirty,
+            mark=_mark(state),
         )
         for state in states
     ]
@@ -286,6 +311,7 @@ def _hover_text(state: State) -> str:
 
 
 def _mark(state: State) -> str:
+    """Return the direction and size of a significant change, such as `▲ +50.0%`; empty for none."""
     change = state.change
     if change is None or change.verdict not in _CHANGES or change.ratio is None:
         return ""
@@ -309,21 +335,23 @@ def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
 
 
 def _table(context: Context, states: list[State], metric: str) -> Component:
-    place = context.store.local_folder.resolve().parent
+    # By default the store is a folder in the repository whose commits it holds.
+    folder = context.store.local_folder.resolve().parent
     subjects = context.results.get(
-        (NAME, "subjects", tuple(state.git.sha for state in states)), lambda: read_subjects(states, place)
+        (NAME, "subjects", tuple(state.git.sha for state in states)), lambda: read_subjects(states, folder)
     )
     records = [_record(context, state, subjects) for state in reversed(states[-MAX_COMMITS:])]
     columns = _columns(METRICS[metric].unit, subject=bool(subjects))
-    left = len(states) - len(records)
+    omitted = len(states) - len(records)
     return section(
         "Commits, newest first",
         html_table(columns, records, caption="Commits"),
-        *([dmc.Text(f"{left} older commits are only in the chart.", size="xs")] if left else []),
+        *([dmc.Text(f"{omitted} older commits are only in the chart.", size="xs")] if omitted else []),
     )
 
 
 def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[str, Any]:
+    """Return the row of a state: the cell of each of `_columns`."""
     change, view, run = state.change, context.view, state.typical.path.name
     statistics: dict[str, Any] = {
         "verdict": "uncommitted changes are not tested" if state.git.dirty else None
@@ -355,7 +383,7 @@ def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[st
 
 
 def _search(states: list[State], metric: str) -> list[Component]:
-    """Show bisect commands for each significant change, or for the whole range."""
+    """Show the bisect command of each significant change; without any, that of the whole range."""
     pairs = [(state.before, state) for state in states if _mark(state) and state.before]
     summary = "To find the exact commit among the unmeasured ones in between:"
     if not pairs and (full_range := endpoints(states)):
