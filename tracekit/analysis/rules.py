@@ -1,4 +1,8 @@
-"""What an analysis may advise: rules with their thresholds, and the findings that they give."""
+"""What an analysis may advise: rules with their thresholds, and the findings that they give.
+
+A rule is a condition, such as "a launch takes longer than a kernel"; a finding is an instance in a run, with
+advice, the time that it would save, and the rows that show it. `savings.Budget.finding` creates findings.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from tracekit.runs.text import human
 
 
 class Severity(StrEnum):
-    """Severity of a finding."""
+    """Severity of a finding: by the share of a step that it saves (`savings`), `info` without a saving."""
 
     INFO = "info"
     WARN = "warn"
@@ -19,14 +23,18 @@ class Severity(StrEnum):
 
 
 class Basis(StrEnum):
-    """Basis of an estimated saving."""
+    """Whether the time that a finding saves was measured or estimated."""
 
     MEASURED = "measured"
     ESTIMATED = "estimated"
 
 
 class Bottleneck(StrEnum):
-    """What the time of a run, or of a part of it, is spent on."""
+    """What the time of a run, or of a part of it, is spent on; the parts of the verdict on a run.
+
+    `STRAGGLERS` is waiting for slower ranks, `QUEUED` an idle device with work queued, `UNKNOWN` idle time
+    whose cause is not recorded, and `EDGES` the time before the first and after the last work of the capture.
+    """
 
     COMPUTE = "compute"
     COMMUNICATION = "communication"
@@ -52,8 +60,8 @@ class Rule:
         code: Stable identifier, the code of its findings.
         states: The condition. `{name}` stands for the threshold of that name.
         why: Why the thresholds are what they are, with the same placeholders.
-        bound: What the time of its findings is spent on; None if they concern no part of the window. Findings
-            on what bounds a run carry its verdict.
+        bound: What the time of its findings is spent on; None if they concern no part of the window. The
+            verdict on a run names the findings first whose rule has the bottleneck of the run here.
         thresholds: Numbers of the condition by name. A name starts with `min_` or `max_` and ends in its
             unit as names of columns do: `_ns`, `_bytes`, `_share`; others are counts or ratios.
 
@@ -90,10 +98,15 @@ class Rule:
 
 
 _TRAILING_ZEROS = re.compile(r"\.0+(?= )|(?<=\.\d)0+(?= )")
+"""Zeros at the end of the decimals of a number with a unit: all of `.00`, or the last of `.50`."""
 
 
 def describe(name: str, value: float) -> str:
     """Return the text of a threshold in the unit that its name ends in.
+
+    Args:
+        name: Name of the threshold.
+        value: Its value: ns or bytes, from 0 to 1 for a share, else a count or ratio.
 
     Example:
         >>> describe("min_dur_ns", 20_000), describe("min_saving_share", 0.01), describe("min_bytes", 1 << 20)
@@ -118,12 +131,13 @@ class Finding:
         severity: How much it matters.
         title: What is the case, in one line.
         advice: What to change, naming the line or op.
-        saving_ns_per_step: Time a step would save; None where no number can be given.
+        saving_ns_per_step: Time a step would save, or the capture where no steps are marked; None where no
+            number can be given.
         basis: Whether the saving was measured or estimated, None without a saving.
         how: How the saving was worked out.
         confidence: From 0 to 1: 0.9 and more where the cause was seen to act, less where it is inferred.
-        evidence: Table of the run (`device_intervals`, `host_intervals`) to the row ids that show it, the
-            weightiest first, at most `EVIDENCE_ROWS` of each table.
+        evidence: Row ids that show it, by table of the run (`device_intervals`, `host_intervals`): those with
+            most of the time first, at most `EVIDENCE_ROWS` of each table.
     """
 
     code: str
