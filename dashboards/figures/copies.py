@@ -17,6 +17,7 @@ from .bars import histogram
 from .lines import Dots, Limit, lines, points
 
 Positions = npt.NDArray[np.int64]
+_UNKNOWN_SIZE = -1
 
 
 def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
@@ -26,27 +27,30 @@ def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         tables: The `sizes` table of each direction, by its name.
     """
     counts_of = {name: _counts(table) for name, table in tables.items()}
-    known_lows = sorted({low for counts in counts_of.values() for low in counts if low >= 0})
-    lows = _powers_of_two(known_lows)
-    unknown = any(-1 in counts for counts in counts_of.values())
-    lower: list[int | None] = [*lows, *([None] if unknown else [])]
-    upper: list[int | None] = [*(2 * low or 1 for low in lows), *([None] if unknown else [])]
-    counted = {
-        name: [counts.get(-1 if low is None else low, 0) for low in lower]
+    recorded_lows = sorted({low for counts in counts_of.values() for low in counts if low != _UNKNOWN_SIZE})
+    lows = _powers_of_two(recorded_lows)
+    # Bins from `low` up to twice as much; copies of no bytes and of unknown size have a bin each.
+    unknown = [None] if any(_UNKNOWN_SIZE in counts for counts in counts_of.values()) else []
+    lower: list[int | None] = [*lows, *unknown]
+    upper: list[int | None] = [*(2 * low or 1 for low in lows), *unknown]
+    counts_by_name = {
+        name: [counts.get(_UNKNOWN_SIZE if low is None else low, 0) for low in lower]
         for name, counts in counts_of.items()
     }
-    figure = histogram(lower, upper, counted, bin_unit="bytes", title="copies", x_title="copy size")
+    figure = histogram(lower, upper, counts_by_name, bin_unit="bytes", title="copies", x_title="copy size")
     figure["layout"]["height"] = 380
     figure["layout"]["xaxis"]["ticktext"] = ["unknown" if low is None else _format_size(low) for low in lower]
     return figure
 
 
 def _format_size(low: int) -> str:
+    """Return the text of a power of two in bytes, such as `4 KiB`, which needs no decimals."""
     return human(low, "bytes").replace(".00", "")
 
 
 def _counts(table: pd.DataFrame) -> dict[int, int]:
-    lows = table["from_bytes"].fillna(-1).astype("int64").tolist()
+    """Return the number of copies by the lower bound of their bin in bytes, or `_UNKNOWN_SIZE`."""
+    lows = table["from_bytes"].fillna(_UNKNOWN_SIZE).astype("int64").tolist()
     return dict(zip(lows, table["copies"].tolist(), strict=True))
 
 
@@ -66,43 +70,49 @@ def rates(groups: Mapping[str, pd.DataFrame], ceilings: Mapping[str, float]) -> 
         groups: The `groups` table of each direction, by its name; rows without size or rate are left out.
         ceilings: Known ceilings in GB/s, by direction.
     """
-    placed = {
+    # Both axes are logarithmic, which have no place for 0; comparisons with a missing value are false.
+    drawable = {
         name: table[(table["bytes_each"] > 0) & (table["gb_per_s"] > 0)] for name, table in groups.items()
     }
-    kinds = [
+    series = [
         _dots_of_copies(f"{direction} {memory}", rows)
-        for direction, table in placed.items()
+        for direction, table in drawable.items()
         for memory, rows in table.groupby("memory", sort=True, observed=True)
     ]
-    copy_sizes = [size for kind in kinds for size in kind.x]
+    copy_sizes = [size for dots in series for size in dots.x]
     ends = [min(copy_sizes), max(copy_sizes)] if copy_sizes else [1, 2]
     limits = [
         Limit(f"{name} ceiling {human(rate, 'GB/s')}", ends, [rate, rate]) for name, rate in ceilings.items()
     ]
-    return points(kinds, limits, x_title="copy size", y_title="GB/s", x_ticks=_size_ticks(ends))
+    return points(series, limits, x_title="copy size", y_title="GB/s", x_ticks=_size_ticks(ends))
 
 
 def _dots_of_copies(name: str, rows: pd.DataFrame) -> Dots:
+    """Return the points of one direction and memory; their areas are the time that the copies take."""
     longest = float(rows["sum_ns"].max()) or 1.0
-    sizes_ = [int(size) for size in rows["bytes_each"]]
-    rows_of = zip(rows["op"], sizes_, rows["copies"], rows["gb_per_s"], strict=True)
+    copy_sizes = [int(size) for size in rows["bytes_each"]]
+    groups = zip(rows["op"], copy_sizes, rows["copies"], rows["gb_per_s"], strict=True)
     return Dots(
         name,
-        sizes_,
+        copy_sizes,
         [float(rate) for rate in rows["gb_per_s"]],
         [
             f"{hover_name(str(op) or '(no op recorded)')}<br>"
             f"{human(int(count), 'count')} × {human(size, 'bytes')}"
             f"<br>{human(float(rate), 'GB/s')}<br>{name}"
-            for op, size, count, rate in rows_of
+            for op, size, count, rate in groups
         ],
-        [float(row) / longest for row in rows["sum_ns"]],
+        [float(sum_ns) / longest for sum_ns in rows["sum_ns"]],
     )
 
 
 def _size_ticks(ends: Sequence[float]) -> tuple[list[float], list[str]]:
+    """Return position and label of some powers of two around the smallest and the largest size.
+
+    Starts at an even exponent, so that a step of two has 1, 4, 16, 64, 256 of each unit.
+    """
     least, most = int(ends[0]).bit_length() - 1, int(ends[1]).bit_length()
-    step = max(2, (most - least) // 8 or 1)
+    step = max(2, (most - least) // 8)  # about eight ticks
     values = [float(1 << exponent) for exponent in range(least - least % 2, most + 1, step)]
     return values, [_format_size(int(value)) for value in values]
 
@@ -113,6 +123,8 @@ MAX_POINTS = 4_000
 
 def chunk_extremes(*series: npt.NDArray[np.float64], most: int = MAX_POINTS) -> Positions:
     """Return indices of the first, last, minimum and maximum value of each series in equal chunks.
+
+    A line through them looks like one through all values, whose peaks fewer points would miss.
 
     Args:
         series: Values of equal length; NaN where missing.
@@ -125,7 +137,7 @@ def chunk_extremes(*series: npt.NDArray[np.float64], most: int = MAX_POINTS) -> 
     count = len(series[0])
     if count <= most:
         return np.arange(count)
-    parts = max(1, most // (2 + 2 * len(series)))
+    parts = max(1, most // (2 + 2 * len(series)))  # a chunk has two ends, and two extremes of each series
     edges = np.linspace(0, count, parts + 1).astype(np.int64)
     starts = edges[:-1]
     positions = [starts, edges[1:] - 1]
@@ -138,12 +150,18 @@ def chunk_extremes(*series: npt.NDArray[np.float64], most: int = MAX_POINTS) -> 
 
 
 def _first_extreme(values: npt.NDArray[np.float64], edges: Positions, *, smallest: bool) -> Positions:
-    """Return the index of the first minimum or maximum in each chunk."""
+    """Return the index of the first minimum or maximum in each chunk; missing values are neither.
+
+    Args:
+        values: The values.
+        edges: Index of the first value of each chunk, and the number of values at the end.
+        smallest: Whether the minimum is wanted.
+    """
     filled = np.where(np.isnan(values), np.inf if smallest else -np.inf, values)
     reduce = np.minimum if smallest else np.maximum
-    best = np.repeat(reduce.reduceat(filled, edges[:-1]), np.diff(edges))
-    hits = np.flatnonzero(filled == best)
-    return hits[np.searchsorted(hits, edges[:-1])]
+    extreme = np.repeat(reduce.reduceat(filled, edges[:-1]), np.diff(edges))
+    hits = np.flatnonzero(filled == extreme)
+    return hits[np.searchsorted(hits, edges[:-1])]  # the first hit from the start of each chunk on
 
 
 def over_time(timeline: pd.DataFrame, *, most: int = MAX_POINTS) -> dict[str, Any]:
@@ -168,6 +186,7 @@ def over_time(timeline: pd.DataFrame, *, most: int = MAX_POINTS) -> dict[str, An
 
 
 BOUNDS = ("compute", "memory", "neither")
+"""What bounds an op in the analysis `roofline`, in the order of the legend; else it is unknown."""
 KILO = 1_000
 """GFLOP/s per TFLOP/s; GB/s times FLOP/byte gives GFLOP/s."""
 
@@ -180,47 +199,59 @@ def roofs(ops: pd.DataFrame) -> dict[str, Any]:
     """
     longest = float(ops["device_ns"].max()) or 1.0
     bounds = ops["bound"].fillna("").astype(str)
-    kinds = [
+    series = [
         _dots(bound or "unknown", ops[bounds == bound], longest)
         for bound in (*BOUNDS, "")
         if (bounds == bound).any()
     ]
     x = ops["intensity"].astype(float)
-    limits = _roof_lines(ops, float(x.min()) / 2, float(x.max()) * 2)
-    figure = points(kinds, limits, x_title="arithmetic intensity (FLOP/byte)", y_title="TFLOP/s")
+    limits = _roof_lines(ops, float(x.min()) / 2, float(x.max()) * 2)  # roofs extend beyond the ops
+    figure = points(series, limits, x_title="arithmetic intensity (FLOP/byte)", y_title="TFLOP/s")
     figure["layout"]["height"] = 440
     return figure
 
 
 def _dots(bound: str, ops: pd.DataFrame, longest: float) -> Dots:
+    """Return the points of ops with one bound; their areas are device times over the longest, ns."""
     columns = ["op", C.INPUT_SHAPES, "precision", "tflops", "intensity", "utilization", "device_ns"]
     hover = [_hover(*row) for row in zip(*(ops[column] for column in columns), strict=True)]
     weight = (ops["device_ns"].astype(float) / longest).tolist()
-    name = f"{bound}-bound" if bound in BOUNDS[:2] else f"bound by {bound}" if bound != "unknown" else bound
+    names = {"compute": "compute-bound", "memory": "memory-bound", "unknown": "unknown"}
+    name = names.get(bound, f"bound by {bound}")
     x, y = ops["intensity"].astype(float).tolist(), ops["tflops"].astype(float).tolist()
     return Dots(name, x, y, hover, weight)
 
 
 def _hover(
-    op: str, shapes: str, precision: str, tflops: float, intensity: float, used: float, device_ns: int
+    op: str, shapes: str, precision: str, tflops: float, intensity: float, utilization: float, device_ns: int
 ) -> str:
-    lines = [
+    """Return the hover text of an op; `utilization` is the share of its roof, NaN if unknown."""
+    texts = [
         hover_name(str(op)),
         hover_name(str(shapes)),
         f"{hover_name(str(precision))}: {human(float(tflops), 'TFLOP/s')} at {intensity:,.2f} FLOP/byte",
         f"device time {human(int(device_ns), 'ns')}",
     ]
-    return "<br>".join(lines if used != used else [*lines, f"{human(float(used), 'share')} of the roof"])
+    if not pd.isna(utilization):
+        texts.append(f"{human(float(utilization), 'share')} of the roof")
+    return "<br>".join(texts)
 
 
 def _roof_lines(ops: pd.DataFrame, low: float, high: float) -> list[Limit]:
+    """Return the roof of each precision: the rate that the peaks of its device allow at each intensity.
+
+    Args:
+        ops: The ops.
+        low: Arithmetic intensity at the left end, FLOP/byte.
+        high: Arithmetic intensity at the right end, FLOP/byte.
+    """
     with_peaks = ops.dropna(subset=["peak_tflops", "peak_gb_per_s"])
     peaks = with_peaks[["precision", "peak_tflops", "peak_gb_per_s"]].drop_duplicates()
     limits = []
     for precision, peak, bandwidth in peaks.itertuples(index=False, name=None):
-        ridge = KILO * peak / bandwidth
+        ridge = KILO * peak / bandwidth  # below this intensity the bandwidth limits, above it the peak rate
         x = sorted({low, min(max(ridge, low), high), high})
         y = [min(peak, bandwidth * intensity / KILO) for intensity in x]
-        lines = f"{precision}: {human(float(peak), 'TFLOP/s')}, {human(float(bandwidth), 'GB/s')}"
-        limits.append(Limit(lines, x, y))
+        name = f"{precision}: {human(float(peak), 'TFLOP/s')}, {human(float(bandwidth), 'GB/s')}"
+        limits.append(Limit(name, x, y))
     return limits
