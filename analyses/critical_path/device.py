@@ -102,6 +102,8 @@ class Device:
             called_before: Instants before which the call began, ns.
         """
         low, high = self.bounds[lane], self.bounds[lane + 1]
+        # Several threads may launch on one stream, out of order: of the running maximum, which is sorted, a
+        # prefix below an instant was launched before it as a whole.
         called = np.maximum.accumulate(self.called[low:high])
         ended = np.searchsorted(self.end[low:high], ended_by, side="right")
         position = np.minimum(ended, np.searchsorted(called, called_before, side="left")) - 1
@@ -130,7 +132,7 @@ def read_device(run: Run, rank: int, host: Host) -> Device:
     lane, lanes = _stream_numbers(device, stream)
     start = ints(frame, C.START_NS)
     end = start + ints(frame, C.DUR_NS)
-    order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))
+    order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))  # by end, which is what is searched
     call = host.position(ids_or_absent(frame[C.LAUNCH_ROW]))[order]
     frame, lane, start, end = frame[[*_KEPT]].iloc[order], lane[order], start[order], end[order]
     called = np.where(call >= 0, host.start[call], start) if len(host.start) else start
@@ -172,8 +174,11 @@ def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
     previous = np.full(len(start), NO_PARENT)
     for low, high in pairwise(bounds.tolist()):
         position = np.searchsorted(end[low:high], start[low:high], side="right") - 1
+        # An interval of no length has ended by its own start, and would follow itself.
         position = np.minimum(position, np.arange(high - low) - 1)
         previous[low:high] = np.where(position >= 0, low + position, NO_PARENT)
+        # In order of starts, an interval that overlaps the one before it depends on that one (programmatic
+        # dependent launch), unless another one ended exactly at its start.
         order = low + np.lexsort((row_id[low:high], end[low:high], start[low:high]))
         running = end[order[:-1]] > start[order[1:]]
         running &= end[previous[order[1:]]] < start[order[1:]]
@@ -188,30 +193,35 @@ def ends_of(device: Device, which: Ints) -> Ints:
 
 
 def _with_dependencies(device: Device, host: Host) -> Device:
-    """Add the dependencies to the intervals."""
+    """Add the dependencies to the intervals; instants of dependencies that there are not are `-FAR`."""
     start, launched = device.start, device.call >= 0
-    queued = np.minimum(ends_of(device, device.previous), start)
+    queue_ended = np.minimum(ends_of(device, device.previous), start)
     elapsed = start - device.called
-    empty = launched & (queued <= device.called) & (elapsed >= 0)
-    _, first = np.unique(device.call[empty], return_index=True)
-    seen = np.sort(elapsed[empty][first])
-    median = int(seen[(len(seen) - 1) // 2]) if len(seen) else DEFAULT_LATENCY_NS
-    if len(seen) < MIN_LATENCIES:
+    # Only a launch into an empty stream shows its latency; a negative one shows that the clocks differ.
+    empty = launched & (queue_ended <= device.called) & (elapsed >= 0)
+    _, first = np.unique(device.call[empty], return_index=True)  # a graph has many intervals of one call
+    samples = np.sort(elapsed[empty][first])
+    median = int(samples[(len(samples) - 1) // 2]) if len(samples) else DEFAULT_LATENCY_NS
+    if len(samples) < MIN_LATENCIES:
         median = min(median, MAX_LATENCY_NS)
     latency = np.minimum(elapsed, median)
-    reached = np.where(launched, device.called + latency, -FAR)
+    arrived = np.where(launched, device.called + latency, -FAR)
     waited = _find_stream_waits(device, host)
-    _find_resumed_streams(device, np.maximum(queued, reached), waited)
+    _find_resumed_streams(device, np.maximum(queue_ended, arrived), waited)
     released = ends_of(device, waited)
-    binding = np.where(queued > -FAR, QUEUE, NONE)
-    binding = np.where(reached > queued, LAUNCH, binding)
-    binding = np.where(released > np.maximum(queued, reached), WAIT, binding)
-    latency = np.where(binding == LAUNCH, elapsed, latency)
+    binding = np.where(queue_ended > -FAR, QUEUE, NONE)
+    binding = np.where(arrived > queue_ended, LAUNCH, binding)
+    binding = np.where(released > np.maximum(queue_ended, arrived), WAIT, binding)
+    latency = np.where(binding == LAUNCH, elapsed, latency)  # nothing else explains the rest of the time
     changes = {"waited": waited, "binding": binding, "latency": latency}
     return Device(**{**vars(device), **changes, "behind_backlog": _behind_backlog(device, host, binding)})
 
 
 def _behind_backlog(device: Device, host: Host, binding: Ints) -> Bools:
+    """Whether each interval is the first launched on its stream and starts late.
+
+    Work from before the capture may occupy the stream, so removing launch overhead saves none of the delay.
+    """
     behind: Bools = binding == LAUNCH
     if behind.any():
         behind &= (device.previous < 0) | (device.call[device.previous] < 0)
@@ -220,12 +230,12 @@ def _behind_backlog(device: Device, host: Host, binding: Ints) -> Bools:
 
 
 def _find_stream_waits(device: Device, host: Host) -> Ints:
-    """Interval that each interval's stream waited for, derived from the calls."""
+    """Interval that each interval's stream waited for, derived from the calls; -1 without a wait."""
     waited = np.full(len(device.start), NO_PARENT)
     calls = np.flatnonzero(host.waits)
-    named = device.syncs[matches(device.syncs[C.NAME], WAIT_ROW)]
-    if len(named):
-        _with_stream(device, host, named, waited)
+    recorded = device.syncs[matches(device.syncs[C.NAME], WAIT_ROW)]
+    if len(recorded):
+        _follow_recorded_waits(device, host, recorded, waited)
     elif len(calls):  # without a recorded stream a wait applies to the next launch of the thread
         for low, high in pairwise(device.bounds.tolist()):
             _follow(device, host, calls, np.arange(low, high), waited)
@@ -234,31 +244,42 @@ def _find_stream_waits(device: Device, host: Host) -> Ints:
 
 
 def _find_resumed_streams(device: Device, ready: Ints, waited: Ints) -> None:
-    """For intervals that start late, directly after one of another stream of the device ends: that one.
+    """Add waits of intervals that start late, directly after one of another stream of the device ends.
 
     The call that made the stream wait is not recorded, or precedes the capture.
+
+    Args:
+        device: The intervals.
+        ready: Instant by which queue and launch let each interval start, ns.
+        waited: Interval that each one waited for; changed in place.
     """
     ready = np.maximum(ready, ends_of(device, waited))
     rows = np.flatnonzero((device.start - ready > MIN_GAP_NS) & (ready > -FAR))
     best = np.full(len(rows), NO_PARENT)
     for lane, (number, _) in enumerate(device.lanes):
-        other = [
-            other_stream
-            for other_stream, (place, _) in enumerate(device.lanes)
-            if place == number and other_stream != lane
+        others = [
+            other
+            for other, (other_number, _) in enumerate(device.lanes)
+            if other_number == number and other != lane
         ]
-        mine = device.lane[rows] == lane
-        for other_stream in other if mine.any() else ():
-            low, high = device.bounds[other_stream], device.bounds[other_stream + 1]
-            at = low + np.searchsorted(device.end[low:high], device.start[rows[mine]], side="right") - 1
-            last = np.where(at >= low, at, NO_PARENT)
-            best[mine] = np.where(ends_of(device, last) > ends_of(device, best[mine]), last, best[mine])
+        on_lane = device.lane[rows] == lane
+        for other in others if on_lane.any() else ():
+            low, high = device.bounds[other], device.bounds[other + 1]
+            position = (
+                low + np.searchsorted(device.end[low:high], device.start[rows[on_lane]], side="right") - 1
+            )
+            last = np.where(position >= low, position, NO_PARENT)
+            later = ends_of(device, last) > ends_of(device, best[on_lane])
+            best[on_lane] = np.where(later, last, best[on_lane])
     follows = (best >= 0) & (device.start[rows] - ends_of(device, best) <= MAX_FOLLOW_NS)
     waited[rows[follows]] = best[follows]
 
 
 def _within_graphs(device: Device, waited: Ints) -> None:
-    """For intervals launched by one call on several lanes: the last one to end on another lane."""
+    """Add waits of intervals launched by one call on several lanes: for the last one to end on another lane.
+
+    The edges of a graph are not recorded, and no call is between its intervals.
+    """
     lanes = pd.DataFrame({"call": device.call, "lane": device.lane}).groupby("call")["lane"]
     spread = lanes.min() != lanes.max()
     calls = spread.index[spread].to_numpy(np.int64)
@@ -268,42 +289,58 @@ def _within_graphs(device: Device, waited: Ints) -> None:
         low, high = device.bounds[lane], device.bounds[lane + 1]
         position = low + np.searchsorted(device.end[low:high], device.start[rows], side="right") - 1
         fits = (position >= low) & (device.lane[rows] != lane) & (device.call[position] == device.call[rows])
-        one = np.where(fits, position, NO_PARENT)
-        best = np.where(ends_of(device, one) > ends_of(device, best), one, best)
+        last = np.where(fits, position, NO_PARENT)
+        best = np.where(ends_of(device, last) > ends_of(device, best), last, best)
     waited[rows] = best
 
 
-def _with_stream(device: Device, host: Host, named: pd.DataFrame, found: Ints) -> None:
-    """Waits with a recorded stream."""
-    call = host.position(named[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
-    stream = named[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
-    place = named[C.DEVICE].to_numpy(np.int64)
-    for lane, (number, own) in enumerate(device.lanes):
-        mine = np.sort(call[(call >= 0) & (stream == own) & (place == number)])
+def _follow_recorded_waits(device: Device, host: Host, recorded: pd.DataFrame, waited: Ints) -> None:
+    """Set the waits whose stream is recorded.
+
+    Args:
+        device: The intervals.
+        host: Host rows.
+        recorded: Rows of stream waits, each with its stream, device and call.
+        waited: Interval that each one waited for; changed in place.
+    """
+    call = host.position(recorded[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
+    stream = recorded[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    device_number = recorded[C.DEVICE].to_numpy(np.int64)
+    for lane, (number, lane_stream) in enumerate(device.lanes):
+        calls = np.sort(call[(call >= 0) & (stream == lane_stream) & (device_number == number)])
         rows = np.arange(device.bounds[lane], device.bounds[lane + 1])
-        _follow(device, host, mine, rows, found)
+        _follow(device, host, calls, rows, waited)
 
 
-def _follow(device: Device, host: Host, calls: Ints, rows: Ints, found: Ints) -> None:
-    """Set the wait of intervals launched after one of these calls and before others on the lane."""
+def _follow(device: Device, host: Host, calls: Ints, rows: Ints, waited: Ints) -> None:
+    """Set the wait of intervals launched after one of these calls and before others on the lane.
+
+    Args:
+        device: The intervals.
+        host: Host rows.
+        calls: Host positions of stream-wait calls, ascending.
+        rows: Intervals of one lane.
+        waited: Interval that each one waited for; changed in place.
+    """
     rows = rows[device.call[rows] >= 0]
     if not len(calls) or not len(rows):
         return
-    at = np.searchsorted(calls, device.call[rows]) - 1
-    wait = calls[np.maximum(at, 0)]
-    before = np.where(device.previous[rows] >= 0, device.called[device.previous[rows]], -FAR)
-    seen: Bools = (at >= 0) & (host.thread[wait] == host.thread[device.call[rows]])
-    seen &= host.start[wait] >= before
-    rows, wait = rows[seen], wait[seen]
+    # Positions of host rows are by thread and start: the call before a launch on its thread precedes it here.
+    place = np.searchsorted(calls, device.call[rows]) - 1
+    wait = calls[np.maximum(place, 0)]
+    previous_call = np.where(device.previous[rows] >= 0, device.called[device.previous[rows]], -FAR)
+    applies: Bools = (place >= 0) & (host.thread[wait] == host.thread[device.call[rows]])
+    applies &= host.start[wait] >= previous_call  # else the previous interval of the stream has waited
+    rows, wait = rows[applies], wait[applies]
     if not len(rows):
         return
     lane = int(device.lane[rows[0]])
     best = np.full(len(rows), NO_PARENT)
     for other, (number, _) in enumerate(device.lanes):
         if other != lane and number == device.lanes[lane][0]:
-            one = device.last(other, device.start[rows], host.start[wait])
-            best = np.where(ends_of(device, one) > ends_of(device, best), one, best)
-    found[rows] = best
+            last = device.last(other, device.start[rows], host.start[wait])
+            best = np.where(ends_of(device, last) > ends_of(device, best), last, best)
+    waited[rows] = best
 
 
 @dataclass(frozen=True)
@@ -333,15 +370,21 @@ class Joins:
     pairs: tuple[Ints, Ints]
 
     def last(self, thread: Small, by: Ints, *, bound: bool) -> Ints:
-        """Last join of a thread that ended by each instant, -1 if there is none."""
-        found = np.full(len(by), NO_PARENT)
+        """Last join of a thread that ended by each instant, -1 if there is none.
+
+        Args:
+            thread: Thread of each query.
+            by: Instant of each query, ns.
+            bound: Whether only joins count that actually waited.
+        """
+        joins = np.full(len(by), NO_PARENT)
         rows = np.flatnonzero(self.bound) if bound else np.arange(len(self.end))
         for lane in present(self.thread[rows]):
             low, high = np.searchsorted(self.thread[rows], [lane, lane + 1])
             on_lane = thread == lane
             position = np.searchsorted(self.end[rows[low:high]], by[on_lane], side="right") - 1
-            found[on_lane] = np.where(position >= 0, rows[low + np.maximum(position, 0)], NO_PARENT)
-        return found
+            joins[on_lane] = np.where(position >= 0, rows[low + np.maximum(position, 0)], NO_PARENT)
+        return joins
 
 
 def find_joins(host: Host, device: Device) -> Joins:
@@ -350,9 +393,10 @@ def find_joins(host: Host, device: Device) -> Joins:
     handovers = _handovers(host)
     called, returned = host.start[call], host.end[call]
     cost = returned - np.maximum(ends_of(device, target), called)
-    zeros = np.zeros(len(handovers[0]), np.int64)
+    zeros = np.zeros(len(handovers[0]), np.int64)  # handovers have no interval, and always bind
     thread = np.concatenate((host.thread[call], handovers[0]))
     end = np.concatenate((returned, handovers[1]))
+    # Of waits that end together, as a driver call within a runtime call does, the enclosing one comes last.
     order = np.lexsort((np.concatenate((-called, zeros)), end, thread))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -386,6 +430,7 @@ def _calls(host: Host, device: Device) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     pairs = np.concatenate(numbers), np.concatenate(intervals)
     target = _latest(len(call), pairs, device)
     keep = _newest(call, pairs, host, target)
+    # Freeing memory waits for the device only where it has work; sync calls are waits in any case.
     waited = ~host.frees[call] | (ends_of(device, target) > host.start[call])
     keep &= waited[pairs[0]]
     number = np.cumsum(waited) - 1
@@ -402,6 +447,7 @@ def _blocking_copies(host: Host, device: Device) -> Ints:
     within = (device.end[rows] <= host.end[at]) & (device.start[rows] >= host.start[at])
     nonempty = host.end[at] > host.start[at]
     rows = rows[within & nonempty & (pageable.to_numpy(bool)[rows] | ~host.asynchronous[at])]
+    # A call may have made several copies: the last one is what it returned after.
     _, last = np.unique(call[rows][::-1], return_index=True)
     return rows[::-1][last]
 
@@ -454,6 +500,7 @@ def _handovers(host: Host) -> tuple[Ints, Ints, Ints, Ints]:
 
 def _handovers_with(host: Host, other: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Handovers in both directions between main and a backward thread; equal times are separated by 1 ns."""
+    # A path is followed back in time: through handovers at equal times it could go round forever.
     slices, main = host.slices, host.main
     top = np.flatnonzero((host.thread == other) & (host.parent < 0) & (host.end > host.start))
     first, done = host.start[top], np.maximum.accumulate(host.end[top])
