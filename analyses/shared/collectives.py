@@ -37,14 +37,14 @@ END_TOLERANCE_SHARE = 10
 """Ends agree within the longest duration over this, or within `END_TOLERANCE_NS`."""
 END_TOLERANCE_NS = 200_000
 NEARLY_ALL_ALIGNED = 0.9
-"""Share of kernels that must end together where the ranks have different numbers of them."""
+"""Share of collectives that must end together where the ranks have different numbers of them."""
 RECORDED = (
     *(C.COLLECTIVE_SEQUENCE, C.DTYPE, C.ELEMENTS_IN, C.ELEMENTS_OUT),
     *(C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE, C.SRC_RANK, C.DST_RANK),
 )
 """Columns of the launching op that describe a collective."""
 _OF_ONE_SIZE = {ALL_REDUCE, BROADCAST, REDUCE, SEND_RECV}
-"""Kinds whose input and output are of one size."""
+"""Kinds whose input and output are of one size: that of the input is the bytes of the collective."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], 
     matched, unmatched = [], []
     for (called, _), of_group in kernels.groupby(["family", "group"], sort=True):
         rows = _of_all_ranks(of_group)
+        # Strictest first: stream by stream, then regardless of streams, then without the first kernels.
         streams = [on_stream for _, on_stream in rows.groupby(C.STREAM, sort=True)]
         groups = streams if all(_counts_agree(on_stream) for on_stream in streams) else [rows]
         if all(_counts_agree(on_stream) for on_stream in groups):
@@ -99,7 +100,10 @@ def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], 
 
 
 def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
-    """The collectives whose sequence number every device has; all of them where a number is unknown."""
+    """The collectives whose sequence number every device has; all of them where a number is unknown.
+
+    Captures of ranks may begin and end apart, so the k-th last kernels need not correspond.
+    """
     if rows[C.COLLECTIVE_SEQUENCE].isna().any():
         return rows
     sequence = rows[C.COLLECTIVE_SEQUENCE].to_numpy(np.int64)
@@ -124,6 +128,7 @@ def _match_from_the_end(rows: pd.DataFrame) -> MatchedCollectives | None:
     ending = _match_in_order(ordered.groupby(PLACE, sort=True).tail(int(counts.min())))
     spread = end_spreads([ending])[0]
     together = end_together(ending, spread).mean() >= NEARLY_ALL_ALIGNED
+    # A match that is one collective early or late is off by the time between collectives.
     return ending if together and 2 * np.median(spread) <= _distance(ending) else None
 
 
@@ -165,7 +170,10 @@ def end_spreads(matched: list[MatchedCollectives]) -> list[Ints]:
 
 
 def _offsets(matched: list[MatchedCollectives]) -> dict[tuple[int, int], int]:
-    """Clock offset of each device relative to the first one, by the ends of matched kernels."""
+    """Clock offset of each device relative to the first one, ns, by the ends of matched kernels.
+
+    All matched collectives together: a device has one clock, and the median passes over wrong matches.
+    """
     differences: dict[tuple[int, int], list[Ints]] = {}
     for collectives in matched:
         ends = collectives.start + collectives.dur
@@ -174,9 +182,14 @@ def _offsets(matched: list[MatchedCollectives]) -> dict[tuple[int, int], int]:
     return {place: percentile(np.concatenate(values), 50) for place, values in differences.items()}
 
 
-def end_together(one: MatchedCollectives, spread: Ints) -> Bools:
-    """Whether the kernels of each collective end together."""
-    tolerance = np.maximum(one.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
+def end_together(matched: MatchedCollectives, spread: Ints) -> Bools:
+    """Whether the kernels of each collective end together.
+
+    Args:
+        matched: The collectives.
+        spread: Spread of their ends, ns.
+    """
+    tolerance = np.maximum(matched.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
     together: Bools = spread <= tolerance
     return together
 
@@ -270,6 +283,7 @@ def collective_waits(rows: pd.DataFrame) -> pd.DataFrame:
         wait_ns, the time by which the kernel is longer than the shortest one of its collective, and
         caused_ns, the sum of the waits of the others if this kernel is the only shortest one, else 0.
     """
+    # Sends and receives are between two ranks, not all of a group: they are matched by their peers.
     peers = rows[C.SRC_RANK].notna() | rows[C.DST_RANK].notna()
     matched, _ = match_collectives(rows[~peers])
     tables = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64), _message_waits(rows[peers])]
@@ -299,11 +313,12 @@ def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
         row_id, start, dur = (
             np.stack([ints(side, name) for side in ends], axis=1) for name in (C.ROW_ID, C.START_NS, C.DUR_NS)
         )
+        # The ends of a message differ by the offset of the two clocks, which is the median of all messages.
         difference = np.diff(start + dur, axis=1)[:, 0]
         spread = np.abs(difference - percentile(difference, 50))
         together = spread <= np.maximum(dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
         wait = (dur - dur.min(axis=1, keepdims=True))[together]
-        columns = {"wait_ns": wait.ravel(), "caused_ns": wait[:, ::-1].ravel()}
+        columns = {"wait_ns": wait.ravel(), "caused_ns": wait[:, ::-1].ravel()}  # by the other of the two
         tables.append(pd.DataFrame(columns, index=row_id[together].ravel()))
     return pd.concat(tables)
 
@@ -338,6 +353,7 @@ def wait_times(rows: pd.DataFrame) -> pd.Series:
 
 def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
     """Time by which each kernel exceeds the shortest one of its name, group and device that is as large."""
+    # From the largest: the running minimum is over all kernels that are as large or larger.
     ordered = rows[rows["size"] > 0].sort_values(["size", C.DUR_NS], ascending=[False, False])
     shortest = ordered.groupby(["family", "group", *PLACE], sort=False)[C.DUR_NS].cummin()
     return pd.Series((ordered[C.DUR_NS] - shortest).to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
