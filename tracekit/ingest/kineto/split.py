@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 CHUNK_BYTES = 8 << 20
+"""Approximate bytes of a chunk: each has a fixed cost, and memory is bounded by their size."""
 _OPENING = 1 << 18
 """Bytes that are read first for the top level before the events."""
 HEADER_LIMIT = 256 << 20
+"""Limit of the text before the events; a file with more is no trace."""
 EVENT_LIMIT = 16 << 20
 """Limit of the length of an event; text without a boundary in so many bytes is damaged."""
 
@@ -35,6 +37,7 @@ _OVERLAP = 1 << 16
 _NEAR = 1 << 12
 """Bytes in which a boundary is searched first: some events."""
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
 _TOKEN = re.compile(  # a string may be unterminated; possessive, as backtracking would take memory
     rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL
@@ -69,14 +72,14 @@ def read_opening(stream: Stream, name: str) -> Opening:
         end = _events_start(buffer)
         if end is not None:
             return Opening(buffer[:end], buffer[end:])
-        text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
+        text = buffer.removeprefix(_BYTE_ORDER_MARK).lstrip()
         if text[:1] not in (b"{", b"") or not block or len(buffer) > HEADER_LIMIT:
             raise _not_a_trace(text, name, stream.damage)
         size = max(_OPENING, len(buffer))  # doubling the size keeps the repeated search linear
 
 
 def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
-    if text[257:262] == b"ustar":
+    if text[257:262] == b"ustar":  # the magic number of tar, in the header of the first member
         return UnusableInputError(
             f"{name} is a tar archive, not a Kineto trace", hint="unpack it (`tar -xf`) and import the traces"
         )
@@ -91,8 +94,13 @@ def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
 
 
 def _events_start(buffer: bytes) -> int | None:
-    start = len(buffer) - len(buffer.removeprefix(b"\xef\xbb\xbf").lstrip())
+    """Return the position after the bracket that opens the events; None if it is not in the text so far.
+
+    Brackets are counted, as other members before the events may contain what looks like them.
+    """
+    start = len(buffer) - len(buffer.removeprefix(_BYTE_ORDER_MARK).lstrip())
     if buffer[start : start + 1] == b"[":
+        # A bare list of events; a list of numbers is JSON, too.
         return start + 1 if buffer[start + 1 :].lstrip()[:1] in (b"{", b"]", b"") else None
     if buffer[start : start + 1] != b"{" or b'"traceEvents"' not in buffer:
         return None
@@ -172,8 +180,8 @@ def chunks(
                 filled, searched = len(carried), 0
                 buffer = buffers.take(carried, filled + size)
                 continue
-            searched = max(0, filled - _OVERLAP)
-        if filled + ROOM >= len(buffer):
+            searched = max(0, filled - _OVERLAP)  # a boundary may continue in what is read next
+        if filled + ROOM >= len(buffer):  # an event is longer than a chunk
             buffer = buffers.take(buffer[:filled], 2 * (filled + size))
         read = stream.readinto(buffer[filled : min(filled + size, len(buffer) - ROOM)])
         if not read:
@@ -193,6 +201,7 @@ def _last_cut(buffer: memoryview, start: int, end: int) -> tuple[int, int] | Non
 
     Only the comma is between them: if the cut is wrong, the white space may belong to a string.
     """
+    # Backwards, in windows that grow: the last boundary is near the end unless the last event is long.
     low, window = end, _NEAR
     while low > start:
         low, high = max(start, low - window), min(end, low + _OVERLAP)
@@ -219,6 +228,8 @@ class Pieces(msgspec.Struct, frozen=True):
 
 def take_apart(text: bytes) -> Pieces:
     """Split a chunk into events by their braces alone, with any text between them.
+
+    Braces inside of strings do not count.
 
     Stops at the end of the text, at the closing bracket, or at a mismatched bracket.
 
@@ -295,16 +306,17 @@ def repair(text: bytes) -> bytes:
         b'{"name": "C:\\\\Users\\u0001", "dur": null}'
     """
     text = text.decode("utf-8", "replace").encode()
-    made, done = bytearray(), 0
+    repaired, done = bytearray(), 0
     for string in _STRING.finditer(text):
-        made += _NOT_A_NUMBER.sub(b"null", text[done : string.start()])
+        repaired += _NOT_A_NUMBER.sub(b"null", text[done : string.start()])  # a string may contain "NaN"
         for part in _PART.finditer(text, string.start(), string.end()):
-            made += _repair_string(part.group())
+            repaired += _repair_string(part.group())
         done = string.end()
-    made += _NOT_A_NUMBER.sub(b"null", text[done:])
-    return bytes(made)
+    repaired += _NOT_A_NUMBER.sub(b"null", text[done:])
+    return bytes(repaired)
 
 
 def _repair_string(text: bytes) -> bytes:
+    """Repair a part of a string; pairs of surrogates and valid escapes are matched to be left as they are."""
     text = _ESCAPE.sub(lambda match: _REPAIRS.get(match.lastgroup or "", match.group()), text)
     return _CONTROL.sub(lambda match: b"\\u%04x" % match.group()[0], text)
