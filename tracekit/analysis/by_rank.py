@@ -49,11 +49,13 @@ def compute(analysis: Analysis, run: Run, workers: Workers | None = None) -> Res
     if analysis.by_rank is None:
         return _compute_at_once(analysis, run)
     executor = workers or InProcess()
+    # A single process needs no more pieces than memory demands.
     pieces = rank_view.split_by_rank(
         run, min_views=1 if executor.count < 2 else MIN_PIECES_PER_WORKER * executor.count
     )
     if len(pieces) < 2 and len(run.ranks) < 2:
         return analysis.compute(run)
+    # Workers finish in any order; the result must not depend on it.
     parts = sorted(_compute_parts(analysis, executor, pieces), key=lambda part: part[0])
     lost = [(rank, error) for failed, _, error in parts if error is not None for rank in failed]
     if len(lost) == len(run.ranks):
@@ -80,7 +82,7 @@ def _compute_at_once(analysis: Analysis, run: Run) -> Result:
 
 
 def sample(run: Run) -> list[int] | None:
-    """Return evenly spaced ranks that fit memory; None if all do."""
+    """Return evenly spaced ranks that fit memory; None if all do, or if the user chose the ranks."""
     rows = _count_rows(run)
     if rows <= ROWS_AT_ONCE or not _has_unselected_ranks(run):
         return None
@@ -109,7 +111,12 @@ def _count_rows(run: Run) -> int:
 
 
 def _as_plugin_error(analysis: Analysis, error: TracekitError) -> TracekitError:
-    """Return the error of an analysis that failed on all ranks."""
+    """Return the error of an analysis that failed on all ranks; one of a subclass, such as of input, is kept.
+
+    Args:
+        analysis: The analysis.
+        error: Its error on the first rank.
+    """
     if type(error) is not TracekitError:
         return error
     return PluginError(f"analysis {analysis.name!r} failed on every rank: {error.message}", hint=error.hint)
@@ -117,6 +124,7 @@ def _as_plugin_error(analysis: Analysis, error: TracekitError) -> TracekitError:
 
 def _compute_parts(analysis: Analysis, executor: Workers, pieces: Sequence[Run]) -> Iterator[_Part]:
     """Yield the partial results of pieces; retry the ranks of a failed piece one by one."""
+    # The ranks of a piece fail together: computed apart, only those are lost that fail by themselves.
     single_ranks: list[Run] = []
     outcome: Outcome[Any]
     for outcome in executor.map(partial(_map_ranks, analysis.name), pieces):
@@ -130,12 +138,12 @@ def _compute_parts(analysis: Analysis, executor: Workers, pieces: Sequence[Run])
 
 
 def _map_ranks(name: str, run: Run) -> Any:
-    """Compute the partial result of some ranks, in a worker."""
+    """Compute the partial result of some ranks, in a worker, which finds the analysis by its name."""
     from tracekit.analysis import get
 
-    halves = get(name).by_rank
-    assert halves  # noqa: S101 (the same program everywhere)
-    return halves.map(run.of_ranks(*run.ranks))  # a separate view, so that its open files are closed with it
+    by_rank = get(name).by_rank
+    assert by_rank  # noqa: S101 (the same program everywhere)
+    return by_rank.map(run.of_ranks(*run.ranks))  # a separate view, so that its open files are closed with it
 
 
 def _describe_lost(lost: Sequence[tuple[int, TracekitError]]) -> list[str]:
