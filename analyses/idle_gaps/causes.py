@@ -130,15 +130,17 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
     queued_ns = np.where(has_launch, end - np.clip(returned, start, end), 0)
     queued = has_launch & _is_queued(gaps, called, returned, queued_ns)
     late = has_launch & ~queued
+    # A call that takes most of the gap is part of the delay: then the host's part ends with it.
     in_call = (called < start) | (2 * (np.minimum(returned, end) - called) > end - start)
     high = np.where(late, np.clip(np.where(in_call, returned, called), start, end), start)
     thread = _responsible_thread(host, gaps, start, high, late)
     part = _Part(host, thread, start, high, late)
     wait_rows = _waits_before(host, waits, part)
     causes = np.full(len(gaps), CAUSES.index(Cause.UNKNOWN), np.int64)
+    # An earlier interval of the same launch has run: the rest was queued for the whole gap.
     queued_ns = np.where(gaps["replayed"], end - start, queued_ns)
     depends = queued & ((queued_ns >= MIN_DEPENDENCY_NS) | _has_waited_for_event(gaps, device, host))
-    for cause, holds in (
+    for cause, holds in (  # each overrides those before it: of several that hold, the last one is the cause
         (Cause.LAUNCH_BOUND, late),
         (Cause.SYNC, part.mostly(waits) | _long_enough(host, wait_rows, part)),
         (Cause.DATALOAD, part.mostly(np.flatnonzero(host.data_loading | host.name_matches(LOADER)))),
@@ -167,7 +169,14 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
 
 
 def _is_queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints) -> Bools:
-    """Whether the next work was queued on the device and did not start."""
+    """Whether the next work was queued on the device and did not start.
+
+    Args:
+        gaps: Result of `read_gaps`.
+        called: Start of the call that launched the next work, ns.
+        returned: Its end, ns.
+        queued_ns: Part of each gap after the call returned.
+    """
     start, end = spans(gaps)
     before = returned <= start
     soon = (called < start) & (2 * queued_ns >= end - start)
@@ -178,7 +187,15 @@ def _is_queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints
 
 @dataclass(frozen=True)
 class _Part:
-    """The host's part of each gap, on the responsible thread."""
+    """The host's part of each gap, on the responsible thread.
+
+    Attributes:
+        host: Host rows.
+        thread: The responsible thread.
+        start: Start of the part, ns.
+        end: End of the part, ns: its start where the host was not late.
+        late: Whether the host was late.
+    """
 
     host: HostColumns
     thread: Ints
@@ -194,7 +211,7 @@ class _Part:
         )
 
     def more_than_half(self, inside: Ints) -> Bools:
-        """Whether a part of it is more than half."""
+        """Whether a length inside of it, ns, is more than half of it; never where the host was not late."""
         return self.late & (2 * inside > self.end - self.start)
 
 
@@ -205,6 +222,7 @@ def _longest_call(host: HostColumns, part: _Part) -> Ints:
     chosen = np.flatnonzero(part.mostly(calls) & (part.end - part.start >= MIN_LONG_NS))
     for thread in np.unique(part.thread[chosen]):
         on_thread = calls[host.thread[calls] == thread]  # by start
+        # Calls may be nested, so ends are not sorted; none before `low` reaches into the gap.
         ends = np.maximum.accumulate(host.end[on_thread]) if len(on_thread) else on_thread
         for gap in chosen[part.thread[chosen] == thread]:
             low = np.searchsorted(ends, part.start[gap], side="right")
@@ -223,9 +241,9 @@ def _is_profiler_overhead(host: HostColumns, gaps: pd.DataFrame, part: _Part) ->
 
 
 def _waits_before(host: HostColumns, waits: Ints, part: _Part) -> Ints:
-    """The wait in progress at the start of each gap, else one that ended shortly before."""
+    """The wait in progress at the start of each gap, else one that ended shortly before; -1 for none."""
     chosen = np.full(len(part.start), NO_PARENT, np.int64)
-    for early in (MAX_CLOCK_SKEW_NS, 0):
+    for early in (MAX_CLOCK_SKEW_NS, 0):  # the second overrides the first: a wait in progress goes before
         wait = first_ending_after(host, waits, part.thread, part.start - early - 1)
         fits = part.late & (wait >= 0) & (values_at(host.start, wait, 0) < part.start)
         fits &= values_at(host.end, wait, 0) <= part.end
@@ -234,17 +252,27 @@ def _waits_before(host: HostColumns, waits: Ints, part: _Part) -> Ints:
 
 
 def _long_enough(host: HostColumns, wait_rows: Ints, part: _Part) -> Bools:
+    """Whether each wait was at least half as long as the host's part of its gap."""
     length = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
     enough: Bools = (wait_rows >= 0) & (2 * length >= part.end - part.start)
     return enough
 
 
 def _responsible_thread(host: HostColumns, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
-    """The thread that delayed each launch."""
+    """The thread that delayed each launch: the launching one, unless another of its rank was more active.
+
+    Args:
+        host: Host rows.
+        gaps: Result of `read_gaps`.
+        start: Start of the host's part of each gap, ns.
+        end: End of the host's part, ns.
+        late: Whether the host was late.
+    """
     launch = gaps[LAUNCH].to_numpy()
     thread, ranks = (values_at(column, launch, NO_PARENT) for column in (host.thread, host.rank))
     activity, middle = _activity(host), start + (end - start) // 2
     best = values_at(activity, host.innermost(thread, middle), _NOTHING)
+    # Other threads count only where the launching one recorded nothing, or only waited.
     uncertain = np.flatnonzero(late & (best < _FRAME))
     calls = np.concatenate((launch, gaps[EARLIER].to_numpy()))
     for number in np.unique(host.thread[calls[calls >= 0]]):
@@ -267,6 +295,7 @@ def _activity(host: HostColumns) -> Small:
 
 def _has_waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Bools:
     """Whether a thread called stream-wait-event between launches on two different streams."""
+    # Host rows are by thread and start: positions between those of two calls of a thread are between them.
     events = np.flatnonzero(host.name_matches(WAIT_EVENT))
     before, after = gaps[EARLIER].to_numpy(), gaps[LAUNCH].to_numpy()
     both_known = (before >= 0) & (after >= 0)
@@ -405,6 +434,7 @@ def _is_call(host: HostColumns, rows: Ints) -> Bools:
 def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
     """Label of the op, annotation or frame that delayed the device, or of the next op if there is none."""
     host, why = idle.host, idle.explained
+    # Four groups of labels, each name once in the first three: a code is its name's plus that of the group.
     plain = [*host.shown_names, ""]
     between = [f"(between ops, before {name})" if name else BETWEEN for name in plain]
     queued = [name or NO_OP for name in plain]
