@@ -84,6 +84,14 @@ MATCH_LEVELS = ("hash", "op+shape", "op", "launcher", "canonical", "role", "grou
 
 @dataclass(frozen=True)
 class _Key:
+    """A rule of matching: items with equal values in all columns match.
+
+    Attributes:
+        level: The match level that it belongs to.
+        columns: Columns of the items.
+        by_op: Whether it asks for a known op.
+    """
+
     level: str
     columns: tuple[str, ...]
     by_op: bool = True
@@ -155,6 +163,7 @@ def _match_level(items: pd.DataFrame, group: Ints, key: _Key) -> None:
         np.bincount(codes[side == 1], minlength=size) > 0
     )
     matched = free[both[codes]]
+    # Numbers above those of earlier levels, with holes; `_number_groups` closes them.
     group[matched] = codes[both[codes]] + int(group.max()) + 1
     items.loc[matched, MATCH_LEVEL] = key.level
 
@@ -184,6 +193,7 @@ def _number_groups(items: pd.DataFrame, group: Ints) -> pd.DataFrame:
 def _find_anchors(side: WorkItems, other: WorkItems) -> Hashes:
     """Return for each item the path of the innermost op in both runs, else its module if both have it."""
     modules = np.intersect1d(side.table[MODULE_KEY], other.table[MODULE_KEY])
+    # Code between two ops may have gone from one run: an op around them, which both have, still says where.
     innermost = nesting.nearest(side.tree.parent, np.isin(side.tree.path, other.tree.path))
     place = np.append(innermost, NO_ROW)[side.table[OP_PLACE].to_numpy(np.int64)]  # the last: no op
     path = np.append(side.tree.path, naming.NOTHING)[place]
@@ -260,6 +270,7 @@ def _select_changed(items: pd.DataFrame) -> pd.DataFrame:
 def _group(rows: _Rows, trees: tuple[OpTree, OpTree]) -> Group:
     sides = [[row for row in rows if row[SIDE] == side] for side in (0, 1)]
     a, b = (sum((Amount(row[COUNT], row[TOTAL_NS]) for row in side), NOTHING) for side in sides)
+    # Names and places are those of the head where it has the work, as that is the code in question.
     shown = max(rows, key=lambda row: (row[SIDE], row[TOTAL_NS]) if sides[1] else (0, row[TOTAL_NS]))
     tree, place = trees[shown[SIDE]], shown[OP_PLACE]
     name_a, name_b = (str(side[0][CANONICAL]) if side else "" for side in sides)
@@ -391,6 +402,7 @@ def step_ranges(
     """
     labels = list(dict.fromkeys(_label(group, by) for group in groups))
     number = {label: place for place, label in enumerate(labels)}
+    # The line of each group, -1 for groups without a difference.
     line = np.full(int(matched[GROUP].max()) + 2 if len(matched) else 1, -1, np.int64)
     for group in groups:
         line[group.number] = number[_label(group, by)]

@@ -150,6 +150,7 @@ def with_holm(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
         >>> with_holm([])
         ()
     """
+    # Exact comparisons make no error of chance, so they do not count among the tests.
     adjusted = iter(holm([metric.p for metric in comparisons if metric.p is not None]).tolist())
     return tuple(
         metric if metric.p is None else _with_adjusted_p(metric, next(adjusted)) for metric in comparisons

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from tracekit.ingest.link.steps import HostWindow
 
 HELD = 1 << 18
-"""Rows in memory before they are written to a file."""
+"""Rows of a lookup that are kept in memory before they are written to a file."""
 
 
 class Lookup:
     """Map from integer keys to values, in memory while small, then in sorted files; the first key wins.
+
+    Device rows refer to calls anywhere in the trace, so the calls of all windows have to be found; in files
+    their number takes no memory.
 
     Example:
         >>> found = Lookup(directory, "calls", columns=1)  # doctest: +SKIP
@@ -103,7 +106,7 @@ class Lookup:
 
 
 def _first_rows(columns: list[Ints]) -> list[Ints]:
-    """Return the first row of each key, sorted."""
+    """Return the first row of each key, sorted: with a stable sort, it is the one that was added first."""
     order = np.argsort(columns[0], kind="stable")
     keys = columns[0][order]
     order = order[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
@@ -158,7 +161,7 @@ class Launchers:
         self._least = min(self._least, int(ids[calls].min(initial=self._least)))
         keys = self._keys(ids.take(calls), rows.integers(C.PID).take(calls))
         self._calls.add(keys, window.first + calls, window.op.take(calls), window.columns[C.STEP].take(calls))
-        external = rows.integers(C.EXTERNAL_ID)
+        external = rows.integers(C.EXTERNAL_ID)  # of an op: the number that its device rows refer to
         ops = np.flatnonzero(window.is_op & (external > 0))
         self._ops.add(external.take(ops), window.first + ops)
 
@@ -177,6 +180,7 @@ class Launchers:
         lost, external = lost[external > 0], external[external > 0]
         if len(lost):
             op[lost] = self._ops.find(external)[0]
+        # Ids increase: a smaller one than that of any call was given out before the capture.
         ids = rows.integers(C.CORRELATION_ID)
         step_at_start = np.where((ids > 0) & (ids < self._least) & (self.count > 0), NONE, step_at_start)
         return Launches(call=call, op=op, step=np.where(call == NONE, step_at_start, step))
@@ -187,6 +191,7 @@ class Launchers:
             return np.where(ids > 0, ids, NONE)
         if not len(self._processes):
             return np.full(len(ids), NONE, np.int64)
+        # One number of both: the id times the number of processes, plus the number of the process.
         number = np.minimum(np.searchsorted(self._processes, pids), len(self._processes) - 1)
         is_known = (ids > 0) & (self._processes[number] == pids)
         return np.where(is_known, ids * len(self._processes) + number, NONE)
@@ -201,7 +206,7 @@ def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
     The window of a device is from the first start to the last end of its work.
     """
     occupying = spooled.texts.get(C.KIND, NO_STRINGS).among(BUSY_KINDS)
-    covered: dict[int, int] = {}
+    covered: dict[int, int] = {}  # latest end by device, as a gap may span windows
     for window in windows([SortedColumns(table=spooled, columns=_WANTED)]):
         (rows,) = window.rows
         busy = rows.take(np.flatnonzero(occupying[rows.integers(C.KIND)]))
