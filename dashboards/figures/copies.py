@@ -70,7 +70,7 @@ def rates(groups: Mapping[str, pd.DataFrame], ceilings: Mapping[str, float]) -> 
         groups: The `groups` table of each direction, by its name; rows without size or rate are left out.
         ceilings: Known ceilings in GB/s, by direction.
     """
-    # Both axes are logarithmic, which have no place for 0; comparisons with a missing value are false.
+    # Both axes are logarithmic, which have no place for 0; missing values drop out, too.
     drawable = {
         name: table[(table["bytes_each"] > 0) & (table["gb_per_s"] > 0)] for name, table in groups.items()
     }
