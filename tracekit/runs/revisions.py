@@ -109,7 +109,9 @@ def state(cwd: Path | None = None) -> Git | None:
     if sha is None:
         return None
     changes = output("status", "--porcelain", "--untracked-files=no", _OF_SUBMODULES, cwd=cwd)
-    difference = output("diff", "HEAD", *_STABLE_DIFF, _OF_SUBMODULES, cwd=cwd) or b""
+    difference = b""
+    if changes:  # without any, `git diff` would write the index where a file has only another time
+        difference = output("diff", "HEAD", *_STABLE_DIFF, _OF_SUBMODULES, cwd=cwd) or b""
     top = root(cwd)
     return Git(
         sha=sha,
