@@ -244,14 +244,10 @@ def _find_stream_waits(device: Device, host: Host) -> Ints:
 
 
 def _find_resumed_streams(device: Device, ready: Ints, waited: Ints) -> None:
-    """Add waits of intervals that start late, directly after one of another stream of the device ends.
+    """Add to `waited` the waits of intervals that start late, directly after one of another stream ends.
 
-    The call that made the stream wait is not recorded, or precedes the capture.
-
-    Args:
-        device: The intervals.
-        ready: Instant by which queue and launch let each interval start, ns.
-        waited: Interval that each one waited for; changed in place.
+    The call that made the stream wait is not recorded, or precedes the capture. `ready` is the time at which
+    queue and launch let each interval start, ns.
     """
     ready = np.maximum(ready, ends_of(device, waited))
     rows = np.flatnonzero((device.start - ready > MIN_GAP_NS) & (ready > -FAR))
@@ -265,9 +261,8 @@ def _find_resumed_streams(device: Device, ready: Ints, waited: Ints) -> None:
         on_lane = device.lane[rows] == lane
         for other in others if on_lane.any() else ():
             low, high = device.bounds[other], device.bounds[other + 1]
-            position = (
-                low + np.searchsorted(device.end[low:high], device.start[rows[on_lane]], side="right") - 1
-            )
+            starts = device.start[rows[on_lane]]
+            position = low + np.searchsorted(device.end[low:high], starts, side="right") - 1
             last = np.where(position >= low, position, NO_PARENT)
             later = ends_of(device, last) > ends_of(device, best[on_lane])
             best[on_lane] = np.where(later, last, best[on_lane])
@@ -276,7 +271,7 @@ def _find_resumed_streams(device: Device, ready: Ints, waited: Ints) -> None:
 
 
 def _within_graphs(device: Device, waited: Ints) -> None:
-    """Add waits of intervals launched by one call on several lanes: for the last one to end on another lane.
+    """Add to `waited` the last to end on another lane, for intervals launched by one call on several lanes.
 
     The edges of a graph are not recorded, and no call is between its intervals.
     """
@@ -295,14 +290,7 @@ def _within_graphs(device: Device, waited: Ints) -> None:
 
 
 def _follow_recorded_waits(device: Device, host: Host, recorded: pd.DataFrame, waited: Ints) -> None:
-    """Set the waits whose stream is recorded.
-
-    Args:
-        device: The intervals.
-        host: Host rows.
-        recorded: Rows of stream waits, each with its stream, device and call.
-        waited: Interval that each one waited for; changed in place.
-    """
+    """Set in `waited` the waits of these rows, each of which has the stream that waits, and the call."""
     call = host.position(recorded[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
     stream = recorded[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
     device_number = recorded[C.DEVICE].to_numpy(np.int64)
@@ -313,15 +301,7 @@ def _follow_recorded_waits(device: Device, host: Host, recorded: pd.DataFrame, w
 
 
 def _follow(device: Device, host: Host, calls: Ints, rows: Ints, waited: Ints) -> None:
-    """Set the wait of intervals launched after one of these calls and before others on the lane.
-
-    Args:
-        device: The intervals.
-        host: Host rows.
-        calls: Host positions of stream-wait calls, ascending.
-        rows: Intervals of one lane.
-        waited: Interval that each one waited for; changed in place.
-    """
+    """Set in `waited` the waits of rows of one lane launched after one of these calls and before others."""
     rows = rows[device.call[rows] >= 0]
     if not len(calls) or not len(rows):
         return
@@ -370,13 +350,7 @@ class Joins:
     pairs: tuple[Ints, Ints]
 
     def last(self, thread: Small, by: Ints, *, bound: bool) -> Ints:
-        """Last join of a thread that ended by each instant, -1 if there is none.
-
-        Args:
-            thread: Thread of each query.
-            by: Instant of each query, ns.
-            bound: Whether only joins count that actually waited.
-        """
+        """Last join of a thread by each instant, ns, -1 for none; `bound`: of those that actually waited."""
         joins = np.full(len(by), NO_PARENT)
         rows = np.flatnonzero(self.bound) if bound else np.arange(len(self.end))
         for lane in present(self.thread[rows]):
