@@ -24,6 +24,7 @@ VARYING = (
     (r"\b\d{4}-\d\d-…\S*Z", "<moment>"),
     (r"\b[0-9a-f]{9}\b", "<commit>"),
     (r"\bport \d+|:\d{4,5}\b", "<port>"),
+    (r"\b\d+ rules checked", "<rules> checked"),  # every new rule changes it
     (r"[─━-]{3,}", "<rule>"),
 )
 """What differs from run to run: pattern and what stands for it. A number with a unit is a measurement."""

@@ -79,7 +79,7 @@ def command(
     head = selection.open(run, names)
     runs = open_store(selection.store)
     base = select_ranks(open_run(runs, against), selection.ranks) if against else None
-    with selection.start(head) as by:
+    with selection.open_cache(head) as by:
         results = _compare(base, head, names) if base else _analyze(head, names, by)
         integrity = ""
         if output_format in {"table", "markdown"}:

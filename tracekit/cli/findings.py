@@ -37,12 +37,12 @@ def command(*, selection: Selection, severity: str, limit: int, output_format: s
 
     reference, names = split_arguments(selection.run, selection.names)
     opened = selection.open(reference, names)
-    with selection.start(opened) as by, analysis_progress() as progress:
-        advice = advise(opened, names, progress=progress, by=by)
+    with selection.open_cache(opened) as analyze, analysis_progress() as progress:
+        advice = advise(opened, names, progress=progress, by=analyze)
         integrity = ""
         if output_format != "csv":
             results = {analysis.name: (analysis, result) for analysis, result in advice.results}
-            integrity = integrity_line(results.get(INTEGRITY), lambda: by(opened, INTEGRITY)).strip()
+            integrity = integrity_line(results.get(INTEGRITY), lambda: analyze(opened, INTEGRITY)).strip()
     severities = _SEVERITIES[_SEVERITIES.index(severity) :]
     findings = [ranked for ranked in advice.findings if ranked.finding.severity in severities]
     text = render(opened.id, findings[: limit or None], advice, integrity, output_format)

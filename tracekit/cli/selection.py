@@ -61,8 +61,8 @@ class Selection:
         return options.with_peaks(select_ranks(opened, self.ranks), self.peaks, names)
 
     @contextmanager
-    def start(self, run: Run) -> Iterator[Analyze]:
-        """Start the workers that read the ranks of a run, if it needs any, and return what analyzes it.
+    def open_cache(self, run: Run) -> Iterator[Analyze]:
+        """Start the workers for the ranks of a run, if it needs any; return `analyze` with cached results.
 
         The workers are a cluster or processes of this machine.
 

@@ -13,6 +13,7 @@ import pytest
 
 from samples.simulator.planted import compiled, copies, devices, memory_ranks, pipelines, roofline
 from tests.builders import host, kernel, make_run, memcpy, step
+from tests.golden.test_thresholds import CASES
 from tests.shared_runs import copy_of
 from tests.unit.analyses import test_idle_gaps as idle
 from tests.unit.analyses import test_kernels as kernels
@@ -238,6 +239,10 @@ CHANGED = {
 RULES = {rule.code: (analysis.name, rule) for analysis in available() for rule in analysis.rules}
 THRESHOLDS = [(code, make, name) for code, make in RUNS.items() for name in RULES[code][1].thresholds]
 THRESHOLDS += [(code, make, name) for code, make, some in SOME for name in some]
+
+
+def test_every_rule_with_thresholds_has_a_program_or_a_run() -> None:
+    assert {code for code, (_, rule) in RULES.items() if rule.thresholds} == {*CASES, *RUNS}
 
 
 def findings(code: str, runs: tuple[Run, ...]) -> list[str]:
