@@ -1,26 +1,29 @@
-"""Analysis interface: metadata that states its definitions, and a pure function from a run to a result.
-
-The metadata (title, columns with units and meaning, sources) is the one source of `tracekit analyze --list`,
-the documentation page and the dashboard's menu.
-"""
+"""Find, run, check and compare analyses by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import registry
+from tracekit.analysis.model import NODE as NODE
+from tracekit.analysis.model import PARENT as PARENT
+from tracekit.analysis.model import Analysis as Analysis
+from tracekit.analysis.model import ByRank as ByRank
+from tracekit.analysis.model import Column as Column
+from tracekit.analysis.model import Remark as Remark
+from tracekit.analysis.model import Result as Result
+from tracekit.analysis.model import Tables as Tables
+from tracekit.analysis.model import TableSpec as TableSpec
 from tracekit.analysis.rules import Basis as Basis
 from tracekit.analysis.rules import Bottleneck as Bottleneck
 from tracekit.analysis.rules import Finding as Finding
 from tracekit.analysis.rules import Rule as Rule
 from tracekit.analysis.rules import Severity as Severity
-from tracekit.errors import PluginError, TracekitError, UnusableInputError, unknown_name
+from tracekit.errors import PluginError, TracekitError, UnusableInputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tracekit.executors import Workers
     from tracekit.runs.devices import Device
     from tracekit.runs.run import Run
@@ -34,173 +37,8 @@ NOT_PROFILED = (
     "no profile was recorded: the run has step times and samples only; "
     "collect it again without `--no-profile`"
 )
-NODE, PARENT = "node", "parent"
-"""Columns of a table that is a tree: the number of each row, and that of the row above it."""
 EVIDENCE_ROWS = 20
 """Maximum evidence rows per table of a finding, those with the largest values."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """Column of a result table.
-
-    Attributes:
-        name: Its name.
-        unit: `ns`, `bytes`, `share` (0 to 1) or `count`; `GB/s` (10⁹ bytes), `TFLOP/s`, `FLOP`, `tokens/s`
-            and `×` (a ratio); `W`, `J`, `MHz` and `°C`; `prose` for sentences, which wrap; `id` for what is
-            copied, which is never cut; empty for names and for numbers that name something (rows, devices,
-            steps).
-        meaning: What a value says.
-        unit_in: The column that holds each row's unit, where a table lists quantities of several units; it is
-            not shown to people, whose cells hold the unit.
-        indent_by: The column that holds each row's depth in a tree, by which its cells are indented; such a
-            table has the columns `NODE` and `PARENT`, and rows in depth-first order.
-    """
-
-    name: str
-    unit: str
-    meaning: str
-    unit_in: str = ""
-    indent_by: str = ""
-
-
-@dataclass(frozen=True)
-class TableSpec:
-    """Table of a result: name, title and columns in order."""
-
-    name: str
-    title: str
-    columns: tuple[Column, ...]
-
-
-class Remark(str):
-    """A note for information: no rule was skipped because of it.
-
-    Example:
-        >>> isinstance(Remark("nothing was copied"), str)
-        True
-    """
-
-    __slots__ = ()
-
-
-class Tables(dict[str, "pd.DataFrame"]):
-    """Tables of a result by name; the error of a name that it lacks lists those that it has.
-
-    Example:
-        >>> Tables(whole=None)["hole"]
-        Traceback (most recent call last):
-        tracekit.errors.UnknownNameError: unknown table of the result: 'hole' (did you mean whole?)
-    """
-
-    def __missing__(self, name: str) -> pd.DataFrame:
-        raise unknown_name("table of the result", str(name), self)
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result of an analysis: tables by name, findings, and notes on missing data and how to get it.
-
-    A note because of which no rule was skipped is a `Remark`.
-
-    Attributes:
-        tables: The tables.
-        findings: The findings.
-        notes: The notes.
-        incomplete: Whether computing it again may find more, because a rank was lost; such results are not
-            cached.
-    """
-
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()
-    incomplete: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tables", Tables(self.tables))
-
-    def __repr__(self) -> str:
-        """List the tables with their rows, the findings and the notes, a line each.
-
-        Example:
-            >>> Result(notes=("nothing was copied",))
-            <Result: no tables, 0 findings
-              note: nothing was copied>
-        """
-        sizes = [f"{name} ({_format_count(len(frame), 'row')})" for name, frame in self.tables.items()]
-        head = f"<Result: {', '.join(sizes) or 'no tables'}, {_format_count(len(self.findings), 'finding')}"
-        lines = [*map(repr, self.findings), *(f"note: {note}" for note in self.notes)]
-        return "\n  ".join([head, *lines]) + ">"
-
-
-def _format_count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
-
-
-@dataclass(frozen=True)
-class ByRank:
-    """An analysis as map and combine functions, so that no process holds the events of all ranks.
-
-    The whole is `combine(run, [map(run)])`, and must be the same for every way to part the ranks.
-
-    Attributes:
-        map: Computes the partial result of a run of one or several ranks: small and picklable. A module-level
-            function, since it runs in other processes.
-        combine: Computes the result from the run and the partial results of its ranks, in order. It may read
-            the run's metadata, and rows of `RankView`s that a finding names, but not all ranks.
-
-    Example:
-        >>> longest = ByRank(
-        ...     map=lambda run: max(run.arrow("steps", columns=["dur_ns"])["dur_ns"].to_pylist()),
-        ...     combine=lambda run, parts: Result(notes=(f"the longest step takes {max(parts)} ns",)),
-        ... )
-    """
-
-    map: Callable[[Run], Any]
-    combine: Callable[[Run, Sequence[Any]], Result]
-
-    def whole(self, run: Run) -> Result:
-        """Map and combine all ranks at once."""
-        return self.combine(run, [self.map(run)])
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """Analysis: metadata and function.
-
-    Attributes:
-        name: Registered name, also the command-line name.
-        title: Heading.
-        question: The question it answers, in one sentence.
-        definition: How its numbers are defined.
-        tables: Specification of each table it may return.
-        sources: Published work that defines it.
-        order: Place in menus; `integrity` is 0 and runs first.
-        compute: The pure function; it never mutates a table it was given.
-        rules: When it gives advice; empty where it only describes.
-        compare: The pure function that explains how a second run differs from a first, in tables of
-            `comparison`; None where there is no such explanation.
-        comparison: Specification of the tables of `compare`.
-        needs_profile: Whether a run without one leaves it nothing to read.
-        by_rank: How it works rank by rank; None where it must read all ranks at once.
-        uses_peaks: Whether its results depend on the peaks of the devices; others never see those that a
-            user gave (`Run.peaks`).
-    """
-
-    name: str
-    title: str
-    question: str
-    definition: str
-    tables: tuple[TableSpec, ...]
-    sources: tuple[str, ...]
-    order: int
-    compute: Callable[[Run], Result]
-    rules: tuple[Rule, ...] = ()
-    compare: Callable[[Run, Run], Result] | None = None
-    comparison: tuple[TableSpec, ...] = ()
-    needs_profile: bool = True
-    by_rank: ByRank | None = None
-    uses_peaks: bool = False
 
 
 def available() -> list[Analysis]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tracekit.analysis import Analysis, Result
+from tracekit import registry
+from tracekit.analysis.model import Analysis, Result
 from tracekit.errors import PluginError, TracekitError
 from tracekit.runs import rank_view
 from tracekit.runs.run import RankView, Run
@@ -139,9 +140,8 @@ def _compute_parts(analysis: Analysis, executor: Workers, pieces: Sequence[Run])
 
 def _map_ranks(name: str, run: Run) -> Any:
     """Compute the partial result of some ranks, in a worker, which finds the analysis by its name."""
-    from tracekit.analysis import get
-
-    by_rank = get(name).by_rank
+    analysis: Analysis = registry.load(registry.ANALYSES, name)
+    by_rank = analysis.by_rank
     assert by_rank  # noqa: S101 (the same program everywhere)
     return by_rank.map(run.of_ranks(*run.ranks))  # a separate view, so that its open files are closed with it
 
