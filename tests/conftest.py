@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tiers.mark_variants(items)
     tiers.mark_properties(config, items)
     tiers.keep_shard(config, items)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compile_decoder() -> None:
+    """Compile the decoder of traces where it is not cached: the CPU time would count as that of a test."""
+    with suppress(ImportError):  # without the extra `fast` there is nothing to compile
+        from tracekit.ingest.kineto.scan import native
+
+        if not native.is_compiled():
+            code = "from tracekit.ingest.kineto.scan import native; native.compiled()"
+            subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.fixture(scope="session")
