@@ -39,6 +39,12 @@ def trees() -> dict[str, ast.Module]:
     return {path: ast.parse(text) for path, text in sources().files.items()}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _parse_sources() -> None:
+    """Parse all sources before the first test, whose CPU time it would count as."""
+    trees()
+
+
 def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
     """Calls of a function, class or method in the analyses, with the path of their file."""
     for path, tree in trees().items():

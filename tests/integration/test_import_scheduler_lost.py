@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LIMIT_S = 30
 PHASES = {
     "read": cluster.decode.__name__,
-    "link": trace_writer._Writer._write_host.__name__,
+    "link": trace_writer.write.__name__,
     "write": storage.move.__name__,
 }
 """Names of functions that a worker runs in a phase only."""
