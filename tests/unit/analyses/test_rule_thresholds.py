@@ -13,12 +13,20 @@ import pytest
 
 from samples.simulator.planted import compiled, copies, devices, memory_ranks, pipelines, roofline
 from tests.builders import host, kernel, make_run, memcpy, step
-from tests.golden.test_thresholds import CASES
+from tests.golden.test_thresholds import (
+    ABOVE_ALL,
+    BELOW_ALL,
+    CASES,
+    MIB,
+    RULES,
+    TOGETHER,
+    thresholds_of,
+)
 from tests.shared_runs import copy_of
 from tests.unit.analyses import test_idle_gaps as idle
 from tests.unit.analyses import test_kernels as kernels
 from tests.unit.analyses import test_utilization as counted
-from tracekit.analysis import Result, Rule, analyze, available, compare
+from tracekit.analysis import Result, analyze, compare
 from tracekit.runs.nvml import M
 from tracekit.schema import C, HostKind
 
@@ -32,10 +40,6 @@ if TYPE_CHECKING:
 
     Make = Callable[[Path, SharedRuns], tuple[Run, ...]]
     Given = Callable[[str, Make], tuple[tuple[Run, ...], list[str]]]
-
-MIB = 1 << 20
-ABOVE_ALL, BELOW_ALL = 10**12, -1
-"""Values past what any run has: no `min_` threshold is reached, no `max_` threshold is kept."""
 
 
 def unsteady(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
@@ -215,8 +219,6 @@ SOME: list[tuple[str, Make, list[str]]] = [
     ("straggler", planted(memory_ranks.job, late=2), ["max_first_share", "min_caused_share"]),
 ]
 """Runs for some thresholds of rules whose other ones are in `tests/golden/test_thresholds.py`."""
-TOGETHER = {"min_bytes_share": "min_time_share", "min_time_share": "min_bytes_share"}
-"""Thresholds of comparisons of which one suffices: both are moved."""
 PAST = {
     ("slow_link", "min_bytes"): ABOVE_ALL,
     ("slow_link", "reached_share"): 1e-6,
@@ -236,7 +238,6 @@ CHANGED = {
     ),
 }
 """Thresholds past which there is a finding, but another one."""
-RULES = {rule.code: (analysis.name, rule) for analysis in available() for rule in analysis.rules}
 THRESHOLDS = [(code, make, name) for code, make in RUNS.items() for name in RULES[code][1].thresholds]
 THRESHOLDS += [(code, make, name) for code, make, some in SOME for name in some]
 
@@ -281,8 +282,3 @@ def test_past_its_threshold_a_rule_is_silent(
 def past(code: str, name: str) -> float:
     """A value of a threshold that no run meets."""
     return PAST.get((code, name), ABOVE_ALL if name.startswith("min_") else BELOW_ALL)
-
-
-def thresholds_of(rule: Rule) -> dict[str, float]:
-    assert isinstance(rule.thresholds, dict)
-    return rule.thresholds
