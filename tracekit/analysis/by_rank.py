@@ -23,6 +23,8 @@ ROWS_AT_ONCE = 12_000_000
 """Rows of a run that an analysis reads at once: about 2 GB for the largest analysis."""
 SPREAD_ROWS = 1_500_000
 """Rows from which worker processes save more time than their start takes."""
+MIN_ROWS_FOR_TWO = 30_000
+"""Rows from which a second process for some of the analyses saves more time than its start takes."""
 MIN_PIECES_PER_WORKER = 4
 """Minimum pieces per worker, so that all finish at about the same time."""
 MAX_PROCESSES = 8
@@ -39,6 +41,9 @@ _Part: TypeAlias = "tuple[tuple[int, ...], Any, TracekitError | None]"
 
 def compute(analysis: Analysis, run: Run, workers: Workers | None = None) -> Result:
     """Compute an analysis of a run with any number of ranks.
+
+    An analysis with `by_rank` computes the ranks of each piece apart and combines them; another one gets all
+    ranks in one call of `Analysis.compute`, or as many of them as fit memory.
 
     Args:
         analysis: The analysis.
@@ -100,6 +105,12 @@ def count_processes(run: Run) -> int:
     cores = len(os.sched_getaffinity(0))
     spread = _has_unselected_ranks(run) and _count_rows(run) >= SPREAD_ROWS and cores > 1
     return min(cores, MAX_PROCESSES) if spread else 0
+
+
+def is_worth_two_processes(run: Run) -> bool:
+    """Return whether two processes analyze a whole run sooner than one, and memory suffices for both."""
+    is_alone = isinstance(run, RankView) or count_processes(run) or len(os.sched_getaffinity(0)) < 2
+    return not is_alone and MIN_ROWS_FOR_TWO <= _count_rows(run) <= ROWS_AT_ONCE // 2
 
 
 def _has_unselected_ranks(run: Run) -> bool:

@@ -4,7 +4,7 @@ The key of a result is a digest of the run's content, of the analysis's code wit
 versions of the libraries, and of peaks that the user gave if the analysis depends on them; version numbers
 raised by hand would be forgotten when a helper changes.
 
-Each analysis of a run has one file: a ZIP archive of Parquet tables and JSON, written atomically, that also
+Each analysis of a run has one file: a ZIP archive of Arrow tables and JSON, written atomically, that also
 contains the key. Its checksums detect damage, and reading it runs no code. A result is cached only if it
 reads back unchanged, including column types and missing values. Missing, damaged and outdated files are
 computed again. Processes that request the same result at the same time wait for the first one.
@@ -17,11 +17,13 @@ import platform
 import re
 import sys
 import zipfile
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,9 +32,10 @@ import pandas as pd
 import pyarrow as pa
 
 from tracekit import analysis, storage
-from tracekit.analysis import Analysis, Finding, Remark, Result
+from tracekit.analysis import Analysis, Finding, Remark, Result, by_rank
 from tracekit.analysis.kernel_names import COMMUNICATION
-from tracekit.errors import UnusableInputError
+from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.executors.local import Processes
 from tracekit.registry import VERSION
 from tracekit.runs import meta as run_meta
 from tracekit.runs.run import ENDING, RankView, Run
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["FOLDER", "ResultCache"]
 
 
+_distribution_version = cache(metadata.version)  # reading it takes 10 ms, loading scipy itself a second
 _PARTS = {".py", ".json"}
 """Suffixes of files that affect results: code and tables of devices."""
 
@@ -64,7 +68,7 @@ def code_version(analysis: Analysis) -> str | None:
     if not folders:
         return None
     core = Path(__file__).parents[1]
-    libraries = [*(library.__version__ for library in (np, pd, pa)), metadata.version("scipy")]
+    libraries = [*(library.__version__ for library in (np, pd, pa)), _distribution_version("scipy")]
     versions = [f"schema {SCHEMA_VERSION}", VERSION, platform.python_version(), *libraries]
     digests = [_digest(folder) for folder in (core, *folders)]
     parts = [analysis.name, *versions, COMMUNICATION, *digests]  # the user may have configured the pattern
@@ -210,6 +214,8 @@ LARGEST = 128 << 20
 """Limit of the bytes of a file; larger results are not cached."""
 ROOM = 2 << 30
 """Limit of the bytes of all files; the oldest are deleted."""
+MIN_AHEAD = 8
+"""Missing results from which a second process saves more time than its start takes."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDING = ".zip"
 
@@ -245,8 +251,39 @@ class ResultCache:
         key = self._key(run, name)
         if key is None:
             return analysis.analyze(run, name, workers=self.workers)
-        path = self.store.local_folder / FOLDER / run.path.name / f"{name}{_ENDING}"
+        path = self._path(run, name)
         return self._read_cached(path, key) or self._compute_locked(run, name, path, key)
+
+    @contextmanager
+    def compute_ahead(self, run: Run, names: Sequence[str]) -> Iterator[None]:
+        """Compute missing results in a second process too, last analysis first, during the context.
+
+        Both processes use the cache, so the first one that asks for a result computes it, and the other one
+        waits or reads it. Where the second process would not save time or memory is short, there is none.
+
+        Args:
+            run: The run.
+            names: Analyses in the order in which the context asks for them.
+        """
+        missing = [name for name in names if not self._path(run, name).exists()]
+        is_split = self.fresh or self.workers is not None  # a fresh result is not read from the cache
+        if is_split or len(missing) < MIN_AHEAD or not by_rank.is_worth_two_processes(run):
+            yield
+            return
+        processes = Processes()
+        picklable = replace(self, store=replace(self.store))  # without what the store has cached
+        tasks = [(picklable, run, name) for name in reversed(missing)]
+        thread = Thread(target=_compute_each, args=(processes, tasks), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            processes.kill()
+            thread.join()
+            processes.dismiss()
+
+    def _path(self, run: Run, name: str) -> Path:
+        return self.store.local_folder / FOLDER / run.path.name / f"{name}{_ENDING}"
 
     def _read_cached(self, path: Path, key: str) -> Result | None:
         if self.fresh:
@@ -269,6 +306,7 @@ class ResultCache:
         return f"{name}/{version}/{content}{custom}" if version and content else None
 
     def _compute_locked(self, run: Run, name: str, path: Path, key: str) -> Result:
+        """Compute and cache a result, unless another process did so; a read-only store caches none."""
         if not self._make_folder(path.parent):
             return analysis.analyze(run, name, workers=self.workers)
         with ExitStack() as stack:
@@ -314,6 +352,18 @@ class ResultCache:
             if left < 0:
                 with suppress(OSError):
                     path.unlink()
+
+
+def _compute_each(processes: Processes, tasks: Sequence[tuple[ResultCache, Run, str]]) -> None:
+    for task in tasks:
+        with suppress(TracekitError):  # of an analysis, told to whoever needs it; or the process was killed
+            processes.call(_compute_cached, task)
+
+
+def _compute_cached(task: tuple[ResultCache, Run, str]) -> None:
+    """Compute a result so that it is in the cache, in a second process."""
+    result_cache, run, name = task
+    result_cache.analyze(run, name)
 
 
 def _content(run: Run) -> str | None:

@@ -65,7 +65,7 @@ class Advice:
 def advise(
     run: Run, names: Sequence[str] = (), *, progress: Progress | None = None, by: Analyze = analyze
 ) -> Advice:
-    """Run every analysis, or those named, and rank what they found.
+    """Run every analysis, or those named, and rank what they found, as `gather` does.
 
     The savings of different findings may be of the same time: they do not add up.
 
@@ -90,21 +90,24 @@ def advise(
 
 
 def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
-    """Rank the findings of given results.
+    """Rank the findings of given results (`by_saving`), and decide what bounds the run (`Evidence.verdict`).
 
     Args:
         run: The run they were run on.
         results: Analyses, each with its result; taken one by one, and tables that are not needed let go.
     """
     evidence = Evidence()
-    usable = tuple(_without_tables(analysis, result, evidence) for analysis, result in results)
+    kept: list[tuple[Analysis, Result]] = []
+    for analysis, result in results:
+        evidence.add(analysis.name, result)
+        kept.append((analysis, replace(result, tables={}) if analysis.rules else result))
     against = budget(run)
     unordered = [
-        rank_finding(analysis, finding, against) for analysis, result in usable for finding in result.findings
+        rank_finding(analysis, finding, against) for analysis, result in kept for finding in result.findings
     ]
-    rules = sum(len(analysis.rules) for analysis, _ in usable)
+    rules = sum(len(analysis.rules) for analysis, _ in kept)
     once = by_saving(unordered)
-    return Advice(once, against, rules, usable, evidence.verdict(once) if evidence.complete else None)
+    return Advice(once, against, rules, tuple(kept), evidence.verdict(once) if evidence.complete else None)
 
 
 def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:
@@ -120,19 +123,13 @@ def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranke
 
 
 def by_saving(findings: Iterable[Ranked]) -> tuple[Ranked, ...]:
-    """Rank findings; of several with the same evidence, only the first keeps its saving."""
-    return _credit_once(sorted(findings, key=_place))
+    """Rank findings: larger saving first, those without one last, then by severity and confidence.
 
-
-def _without_tables(analysis: Analysis, result: Result, evidence: Evidence) -> tuple[Analysis, Result]:
-    evidence.add(analysis.name, result)
-    return analysis, replace(result, tables={}) if analysis.rules else result
-
-
-def _credit_once(ranked: list[Ranked]) -> tuple[Ranked, ...]:
-    """Make findings information whose rows are among those of a finding with a larger saving."""
+    A finding whose evidence in `device_intervals` is all among that of an earlier one with a saving is of the
+    same time: it becomes information that names the earlier one.
+    """
     credited: list[Ranked] = []
-    for candidate in ranked:
+    for candidate in sorted(findings, key=_place):
         rows = _rows(candidate)
         claiming = (other for other in credited if other.finding.saving_ns_per_step and rows <= _rows(other))
         earlier = next(claiming, None) if rows else None

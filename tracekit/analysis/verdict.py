@@ -151,7 +151,13 @@ class Evidence:
         return self.done >= set(INPUTS)
 
     def verdict(self, ranked: Iterable[Ranked] = ()) -> Verdict:
-        """Return the verdict, carried by some of these findings, which are ranked."""
+        """Return the verdict: what `integrity` objects to, else the largest part of the window.
+
+        The window is that of the profiled steps, else of the capture, else the ops of the host.
+
+        Args:
+            ranked: All findings, ranked; the verdict names those on its bound.
+        """
         obstacle = self._obstacle()
         verdict = _cannot_tell(obstacle) if obstacle else self._judge_window()
         return replace(verdict, findings=_select_findings(verdict, list(ranked)))
@@ -168,6 +174,7 @@ class Evidence:
         return clean("; ".join(map(str, failed.loc[failed["check"].isin(blocking), "detail"])))
 
     def _judge_window(self) -> Verdict:
+        """Return the verdict on the first window that is recorded."""
         for table, window in _WINDOWS:
             frame = self.tables.get(("gpu_breakdown", table))
             if frame is not None:
@@ -224,6 +231,7 @@ _COUNTS = ["kernels", "memcpys", "memsets"]
 
 
 def _of_device(lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int) -> Verdict:
+    """Name the largest part of the window of devices, then the largest loss."""
     if 2 * edges_ns > sum(lengths.values()) + edges_ns:
         window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
     else:

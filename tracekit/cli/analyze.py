@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import open_run, open_store
+from tracekit.cli.options import open_store
 from tracekit.cli.selection import Selection, select_ranks, selection_options, split_arguments
 from tracekit.errors import UnusableInputError
 
@@ -67,6 +67,7 @@ def command(
     tracekit analyze latest kernels --scheduler tcp://head:8786 --store /shared/runs
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis import available
+    from tracekit.ingest.references import resolve
     from tracekit.render import analyze
     from tracekit.render.reference import list_analyses
 
@@ -78,8 +79,8 @@ def command(
         names = _replace_ops(names)
     head = selection.open(run, names)
     runs = open_store(selection.store)
-    base = select_ranks(open_run(runs, against), selection.ranks) if against else None
-    with selection.open_cache(head) as by:
+    base = select_ranks(resolve(runs, against), selection.ranks) if against else None
+    with selection.open_cache(head, (analyze.INTEGRITY,) if base else names) as by:
         results = _compare(base, head, names) if base else _analyze(head, names, by)
         integrity = ""
         if output_format in {"table", "markdown"}:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import open_run, open_store, store_option
+from tracekit.cli.options import open_store, store_option
 from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
@@ -59,8 +59,9 @@ def command(
     tracekit export latest --to csv -o tables.zip
     """  # noqa: D301 (click reads the \b)
     from tracekit.export.tables import Source
+    from tracekit.ingest.references import resolve
 
-    exported = open_run(open_store(store), run)
+    exported = resolve(open_store(store), run)
     source = Source(exported, _window(exported, steps) if steps else None)
     if output == "-":
         _to_stdout(source, target)

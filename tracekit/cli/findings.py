@@ -37,7 +37,7 @@ def command(*, selection: Selection, severity: str, limit: int, output_format: s
 
     reference, names = split_arguments(selection.run, selection.names)
     opened = selection.open(reference, names)
-    with selection.open_cache(opened) as analyze, analysis_progress() as progress:
+    with selection.open_cache(opened, names) as analyze, analysis_progress() as progress:
         advice = advise(opened, names, progress=progress, by=analyze)
         integrity = ""
         if output_format != "csv":

@@ -218,22 +218,6 @@ def open_store(option: str | None) -> Store:
     return Store(locate(option))
 
 
-def open_run(store: Store, reference: str, *, captures: Sequence[str] = ()) -> Run:
-    """Resolve a reference to a run of the store, or to a raw trace, which is imported first.
-
-    Args:
-        store: The store.
-        reference: Run reference or path.
-        captures: Traces of graph captures, for an import.
-
-    Raises:
-        RunNotFoundError: Nothing, or more than one run, matches.
-    """
-    from tracekit.ingest.references import resolve
-
-    return resolve(store, reference, captures=capture_traces(captures))
-
-
 capture_option = click.option(
     "--capture-trace",
     "captures",

@@ -10,7 +10,6 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     fresh_option,
     import_extra,
-    open_run,
     open_store,
     peaks_option,
     store_option,
@@ -82,10 +81,11 @@ def command(
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis.cache import ResultCache
     from tracekit.export.tables import whole
+    from tracekit.ingest.references import resolve
 
     names = _names(analyses)
     runs = open_store(store)
-    reported = with_peaks(open_run(runs, run), peaks)
+    reported = with_peaks(resolve(runs, run), peaks)
     path = Path(output or ".").expanduser()
     path = path / f"{reported.id}.html" if path.is_dir() else path
     text = _text(reported, names, ResultCache(runs, fresh=fresh), title=title, limit=limit)
@@ -157,6 +157,7 @@ def _analyze(
                 shown[analyzed.name] = analyzed, result
             yield analyzed, result
 
-    with analysis_progress() as progress:
+    order = [loaded.name for loaded in analysis.available()]
+    with result_cache.compute_ahead(run, order), analysis_progress() as progress:
         advice = gather(run, results())
     return shown, advice

@@ -43,7 +43,7 @@ class Selection:
     store: str | None
 
     def open(self, run: str, names: tuple[str, ...]) -> Run:
-        """Return the selected ranks of a run, with the given peaks.
+        """Return the selected ranks of a run, with the given peaks; `Store.resolve` finds a stored run.
 
         Args:
             run: Run reference or path; may also be a misspelt analysis.
@@ -53,29 +53,40 @@ class Selection:
             RunNotFoundError: Nothing, or more than one run, matches.
             UnusableInputError: The ranks or the peaks are unusable.
         """
+        from tracekit.ingest.references import resolve
+
         try:
-            opened = options.open_run(options.open_store(self.store), run, captures=self.captures)
+            captures = options.capture_traces(self.captures)
+            opened = resolve(options.open_store(self.store), run, captures=captures)
         except RunNotFoundError as error:
             error.hint = did_you_mean(run, registry.names(registry.ANALYSES)) or error.hint
             raise
         return options.with_peaks(select_ranks(opened, self.ranks), self.peaks, names)
 
     @contextmanager
-    def open_cache(self, run: Run) -> Iterator[Analyze]:
-        """Start the workers for the ranks of a run, if it needs any; return `analyze` with cached results.
+    def open_cache(self, run: Run, names: Sequence[str]) -> Iterator[Analyze]:
+        """Start workers for a run, if they help; return `analyze` with cached results.
 
-        The workers are a cluster or processes of this machine.
+        The workers are a cluster or processes of this machine: for the ranks, or for a part of the analyses.
+
+        Args:
+            run: The run.
+            names: Analyses to run, in order; all if empty.
 
         Raises:
             TracekitError: The cluster cannot be used.
         """
+        from tracekit import analysis
         from tracekit.analysis.by_rank import count_processes
         from tracekit.analysis.cache import ResultCache
         from tracekit.executors import workers
 
         count = None if self.scheduler else count_processes(run)
         with nullcontext() if count == 0 else workers(self.scheduler, count=count) as pool:
-            yield ResultCache(options.open_store(self.store), fresh=self.fresh, workers=pool).analyze
+            result_cache = ResultCache(options.open_store(self.store), fresh=self.fresh, workers=pool)
+            order = names or [loaded.name for loaded in analysis.available()]
+            with result_cache.compute_ahead(run, order):
+                yield result_cache.analyze
 
 
 def selection_options(function: Callable[..., object]) -> Callable[..., object]:

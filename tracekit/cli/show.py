@@ -5,7 +5,7 @@ from __future__ import annotations
 from tracekit import render
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import format_option, open_run, open_store, store_option
+from tracekit.cli.options import format_option, open_store, store_option
 
 
 @click.command("show")
@@ -23,9 +23,10 @@ def command(*, run: str, output_format: str, store: str | None) -> None:
     """
     import msgspec
 
+    from tracekit.ingest.references import resolve
     from tracekit.render.facts import FACT, flatten, sections
 
-    meta = open_run(open_store(store), run).meta
+    meta = resolve(open_store(store), run).meta
     if output_format == "json":
         click.echo(render.json_text("show", run=msgspec.to_builtins(meta)), nl=False)
     elif output_format == "csv":

@@ -62,6 +62,9 @@ def render(
 ) -> str:
     """Render in one of the formats of data.
 
+    As text: the run, its integrity and verdict, a summary, each finding (`finding_text`), the analyses that
+    lack data, and what to record.
+
     Args:
         run_id: The run.
         findings: The findings to show.
@@ -79,6 +82,7 @@ def render(
 
 
 def _blocks(run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: str) -> list[Block]:
+    """Return the parts of the text, each also in Markdown."""
     width = terminal_width(_MAX_WIDTH)
     verdict = advice.verdict.sentence if advice.verdict else ""
     summary = _summarize(findings, advice)

@@ -231,7 +231,7 @@ class Store:
             ) from error
 
     def resolve(self, reference: str) -> Run:
-        """Return the run of a reference: id, unique prefix, `latest~N`, label, `git:REV`, or a path to a run.
+        """Return the run of a reference: a path to a run, or what `find` accepts.
 
         A path with a separator takes precedence over the runs of the store, one without does not.
 
@@ -252,6 +252,8 @@ class Store:
 
     def find(self, reference: str) -> Run | None:
         """Return the run of this store that matches a reference other than a path; None if there is none.
+
+        The first that applies: id, `latest~N`, `git:REV`, newest run with the label, unique prefix of an id.
 
         Raises:
             RunNotFoundError: Several match, or none matches an unambiguous reference.

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from samples.simulator import write
 from tests.traces import busy_program
 from tracekit import registry
-from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, cache, get
+from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, by_rank, cache, get
 from tracekit.analysis.cache import FOLDER, ResultCache
 from tracekit.errors import PluginError
 from tracekit.ingest.importer import import_traces
@@ -187,7 +188,7 @@ def test_another_version_of_the_statistics_is_computed_again(
     run: Run, result_cache: ResultCache, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result_cache.analyze(run, NAME)
-    monkeypatch.setattr("tracekit.analysis.cache.metadata.version", lambda name: f"{name} 0.0.0")
+    monkeypatch.setattr("tracekit.analysis.cache._distribution_version", lambda name: f"{name} 0.0.0")
     result_cache.analyze(run, NAME)
     assert counted == [NAME, NAME]
 
@@ -343,6 +344,47 @@ def test_what_is_kept_is_no_table_and_no_run(run: Run, result_cache: ResultCache
     result_cache.analyze(run, NAME)
     assert result_cache.store.runs() == [run]
     assert Run(run.path).meta.tables == tables
+
+
+def test_a_second_process_computes_the_last_analyses_meanwhile(
+    run: Run, result_cache: ResultCache, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "MIN_AHEAD", 2)
+    monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_TWO", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    last = run.path.parent / FOLDER / run.path.name / "steps.zip"
+    with result_cache.compute_ahead(run, [NAME, "steps"]):
+        until = time.monotonic() + 120
+        while not last.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        result = result_cache.analyze(run, "steps")
+    assert counted == []
+    assert cache.same(result, analyze(run, "steps"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "cores", "is_worth"),
+    [(29_999, 2, False), (30_000, 2, True), (6_000_000, 2, True), (6_000_001, 2, False), (30_000, 1, False)],
+)
+def test_a_second_process_is_started_where_it_saves_time_and_both_fit_memory(
+    run: Run, monkeypatch: pytest.MonkeyPatch, rows: int, cores: int, *, is_worth: bool
+) -> None:
+    monkeypatch.setattr(by_rank, "_count_rows", lambda run: rows)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    assert by_rank.is_worth_two_processes(run) is is_worth
+    assert not by_rank.is_worth_two_processes(run.of_ranks(*run.ranks))
+
+
+@pytest.mark.parametrize(("fresh", "names"), [(True, [NAME, "steps"]), (False, [NAME])])
+def test_no_second_process_for_few_results_or_fresh_ones(
+    run: Run, result_cache: ResultCache, monkeypatch: pytest.MonkeyPatch, names: list[str], *, fresh: bool
+) -> None:
+    monkeypatch.setattr(cache, "MIN_AHEAD", 2)
+    monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_TWO", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(cache, "Processes", None)
+    with replace(result_cache, fresh=fresh).compute_ahead(run, names):
+        pass
 
 
 _TWO = """
