@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import cpu_limit, environment, tiers
+from tests import changed_first, cpu_limit, environment, tiers
 from tests.object_storage import serving
 from tests.shared_runs import SharedRuns
 from tracekit import storage
@@ -32,7 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     environment.normalize()
     tiers.choose(config)
-    config.pluginmanager.register(cpu_limit)
+    for plugin in (cpu_limit, changed_first):
+        config.pluginmanager.register(plugin)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker

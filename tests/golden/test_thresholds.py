@@ -27,13 +27,12 @@ from samples.simulator.planted import (
 )
 from tests import tiers
 from tests.shared_runs import SharedRuns
-from tracekit.analysis import Rule, analyze, available, compare
+from tests.thresholds import RULES, findings, findings_past
+from tracekit.runs.run import Run
 
 MIB = 1 << 20
 WAVE = 16 * 132
 """Blocks of 128 threads and 32 registers in one wave of the simulated device."""
-ABOVE_ALL, BELOW_ALL = 10**12, -1
-"""Values past what any program has: no `min_` threshold is reached, no `max_` threshold is kept."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +47,9 @@ class Case:
     ranks: Callable[[], tuple[Program, ...]]
     head: Callable[[], tuple[Program, ...]] | None = None
 
-    def gives(self, shared_runs: SharedRuns, analysis: str, code: str) -> bool:
-        """Whether the analysis has a finding of the code."""
-        run = shared_runs.simulated(*self.ranks())
-        if self.head is None:
-            result = analyze(run, analysis)
-        else:
-            result = compare(run, shared_runs.simulated(*self.head()), analysis)
-        return code in {finding.code for finding in result.findings}
+    def runs(self, shared_runs: SharedRuns) -> tuple[Run, ...]:
+        """The run of the programs, and the one to compare with it."""
+        return tuple(shared_runs.simulated(*build()) for build in (self.ranks, self.head) if build)
 
 
 def one(build: Callable[..., Program], *arguments: Any, **options: Any) -> Case:
@@ -126,10 +120,6 @@ CASES: dict[str, Case] = {
     "compile_guards": one(compiled.program, compiled.Compilation(lookup_ns=compiled.SLOW_LOOKUP_NS)),
 }
 """A planted program for each rule that simulated programs reach, by its code."""
-TOGETHER = {"min_bytes_share": "min_time_share", "min_time_share": "min_bytes_share"}
-"""Thresholds of comparisons of which one suffices: both are moved."""
-REVERSED = {("slow_launch_calls", "usual_call_ns"), ("unaligned_half_precision", "min_alignment")}
-"""Thresholds that exclude where they are exceeded."""
 OTHER_PROGRAMS = {
     "exposed_communication": {"min_calls", "max_call_ns", "min_steps", "min_time_ratio"},
     "idle_slow_call": {"min_recurring_calls"},
@@ -145,8 +135,10 @@ OTHER_PROGRAMS = {
         "max_early_share",
     },
 }
-"""Thresholds that only bound the saving or the severity, or that other programs than the planted one meet."""
-RULES = {rule.code: (analysis.name, rule) for analysis in available() for rule in analysis.rules}
+"""Thresholds that only bound the saving or the severity, or that other programs than the planted one meet.
+
+Those are in `SOME` of `tests/unit/analyses/test_rule_thresholds.py`.
+"""
 REPRESENTATIVE = tuple({RULES[code][0]: code for code in CASES if CASES[code].head is None}.values())
 """One rule of each analysis, for the default tier."""
 THRESHOLDS = [
@@ -160,28 +152,12 @@ DECIDED = [pair for pair in THRESHOLDS if pair[0] in REPRESENTATIVE]
 
 @pytest.mark.parametrize("code", tiers.thinned(CASES, default=REPRESENTATIVE))
 def test_the_planted_program_gives_the_finding(code: str, shared_runs: SharedRuns) -> None:
-    assert CASES[code].gives(shared_runs, RULES[code][0], code)
+    assert findings(code, CASES[code].runs(shared_runs))
 
 
 @pytest.mark.parametrize(("code", "name"), tiers.thinned(THRESHOLDS, default=DECIDED))
-def test_past_its_threshold_a_rule_is_silent(
-    code: str, name: str, shared_runs: SharedRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    analysis, rule = RULES[code]
-    for threshold in {name, TOGETHER.get(name, name)} & set(rule.thresholds):
-        monkeypatch.setitem(thresholds_of(rule), threshold, move(code, threshold))
-    assert not CASES[code].gives(shared_runs, analysis, code)
-
-
-def move(code: str, name: str) -> int:
-    """A value of a threshold that no program meets."""
-    is_minimum = name.startswith("min_") != ((code, name) in REVERSED)
-    return ABOVE_ALL if is_minimum else BELOW_ALL
-
-
-def thresholds_of(rule: Rule) -> dict[str, float]:
-    assert isinstance(rule.thresholds, dict)
-    return rule.thresholds
+def test_past_its_threshold_a_rule_is_silent(code: str, name: str, shared_runs: SharedRuns) -> None:
+    assert findings_past(code, name, CASES[code].runs(shared_runs)) == []
 
 
 def test_thresholds_of_other_programs_exist() -> None:

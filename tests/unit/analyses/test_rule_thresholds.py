@@ -13,20 +13,13 @@ import pytest
 
 from samples.simulator.planted import compiled, copies, devices, memory_ranks, pipelines, roofline
 from tests.builders import host, kernel, make_run, memcpy, step
-from tests.golden.test_thresholds import (
-    ABOVE_ALL,
-    BELOW_ALL,
-    CASES,
-    MIB,
-    RULES,
-    TOGETHER,
-    thresholds_of,
-)
+from tests.golden import test_thresholds as golden
 from tests.shared_runs import copy_of
+from tests.thresholds import RULES, findings, findings_past
 from tests.unit.analyses import test_idle_gaps as idle
 from tests.unit.analyses import test_kernels as kernels
+from tests.unit.analyses import test_ranks as ranks
 from tests.unit.analyses import test_utilization as counted
-from tracekit.analysis import Result, analyze, compare
 from tracekit.runs.nvml import M
 from tracekit.schema import C, HostKind
 
@@ -64,6 +57,7 @@ def ran(*launched: tuple[str, str, int]) -> Make:
     return make
 
 
+MIB = 1 << 20
 OTHER = ("aten::relu", "elementwise<float>", 600)
 PRODUCT, SOFTMAX = (kernels.BMM, kernels.TENSOR, 100), (kernels.SOFTMAX, "cunn_SoftMaxForward<float>", 200)
 UPSAMPLE = ("aten::upsample_bilinear2d", "upsample_bilinear2d_out_frame<double, double>", 100)
@@ -100,6 +94,22 @@ def moved_back(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
     moves = [("H2D", 100, 140), ("D2H", 200, 260), ("H2D", 510, 550), ("D2H", 900, 950)]
     rows = [memcpy(start, end, **managed, **{C.COPY_KIND: kind}) for kind, start, end in moves]
     return (make_run(path, device_intervals=[*rows, kernel(500, 900)]),)
+
+
+def up_and_down(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    """Two steps in which data goes to the device and back eight times."""
+    memory = {C.SRC_MEMORY: "pinned", C.DST_MEMORY: "pinned", C.BYTES: MIB}
+    rows = [
+        memcpy(start, start + 50, **memory, **{C.COPY_KIND: kind, C.STEP: start // 1_000})
+        for pair in range(0, 2_000, 125)
+        for kind, start in (("H2D", pair), ("D2H", pair + 60))
+    ]
+    return (make_run(path, device_intervals=rows, steps=[step(0, 0, 1_000), step(1, 1_000, 2_000)]),)
+
+
+def late(lateness: list[dict[int, int]], count: int) -> Make:
+    """Collectives of so many ranks, each late by the given time."""
+    return lambda path, _shared: (make_run(path, device_intervals=ranks.late_by(lateness, count)),)
 
 
 def allocating(tensors: int, *, every: int = 1) -> Make:
@@ -217,21 +227,21 @@ SOME: list[tuple[str, Make, list[str]]] = [
     ("fp32_without_tf32", planted(roofline.fp32_products), ["max_speedup"]),
     ("pipeline_bubble", planted(pipelines.pipeline, 4, 8), ["max_microbatch_factor"]),
     ("straggler", planted(memory_ranks.job, late=2), ["max_first_share", "min_caused_share"]),
+    ("straggler", late([{2: 300_000}, {5: 300_000}] * 6, 8), ["max_blamed_share"]),
+    (
+        "straggler",
+        late([{0: 400_000}] * 3 + [{0: 5_000}] * 9, 2),
+        ["min_early_wait_share", "max_early_share"],
+    ),
+    ("h2d_ping_pong", up_and_down, ["min_pairs"]),
 ]
 """Runs for some thresholds of rules whose other ones are in `tests/golden/test_thresholds.py`."""
-PAST = {
-    ("slow_link", "min_bytes"): ABOVE_ALL,
-    ("slow_link", "reached_share"): 1e-6,
-    ("cpu_bound_process", "max_cores"): BELOW_ALL,
-    ("host_memory_growth", "max_later_share"): 1e-6,
-}
-"""Values that no run meets, where they are others than the name of the threshold says."""
 CHANGED = {
     ("fp32_without_tensor_cores", "min_paced_share"),
     ("fp32_without_tf32", "max_speedup"),
     ("idle_slow_call", "min_recurring_calls"),
     ("pipeline_bubble", "max_microbatch_factor"),
-    ("straggler", "max_first_share"),
+    *(("straggler", name) for name in ("max_first_share", "min_early_wait_share", "max_early_share")),
     *(
         ("exposed_communication", name)
         for name in ("min_calls", "max_call_ns", "min_steps", "min_time_ratio")
@@ -242,14 +252,11 @@ THRESHOLDS = [(code, make, name) for code, make in RUNS.items() for name in RULE
 THRESHOLDS += [(code, make, name) for code, make, some in SOME for name in some]
 
 
-def test_every_rule_with_thresholds_has_a_program_or_a_run() -> None:
-    assert {code for code, (_, rule) in RULES.items() if rule.thresholds} == {*CASES, *RUNS}
-
-
-def findings(code: str, runs: tuple[Run, ...]) -> list[str]:
-    """The rule's findings on the runs, with all they say, as text."""
-    result: Result = (compare if len(runs) > 1 else analyze)(*runs, RULES[code][0])  # type: ignore[operator]
-    return [repr(vars(finding)) for finding in result.findings if finding.code == code]
+def test_every_threshold_is_moved() -> None:
+    moved = [*golden.THRESHOLDS, *((code, name) for code, _, name in THRESHOLDS)]
+    assert sorted(moved) == sorted(
+        (code, name) for code, (_, rule) in RULES.items() for name in rule.thresholds
+    )
 
 
 @pytest.fixture(scope="module")
@@ -267,18 +274,8 @@ def given(tmp_path_factory: pytest.TempPathFactory, shared_runs: SharedRuns) -> 
 @pytest.mark.parametrize(
     ("code", "make", "name"), THRESHOLDS, ids=[f"{code}-{name}" for code, _, name in THRESHOLDS]
 )
-def test_past_its_threshold_a_rule_is_silent(
-    code: str, make: Make, name: str, given: Given, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_past_its_threshold_a_rule_is_silent(code: str, make: Make, name: str, given: Given) -> None:
     runs, before = given(code, make)
     assert before
-    rule = RULES[code][1]
-    for threshold in {name, TOGETHER.get(name, name)} & set(rule.thresholds):
-        monkeypatch.setitem(thresholds_of(rule), threshold, past(code, threshold))
-    after = findings(code, runs)
+    after = findings_past(code, name, runs)
     assert (after != before) if (code, name) in CHANGED else (after == [])
-
-
-def past(code: str, name: str) -> float:
-    """A value of a threshold that no run meets."""
-    return PAST.get((code, name), ABOVE_ALL if name.startswith("min_") else BELOW_ALL)

@@ -1,0 +1,44 @@
+"""Rules whose thresholds are moved past what a run has, so that they must be silent on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tracekit.analysis import Result, analyze, available, compare
+
+if TYPE_CHECKING:
+    from tracekit.runs.run import Run
+
+RULES = {rule.code: (analysis.name, rule) for analysis in available() for rule in analysis.rules}
+"""The analysis and the rule of each code."""
+ABOVE_ALL, BELOW_ALL = 10**12, -1
+"""Values past what any run has: no `min_` threshold is reached, no `max_` threshold is kept."""
+PAST = {
+    ("slow_launch_calls", "usual_call_ns"): ABOVE_ALL,
+    ("unaligned_half_precision", "min_alignment"): BELOW_ALL,
+    ("slow_link", "min_bytes"): ABOVE_ALL,
+    ("slow_link", "reached_share"): 1e-6,
+    ("host_memory_growth", "max_later_share"): 1e-6,
+}
+"""Values that no run meets, where they are others than the name of the threshold says."""
+TOGETHER = {"min_bytes_share": "min_time_share", "min_time_share": "min_bytes_share"}
+"""Thresholds of comparisons of which one suffices: both are moved."""
+
+
+def findings(code: str, runs: tuple[Run, ...]) -> list[str]:
+    """The rule's findings on one run or a pair of runs, with all they say, as text."""
+    result: Result = (compare if len(runs) > 1 else analyze)(*runs, RULES[code][0])  # type: ignore[operator]
+    return [repr(vars(finding)) for finding in result.findings if finding.code == code]
+
+
+def findings_past(code: str, name: str, runs: tuple[Run, ...]) -> list[str]:
+    """The rule's findings after one of its thresholds was moved past what any run has."""
+    thresholds = RULES[code][1].thresholds
+    assert isinstance(thresholds, dict)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for moved in {name, TOGETHER.get(name, name)} & set(thresholds):
+            by_name = ABOVE_ALL if moved.startswith("min_") else BELOW_ALL
+            monkeypatch.setitem(thresholds, moved, PAST.get((code, moved), by_name))
+        return findings(code, runs)
