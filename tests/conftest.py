@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import pytest
 
 from tests import changed_first, cpu_limit, environment, tiers
 from tests.object_storage import serving
-from tests.shared_runs import SharedRuns
+from tests.shared_runs import SharedRuns, make_analyzed_store
 from tracekit import storage
 from tracekit.runs.store import Store
 from tracekit.storage import filesystems
@@ -31,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     environment.normalize()
+    gc.set_threshold(50_000, 20, 50)  # a collection visits all that the tests of a process left in memory
     tiers.choose(config)
     for plugin in (cpu_limit, changed_first):
         config.pluginmanager.register(plugin)
@@ -42,6 +45,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tiers.mark_variants(items)
     tiers.mark_properties(config, items)
     tiers.keep_shard(config, items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # collections need not visit modules and collected tests, which stay
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -59,6 +66,16 @@ def _compile_decoder() -> None:
 def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> SharedRuns:
     """Runs of traces that tests only read, each imported once."""
     return SharedRuns(Store(tmp_path_factory.mktemp("shared") / "store"))
+
+
+@pytest.fixture(scope="session")
+def analyzed_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store to copy: it has the run of the simulated sample, and its cache the results of all analyses.
+
+    One worker makes it for all.
+    """
+    base = tmp_path_factory.getbasetemp()
+    return make_analyzed_store(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
 
 
 @pytest.fixture(scope="module", autouse=True)

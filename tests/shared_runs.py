@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samples.simulator import trace
 from tracekit import analysis
+from tracekit.analysis.cache import ResultCache
 from tracekit.ingest.importer import import_traces
 from tracekit.runs import meta
 from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
-    from pathlib import Path
 
     from samples.simulator import Program
     from tracekit.analysis import Result
-    from tracekit.runs.store import Store
 
-State = dict["Path", tuple[int, int]]
+TRAINING = Path(__file__).parents[1] / "samples" / "simulated" / "training.json.gz"
+"""The trace of a simulated training, which has most kinds of events."""
+State = dict[Path, tuple[int, int]]
 """Size and time of the last change of files."""
 _RESULTS: dict[tuple[Path | str, ...], Result] = {}
 """Results of analyses and comparisons by the folders and peaks of their runs, and by name."""
@@ -84,6 +88,21 @@ class SharedRuns:
         """Files of shared runs that were added, removed or written to since their import."""
         differing = [before.items() ^ _state(folder).items() for folder, before in self._states.items()]
         return sorted({str(file) for items in differing for file, _ in items})
+
+
+def make_analyzed_store(folder: Path) -> Store:
+    """A store with a run whose results are in its cache; the first process makes it."""
+    place = folder / "analyzed"
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            draft = Store(place.with_suffix(".draft"))
+            (run,) = import_traces(draft, [TRAINING])
+            results = ResultCache(draft)
+            for known in analysis.available():
+                results.analyze(run, known.name)
+            draft.path.rename(place)
+    return Store(place)
 
 
 def copy_of(run: Run, folder: Path, **changes: Any) -> Run:

@@ -71,6 +71,11 @@ class Sources:
         return {module_name(path): path for path in self.files}
 
     @cached_property
+    def trees(self) -> dict[str, ast.Module]:
+        """Syntax trees by path."""
+        return {path: ast.parse(text) for path, text in self.files.items()}
+
+    @cached_property
     def lines(self) -> dict[str, int]:
         """Number of lines by path."""
         return {path: len(text.splitlines()) for path, text in self.files.items()}
@@ -88,7 +93,7 @@ class Sources:
 
     def _imports_of(self, module: str, path: str) -> Iterator[tuple[str, str]]:
         package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
-        for node, when in _import_nodes(ast.parse(self.files[path]), LOAD):
+        for node, when in _import_nodes(self.trees[path], LOAD):
             if isinstance(node, ast.Import):
                 yield from ((name.name, when) for name in node.names if name.name in self.modules)
                 continue

@@ -6,7 +6,6 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 
 import pytest
 
@@ -33,21 +32,15 @@ PARTICIPLES = frozenset(_WORDS.split())
 RULES = [rule for analysis in available() for rule in analysis.rules]
 
 
-@cache
-def trees() -> dict[str, ast.Module]:
-    """Syntax trees of the product by path."""
-    return {path: ast.parse(text) for path, text in sources().files.items()}
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _parse_sources() -> None:
     """Parse all sources before the first test, whose CPU time it would count as."""
-    trees()
+    assert sources().trees
 
 
 def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
     """Calls of a function, class or method in the analyses, with the path of their file."""
-    for path, tree in trees().items():
+    for path, tree in sources().trees.items():
         for node in ast.walk(tree) if path.startswith("analyses/") else ():
             if isinstance(node, ast.Call) and name in (getattr(node.func, key, "") for key in ("id", "attr")):
                 yield path, node
@@ -55,7 +48,7 @@ def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
     """Functions and methods that are not inside of other functions, with the path of their file."""
-    for path, tree in trees().items():
+    for path, tree in sources().trees.items():
         holders = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]
         for holder in holders:
             yield from ((path, node) for node in holder.body if isinstance(node, ast.FunctionDef))
@@ -94,7 +87,7 @@ def test_the_texts_of_a_rule_name_its_thresholds(rule: Rule) -> None:
 
 def test_no_module_has_the_first_line_of_another() -> None:
     modules = defaultdict(list)
-    for path, tree in trees().items():
+    for path, tree in sources().trees.items():
         docstring = ast.get_docstring(tree)
         assert docstring, f"{path} has no docstring"
         modules[docstring.splitlines()[0]].append(path)

@@ -7,6 +7,7 @@ other projects are used where they are present.
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.golden.test_judgements import SHARED
-from tests.shared_runs import copy_of
+from tests.shared_runs import TRAINING, copy_of
 from tracekit.analysis import Bottleneck
+from tracekit.analysis.cache import ResultCache
 from tracekit.analysis.findings import Advice, advise
 from tracekit.analysis.idle_causes import label
 from tracekit.cli import main
@@ -49,13 +51,13 @@ TILES = {"overview": ("device_tiles", "work_tiles"), "steps": ("numbers",), "idl
 SAMPLES = ("resnet50-train-cpu", "gpt-train-cpu", "lennard_jones-train-cpu")
 RECORDED = (
     *(ROOT / "samples" / "recorded" / name / "trace.json.gz" for name in SAMPLES),
-    ROOT / "samples" / "simulated" / "training.json.gz",
+    TRAINING,
     SHARED / "traces" / "pytorch__kineto" / "resnet50_w0_torch19.json.gz",
     SHARED / "traces" / "sidnb13__torch-profiling-tutorial" / "h100_transformer.json.gz",
     SHARED / "traces" / "pytorch__benchmark" / "h2d_pinned_a100.json.gz",
     SHARED / "nsys" / "GindaChen__nsys-ai" / "mfu_2gpu_after.sqlite",
 )
-_DEFAULT = {RECORDED[0], RECORDED[3]}
+_DEFAULT = {TRAINING}
 
 
 def _marked(path: Path) -> Any:
@@ -69,7 +71,12 @@ class Shown:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.store = Store(run.path.parent)
-        site = Site(app=create_app(self.store), store=self.store, pages=PAGES, results=Results())
+        site = Site(
+            app=create_app(self.store),
+            store=self.store,
+            pages=PAGES,
+            results=Results(analyze=ResultCache(self.store).analyze),
+        )
         self.site, self.results = site, site.results
         self.tiles = {page: self._tiles(page) for page in TILES}
         self.advice: Advice = advise(run, by=self.results.of)
@@ -312,14 +319,21 @@ QUANTITIES: tuple[Callable[[Shown], Places], ...] = (
 
 @pytest.fixture(scope="module", params=map(_marked, RECORDED))
 def shown(
-    request: pytest.FixtureRequest, shared_runs: SharedRuns, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    shared_runs: SharedRuns,
+    analyzed_store: Store,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Shown:
     path: Path = request.param
+    store = tmp_path_factory.mktemp("one_number") / "store"
+    if path == TRAINING:
+        shutil.copytree(analyzed_store.path, store)
+        (copied,) = Store(store).runs()
+        return Shown(copied)
     run = shared_runs.of(path)
     origin = path.parent / "provenance.json"
     timed = json.loads(origin.read_text()).get("step_ns_without_profiler") if origin.exists() else None
     timings = Timings(step_ns=timed, warmup_ns=[], clock="perf_counter") if timed else None
-    store = tmp_path_factory.mktemp("one_number")
     return Shown(copy_of(run, store / run.path.name, timings=timings))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,13 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samples.simulator import write
-from samples.simulator.examples import training
 from tracekit import registry
 from tracekit.analysis import available, get
 from tracekit.analysis.cache import ResultCache
 from tracekit.cli import main
-from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
 pytest.importorskip("dash")
@@ -46,10 +44,11 @@ each_analysis = pytest.mark.parametrize("name", registry.names(registry.ANALYSES
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    directory = tmp_path_factory.mktemp("pages")
-    (run,) = import_traces(Store(directory / "store"), [write(training(), directory / "trace.json")])
-    return run
+def run(analyzed_store: Store, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    store = Store(tmp_path_factory.mktemp("pages") / "store")
+    shutil.copytree(analyzed_store.path, store.path)
+    (copied,) = store.runs()
+    return copied
 
 
 @pytest.fixture(scope="module")

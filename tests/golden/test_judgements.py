@@ -33,11 +33,8 @@ SHARED = Path(__file__).parents[2] / ".." / "shared"
 FILE = SHARED / "traces" / "JUDGEMENTS.json"
 _ALL: dict[str, Any] = json.loads(FILE.read_text()) if FILE.is_file() else {}
 JUDGED = {name: one for name, one in _ALL.items() if "findings" in one}
-REPRESENTATIVE = (
-    "facebookresearch__HolisticTraceAnalysis/alexnet_critical_path.json.gz",
-    "pytorch__benchmark/h2d_pinned_a100.json.gz",
-)
-"""Traces of the default tier: small ones, with the rules that most programs meet."""
+REPRESENTATIVE = ("pytorch__benchmark/h2d_pinned_a100.json.gz",)
+"""The trace of the default tier: a small one, with rules that most programs meet."""
 BOUNDS = {f"{one.name}:{rule.code}": rule.bound for one in available() for rule in one.rules}
 NAMES = tiers.thinned(JUDGED, default=REPRESENTATIVE)
 

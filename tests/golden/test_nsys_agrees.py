@@ -77,6 +77,17 @@ def test_both_runs_begin_at_one_instant_and_say_that_they_are_simulated(pair: tu
     assert one.environment["gpus"] == other.environment["gpus"]
 
 
+@pytest.mark.slow_except(
+    "training-critical_path",
+    "training-gpu_breakdown",
+    "training-idle_gaps",
+    "training-integrity",
+    "training-kernels",
+    "training-ops",
+    "training-overlap",
+    "training-steps",
+    "training-sync_points",
+)
 @pytest.mark.parametrize("name", ANALYSES)
 def test_answers_agree(name: str, pair: tuple[Run, Run]) -> None:
     one, other = (analyze(run, name) for run in pair)

@@ -111,6 +111,7 @@ def test_an_eager_program_has_nothing_compiled(load: Load) -> None:
     assert "no compiled code" in result.notes[0]
 
 
+@pytest.mark.slow
 def test_regions_without_numbers_have_no_frames(load: Load) -> None:
     run = load(Compilation(numbered=False))
     row = summary(run)
@@ -169,6 +170,7 @@ def test_without_python_frames_no_graph_break_is_claimed(load: Load) -> None:
     assert (row["breaks"], row["resumes"], row["break_idle_ns"]) == (2, None, None)
 
 
+@pytest.mark.slow
 def test_functions_compiled_one_by_one_are_no_graph_breaks(load: Load) -> None:
     run = load(Compilation(breaks=2, apart=True))
     assert codes(analyze(run, "compile")) == []
@@ -193,6 +195,7 @@ def ratios(result: Result) -> dict[str, tuple[float, float]]:
     return {row["quantity"]: (row["base"], row["head"]) for row in table.to_dict("records")}
 
 
+@pytest.mark.slow
 def test_fusion_halves_the_elementwise_kernels(load: Load) -> None:
     result = compare(load(EAGER), load(CLEAN), "compile")
     assert codes(result) == []
@@ -208,12 +211,14 @@ def test_fusion_halves_the_elementwise_kernels(load: Load) -> None:
     assert fusion["base_kernels"].sum() - fusion["head_kernels"].sum() == LAYERS * STEPS
 
 
+@pytest.mark.slow
 def test_replays_are_one_launch_each(load: Load) -> None:
     found = ratios(compare(load(EAGER), load(Compilation(replayed=True)), "compile"))
     assert found["CUDA graph replays, per step"] == (0, LAYERS)
     assert found["kernel launch calls, per step"] == (3 * LAYERS, 2 * LAYERS)
 
 
+@pytest.mark.slow
 def test_a_slower_compiled_program_is_found_and_a_faster_one_is_not(load: Load) -> None:
     slow = compare(load(EAGER), load(SLOW), "compile")
     finding = only(slow)
@@ -231,6 +236,7 @@ def test_the_sides_are_told_apart(load: Load) -> None:
     assert "two compiled programs" in compare(compiled, compiled, "compile").notes[0]
 
 
+@pytest.mark.slow
 def test_a_pair_without_a_device_has_no_quantities_of_one(load: Load, shared_runs: SharedRuns) -> None:
     runs = []
     for compiled in (False, True):

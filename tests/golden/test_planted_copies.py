@@ -75,6 +75,7 @@ def test_copies_per_step_are_the_planted_ones(simulate: Simulate) -> None:
             assert row["gb_per_s"] == size / took
 
 
+@pytest.mark.slow
 def test_blocked_time_is_the_call_and_the_wait_inside_the_op(simulate: Simulate) -> None:
     program = copies.scalars_to_host(20)
     calls = [event for event in program.host if event.kind is Kind.RUNTIME]
@@ -200,6 +201,7 @@ def test_a_scalar_costs_the_gap_it_leaves_but_no_more_than_it_blocked(simulate: 
     assert finding.saving_ns_per_step == cost // STEPS
 
 
+@pytest.mark.slow
 def test_one_loss_read_behind_long_kernels_costs_nothing(simulate: Simulate) -> None:
     assert codes(simulate(copies.loss_read_once())) == []
 
@@ -226,6 +228,7 @@ def test_pageable_copies_save_the_time_above_the_best_pinned_rate(simulate: Simu
     assert codes(simulate(copies.pageable())) == []
 
 
+@pytest.mark.slow
 def test_without_a_pinned_copy_no_saving_is_invented(simulate: Simulate) -> None:
     program = copies.pageable(host_memory="pageable", gb_per_s=6, reference=False)
     (finding,) = found(simulate(program))
@@ -233,6 +236,7 @@ def test_without_a_pinned_copy_no_saving_is_invented(simulate: Simulate) -> None
     assert "no rate of pinned copies is known" in finding.how
 
 
+@pytest.mark.slow
 def test_a_slow_link_needs_a_known_ceiling(simulate: Simulate, tmp_path: Path) -> None:
     """A collector knows it that read the PCIe link."""
     slow = simulate(copies.pageable(gb_per_s=6, reference=False))
@@ -284,6 +288,7 @@ def test_identical_runs_differ_in_nothing(simulate: Simulate, tmp_path: Path) ->
     assert (result.findings, result.tables["causes"]["cause"].tolist()) == ((), ["", ""])
 
 
+@pytest.mark.slow
 def test_a_slower_head_saves_what_it_lost(simulate: Simulate) -> None:
     base, head = simulate(copies.batches()), simulate(copies.batches(copies=2))
     (finding,) = compare(base, head, "h2d_copies").findings
@@ -387,6 +392,7 @@ def test_a_difference_is_told_in_words(
     assert title in result.findings[0].title
 
 
+@pytest.mark.slow
 def test_other_numbers_of_steps_are_no_difference(simulate: Simulate) -> None:
     few, many = simulate(copies.batches()), simulate(copies.batches(steps=7))
     for base, head in ((few, many), (many, few)):
@@ -394,6 +400,7 @@ def test_other_numbers_of_steps_are_no_difference(simulate: Simulate) -> None:
         assert (result.findings, result.tables["causes"]["cause"].tolist()) == ((), ["", ""])
 
 
+@pytest.mark.slow
 def test_copies_to_devices_of_one_process_save_no_more_than_one_of_them_takes(simulate: Simulate) -> None:
     """Eight devices copy side by side: a step gains what the slowest of them does."""
     run = simulate(copies.side_by_side(devices=8))
@@ -406,6 +413,7 @@ def test_copies_to_devices_of_one_process_save_no_more_than_one_of_them_takes(si
     assert f"{human(spent.per_step(took.max()), 'ns')} exposed" in pageable.title
 
 
+@pytest.mark.slow
 def test_shares_are_written_without_a_space(simulate: Simulate, tmp_path: Path) -> None:
     """As everywhere else: 80%."""
     run = simulate(copies.pageable(host_memory="pageable", gb_per_s=4, reference=False))
@@ -415,6 +423,7 @@ def test_shares_are_written_without_a_space(simulate: Simulate, tmp_path: Path) 
     assert not any(" %" in text for rule in rules for text in (rule.states, rule.why))
 
 
+@pytest.mark.slow
 def test_copies_in_both_directions_one_after_the_other_could_overlap(
     simulate: Simulate, tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ def test_a_slow_host_is_the_path_up_to_its_end(shared_runs: SharedRuns) -> None:
     assert found["all", "launch overhead"] == 3 * 4_000
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("build", [planted.host_bound, planted.outside_bound, planted.waiting])
 def test_idle_time_that_has_its_finding_is_not_told_again(
     shared_runs: SharedRuns, build: Callable[[], Program]

@@ -70,6 +70,7 @@ def test_an_op_that_gains_too_little_is_found(load: Load) -> None:
     assert len(finding.evidence["device_intervals"]) >= 1
 
 
+@pytest.mark.slow
 def test_a_copy_over_the_link_is_not_held_against_the_memory(load: Load) -> None:
     slow_link = replace(FAST, link_gb_per_s=5)
     result = compare(load(Machine()), load(slow_link), "device_compare")
@@ -128,6 +129,7 @@ def test_a_base_that_is_used_badly_is_told_with_its_kernel(load: Load) -> None:
     assert compare(load(Machine()), load(FAST), "device_compare").notes == ()
 
 
+@pytest.mark.slow
 def test_the_kernels_of_the_head_decide_whether_they_are_short(load: Load) -> None:
     base = Machine(linear=20, add=60)
     head = Machine(name=H100, sm_count=132, linear=40, add=8)

@@ -64,6 +64,7 @@ def test_sound_programs_get_no_advice(program: Callable[[], Program], load: Any)
     assert advice(load(program())) == set()
 
 
+@pytest.mark.slow
 def test_gaps_of_a_queue_that_was_empty_at_the_start_save_nothing(load: Any) -> None:
     """They recur only where the host waits for the device after each round."""
     for waits in (False, True):
@@ -72,6 +73,7 @@ def test_gaps_of_a_queue_that_was_empty_at_the_start_save_nothing(load: Any) -> 
         assert (gaps.saving_ns_per_step is not None, gaps.severity == "info") == (waits, not waits)
 
 
+@pytest.mark.slow
 def test_a_search_for_convolution_algorithms_gets_no_advice_on_its_grids(load: Any) -> None:
     for once in (True, False):
         result = analyze(load(planted.algorithm_search(once=once)), "launch_config")
@@ -82,6 +84,7 @@ def test_a_search_for_convolution_algorithms_gets_no_advice_on_its_grids(load: A
         assert [note.startswith("26 kernels") for note in noted] == [True] * once
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     ("collective", "subject", "code"),
     [(True, "communication", "exposed_communication"), (False, "P2P", "exposed_copies")],

@@ -89,6 +89,7 @@ def test_a_duplicate_copy_is_added(simulations: Simulations) -> None:
     assert found.work.terms == group.terms
 
 
+@pytest.mark.slow
 def test_a_copy_that_goes_is_removed(simulations: Simulations) -> None:
     found = simulations.between(Variant(copies_twice=True), PLAIN)
     assert found.work is not None
@@ -165,6 +166,7 @@ def test_the_shorter_capture_decides_how_many_steps_are_compared(simulations: Si
     assert found.work.terms == Terms(count=4 * FILL_NS)
 
 
+@pytest.mark.slow
 def test_a_difference_turns_around_with_its_sides(simulations: Simulations) -> None:
     changed = Variant(fills=3, copies_twice=True, slower=1.7, fused=True, checks=True)
     there, back = simulations.between(PLAIN, changed), simulations.between(changed, PLAIN)

@@ -45,6 +45,7 @@ def test_each_cause_has_its_planted_idle_time(name: str, shared_runs: SharedRuns
     assert expected
 
 
+@pytest.mark.slow_except("small_ops", "loading", "read_back", "profiled")
 @each
 def test_rules_fire_on_the_planted_program_and_not_on_its_clean_twin(
     name: str, shared_runs: SharedRuns

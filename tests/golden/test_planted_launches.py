@@ -123,6 +123,7 @@ def test_twins_have_no_small_kernels_to_advise_on(run_of: Any, program: Program)
     assert codes(run_of(program), "small_kernels") == []
 
 
+@pytest.mark.slow_except(3)
 @pytest.mark.parametrize(
     ("code", "program", "saving"),
     [
@@ -165,7 +166,7 @@ WELL_CONFIGURED = [
 
 @pytest.mark.parametrize(
     "program",
-    tiers.thinned(WELL_CONFIGURED, default=WELL_CONFIGURED[1:3]),
+    tiers.thinned(WELL_CONFIGURED, default=WELL_CONFIGURED[1:2]),
     ids=["one full wave", "many waves", "short", "collective", "broadcast", "chain"],
 )
 def test_well_configured_kernels_are_silent(run_of: Any, program: Program) -> None:
@@ -193,6 +194,7 @@ def test_a_threshold_kernel_of_the_backward_pass_is_a_relu(run_of: Any) -> None:
     assert (row["kind"], row["direction"], row["launches"]) == ("relu", "backward", launches.STEPS)
 
 
+@pytest.mark.slow
 def test_twice_the_batch_is_different_work_and_not_a_slow_relu(run_of: Any) -> None:
     base, head = (
         run_of(launches.convolution(16, 372_600)),
@@ -221,6 +223,7 @@ def test_another_grid_for_the_same_elements_is_another_configuration(run_of: Any
     ]
 
 
+@pytest.mark.slow
 def test_without_shapes_the_batch_sizes_of_the_fingerprints_explain_a_grid(
     run_of: Any, tmp_path: Path
 ) -> None:
@@ -240,6 +243,7 @@ def test_identical_runs_do_not_differ(run_of: Any, tmp_path: Path) -> None:
     assert (result.findings, result.tables) == ((), {})
 
 
+@pytest.mark.slow
 def test_devices_side_by_side_save_no_more_than_one_of_them_waits(run_of: Any) -> None:
     """The same steps on eight devices of one process: a step is not shorter by eight times the wait."""
     run = run_of(launches.side_by_side(devices=8))
@@ -259,6 +263,7 @@ def test_devices_side_by_side_save_no_more_than_one_of_them_waits(run_of: Any) -
     assert "in 32 runs in total" in replay.title
 
 
+@pytest.mark.slow
 def test_zeroing_by_memsets_is_told_as_exactly_as_by_kernels(run_of: Any) -> None:
     """`cudaMemsetAsync` is what `zero_` makes of contiguous memory; every third is a kernel here."""
     program = launches.zeroing("per_parameter", memsets=True)
@@ -291,10 +296,8 @@ def test_a_hostile_name_does_not_fill_a_finding(run_of: Any, analysis: str) -> N
     assert len(finding.advice) < 500
 
 
-@pytest.mark.parametrize(
-    "name",
-    tiers.thinned(["launch_config", "zero_grad_gaps", "small_kernels"], default=["launch_config"]),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["launch_config", "zero_grad_gaps", "small_kernels"])
 def test_titles_and_advice_start_with_a_capital_letter_or_a_name(run_of: Any, name: str) -> None:
     programs = (
         launches.zeroing("per_parameter"),

@@ -198,6 +198,7 @@ def test_another_template_of_a_kernel_is_a_rate(bench: Bench) -> None:
     assert found.counts == ()
 
 
+@pytest.mark.slow
 def test_another_library_is_a_rate_of_the_same_op(bench: Bench) -> None:
     found = one_each(bench, "72148")
     chosen = case("72148")
@@ -211,6 +212,7 @@ def test_another_library_is_a_rate_of_the_same_op(bench: Bench) -> None:
     )
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("name", ["65839 in training", "65839 in inference"])
 def test_a_badly_set_up_library_is_a_rate(bench: Bench, name: str) -> None:
     found = one_each(bench, name)
@@ -219,6 +221,7 @@ def test_a_badly_set_up_library_is_a_rate(bench: Bench, name: str) -> None:
     assert idle(found, "compute only") == STEPS * slower
 
 
+@pytest.mark.slow
 def test_checks_that_the_host_reads_are_added_work_and_sync_idle(bench: Bench) -> None:
     found = one_each(bench, "71904", Options())
     check = case("71904").head.bag_check_ns
@@ -235,6 +238,7 @@ def test_checks_that_the_host_reads_are_added_work_and_sync_idle(bench: Bench) -
     assert idle(found, "synchronization idle") > 0.9 * (found.wall.total.delta - STEPS * TABLES * check)
 
 
+@pytest.mark.slow
 def test_a_check_after_each_launch_is_launch_bound_idle_and_no_work(bench: Bench) -> None:
     found = one_each(bench, "87855", Options())
     assert found.work is not None

@@ -117,6 +117,7 @@ def test_unaligned_sizes_are_named(shared_runs: SharedRuns) -> None:
     assert "at 18.3% of their roof" in finding.title
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     ("kernel", "dur_ns"),
     [
@@ -131,6 +132,7 @@ def test_odd_sizes_are_not_blamed_without_evidence(kernel: str, dur_ns: int, sha
     assert "unaligned_half_precision" not in codes
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     "problem", [planted.fp32_products, planted.unaligned_products, planted.little_products]
 )
@@ -202,6 +204,7 @@ def test_given_peaks_replace_those_of_the_device_and_are_named(shared_runs: Shar
     assert analyze(other, "steps").notes == analyze(run, "steps").notes
 
 
+@pytest.mark.slow
 def test_given_peaks_serve_a_device_that_is_not_listed(shared_runs: SharedRuns) -> None:
     program = planted.tf32_products()
     program.device_name = "Simulated GPU"

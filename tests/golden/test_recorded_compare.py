@@ -48,6 +48,7 @@ def test_a_training_of_several_compiled_functions(shared_runs: SharedRuns) -> No
     assert analyze(run, "compile").findings == ()
 
 
+@pytest.mark.slow
 @recorded
 def test_an_inference_by_graphs_of_an_older_version(shared_runs: SharedRuns) -> None:
     run = imported(shared_runs, SEGMENT)

@@ -122,6 +122,7 @@ def test_without_artifacts_lines_are_unknown_and_said_to_be(tmp_path: Path) -> N
     assert kernels.UNJOINED in found.notes
 
 
+@pytest.mark.slow
 def test_kernels_of_other_names_and_equal_source_are_no_difference(run: Run, tmp_path: Path) -> None:
     folder = renamed(tmp_path / "renamed")
     other = imported(tmp_path, folder / "trace.json.gz", folder)

@@ -26,6 +26,7 @@ def test_recorded_traces_are_absent() -> None:
     pytest.skip(f"no recorded traces at {TRACES}: the reference was not checked")
 
 
+@pytest.mark.slow
 @recorded
 def test_a_batch_and_its_labels_are_told_with_their_line(shared_runs: SharedRuns) -> None:
     run = shared_runs.of(TRACES / RESNET)

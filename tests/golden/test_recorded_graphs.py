@@ -133,6 +133,7 @@ def test_modules_are_those_of_the_reference_on_sglang(shared_runs: SharedRuns) -
         assert by_module.loc[module, "sum_ns"] / 1000 == pytest.approx(time, abs=0.05), module
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     ("name", "capture", "first"),
     [
@@ -147,6 +148,7 @@ def test_the_capture_of_another_engine_is_refused(store: Store, name: str, captu
     assert first in refused.message
 
 
+@pytest.mark.slow
 def test_layers_are_those_of_the_models(shared_runs: SharedRuns, store: Store) -> None:
     """Qwen3-8B has 36 layers, Qwen3-30B-A3B 48; of gpt-oss' 24, every other one attends to a window."""
     runs = {

@@ -30,6 +30,7 @@ def test_recorded_traces_are_absent() -> None:
     pytest.skip(f"no recorded traces at {TRACES}: causes of idle time were not checked on them")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(HTA_CASE not in TRUTH, reason=f"no recorded traces at {TRACES}")
 def test_hta_host_wait_is_a_part_of_the_time_the_host_was_late(shared_runs: SharedRuns) -> None:
     """HTA 0.5 on this trace of one stream: host wait 630,324 µs, kernel wait (below 30 µs) 7,232, other 31.

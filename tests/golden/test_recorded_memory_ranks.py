@@ -56,6 +56,7 @@ def imported(shared_runs: SharedRuns, *names: str) -> Run:
     return shared_runs.of(*(TRACES / name for name in names))
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("name", [PREFETCH, TALKS])
 def test_exposed_time_is_that_of_the_events_as_tracelens_defines_it(
     name: str, shared_runs: SharedRuns
@@ -106,6 +107,7 @@ def test_the_collectives_of_eight_ranks_end_together(shared_runs: SharedRuns) ->
     assert finding.title.startswith("Rank 7 causes 77.7% of the waiting in 8 collectives")
 
 
+@pytest.mark.slow
 def test_two_ranks_of_a_hundred_do_not_pass_for_a_whole_job(shared_runs: SharedRuns) -> None:
     names = [TALKS, TALKS.replace("rank0", "rank1")]
     result = analyze(imported(shared_runs, *names), "ranks")

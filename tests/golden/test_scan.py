@@ -13,9 +13,8 @@ REPRESENTATIVE = (
     "AMD-AGI__TraceLens/mi300x_bert_small.json.gz",
     "facebookresearch__HolisticTraceAnalysis/ns_resolution_v100.json.gz",
     "facebookresearch__param/v100_dlrm_8rank/rank1.json.gz",
-    "pytorch__kineto/resnet50_w0_2021_barearray.json.gz",
 )
-"""Of five ages and forms: graphs, HIP, times in nanoseconds, communication, no object around the events."""
+"""Of four ages and forms: graphs, HIP, times in nanoseconds, communication."""
 NAMES = sorted(str(path.relative_to(TRACES)) for path in TRACES.rglob("*.json.gz"))
 
 

@@ -147,7 +147,8 @@ THRESHOLDS = [
     for name in RULES[code][1].thresholds
     if name not in OTHER_PROGRAMS.get(code, ())
 ]
-DECIDED = [pair for pair in THRESHOLDS if pair[0] in REPRESENTATIVE]
+DECIDED = list({code: (code, name) for code, name in THRESHOLDS if code in REPRESENTATIVE}.values())
+"""One threshold of each of these rules."""
 
 
 @pytest.mark.parametrize("code", tiers.thinned(CASES, default=REPRESENTATIVE))

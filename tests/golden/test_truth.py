@@ -49,8 +49,8 @@ CAUSES = {
     "sidnb13__torch-profiling-tutorial/h100_transformer.json.gz": "launch_bound",
 }
 """Causes of most of the idle time, determined by inspecting the traces."""
-REPRESENTATIVE = (*CAUSES, SHUFFLED[2], "KellerJordan__modded-nanogpt/h100_8rank_normuon/rank3.json.gz")
-"""Traces of the default tier."""
+REPRESENTATIVE = (*list(CAUSES)[1::2], SHUFFLED[2], BEGAN_LATE[0])
+"""Traces of the default tier: small ones, of AMD and NVIDIA, of inference and of training on many ranks."""
 SAME = (
     "window_ns",
     "active_ns",

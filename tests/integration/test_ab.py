@@ -1,4 +1,7 @@
-"""`tracekit ab` on real repositories, with real processes and real kills; planted values decide."""
+"""`tracekit ab` on real repositories; planted values decide.
+
+Processes are real where the test is about them, and killed for real; other tests measure in this process.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.measured import run_here
 from tests.repositories import add_submodule
 from tests.tiers import thinned
 from tests.unit.experiments.measure.test_worktrees import everything
 from tracekit.cli.main import run
 from tracekit.errors import UnusableInputError
+from tracekit.experiments import process
 from tracekit.experiments.ab import resolve_commit
 
 if TYPE_CHECKING:
@@ -97,6 +102,14 @@ def repository(git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rep
     return made
 
 
+@pytest.fixture
+def _measured_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "run", run_here)
+
+
+measured_here = pytest.mark.usefixtures("_measured_here")
+
+
 def ab(store: Store, *words: str, program: list[str] | None = None) -> list[str]:
     return ["ab", *words, "--store", str(store.path), "--", *(program or PYTHON)]
 
@@ -149,6 +162,7 @@ def test_a_slower_commit_is_a_regression_and_the_tree_stays_as_it_is(
     assert traces(store, repository.git) == []
 
 
+@measured_here
 @pytest.mark.parametrize(
     "seeds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.slow)], ids=["one", "several"]
 )
@@ -195,6 +209,7 @@ def test_memory_that_grows_is_a_regression(
     assert 30e6 < metric["b"] - metric["a"] < 50e6
 
 
+@measured_here
 def test_the_working_tree_is_measured_as_it_is_when_allowed(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,6 +247,7 @@ def test_a_program_that_fails_names_its_side_and_leaves_nothing(
     assert traces(store, repository.git) == []
 
 
+@measured_here
 def test_a_value_that_is_not_printed_is_nothing_measured(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -258,6 +274,7 @@ def test_what_cannot_be_measured_is_said_before_anything_runs(
     assert repository.measured == []
 
 
+@measured_here
 def test_a_rate_that_falls_is_a_regression(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,6 +284,7 @@ def test_a_rate_that_falls_is_a_regression(
     assert (found["verdict"], found["metrics"][0]["direction"]) == ("regression", "higher")
 
 
+@measured_here
 def test_a_setup_runs_once_in_each_worktree(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,6 +297,7 @@ def test_a_setup_runs_once_in_each_worktree(
     assert not Path("built.py").exists()
 
 
+@measured_here
 def test_submodules_are_measured_as_the_commit_wants_them_and_missing_ones_are_said(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -306,6 +325,7 @@ def test_a_dirty_tree_is_no_base(
     assert "uncommitted changes; use a commit as the base" in capsys.readouterr().err
 
 
+@measured_here
 def test_a_folder_below_the_root_is_where_it_runs(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,6 +415,7 @@ def test_two_at_once_are_refused(
         other.communicate()
 
 
+@measured_here
 @pytest.mark.parametrize("output_format", thinned(["table", "markdown"], default=["table"]))
 def test_people_see_verdict_numbers_reasons_and_the_command(
     output_format: str, repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]

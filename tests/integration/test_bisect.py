@@ -1,4 +1,7 @@
-"""`tracekit bisect` with real repositories and processes; values are planted, so that no timing decides."""
+"""`tracekit bisect` with real repositories; values are planted, so that no timing decides.
+
+One test measures in real processes as well, and so does the slow tier; the others measure in this process.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.environment import HANG_SECONDS
+from tests.measured import run_here
 from tests.repositories import add_commits
 from tests.tiers import thinned
 from tracekit.cli.main import run
+from tracekit.experiments import process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +42,14 @@ PYTHON = (sys.executable, "-ES")
 """Without the packages of the environment, which take longer to find than the program runs."""
 COMMITS = 12
 BROKEN = ["raise SystemExit('boom')", "raise SystemExit(125)", "print('no value')"]
+
+
+@pytest.fixture
+def _measured_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "run", run_here)
+
+
+measured_here = pytest.mark.usefixtures("_measured_here")
 
 
 @pytest.fixture
@@ -98,6 +111,7 @@ def test_the_slow_commit_of_twelve_is_named_with_its_effect(
     assert found["measured"] == len(counter.read_text()) < 3 * (COMMITS + 1)
 
 
+@measured_here
 def test_each_measurement_is_a_line_with_value_number_and_what_is_left(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +139,7 @@ def test_two_slow_commits_are_both_named(git: Git, counter: Path, capsys: pytest
     assert culprits(search(words(shas, counter), capsys)[1], shas) == [3, 10]
 
 
+@measured_here
 def test_the_users_tree_is_as_it_was(git: Git, counter: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shas = history(git, {2: 11.5}, commits=2)
     Path("level.txt").write_text("99\n")  # changes of the user's own
@@ -165,6 +180,7 @@ def test_a_skipped_commit_is_not_measured(
     assert [one["problem"] for one in found["log"] if one["key"] == shas[6]] == ["skipped by --skip"]
 
 
+@measured_here
 def test_ends_that_do_not_differ_cannot_be_told_apart(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,6 +191,7 @@ def test_ends_that_do_not_differ_cannot_be_told_apart(
     assert found["reason"]
 
 
+@measured_here
 def test_a_change_below_the_threshold_is_not_searched(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,6 +201,7 @@ def test_a_change_below_the_threshold_is_not_searched(
     assert found["reason"] == "the ends differ by less than the threshold of 40%"
 
 
+@measured_here
 def test_an_end_that_cannot_be_measured_is_nothing_measured(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +216,7 @@ def test_no_ancestor_is_unusable(git: Git, counter: Path, capsys: pytest.Capture
     assert "is not an ancestor of" in capsys.readouterr().err
 
 
+@measured_here
 def test_a_second_call_takes_what_the_first_measured_and_measures_ends_and_jump(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -261,6 +280,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(
     assert found["cached"] > 0
 
 
+@measured_here
 def test_measurements_that_fill_caches_do_not_count(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -269,6 +289,7 @@ def test_measurements_that_fill_caches_do_not_count(
     assert (culprits(found, shas), found["measured"], len(counter.read_text())) == ([1], 6, 6 + 2 * 2)
 
 
+@measured_here
 def test_only_commits_that_change_a_path_are_searched(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,6 +299,7 @@ def test_only_commits_that_change_a_path_are_searched(
     assert "only commits that change level.txt were searched" in found["notes"][0]
 
 
+@measured_here
 def test_versions_of_a_package_are_prepared_and_searched(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -293,6 +315,7 @@ def test_versions_of_a_package_are_prepared_and_searched(
     assert any("--prepare installed the version" in note for note in found["notes"])
 
 
+@measured_here
 @pytest.mark.parametrize("output_format", thinned(["table", "markdown"], default=["table"]))
 def test_people_read_culprit_effect_and_how_to_go_on(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str], output_format: str
@@ -306,6 +329,7 @@ def test_people_read_culprit_effect_and_how_to_go_on(
         assert reported in out
 
 
+@measured_here
 def test_the_command_to_reproduce_is_pasted_into_a_shell_and_asks_the_same(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -334,6 +358,7 @@ def test_the_command_to_reproduce_is_pasted_into_a_shell_and_asks_the_same(
     assert "--repeat" not in again
 
 
+@measured_here
 def test_subjects_hold_whatever_a_message_holds(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,6 +92,7 @@ def test_output_and_exit_code_are_those_without(words: tuple[str, ...], folder: 
         assert "before anything was recorded" in with_it.err
 
 
+@pytest.mark.slow_except("streams", "killed", "untouched")
 @pytest.mark.parametrize(
     "code",
     [
@@ -144,18 +145,10 @@ def test_a_program_too_short_for_its_window_says_how_long_it_was(folder: Path, s
     assert "ended after 2 steps; recording would have started after step 5; use --start-step 1" in ended.err
 
 
-@pytest.fixture(scope="module")
-def cut_short(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Ended]:
-    """The store and the output of a program that ends in its window."""
-    folder = tmp_path_factory.mktemp("cut")
-    (folder / "train.py").write_text(TRAIN)
+@pytest.mark.slow
+def test_a_window_that_is_cut_short_keeps_its_whole_steps(folder: Path, store: Store) -> None:
     command = [PYTHON, "train.py", "--steps", "4"]
-    ended = collected(folder / "store", command, folder, "--start-step", "1", "--keep-trace")
-    return Store(folder / "store"), ended
-
-
-def test_a_window_that_is_cut_short_keeps_its_whole_steps(cut_short: tuple[Store, Ended]) -> None:
-    store, ended = cut_short
+    ended = collected(store.path, command, folder, "--start-step", "1", "--keep-trace")
     assert ended.code == 0
     run = only_run(store)
     assert steps(run) == [f"ProfilerStep#{number}" for number in (1, 2, 3)]

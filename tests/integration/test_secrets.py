@@ -98,6 +98,8 @@ def test_a_program_and_its_trace(recorded: Run) -> None:
     assert "download from https://***@example.org" in names
     assert any("train.py(" in str(name) for name in names)
     assert run.meta.command[1] == "~/train.py"
+    assert "window_cut_short" in {note.code for note in run.meta.diagnostics}  # it ended in its window
+    assert run.rows("steps") == 3
     assert planted_in(run) == []
     with gzip.open(run.path / "trace.json.gz") as kept:
         assert json.load(kept)["traceEvents"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.builders import host, kernel, make_run, step
-from tests.shared_runs import copy_of
 from tracekit.analysis import analyze, available
 from tracekit.analysis.cache import ResultCache
 from tracekit.analysis.findings import gather
@@ -19,31 +18,19 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.shared_runs import SharedRuns
     from tests.unit.cli.conftest import Done
 
 pytest.importorskip("jinja2")
-TRAINING = Path(__file__).parents[3] / "samples" / "simulated" / "training.json.gz"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
 
-@pytest.fixture(scope="module")
-def analyzed(shared_runs: SharedRuns, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run whose results are in the cache of its store."""
-    shared = shared_runs.of(TRAINING)
-    run = copy_of(shared, tmp_path_factory.mktemp("report") / "store" / shared.path.name)
-    results = ResultCache(Store(run.path.parent))
-    for one in available():
-        results.analyze(run, one.name)
-    return run
-
-
 @pytest.fixture
-def run(analyzed: Run, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The run in the store of the test, whose folder is the current one."""
+def run(analyzed_store: Store, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run whose results are in the cache of the test's store, whose folder is the current one."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(analyzed.path.parent, store.path)
-    return Run(store.path / analyzed.path.name)
+    shutil.copytree(analyzed_store.path, store.path)
+    (copied,) = store.runs()
+    return copied
 
 
 def test_a_report_tells_the_run_its_findings_and_the_analyses(
