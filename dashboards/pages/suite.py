@@ -12,7 +12,7 @@ from tracekit.experiments.suite import Figure, figures, report
 from tracekit.experiments.suite_plan import Table
 from tracekit.experiments.sweep_folder import find, list_sweeps
 from tracekit.experiments.sweep_model import SUITE
-from tracekit.render.suite import NO_ROWS, absent, form, headline, outcomes, undrawn
+from tracekit.render.suite import NO_ROWS, absent, headline, outcomes, undrawn
 
 from ..analysis_pages.results import html_table
 from ..blocks import block
@@ -60,7 +60,12 @@ def _section(context: Context, table: Table, table_figures: list[Figure], stored
     ]
     records = [_link_run(context, row, stored) for row in table.values()]
     body.append(html_table(table.filled, records, caption=table.title) if records else _paragraph(NO_ROWS))
-    paragraphs = [table.definition, *absent(table), form(table), *(undrawn(table_figures) if records else [])]
+    paragraphs = [
+        table.definition,
+        *absent(table),
+        table.layout,
+        *(undrawn(table_figures) if records else []),
+    ]
     return section(table.title, *body, *map(_paragraph, paragraphs))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli import options
 from tracekit.cli.progress import note
+from tracekit.experiments.options import BisectOptions
 
 if TYPE_CHECKING:
     from tracekit.experiments.bisect_model import Moment, Search
@@ -17,46 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("bisect")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="GOOD..BAD -- CMD...")
-@click.option(
-    "--metric",
-    type=click.Choice(options.METRICS),
-    help="Metric to search. Default: for `tracekit collect` a count that differs between the ends, else "
-    "step_time; step_time for --value, else wall.",
-)
-@options.value_option("Read the value from the first group of this match in CMD's output.")
-@options.unit_option("Unit of --value.")
-@click.option(
-    "--repeat",
-    "reps",
-    aliases=("--reps",),
-    type=click.IntRange(min=2),
-    default=3,
-    show_default=True,
-    help="Measurements per commit; inconclusive commits are measured more.",
-)
-@options.warmup_option("Warm-up measurements per commit, not counted.")
-@options.threshold_option("Smallest change between GOOD and BAD worth a search.")
-@click.option("--skip", multiple=True, metavar="REV", help="Skip this commit or version; repeatable.")
-@click.option(
-    "--path", "paths", multiple=True, help="Only commits that change this path, relative to the root."
-)
-@click.option("--all-parents", is_flag=True, help="Include commits of merged branches.")
-@click.option(
-    "--signature",
-    metavar="COUNT",
-    help="Search for a change of a count per step, with one run per commit: kernels, copies, memsets, "
-    "launches, ops, bytes (copied or set), the name of an op, or part of a kernel's name. CMD must be "
-    "`tracekit collect`.",
-)
-@options.setup_option("Shell command to build each worktree, run once.")
-@click.option("--dep", metavar="PACKAGE", help="Search versions of this package instead of commits.")
-@click.option("--versions", metavar="LIST", help="Versions from good to bad, comma-separated.")
-@click.option(
-    "--prepare",
-    metavar="CMD",
-    default="",
-    help="Shell command to install a version, such as `venv/bin/pip install torch=={version}`.",
-)
+@options.options_of(chosen=BisectOptions, strict=True)
 @click.option(
     "--restart", "fresh", aliases=("--fresh",), is_flag=True, help="Discard earlier measurements of this CMD."
 )
@@ -65,10 +27,10 @@ if TYPE_CHECKING:
 def command(
     *,
     words: tuple[str, ...],
-    store: str | None,
-    output_format: str,
+    chosen: BisectOptions,
     fresh: bool,
-    **values: Any,
+    output_format: str,
+    store: str | None,
 ) -> int:
     """Find the commit between GOOD and BAD at which CMD became slower, or another metric changed.
 
@@ -95,11 +57,11 @@ def command(
         --prepare 'venv/bin/pip install torch=={version}' -- venv/bin/python bench.py
     """  # noqa: D301 (click reads the \b)
     from tracekit.experiments.bisect import bisect
-    from tracekit.experiments.bisect_request import BisectOptions, BisectRequest
+    from tracekit.experiments.bisect_request import BisectRequest
     from tracekit.render.bisect import render
 
     runs = options.open_store(store)
-    request = BisectRequest.create(words, BisectOptions.from_cli(words, **values), store=store)
+    request = BisectRequest.create(words, chosen, store=store)
     cache = request.open_cache(runs, fresh=fresh)
     try:
         with request.open_runner(runs) as runner:
@@ -108,7 +70,7 @@ def command(
                 runner,
                 cache,
                 report=_progress(request.search),
-                command=_repeat_command(request, words, {**values, "store": store}),
+                command=_repeat_command(request, words),
                 explain=request.explain,
             )
     except KeyboardInterrupt:
@@ -118,10 +80,9 @@ def command(
     return int(bisection.exit_code)
 
 
-def _repeat_command(
-    request: BisectRequest, words: tuple[str, ...], values: dict[str, Any]
-) -> tuple[str, ...]:
+def _repeat_command(request: BisectRequest, words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command that repeats the search, with commit ids in place of branches."""
+    values = {**vars(request.options), "store": request.store}
     command_line = ["tracekit", "bisect"]
     context = click.Context(command)
     for param in command.params:
@@ -134,7 +95,7 @@ def _repeat_command(
         command_line += (
             [name] if value is True else [word for part in parts for word in (name, _format(part))]
         )
-    if values["dep"]:
+    if request.options.dep:
         return (*command_line, "--", *words)
     good, bad = (request.search.subjects[place].short for place in (0, -1))
     return (*command_line, f"{good}..{bad}", "--", *words[1:])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tracekit.cli import completion, options
 from tracekit.cli import lazy_click as click
 from tracekit.errors import did_you_mean
+from tracekit.experiments.options import CheckOptions
 
 _FORMATS = ("table", "json", "markdown", "html", "junit", "github")
 _WITH_CAUSES = ("table", "json", "markdown", "html")
-_METRICS = ("step_time", "device_peak", "host_peak")
+_METRICS = CheckOptions().metrics
 
 
 class MetricList(click.ParamType):  # type: ignore[type-arg]
@@ -57,23 +59,7 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     help="Metrics to check, comma-separated.",
 )
-@options.threshold_option("Smallest slowdown or growth that counts as a regression.")
-@options.varying_option("Ignore this difference, such as torch or batch_size; repeatable.")
-@click.option(
-    "--min-runs",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="Runs a baseline should have; older commits with enough runs are preferred.",
-)
-@click.option(
-    "--byte-tolerance",
-    type=click.IntRange(min=0),
-    default=1 << 20,
-    show_default=True,
-    help="Ignore differences of peak device memory up to this, in bytes.",
-)
-@click.option("--allow-dirty", is_flag=True, help="Allow runs with uncommitted changes as the baseline.")
+@options.options_of(chosen=CheckOptions, strict=True)
 @options.format_of("result", _FORMATS)
 @click.option(
     "--explain/--no-explain",
@@ -89,11 +75,7 @@ def command(
     runs: tuple[str, ...],
     label: str | None,
     metrics: tuple[str, ...],
-    threshold: float,
-    varying: tuple[str, ...],
-    min_runs: int,
-    byte_tolerance: int,
-    allow_dirty: bool,
+    chosen: CheckOptions,
     output_format: str,
     explain: bool,
     output: Path | None,
@@ -113,18 +95,10 @@ def command(
     tracekit check --against origin/main --threshold 5% --format markdown > comment.md
     tracekit check --against before --label after --varying torch
     """  # noqa: D301 (click reads the \b)
-    from tracekit.experiments.check import Options, check
+    from tracekit.experiments.check import check
     from tracekit.render.check import render
 
-    chosen = Options(
-        metrics=metrics,
-        threshold=threshold,
-        varying=varying,
-        allow_dirty=allow_dirty,
-        least=min_runs,
-        tolerance=byte_tolerance,
-        explain=explain and output_format in _WITH_CAUSES,
-    )
+    chosen = replace(chosen, metrics=metrics, explain=explain and output_format in _WITH_CAUSES)
     result = check(options.open_store(store), against, runs=runs, label=label, options=chosen)
     options.write_result(render(result, output_format), output)
     return int(result.exit_code)

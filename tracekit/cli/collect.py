@@ -28,14 +28,8 @@ MIN_COMMUNICATION_SHARE = 0.05
 """Exposed communication, as a share of the window, from which its analysis is suggested."""
 
 
-def print_runs(runs: list[Run], output_format: str, *, err: bool = False) -> None:
-    """Print new runs.
-
-    Args:
-        runs: The runs.
-        output_format: One of `FORMATS`.
-        err: Print on stderr, as stdout is the program's.
-    """
+def _print_runs(runs: list[Run], output_format: str, *, err: bool = False) -> None:
+    """Print new runs; on stderr where stdout is the program's."""
     ids = [run.id for run in runs]
     if output_format == "json":
         from tracekit import render
@@ -68,7 +62,7 @@ def print_summary(run: Run, *, err: bool = False) -> None:
         click.echo(f"\nStep time without the profiler: {median} ({many})", err=err)
 
     result = analyze(run, SUMMARY)
-    name = suggest_analysis(result)
+    name = _suggest_analysis(result)
     more = f"`tracekit analyze {run.id} {SUMMARY if name != HOST else HOST} --limit 0` shows all"
     for spec in analysis.get(SUMMARY).tables:
         if spec.name in SUMMARY_TABLES and spec.name in result.tables:
@@ -85,11 +79,8 @@ def print_summary(run: Run, *, err: bool = False) -> None:
 HOST = "ops"
 
 
-def suggest_analysis(breakdown: Result) -> str:
-    """Return the analysis of what took most of the time, from the result of `gpu_breakdown`.
-
-    Without a device that is `ops`; on a device with communication that is exposed, `collectives`.
-    """
+def _suggest_analysis(breakdown: Result) -> str:
+    """Return the analysis of what took most of the time, from the result of `gpu_breakdown`."""
     devices = breakdown.tables.get("profiled_steps", breakdown.tables.get("whole"))
     if devices is None or devices.empty:
         return HOST
@@ -99,23 +90,18 @@ def suggest_analysis(breakdown: Result) -> str:
     return "idle_gaps" if total["idle_ns"] > total["active_ns"] else "kernels"
 
 
-def check_arguments(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
-    """Refuse options that exclude each other.
-
-    Args:
-        ctx: Tells which options were given.
-        program: The program and its arguments, if any.
-        workload: The built-in workload, if any.
-
-    Raises:
-        UsageError: Both or neither of a workload and a program are given, or an option of the other.
-    """
+def _check_arguments(ctx: click.Context, *, program: tuple[str, ...], workload: str | None) -> None:
+    """Refuse both or neither of a workload and a program, and options of the other."""
     if program and workload:
         raise click.UsageError(f"--workload {workload} and the program {program[0]} cannot be combined.")
     if not program and not workload:
         raise click.UsageError("Give a built-in workload with --workload, or your program after --.")
     others = WorkloadOptions if program else ProgramOptions
-    flags = [option.flag for option in list_options(others) if _is_on_command_line(ctx, option.name)]
+    flags = [
+        option.flag
+        for option in list_options(others)
+        if ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    ]
     if flags:
         kind, whose = (
             ("a built-in workload", "pass your program's options after its name")
@@ -124,10 +110,6 @@ def check_arguments(ctx: click.Context, *, program: tuple[str, ...], workload: s
         )
         is_are = "is an option" if len(flags) == 1 else "are options"
         raise click.UsageError(f"{', '.join(flags)} {is_are} of {kind}; {whose}.")
-
-
-def _is_on_command_line(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def record_program(store: Store, program: Program, *, output_format: str) -> int:
@@ -153,7 +135,7 @@ def record_program(store: Store, program: Program, *, output_format: str) -> int
         if output_format == "table":
             click.echo(run.id, err=True)
     _print_warnings(runs[-1])
-    print_runs(runs, output_format, err=True)
+    _print_runs(runs, output_format, err=True)
     return code
 
 
@@ -223,7 +205,7 @@ def command(
     Standard output is your program's: the run id and the summary (see --format) go to standard error. The
     exit code is the program's; 5 means that nothing was recorded.
     """  # noqa: D301 (click reads the \b)
-    check_arguments(ctx, program=program, workload=workload.workload if workload else None)
+    _check_arguments(ctx, program=program, workload=workload.workload if workload else None)
     destination = open_store(store)
     from tracekit.recording.collect import collect
     from tracekit.recording.collector import Program, Request
@@ -243,5 +225,5 @@ def command(
         runs.append(run)
         if output_format == "table":
             click.echo(run.id)  # printed now, as a later run may fail
-    print_runs(runs, output_format)
+    _print_runs(runs, output_format)
     return 0

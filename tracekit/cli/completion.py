@@ -44,8 +44,6 @@ def _complete_from(names: Callable[[Context], Iterable[str]], *, otherwise: str 
 
 def _store(ctx: Context) -> Store | None:
     """Return the store of the command; None if it is not on a local disk."""
-    from pathlib import Path
-
     from tracekit.runs.store import Store, locate
 
     place = locate(ctx.params.get("store"))

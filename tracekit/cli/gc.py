@@ -78,11 +78,7 @@ def _row(store: Store, leftover: Leftover, size: int) -> dict[str, Any]:
 
 
 def _report(rows: list[dict[str, Any]], failed: list[Place], *, dry_run: bool) -> None:
-    """Print a summary on stderr.
-
-    Raises:
-        UnusableInputError: Something could not be deleted.
-    """
+    """Print a summary on stderr; refuse to end well if something could not be deleted."""
     size = render.human(sum(row["size"] for row in rows), "bytes")
     if not rows:
         note("tracekit: nothing to delete")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
@@ -22,7 +23,6 @@ from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
     from tracekit.executors import Workers
-    from tracekit.ingest.artifacts import Kernel
     from tracekit.runs.run import Run
     from tracekit.storage import Place
 
@@ -110,10 +110,11 @@ def command(
     with _without_gc(), _set_environment(_LIBRARIES):
         from tracekit.cli.progress import analysis_progress, byte_progress
         from tracekit.errors import TracekitError, printable
+        from tracekit.ingest import artifacts
         from tracekit.ingest.importer import import_each
 
     named = printable(label) if label is not None else None
-    kernels = _read_kernels(compile_artifacts)
+    kernels = artifacts.read(Path(compile_artifacts)) if compile_artifacts is not None else ()
     errors: dict[str, TracekitError] = {}
     with ExitStack() as stack:
         cluster = stack.enter_context(_cluster(scheduler)) if scheduler is not None else None
@@ -137,16 +138,6 @@ def command(
             _print_warnings(outcome)
     gc.freeze()  # skips the last garbage collection at exit
     _raise_errors(list(errors.values()))
-
-
-def _read_kernels(folder: str | None) -> Sequence[Kernel]:
-    if folder is None:
-        return ()
-    from pathlib import Path
-
-    from tracekit.ingest import artifacts
-
-    return artifacts.read(Path(folder))
 
 
 @contextmanager

@@ -158,17 +158,6 @@ def code(_store: Store) -> Iterator[Leftover]:
             yield _leftover(Kind.CODE, path, still=partial(_is_free, lock))
 
 
-ALL: tuple[Callable[[Store], Iterator[Leftover]], ...] = (
-    drafts,
-    remote,
-    caches,
-    uploads,
-    stale_checkouts,
-    temporary,
-    code,
-)
-
-
 def _leftover(kind: Kind, path: Path, *, still: Callable[[], bool] = lambda: True) -> Leftover:
     def remove() -> None:
         if still():
@@ -234,7 +223,7 @@ def leftovers(store: Store, *, older_than_s: float = 0) -> Iterator[Leftover]:
         >>> [leftover.bytes for leftover in leftovers(Store(locate()))]  # doctest: +SKIP
         [1048576]
     """
-    for find in ALL:
+    for find in (drafts, remote, caches, uploads, stale_checkouts, temporary, code):
         for candidate in find(store):
             leftover = _measure(candidate)
             if leftover.age_s >= max(older_than_s, leftover.min_age_s):

@@ -15,19 +15,15 @@ from tracekit.cli.progress import note
 if TYPE_CHECKING:
     from tracekit.diff.noise import History, Series
 
+_SIGMA = "standard deviation of the logarithm of a run's value"
+_DETECTABLE = "change that 5 runs per side detect with 80% power"
 _COLUMNS: tuple[tuple[Column, Callable[[Series], Any]], ...] = (
     (Column("configuration", "", "main fields of the fingerprint"), attrgetter("configuration")),
     (Column("metric", "", "metric"), attrgetter("metric")),
-    (
-        Column("sigma", "share", "standard deviation of the logarithm of a run's value"),
-        attrgetter("noise.sigma"),
-    ),
+    (Column("sigma", "share", _SIGMA), attrgetter("noise.sigma")),
     (Column("sigma_low", "share", "lower bound of its 95% interval"), attrgetter("noise.low")),
     (Column("sigma_high", "share", "upper bound of its 95% interval"), attrgetter("noise.high")),
-    (
-        Column("detectable_5", "share", "change that 5 runs per side detect with 80% power"),
-        lambda series: series.noise.mde(5),
-    ),
+    (Column("detectable_5", "share", _DETECTABLE), lambda series: series.noise.mde(5)),
     (Column("detectable_10", "share", "the same with 10 runs per side"), lambda series: series.noise.mde(10)),
     (Column("detectable_20", "share", "the same with 20 runs per side"), lambda series: series.noise.mde(20)),
     (Column("runs", "count", "runs with a value"), attrgetter("values")),

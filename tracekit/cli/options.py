@@ -69,10 +69,6 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "markdown")
 REPORTS = ("table", "json", "markdown")
 """Formats of reports, which are text rather than rows."""
-METRICS = ("step_time", "wall", "host_peak", "device_peak", "value")
-"""Metrics of a measured program."""
-UNITS = ("ns", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "count")
-"""Units of a value that a program prints."""
 
 store_option = click.option(
     "--store",
@@ -85,18 +81,27 @@ store_option = click.option(
 fresh_option = click.option("--no-cache", "fresh", is_flag=True, help="Ignore cached results.")
 
 
-def declared_options(*options: Option) -> Decorator:
-    """Return the decorator that adds declared options of `tracekit collect` to a command."""
+def declared_options(*options: Option, strict: bool = False) -> Decorator:
+    """Return the decorator that adds declared options to a command.
+
+    Args:
+        options: The options.
+        strict: Whether the command line refuses values out of range and unknown words, as help then says;
+            else `tracekit.workloads.options.check` does.
+    """
 
     def add(function: Callable[..., object]) -> Callable[..., object]:
         for declared in reversed(options):
             flags = f"{declared.flag}/--no-{declared.flag[2:]}" if declared.negatable else declared.flag
             function = click.option(
                 flags,
-                type=declared.kind,
+                declared.name,
+                aliases=declared.aliases,
+                type=_click_type(declared, strict=strict),
                 is_flag=declared.kind is bool or None,
-                default=declared.default,
-                show_default=True,
+                multiple=declared.multiple,
+                default=f"{100 * declared.default:g}%" if declared.kind is float else declared.default,
+                show_default=declared.default != "",
                 metavar=declared.metavar,
                 shell_complete=completion.choice(*declared.choices)
                 if declared.choices
@@ -108,10 +113,22 @@ def declared_options(*options: Option) -> Decorator:
     return add
 
 
-def options_of(**kinds: type) -> Decorator:
+def _click_type(option: Option, *, strict: bool) -> click.ParamType | type:
+    if option.kind is float:
+        return Percent()
+    if strict and option.choices:
+        return click.Choice(option.choices)
+    return click.IntRange(min=option.least) if strict and option.least is not None else option.kind
+
+
+def options_of(*, strict: bool = False, **kinds: type) -> Decorator:
     """Return the decorator that adds the options that dataclasses declare.
 
     The command receives an instance of each by keyword, or None if a required option is not given.
+
+    Args:
+        strict: As in `declared_options`.
+        kinds: The dataclasses by keyword.
     """
 
     def add(function: Callable[..., object]) -> Callable[..., object]:
@@ -119,12 +136,12 @@ def options_of(**kinds: type) -> Decorator:
         def command(*arguments: object, **values: Any) -> object:
             instances = {}
             for keyword, kind in kinds.items():
-                own = {option.name: values.pop(option.name) for option in list_options(kind)}
+                given = {option.name: values.pop(option.name) for option in list_options(kind)}
                 required = [field.name for field in fields(kind) if field.default is MISSING]
-                instances[keyword] = None if any(own[name] is None for name in required) else kind(**own)
+                instances[keyword] = None if any(given[name] is None for name in required) else kind(**given)
             return function(*arguments, **values, **instances)
 
-        return declared_options(*chain(*map(list_options, kinds.values())))(command)
+        return declared_options(*chain(*map(list_options, kinds.values())), strict=strict)(command)
 
     return add
 
@@ -153,26 +170,6 @@ report_option = format_of("result", REPORTS)
 def threshold_option(text: str) -> Decorator:
     """Return the option for the smallest change that matters, 7% by default."""
     return click.option("--threshold", type=Percent(), default="7%", show_default=True, help=text)
-
-
-def warmup_option(text: str) -> Decorator:
-    """Return the option for warm-up measurements."""
-    return click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, help=text)
-
-
-def value_option(text: str) -> Decorator:
-    """Return the option for the pattern of a value in a program's output."""
-    return click.option("--value", metavar="REGEX", help=text)
-
-
-def unit_option(text: str) -> Decorator:
-    """Return the option for the unit of that value."""
-    return click.option("--unit", type=click.Choice(UNITS), default="ms", show_default=True, help=text)
-
-
-def setup_option(text: str) -> Decorator:
-    """Return the option for the command that builds a worktree."""
-    return click.option("--setup", metavar="CMD", default="", help=text)
 
 
 def varying_option(text: str) -> Decorator:

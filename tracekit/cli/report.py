@@ -97,11 +97,7 @@ def command(
 
 
 def _names(analyses: str | None) -> tuple[str, ...]:
-    """Parse the names of the analyses to show.
-
-    Raises:
-        UnusableInputError: An analysis does not exist.
-    """
+    """Parse the names of the analyses to show."""
     from tracekit import analysis
     from tracekit.cli.selection import split_arguments
 

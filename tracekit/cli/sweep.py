@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import completion, progress
@@ -12,17 +13,12 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import declared_options, format_option, open_store, store_option
 from tracekit.cli.progress import note, step_progress
 from tracekit.errors import ExitCode
-from tracekit.workloads.base import INDUCTOR
 from tracekit.workloads.options import RecordingOptions, WorkloadOptions, flag, list_options
 
 if TYPE_CHECKING:
-    from tracekit.experiments.sweep import Moment
     from tracekit.experiments.sweep_folder import Folder
-    from tracekit.experiments.sweep_model import Cell, Plan, Record
+    from tracekit.experiments.sweep_model import Plan
     from tracekit.runs.store import Store
-
-
-_ALWAYS = ("mode", "level", "resolution", "batch_size")
 
 
 def measure_cells(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Folder:
@@ -38,7 +34,7 @@ def measure_cells(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Fo
         UnusableInputError: Another process is measuring it.
     """
     from tracekit.experiments import sweep_folder
-    from tracekit.experiments.sweep import Watcher, finish
+    from tracekit.experiments.sweep import finish
     from tracekit.recording.collector import silent
 
     folder = sweep_folder.begin(store, plan, command=("tracekit", *sys.argv[1:]), restart=restart)
@@ -50,39 +46,11 @@ def measure_cells(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Fo
     on_terminal = progress.terminal_console() is not None
     try:
         with step_progress("") if on_terminal else nullcontext(silent) as steps:
-            finish(store, folder, watcher=Watcher(before=_note_start, after=_print_failure, progress=steps))
+            finish(store, folder, progress=steps, note=note, warn=partial(click.echo, err=True))
     except KeyboardInterrupt:
         note("tracekit: finished cells are saved; run the same command to resume")
         raise
     return folder
-
-
-def _note_start(moment: Moment) -> None:
-    from tracekit.render.cells import duration
-
-    left = "" if moment.left_seconds is None else f", about {duration(moment.left_seconds)} left"
-    of = "" if moment.total is None else f" of {moment.total}"
-    note(f"{moment.number}{of}: {describe_cell(moment.cell)}{left}")
-
-
-def _print_failure(cell: Cell, record: Record) -> None:
-    if record.values is None:
-        click.echo(f"  {describe_cell(cell)}: {record.outcome}: {record.reason}", err=True)
-
-
-def describe_cell(cell: Cell) -> str:
-    """Describe a cell by its settings that differ from the defaults."""
-    defaults = {
-        **{option.name: option.default for option in list_options(WorkloadOptions)},
-        "backend": INDUCTOR,
-    }
-    others = [
-        f"{name} {value}".replace("_", " ")
-        for name, value in asdict(cell.settings).items()
-        if name not in {*_ALWAYS, "workload"} and value not in {None, False, defaults.get(name)}
-    ]
-    sizes = f"resolution {cell.settings.resolution}, batch {cell.settings.batch_size}"
-    return ", ".join([f"{cell.settings.workload} {cell.settings.mode} {cell.settings.level}", sizes, *others])
 
 
 _AXES = {

@@ -99,11 +99,7 @@ def _rows(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 def _report(store: Store, verdicts: Sequence[Verdict], *, quick: bool) -> None:
-    """Print a summary on stderr.
-
-    Raises:
-        UnusableInputError: A run is damaged, or of a newer version.
-    """
+    """Print a summary on stderr; an error if a run is damaged, or of a newer version."""
     many = f"{len(verdicts)} run{'s' * (len(verdicts) != 1)}"
     if damaged := [verdict.run for verdict in verdicts if verdict.damage]:
         raise UnusableInputError(

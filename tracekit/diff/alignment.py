@@ -129,7 +129,7 @@ def pair(base: Run, head: Run, *, device: bool) -> Pairs:
     """
     shared, names = compared_steps.select_steps(base, head), work_items.find_shared_names(base, head)
     a, b = (
-        work_items.read_items(run, steps, on_device=device, names=names)
+        work_items.read_items(run, steps, names, on_device=device)
         for run, steps in zip((base, head), shared, strict=True)
     )
     matched = matching.match(a, b)

@@ -26,7 +26,7 @@ from tracekit.diff.matching import GROUP, SIDE
 from tracekit.diff.model import Comparability, Compared, Diff, Difference, Side, Status, Verdict
 from tracekit.diff.side_notes import ComparedSide
 from tracekit.diff.verdicts import RunSides
-from tracekit.diff.work_items import CANONICAL, COUNT, ROLE, TOTAL_NS, WorkItems
+from tracekit.diff.work_items import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs.meta import GPU_SETTINGS, PRECISION, WORKLOAD_FIELDS
 from tracekit.runs.run import Run
@@ -71,39 +71,14 @@ _MODES = {True: "train", False: "infer", None: None}
 MIN_SHAPE_SHARE = 0.25
 """Share of the common ops whose shapes all differ from which the workload's shapes differ."""
 
-DECIDES = (
-    "workload",
-    *WORKLOAD_FIELDS,
-    SHAPES,
-    "gpu",
-    "sm_count",
-    "compute_capability",
-    "world_size",
-    "profiler_record_shapes",
-    "profiler_profile_memory",
-    "profiler_with_stack",
-    STEP_MARKER,
-)
-EXPLAINS = (
-    "torch",
-    "cuda",
-    "hip",
-    "cudnn",
-    "nccl",
-    "triton",
-    "driver",
-    "python",
-    "cpu",
-    "os",
-    "gpu_uuid",
-    "power_limit_w",
-    "ecc",
-    PRECISION,
-    *GPU_SETTINGS,
-    "collector",
-)
+_GPU_MODEL, _GPU_DEVICE = ("sm_count", "compute_capability"), ("gpu_uuid", "power_limit_w", "ecc")
+_PROFILER = ("profiler_record_shapes", "profiler_profile_memory", "profiler_with_stack")
+_LIBRARIES = ("torch", "cuda", "hip", "cudnn", "nccl", "triton")
+DECIDES = ("workload", *WORKLOAD_FIELDS, SHAPES, "gpu", *_GPU_MODEL, "world_size", *_PROFILER, STEP_MARKER)
+_HOST = ("driver", "python", "cpu", "os")
+EXPLAINS = (*_LIBRARIES, *_HOST, *_GPU_DEVICE, PRECISION, *GPU_SETTINGS, "collector")
 FIELDS = (*DECIDES, *EXPLAINS)
-_OF_GPU = ("sm_count", "compute_capability", "gpu_uuid", "power_limit_w", "ecc")
+_OF_GPU = (*_GPU_MODEL, *_GPU_DEVICE)
 IMPLIED: Mapping[str, Collection[str]] = {
     "gpu": _OF_GPU,
     "level": ("backend",),
@@ -288,41 +263,35 @@ def diff(
     if any(metric.verdict is not Verdict.NONE for metric in metrics):  # by known noise, of one run per side
         design = replace(design, alpha=ALPHA)
     result = Diff(*described, comparability, design, options.by, verdicts.overall(metrics), metrics=metrics)
-    result = _explain(result, (base, head), runs, steps, options, progress)
+    progress("matching")
+    on_device = all(map(has_device, runs))  # else ops of the host are compared
+    names = work_items.find_shared_names(*runs)
+    explained = [
+        ComparedSide(
+            name, side, run, compared, work_items.read_items(run, compared, names, on_device=on_device)
+        )
+        for name, side, run, compared in zip(("base", "head"), (base, head), runs, steps, strict=True)
+    ]
+    result = _explain(result, explained[0], explained[1], options, progress)
     return replace(result, warnings=(*result.warnings, *sides.warnings))
 
 
 def _explain(
-    result: Diff,
-    all_runs: tuple[Sequence[Run], Sequence[Run]],
-    runs: tuple[Run, Run],
-    steps: tuple[StepRange, StepRange],
-    options: Options,
-    progress: Progress,
+    result: Diff, base: ComparedSide, head: ComparedSide, options: Options, progress: Progress
 ) -> Diff:
     """Add what the traces of two runs tell: both breakdowns, matched work, counts and warnings."""
-    on_device = all(map(has_device, runs))  # else ops of the host are compared
-    progress("matching")
-    names = work_items.find_shared_names(*runs)
-    a, b = (
-        work_items.read_items(run, compared, on_device=on_device, names=names)
-        for run, compared in zip(runs, steps, strict=True)
-    )
+    runs, a, b = (base.run, head.run), base.items, head.items
     items = matching.match(a, b, by_module=options.by == "module")
     groups = matching.groups(items, a, b)
     ranges = matching.step_ranges(items, (a, b), groups, by=options.by) if a.steps > 1 else {}
     of_base, of_head = (items[items[SIDE] == side] for side in (0, 1))
     progress("idle time")
-    wall, idle_warning = _break_down(runs, steps, (a, b), groups, explain=options.explain)
+    wall, idle_warning = _break_down(base, head, groups, explain=options.explain)
     progress("analyses")
     analyses, failed = _compare_analyses(*runs) if options.explain else ((), ())
-    noted = (
-        ComparedSide("base", all_runs[0], runs[0], steps[0], a),
-        ComparedSide("head", all_runs[1], runs[1], steps[1], b),
-    )
     return replace(
         result,
-        compared=_describe_steps(steps, on_device=on_device),
+        compared=_describe_steps(base.steps, head.steps, on_device=a.on_device),
         wall=wall,
         work=matching.sum_work(items, groups),
         match=matching.coverage(items),
@@ -333,7 +302,7 @@ def _explain(
         only_head=_names_without(of_head, of_base),
         analyses=analyses,
         warnings=(
-            *side_notes.warnings(noted, by=options.by),
+            *side_notes.warnings((base, head), by=options.by),
             *verdicts.order_warnings(result.design),
             *idle_warning,
             *failed,
@@ -343,24 +312,21 @@ def _explain(
 
 
 def _break_down(
-    runs: tuple[Run, Run],
-    steps: tuple[StepRange, StepRange],
-    items: tuple[WorkItems, WorkItems],
-    groups: Sequence[Group],
-    *,
-    explain: bool,
+    base: ComparedSide, head: ComparedSide, groups: Sequence[Group], *, explain: bool
 ) -> tuple[StepTimeBreakdown, tuple[str, ...]]:
     """Break down the steps; with a warning if causes of idle time are wanted and unknown."""
-    totals, warning = (items[0].total_ns, items[1].total_ns), ""
-    if items[0].on_device:
-        causes, warning = step_time.read_idle_causes(*runs) if explain else (None, "")
+    warning = ""
+    if base.items.on_device:
+        causes, warning = step_time.read_idle_causes(base.run, head.run) if explain else (None, "")
         a, b = (
-            step_time.divide_device_time(run, compared, idle)
-            for run, compared, idle in zip(runs, steps, causes or (None, None), strict=True)
+            step_time.divide_device_time(side.run, side.steps, idle)
+            for side, idle in zip((base, head), causes or (None, None), strict=True)
         )
     else:
-        a, b = (step_time.divide_host_time(run, compared) for run, compared in zip(runs, steps, strict=True))
-    return step_time.break_down(a, b, steps, totals, groups), (warning,) * bool(warning)
+        a, b = (step_time.divide_host_time(side.run, side.steps) for side in (base, head))
+    totals = base.items.total_ns, head.items.total_ns
+    breakdown = step_time.break_down(a, b, (base.steps, head.steps), totals, groups)
+    return breakdown, (warning,) * bool(warning)
 
 
 def _find_misleading(base: Run, head: Run) -> tuple[str, ...]:
@@ -390,9 +356,8 @@ def _compare_analyses(base: Run, head: Run) -> tuple[tuple[tuple[Analysis, Resul
     return tuple(results), tuple(failed)
 
 
-def _describe_steps(steps: tuple[StepRange, StepRange], *, on_device: bool) -> Compared:
-    a, b = steps
-    means = [side.total_ns / side.steps if side.steps else 0.0 for side in steps]
+def _describe_steps(a: StepRange, b: StepRange, *, on_device: bool) -> Compared:
+    means = [side.total_ns / side.steps if side.steps else 0.0 for side in (a, b)]
     ranges = [(min(lengths), max(lengths)) for lengths in (a.step_ns(), b.step_ns())]
     return Compared(
         a.steps,

@@ -84,13 +84,7 @@ MATCH_LEVELS = ("hash", "op+shape", "op", "launcher", "canonical", "role", "grou
 
 @dataclass(frozen=True)
 class _Key:
-    """A rule of matching: items with equal values in all columns match.
-
-    Attributes:
-        level: The match level that it belongs to.
-        columns: Columns of the items.
-        by_op: Whether it asks for a known op.
-    """
+    """A rule of a match level: items with equal values in all columns match; `by_op` asks for a known op."""
 
     level: str
     columns: tuple[str, ...]

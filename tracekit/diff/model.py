@@ -107,20 +107,13 @@ class Side:
 class Metric:
     """Measured quantity of both sides.
 
+    Attributes that are not listed are those of `tracekit.stats.comparison.Comparison`.
+
     Attributes:
-        name: Its name.
-        unit: `ns` or `bytes`.
         basis: What was measured, and how it was summed up.
         a: Mean over the runs of the base, geometric where verdicts are; the median of exact metrics and where
             there is no verdict.
         b: The same of the head.
-        ratio: b over a; None where a is nothing.
-        ci95: Interval that holds the true ratio with 95%; None where it cannot be given.
-        p: Probability of such a change by chance alone; None where it cannot be given.
-        mde: Smallest relative change that this design detects; None where it cannot be given.
-        verdict: What can be said.
-        reason: Why.
-        p_adjusted: `p` over all metrics of the comparison (Holm); None where there is no p.
     """
 
     name: str

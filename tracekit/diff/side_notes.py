@@ -72,7 +72,7 @@ def _warn_of_runs(side: ComparedSide) -> list[str]:
 def _warn_of_counts(side: ComparedSide) -> list[str]:
     """Return a warning about runs of a side whose counts differ from those of the explained run."""
     counted = [
-        count_differences(side.run, run, on_device=side.items.on_device)
+        _count_differences(side.run, run, on_device=side.items.on_device)
         for run in side.runs
         if run.path != side.run.path
     ]
@@ -88,14 +88,8 @@ def _warn_of_counts(side: ComparedSide) -> list[str]:
     ]
 
 
-def count_differences(explained: Run, other: Run, *, on_device: bool) -> list[str]:
-    """Return the names that two runs have another number of times in as many steps.
-
-    Args:
-        explained: A run.
-        other: Another run of the same side.
-        on_device: Whether work on devices is counted; else ops of the host are.
-    """
+def _count_differences(explained: Run, other: Run, *, on_device: bool) -> list[str]:
+    """Return the names that two runs of a side have another number of times in as many steps."""
     both = zip((explained, other), compared_steps.select_steps(explained, other), strict=True)
     a, b = (_counts(run, steps, on_device=on_device) for run, steps in both)
     differences = a.sub(b, fill_value=0)

@@ -144,13 +144,8 @@ def _apply_shared_names(run: Run, frame: pd.DataFrame, names: Mapping[str, str])
     return frame.assign(**{RECORDED: frame[C.NAME], C.NAME: shared.fillna(plain).astype("category")})
 
 
-def read_tree(run: Run, names: Mapping[str, str]) -> OpTree:
-    """Read the ops of a run and how they nest.
-
-    Args:
-        run: The run.
-        names: Result of `find_shared_names`.
-    """
+def _read_tree(run: Run, names: Mapping[str, str]) -> OpTree:
+    """Read the ops of a run and how they nest."""
     links = run.table("host_intervals", columns=[C.ROW_ID, C.KIND, C.PARENT_ROW])
     is_op = (links[C.KIND] == HostKind.OP).to_numpy(bool)
     ids = links[C.ROW_ID].to_numpy(np.int64)
@@ -257,16 +252,16 @@ class WorkItems:
         return int(self.table[TOTAL_NS].sum())
 
 
-def read_items(run: Run, steps: StepRange, *, on_device: bool, names: Mapping[str, str]) -> WorkItems:
+def read_items(run: Run, steps: StepRange, names: Mapping[str, str], *, on_device: bool) -> WorkItems:
     """Sum what ran in the compared steps of a run.
 
     Args:
         run: The run.
         steps: Its compared steps.
-        on_device: Whether to sum device work; else ops of the host.
         names: Result of `find_shared_names` of the compared runs.
+        on_device: Whether to sum device work; else ops of the host.
     """
-    tree = read_tree(run, names)
+    tree = _read_tree(run, names)
     return _of_device(run, steps, tree) if on_device else _of_host(steps, tree)
 
 

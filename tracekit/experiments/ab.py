@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments import checkouts
@@ -27,6 +28,7 @@ from tracekit.experiments.state import StateFile, exclusive_lock, question_key
 from tracekit.runs import environment, revisions
 from tracekit.runs.metrics import OF_RUNS, metric
 from tracekit.runs.store import Store
+from tracekit.runs.text import duration
 from tracekit.stats.comparison import Comparison, Direction, Metric
 from tracekit.stats.tests import Look
 
@@ -106,40 +108,7 @@ def warnings(governor: Path = _GOVERNOR) -> list[str]:
     return texts
 
 
-@dataclass(frozen=True)
-class Moment:
-    """A measurement that starts.
-
-    Attributes:
-        side: The side.
-        commit: Its commit, for display.
-        number: Number of the measurement, from 1; 0 for warm-up.
-        total: Number of measurements until the next test.
-        seconds: Time since the start of this call.
-        left: Estimated time until the next test, s; None before the first measurement.
-    """
-
-    side: Side
-    commit: str
-    number: int
-    total: int
-    seconds: float
-    left: float | None
-
-
-@dataclass(frozen=True)
-class Watcher:
-    """Callbacks for progress.
-
-    Attributes:
-        say: Receives messages.
-        measuring: Receives each measurement that starts.
-        tested: Receives each test with its inconclusive metrics.
-    """
-
-    say: Callable[[str], None] = lambda _text: None
-    measuring: Callable[[Moment], None] = lambda _moment: None
-    tested: Callable[[Look, Sequence[Comparison]], None] = lambda _look, _open: None
+Say: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -162,13 +131,16 @@ class State:
         return replace(self, runs={side: name for side, name in self.runs.items() if name in stored})
 
 
-def compare_commits(store: Store, request: AbRequest, *, watcher: Watcher | None = None) -> Report:
+def compare_commits(
+    store: Store, request: AbRequest, *, say: Say = lambda _: None, progress: Say = lambda _: None
+) -> Report:
     """Compare two commits of the current repository.
 
     Args:
         store: Store of the worktrees, the state of an interrupted call, and the profiles.
         request: The comparison to make.
-        watcher: Callbacks for progress.
+        say: Receives messages.
+        progress: Receives a line before each measurement, and for each inconclusive metric after a test.
 
     Returns:
         The report; the saved state is deleted.
@@ -179,7 +151,7 @@ def compare_commits(store: Store, request: AbRequest, *, watcher: Watcher | None
         RunNotFoundError: A revision does not exist.
         UnusableInputError: The command cannot be measured, or another call is measuring in this store.
     """
-    watcher, root = watcher or Watcher(), repository_root()
+    root = repository_root()
     sides: dict[Side, Commit] = {
         "base": _resolve_base(request.base, root),
         "head": resolve_commit(request.head, root, allow_dirty=request.allow_dirty),
@@ -195,10 +167,10 @@ def compare_commits(store: Store, request: AbRequest, *, watcher: Watcher | None
         state = StateFile(store.folder(FOLDER) / f"{key}.json", State)
         if request.restart:
             state.delete()
-        bench = _Bench(store, measured_program, sides, trees, state, watcher)
+        bench = _Bench(store, measured_program, sides, trees, state, say, progress)
         conditions += [] if request.setup else bench.warn_of_submodules()
         for text in conditions:
-            watcher.say(f"warning: {text}")
+            say(f"warning: {text}")
         return bench.report(request, metrics, conditions)
 
 
@@ -212,9 +184,11 @@ class _Bench:
         sides: dict[Side, Commit],
         trees: Worktrees,
         file: StateFile[State],
-        watcher: Watcher,
+        say: Say,
+        progress: Say,
     ) -> None:
-        self.store, self.program, self.sides, self.watcher, self.file = store, program, sides, watcher, file
+        self.store, self.program, self.sides, self.file = store, program, sides, file
+        self.say, self.progress = say, progress
         self.start = self.first = time.monotonic()
         self.count = 0
         self.state = (file.read() or State()).without_deleted_runs(store)
@@ -229,20 +203,14 @@ class _Bench:
         return self.state.seconds + time.monotonic() - self.start
 
     def report(self, request: AbRequest, metrics: Sequence[Metric], warnings: Sequence[str]) -> Report:
-        """Measure until the result is conclusive.
-
-        Args:
-            request: The comparison to make.
-            metrics: Metrics to compare.
-            warnings: Conditions that add noise, for the report.
-        """
+        """Measure until the result is conclusive; the warnings are for the report."""
         blocks = [Block(*values) for values in self.state.blocks]
         if blocks:
-            self.watcher.say(f"resuming after {len(blocks)} pairs of runs")
+            self.say(f"resuming after {len(blocks)} pairs of runs")
         for side, tree in self.trees.items() if request.setup else ():
-            self.watcher.say(f"setting up {side}, {self.sides[side].name}")
+            self.say(f"setting up {side}, {self.sides[side].name}")
             with self._name_errors(side, "set up"):
-                prepare(self.program, tree, request.setup or "", scratch=self.scratch)
+                prepare(self.program, tree, request.setup, scratch=self.scratch)
         for side in ("base", "head") * request.design.warmup:
             self._measure(side, 0, 0)
         self.first = time.monotonic()
@@ -251,7 +219,7 @@ class _Bench:
             metrics,
             self._measure,
             on_block=self._save_blocks,
-            on_test=self.watcher.tested,
+            on_test=self._report_test,
             before=blocks,
         )
         self.file.delete()
@@ -275,10 +243,13 @@ class _Bench:
 
     def _measure(self, side: Side, number: int, total: int) -> dict[str, float]:
         """Measure a side; number 0 is warm-up. The first profile of each side is stored."""
-        now = time.monotonic()
-        left = (now - self.first) / self.count * (total - number + 1) if self.count else None
-        name = self.sides[side].name
-        self.watcher.measuring(Moment(side, name, number, total, now - self.start, left))
+        now, count = time.monotonic(), f"{number} of {total}" if number else "warm-up"
+        left = ""
+        if self.count:
+            seconds = (now - self.first) / self.count * (total - number + 1)
+            left = f", about {duration(seconds)} left"
+        elapsed = duration(now - self.start)
+        self.progress(f"{count}: {side} {self.sides[side].name}, {elapsed} elapsed{left}")
         with self._name_errors(side, f"measurement {number} of {total}" if number else "warm-up"):
             sample = measure(self.program, self.trees[side], scratch=self.scratch)
         if number:
@@ -287,6 +258,12 @@ class _Bench:
             run = store_run(self.store, sample.run, label=f"ab-{side}")
             self._save(replace(self.state, runs={**self.state.runs, side: run.id}))
         return sample.values
+
+    def _report_test(self, look: Look, undecided: Sequence[Comparison]) -> None:
+        for comparison in undecided:
+            self.progress(
+                f"after {look.k} runs per side, {comparison.name} is inconclusive: {comparison.reason}"
+            )
 
     def _save_blocks(self, blocks: Sequence[Block]) -> None:
         """Save the blocks, so that an interrupt loses none."""
@@ -335,7 +312,7 @@ def _question(request: AbRequest, program: Program, sides: dict[Side, Commit]) -
         "command": list(program.command),
         "place": str(program.place),
         "reading": [reading.pattern, reading.unit] if reading else None,
-        "setup": request.setup,
+        "setup": request.setup or None,
         # All but the variables of terminal and shell: any of them can affect a program.
         "variables": {
             name: value

@@ -7,59 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.errors import CollectionError
 from tracekit.experiments.checkouts import Changes
 from tracekit.experiments.measure import Reading
+from tracekit.experiments.options import AbOptions, Design
 from tracekit.runs.metrics import EXACT, TOLERANCE_BYTES
 from tracekit.stats.compare import compare
-from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Verdict, exit_code, overall
+from tracekit.stats.comparison import ALPHA, Comparison, Metric, Verdict, exit_code, overall
 from tracekit.stats.samples import order
-from tracekit.stats.tests import Look, compare_exact, plan, with_holm
+from tracekit.stats.tests import Look, compare_exact, with_holm
 
 Side: TypeAlias = Literal["base", "head"]
 Values: TypeAlias = Mapping[str, float]
 SIDES: dict[str, Side] = {"A": "base", "B": "head"}
 INCONCLUSIVE = frozenset({Verdict.CANNOT_TELL, Verdict.NONE})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Design:
-    """The design of a comparison, fixed before the first measurement.
-
-    Attributes:
-        k: Runs per side before the first test.
-        max_k: Maximum runs per side; the number doubles between tests.
-        threshold: Relative change from which it is a regression.
-        metrics: Metrics to compare; empty for the program's defaults.
-        warmup: Warm-up runs per side, not counted.
-    """
-
-    k: int = 5
-    max_k: int = 20
-    threshold: float = THRESHOLD
-    metrics: tuple[str, ...] = ()
-    warmup: int = 1
-
-    @property
-    def looks(self) -> tuple[Look, ...]:
-        """Interim tests, with the significance level of each.
-
-        Raises:
-            UnusableInputError: `k` is below 2 or above `max_k`.
-
-        Example:
-            >>> [look.k for look in Design().looks], [look.k for look in Design(k=6, max_k=6).looks]
-            ([5, 10, 20], [6])
-        """
-        if not 2 <= self.k <= self.max_k:
-            raise UnusableInputError(
-                f"--repeat {self.k} and --max-repeat {self.max_k} do not fit",
-                hint="use a --repeat of at least 2 and at most --max-repeat",
-            )
-        schedule = [self.k]
-        while 2 * schedule[-1] <= self.max_k:
-            schedule.append(2 * schedule[-1])
-        return plan([*schedule, self.max_k] if schedule[-1] < self.max_k else schedule)
 
 
 @dataclass(frozen=True)
@@ -166,7 +127,7 @@ def compare_until_decided(
             blocks.append(Block(**values))
             on_block(blocks)
         # Blocks beyond the look, of an earlier call with another design, would spend its alpha twice.
-        comparisons = compare_blocks(design, metrics, blocks[: look.k], look)
+        comparisons = _compare_blocks(design, metrics, blocks[: look.k], look)
         current = tuple(decided.get(metric.name, metric) for metric in comparisons)
         decided |= {metric.name: metric for metric in current if metric.verdict not in INCONCLUSIVE}
         on_test(look, [metric for metric in current if metric.verdict in INCONCLUSIVE])
@@ -175,20 +136,10 @@ def compare_until_decided(
     return Outcome(current, tuple(blocks))
 
 
-def compare_blocks(
+def _compare_blocks(
     design: Design, metrics: Sequence[Metric], blocks: Sequence[Block], look: Look
 ) -> tuple[Comparison, ...]:
-    """Compare the sides in all measured metrics, with Holm's correction.
-
-    Args:
-        design: The design.
-        metrics: Metrics to compare.
-        blocks: The blocks of the look.
-        look: Its significance level.
-
-    Raises:
-        CollectionError: No metric, or not every metric of the design, was measured.
-    """
+    """Compare the sides in all measured metrics, with Holm's correction."""
     names = {name for block in blocks for name in (*block.base, *block.head)}
     measured = [metric for metric in metrics if metric.name in names]
     missing = set(design.metrics) - names
@@ -209,7 +160,7 @@ def _compare(design: Design, metric: Metric, blocks: Sequence[Block], look: Look
 
 
 @dataclass(frozen=True, kw_only=True)
-class AbRequest:
+class AbRequest(AbOptions):
     """The comparison to make.
 
     Attributes:
@@ -217,10 +168,6 @@ class AbRequest:
         head: Revision to compare; `.` is the working tree.
         command: Program to measure, with its arguments.
         reading: How to read a value from its output.
-        higher_is_better: Whether a higher value is better.
-        setup: Shell command that builds a worktree.
-        allow_dirty: Whether the working tree may have changes.
-        restart: Whether to discard results of an interrupted call.
     """
 
     base: str
@@ -228,10 +175,6 @@ class AbRequest:
     command: tuple[str, ...]
     design: Design
     reading: Reading | None = None
-    higher_is_better: bool = False
-    setup: str | None = None
-    allow_dirty: bool = False
-    restart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,77 +13,14 @@ from tracekit.errors import UnusableInputError
 from tracekit.experiments.bisect_model import Search, Subject, count_metric
 from tracekit.experiments.bisect_runner import VERSION, Record, SubjectRunner
 from tracekit.experiments.checkouts import changes, repository_root, worktrees
-from tracekit.experiments.measure import UNITS, Program, Reading, program
+from tracekit.experiments.measure import Program, Reading, program
+from tracekit.experiments.options import UNITS, BisectOptions
 from tracekit.experiments.state import StateFile, question_key
 from tracekit.runs import environment, metrics, revisions
 from tracekit.runs.store import Store
 
 FOLDER = ".bisect"
 RANGE = ".."
-
-
-@dataclass(frozen=True, kw_only=True)
-class BisectOptions:
-    """Options of `tracekit bisect`.
-
-    Attributes:
-        metric: Metric to search; None for the default of the program.
-        value: Pattern of the value in the program's output.
-        unit: Unit of that value.
-        reps: Measurements per subject.
-        warmup: Measurements per subject that do not count.
-        threshold: Smallest relative change between the ends worth a search.
-        skip: Subjects not to measure.
-        paths: Only commits that change one of these files or folders.
-        all_parents: Whether to include commits of merged branches.
-        signature: Name of a count to search.
-        setup: Shell command that builds a worktree.
-        dep: Package whose versions are searched instead of commits.
-        versions: Its versions, from good to bad, comma-separated.
-        prepare: Shell command that installs a version, for which `{version}` stands.
-    """
-
-    metric: str | None
-    value: str | None
-    unit: str
-    reps: int
-    warmup: int
-    threshold: float
-    skip: tuple[str, ...]
-    paths: tuple[str, ...]
-    all_parents: bool
-    signature: str | None
-    setup: str
-    dep: str | None
-    versions: str | None
-    prepare: str
-
-    @classmethod
-    def from_cli(cls, words: tuple[str, ...], **options: Any) -> BisectOptions:
-        """Check the options of the command against each other.
-
-        Args:
-            words: Arguments of the command.
-            options: Its options by the names of the attributes.
-
-        Raises:
-            UnusableInputError: They contradict each other, or there is nothing to search.
-        """
-        chosen = cls(**options)
-        dep, prepare = chosen.dep, chosen.prepare
-        if not words:
-            raise UnusableInputError("nothing to search", hint="give a range and a command: GOOD..BAD -- CMD")
-        if bool(dep) != bool(chosen.versions) or bool(prepare) > bool(dep) or bool(dep and chosen.setup):
-            raise UnusableInputError(
-                "--dep PACKAGE needs --versions LIST and --prepare CMD, and excludes --setup",
-                hint="see `tracekit bisect --help`",
-            )
-        if dep and VERSION not in f"{prepare} {shlex.join(words)}":
-            raise UnusableInputError(
-                "neither --prepare nor the command contains {version}",
-                hint=f'use --prepare "venv/bin/pip install {dep}=={VERSION}"',
-            )
-        return chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +51,9 @@ class BisectRequest:
 
         Raises:
             RunNotFoundError: A revision is unknown.
-            UnusableInputError: They name nothing to search.
+            UnusableInputError: They name nothing to search, or the options contradict each other.
         """
+        _check(words, options)
         reading = Reading.parse(options.value, options.unit)
         if options.dep:
             subjects, command = _versions(options.dep, options.versions or ""), words
@@ -184,6 +122,23 @@ class BisectRequest:
         return (shlex.join(["tracekit", "diff", f"{before.short}..{after.short}", *store]), again)
 
 
+def _check(words: tuple[str, ...], options: BisectOptions) -> None:
+    """Refuse options that contradict each other, and a call without anything to search."""
+    dep, prepare = options.dep, options.prepare
+    if not words:
+        raise UnusableInputError("nothing to search", hint="give a range and a command: GOOD..BAD -- CMD")
+    if bool(dep) != bool(options.versions) or bool(prepare) > bool(dep) or bool(dep and options.setup):
+        raise UnusableInputError(
+            "--dep PACKAGE needs --versions LIST and --prepare CMD, and excludes --setup",
+            hint="see `tracekit bisect --help`",
+        )
+    if dep and VERSION not in f"{prepare} {shlex.join(words)}":
+        raise UnusableInputError(
+            "neither --prepare nor the command contains {version}",
+            hint=f'use --prepare "venv/bin/pip install {dep}=={VERSION}"',
+        )
+
+
 def _machine() -> dict[str, Any]:
     """Return the properties of the machine that measurements depend on."""
     captured = environment.capture()
@@ -227,17 +182,12 @@ def _notes(options: BisectOptions) -> tuple[str, ...]:
 
 
 def _commits(named: str, *, paths: Sequence[str], first_parent: bool) -> tuple[Subject, ...]:
-    """Return the commits of `GOOD..BAD`, good first; BAD defaults to HEAD.
-
-    Args:
-        named: The range.
-        paths: Only commits that change one of these files or folders, and the ends.
-        first_parent: Whether to follow first parents only, so that a merge counts as one commit.
-    """
+    """Return the ends of `GOOD..BAD` and the commits between that change one of the paths, good first."""
     good, dots, bad = named.partition(RANGE)
     if not good or not dots or bad.startswith("."):
         raise UnusableInputError(f"{named!r} is not a range of commits", hint="use GOOD..BAD")
     old, new = revisions.commit(good), revisions.commit(bad or "HEAD")
+    # Following first parents only, a merge counts as one commit.
     later = revisions.between(old, new, paths=paths, first_parent=first_parent)
     return tuple(
         Subject(commit.sha, commit.subject, commit.author, commit.author_date)

@@ -18,7 +18,8 @@ from tracekit.diff.verdicts import ORDER_WARNING, RunSides
 from tracekit.errors import RunNotFoundError, TracekitError
 from tracekit.experiments import check_baseline
 from tracekit.experiments.check_baseline import Baseline, Candidates
-from tracekit.experiments.check_model import CheckResult, Configuration, Options, Outcome, Side
+from tracekit.experiments.check_model import CheckResult, Configuration, Outcome, Side
+from tracekit.experiments.options import CheckOptions as Options
 from tracekit.runs import revisions
 from tracekit.runs.metrics import (
     DEVICE_PEAK,
@@ -94,7 +95,7 @@ def check(
         replace(each, comparisons=tuple(next(confirmed) for _ in each.comparisons)) for each in configurations
     ]
     if options.explain:
-        configurations = with_causes(configurations, {run.id: run for run in (*stored, *head)}, options)
+        configurations = _add_causes(configurations, {run.id: run for run in (*stored, *head)}, options)
     return CheckResult(
         against=against,
         merge_base=candidates.merge_base,
@@ -263,25 +264,18 @@ def _side(runs: Sequence[Run], distance: int | None = None) -> Side:
     )
 
 
-def with_causes(
+def _add_causes(
     configurations: Sequence[Configuration], runs: Mapping[str, Run], options: Options
 ) -> list[Configuration]:
-    """Add comparisons of the profiles to the configurations with slower steps.
-
-    Args:
-        configurations: All configurations with their verdicts.
-        runs: The runs of both sides by id.
-        options: Ignored differences, and the threshold.
-    """
-    slower = {each.name: ratio for each in configurations if each.base and (ratio := _slowdown(each))}
+    """Add comparisons of the profiles, by run id, to the configurations whose steps slowed down most."""
+    slower = {
+        configuration.name: comparison.ratio
+        for configuration in configurations
+        for comparison in configuration.comparisons
+        if comparison.name == STEP_TIME and comparison.verdict is Verdict.REGRESSION and comparison.ratio
+    }
     worst = sorted(slower, key=lambda name: (-slower[name], name))[:MAX_EXPLAINED]
     return [_with_causes(each, runs, options) if each.name in worst else each for each in configurations]
-
-
-def _slowdown(configuration: Configuration) -> float | None:
-    """Return head over base of a step time that regressed."""
-    worse = (one for one in configuration.comparisons if one.verdict is Verdict.REGRESSION)
-    return next((comparison.ratio for comparison in worse if comparison.name == STEP_TIME), None)
 
 
 def _with_causes(configuration: Configuration, runs: Mapping[str, Run], options: Options) -> Configuration:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from tracekit.diff import compared_steps, engine
 from tracekit.diff.model import Comparability, runs_of
 from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputError
-from tracekit.experiments.check_model import Options
+from tracekit.experiments.options import CheckOptions as Options
 from tracekit.runs import revisions
 from tracekit.runs.meta import Git
 from tracekit.runs.run import Run

@@ -1,4 +1,4 @@
-"""Options and results of `tracekit check`."""
+"""Results of `tracekit check`."""
 
 from __future__ import annotations
 
@@ -7,33 +7,9 @@ from enum import StrEnum
 
 from tracekit.diff.model import Diff, Difference
 from tracekit.errors import ExitCode
-from tracekit.stats.comparison import THRESHOLD, Comparison, Verdict, exit_code, overall
+from tracekit.stats.comparison import Comparison, Verdict, exit_code, overall
 
-METRICS = ("step_time", "device_peak", "host_peak")
 MIB = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of a check.
-
-    Attributes:
-        metrics: Metrics to check.
-        threshold: Smallest relative change for the worse that is a regression.
-        varying: Fields of the fingerprint whose difference is ignored.
-        allow_dirty: Whether runs with uncommitted changes may be the baseline.
-        least: Runs a baseline should have.
-        tolerance: Ignored difference of peak device memory, bytes.
-        explain: Whether to compare profiles to find the causes of slowdowns.
-    """
-
-    metrics: tuple[str, ...] = METRICS
-    threshold: float = THRESHOLD
-    varying: tuple[str, ...] = ()
-    allow_dirty: bool = False
-    least: int = 3
-    tolerance: int = MIB
-    explain: bool = False
 
 
 class Outcome(StrEnum):
@@ -128,11 +104,14 @@ class CheckResult:
     command: tuple[str, ...] = field(default=())
 
     @property
+    def metrics(self) -> tuple[tuple[Configuration, Comparison], ...]:
+        """All configurations with each of their comparisons."""
+        return tuple((owner, comparison) for owner in self.configurations for comparison in owner.comparisons)
+
+    @property
     def comparisons(self) -> tuple[Comparison, ...]:
         """All comparisons of all configurations."""
-        return tuple(
-            comparison for configuration in self.configurations for comparison in configuration.comparisons
-        )
+        return tuple(comparison for _, comparison in self.metrics)
 
     @property
     def verdict(self) -> Verdict:

@@ -18,35 +18,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit.errors import UnusableInputError
 from tracekit.recording.signals import blocked_signals
 from tracekit.runs import revisions
+from tracekit.runs.store import Store
 from tracekit.storage import locks
-
-if TYPE_CHECKING:
-    from tracekit.runs.store import Store
-
 
 _NEVER_ASK = ("-c", "protocol.allow=never")
 
 
-def check_out(source: Path, tree: Path) -> None:
-    """Check out the submodules of a tree recursively, if the user's tree has clones of them.
-
-    Args:
-        source: The user's tree.
-        tree: A new checkout of one of its commits.
-
-    Raises:
-        UnusableInputError: A clone lacks the commit that the tree wants of it.
-    """
+def _check_out_submodules(source: Path, tree: Path) -> None:
+    """Check out the submodules of a new tree recursively, if the user's tree has clones of them."""
     for name, sha in revisions.submodule_commits(tree).items():
         clone = _clone(source, name)
         if clone is not None:
             _borrow(clone, tree / name, sha)
-            check_out(source / name, tree / name)
+            _check_out_submodules(source / name, tree / name)
 
 
 def find_missing_submodules(tree: Path) -> list[str]:
@@ -116,7 +104,7 @@ class Worktrees:
         sha = revisions.commit(revision, self.repository)
         path = self.folder / (name or sha)
         git(self.repository, "worktree", "add", "--quiet", "--detach", str(path), sha)
-        check_out(self.repository, path)
+        _check_out_submodules(self.repository, path)
         return path
 
 

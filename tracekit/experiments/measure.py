@@ -21,6 +21,7 @@ from pathlib import Path
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments import process
 from tracekit.experiments.checkouts import git
+from tracekit.experiments.options import UNITS
 from tracekit.runs import meta as run_meta
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, VALUE, WALL, of_run
 from tracekit.runs.revisions import environment
@@ -28,18 +29,6 @@ from tracekit.runs.run import Run
 from tracekit.runs.store import ENVIRONMENT_VARIABLE, Store
 
 MAIN = "from tracekit.cli.main import main; main()"
-UNITS = {
-    "ns": ("ns", 1.0),
-    "us": ("ns", 1e3),
-    "ms": ("ns", 1e6),
-    "s": ("ns", 1e9),
-    "bytes": ("bytes", 1.0),
-    "KiB": ("bytes", 2.0**10),
-    "MiB": ("bytes", 2.0**20),
-    "GiB": ("bytes", 2.0**30),
-    "count": ("count", 1.0),
-}
-"""Units of printed values: the unit they are converted to, and the factor."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,11 @@ def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str])
                 hint="after --, give a program on $PATH or in the commit",
             )
         if report["code"]:
-            raise ProgramError(_describe_exit(report["code"]), tail=_tail(errors))
+            code = report["code"]
+            ended = (
+                f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+            )
+            raise ProgramError(f"the program {ended}", tail=_tail(errors))
         output.seek(0)
         return Finished(report["wall_ns"], report["peak_bytes"], output.read().decode(errors="replace"))
 
@@ -118,12 +122,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-
-
-def _describe_exit(code: int) -> str:
-    if code > 0:
-        return f"the program failed with exit code {code}"
-    return f"the program was killed by {signal.Signals(-code).name}"
 
 
 def _tail(errors: IO[bytes]) -> str:

@@ -6,23 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tracekit.experiments import suite_tables
 from tracekit.experiments.suite_plan import GEOMEAN, SIZES, UNMEASURED, SuiteRows, Table, plan
+from tracekit.experiments.suite_tables import TABLES
 from tracekit.experiments.sweep_folder import Folder
 from tracekit.experiments.sweep_table import rows
 
 __all__ = ["SIZES", "Report", "plan", "report"]
-
-
-_TABLES = (
-    suite_tables.domain_table,
-    suite_tables.workload_table,
-    suite_tables.compile_table,
-    suite_tables.memory_table,
-    suite_tables.speedup_table,
-    suite_tables.curve_table,
-    suite_tables.epoch_table,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +52,7 @@ def report(folder: Folder) -> Report:
         size=head.plan.size,
         created_at=head.created_at,
         machine=head.machine,
-        tables={table.name: table for table in (make(suite) for make in _TABLES)},
+        tables={table.name: table for table in (make(suite) for make in TABLES)},
         outcomes=dict(Counter(row.outcome for row in cells)),
     )
 

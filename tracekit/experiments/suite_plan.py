@@ -208,6 +208,11 @@ class Table:
         ]
 
     @property
+    def layout(self) -> str:
+        """The reference for its layout."""
+        return f"Layout follows {self.source}."
+
+    @property
     def filled(self) -> tuple[Column, ...]:
         """Columns with any value."""
         return tuple(

@@ -399,3 +399,6 @@ def _row(domain: str, mode: str, group: list[Row]) -> dict[str, Any]:
     unpublished = _UNPUBLISHED if domain == OVERALL else "not in the study"
     on_device = dict.fromkeys(SHARES, why(group[0], device=True) if group else "no such mode")
     return with_reasons(values, DOMAIN_COLUMNS, unpublished, on_device)
+
+
+TABLES = (domain_table, workload_table, compile_table, memory_table, speedup_table, curve_table, epoch_table)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
@@ -27,7 +27,10 @@ from tracekit.recording.collector import Progress, Request, is_out_of_memory, si
 from tracekit.runs import compilation
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
+from tracekit.runs.text import duration
 from tracekit.schema import C
+from tracekit.workloads.base import INDUCTOR
+from tracekit.workloads.options import WorkloadOptions, list_options
 
 _KILLED = "killed by SIGKILL"
 """The kernel's out-of-memory killer sends SIGKILL."""
@@ -38,6 +41,8 @@ _PEAKS = {
     "used_peak_bytes": "memory_used_bytes",
 }
 _UTILIZATION = "gpu_utilization_pct"
+_ALWAYS = ("mode", "level", "resolution", "batch_size")
+"""Settings that name a cell even where they are the defaults."""
 
 
 def why_impossible(settings: Settings, plan: Plan) -> str:
@@ -159,45 +164,22 @@ def shares(tables: Mapping[str, pd.DataFrame]) -> dict[str, int]:
 Done = dict[tuple[str, int], Record]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """Progress before a measurement.
-
-    Attributes:
-        number: Number of the next measurement, from 1.
-        total: Number of measurements; None in a search.
-        left_seconds: Estimated time left; None before the first measurement, and in a search.
-    """
-
-    cell: Cell
-    repeat: int
-    number: int
-    total: int | None
-    left_seconds: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Watcher:
-    """Callbacks for progress.
-
-    Attributes:
-        before: Called before each measurement.
-        after: Called after each measurement, and for each skipped one.
-        progress: Called during a measurement.
-    """
-
-    before: Callable[[Moment], None] = lambda _: None
-    after: Callable[[Cell, Record], None] = lambda _, __: None
-    progress: Progress = silent
-
-
-def finish(store: Store, folder: Folder, *, watcher: Watcher) -> Done:
+def finish(
+    store: Store,
+    folder: Folder,
+    *,
+    progress: Progress = silent,
+    note: Callable[[str], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Done:
     """Measure what is missing; return all records.
 
     Args:
         store: Store of the runs.
         folder: The sweep.
-        watcher: Callbacks for progress.
+        progress: Called during a measurement.
+        note: Receives a line before each measurement.
+        warn: Receives a line for each cell that was skipped or failed.
 
     Raises:
         UnusableInputError: Another process measures the same sweep.
@@ -220,14 +202,15 @@ def finish(store: Store, folder: Folder, *, watcher: Watcher) -> Done:
                 elif skipped := _skip(cell, repeat, plan, done):
                     record = skipped
                 else:
-                    watcher.before(_moment(plan, cell, repeat, done))
+                    note(_describe_place(plan, cell, done))
                     record = measure_cell(
-                        store, plan, cell.settings, repeat=repeat, label=label, progress=watcher.progress
+                        store, plan, cell.settings, repeat=repeat, label=label, progress=progress
                     )
                 folder.add(record)
                 done[cell.key, repeat] = record
                 write(folder, done)
-                watcher.after(cell, record)
+                if record.values is None:
+                    warn(f"  {describe_cell(cell)}: {record.outcome}: {record.reason}")
         write(folder, done)
     return done
 
@@ -260,12 +243,28 @@ def too_large(settings: Settings, plan: Plan, done: Done) -> str:
     return ""
 
 
-def _moment(plan: Plan, cell: Cell, repeat: int, done: Done) -> Moment:
-    number = len(done) + 1
+def _describe_place(plan: Plan, cell: Cell, done: Done) -> str:
+    """Return the number of the next measurement, its cell, and the time left; unknown in a search."""
+    text = f"{len(done) + 1}"
     if plan.search:
-        return Moment(cell=cell, repeat=repeat, number=number, total=None, left_seconds=None)
-    keys = {one.key for one in plan.cells} | {key for key, _ in done} | {cell.key}
+        return f"{text}: {describe_cell(cell)}"
+    keys = {planned.key for planned in plan.cells} | {key for key, _ in done} | {cell.key}
     total = len(keys) * plan.repeats
     seconds = [record.seconds for record in done.values() if record.seconds]
-    left = fmean(seconds) * (total - len(done)) if seconds else None
-    return Moment(cell=cell, repeat=repeat, number=number, total=total, left_seconds=left)
+    left = f", about {duration(fmean(seconds) * (total - len(done)))} left" if seconds else ""
+    return f"{text} of {total}: {describe_cell(cell)}{left}"
+
+
+def describe_cell(cell: Cell) -> str:
+    """Describe a cell by its settings that differ from the defaults."""
+    defaults = {
+        **{option.name: option.default for option in list_options(WorkloadOptions)},
+        "backend": INDUCTOR,
+    }
+    others = [
+        f"{name} {value}".replace("_", " ")
+        for name, value in asdict(cell.settings).items()
+        if name not in {*_ALWAYS, "workload"} and value not in {None, False, defaults.get(name)}
+    ]
+    sizes = f"resolution {cell.settings.resolution}, batch {cell.settings.batch_size}"
+    return ", ".join([f"{cell.settings.workload} {cell.settings.mode} {cell.settings.level}", sizes, *others])

@@ -119,25 +119,16 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """Values of a run; None if not measured.
+    """Values of a run, most by the names of `sweep_table.COLUMNS`; None if not measured.
 
     Attributes:
-        run_id: The run in the store.
         device: `cpu` or `cuda`.
         threads: Intra-op threads.
         step_ns: Unprofiled step times.
-        host_peak_bytes: Peak resident memory of the process.
-        allocated_peak_bytes: Peak allocated memory of torch's allocator, of the device with most.
-        reserved_peak_bytes: Peak reserved memory of torch's allocator.
-        used_peak_bytes: Peak memory in use on the device, by all processes, from NVML.
-        utilization: Mean of NVML's GPU utilization, 0 to 1.
         window_ns: Length of the profiled steps on the busiest device.
         active_ns: Time in it with a kernel running.
         movement_ns: Time in it with a copy but no kernel running.
         idle_ns: Time in it with nothing running.
-        compile_ns: Compile time of torch, usually before the timed steps.
-        guards: Number of guards of compiled code.
-        graph_breaks: Frames with a graph break.
     """
 
     run_id: str

@@ -26,7 +26,7 @@ from tracekit.export.query_process import TOO_MUCH, default_memory, time_error
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
-__all__ = ["Answer", "Limits", "Statement", "ask", "read"]
+__all__ = ["Answer", "Statement", "ask", "read"]
 
 
 _PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
@@ -248,19 +248,6 @@ _RESTRICTIONS = (
 """Restrict reading to the files of the views, disable extensions and progress, and lock the configuration."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits of a query.
-
-    Attributes:
-        memory_bytes: Bytes beyond which it spills to disk; None for half of the machine's, 4 GiB at most.
-        seconds: How long it may take; 0 for as long as it needs.
-    """
-
-    memory_bytes: int | None = None
-    seconds: float = 0
-
-
 @dataclass(frozen=True)
 class Heading:
     """A column of a result: its name and its SQL type."""
@@ -323,7 +310,8 @@ def ask(
     store: Sequence[Run] = (),
     labelled: bool = False,
     limit: int = 0,
-    limits: Limits | None = None,
+    seconds: float = 0,
+    memory_bytes: int | None = None,
 ) -> Iterator[Answer]:
     """Run a statement in a context; its rows are valid inside it.
 
@@ -333,7 +321,8 @@ def ask(
         store: The runs that the table `runs` lists.
         labelled: Whether each row begins with its run's id.
         limit: One row more than this at most is made; 0 for all.
-        limits: What it may take.
+        seconds: How long it may take; 0 for as long as it needs.
+        memory_bytes: Bytes beyond which it spills to disk; None for half of the machine's, 4 GiB at most.
 
     Raises:
         UnusableInputError: It names what there is not, or took too much memory or time.
@@ -344,10 +333,13 @@ def ask(
         ...     answer.fetch(1)
         [(9223372036854775806,)]
     """
-    limits = limits or Limits()
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{memory_bytes or default_memory()}B",
+        "threads": min(len(os.sched_getaffinity(0)), _MAX_THREADS),
+    }
     with (
         tempfile.TemporaryDirectory(prefix="tracekit-query-") as spill,
-        duckdb.connect(":memory:", config=_settings(limits, spill)) as database,
+        duckdb.connect(":memory:", config={**settings, "temp_directory": spill}) as database,
     ):
         if views.RUNS.name in statement.tables:
             views.of_store(database, store)
@@ -356,16 +348,8 @@ def ask(
         database.execute("SET allowed_paths = ?", [[str(file) for file in files]])
         for setting in _RESTRICTIONS:
             database.execute(setting)
-        with _interrupt_after(limits.seconds, database):
-            yield Answer(database, statement, limit, limits.seconds)
-
-
-def _settings(limits: Limits, spill: str) -> dict[str, str | bool | int | float | list[str]]:
-    return {
-        "memory_limit": f"{limits.memory_bytes or default_memory()}B",
-        "threads": min(len(os.sched_getaffinity(0)), _MAX_THREADS),
-        "temp_directory": spill,
-    }
+        with _interrupt_after(seconds, database):
+            yield Answer(database, statement, limit, seconds)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,6 @@ from tracekit.runs.selection import Window, restrict
 from tracekit.runs.tables import check_values
 from tracekit.schema import TABLES, C
 from tracekit.storage.atomic import delete, write_atomically
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
 
 
 @contextmanager
@@ -72,12 +69,6 @@ MAX_BATCH_ROWS = 16_384
 """Maximum rows converted at a time."""
 
 
-def _row_groups(dataset: ds.FileSystemDataset) -> Iterator[ds.ParquetFileFragment]:
-    for file in dataset.get_fragments():
-        for group in file.row_groups:
-            yield file.subset(row_group_ids=[group.id])
-
-
 @dataclass(frozen=True)
 class Source:
     """Selection of an export.
@@ -109,8 +100,12 @@ class Source:
             dataset = self.run.dataset(table)
             dataset, where = restrict(dataset, self.window, where)
             wanted = list(columns) if columns is not None else TABLES[table].arrow.names
-            for group in _row_groups(dataset):  # a scan of all would read far ahead
-                rows = group.to_table(schema=dataset.schema, columns=wanted, filter=where)
+            files = dataset.get_fragments()
+            # Group by group, as a scan of all would read far ahead.
+            for part in (
+                file.subset(row_group_ids=[group.id]) for file in files for group in file.row_groups
+            ):
+                rows = part.to_table(schema=dataset.schema, columns=wanted, filter=where)
                 yield from check_values(TABLES[table], rows).combine_chunks().to_batches(MAX_BATCH_ROWS)
 
     def nested(self, table: str, columns: Sequence[str], then: str) -> Iterator[pa.RecordBatch]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import math
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from tracekit.errors import clean
-from tracekit.runs.text import MISSING
+from tracekit.runs.text import MISSING, plain
 from tracekit.schema import TABLES, C, Column, Table, ValueType
 
 if TYPE_CHECKING:
@@ -139,14 +136,8 @@ def _place(run: Run, files: Sequence[Path]) -> int | str:
 
 
 def _scan(table: Table, stored: frozenset[str], run_id: int | str | None, files: Sequence[Path]) -> str:
-    """Return the SELECT of files with the same columns.
-
-    Args:
-        table: The table.
-        stored: Columns that the files have.
-        run_id: The run id, or its position in the paths, so that a condition on it leaves out files.
-        files: The files.
-    """
+    """Return the SELECT of files that have the same columns."""
+    # A position of the run id in the paths, in place of the id, lets a condition on it leave out files.
     label = _literal(run_id) if isinstance(run_id, str) else ""
     if isinstance(run_id, int):
         label = f"split_part(filename, '/', {run_id})"
@@ -167,41 +158,6 @@ def _select(table: Table, stored: frozenset[str], label: str) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def plain(value: Any) -> Any:
-    """Convert a value to JSON.
-
-    Example:
-        >>> plain(2**62), plain(Decimal("1.10")), plain(float("nan")), plain(b"a"), plain([1, None])
-        (4611686018427387904, 1.1, None, '61', [1, None])
-    """
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Decimal):
-        return _decimal(value)
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    return _as_text(value)
-
-
-def _decimal(value: Decimal) -> int | float | str:
-    """Return the number, or its text if a float would change it."""
-    if value == value.to_integral_value():
-        return int(value)
-    return float(value) if Decimal(repr(float(value))) == value else str(value)
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, bytes | bytearray):
-        return value.hex()
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
-        return value.isoformat()
-    return str(value)
 
 
 def cell(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from operator import attrgetter
 
 from tracekit.analysis import Column
 from tracekit.errors import clean
@@ -11,15 +11,24 @@ from tracekit.render import document as doc
 from tracekit.render.cells import json_text
 from tracekit.runs.text import human
 
-COLUMNS = (
-    Column("metric", "", "metric"),
-    Column("base", "", "geometric mean over base runs"),
-    Column("head", "", "geometric mean over head runs"),
-    Column("ratio", "", "head over base"),
-    Column("ci95", "", "95% confidence interval of the ratio, over all interim tests"),
-    Column("mde", "", "smallest change these runs detect with 80% power"),
-    Column("verdict", "", "verdict at the threshold"),
-    Column("k", "count", "runs per side at the verdict"),
+
+def _format_ratios(*ratios: float | None) -> str | None:
+    return None if None in ratios else " to ".join(f"{ratio:.4g}" for ratio in ratios)
+
+
+_INTERVAL = "95% confidence interval of the ratio, over all interim tests"
+_COLUMNS: tuple[doc.Shown, ...] = (
+    (Column("metric", "", "metric"), attrgetter("name")),
+    (Column("base", "", "geometric mean over base runs"), lambda metric: human(metric.a, metric.unit)),
+    (Column("head", "", "geometric mean over head runs"), lambda metric: human(metric.b, metric.unit)),
+    (Column("ratio", "", "head over base"), lambda metric: _format_ratios(metric.ratio)),
+    (Column("ci95", "", _INTERVAL), lambda metric: _format_ratios(*(metric.ci95 or [None]))),
+    (
+        Column("mde", "", "smallest change these runs detect with 80% power"),
+        lambda metric: None if metric.mde is None else human(metric.mde, "share"),
+    ),
+    (Column("verdict", "", "verdict at the threshold"), lambda metric: str(metric.verdict)),
+    (Column("k", "count", "runs per side at the verdict"), attrgetter("k")),
 )
 _MAX_WIDTH = 110
 _SIGNS = {"regression": "❌ ", "improvement": "✅ ", "pass": "✅ "}
@@ -40,7 +49,7 @@ def _blocks(report: Report) -> list[doc.Block]:
     compare = [f"tracekit diff {report.runs['base']} {report.runs['head']}"] if sides else []
     return [
         doc.Heading(headline(report), _SIGNS.get(report.verdict, ""), width=width),
-        doc.TableBlock(doc.Table("metrics", "", COLUMNS, _rows(report))),
+        doc.TableBlock(doc.Table.of("metrics", "", report.outcome.metrics, *_COLUMNS)),
         doc.Raw(
             text=doc.write_text(doc.Items([*reasons, *design], indent="", width=width)),
             markdown=doc.write_markdown(
@@ -60,22 +69,6 @@ def headline(report: Report) -> str:
     if report.base.entry() | {"revision": ""} == report.head.entry() | {"revision": ""}:
         sides += ", the same commit"
     return f"{str(report.verdict).capitalize()}: {sides}"
-
-
-def _rows(report: Report) -> list[dict[str, Any]]:
-    return [
-        {
-            "metric": metric.name,
-            "base": human(metric.a, metric.unit),
-            "head": human(metric.b, metric.unit),
-            "ratio": None if metric.ratio is None else f"{metric.ratio:.4g}",
-            "ci95": None if metric.ci95 is None else f"{metric.ci95[0]:.4g} to {metric.ci95[1]:.4g}",
-            "mde": None if metric.mde is None else human(metric.mde, "share"),
-            "verdict": str(metric.verdict),
-            "k": metric.k,
-        }
-        for metric in report.outcome.metrics
-    ]
 
 
 def _design(report: Report) -> list[str]:

@@ -6,18 +6,15 @@ import math
 import shlex
 from dataclasses import asdict
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis import Column
+from tracekit.experiments.bisect_model import Bisection, Culprit, LogEntry, Moment
 from tracekit.render import document as doc
-from tracekit.render.cells import duration, json_text
-from tracekit.runs.text import MISSING, human
+from tracekit.render.cells import json_text
+from tracekit.runs.text import MISSING, duration, human
 from tracekit.stats.comparison import Comparison
 from tracekit.stats.decide import change
-
-if TYPE_CHECKING:
-    from tracekit.experiments.bisect_model import Bisection, Culprit, LogEntry, Moment
-
 
 COLUMNS = (
     Column("at", "", "position between the ends"),
@@ -164,7 +161,7 @@ _MAX_LINE = 400
 def render(bisection: Bisection, output_format: str) -> str:
     """Render in one of the formats of reports."""
     if output_format == "json":
-        return as_json(bisection)
+        return _json(bisection)
     return doc.write(output_format, _blocks(bisection))
 
 
@@ -190,8 +187,7 @@ def _culprit_items(bisection: Bisection, culprit: Culprit, doubt: str = "") -> d
     return doc.Items(lines, title=doubt and f"{doubt}:", prefix=prefix, max_chars=_MAX_LINE)
 
 
-def as_json(bisection: Bisection) -> str:
-    """Render as `tracekit.bisect/1`: verdict, ends, culprits and all measurements."""
+def _json(bisection: Bisection) -> str:
     measured, cached = bisection.runs
     return json_text(
         "bisect",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tracekit.analysis import Analysis, Result
+from tracekit.analysis import Analysis, Result
 
 NAME = "capture"
 TITLE = "What to record to answer more"

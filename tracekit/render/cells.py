@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rich.cells import cell_len
 
 from tracekit.errors import clean  # re-exported for the other renderers
-from tracekit.runs.text import human
+from tracekit.runs.text import human, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,21 +101,6 @@ def _is_frame(data: Rows) -> TypeIs[pd.DataFrame]:
     return hasattr(data, "to_dict")  # avoids importing pandas to print a list
 
 
-def plain(value: Any) -> Any:
-    """Convert a value to a JSON type."""
-    if value is None or isinstance(value, str | bool | int):
-        return str(value) if isinstance(value, str) else value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if hasattr(value, "item"):
-        return plain(value.item())
-    return None if type(value).__name__ in {"NAType", "NaTType"} else str(value)
-
-
 _RATES = (("gb_per_s", "GB/s"), ("tflops", "TFLOP/s"))
 """Unit suffixes of column names, and their spelling in headings."""
 
@@ -151,19 +135,6 @@ def wrap_heading(head: str, width: int) -> str:
         return head
     cuts = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, len(words))]
     return "\n".join(min(cuts, key=lambda cut: max(map(cell_len, cut))))
-
-
-def duration(seconds: float) -> str:
-    """Format how long something takes.
-
-    Example:
-        >>> duration(75), duration(8), duration(7300)
-        ('1 min 15 s', '8 s', '2 h 1 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def is_text(rows: list[Record], column: Column) -> bool:

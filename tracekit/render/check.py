@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from tracekit.analysis import Column
 from tracekit.errors import ExitCode, clean
 from tracekit.experiments.check_model import CheckResult, Configuration
 from tracekit.render import check_ci, diff_tables
@@ -55,10 +54,10 @@ def _blocks(result: CheckResult) -> list[doc.Block]:
     return [
         doc.Heading(sentences.headline(result), _SIGNS.get(result.exit_code, "⚠️ ")),
         _items([sentences.sides(configuration) for configuration in result.configurations]),
-        *_table("", sentences.COLUMNS, sentences.metric_rows(result)),
+        *_table(replace(sentences.metric_table(result), title="")),
         _items(sentences.reasons(result), "Reasons:"),
         *(_cause(text, table) for text, table in sentences.causes(result)),
-        *_table("Differences of the runs", sentences.FIELDS, sentences.metric_fields(result)),
+        *_table(sentences.field_table(result)),
         doc.Fold("Notes", [_items(sentences.notes(result), "Notes:")]),
         doc.Commands("Break down the difference", sentences.differences(result), _MAX_ITEMS),
         doc.Commands("Find the commit", sentences.searches(result), _MAX_ITEMS),
@@ -69,11 +68,11 @@ def _items(lines: list[str], title: str = "") -> doc.Items:
     return doc.Items(lines, title=title, max_items=_MAX_ITEMS, max_chars=_MAX_LINE)
 
 
-def _table(title: str, columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> list[doc.Block]:
+def _table(table: doc.Table) -> list[doc.Block]:
     """Return a table; nothing without rows. Only Markdown limits their number."""
-    titled = doc.Table("", title and f"{title}:", columns, rows)
+    titled = replace(table, title=table.title and f"{table.title}:")
     text = doc.write_text(replace(_table_block(titled), limit=0))
-    return [doc.Raw(text, doc.write_markdown(_table_block(replace(titled, title=title))))] if rows else []
+    return [doc.Raw(text, doc.write_markdown(_table_block(table)))] if table.rows else []
 
 
 def _table_block(table: doc.Table) -> doc.TableBlock:
@@ -91,8 +90,7 @@ def _cause(text: str, table: doc.Table) -> doc.Block:
 
 def as_html(result: CheckResult) -> str:
     """Render as an HTML page that follows the reader's light or dark theme."""
-    metrics = doc.Table("metrics", "Metrics", sentences.COLUMNS, sentences.metric_rows(result))
-    fields = doc.Table("fields", "Differences of the runs", sentences.FIELDS, sentences.metric_fields(result))
+    metrics, fields = sentences.metric_table(result), sentences.field_table(result)
     content = {
         "headline": clean(sentences.headline(result)),
         "tone": _TONES.get(result.exit_code, ""),

@@ -12,7 +12,7 @@ from tracekit.diff.model import Diff
 from tracekit.errors import ExitCode
 from tracekit.experiments.check_model import CheckResult, Configuration, Outcome, Side
 from tracekit.render import diff_tables
-from tracekit.render.document import Table
+from tracekit.render.document import Shown, Table
 from tracekit.runs.metrics import STEP_TIME
 from tracekit.runs.text import ID, MISSING, human, shorten
 from tracekit.stats.comparison import Comparison, Verdict
@@ -21,31 +21,17 @@ from tracekit.stats.decide import change
 SHORT_SHA = 12
 MAX_NAME_CHARS = 80
 _MAX_NAMES = 3
-COLUMNS = (
-    Column("configuration", "", "workload, mode and device"),
-    Column("metric", "", "metric of a run"),
-    Column("verdict", "", "verdict at the threshold"),
-    Column("change", "", "relative change, head over base"),
-    Column("interval", ID, "95% interval of the change; for exact metrics, the range over pairs of runs"),
-    Column("detectable", "", "smallest change detected with 80% power"),
-    Column("base", "", "mean over the runs of the baseline; median for exact metrics"),
-    Column("head", "", "mean over the runs of the head; median for exact metrics"),
-    Column("runs", "", "number of runs of base and head"),
-)
-FIELDS = (
-    Column("configuration", "", "workload, mode and device"),
-    Column("field", "", "name for --varying"),
-    Column("base", "prose", "value of the baseline"),
-    Column("head", "prose", "value of the head"),
-    Column("status", "", "effect on the comparison"),
-)
 
 
 def headline(result: CheckResult) -> str:
     """Return the verdict in one line."""
     commit = next(filter(None, (configuration.head.commit for configuration in result.configurations)), None)
     where = f"{commit[:SHORT_SHA] if commit else 'head'} against {result.against}"
-    worse = worsenings(result)
+    worse = [
+        f"{short_name(configuration)} {metric.name} {_change(metric)}"
+        for configuration, metric in result.metrics
+        if metric.verdict is Verdict.REGRESSION
+    ]
     match result.exit_code:
         case ExitCode.REGRESSION:
             more = f" and {len(worse) - 1} more" if len(worse) > 1 else ""
@@ -62,8 +48,9 @@ def headline(result: CheckResult) -> str:
             why = "no run has any of the metrics" if compared else "no configuration has a baseline"
             return f"Nothing compared: {why}, {where}"
         case ExitCode.CANNOT_TELL:
-            inconclusive = f"{_count_inconclusive(result)} of {_count_metrics(result)} inconclusive"
-            return f"Cannot tell: {inconclusive}, {where}"
+            verdicts = [verdict for each in result.configurations for verdict in each.verdicts]
+            count = verdicts.count(Verdict.CANNOT_TELL) + verdicts.count(Verdict.NONE)
+            return f"Cannot tell: {count} of {_count_metrics(result)} inconclusive, {where}"
     improved = sum(metric.verdict is Verdict.IMPROVEMENT for metric in result.comparisons)
     better = f"; {improved} improved" if improved else ""
     return f"Pass: no regression of {100 * result.threshold:g}% in {_count_metrics(result)}{better}, {where}"
@@ -79,52 +66,31 @@ def short_name(configuration: Configuration) -> str:
     return shorten(configuration.name, MAX_NAME_CHARS)
 
 
-def worsenings(result: CheckResult) -> list[str]:
-    """Return each regression as configuration, metric and change."""
-    return [
-        f"{short_name(configuration)} {metric.name} {_change(metric)}"
-        for configuration in result.configurations
-        for metric in configuration.comparisons
-        if metric.verdict is Verdict.REGRESSION
-    ]
+_INTERVAL = "95% interval of the change; for exact metrics, the range over pairs of runs"
+_MEAN = "mean over the runs of the {}; median for exact metrics"
+_COLUMNS: tuple[Shown, ...] = (
+    (Column("configuration", "", "workload, mode and device"), lambda pair: short_name(pair[0])),
+    (Column("metric", "", "metric of a run"), lambda pair: pair[1].name),
+    (Column("verdict", "", "verdict at the threshold"), lambda pair: str(pair[1].verdict)),
+    (Column("change", "", "relative change, head over base"), lambda pair: _change(pair[1])),
+    (
+        Column("interval", ID, _INTERVAL),
+        lambda pair: " to ".join(map(_relative, pair[1].ci95)) if pair[1].ci95 else MISSING,
+    ),
+    (Column("detectable", "", "smallest change detected with 80% power"), lambda pair: _detectable(pair[1])),
+    (Column("base", "", _MEAN.format("baseline")), lambda pair: human(round(pair[1].a), pair[1].unit)),
+    (Column("head", "", _MEAN.format("head")), lambda pair: human(round(pair[1].b), pair[1].unit)),
+    (Column("runs", "", "number of runs of base and head"), lambda pair: "{} / {}".format(*pair[1].runs)),
+)
 
 
-def _count_inconclusive(result: CheckResult) -> int:
-    inconclusive = (Verdict.CANNOT_TELL, Verdict.NONE)
-    return sum(
-        verdict in inconclusive
-        for configuration in result.configurations
-        for verdict in configuration.verdicts
-    )
-
-
-def metric_rows(result: CheckResult) -> list[dict[str, Any]]:
+def metric_table(result: CheckResult) -> Table:
     """Return the comparisons, one row per metric of each configuration."""
-    return [
-        _row(configuration, metric)
-        for configuration in result.configurations
-        for metric in configuration.comparisons
-    ]
+    return Table.of("metrics", "Metrics", result.metrics, *_COLUMNS)
 
 
-def _row(configuration: Configuration, metric: Comparison) -> dict[str, Any]:
-    return {
-        "configuration": short_name(configuration),
-        "metric": metric.name,
-        "base": _amount(metric.a, metric.unit),
-        "head": _amount(metric.b, metric.unit),
-        "change": _change(metric),
-        "interval": " to ".join(_relative(bound) for bound in metric.ci95) if metric.ci95 else MISSING,
-        "detectable": f"{100 * metric.mde:.1f}%"
-        if metric.mde is not None and math.isfinite(metric.mde)
-        else MISSING,
-        "runs": f"{metric.runs[0]} / {metric.runs[1]}",
-        "verdict": str(metric.verdict),
-    }
-
-
-def _amount(value: float, unit: str) -> str:
-    return human(round(value), unit)
+def _detectable(metric: Comparison) -> str:
+    return f"{100 * metric.mde:.1f}%" if metric.mde is not None and math.isfinite(metric.mde) else MISSING
 
 
 def _change(metric: Comparison) -> str:
@@ -135,19 +101,23 @@ def _relative(ratio: float) -> str:
     return change(math.log(ratio)) if ratio > 0 else MISSING
 
 
-def metric_fields(result: CheckResult) -> list[dict[str, Any]]:
+def field_table(result: CheckResult) -> Table:
     """Return the fields in which the sides differ, one row each."""
-    return [
-        {
-            "configuration": short_name(configuration),
-            "field": difference.field,
-            "base": MISSING if difference.base is None else str(difference.base),
-            "head": MISSING if difference.head is None else str(difference.head),
-            "status": str(difference.status),
-        }
-        for configuration in result.configurations
-        for difference in configuration.differences
-    ]
+    pairs = [(owner, difference) for owner in result.configurations for difference in owner.differences]
+    return Table.of("fields", "Differences of the runs", pairs, *_FIELDS)
+
+
+def _text(value: Any) -> str:
+    return MISSING if value is None else str(value)
+
+
+_FIELDS: tuple[Shown, ...] = (
+    (Column("configuration", "", "workload, mode and device"), lambda pair: short_name(pair[0])),
+    (Column("field", "", "name for --varying"), lambda pair: pair[1].field),
+    (Column("base", "prose", "value of the baseline"), lambda pair: _text(pair[1].base)),
+    (Column("head", "prose", "value of the head"), lambda pair: _text(pair[1].head)),
+    (Column("status", "", "effect on the comparison"), lambda pair: str(pair[1].status)),
+)
 
 
 def sides(configuration: Configuration) -> str:
@@ -206,8 +176,7 @@ def reasons(result: CheckResult) -> list[str]:
     """Return the reason of each verdict other than pass."""
     return [
         f"{short_name(configuration)}, {metric.name}: {metric.reason}"
-        for configuration in result.configurations
-        for metric in configuration.comparisons
+        for configuration, metric in result.metrics
         if metric.verdict is not Verdict.PASS
     ]
 
@@ -231,8 +200,7 @@ def searches(result: CheckResult) -> list[str]:
     """Return the commands that find the commit of each regression."""
     found = [
         shlex.join(_search(configuration, metric.name, configuration.base))
-        for configuration in result.configurations
-        for metric in configuration.comparisons
+        for configuration, metric in result.metrics
         if metric.verdict is Verdict.REGRESSION
         and configuration.base
         and _is_searchable(configuration.base, configuration.head)

@@ -5,7 +5,7 @@ The JSON output has the exact totals over all compared steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from tracekit.analysis import Column
 from tracekit.diff.breakdowns import BreakdownLine, Cause, Terms, WorkBreakdown
 from tracekit.diff.matching import path_of
 from tracekit.diff.model import Diff, Metric
-from tracekit.render.document import Table
+from tracekit.render.document import Shown, Table
 from tracekit.runs.text import ID, PROSE, human, shorten
 
 _MAX_NAME_CHARS = 48
@@ -53,7 +53,7 @@ def steps(diff: Diff) -> int:
 
 def differences(diff: Diff) -> Table:
     """Return the fields in which the runs differ."""
-    return _table(
+    return Table.of(
         "differences",
         "Differences of the runs",
         diff.comparability.differences,
@@ -64,14 +64,6 @@ def differences(diff: Diff) -> Table:
     )
 
 
-def _table(
-    name: str, title: str, items: Iterable[Any], *columns: tuple[Column, Callable[[Any], Any]]
-) -> Table:
-    """Return a table with a row per item, from the columns and what each shows of an item."""
-    rows = [{column.name: value(item) for column, value in columns} for item in items]
-    return Table(name, title, tuple(column for column, _ in columns), rows)
-
-
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
@@ -80,7 +72,7 @@ def metrics(diff: Diff) -> Table:
     """Return the metrics, each in its unit."""
     interval = "95% confidence interval of the change; for exact metrics, the range over the runs"
     detectable = "minimum detectable effect: smallest change these runs can detect"
-    table = _table(
+    table = Table.of(
         "metrics",
         "Metrics",
         diff.metrics,
@@ -121,7 +113,7 @@ def wall(diff: Diff) -> Table:
     total = diff.wall.total if diff.wall else BreakdownLine("", "", 0, 0)
     if diff.wall:
         lines = [*diff.wall.lines, diff.wall.total, diff.wall.overlap]
-    return _table(
+    return Table.of(
         "wall",
         "Wall ledger: step time by part, mean of the compared steps" if lines else "",
         [line for line in lines if line.a_ns or line.b_ns or line is total],
@@ -129,14 +121,7 @@ def wall(diff: Diff) -> Table:
         (BASE, lambda line: per_step(diff, line.a_ns)),
         (HEAD, lambda line: per_step(diff, line.b_ns)),
         (DELTA, lambda line: per_step(diff, line.delta)),
-        (
-            Column("share_base", "share", "share of the base's step"),
-            lambda line: _share(line.a_ns, total.a_ns),
-        ),
-        (
-            Column("share_head", "share", "share of the head's step"),
-            lambda line: _share(line.b_ns, total.b_ns),
-        ),
+        *_shares("step", total.a_ns, total.b_ns),
         (
             Column("largest_change", "", "op or kernel whose time in this part changed most, per step"),
             lambda line: _largest_change(diff, line),
@@ -160,7 +145,7 @@ def format_signed(ns: int) -> str:
 def work(diff: Diff) -> Table:
     """Return the work ledger, one row."""
     title = "Work ledger: summed durations per step, Δ = added − removed + count + rate" if diff.work else ""
-    return _table(
+    return Table.of(
         "work",
         title,
         [diff.work] if diff.work else [],
@@ -180,7 +165,7 @@ def _term(diff: Diff, term: Column, line: WorkBreakdown | Cause) -> int:
 def match(diff: Diff) -> Table:
     """Return the time matched by each kind of evidence."""
     base_ns, head_ns = (diff.work.a_ns, diff.work.b_ns) if diff.work else (0, 0)
-    return _table(
+    return Table.of(
         "match",
         "Matching of base and head, per step",
         diff.match.by_level if diff.match and diff.work else (),
@@ -191,19 +176,26 @@ def match(diff: Diff) -> Table:
         (Column("groups", "count", "number of groups"), lambda level: level.groups),
         (BASE, lambda level: per_step(diff, level.a_ns)),
         (HEAD, lambda level: per_step(diff, level.b_ns)),
-        (
-            Column("share_base", "share", "share of the base's work"),
-            lambda level: _share(level.a_ns, base_ns),
-        ),
-        (
-            Column("share_head", "share", "share of the head's work"),
-            lambda level: _share(level.b_ns, head_ns),
-        ),
+        *_shares("work", base_ns, head_ns),
     )
 
 
-def _share(part: int, total: int) -> float | None:
-    return part / total if total else None
+def _shares(what: str, base_ns: int, head_ns: int) -> tuple[Shown, Shown]:
+    """Return the columns with the shares that the time of an item is of the base's and of the head's."""
+
+    def share(part: int, total: int) -> float | None:
+        return part / total if total else None
+
+    return (
+        (
+            Column("share_base", "share", f"share of the base's {what}"),
+            lambda item: share(item.a_ns, base_ns),
+        ),
+        (
+            Column("share_head", "share", f"share of the head's {what}"),
+            lambda item: share(item.b_ns, head_ns),
+        ),
+    )
 
 
 LEAST = Column("least_ns", "ns", "least difference between any step of the head and any of the base")
@@ -263,7 +255,7 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
 
 def groups(diff: Diff) -> Table:
     """Return the matched groups that differ."""
-    return _table(
+    return Table.of(
         "groups",
         "Groups that differ, per step",
         diff.groups,
@@ -285,7 +277,7 @@ def groups(diff: Diff) -> Table:
 
 def counts(diff: Diff) -> Table:
     """Return the work whose count changed."""
-    return _table(
+    return Table.of(
         "counts",
         "Changed counts per step (exact, no test needed)",
         diff.counts,
@@ -299,7 +291,7 @@ def counts(diff: Diff) -> Table:
 def alone(diff: Diff) -> Table:
     """Return names that run on one side only, with the names they were matched with on the other side."""
     names = [("base", work) for work in diff.only_base] + [("head", work) for work in diff.only_head]
-    return _table(
+    return Table.of(
         "alone",
         "Names on one side only, per step",
         sorted(names, key=lambda name: -name[1].total_ns),

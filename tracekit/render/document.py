@@ -8,15 +8,18 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from tracekit.analysis import Column
 from tracekit.errors import clean
 from tracekit.render.cells import code, escape, markdown_text
 from tracekit.render.layout import ALL_COLUMNS, table_text
 from tracekit.runs.text import shorten
+
+Shown: TypeAlias = tuple[Column, Callable[[Any], Any]]
+"""A column, and the function that returns its value for an item."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,19 @@ class Table:
     title: str
     columns: tuple[Column, ...]
     rows: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, name: str, title: str, items: Iterable[Any], *columns: Shown) -> Table:
+        """Create a table with a row per item.
+
+        Args:
+            name: Name of the table.
+            title: Line above it.
+            items: What the rows show.
+            columns: The columns, and what each shows of an item.
+        """
+        rows = [{column.name: value(item) for column, value in columns} for item in items]
+        return cls(name, title, tuple(column for column, _ in columns), rows)
 
 
 @dataclass(frozen=True)
@@ -157,7 +173,7 @@ def _text(block: Block) -> str:
 
 def _lines(lines: Sequence[str], indent: str = "  ", width: int = 0) -> str:
     if width:
-        lines = [part for line in lines for part in wrap_text(line, width, indent=indent)]
+        lines = [part for line in lines for part in _wrap(line, width, indent)]
         return "".join(f"{line}\n" for line in lines)
     return "".join(f"{indent}{clean(line)}\n" for line in lines)
 
@@ -211,14 +227,8 @@ def terminal_width(maximum: int = 0, *, default: int = 100) -> int:
     return min(width, maximum) if maximum else width
 
 
-def wrap_text(text: str, width: int, *, indent: str = "") -> list[str]:
-    """Wrap text between words; further lines are indented by two more.
-
-    Args:
-        text: The text.
-        width: Width in cells.
-        indent: Start of each line.
-    """
+def _wrap(text: str, width: int, indent: str) -> list[str]:
+    """Wrap text between words; further lines are indented by two more."""
     return textwrap.wrap(
         clean(text), width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
     )

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 
 from tracekit.errors import clean
-from tracekit.export.query import Answer, Heading, Limits, ask, read
+from tracekit.export.query import Answer, Heading, ask, read
 from tracekit.export.query_process import Query, serve
-from tracekit.export.views import KNOWN, RUNS, cell, plain, unit
+from tracekit.export.views import KNOWN, RUNS, cell, unit
 from tracekit.render.cells import escape, grid, wrap_heading
 from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, MeasuredColumn, layout_columns
 from tracekit.runs.store import Store, locate
+from tracekit.runs.text import plain
 
 if TYPE_CHECKING:
     Rows = Sequence[Sequence[Any]]
@@ -49,7 +50,8 @@ def _texts(query: Query) -> Iterator[str]:
         store=stored,
         labelled=query.all_runs or len(query.references) > 1,
         limit=limit,
-        limits=Limits(seconds=query.seconds, memory_bytes=query.memory_bytes),
+        seconds=query.seconds,
+        memory_bytes=query.memory_bytes,
     ) as answer:
         if statement.explain and table:
             yield "\n".join(str(row[-1]) for row in answer.fetch(limit or 1_000)) + "\n"

@@ -28,7 +28,7 @@ def render(report: Report, output_format: str) -> str:
 
 
 def _table_block(table: SuiteTable) -> Block:
-    lines = [table.definition, *absent(table), form(table)]
+    lines = [table.definition, *absent(table), table.layout]
     if table.rows:
         block = TableBlock(Table(table.name, table.title, tuple(table.filled), table.values()))
         markdown, text = write_markdown(block), write_text(block)
@@ -47,11 +47,6 @@ def absent(table: SuiteTable) -> list[str]:
         f"“{short}”: {why}" for short, _, why in (text.partition(": ") for text in table.full_reasons())
     ]
     return [*lines, *([f"Cell values: {'; '.join(reasons)}."] if reasons else [])]
-
-
-def form(table: SuiteTable) -> str:
-    """Return the reference for the layout of a table."""
-    return f"Layout follows {table.source}."
 
 
 def undrawn(drawn: Sequence[Figure]) -> list[str]:
@@ -111,7 +106,7 @@ def _html_table(table: SuiteTable, drawn: Sequence[Figure]) -> dict[str, Any]:
         "table": fold_table(rows) if rows else {"title": clean(table.title), "rows": []},
         "definition": clean(table.definition),
         "absent": [*map(clean, absent(table))],
-        "form": clean(form(table)),
+        "form": clean(table.layout),
         "figures": [
             {"caption": clean(figure.caption), "drawn": _figure_html(figure)}
             for figure in drawn

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from datetime import date, time
+from decimal import Decimal
 from typing import Any, Final
 
 from tracekit.errors import clean
@@ -97,6 +100,34 @@ def human(value: Any, unit: str) -> str:
     return clean(str(value))
 
 
+def plain(value: Any) -> Any:
+    """Convert a value of Python, NumPy, pandas or DuckDB to JSON; NaN, infinity and missing values to None.
+
+    Example:
+        >>> plain(2**62), plain(Decimal("1.10")), plain(float("nan")), plain(b"a"), plain([1, None])
+        (4611686018427387904, 1.1, None, '61', [1, None])
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Decimal):
+        if value == value.to_integral_value():
+            return int(value)
+        return float(value) if Decimal(repr(float(value))) == value else str(value)
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if hasattr(value, "item"):
+        return plain(value.item())
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return None if type(value).__name__ in {"NAType", "NaTType"} else str(value)
+
+
 def _number(value: float, unit: str) -> str:
     if unit in SCALES:
         return _scale(value, *SCALES[unit])
@@ -113,6 +144,19 @@ def _scale(value: float, scales: tuple[tuple[float, str], ...], base: str) -> st
         if abs(value) >= scale:
             return f"{value / scale:,.2f} {name}"
     return f"{value:g} {base}"
+
+
+def duration(seconds: float) -> str:
+    """Format how long something takes.
+
+    Example:
+        >>> duration(75), duration(8), duration(7300)
+        ('1 min 15 s', '8 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def format_ranks(ranks: Sequence[int], max_ranges: int = 8) -> str:

@@ -7,7 +7,6 @@ side requires the noise of earlier runs of the same code, and gives no verdict w
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +14,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.stats import decide as effects
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Values, Verdict
 from tracekit.stats.decide import Effect, Evidence, Floats, decide, explain
-
-if TYPE_CHECKING:
-    from tracekit.stats.noise import Noise
-
+from tracekit.stats.noise import Noise
 
 _LARGEST = 700.0
 BY_NOISE = "with known noise"

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Comparison, Metric, Verdict
-
-if TYPE_CHECKING:
-    from tracekit.stats.noise import Noise
-
+from tracekit.stats.noise import Noise
 
 _A, _B = "A", "B"
 
@@ -93,8 +91,6 @@ def at_their_clocks(
     Returns:
         `time` where a side knows no clock, or where they do not differ.
     """
-    from tracekit.stats.compare import compare
-
     sides = [list(zip(*side, strict=True)) for side in zip(times, clocks, strict=True)]
     known = [[c for t, c in side if t is not None and c is not None] for side in sides]
     if not all(known):

@@ -26,15 +26,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.errors import UnusableInputError
 from tracekit.stats.comparison import ALPHA, Comparison, Metric, Values, Verdict
-
-if TYPE_CHECKING:
-    from tracekit.stats.decide import Floats
+from tracekit.stats.decide import Floats
 
 
 def compare_exact(

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from enum import Enum
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from tracekit.errors import UnusableInputError
 
@@ -45,11 +45,14 @@ class Option:
         metavar: Placeholder of its value in the help page; default: its type.
         least: Smallest value.
         choices: Allowed values, if they are the same for all workloads and collectors.
+        spelling: Spelling on the command line, if it is not that of the name.
+        aliases: Further spellings, which help does not list.
         negatable: Whether there is also a switch `--no-...`.
         scope: Subject of the option.
         compared: Whether it is a field of the fingerprint of a built-in workload.
         name: Name of the field.
-        kind: `bool`, `int` or `str`.
+        kind: `bool`, `int` or `str`; `float` for a share, given as a percentage.
+        multiple: Whether it may be given several times, for a tuple.
         default: Default value; None if there is none.
     """
 
@@ -58,17 +61,20 @@ class Option:
     metavar: str | None = None
     least: int | None = None
     choices: tuple[str, ...] = ()
+    spelling: str = ""
+    aliases: tuple[str, ...] = ()
     negatable: bool = False
     scope: Scope = Scope.WORK
     compared: bool = True
     name: str = ""
     kind: type = str
+    multiple: bool = False
     default: Any = None
 
     @property
     def flag(self) -> str:
         """The spelling on the command line."""
-        return flag(self.name)
+        return self.spelling or flag(self.name)
 
     def check(self, value: Any) -> None:
         """Refuse a value that is too low or not among the choices.
@@ -109,7 +115,8 @@ def list_options(options: type) -> tuple[Option, ...]:
         plain, *annotations = get_args(hints[field.name]) or (None,)
         default = None if field.default is MISSING else field.default
         kind = (get_args(plain) or (plain,))[0]  # of `int | None`, int
-        derived: dict[str, Any] = {"name": field.name, "kind": kind, "default": default}
+        multiple = get_origin(plain) is tuple
+        derived: dict[str, Any] = {"name": field.name, "kind": kind, "multiple": multiple, "default": default}
         declared += [replace(item, **derived) for item in annotations if isinstance(item, Option)]
     return tuple(declared)
 

@@ -21,7 +21,7 @@ from tracekit.dashboards.site import Site, View
 
 from tests.runs import make_run
 from tracekit.experiments.check import compare_sides
-from tracekit.experiments.check_model import Options
+from tracekit.experiments.options import CheckOptions as Options
 from tracekit.runs.meta import Git, Timings
 from tracekit.stats.comparison import Verdict
 

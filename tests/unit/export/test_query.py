@@ -12,7 +12,7 @@ from tests.builders import host, kernel, make_run
 from tests.runs import make_run as make_parts
 from tests.runs import of_old
 from tracekit.errors import UnusableInputError
-from tracekit.export.query import Limits, ask, read
+from tracekit.export.query import ask, read
 from tracekit.export.views import KNOWN
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
@@ -128,13 +128,13 @@ def test_only_the_columns_and_row_groups_that_are_needed_are_read(store: Store) 
 
 def test_a_query_that_takes_too_long_is_stopped(run: Run) -> None:
     with pytest.raises(UnusableInputError, match=r"longer than 0\.05 s"):
-        rows(ENDLESS, run, limits=Limits(seconds=0.05))
+        rows(ENDLESS, run, seconds=0.05)
 
 
 def test_memory_is_bounded_and_the_error_says_what_to_do(run: Run) -> None:
     sql = "SELECT list(range) FROM range(50000000)"
     with pytest.raises(UnusableInputError, match="memory limit") as caught:
-        rows(sql, run, limits=Limits(memory_bytes=50_000_000))
+        rows(sql, run, memory_bytes=50_000_000)
     assert "--memory" in caught.value.hint
 
 

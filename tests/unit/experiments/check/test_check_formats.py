@@ -12,7 +12,7 @@ from click import Context
 from tests.unit.experiments.check.recorded import commit, record
 from tracekit.cli.check import command
 from tracekit.cli.main import run
-from tracekit.experiments.check_model import Options
+from tracekit.experiments.options import CheckOptions as Options
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -42,9 +42,7 @@ def checked(store: Store, capsys: pytest.CaptureFixture[str], *words: str) -> tu
 def test_the_command_checks_as_the_library_does() -> None:
     defaults = {parameter.name: parameter.get_default(Context(command)) for parameter in command.params}
     plain = Options()
-    assert (
-        (defaults["min_runs"], defaults["byte_tolerance"]) == (plain.least, plain.tolerance) == (3, 1 << 20)
-    )
+    assert (defaults["least"], defaults["tolerance"]) == (plain.least, plain.tolerance) == (3, 1 << 20)
     assert defaults["metrics"] == ",".join(plain.metrics)
     assert defaults["allow_dirty"] is plain.allow_dirty is False
 

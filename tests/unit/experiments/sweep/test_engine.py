@@ -10,7 +10,7 @@ from tests.runs import make_run
 from tests.unit.experiments.sweep.made import bad, cell, done, ok, plan
 from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputError
 from tracekit.experiments import sweep, sweep_folder, sweep_model
-from tracekit.experiments.sweep import Watcher, finish
+from tracekit.experiments.sweep import finish
 from tracekit.experiments.sweep_folder import find, list_sweeps
 from tracekit.experiments.sweep_model import Cell, Outcome, Plan, Record
 from tracekit.experiments.sweep_table import rows
@@ -57,7 +57,7 @@ def test_what_is_larger_than_what_ran_out_of_memory_is_skipped(store: Store, ask
 
     seen = asked(became)
     place = sweep_folder.begin(store, plan(*cells, repeats=2))
-    found = rows(place.plan, finish(store, place, watcher=Watcher()))
+    found = rows(place.plan, finish(store, place))
     assert seen == [(8, 1), (8, 1), (8, 2), (16, 1), (16, 1), (8, 2), (8, 2)]
     assert [row.outcome for row in found] == ["ok", large, "skipped", "ok", "skipped", "ok"]
     assert found[2].reason == "batch size 2 at resolution 8 ran out of memory"
@@ -82,7 +82,7 @@ def test_a_failure_says_nothing_of_larger_sizes(store: Store, asked: Any) -> Non
 
     seen = asked(became)
     place = sweep_folder.begin(store, plan(*grid((8, 1), (8, 2))))
-    found = rows(place.plan, finish(store, place, watcher=Watcher()))
+    found = rows(place.plan, finish(store, place))
     assert seen == [(8, 1), (8, 2)]
     assert [row.outcome for row in found] == ["failed", "ok"]
 
@@ -98,13 +98,13 @@ def test_an_interrupted_sweep_goes_on_without_repeating(store: Store, asked: Any
     place = sweep_folder.begin(store, plan(*cells))
     asked(stops)
     with pytest.raises(KeyboardInterrupt):
-        finish(store, place, watcher=Watcher())
+        finish(store, place)
     seen = asked(lambda of, repeat: ok(of, 1, repeat=repeat))
     again = sweep_folder.begin(store, plan(*cells))
     assert again.id == place.id
-    finish(store, again, watcher=Watcher())
+    finish(store, again)
     assert seen == [(8, 4)]
-    finish(store, again, watcher=Watcher())
+    finish(store, again)
     assert seen == [(8, 4)]
 
 
@@ -114,7 +114,7 @@ def test_a_run_that_was_stored_but_not_noted_is_taken_over(store: Store, asked: 
     label = place.label(one.key, 0)
     run = make_run(store, label=label, workload={"device": "cpu"}, timings=Timings([5], [], "perf_counter"))
     seen = asked(lambda of, _: ok(of, 1))
-    (row,) = rows(place.plan, finish(store, place, watcher=Watcher()))
+    (row,) = rows(place.plan, finish(store, place))
     assert seen == []
     assert (row.run_id, row.step_ns) == (run.id, 5)
 
@@ -123,9 +123,9 @@ def test_a_damaged_record_is_measured_again(store: Store, asked: Any) -> None:
     (one,) = grid((8, 1))
     place = sweep_folder.begin(store, plan(one))
     seen = asked(lambda of, _: ok(of, 1))
-    finish(store, place, watcher=Watcher())
+    finish(store, place)
     place.record_file(one.key, 0).path.write_bytes(b'{"key"')
-    finish(store, place, watcher=Watcher())
+    finish(store, place)
     assert seen == [(8, 1), (8, 1)]
 
 
@@ -135,7 +135,7 @@ def test_another_process_at_the_same_sweep_is_refused(store: Store) -> None:
         place.lock(),
         pytest.raises(UnusableInputError, match="another process"),
     ):
-        finish(store, place, watcher=Watcher())
+        finish(store, place)
 
 
 def test_restart_forgets_and_another_plan_is_another_sweep(store: Store) -> None:
@@ -218,17 +218,17 @@ def test_only_what_has_no_values_is_retried(store: Store, asked: Any) -> None:
     place.add(bad(cells[1], Outcome.FAILED))
     place.delete_failures()
     seen = asked(lambda of, _: ok(of, 1))
-    finish(store, place, watcher=Watcher())
+    finish(store, place)
     assert seen == [(8, 2)]
 
 
 def test_time_left_is_what_the_others_took() -> None:
     cells = grid((8, 1), (8, 2), (8, 4))
     known = done(ok(cells[0], 1))
-    assert sweep._moment(plan(*cells), cells[1], 0, known).left_seconds == 4.0
-    assert sweep._moment(plan(*cells), cells[0], 0, {}).left_seconds is None
-    search_of = sweep._moment(plan(cells[0], search=True), cells[1], 0, known)
-    assert (search_of.number, search_of.total, search_of.left_seconds) == (2, None, None)
+    described = "w train eager, resolution 8, batch 2"
+    assert sweep._describe_place(plan(*cells), cells[1], known) == f"2 of 3: {described}, about 4 s left"
+    assert sweep._describe_place(plan(*cells), cells[1], {}) == f"1 of 3: {described}"
+    assert sweep._describe_place(plan(cells[0], search=True), cells[1], known) == f"2: {described}"
 
 
 def rate(of: Cell, factor: float) -> Record:
@@ -241,7 +241,7 @@ def test_a_search_stops_where_throughput_no_longer_rises(store: Store, asked: An
     (first,) = grid((8, 1))
     seen = asked(lambda of, _: rate(of, factors[of.settings.batch_size]))
     place = sweep_folder.begin(store, plan(first, search=True))
-    known = finish(store, place, watcher=Watcher())
+    known = finish(store, place)
     assert [batch for _, batch in seen] == [1, 2, 4, 8]
     found = sweep_model.search_result(first, place.plan, known)
     assert found.best == 8
@@ -254,7 +254,7 @@ def test_a_search_that_noise_may_have_stopped_says_so(store: Store, asked: Any) 
     (first,) = grid((8, 1))
     asked(lambda of, _: ok(of, 1000) if of.settings.batch_size == 1 else ok(of, 1500, 2100, 2200))
     place = sweep_folder.begin(store, plan(first, search=True))
-    found = sweep_model.search_result(first, place.plan, finish(store, place, watcher=Watcher()))
+    found = sweep_model.search_result(first, place.plan, finish(store, place))
     assert found.best == 1
     assert "-4.8% at batch size 2" in found.why
     assert found.why.endswith(sweep_model.DOUBT)
@@ -265,7 +265,7 @@ def test_a_search_stops_where_memory_ends(store: Store, asked: Any) -> None:
     large = Outcome.OUT_OF_MEMORY
     asked(lambda of, _: bad(of, large) if of.settings.batch_size > 2 else rate(of, of.settings.batch_size))
     place = sweep_folder.begin(store, plan(first, search=True, repeats=2))
-    found = sweep_model.search_result(first, place.plan, finish(store, place, watcher=Watcher()))
+    found = sweep_model.search_result(first, place.plan, finish(store, place))
     assert (found.best, found.why) == (2, "batch size 4 ran out of memory")
 
 
@@ -273,5 +273,5 @@ def test_a_search_ends_at_the_largest_batch_allowed(store: Store, asked: Any) ->
     (first,) = grid((8, 1))
     asked(lambda of, _: rate(of, of.settings.batch_size))
     place = sweep_folder.begin(store, plan(first, search=True, most=4))
-    found = sweep_model.search_result(first, place.plan, finish(store, place, watcher=Watcher()))
+    found = sweep_model.search_result(first, place.plan, finish(store, place))
     assert (found.best, found.why) == (4, "batch size 4 is the largest allowed")
