@@ -39,6 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(plugin)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return tiers.is_left_out(collection_path, config) or None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.mark_folders(items)
@@ -113,6 +117,11 @@ def _repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("file.txt").write_text("one\n")
         _run_git("add", ".")
         _run_git("commit", "--quiet", "--message=first")
+        for setting in (
+            "core.checkStat=minimal",
+            "core.trustctime=false",
+        ):  # a copy is no change of its files
+            _run_git("config", *setting.split("="))
     return repository
 
 
@@ -122,7 +131,6 @@ def git(_repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> G
     repository = shutil.copytree(_repository, tmp_path / "repository")
     monkeypatch.chdir(repository)
     _set_git_variables(monkeypatch, tmp_path)
-    _run_git("update-index", "--refresh")  # the index knows files by inode too, which the copies changed
     return _run_git
 
 

@@ -103,6 +103,17 @@ def _slow(value: Any) -> ParameterSet:
     return pytest.param(*value if isinstance(value, tuple) else (value,), marks=pytest.mark.slow)
 
 
+def is_left_out(path: Path, config: pytest.Config) -> bool:
+    """Whether a path is a folder that only the slow tier has, which the default one need not even import."""
+    named = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
+    folders = {TESTS / folder for folder in SLOW_FOLDERS}
+    return (
+        tier_of(config) == DEFAULT
+        and path in folders
+        and not any(path in (one, *one.parents) for one in named)
+    )
+
+
 def mark_folders(items: list[pytest.Item]) -> None:
     """Leave tests of documents, fuzzing, the proof kit and benchmarks to the slow tier."""
     folders = tuple(f"{TESTS / folder}{os.sep}" for folder in SLOW_FOLDERS)

@@ -129,7 +129,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     return runs
 
 
-@pytest.mark.slow_except("gpu_breakdown", "idle_gaps", "kernels")
+@pytest.mark.slow_except("gpu_breakdown", "kernels")
 @each
 def test_the_order_of_the_events_does_not_matter(name: str, orders: list[Run]) -> None:
     first, *others = (analyze(run, name) for run in orders)

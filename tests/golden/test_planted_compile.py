@@ -263,6 +263,7 @@ def shown(load: Load) -> set[str]:
     return {one.name for one, _ in diff([load(EAGER)], [load(CLEAN)]).analyses}
 
 
+@pytest.mark.slow
 def test_a_comparison_of_an_eager_and_a_compiled_run_shows_it(shown: set[str]) -> None:
     assert {"compile", "device_compare"} & shown == {"compile"}
 

@@ -100,6 +100,7 @@ def test_times_and_peaks_of_both_are_listed(load: Load) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ops_of_one_run_alone_are_told_apart(load: Load) -> None:
     result = compare(load(Machine()), load(replace(FAST, alone_ns=30_000)), "device_compare")
     alone = result.tables["ratios"].set_index("quantity").loc["device time of ops in only one run, per step"]
@@ -144,6 +145,7 @@ def test_one_kind_of_device_is_not_compared(load: Load) -> None:
     assert A100 in result.notes[0]
 
 
+@pytest.mark.slow
 def test_devices_without_listed_peaks_are_compared_without_them(load: Load) -> None:
     strange = Machine(name="Simulated GPU", add=0.5)
     result = compare(load(Machine()), load(strange), "device_compare")

@@ -36,6 +36,7 @@ def codes(run: Run) -> set[str]:
     return {finding.code for name in NAMES for finding in analyze(run, name).findings}
 
 
+@pytest.mark.slow_except("small_ops", "host_work", "slow_calls", "loading", "held_back", "profiled")
 @each
 def test_each_cause_has_its_planted_idle_time(name: str, shared_runs: SharedRuns) -> None:
     program = PLANTED[name][0]()

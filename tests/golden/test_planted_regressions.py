@@ -56,8 +56,8 @@ K = 5
 ORDER = "ABBAABBAAB"
 BETWEEN_RUNS, BETWEEN_STEPS, MEASURED_STEPS = 0.005, 0.01, 20
 BARE = Options(explain=False)
-REPRESENTATIVE = ("61056", "65594")
-"""Work and waits that are added, and work that takes longer."""
+REPRESENTATIVE = ("61056",)
+"""Work and waits that are added."""
 
 
 @cache
@@ -134,7 +134,8 @@ def test_five_runs_a_side_find_each_of_them(bench: Bench, name: str) -> None:
     assert (peak.name, peak.verdict, peak.ratio) == ("device_peak", Verdict.PASS, 1.0)
 
 
-@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE[1:]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOWDOWNS)
 def test_the_other_way_round_each_is_an_improvement(bench: Bench, name: str) -> None:
     chosen = case(name)
     found = diff(*bench.sides(chosen.head, chosen.base, seed=chosen.pull), options=BARE)
@@ -150,7 +151,7 @@ def test_noise_alone_passes(bench: Bench, seed: int, *, training: bool) -> None:
     assert (found.causes, found.counts) == ((), ())
 
 
-@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE[:1]))
+@pytest.mark.parametrize("name", tiers.thinned(SLOWDOWNS, default=REPRESENTATIVE))
 def test_head_minus_base_is_the_negative_of_base_minus_head(bench: Bench, name: str) -> None:
     chosen = case(name)
     a, b = bench.once(chosen.base), bench.once(chosen.head)
@@ -184,6 +185,7 @@ def test_a_check_made_twice_is_counted_and_waited_for(bench: Bench) -> None:
     assert idle(found, "launch-bound idle") > 0.8 * found.wall.total.delta
 
 
+@pytest.mark.slow
 def test_another_template_of_a_kernel_is_a_rate(bench: Bench) -> None:
     found = one_each(bench, "65594")
     chosen = case("65594")

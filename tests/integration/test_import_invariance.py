@@ -46,6 +46,7 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.slow_except("gzipped", "reversed")
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_run_does_not_depend_on_the_json_format(name: str, store: Store, tmp_path: Path) -> None:
     same(run_of(store, tmp_path, TRACE), run_of(store, tmp_path, WRITTEN[name]()))

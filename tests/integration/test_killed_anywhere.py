@@ -138,6 +138,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", ["kineto in chunks"], indirect=True)
 def test_a_disk_that_is_full_indeed(scene: Scene, small_disk: Path) -> None:
     shutil.rmtree(scene.store.path, ignore_errors=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from tracekit.collectors import workload_process
-from tracekit.collectors.nsys import collector
+from tracekit.collectors.nsys import collector, tool
 
 from tests.nsys import KIND, calls, install, recorded, write_export
 from tests.nsys_help import CURRENT, VERSIONS, profile_help
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tracekit.recording.collector import Recording
     from tracekit.runs.store import Store
+
+    Query = Callable[..., str]
 
 OLDEST = VERSIONS[-1]
 PLAYED = Path(__file__).with_name("nsys_measured.py")
@@ -38,6 +40,21 @@ class Setup:
     nsys: Path
     directory: Path
     record: Callable[[], Recording]
+
+
+_ANSWERS: dict[tuple[str, ...], str] = {}
+
+
+def _asked_once(version: str, query: Query) -> Query:
+    """What a version answers to `--version` and `--help` is asked in a process once, for all tests."""
+
+    def ask(path: str, *arguments: str) -> str:
+        key = (version, *arguments)
+        if key not in _ANSWERS:
+            _ANSWERS[key] = query(path, *arguments)
+        return _ANSWERS[key]
+
+    return ask
 
 
 @pytest.fixture
@@ -57,6 +74,7 @@ def setup(
     if plays["rows"] is not None:
         export = write_export(tmp_path / "made.sqlite", rows=plays["rows"], said=plays["said"])
     nsys = install(tmp_path / "bin", version=plays["version"], outcome=plays["outcome"], export=export)
+    monkeypatch.setattr(tool, "_query", _asked_once(plays["version"], tool._query))
     monkeypatch.delenv("NSYS_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{nsys.parent}:/usr/bin:/bin")
     command = (sys.executable, str(PLAYED), plays["program"])
@@ -186,6 +204,7 @@ def test_an_error_that_the_program_tells_is_raised(setup: Setup) -> None:
         setup.record()
 
 
+@pytest.mark.slow_except("export_fails")
 @pytest.mark.parametrize("outcome", ["export_fails", "export_damaged"])
 def test_a_report_that_cannot_be_exported_is_kept(outcome: str, setup: Setup, store: Store) -> None:
     with pytest.raises(
@@ -199,6 +218,7 @@ def test_a_report_that_cannot_be_exported_is_kept(outcome: str, setup: Setup, st
     assert store.runs() == []
 
 
+@pytest.mark.slow
 @pytest.mark.plays(folder="100% %p")
 def test_a_place_with_a_percent_sign_is_one(setup: Setup) -> None:
     assert setup.record().traces[0].parent.name == "100% %p"

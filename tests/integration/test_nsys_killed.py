@@ -95,7 +95,7 @@ def wait_for_nsys(collecting: subprocess.Popen[str], *, processes: int = 2) -> l
     raise AssertionError("nsys was not started")
 
 
-@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("with_signal", thinned([signal.SIGKILL, signal.SIGTERM], default=[signal.SIGKILL]))
 def test_the_users_program(with_signal: signal.Signals, store: Store, tmp_path: Path) -> None:
     sleeping = [sys.executable, "-c", "import time; time.sleep(600)", str(tmp_path)]
     collecting = start(store, tmp_path, outcome="daemon", own=sleeping)

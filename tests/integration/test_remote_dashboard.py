@@ -52,6 +52,7 @@ def test_listing_again_asks_little(remote: Store, trace: Path, s3: Server) -> No
     assert [run.id for run in catalogue.list_runs().runs] == [run.id for run in runs[1:]]
 
 
+@pytest.mark.slow
 def test_the_index_of_a_timeline_is_kept_here(remote: Store, trace: Path) -> None:
     (run,) = import_traces(remote, [trace])
     assert disk.save(remote, run.id, *build(run))

@@ -48,6 +48,7 @@ def job(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     "asked", ["s3://bucket/a job", "s3://bucket/a job/*.json*", "s3://bucket/**/rank[0-9]*"]
 )

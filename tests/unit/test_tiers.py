@@ -44,6 +44,25 @@ def test_a_variant_that_a_test_does_not_have_is_an_error() -> None:
     assert not items[0].get_closest_marker("slow")
 
 
+@pytest.mark.parametrize(
+    ("markexpr", "arguments", "left_out"),
+    [
+        ("not slow", ["tests"], True),
+        ("not slow", ["tests/docs/test_site.py::test_x"], False),
+        ("slow", ["tests"], False),
+    ],
+)
+def test_folders_of_the_slow_tier_are_not_imported_unless_they_are_asked_for(
+    markexpr: str, arguments: list[str], left_out: bool
+) -> None:
+    root = tiers.TESTS.parent
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(markexpr=markexpr), args=[str(root / argument) for argument in arguments]
+    )
+    assert tiers.is_left_out(tiers.TESTS / "docs", config) == left_out
+    assert not tiers.is_left_out(tiers.TESTS / "golden", config)
+
+
 def test_a_test_beyond_the_limit_is_told_its_cost_and_what_to_do() -> None:
     told = cpu_limit.excess(4.25, imported=0, limit=3)
     assert "cost 4.2 CPU seconds" in told

@@ -191,6 +191,7 @@ def test_lines_can_be_parsed(framework: frameworks.Framework, settings: Settings
         assert json.loads(sent)[{"vLLM": "torch_profiler_with_stack", "SGLang": "with_stack"}[framework.name]]
 
 
+@pytest.mark.slow
 def test_lines_of_torch_record_and_are_read(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     asked = Settings({frameworks.STACKS, frameworks.SHAPES, frameworks.MEMORY, frameworks.STEPS})

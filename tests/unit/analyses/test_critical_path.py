@@ -158,6 +158,7 @@ def test_a_call_without_op_on_the_host_and_a_blocking_copy(tmp_path: Path) -> No
     assert removed["sync waits"] == 45  # the copy still ends at 55, the host is done by 50
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(("end", "kinds"), [(60, ["compute", "runtime call"]), (15, ["runtime call"])])
 def test_freeing_memory_waits_for_the_device_where_it_has_work(
     tmp_path: Path, end: int, kinds: list[str]

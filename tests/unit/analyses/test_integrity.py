@@ -170,6 +170,7 @@ def rows_of(run: Run) -> pd.DataFrame:
     return analyze(run, "integrity").tables["checks"].set_index("check")
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("prefix", ["cuda", "hip", "cu"])
 def test_launches_into_a_graph_run_nothing(tmp_path: Path, prefix: str) -> None:
     captured = [
@@ -188,6 +189,7 @@ def test_launches_into_a_graph_run_nothing(tmp_path: Path, prefix: str) -> None:
     assert checks.loc["copy_without_device", "level"] == "ok"
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("begin", "end"),
     [
@@ -203,6 +205,7 @@ def test_a_launch_outside_of_a_capture_is_lost(tmp_path: Path, begin: Row | None
     assert checks.loc["launch_without_device", ["level", "count"]].tolist() == ["error", 1]
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize("name", ["cudaLaunchHostFunc", "cuLaunchHostFunc_ptsz", "hipLaunchHostFunc"])
 def test_functions_of_the_host_have_no_device_interval(tmp_path: Path, name: str) -> None:
     only = make_run(tmp_path / "only", host_intervals=[call(name, 0)])

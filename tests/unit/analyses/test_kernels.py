@@ -71,6 +71,7 @@ def test_a_capture_of_copies_alone_says_so(tmp_path: Path, rows: list[Row], said
     assert (result.tables, result.notes) == ({}, (note,))
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(("launch", "note"), [({}, UNLINKED_NOTE), ({"launch_row": 1}, OUTSIDE_OPS_NOTE)])
 def test_kernels_without_an_op_say_why(tmp_path: Path, launch: Row, note: str) -> None:
     rows = [host("aten::add", 0, 5), host("cudaLaunchKernel", 6, 7, kind=HostKind.RUNTIME)]

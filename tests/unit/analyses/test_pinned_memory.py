@@ -151,6 +151,7 @@ def test_what_is_missing_is_said(tmp_path: Path, rows: list[Row], note: str) -> 
     assert analyze(make_run(tmp_path, device_intervals=rows), "pinned_memory").notes == (note,)
 
 
+@pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("kernels", "found"),
     [

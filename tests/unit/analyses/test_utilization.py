@@ -361,6 +361,7 @@ def test_what_the_profiler_takes_is_not_the_programs_growth(tmp_path: Path) -> N
     assert codes(result(tmp_path, process("rss_bytes", ramp(1_000, 2_000, 20), gap=50 * MS))) == []
 
 
+@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     ("metric", "outside", "inside", "code", "more"),
     [

@@ -67,9 +67,9 @@ def test_csv_holds_every_row_and_nothing_for_null(store: Store, tracekit: Callab
     assert (len(rows), rows[0], rows[-1]) == (20_002, ["a", "b", "c"], ["20000", "", "[20000]"])
 
 
-def test_names_cannot_steer_a_terminal(tracekit: Callable[..., Done]) -> None:
-    for output_format in ("table", "csv", "markdown", "json"):
-        assert "\x1b" not in tracekit("query", r"SELECT e'\x1b[2J' AS a", "--format", output_format).out
+@pytest.mark.parametrize("output_format", thinned(["table", "csv", "markdown", "json"], default=["table"]))
+def test_names_cannot_steer_a_terminal(output_format: str, tracekit: Callable[..., Done]) -> None:
+    assert "\x1b" not in tracekit("query", r"SELECT e'\x1b[2J' AS a", "--format", output_format).out
 
 
 @pytest.mark.slow
