@@ -17,7 +17,7 @@ from fuzz.edge_values import INTEGERS, TEXTS
 from fuzz.readers.store import RUN, made_files
 from tracekit.errors import TracekitError
 from tracekit.export import views
-from tracekit.export.query import Limits, ask
+from tracekit.export.query import ask
 from tracekit.export.query import read as read_statement
 from tracekit.runs.run import Run
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from random import Random
 
 _SECRET = "canary-" + "91ab4e"
-_LIMITS = Limits(memory_bytes=256 << 20, seconds=3)
+_MEMORY_BYTES, _SECONDS = 256 << 20, 3
 _ROWS = 20
 _DEEPEST = 3
 _WORDS = (
@@ -257,7 +257,8 @@ def read(case: Case, folder: Path) -> bool:
     statement = case.write(folder).read_bytes().decode("utf-8", "surrogateescape").replace(HERE, str(folder))
     try:
         known = read_statement(statement, [*views.KNOWN])
-        with ask(known, [_run()], store=[_run()], limit=_ROWS, limits=_LIMITS) as answer:
+        limits = {"limit": _ROWS, "seconds": _SECONDS, "memory_bytes": _MEMORY_BYTES}
+        with ask(known, [_run()], store=[_run()], **limits) as answer:
             text = repr(answer.fetch(_ROWS))
     except TracekitError as error:
         check_message(str(error))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli import options
 from tracekit.cli.progress import note
+from tracekit.errors import clean
 from tracekit.experiments.options import BisectOptions
 
 if TYPE_CHECKING:
-    from tracekit.experiments.bisect_model import Moment, Search
     from tracekit.experiments.bisect_request import BisectRequest
 
 
@@ -69,7 +68,7 @@ def command(
                 request.search,
                 runner,
                 cache,
-                report=_progress(request.search),
+                report=lambda text: note(clean(text)),
                 command=_repeat_command(request, words),
                 explain=request.explain,
             )
@@ -104,16 +103,3 @@ def _repeat_command(request: BisectRequest, words: tuple[str, ...]) -> tuple[str
 def _format(value: object) -> str:
     """Format a value as a command-line argument; a share as an exact percentage."""
     return f"{(Decimal(str(value)) * 100).normalize():f}%" if isinstance(value, float) else str(value)
-
-
-def _progress(search: Search) -> Callable[[Moment], None]:
-    """Return a function that prints a line on stderr for each measurement."""
-    from tracekit.render import clean
-    from tracekit.render.bisect import describe_measurement
-
-    places = {subject.key: place for place, subject in enumerate(search.subjects)}
-
-    def line(moment: Moment) -> None:
-        note(clean(describe_measurement(moment, f"{places[moment.subject.key]}/{search.last}")))
-
-    return line

@@ -105,9 +105,9 @@ def _trace(source: Source, *, packed: bool) -> Iterator[bytes]:
 
 def _write(source: Source, target: str, path: Path, *, force: bool) -> None:
     from tracekit.export import tables
-    from tracekit.export.tables import whole
+    from tracekit.export.tables import open_output
 
-    with whole(path, overwrite=force) as temporary:
+    with open_output(path, overwrite=force) as temporary:
         if target == "perfetto":
             with temporary.open("wb") as file:
                 file.writelines(_trace(source, packed=path.suffix == ".gz"))

@@ -94,11 +94,7 @@ def _keep_quiet(ctx: Context, _option: Parameter, asked: bool) -> None:  # noqa:
 
 
 class Command(click.Command):
-    """A command.
-
-    Attributes:
-        panels: Names of options by panel title; if empty, all are in one panel.
-    """
+    """A command; `panels` has names of options by title of their panel, if there is more than one."""
 
     def __init__(self, *args: Any, panels: Mapping[str, Sequence[str]] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -44,11 +44,8 @@ class Leftover:
     """File or folder that no running process needs.
 
     Attributes:
-        kind: Its kind.
-        path: Its location.
         remove: Deletes it, unless a running process owns it by then.
         min_age_s: Age from which nobody can need it, in seconds.
-        bytes: Size of its files.
         age_s: Seconds since the last write to any of them.
     """
 
@@ -212,11 +209,7 @@ class Freed(NamedTuple):
 
 
 def leftovers(store: Store, *, older_than_s: float = 0) -> Iterator[Leftover]:
-    """Find what ended processes left in the store and on this machine.
-
-    Args:
-        store: The store.
-        older_than_s: Minimum age in seconds since the last write.
+    """Find what ended processes left in the store and on this machine, last written that many seconds ago.
 
     Example:
         >>> from tracekit.runs.store import Store, locate

@@ -84,10 +84,8 @@ fresh_option = click.option("--no-cache", "fresh", is_flag=True, help="Ignore ca
 def declared_options(*options: Option, strict: bool = False) -> Decorator:
     """Return the decorator that adds declared options to a command.
 
-    Args:
-        options: The options.
-        strict: Whether the command line refuses values out of range and unknown words, as help then says;
-            else `tracekit.workloads.options.check` does.
+    If strict, the command line refuses values out of range and unknown words, as its help says; else
+    `tracekit.workloads.options.check` does.
     """
 
     def add(function: Callable[..., object]) -> Callable[..., object]:
@@ -113,7 +111,7 @@ def declared_options(*options: Option, strict: bool = False) -> Decorator:
     return add
 
 
-def _click_type(option: Option, *, strict: bool) -> click.ParamType | type:
+def _click_type(option: Option, *, strict: bool) -> Any:
     if option.kind is float:
         return Percent()
     if strict and option.choices:
@@ -124,11 +122,8 @@ def _click_type(option: Option, *, strict: bool) -> click.ParamType | type:
 def options_of(*, strict: bool = False, **kinds: type) -> Decorator:
     """Return the decorator that adds the options that dataclasses declare.
 
-    The command receives an instance of each by keyword, or None if a required option is not given.
-
-    Args:
-        strict: As in `declared_options`.
-        kinds: The dataclasses by keyword.
+    The command receives an instance of each by keyword, or None if a required option is not given. `strict`
+    is that of `declared_options`.
     """
 
     def add(function: Callable[..., object]) -> Callable[..., object]:
@@ -136,9 +131,11 @@ def options_of(*, strict: bool = False, **kinds: type) -> Decorator:
         def command(*arguments: object, **values: Any) -> object:
             instances = {}
             for keyword, kind in kinds.items():
-                given = {option.name: values.pop(option.name) for option in list_options(kind)}
+                chosen = {option.name: values.pop(option.name) for option in list_options(kind)}
                 required = [field.name for field in fields(kind) if field.default is MISSING]
-                instances[keyword] = None if any(given[name] is None for name in required) else kind(**given)
+                instances[keyword] = (
+                    None if any(chosen[name] is None for name in required) else kind(**chosen)
+                )
             return function(*arguments, **values, **instances)
 
         return declared_options(*chain(*map(list_options, kinds.values())), strict=strict)(command)
@@ -193,12 +190,8 @@ def write_result(text: str, output: Path | None) -> None:
 def import_extra(module: str, needs: str) -> ModuleType:
     """Import a module whose packages are an extra of tracekit.
 
-    Args:
-        module: The module.
-        needs: Start of the error: what needs the missing package.
-
     Raises:
-        MissingDependencyError: A package is not installed.
+        MissingDependencyError: A package is not installed; `needs` starts the message.
     """
     try:
         return import_module(module)

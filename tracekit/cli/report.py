@@ -80,7 +80,7 @@ def command(
     tracekit report before --analyses kernels,idle_gaps --title "Before the fix"
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis.cache import ResultCache
-    from tracekit.export.tables import whole
+    from tracekit.export.tables import open_output
     from tracekit.ingest.references import resolve
 
     names = _names(analyses)
@@ -89,7 +89,7 @@ def command(
     path = Path(output or ".").expanduser()
     path = path / f"{reported.id}.html" if path.is_dir() else path
     text = _text(reported, names, ResultCache(runs, fresh=fresh), title=title, limit=limit)
-    with whole(path, overwrite=True) as temporary:
+    with open_output(path, overwrite=True) as temporary:
         temporary.write_text(text, encoding="utf-8")
     click.echo(str(path))
     if open_browser:

@@ -67,11 +67,7 @@ class Group:
         name_a: Canonical name of its longest work in the base; empty where it has none.
         name_b: The same in the head.
         sort: kernel, memset, graph, op, or memcpy with its direction.
-        role: What it does.
         match_level: How it was matched; empty where only one side has it.
-        a: Intervals of the base.
-        b: Intervals of the head.
-        terms: What the difference is made of.
         evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
         number: Number of the group in `matching.match`; -1 where it was not matched there.
     """
@@ -159,10 +155,6 @@ class BreakdownLine:
     """Line of the wall ledger: time of the compared steps, ns.
 
     Attributes:
-        name: The part.
-        meaning: Its definition.
-        a_ns: Time of the base.
-        b_ns: Time of the head.
         changed: Op path, or kernel without one, whose time changed most in this part; empty if unknown. Of
             idle time it is the op that the host was in.
         changed_ns: That change, head minus base: of idle time in the part, else of work, exposed or not.
@@ -186,8 +178,6 @@ class StepTimeBreakdown:
     """The wall ledger: the compared steps cut into parts that sum to them exactly on both sides.
 
     Attributes:
-        lines: The parts.
-        total: The steps.
         overlap: Work minus the time in which any of it ran: what joins the two ledgers.
     """
 
@@ -231,8 +221,6 @@ class OneSided:
         name: Its canonical name.
         kind: kernel, memcpy, memset, graph or op.
         role: What most of it does.
-        count: Intervals.
-        total_ns: Their time.
         matched_ns: Time of it that was matched with work of other names; the rest is added or removed.
         instead: Names that it was matched with, those of most time first, a few of them.
     """

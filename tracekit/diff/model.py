@@ -86,9 +86,7 @@ class Side:
 
     Attributes:
         reference: How the person named it.
-        runs: Ids of its runs.
         run: Id of the run whose trace explains the side: the one of median step time.
-        label: Label of that run.
         commit: Commit it was recorded at; None where unknown.
         dirty: Whether there were uncommitted changes; None where unknown.
         fingerprint: Its stable identifiers.
@@ -190,7 +188,6 @@ class Diff:
         only_base: Names of work that the head lacks, also where work of other names took its place.
         only_head: The same of the head.
         analyses: What the analyses that compare runs say.
-        warnings: What to keep in mind when reading it.
         misleading: Why the numbers of a side are misleading, according to `integrity`; empty if they are not.
     """
 

@@ -195,12 +195,7 @@ def combine(first: Hashes, second: Hashes) -> Hashes:
 
 
 def hash_texts(values: pd.Series, rename: Callable[[str], str] = str) -> Hashes:
-    """Hash each text, once per distinct text; `NOTHING` where it is missing.
-
-    Args:
-        values: Texts as categories.
-        rename: Applied to each distinct text first.
-    """
+    """Hash each renamed text of a categorical series, once per distinct text; `NOTHING` where missing."""
     names = np.array([rename(str(name)) for name in values.cat.categories], object)
     hashes = pd.util.hash_array(names, categorize=False) if len(names) else np.empty(0, np.uint64)
     table = np.append(hashes.astype(np.uint64), NOTHING)

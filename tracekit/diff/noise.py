@@ -31,7 +31,6 @@ class Series:
         id: Short hash of the fingerprint.
         configuration: Main fields of the fingerprint.
         metric: One of `tracekit.runs.metrics.OF_RUNS`.
-        unit: Unit of the metric.
         noise: Noise of one run; its sigma is NaN if no two runs are of the same code.
         values: Number of runs with a value, of any code.
         needs: How to get an estimate, or a better one; empty if the estimate is good.
@@ -62,10 +61,7 @@ class History:
 
 
 def history(runs: Iterable[Run]) -> History:
-    """Estimate noise from stored runs.
-
-    Args:
-        runs: Readable runs, in any order.
+    """Estimate noise from readable runs, in any order.
 
     Example:
         >>> history([])
@@ -77,9 +73,9 @@ def history(runs: Iterable[Run]) -> History:
     configurations: dict[str, list[_Measured]] = {}
     for run, values in with_code:
         configurations.setdefault(fingerprint_id(run), []).append((run, values))
-    found = [series for name, group in configurations.items() for series in _series(name, group)]
-    found.sort(key=lambda series: (series.configuration, series.id, OF_RUNS.index(series.metric)))
-    return History(tuple(found), len(measured) - len(with_code), len(points) - len(measured))
+    estimates = [series for name, group in configurations.items() for series in _series(name, group)]
+    estimates.sort(key=lambda series: (series.configuration, series.id, OF_RUNS.index(series.metric)))
+    return History(tuple(estimates), len(measured) - len(with_code), len(points) - len(measured))
 
 
 def code(run: Run) -> Hashable | None:
@@ -133,7 +129,7 @@ def fingerprint_id(run: Run) -> str:
 
 def _series(name: str, points: list[_Measured]) -> list[Series]:
     words, newest = _describe(points[0][0]), max((run for run, _ in points), key=lambda run: run.id)
-    found = []
+    series = []
     for metric in OF_RUNS:
         groups: dict[Hashable, list[float]] = {}
         for run, values in points:
@@ -143,8 +139,8 @@ def _series(name: str, points: list[_Measured]) -> list[Series]:
             noise = estimate_noise([sorted(group) for group in groups.values()])
             count = sum(map(len, groups.values()))
             needs = _needs(newest, noise)
-            found.append(Series(name, words, metric, METRICS[metric].unit, noise, count, needs))
-    return found
+            series.append(Series(name, words, metric, METRICS[metric].unit, noise, count, needs))
+    return series
 
 
 def _describe(run: Run) -> str:

@@ -21,15 +21,7 @@ UNMARKED = "steps are not marked on both sides, so whole captures are compared: 
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """Side of a comparison: its runs, the run whose trace explains it, and the compared part of that.
-
-    Attributes:
-        name: `base` or `head`.
-        runs: All runs of the side.
-        run: The one whose trace explains it.
-        steps: Its compared steps.
-        items: What ran in them.
-    """
+    """Side of a comparison: all runs, the one whose trace explains it, its compared steps and their work."""
 
     name: str
     runs: Sequence[Run]
@@ -39,12 +31,7 @@ class ComparedSide:
 
 
 def warnings(sides: tuple[ComparedSide, ComparedSide], *, by: str) -> list[str]:
-    """Return what limits a comparison, first of the base, then of the head, then of both.
-
-    Args:
-        sides: The base and the head.
-        by: What the lines of causes sum.
-    """
+    """Return what limits a comparison by op, module or kernel: of the base, of the head, then of both."""
     texts = [text for side in sides for text in (*_warn_of_runs(side), *_warn_of_items(side, by=by))]
     if not sides[0].steps.has_step_marks:
         texts.append(UNMARKED)

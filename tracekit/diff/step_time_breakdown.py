@@ -90,13 +90,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class StepParts:
-    """The compared steps of one run, divided into parts.
-
-    Attributes:
-        parts: Length of each part by name; they sum to the steps.
-        ran_ns: Time in which anything ran.
-        idle_ops: Idle time of parts by the op that the host was in.
-    """
+    """The parts of a run's compared steps, the time in which anything ran, and idle time by part and op."""
 
     parts: Parts
     ran_ns: int

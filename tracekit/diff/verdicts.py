@@ -50,8 +50,6 @@ class RunSides:
     """The runs that are compared, in the order of their values.
 
     Attributes:
-        base: Runs of the base.
-        head: Runs of the head.
         paired: Whether run i of both sides was made in the same block of two.
         recorded: Runs whose repeats tell the noise where a side has a single value.
     """

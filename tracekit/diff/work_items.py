@@ -88,12 +88,7 @@ class OpTree:
         return [name for name, _ in groupby(reversed(names))]
 
     def subtrees(self, launched_by: Ints, launched: Hashes) -> Hashes:
-        """Subtree hash of the outermost op around each op.
-
-        Args:
-            launched_by: Place of the launching op of each device interval.
-            launched: Hash of what each device interval is.
-        """
+        """Subtree hash of the outermost op around each op, given op and hash of each device interval."""
         inner = np.zeros(len(self.frame), np.uint64)
         np.add.at(inner, launched_by, naming.mix(launched))
         ops = naming.combine(_name_hashes(self.frame), naming.hash_texts(self.frame[C.INPUT_SHAPES]))
@@ -235,7 +230,6 @@ class WorkItems:
         on_device: Whether the items ran on devices; else they are ops of the host.
         intervals: Row id, start and time (of ops their self time) of each interval, the position in
             `StepRange.windows` of its step, and the position in `table` of its item.
-        steps: Number of compared steps.
         unassigned_ns: Device time of the ranks compared that belongs to no step at all.
     """
 

@@ -113,13 +113,7 @@ Say: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True)
 class State:
-    """Results of an interrupted comparison.
-
-    Attributes:
-        blocks: Values of base and head by metric, block by block.
-        runs: Ids of the stored runs, by side.
-        seconds: Time spent.
-    """
+    """Results of an interrupted comparison: values of base and head by block, ids of stored runs by side."""
 
     blocks: tuple[tuple[dict[str, float], dict[str, float]], ...] = ()
     runs: dict[str, str] = field(default_factory=dict)
@@ -267,7 +261,8 @@ class _Bench:
 
     def _save_blocks(self, blocks: Sequence[Block]) -> None:
         """Save the blocks, so that an interrupt loses none."""
-        self._save(replace(self.state, blocks=tuple((dict(one.base), dict(one.head)) for one in blocks)))
+        pairs = tuple((dict(block.base), dict(block.head)) for block in blocks)
+        self._save(replace(self.state, blocks=pairs))
 
     def _save(self, state: State) -> None:
         self.state = state

@@ -75,12 +75,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a session.
-
-    Attributes:
-        metrics: One comparison per metric, each from the test that decided it.
-        blocks: All blocks.
-    """
+    """Outcome of a session: all blocks, and per metric the comparison of the test that decided it."""
 
     metrics: tuple[Comparison, ...]
     blocks: tuple[Block, ...]
@@ -161,14 +156,7 @@ def _compare(design: Design, metric: Metric, blocks: Sequence[Block], look: Look
 
 @dataclass(frozen=True, kw_only=True)
 class AbRequest(AbOptions):
-    """The comparison to make.
-
-    Attributes:
-        base: Revision to compare with.
-        head: Revision to compare; `.` is the working tree.
-        command: Program to measure, with its arguments.
-        reading: How to read a value from its output.
-    """
+    """The comparison to make; head `.` is the working tree, and `reading` reads a value from the output."""
 
     base: str
     head: str
@@ -179,13 +167,7 @@ class AbRequest(AbOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The result of a comparison.
-
-    Attributes:
-        runs: Ids of the stored profiles, by side.
-        warnings: Conditions that add noise.
-        seconds: Time spent measuring, over all calls.
-    """
+    """The result of a comparison; `runs` has the ids of stored profiles, and `seconds` is of all calls."""
 
     request: AbRequest
     base: Commit

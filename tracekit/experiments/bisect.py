@@ -24,7 +24,6 @@ from tracekit.experiments.bisect_model import (
     Culprit,
     Estimate,
     LogEntry,
-    Moment,
     Search,
     Subject,
     count_metric,
@@ -105,7 +104,8 @@ class _InTurn:
         self._session, subjects = session, session.search.subjects
         self._subjects = subjects[before], subjects[after]
         self.are_ends = self._subjects == session.ends
-        self._starts = [0 if self.are_ends else len(session.values_now(one)) for one in self._subjects]
+        counts = [len(session.values_now(subject)) for subject in self._subjects]
+        self._starts = [0, 0] if self.are_ends else counts
 
     def measure(self, count: int) -> bool:
         """Measure each subject some times; False if one fails."""
@@ -124,8 +124,9 @@ class _InTurn:
             np.log(np.array(session.values_now(subject)[start:]))
             for subject, start in zip(self._subjects, self._starts, strict=True)
         )
-        others = (session.values_now(one) for one in session.search.subjects if one not in self._subjects)
-        return _Step(a, b, pool_spread([a, b, *(np.log(np.array(values)) for values in others if values)]))
+        others = [subject for subject in session.search.subjects if subject not in self._subjects]
+        values_of_others = filter(None, map(session.values_now, others))
+        return _Step(a, b, pool_spread([a, b, *(np.log(np.array(values)) for values in values_of_others)]))
 
     def confirm(self, jump: Jump) -> Jump | None:
         """Estimate a jump from alternating measurements alone; None if one side fails."""
@@ -157,7 +158,7 @@ def bisect(
     runner: SubjectRunner,
     cache: StateFile[Record],
     *,
-    report: Callable[[Moment], None] = lambda _moment: None,
+    report: Callable[[str], None] = lambda _: None,
     command: Sequence[str] = (),
     explain: Explain = lambda _before, _after: (),
 ) -> Bisection:
@@ -167,7 +168,7 @@ def bisect(
         search: What to search.
         runner: Where subjects are measured.
         cache: Cache of measurements.
-        report: Called after each measurement, with its value or the problem.
+        report: Receives a line after each measurement, with its value or the problem.
         command: The words that search the same again.
         explain: The commands that show how one subject differs from another.
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from tracekit.errors import ExitCode
 from tracekit.runs.metrics import metric
 from tracekit.runs.run import Run
+from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind, HostKind
 from tracekit.stats.comparison import THRESHOLD, Comparison, Metric
 
@@ -22,7 +23,6 @@ class Subject:
     Attributes:
         key: Full sha, or the version.
         title: Subject of the commit, or the package with its version.
-        author: Of the commit.
         date: When the commit was written, ISO 8601.
     """
 
@@ -43,10 +43,8 @@ class Search:
 
     Attributes:
         subjects: From the good one to the bad one, in order.
-        metric: Searched for its jump.
         exact: Whether it is a count, which one measurement tells.
         counts_first: Whether a count that differs between the ends is searched before the metric.
-        repeats: Measurements of every subject.
         threshold: Relative change between the ends below which there is nothing to search.
         skipped: Keys of subjects not to measure.
         notes: What whoever reads the result has to know of how it was searched.
@@ -68,29 +66,6 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """A measurement that was made.
-
-    Attributes:
-        value: Of the searched metric, in its unit; None if the subject could not be measured.
-        problem: Why it could not.
-        number: Measurements of the subject so far, those of earlier calls included.
-        left: Expected number of further measurements.
-        seconds: Time since the search began.
-        left_seconds: Expected time until its end.
-    """
-
-    subject: Subject
-    metric: Metric
-    value: float | None
-    problem: str
-    number: int
-    left: int
-    seconds: float
-    left_seconds: float
-
-
-@dataclass(frozen=True)
 class Estimate:
     """Ratio of the asked metric after to before, with its 95% interval, from `runs` measurements of each."""
 
@@ -109,9 +84,7 @@ class Culprit:
         before: The last that was measured before it.
         effect: Ratio after to before; of a count the difference.
         low: Lower bound of its 95% interval.
-        high: Upper bound.
         posterior: Probability that it is a jump in the direction of the whole.
-        commands: What shows the difference.
         asked: How the asked metric changed, where a count was searched in its place.
     """
 
@@ -168,7 +141,6 @@ class Bisection:
         log: What was measured, in order of the subjects.
         reason: Why there is no culprit, where there is none.
         changed: Counts that would find their commit in one run each.
-        notes: What else to know.
         asked: The ends by the asked metric, where a count was searched in its place.
     """
 
@@ -219,12 +191,14 @@ def count_metric(name: str) -> Metric:
     return metric(name, unit=BYTES if name == BYTES else "count")
 
 
-def counts(run: Run, name: str = "") -> dict[str, float]:
-    """Return the counts per step: totals, and one by name.
+def format_value(value: float, unit: str) -> str:
+    """Format a value, rounded where its unit has no fractions."""
+    is_integer = unit in {"ns", "bytes"} or float(value).is_integer()
+    return human(round(value) if is_integer else value, unit)
 
-    Args:
-        run: A stored run.
-        name: Of an op, or a part of the name of a kernel, copy or memset.
+
+def counts(run: Run, name: str = "") -> dict[str, float]:
+    """Return the counts per step: totals, and one of an op's name or a part of a device interval's name.
 
     Returns:
         The median over the steps of each rank, by `TOTALS` and the name; `bytes` are those that were copied

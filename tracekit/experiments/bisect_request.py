@@ -28,8 +28,6 @@ class BisectRequest:
     """A search with all that it needs.
 
     Attributes:
-        program: What is measured.
-        options: Options of the command.
         cache_key: What changes the measurements, beside the subject: it names the cache.
         store: Address of the store, where it is not the usual one.
     """

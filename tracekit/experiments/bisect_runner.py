@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.experiments.bisect_model import Moment, Search, Subject, counts
+from tracekit.experiments.bisect_model import Search, Subject, counts, format_value
 from tracekit.experiments.checkouts import Worktrees
 from tracekit.experiments.measure import Program, measure, prepare, store_run
 from tracekit.experiments.state import StateFile
 from tracekit.runs.store import Store
+from tracekit.runs.text import duration
 
 VERSION = "{version}"
 
@@ -98,12 +99,11 @@ class Session:
     """Measures, and keeps the measurements.
 
     Attributes:
-        report: Called after each measurement.
+        report: Receives a line after each measurement.
         made: Every metric of what was measured in this session, by key.
         earlier: Values of the searched metric that hold of earlier sessions, by key.
         problems: Why subjects cannot be measured, by key.
         planned: Expected number of further measurements.
-        failed: Number of measurements that failed.
         confirming: How many of them a culprit will need, where that depends on another session.
         began: When it began, seconds of the monotonic clock.
     """
@@ -112,7 +112,7 @@ class Session:
     search: Search
     runner: SubjectRunner
     cache: StateFile[Record]
-    report: Callable[[Moment], None]
+    report: Callable[[str], None]
     made: defaultdict[str, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))
     earlier: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     problems: dict[str, str] = field(default_factory=dict)
@@ -137,8 +137,10 @@ class Session:
 
     def values(self) -> dict[int, list[float]]:
         """Return all valid values by position."""
-        measured = ((at, self.values_of(subject)) for at, subject in enumerate(self.search.subjects))
-        return {at: values for at, values in measured if values}
+        measured = (
+            (position, self.values_of(subject)) for position, subject in enumerate(self.search.subjects)
+        )
+        return {position: values for position, values in measured if values}
 
     def values_of(self, subject: Subject) -> list[float]:
         """Return the values of a subject, those of earlier calls first."""
@@ -149,7 +151,9 @@ class Session:
     def unmeasurable(self) -> frozenset[int]:
         """Return positions that failed or are skipped."""
         excluded = self.problems.keys() | self.search.skipped
-        return frozenset(at for at, subject in enumerate(self.search.subjects) if subject.key in excluded)
+        return frozenset(
+            position for position, subject in enumerate(self.search.subjects) if subject.key in excluded
+        )
 
     def measure(self, subject: Subject) -> None:
         """Measure once and store the result.
@@ -167,30 +171,25 @@ class Session:
             return
         self.cache.append(Record(self.name, subject.key, values))
         self.made[subject.key].append(values)
-        self._report(subject, value=values[metric])
+        value = format_value(values[metric], self.search.metric.unit)
+        self._report(subject, f"{metric} {value} (n={len(self.values_of(subject))})")
 
-    def _report(self, subject: Subject, *, value: float | None = None, problem: str = "") -> None:
+    def _report(self, subject: Subject, outcome: str) -> None:
+        """Report the outcome of a measurement, what is left and for how long."""
         self.planned = max(0, self.planned - 1)
-        self.failed += value is None
         seconds = time.monotonic() - self.began
-        per_measurement = seconds / (self.failed + sum(map(len, self.made.values())))
-        self.report(
-            Moment(
-                subject=subject,
-                metric=self.search.metric,
-                value=value,
-                problem=problem,
-                number=len(self.values_of(subject)),
-                left=self.planned,
-                seconds=seconds,
-                left_seconds=per_measurement * self.planned,
-            )
+        left_s = self.planned * seconds / (self.failed + sum(map(len, self.made.values())))
+        left = f", about {self.planned} more in {duration(left_s)}" if self.planned else ""
+        title = (
+            f"{self.search.subjects.index(subject)}/{self.search.last} {subject.short} {subject.title[:60]}"
         )
+        self.report(f"{title}: {outcome}, {duration(seconds)} elapsed{left}")
 
     def _record_failure(self, subject: Subject, error: CollectionError | UnusableInputError) -> None:
         tail = str(getattr(error, "tail", "")).strip().splitlines()
         problem = f"{error.message}: {tail[-1]}" if tail else error.message
-        self._report(subject, problem=problem)
+        self.failed += 1
+        self._report(subject, f"skipped: {problem}")
         if subject in self.ends:
             which = "good" if subject == self.ends[0] else "bad"
             hint = error.hint or f"choose another {which} end that builds and runs"
@@ -236,7 +235,11 @@ class Session:
         now = [_level(self.values_now(end)) for end in self.ends]
         moved = []
         for end, level in zip(self.ends, now, strict=True):
-            earlier = [one.values[metric] for one in records if one.key == end.key and metric in one.values]
+            earlier = [
+                record.values[metric]
+                for record in records
+                if record.key == end.key and metric in record.values
+            ]
             if earlier:
                 moved.append(abs(_level(earlier) - level))
         return bool(moved) and max(moved) <= DRIFT * abs(now[1] - now[0])

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from tracekit.diff.engine import Options as DiffOptions
 from tracekit.diff.engine import diff, expand_varying
@@ -90,9 +91,10 @@ def check(
             _compare(plain, group, baseline, candidates, stored, options) if baseline else plain
         )
     # Holm's correction is over all metrics of all configurations: they are judged together.
-    confirmed = iter(with_holm([comparison for each in configurations for comparison in each.comparisons]))
+    confirmed = iter(with_holm([metric for config in configurations for metric in config.comparisons]))
     configurations = [
-        replace(each, comparisons=tuple(next(confirmed) for _ in each.comparisons)) for each in configurations
+        replace(config, comparisons=tuple(islice(confirmed, len(config.comparisons))))
+        for config in configurations
     ]
     if options.explain:
         configurations = _add_causes(configurations, {run.id: run for run in (*stored, *head)}, options)
@@ -275,10 +277,10 @@ def _add_causes(
         if comparison.name == STEP_TIME and comparison.verdict is Verdict.REGRESSION and comparison.ratio
     }
     worst = sorted(slower, key=lambda name: (-slower[name], name))[:MAX_EXPLAINED]
-    return [_with_causes(each, runs, options) if each.name in worst else each for each in configurations]
+    return [_explain(config, runs, options) if config.name in worst else config for config in configurations]
 
 
-def _with_causes(configuration: Configuration, runs: Mapping[str, Run], options: Options) -> Configuration:
+def _explain(configuration: Configuration, runs: Mapping[str, Run], options: Options) -> Configuration:
     sides = [configuration.base.runs if configuration.base else (), configuration.head.runs]
     base, head = ([runs[name] for name in side] for side in sides)
     how = DiffOptions(varying=options.varying, threshold=options.threshold, explain=False)
@@ -297,9 +299,10 @@ def _find_missing(
     candidates: Candidates, configurations: Sequence[Configuration], head: Sequence[Run]
 ) -> tuple[str, ...]:
     """Return configurations measured at the baselines, but not at the head."""
-    used = {run for each in configurations if each.base for run in each.base.runs}
+    used = {run for config in configurations if config.base for run in config.base.runs}
     groups = candidates.groups
-    last = max((at for at, group in enumerate(groups) if used & {run.id for run in group.runs}), default=0)
+    with_used = [place for place, group in enumerate(groups) if used & {run.id for run in group.runs}]
+    last = max(with_used, default=0)
     base = {check_baseline.kind(run) for group in groups[: last + 1] for run in group.runs}
     return tuple(sorted(map(check_baseline.describe, base - {check_baseline.kind(run) for run in head})))
 

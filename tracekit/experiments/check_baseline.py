@@ -150,8 +150,8 @@ def group_by_configuration(runs: Iterable[Run], free: Collection[str]) -> list[t
     """Group runs that are equal in all fields of the fingerprint that are not ignored."""
 
     def fields(run: Run) -> str:
-        own = {name: value for name, value in run.header.fingerprint.items() if name not in free}
-        return repr(sorted(own.items(), key=str))
+        compared = {name: value for name, value in run.header.fingerprint.items() if name not in free}
+        return repr(sorted(compared.items(), key=str))
 
     return _group(runs, fields)
 
@@ -164,8 +164,8 @@ def names(configurations: Sequence[Sequence[Run]]) -> list[str]:
 
 def _name(run: Run, same_kind: Sequence[Run]) -> str:
     prints = [other.header.fingerprint for other in same_kind]
-    every = {name for fields in prints for name in fields}
-    differing = sorted(name for name in every if len({repr(fields.get(name)) for fields in prints}) > 1)
+    names = {name for fields in prints for name in fields}
+    differing = sorted(name for name in names if len({repr(fields.get(name)) for fields in prints}) > 1)
     fields = run.header.fingerprint
     return ", ".join([describe(kind(run)), *(f"{name} {fields.get(name)}" for name in differing)])
 
@@ -234,7 +234,7 @@ def find_candidates(store: Store, against: str, head: Sequence[Run], *, allow_di
     """
     of_head = {run.path for run in head}
     others = [run for run in store.readable() if run.path not in of_head]
-    usable = [run for run in others if allow_dirty or not _is_dirty(run)]
+    usable = [run for run in others if allow_dirty or not (run.header.git and run.header.git.dirty)]
     if _means_label(others, against):
         label = against.removeprefix(_LABEL)
         states = _by_code(run for run in usable if run.header.label == label)
@@ -305,10 +305,6 @@ def _of_revision(runs: Sequence[Run], revision: str, head: Sequence[Run]) -> Can
         key=lambda entry: entry[:2],
     )
     return Candidates(tuple(Group(group, nearest[place][1]) for place, _, group in ordered), merge_base)
-
-
-def _is_dirty(run: Run) -> bool:
-    return bool(run.header.git and run.header.git.dirty)
 
 
 def _by_code(runs: Iterable[Run]) -> list[tuple[Run, ...]]:

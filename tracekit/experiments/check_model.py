@@ -27,7 +27,6 @@ class Side:
     Attributes:
         runs: Their ids, oldest first.
         commit: Full commit id; None if unknown.
-        dirty: Whether there were uncommitted changes.
         distance: Commits between it and the merge-base; None for a head or a label.
         command: Command that recorded the newest run; empty if unknown.
         timed_steps: Fewest and most steps whose median is the step time of a run; None without step times.
@@ -54,7 +53,6 @@ class Configuration:
         differences: Fields that differ, most severe first.
         comparisons: One per metric that both sides have.
         one_sided: Requested metrics measured on one side only.
-        notes: Notes on the runs.
         explained: Comparison of the profiles, if the steps got slower.
     """
 
@@ -85,12 +83,9 @@ class CheckResult:
     Attributes:
         against: The requested revision or label.
         merge_base: Merge-base of the head and that revision; None for a label.
-        configurations: All configurations of the head.
         missing: Configurations of the baseline that the head lacks.
         unmeasured: Combinations of mode and device that neither side has.
-        notes: Notes on the choice of runs.
         varying: Fields whose difference is ignored.
-        command: Command that repeats the check.
     """
 
     against: str

@@ -80,12 +80,7 @@ FOLDER = ".worktrees"
 
 @dataclass(frozen=True)
 class Worktrees:
-    """The worktrees of one process.
-
-    Attributes:
-        repository: Root of the user's tree.
-        folder: Folder of the worktrees.
-    """
+    """The worktrees of one process in a folder, of the repository with this root."""
 
     repository: Path
     folder: Path
@@ -93,9 +88,7 @@ class Worktrees:
     def add(self, revision: str, *, name: str = "") -> Path:
         """Check out a commit, with submodules that are cloned locally; return the worktree's root.
 
-        Args:
-            revision: What git knows the commit by.
-            name: Folder of the worktree; by default the commit's sha.
+        The name is that of its folder; by default it is the commit's sha.
 
         Raises:
             RunNotFoundError: There is no such revision.
@@ -110,11 +103,7 @@ class Worktrees:
 
 @contextmanager
 def worktrees(store: Store, repository: Path | None = None) -> Iterator[Worktrees]:
-    """Create worktrees that are removed at the end.
-
-    Args:
-        store: Store that holds them, in a hidden folder.
-        repository: A folder of the user's repository; by default the current one.
+    """Create worktrees of a repository, by default the current one, in the store; removed at the end.
 
     Raises:
         UnusableInputError: This is no git repository, or the store cannot be written.

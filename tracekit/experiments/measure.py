@@ -104,7 +104,6 @@ class Program:
     """A program to measure.
 
     Attributes:
-        command: The program and its arguments.
         repository: Root of the user's tree.
         place: Working directory, relative to the root of the worktree.
         reading: How to read a value from its output, if it prints one.
@@ -202,7 +201,7 @@ def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
             f"the commit has no folder {program.place}", hint="run from a folder that exists at the commit"
         )
     shutil.rmtree(scratch, ignore_errors=True)
-    finished = process.run(_words(program), folder=folder, environment=variables(program, tree, scratch))
+    finished = process.run(_words(program), folder=folder, environment=_variables(program, tree, scratch))
     if program.collects:
         return _read_run(Store(scratch))
     values = {WALL: float(finished.wall_ns), HOST_PEAK: float(finished.peak_bytes)}
@@ -239,17 +238,11 @@ def prepare(program: Program, tree: Path, setup: str, *, scratch: Path) -> None:
     Raises:
         ProgramError: It failed.
     """
-    process.run(["/bin/sh", "-c", setup], folder=tree, environment=variables(program, tree, scratch))
+    process.run(["/bin/sh", "-c", setup], folder=tree, environment=_variables(program, tree, scratch))
 
 
-def variables(program: Program, tree: Path, scratch: Path) -> dict[str, str]:
-    """Return the environment of the measured process: the user's, importing from the worktree.
-
-    Args:
-        program: The program.
-        tree: Root of the worktree.
-        scratch: Folder for the run of `tracekit collect`.
-    """
+def _variables(program: Program, tree: Path, scratch: Path) -> dict[str, str]:
+    """Return the environment of the measured process: the user's, importing from the worktree."""
     user_paths = [Path(word) for word in os.environ.get("PYTHONPATH", "").split(os.pathsep) if word]
     moved = [
         tree / path.resolve().relative_to(program.repository)

@@ -154,12 +154,7 @@ class BisectOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """Options of `tracekit check`.
-
-    Attributes:
-        metrics: Metrics to check.
-        explain: Whether to compare profiles to find the causes of slowdowns.
-    """
+    """Options of `tracekit check`; `explain` compares profiles to find the causes of slowdowns."""
 
     metrics: tuple[str, ...] = ("step_time", "device_peak", "host_peak")
     threshold: Annotated[float, Option("Smallest slowdown or growth that counts as a regression.")] = (

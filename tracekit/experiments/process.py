@@ -23,11 +23,7 @@ _GRACE_SECONDS = 2.0
 
 
 class ProgramError(CollectionError):
-    """The measured program failed.
-
-    Attributes:
-        tail: Last lines of its standard error.
-    """
+    """The measured program failed; `tail` holds the last lines of its standard error."""
 
     def __init__(self, message: str, *, hint: str = "", tail: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -36,13 +32,7 @@ class ProgramError(CollectionError):
 
 @dataclass(frozen=True)
 class Finished:
-    """Result of a successful command.
-
-    Attributes:
-        wall_ns: Time from start to end.
-        peak_bytes: Peak resident memory of the largest of its processes.
-        output: Its standard output.
-    """
+    """Result of a successful command; the peak is the resident memory of its largest process."""
 
     wall_ns: int
     peak_bytes: int

@@ -26,10 +26,7 @@ _KEY_DIGITS = 24
 
 
 def question_key(question: object) -> str:
-    """Return a hash of a question, which names its state.
-
-    Args:
-        question: JSON values; others are hashed by their text.
+    """Return a hash of a question, which names its state; values that are not JSON count by their text.
 
     Example:
         >>> question_key({"command": ["python", "train.py"]})
@@ -41,12 +38,7 @@ def question_key(question: object) -> str:
 
 @dataclass(frozen=True)
 class StateFile(Generic[T]):
-    """A file of one dataclass, or of one per line.
-
-    Attributes:
-        path: The file, which need not exist.
-        content: Type of the dataclass.
-    """
+    """A file of one dataclass, or of one per line; it need not exist."""
 
     path: Path
     content: type[T]

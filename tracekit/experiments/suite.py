@@ -19,10 +19,8 @@ class Report:
     """Report of a suite.
 
     Attributes:
-        id: Id of the suite.
         size: `test` or `gpu`.
         created_at: Time of creation, UTC.
-        machine: Properties of the machine.
         tables: Tables by name, in the order of the page.
         outcomes: Number of cells by outcome.
     """
@@ -37,9 +35,6 @@ class Report:
 
 def report(folder: Folder) -> Report:
     """Create the report of a suite, finished or not.
-
-    Args:
-        folder: Folder of the suite's sweep.
 
     Example:
         >>> report(find(store, "latest", kind="suite")).tables["domains"].rows  # doctest: +SKIP
@@ -75,8 +70,6 @@ class Figure:
 
     Attributes:
         name: Name of its file.
-        table: The table that it draws.
-        caption: Description.
         content: `data` and `layout` for plotly; None where there is nothing to draw.
         reason: Why the figure is missing.
     """
@@ -89,11 +82,7 @@ class Figure:
 
 
 def figures(of: Report) -> list[Figure]:
-    """Return the figures of a report, in the order of its tables.
-
-    Args:
-        of: The report.
-    """
+    """Return the figures of a report, in the order of its tables."""
     tables, over = of.tables, "Eager over compiled step time; above 1, compiled is faster."
     return [
         _shares(tables["domains"], "domain", "Time shares by domain."),

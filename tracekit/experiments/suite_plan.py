@@ -38,15 +38,7 @@ LEVELS = (EAGER, COMPILE)
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Size of a suite.
-
-    Attributes:
-        steps: Steps to time, and to profile.
-        warmup: Warm-up steps.
-        sides: Resolutions of the curves.
-        batches: Batch sizes of the curves.
-        compiled: Workloads to compile with Inductor; None for all.
-    """
+    """Size of a suite: steps, sizes of the curves, and workloads that Inductor compiles; None for all."""
 
     steps: int
     warmup: int
@@ -92,8 +84,10 @@ def plan(
     if not chosen:
         raise UnusableInputError("no workload matches", hint="see `tracekit workloads`")
     decided, gpu = SIZES[size], bool(environment.nvml_gpus())
-    offloaded = [one for one in chosen if gpu and one.name == OFFLOADED and "parameters" in one.offloads]
-    timed, devices = [one for one in chosen if one.name == EPOCH], ("cpu", "cuda") if gpu else ("cpu",)
+    movable = [workload for workload in chosen if gpu and "parameters" in workload.offloads]
+    offloaded = [workload for workload in movable if workload.name == OFFLOADED]
+    timed = [workload for workload in chosen if workload.name == EPOCH]
+    devices = ("cpu", "cuda") if gpu else ("cpu",)
     cells = [
         *_characterization(chosen, size, levels, backends),
         *_grid(ZERO_GRAD, _training(chosen, size), size, zero_grad=("zero", "foreach")),
@@ -188,7 +182,6 @@ class Table:
     """A table of the report.
 
     Attributes:
-        definition: Definitions of its values.
         source: Reference for its layout.
         rows: Values by column name; `reasons` holds why values are missing, by column.
     """
@@ -262,8 +255,8 @@ class SuiteRows:
 
     def ways(self) -> list[str]:
         """Return the execution modes of the characterization other than eager; compile if there are none."""
-        settings = (row.settings for row in self.part(CHARACTERIZATION))
-        return list(dict.fromkeys(way(one) for one in settings if one.level != EAGER)) or [COMPILE]
+        others = (row.settings for row in self.part(CHARACTERIZATION) if row.settings.level != EAGER)
+        return list(dict.fromkeys(map(way, others))) or [COMPILE]
 
     def at(self, row: Row, name: str) -> Row | None:
         """Return the row of the same settings in another execution mode."""

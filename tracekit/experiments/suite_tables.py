@@ -107,14 +107,12 @@ def _pair(suite: SuiteRows, eager: Row, level: str) -> dict[str, Any]:
 def _mean(mode: str, level: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     group = [row for row in rows if (row["mode"], row["level"]) == (mode, level)]
     values: dict[str, Any] = {"workload": GEOMEAN, "mode": mode, "level": level}
-    values |= {name: geomean(row[name] for row in group) for name in _RATIOS}
-    if level == COMPILE:
-        values |= dict(zip(_PUBLISHED_RATIOS, suite_plan.COMPILED[mode], strict=True))
     reasons = dict.fromkeys(_PUBLISHED_RATIOS, "published for Inductor only")
     for name in _RATIOS:
-        reasons[name] = next(
-            (row["reasons"][name] for row in group if name in row["reasons"]), "no such mode"
-        )
+        values[name] = geomean(row[name] for row in group)
+        reasons[name] = next(filter(None, (row["reasons"].get(name) for row in group)), "no such mode")
+    if level == COMPILE:
+        values |= dict(zip(_PUBLISHED_RATIOS, suite_plan.COMPILED[mode], strict=True))
     return with_reasons(values, COMPILED_COLUMNS, RATIOS, reasons)
 
 

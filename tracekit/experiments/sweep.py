@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from tracekit import analysis
 from tracekit.errors import CollectionError, TracekitError, UnusableInputError
-from tracekit.experiments import sweep_model
 from tracekit.experiments.sweep_folder import Folder
-from tracekit.experiments.sweep_model import Cell, Outcome, Plan, Record, Settings, Values
+from tracekit.experiments.sweep_model import BatchSearch, Cell, Outcome, Plan, Record, Settings, Values
 from tracekit.experiments.sweep_table import write
 from tracekit.recording.collect import collect, decide
 from tracekit.recording.collector import Progress, Request, is_out_of_memory, silent
@@ -144,16 +143,14 @@ def _counters(run: Run) -> dict[str, Any]:
         if metric in samples
     }
     if _UTILIZATION in samples:
-        values["utilization"] = max(sum(one) / len(one) for one in samples[_UTILIZATION].values()) / 100
+        values["utilization"] = (
+            max(sum(percents) / len(percents) for percents in samples[_UTILIZATION].values()) / 100
+        )
     return values
 
 
 def shares(tables: Mapping[str, pd.DataFrame]) -> dict[str, int]:
-    """Return window, active, movement and idle time, in ns, of the busiest device; empty without a device.
-
-    Args:
-        tables: Tables of `gpu_breakdown`.
-    """
+    """Return window, active, movement and idle time of the busiest device by `gpu_breakdown`, ns, if any."""
     table = tables.get("profiled_steps", tables.get("whole"))
     if table is None or table.empty:
         return {}
@@ -189,7 +186,7 @@ def finish(
         done = folder.records()
         cells: Iterable[Cell] = plan.cells
         if plan.search:  # each cell depends on the result of the one before
-            cells = (cell for first in plan.cells for cell in sweep_model.double_batch(first, plan, done))
+            cells = (cell for first in plan.cells for cell in BatchSearch(first, plan, done).next_cells())
         stored = {run.header.label or "": run.path.name for run in store.readable()}
         for cell in cells:
             for repeat in range(plan.repeats):

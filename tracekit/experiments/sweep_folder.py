@@ -30,13 +30,7 @@ _LATEST = "latest"
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """Content of `sweep.json`.
-
-    Attributes:
-        created_at: Time of creation, UTC.
-        command: Command that resumes it.
-        machine: Properties of the machine shown in reports.
-    """
+    """Content of `sweep.json`; `command` resumes the sweep, and `machine` is shown in reports."""
 
     plan: Plan
     created_at: str

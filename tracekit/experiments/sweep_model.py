@@ -99,7 +99,6 @@ class Plan:
         repeats: Measurements per cell, each in a new process.
         search: Whether to search the best throughput from each cell by doubling the batch size.
         most: Largest batch size of a search.
-        size: Size of a suite.
         profile: Whether to profile the steps.
     """
 
@@ -155,7 +154,6 @@ class Record:
     """Record of a measurement of a cell.
 
     Attributes:
-        key: Key of the cell.
         repeat: Number of the repeat, from 0.
         reason: Why there are no values, in one line.
         seconds: Duration of the measurement.
@@ -197,84 +195,62 @@ DOUBT = "; its fastest step did rise by that, so this may be noise: increase --s
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """Result of a search.
-
-    Attributes:
-        best: Batch size with the highest throughput; None if none was measured.
-        samples_per_second: Throughput at that batch size.
-        why: Reason for the end of the search; empty until then.
-    """
+    """The best batch size of a search, if any was measured, and why it ended; empty until then."""
 
     best: int | None
     samples_per_second: float | None
     why: str
 
 
-def double_batch(first: Cell, plan: Plan, done: Done) -> Iterator[Cell]:
-    """Yield cells with doubled batch sizes; checks the result of each before the next.
+@dataclass(frozen=True)
+class BatchSearch:
+    """Search of the batch size with the best throughput, by doubling that of a first cell."""
 
-    Args:
-        first: The cell with the first batch size.
-        plan: Plan of the sweep.
-        done: Records of the sweep.
-    """
-    while not search_result(first, plan, done).why:
-        cells = list_measured_batches(first, plan, done)
-        yield _double(cells[-1]) if cells else first
+    first: Cell
+    plan: Plan
+    done: Done
 
+    def next_cells(self) -> Iterator[Cell]:
+        """Yield cells with doubled batch sizes; checks the result of each before the next."""
+        while not self.result().why:
+            cells = self.measured_cells()
+            yield _double(cells[-1]) if cells else self.first
 
-def list_measured_batches(first: Cell, plan: Plan, done: Done) -> list[Cell]:
-    """Return the cells of a search with complete measurements.
+    def measured_cells(self) -> list[Cell]:
+        """Return the cells with complete measurements."""
+        cells, cell = [], self.first
+        while all((cell.key, repeat) in self.done for repeat in range(self.plan.repeats)):
+            cells.append(cell)
+            cell = _double(cell)
+        return cells
 
-    Args:
-        first: The cell with the first batch size.
-        plan: Plan of the sweep.
-        done: Records of the sweep.
-    """
-    cells, cell = [], first
-    while all((cell.key, repeat) in done for repeat in range(plan.repeats)):
-        cells.append(cell)
-        cell = _double(cell)
-    return cells
-
-
-def search_result(first: Cell, plan: Plan, done: Done) -> SearchResult:
-    """Return the result of a search so far.
-
-    Args:
-        first: The cell with the first batch size.
-        plan: Plan of the sweep.
-        done: Records of the sweep.
-    """
-    rates: list[tuple[float, int]] = []
-    why = ""
-    for cell in list_measured_batches(first, plan, done):
-        batch, steps = cell.settings.batch_size, _step_times(cell, plan, done)
-        if not steps:
-            record = done[cell.key, 0]
-            out_of_memory = record.outcome is Outcome.OUT_OF_MEMORY
-            what = "ran out of memory" if out_of_memory else f"could not be measured: {record.reason}"
-            why = f"batch size {batch} {what}"
-            break
-        rate = batch * 1e9 / median(map(median, steps))
-        least = rates[-1][0] * (1 + MIN_RISE) if rates else 0.0
-        if rate < least:
-            change, required = f"{100 * (rate / rates[-1][0] - 1):+.1f}%", f"{100 * MIN_RISE:g}%"
-            why = f"throughput changed by {change} at batch size {batch}, below the required {required}"
-            why += DOUBT if least <= batch * 1e9 / min(map(min, steps)) else ""
-        elif batch * 2 > plan.most:
-            why = f"batch size {batch} is the largest allowed"
-        rates.append((rate, batch))
-        if why:
-            break
-    best = max(rates, default=None)
-    return SearchResult(best=best[1] if best else None, samples_per_second=best[0] if best else None, why=why)
-
-
-def _step_times(cell: Cell, plan: Plan, done: Done) -> list[tuple[int, ...]]:
-    """Return the step times of each timed run of a cell, ns."""
-    records = (done.get((cell.key, repeat)) for repeat in range(plan.repeats))
-    return [one.values.step_ns for one in records if one and one.values and one.values.step_ns]
+    def result(self) -> SearchResult:
+        """Return the result so far."""
+        rates: list[tuple[float, int]] = []
+        why = ""
+        for cell in self.measured_cells():
+            batch = cell.settings.batch_size
+            values = [self.done[cell.key, repeat].values for repeat in range(self.plan.repeats)]
+            steps = [run.step_ns for run in values if run and run.step_ns]
+            if not steps:
+                record = self.done[cell.key, 0]
+                out_of_memory = record.outcome is Outcome.OUT_OF_MEMORY
+                what = "ran out of memory" if out_of_memory else f"could not be measured: {record.reason}"
+                why = f"batch size {batch} {what}"
+                break
+            rate = batch * 1e9 / median(map(median, steps))
+            least = rates[-1][0] * (1 + MIN_RISE) if rates else 0.0
+            if rate < least:
+                change, required = f"{100 * (rate / rates[-1][0] - 1):+.1f}%", f"{100 * MIN_RISE:g}%"
+                why = f"throughput changed by {change} at batch size {batch}, below the required {required}"
+                why += DOUBT if least <= batch * 1e9 / min(map(min, steps)) else ""
+            elif batch * 2 > self.plan.most:
+                why = f"batch size {batch} is the largest allowed"
+            rates.append((rate, batch))
+            if why:
+                break
+        rate_and_batch = max(rates, default=(None, None))
+        return SearchResult(best=rate_and_batch[1], samples_per_second=rate_and_batch[0], why=why)
 
 
 def _double(cell: Cell) -> Cell:

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 from tracekit.analysis import Column
 from tracekit.experiments.sweep_folder import Folder
 from tracekit.experiments.sweep_model import (
+    BatchSearch,
     Cell,
     Done,
     Outcome,
     Plan,
     Settings,
     Values,
-    list_measured_batches,
 )
 from tracekit.storage import put
 
@@ -132,15 +132,11 @@ COMPILE_COLUMNS = ("compile_ns", "guards", "graph_breaks")
 
 
 def rows(plan: Plan, done: Done) -> list[Row]:
-    """Return a row per cell in the order of the plan; in a search, per batch size, smallest first.
-
-    Args:
-        plan: Plan of the sweep.
-        done: Records of the sweep.
-    """
+    """Return a row per cell in the order of the plan; in a search, per batch size, smallest first."""
     cells: Iterable[Cell] = plan.cells
     if plan.search:
-        cells = [cell for first in plan.cells for cell in list_measured_batches(first, plan, done) or [first]]
+        searches = [BatchSearch(first, plan, done) for first in plan.cells]
+        cells = [cell for search in searches for cell in search.measured_cells() or [search.first]]
     return [_row(cell, plan, done) for cell in cells]
 
 

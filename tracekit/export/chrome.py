@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -18,17 +18,13 @@ from isal import isal_zlib
 
 from tracekit.export import tracks
 from tracekit.export.tables import Source
-from tracekit.export.tracks import Tracks, find_tracks
+from tracekit.export.tracks import Ints, Placed, Tracks, find_tracks
 from tracekit.registry import VERSION
 from tracekit.runs.run import Run
 from tracekit.runs.selection import Window
 from tracekit.schema import C, DeviceKind, HostKind
 
-if TYPE_CHECKING:
-    from tracekit.export.tracks import Ints, Placed
-
-    Pieces = Iterator[pa.Array]
-
+Pieces: TypeAlias = Iterator[pa.Array]
 _DEVICE_CATEGORIES: Final = {
     DeviceKind.MEMCPY: "gpu_memcpy", DeviceKind.MEMSET: "gpu_memset", DeviceKind.SYNC: "cuda_sync",
 }  # fmt: skip
@@ -67,7 +63,6 @@ class Intervals:
     """How a table of intervals becomes events.
 
     Attributes:
-        table: Name of the table.
         placed: Returns the process and thread of each row of a batch.
         placed_by: Columns that this needs.
         then: Orders rows of one start and duration.
@@ -109,11 +104,7 @@ def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
 
     Categories and arguments have the names that torch.profiler gives them, so that what reads its traces
     reads this one. Times count from the run's `t0`, or from its first event where that is earlier. Intervals
-    of one track nest: those that cross another get a track beside it.
-
-    Args:
-        run: The run.
-        window: Only what overlaps this time, ns since the run's t0.
+    of one track nest: those that cross another get a track beside it. With a window, only what overlaps it.
 
     Example:
         >>> import tracekit
@@ -270,25 +261,21 @@ def micro(ns: pa.Array, origin: int = 0) -> pa.Array:
     shifted = pc.subtract(ns, pa.scalar(origin, pa.int64()))
     sign = pc.if_else(pc.less(shifted, 0), "-", "")
     size = pc.abs(shifted)
-    whole = pc.divide(size, pa.scalar(1000, pa.int64()))
-    rest = pc.subtract(size, pc.multiply(whole, pa.scalar(1000, pa.int64())))
-    return _join(sign, _text(whole), ".", pc.utf8_lpad(_text(rest), 3, "0"))
+    micros = pc.divide(size, pa.scalar(1000, pa.int64()))
+    rest = pc.subtract(size, pc.multiply(micros, pa.scalar(1000, pa.int64())))
+    return _join(sign, _text(micros), ".", pc.utf8_lpad(_text(rest), 3, "0"))
 
 
 def quote(texts: pa.Array, names: Mapping[Any, str] | None = None) -> pa.Array:
-    r"""Convert texts to JSON strings, each distinct text once.
-
-    Args:
-        texts: The texts.
-        names: Texts to be replaced, and by what.
+    r"""Convert texts, or the names that replace them, to JSON strings, each distinct text once.
 
     Example:
         >>> quote(pa.array(['a"b', None])).to_pylist()
         ['"a\\"b"', None]
     """
     coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
-    renamed = [(names or {}).get(one, one) for one in coded.dictionary.to_pylist()]
-    spelled = [None if one is None else json.dumps(one[:_LIMIT]) for one in renamed]
+    renamed = [(names or {}).get(text, text) for text in coded.dictionary.to_pylist()]
+    spelled = [None if text is None else json.dumps(text[:_LIMIT]) for text in renamed]
     return pa.array(spelled, pa.string()).take(coded.indices)
 
 

@@ -15,16 +15,14 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import duckdb
 
 from tracekit.errors import TracekitError, UnusableInputError, clean, did_you_mean
 from tracekit.export import views
 from tracekit.export.query_process import TOO_MUCH, default_memory, time_error
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
+from tracekit.runs.run import Run
 
 __all__ = ["Answer", "Statement", "ask", "read"]
 
@@ -37,18 +35,12 @@ _NEAREST = 3
 _EXAMPLES = "the SQL is DuckDB's; `tracekit query --help` has examples"
 
 
-def convert_error(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
-    r"""Convert a database error to one for the author of the query.
-
-    Args:
-        error: What DuckDB raised.
-        sql: The query.
-        columns: The columns of the tables that it reads.
-        before: Lines that DuckDB was given before the query.
+def _convert_error(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
+    r"""Convert an error of DuckDB, given that many lines before the query, to one for the query's author.
 
     Example:
         >>> said = 'Binder Error: Referenced column "nam" not found!\n\nLINE 1: select nam\n'
-        >>> str(convert_error(ValueError(said + 15 * " " + "^"), "select nam", ["name", "rank"]))
+        >>> str(_convert_error(ValueError(said + 15 * " " + "^"), "select nam", ["name", "rank"]))
         'Referenced column "nam" not found (line 1, column 8) (did you mean name?)'
     """
     text = str(error)
@@ -151,7 +143,7 @@ def _parse(sql: str) -> tuple[str, dict[str, Any]]:
             statements = database.extract_statements(sql)
             row = database.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
         except duckdb.Error as error:
-            raise convert_error(error, sql, []) from error
+            raise _convert_error(error, sql, []) from error
     if len(statements) != 1:
         raise UnusableInputError(f"expected one statement, got {len(statements)}", hint=ONLY)
     try:
@@ -257,11 +249,7 @@ class Heading:
 
 
 class Answer:
-    """Rows of a query, computed as they are fetched.
-
-    Attributes:
-        headings: Its columns.
-    """
+    """Rows of a query, computed as they are fetched; `headings` are its columns."""
 
     def __init__(
         self, database: duckdb.DuckDBPyConnection, statement: Statement, limit: int, seconds: float
@@ -294,7 +282,7 @@ class Answer:
             raise time_error(self._seconds) from error
         except duckdb.Error as error:
             names = [column.name for name in self._statement.tables for column in views.KNOWN[name].columns]
-            raise convert_error(error, self._statement.sql, names, before=1) from error
+            raise _convert_error(error, self._statement.sql, names, before=1) from error
 
 
 def _subquery(what: str, sql: str) -> str:

@@ -45,7 +45,6 @@ class Query:
     """A query and what it reads.
 
     Attributes:
-        sql: What the user wrote.
         store: Address of the store; None for the default.
         references: References to the runs; none for the latest.
         all_runs: Whether to query all runs of the store instead.

@@ -28,12 +28,10 @@ from tracekit.storage.atomic import delete, write_atomically
 
 
 @contextmanager
-def whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
+def open_output(path: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yield a temporary path that is renamed to `path` on success and deleted otherwise.
 
-    Args:
-        path: Where it goes.
-        overwrite: Whether a file, or the folder of an earlier export, may give way to it.
+    `overwrite` lets it replace a file, or the folder of an earlier export.
 
     Raises:
         UnusableInputError: Something is there already, or it cannot be written.
@@ -71,12 +69,7 @@ MAX_BATCH_ROWS = 16_384
 
 @dataclass(frozen=True)
 class Source:
-    """Selection of an export.
-
-    Attributes:
-        run: The run.
-        window: Only rows that overlap this time, ns since the run's t0; None for all.
-    """
+    """Selection of an export: the rows of a run, or those that overlap a window."""
 
     run: Run
     window: Window | None = None
@@ -131,12 +124,7 @@ class Source:
 
 
 def as_csv(source: Source, path: Path) -> None:
-    """Write a CSV file per table, to a folder or a zip file.
-
-    Args:
-        source: The run.
-        path: A new folder, or the file of the zip.
-    """
+    """Write a CSV file per table, to a new folder or a zip file."""
     with _places(path, ".csv") as opened:
         for name, schema, batches in _tables(source):
             with opened(name) as file, pacsv.CSVWriter(file, schema) as writer:
@@ -145,12 +133,7 @@ def as_csv(source: Source, path: Path) -> None:
 
 
 def as_parquet(source: Source, path: Path) -> None:
-    """Write a Parquet file per table with common types and encodings, and `run.json`, to a folder.
-
-    Args:
-        source: The run.
-        path: A new folder.
-    """
+    """Write a Parquet file per table with common types and encodings, and `run.json`, to a new folder."""
     path.mkdir()
     for name, schema, batches in _tables(source):
         file = path / f"{name}.parquet"

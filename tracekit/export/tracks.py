@@ -11,23 +11,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.export.tables import Source
 from tracekit.ingest.link.nesting import nearest, parents
 from tracekit.schema import TABLES, C, DeviceKind
 
-if TYPE_CHECKING:
-    from tracekit.export.tables import Source
-
-    Ints = npt.NDArray[np.integer[Any]]
-    Track = tuple[int, int]
-    Placed = Callable[[pa.RecordBatch], tuple[Ints, Ints]]
-
+Ints: TypeAlias = npt.NDArray[np.integer[Any]]
+Track: TypeAlias = tuple[int, int]
+Placed: TypeAlias = Callable[[pa.RecordBatch], tuple[Ints, Ints]]
 _FIRST = 1_500_000_000
 """Number of the first further track: above those of streams and threads that are met."""
 

@@ -9,10 +9,10 @@ from statistics import mean
 from typing import Any
 
 from tracekit.analysis import Column
-from tracekit.experiments.bisect_model import Bisection, Culprit, LogEntry, Moment
+from tracekit.experiments.bisect_model import Bisection, Culprit, LogEntry, format_value
 from tracekit.render import document as doc
 from tracekit.render.cells import json_text
-from tracekit.runs.text import MISSING, duration, human
+from tracekit.runs.text import MISSING
 from tracekit.stats.comparison import Comparison
 from tracekit.stats.decide import change
 
@@ -84,7 +84,7 @@ def describe_ends(bisection: Bisection) -> list[str]:
 
 
 def _difference(comparison: Comparison, *, exact: bool) -> str:
-    a, b = (_format(value, comparison.unit) for value in (comparison.a, comparison.b))
+    a, b = (format_value(value, comparison.unit) for value in (comparison.a, comparison.b))
     text = f"{comparison.name} {a} to {b}"
     if exact or comparison.ratio is None:
         return text
@@ -97,28 +97,6 @@ def _difference(comparison: Comparison, *, exact: bool) -> str:
     return described
 
 
-def _format(value: float, unit: str) -> str:
-    """Format a value, rounded where its unit has no fractions."""
-    whole = unit in {"ns", "bytes"} or float(value).is_integer()
-    return human(round(value) if whole else value, unit)
-
-
-def describe_measurement(moment: Moment, place: str) -> str:
-    """Describe a measurement, what is left and for how long.
-
-    Args:
-        moment: The measurement.
-        place: Position of its subject among all.
-    """
-    if moment.value is None:
-        what = f"skipped: {moment.problem}"
-    else:
-        what = f"{moment.metric.name} {_format(moment.value, moment.metric.unit)} (n={moment.number})"
-    left = f", about {moment.left} more in {duration(moment.left_seconds)}" if moment.left else ""
-    title = f"{place} {moment.subject.short} {moment.subject.title[:60]}"
-    return f"{title}: {what}, {duration(moment.seconds)} elapsed{left}"
-
-
 def _row(bisection: Bisection, measured: LogEntry) -> dict[str, Any]:
     value = mean(measured.values) if measured.values else None
     good = bisection.ends.a
@@ -129,7 +107,7 @@ def _row(bisection: Bisection, measured: LogEntry) -> dict[str, Any]:
         "commit": measured.subject.short,
         "date": measured.subject.date[:10] or None,
         "subject": measured.subject.title,
-        "value": MISSING if value is None else _format(value, bisection.metric.unit),
+        "value": MISSING if value is None else format_value(value, bisection.metric.unit),
         "change": change(math.log(relative)) if relative > 0 else MISSING,
         "runs": f"{len(measured.values)}{cached}",
         "problem": measured.problem or None,

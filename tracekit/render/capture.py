@@ -27,13 +27,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Capture:
-    """What a run lacks.
-
-    Attributes:
-        framework: Framework that the lines are for.
-        missing: What is missing, most needed first.
-        lines: Lines that record it.
-    """
+    """What a run lacks, most needed first, and the lines that record it in a framework."""
 
     framework: str
     missing: tuple[Missing, ...]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rich.cells import cell_len
 
 from tracekit.errors import clean  # re-exported for the other renderers
-from tracekit.runs.text import human, plain
+from tracekit.runs.text import human
+from tracekit.runs.text import plain as plain
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from typing import Any
+from xml.etree import ElementTree as ET
 
 from tracekit.errors import ExitCode, clean
-from tracekit.experiments.check_model import CheckResult, Configuration
-from tracekit.render import check_ci, diff_tables
+from tracekit.experiments.check_model import CheckResult, Configuration, Outcome
 from tracekit.render import check_sentences as sentences
+from tracekit.render import diff_tables
 from tracekit.render import document as doc
 from tracekit.render.cells import escape, json_text
 from tracekit.render.page import fold_table, page
+from tracekit.stats.comparison import Comparison, Verdict
 
 _ALL_COLUMNS = "--format json shows all"
 _SIGNS = {ExitCode.OK: "✅ ", ExitCode.REGRESSION: "❌ "}
@@ -29,8 +31,8 @@ def render(result: CheckResult, output_format: str) -> str:
         "json": as_json,
         "markdown": as_markdown,
         "html": as_html,
-        "junit": check_ci.as_junit,
-        "github": check_ci.as_github,
+        "junit": as_junit,
+        "github": as_github,
     }
     return writers[output_format](result)
 
@@ -118,7 +120,7 @@ def as_json(result: CheckResult) -> str:
         against=result.against,
         merge_base=result.merge_base,
         threshold=result.threshold,
-        configurations=[_configuration(one) for one in result.configurations],
+        configurations=[*map(_configuration, result.configurations)],
         missing=list(result.missing),
         unmeasured=list(result.unmeasured),
         notes=list(result.notes),
@@ -127,19 +129,117 @@ def as_json(result: CheckResult) -> str:
     )
 
 
-def _configuration(one: Configuration) -> dict[str, Any]:
+def _configuration(config: Configuration) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "workload": one.workload,
-        "mode": one.mode,
-        "device": one.device,
-        "outcome": str(one.outcome),
-        "base": asdict(one.base) if one.base else None,
-        "head": asdict(one.head),
-        "differences": [{**asdict(each), "status": str(each.status)} for each in one.differences],
-        "metrics": [each.entry() for each in one.comparisons],
-        "one_sided": list(one.one_sided),
-        "notes": list(one.notes),
+        "name": config.name,
+        "workload": config.workload,
+        "mode": config.mode,
+        "device": config.device,
+        "outcome": str(config.outcome),
+        "base": asdict(config.base) if config.base else None,
+        "head": asdict(config.head),
+        "differences": [
+            {**asdict(difference), "status": str(difference.status)} for difference in config.differences
+        ],
+        "metrics": [metric.entry() for metric in config.comparisons],
+        "one_sided": list(config.one_sided),
+        "notes": list(config.notes),
         # all lines of the work ledger, per step; null if the profiles were not compared
-        "causes": diff_tables.causes(one.explained).rows if one.explained else None,
+        "causes": diff_tables.causes(config.explained).rows if config.explained else None,
     }
+
+
+_LEVELS = {Verdict.REGRESSION: "error", Verdict.CANNOT_TELL: "warning", Verdict.NONE: "warning"}
+
+
+def as_junit(result: CheckResult) -> str:
+    """Render as a test suite with a case per metric of each configuration.
+
+    A regression is a failure. A case that is not comparable or inconclusive is an error, as the check did not
+    pass. A configuration without a baseline is skipped.
+    """
+    cases = [case for configuration in result.configurations for case in _cases(configuration)]
+    counts = {kind: sum(case.find(kind) is not None for case in cases) for kind in _KINDS}
+    suite = ET.Element("testsuite", {"name": "tracekit check", "tests": str(len(cases))})
+    suite.attrib |= {name: str(counts[kind]) for kind, name in _KINDS.items()}
+    suite.extend(cases)
+    ET.SubElement(suite, "system-out").text = clean(
+        f"{sentences.headline(result)}. {sentences.command(result)}"
+    )
+    ET.indent(suite)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suite, encoding="unicode")}\n'
+
+
+_KINDS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+
+
+def _cases(configuration: Configuration) -> list[ET.Element]:
+    if configuration.outcome is Outcome.NOT_COMPARABLE:
+        fields = ", ".join(
+            f"{difference.field} ({difference.status})" for difference in configuration.differences
+        )
+        return [_case(configuration, "comparability", "error", str(configuration.outcome), fields)]
+    if configuration.outcome is Outcome.NO_BASELINE:
+        return [_case(configuration, "baseline", "skipped", sentences.sides(configuration))]
+    cases = [_metric_case(configuration, metric) for metric in configuration.comparisons]
+    one_sided = [
+        _case(configuration, name, "error", "only one side measured it") for name in configuration.one_sided
+    ]
+    return [*cases, *one_sided]
+
+
+def _metric_case(configuration: Configuration, metric: Comparison) -> ET.Element:
+    if metric.verdict is Verdict.REGRESSION:
+        return _case(configuration, metric.name, "failure", str(metric.verdict), metric.reason)
+    if metric.verdict in _LEVELS:
+        return _case(configuration, metric.name, "error", str(metric.verdict), metric.reason)
+    return _case(configuration, metric.name)
+
+
+def _case(
+    configuration: Configuration, name: str, kind: str = "", message: str = "", text: str = ""
+) -> ET.Element:
+    case = ET.Element("testcase", {"classname": clean(configuration.name), "name": name})
+    if kind:
+        ET.SubElement(case, kind, {"message": clean(message)}).text = clean(text) or None
+    return case
+
+
+def as_github(result: CheckResult) -> str:
+    """Render as workflow commands: an error per regression, a warning per open metric, or one notice."""
+    message = f"{sentences.headline(result)}. Reproduce: {sentences.command(result)}"
+    lines = [_annotation("notice" if result.exit_code is ExitCode.OK else "warning", "tracekit", message)]
+    if result.exit_code is ExitCode.REGRESSION:
+        lines = []
+    for configuration in result.configurations:
+        lines += [
+            _annotation(
+                _LEVELS[metric.verdict],
+                f"{configuration.name}: {metric.name}",
+                f"{metric.verdict}: {metric.reason}",
+            )
+            for metric in configuration.comparisons
+            if metric.verdict in _LEVELS
+        ]
+        if configuration.outcome is Outcome.NOT_COMPARABLE:
+            fields = ", ".join(
+                f"{difference.field} {difference.base} -> {difference.head}"
+                for difference in configuration.differences
+            )
+            lines.append(_annotation("warning", f"{configuration.name}: not comparable", fields))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _annotation(level: str, title: str, message: str) -> str:
+    """Format a workflow command, escaped as GitHub specifies.
+
+    Example:
+        >>> _annotation("error", "a: b", "10% slower")
+        '::error title=a%3A b::10%25 slower'
+    """
+    head = _data(title).replace(":", "%3A").replace(",", "%2C")
+    return f"::{level} title={head}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

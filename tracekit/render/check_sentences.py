@@ -44,11 +44,11 @@ def headline(result: CheckResult) -> str:
             ]
             return f"Not comparable: {', '.join(refused)}, {where}"
         case ExitCode.NOTHING_MEASURED:
-            compared = any(each.outcome is Outcome.COMPARED for each in result.configurations)
+            compared = any(config.outcome is Outcome.COMPARED for config in result.configurations)
             why = "no run has any of the metrics" if compared else "no configuration has a baseline"
             return f"Nothing compared: {why}, {where}"
         case ExitCode.CANNOT_TELL:
-            verdicts = [verdict for each in result.configurations for verdict in each.verdicts]
+            verdicts = [verdict for config in result.configurations for verdict in config.verdicts]
             count = verdicts.count(Verdict.CANNOT_TELL) + verdicts.count(Verdict.NONE)
             return f"Cannot tell: {count} of {_count_metrics(result)} inconclusive, {where}"
     improved = sum(metric.verdict is Verdict.IMPROVEMENT for metric in result.comparisons)
@@ -198,14 +198,14 @@ def differences(result: CheckResult) -> list[str]:
 
 def searches(result: CheckResult) -> list[str]:
     """Return the commands that find the commit of each regression."""
-    found = [
+    commands = [
         shlex.join(_search(configuration, metric.name, configuration.base))
         for configuration, metric in result.metrics
         if metric.verdict is Verdict.REGRESSION
         and configuration.base
         and _is_searchable(configuration.base, configuration.head)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(commands))
 
 
 def _is_searchable(base: Side, head: Side) -> bool:

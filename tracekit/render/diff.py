@@ -49,12 +49,7 @@ def render(diff: Diff, output_format: str, *, limit: int | None = None, exit_cod
 
 
 def as_text(diff: Diff, *, limit: int = DEFAULT_LIMIT) -> str:
-    """Render the verdict, then ledgers and causes.
-
-    Args:
-        diff: The comparison.
-        limit: Maximum rows per table, 0 for all.
-    """
+    """Render the verdict, then ledgers and causes; with at most `limit` rows per table, 0 for all."""
     sides = [("base", diff.base), ("head", diff.head)]
     title = "\n".join(f"{name}  {clean(sentences.describe_side(side))}" for name, side in sides)
     if diff.verdict is Verdict.NOT_COMPARABLE:
@@ -114,9 +109,7 @@ def _wall(diff: Diff) -> doc.Block:
 def as_markdown(diff: Diff, *, limit: int = _MAX_FOLDED_ROWS) -> str:
     """Render verdict, ledgers and top causes, and further folded sections that fit.
 
-    Args:
-        diff: The comparison.
-        limit: Maximum rows of folded tables, 0 for all; tables that do not fit are omitted and counted.
+    Folded tables have at most `limit` rows, 0 for all; tables that do not fit are omitted and counted.
     """
     # no check mark if a metric got worse that does not determine the verdict
     hidden = diff.verdict is not Verdict.REGRESSION and sentences.has_regression(diff)
@@ -181,12 +174,7 @@ def _short_table(table: doc.Table, limit: int = 0) -> doc.TableBlock:
 
 
 def as_html(diff: Diff, *, limit: int = _MAX_HTML_ROWS) -> str:
-    """Render as an HTML page that follows the reader's light or dark theme.
-
-    Args:
-        diff: The comparison.
-        limit: Maximum rows per table, 0 for all.
-    """
+    """Render as an HTML page in the reader's light or dark theme, with at most `limit` rows per table."""
     refused = diff.verdict is Verdict.NOT_COMPARABLE
     lines = [] if refused else [sentences.describe_differences(diff), sentences.describe_steps(diff)]
     content = {

@@ -214,12 +214,7 @@ def _made_of(diff: Diff, terms: Terms) -> str | None:
 
 
 def causes(diff: Diff, *, spelled: bool = True) -> Table:
-    """Return the lines of the work ledger.
-
-    Args:
-        diff: The comparison.
-        spelled: Describe nonzero terms in one text column, instead of a column per term.
-    """
+    """Return the lines of the work ledger; `spelled` puts their nonzero terms in one column of text."""
     module = (_MODULE,) if diff.by != "module" and any(cause.modules for cause in diff.causes) else ()
     columns = (
         Column(diff.by, "", "op, module or kernel of the line"),

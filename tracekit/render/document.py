@@ -99,7 +99,6 @@ class TableBlock:
     """A table.
 
     Attributes:
-        table: The table.
         limit: Maximum rows, 0 for all.
         all_columns: How to see all columns, printed on a terminal if columns do not fit.
         max_chars: Maximum characters of a cell in Markdown, 0 for all.

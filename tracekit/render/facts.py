@@ -49,14 +49,14 @@ def sections(meta: RunMeta) -> list[Table]:
     ]
     # the analysis `compile` shows the details of compilation
     workload = {name: value for name, value in (meta.workload or {}).items() if name != compilation.KEY}
-    known = {name: value for name, value in meta.environment.items() if name != "gpus" and value is not None}
+    facts = {name: value for name, value in meta.environment.items() if name != "gpus" and value is not None}
     parts = {
         "run": (FACT, flatten(_origin(meta))),
         "workload": (FACT, flatten(workload)),
         "collector options": (FACT, flatten(_options(meta))),
         "tables": (TABLE, tables),
         "step times without a profiler": (TIMING, _timings(meta.timings)),
-        "environment": (FACT, flatten(known)),
+        "environment": (FACT, flatten(facts)),
         "GPUs": (GPU, _gpus(meta.environment)),
         "diagnostics": (DIAGNOSTIC, [*map(vars, combine_diagnostics(meta.diagnostics))]),
     }

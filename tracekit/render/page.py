@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.analysis import Column
 from tracekit.errors import clean
 from tracekit.render.cells import Record, cell, header, is_text, visible_columns
+from tracekit.render.document import Table
 from tracekit.runs.text import PROSE, shorten
-
-if TYPE_CHECKING:
-    from tracekit.analysis import Column
-    from tracekit.render.document import Table
 
 _MAX_SHORT = 24
 _MAX_CHARS = 100

@@ -8,7 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from rich.cells import cell_len
 
@@ -21,9 +21,7 @@ from tracekit.render.layout import DEFAULT_LIMIT, SHOW_ALL, MeasuredColumn, layo
 from tracekit.runs.store import Store, locate
 from tracekit.runs.text import plain
 
-if TYPE_CHECKING:
-    Rows = Sequence[Sequence[Any]]
-
+Rows: TypeAlias = Sequence[Sequence[Any]]
 _BATCH = 10_000
 
 

@@ -5,23 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 from tracekit.analysis import Analysis, Column, Rule, TableSpec
 from tracekit.render.cells import csv_text, escape, escape_prose, grid, json_text
+from tracekit.render.document import Shown, Table
 from tracekit.render.layout import table_text
 
-_SHORT_COLUMNS = (
-    Column("name", "", "name for `tracekit analyze`"),
-    Column("question", "prose", "question it answers"),
-    Column("tables", "prose", "tables it can return"),
+_SHORT_COLUMNS: tuple[Shown, ...] = (
+    (Column("name", "", "name for `tracekit analyze`"), attrgetter("name")),
+    (Column("question", "prose", "question it answers"), attrgetter("question")),
+    (
+        Column("tables", "prose", "tables it can return"),
+        lambda of: ", ".join(table.name for table in of.tables),
+    ),
 )
-_ALL_COLUMNS = (
+_ALL_COLUMNS: tuple[Shown, ...] = (
     *_SHORT_COLUMNS,
-    Column("definition", "prose", "definitions of its values"),
-    Column("rules", "prose", "codes of its findings"),
-    Column("compares", "", "whether it can compare two runs"),
-    Column("sources", "prose", "references"),
+    (Column("definition", "prose", "definitions of its values"), attrgetter("definition")),
+    (Column("rules", "prose", "codes of its findings"), lambda of: ", ".join(rule.code for rule in of.rules)),
+    (Column("compares", "", "whether it can compare two runs"), lambda of: of.compare is not None),
+    (Column("sources", "prose", "references"), lambda of: "; ".join(of.sources)),
 )
 
 
@@ -36,20 +41,10 @@ def list_analyses(analyses: Sequence[Analysis], output_format: str) -> str:
         case "json":
             return json_text("analyze", analyses=[*map(_metadata, analyses)])
         case "csv":
-            return csv_text(map(_row, analyses), _ALL_COLUMNS)
-    return table_text(map(_row, analyses), _SHORT_COLUMNS, limit=0)
-
-
-def _row(analysis: Analysis) -> dict[str, Any]:
-    return {
-        "name": analysis.name,
-        "question": analysis.question,
-        "tables": ", ".join(spec.name for spec in analysis.tables),
-        "definition": analysis.definition,
-        "rules": ", ".join(rule.code for rule in analysis.rules),
-        "compares": analysis.compare is not None,
-        "sources": "; ".join(analysis.sources),
-    }
+            table = Table.of("", "", analyses, *_ALL_COLUMNS)
+            return csv_text(table.rows, table.columns)
+    table = Table.of("", "", analyses, *_SHORT_COLUMNS)
+    return table_text(table.rows, table.columns, limit=0)
 
 
 def _metadata(analysis: Analysis) -> dict[str, Any]:

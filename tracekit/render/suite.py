@@ -117,12 +117,7 @@ def _html_table(table: SuiteTable, drawn: Sequence[Figure]) -> dict[str, Any]:
 
 
 def pictures(report: Report, folder: Path) -> list[Path]:
-    """Write the figures as PNG files; none if kaleido is not installed.
-
-    Args:
-        report: The report of a suite.
-        folder: Output folder, created if missing.
-    """
+    """Write the figures as PNG files to a folder, created if missing; none if kaleido is not installed."""
     from importlib.util import find_spec
 
     if find_spec("kaleido") is None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tracekit.analysis import Column
-from tracekit.experiments import sweep_model
-from tracekit.experiments.sweep_model import Cell, Plan, Record
+from tracekit.experiments.sweep_model import BatchSearch, Cell, Plan, Record
 from tracekit.experiments.sweep_table import COLUMNS, DEVICE_COLUMNS, NO_GPU, SETTINGS, Row
 from tracekit.render.cells import csv_text, json_text
 from tracekit.render.document import Table, TableBlock, write
@@ -102,7 +101,7 @@ def notes(name: str, plan: Plan, rows: Sequence[Row], done: Mapping[tuple[str, i
 
 
 def _describe_search(first: Cell, plan: Plan, done: Mapping[tuple[str, int], Record]) -> str:
-    result, settings = sweep_model.search_result(first, plan, done), first.settings
+    result, settings = BatchSearch(first, plan, done).result(), first.settings
     what = f"{settings.workload} {settings.mode} {settings.level}, resolution {settings.resolution}"
     if result.best is None:
         return f"{what}: no batch size measured: {result.why or 'search not finished'}"

@@ -104,8 +104,7 @@ def _comparison(
     verdict = decide(worsening)
     tested = verdict is not Verdict.NONE
     return Comparison(
-        name=metric.name,
-        unit=metric.unit,
+        **vars(metric),
         a=_mean(log_a),
         b=_mean(log_b),
         ratio=_ratio(log),
@@ -121,7 +120,6 @@ def _comparison(
         threshold=threshold,
         alpha=alpha,
         sigma=float(effect.sigma) if tested else None,
-        direction=metric.direction,
     )
 
 

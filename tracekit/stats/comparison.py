@@ -59,7 +59,6 @@ class Comparison:
     """Comparison of a metric of base (a) and head (b).
 
     Attributes:
-        name: Of the metric.
         unit: Of `a` and `b`.
         a: Geometric mean over the runs of the base; the median for exact metrics.
         b: The same of the head, so that `b / a` is the ratio.
@@ -68,16 +67,13 @@ class Comparison:
             plan together; None where nothing is known of the spread.
         p: Two-sided p value of "no change"; None for exact metrics and where there is no spread.
         mde: Smallest relative increase that this comparison finds in 80 of 100 cases (0.02 is 2%).
-        verdict: What it decided.
         k: Runs per side, of the smaller side.
         paired: Whether runs were compared within blocks.
         reason: Why, in one sentence.
         runs: Runs of each side that were used.
-        method: The test used.
         threshold: Relative change from which the verdict is a regression.
         alpha: Level its interval and p value were judged at; below 0.05 at the looks of a sequential plan.
         sigma: Standard deviation of a run's logarithm, about its relative noise.
-        direction: Which values are better.
         p_adjusted: `p` over the declared metrics of a gate (Holm), None outside one.
 
     Example:

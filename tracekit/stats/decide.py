@@ -151,7 +151,6 @@ class Evidence:
     Attributes:
         log: The effect's estimate, a natural logarithm.
         low: Lower bound of its interval.
-        high: Upper bound.
         detectable: Smallest detectable effect.
         threshold: Relative change from which the verdict is a regression.
     """

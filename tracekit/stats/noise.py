@@ -24,7 +24,6 @@ class Noise:
         sigma: Standard deviation of a run's logarithm (0.02: runs differ by about 2%); NaN without repeats.
         df: Degrees of freedom it was estimated with; infinite where it is given.
         low: Lower bound of its 95% interval.
-        high: Upper bound.
         runs: Runs it was estimated from.
         groups: Groups of identical runs with at least two.
     """
@@ -69,10 +68,7 @@ def detectable_effect(sigma: float, k: int, *, paired: bool = False) -> float:
 
 
 def estimate_noise(groups: Iterable[Values]) -> Noise:
-    """Noise of a series from groups of runs of the same code.
-
-    Args:
-        groups: Values of each group of runs with equal fingerprint and commit; None where a run has none.
+    """Noise of a series from groups of runs of equal fingerprint and commit; None where a run has no value.
 
     Returns:
         Its sigma is NaN where no group has two runs.

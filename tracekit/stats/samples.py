@@ -57,7 +57,7 @@ def pairs(times_a: Sequence[float], times_b: Sequence[float]) -> tuple[list[int]
     blocks = list(zip(runs[::2], runs[1::2], strict=False))
     if len(times_a) != len(times_b) or any(first[1] == second[1] for first, second in blocks):
         return None
-    a, b = ([position for _, own, position in runs if own == side] for side in (_A, _B))
+    a, b = ([position for _, side_of_run, position in runs if side_of_run == side] for side in (_A, _B))
     return a, b
 
 
@@ -92,10 +92,10 @@ def at_their_clocks(
         `time` where a side knows no clock, or where they do not differ.
     """
     sides = [list(zip(*side, strict=True)) for side in zip(times, clocks, strict=True)]
-    known = [[c for t, c in side if t is not None and c is not None] for side in sides]
-    if not all(known):
+    clocks_of_sides = [[c for t, c in side if t is not None and c is not None] for side in sides]
+    if not all(clocks_of_sides):
         return time
-    clock_a, clock_b = (sum(side) / len(side) for side in known)
+    clock_a, clock_b = (sum(side) / len(side) for side in clocks_of_sides)
     in_cycles = None
     if not any(t is not None and c is None for side in sides for t, c in side):
         a, b = (

@@ -162,7 +162,6 @@ class Jump:
         at: First measured commit after it: the culprit, if `suspects` names no other.
         effect: Difference of the levels, as a rule a logarithm.
         low: Lower bound of its 95% interval.
-        high: Upper bound.
         posterior: Probability that it is a jump in the direction of the whole.
         suspects: Commits that may have made it: `at`, and those before it that could not be measured.
     """
@@ -281,8 +280,8 @@ def _from_anchors(search: _Search) -> Measure | Found:
     # The direction is that of the data, so that noise alone reaches a posterior of 0.95 in 1 of 10 cases:
     # half of the remaining doubt is asked for, as in a two-sided test.
     if search.jump and sure >= (1 + CONFIDENCE) / 2:
-        found = _search(search, 0, search.last)
-        return found if isinstance(found, Measure) else _conclude(found)
+        step = _search(search, 0, search.last)
+        return step if isinstance(step, Measure) else _conclude(step)
     if search.repeats_left(search.weaker(0, search.last)):
         return search.again(0, search.last)
     return Found((), reason="measured again, the good and the bad commit do not differ")
@@ -302,10 +301,10 @@ def _search(search: _Search, left: int, right: int) -> Measure | list[Jump]:
         return halves
     jumps: list[Jump] = []
     for start, end in halves:
-        found = _search(search, start, end)
-        if isinstance(found, Measure):
-            return found
-        jumps += found
+        step = _search(search, start, end)
+        if isinstance(step, Measure):
+            return step
+        jumps += step
     return jumps
 
 

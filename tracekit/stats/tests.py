@@ -61,8 +61,7 @@ def compare_exact(
     middle_a, middle_b = float(np.median(base)), float(np.median(head))
     verdict, reason = _verdict(metric, base, head, threshold, tolerance)
     return Comparison(
-        name=metric.name,
-        unit=metric.unit,
+        **vars(metric),
         a=middle_a,
         b=middle_b,
         ratio=middle_b / middle_a if middle_a else None,
@@ -76,7 +75,6 @@ def compare_exact(
         runs=(len(base), len(head)),
         method="exact",
         threshold=threshold,
-        direction=metric.direction,
     )
 
 
@@ -140,8 +138,7 @@ def holm(p: Sequence[float] | Floats) -> Floats:
 def with_holm(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Judge the declared metrics together: a change that Holm does not confirm is inconclusive.
 
-    Args:
-        comparisons: One per declared metric, each judged at its own `alpha`. Exact ones need no confirming.
+    Each comparison was judged at its own `alpha`; exact ones need no confirming.
 
     Example:
         >>> with_holm([])

@@ -12,11 +12,12 @@ import pytest
 
 from tracekit.errors import CollectionError, ExitCode, UnusableInputError
 from tracekit.experiments import bisect as bisect_module
+from tracekit.experiments import bisect_runner
 from tracekit.experiments.bisect import Bisection, Search, bisect
-from tracekit.experiments.bisect_model import Changed, Moment, Subject
+from tracekit.experiments.bisect_model import Changed, Subject
 from tracekit.experiments.bisect_runner import Record
 from tracekit.experiments.state import StateFile
-from tracekit.render.bisect import describe_culprit, describe_measurement, notes, render
+from tracekit.render.bisect import describe_culprit, notes, render
 from tracekit.stats.comparison import Metric
 from tracekit.stats.search import Jump, Spread
 
@@ -44,7 +45,7 @@ def search(
     path: Path,
     *,
     metric: str = "step_time",
-    report: Callable[[Moment], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
     **options: object,
 ) -> Bisection:
     path.mkdir(exist_ok=True)
@@ -225,20 +226,31 @@ def test_ends_that_surely_do_not_differ_in_time_are_not_searched_by_counts(tmp_p
 
 
 def test_each_measurement_tells_value_number_and_what_is_left(tmp_path: Path) -> None:
-    moments: list[Moment] = []
-    search(Runner(noisy(37, 37, noise=0.005)), tmp_path, report=moments.append)
-    made = [(one.subject.key, one.number) for one in moments]
+    lines: list[str] = []
+    search(Runner(noisy(37, 37, noise=0.005)), tmp_path, report=lines.append)
+    pattern = (
+        r"(\d+)/64 \1 change \1: step_time [0-9.]+ (?:µs|ms) \(n=(\d+)\), "
+        r"0 s elapsed(?:, about (\d+) more in 0 s)?"
+    )
+    matches = [re.fullmatch(pattern, line) for line in lines]
+    made = [(match[1], int(match[2])) for match in matches if match]
+    assert len(made) == len(lines)
     assert made[:6] == [("0", 1), ("64", 1), ("64", 2), ("0", 2), ("0", 3), ("64", 3)]
-    assert moments[0].left == 3 * (2 + 6) + 6 - 1  # ends, halvings and confirmation, less this one
-    left = [one.left for one in moments]
+    left = [int(match[3] or 0) for match in matches if match]
+    assert left[0] == 3 * (2 + 6) + 6 - 1  # ends, halvings and confirmation, less this one
     assert left[-1] == 0
     assert all(0 <= after <= before for before, after in pairwise(left))  # nothing was uncertain
-    assert all(one.value and one.metric.name == "step_time" for one in moments)
-    assert moments[0].left_seconds == pytest.approx(moments[0].seconds * moments[0].left)
-    line = describe_measurement(moments[3], "0/64")
-    assert re.fullmatch(
-        r"0/64 0 change 0: step_time [0-9.]+ (µs|ms) \(n=2\), 0 s elapsed, about 26 more in 0 s", line
-    )
+
+
+def test_the_time_left_is_that_of_the_measurements_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bisect_runner, "duration", str)
+    lines: list[str] = []
+    search(Runner(noisy(37, 37, noise=0.005)), tmp_path, report=lines.append)
+    match = re.search(r", (\S+) elapsed, about (\d+) more in (\S+)$", lines[0])
+    assert match is not None
+    assert float(match[3]) == pytest.approx(float(match[1]) * int(match[2]))
 
 
 def test_after_a_culprit_no_weak_suspects_are_listed(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_a_search_stops_where_throughput_no_longer_rises(store: Store, asked: An
     place = sweep_folder.begin(store, plan(first, search=True))
     known = finish(store, place)
     assert [batch for _, batch in seen] == [1, 2, 4, 8]
-    found = sweep_model.search_result(first, place.plan, known)
+    found = sweep_model.BatchSearch(first, place.plan, known).result()
     assert found.best == 8
     assert "+1.1% at batch size 8" in found.why
     assert sweep_model.DOUBT not in found.why
@@ -254,7 +254,7 @@ def test_a_search_that_noise_may_have_stopped_says_so(store: Store, asked: Any) 
     (first,) = grid((8, 1))
     asked(lambda of, _: ok(of, 1000) if of.settings.batch_size == 1 else ok(of, 1500, 2100, 2200))
     place = sweep_folder.begin(store, plan(first, search=True))
-    found = sweep_model.search_result(first, place.plan, finish(store, place))
+    found = sweep_model.BatchSearch(first, place.plan, finish(store, place)).result()
     assert found.best == 1
     assert "-4.8% at batch size 2" in found.why
     assert found.why.endswith(sweep_model.DOUBT)
@@ -265,7 +265,7 @@ def test_a_search_stops_where_memory_ends(store: Store, asked: Any) -> None:
     large = Outcome.OUT_OF_MEMORY
     asked(lambda of, _: bad(of, large) if of.settings.batch_size > 2 else rate(of, of.settings.batch_size))
     place = sweep_folder.begin(store, plan(first, search=True, repeats=2))
-    found = sweep_model.search_result(first, place.plan, finish(store, place))
+    found = sweep_model.BatchSearch(first, place.plan, finish(store, place)).result()
     assert (found.best, found.why) == (2, "batch size 4 ran out of memory")
 
 
@@ -273,5 +273,5 @@ def test_a_search_ends_at_the_largest_batch_allowed(store: Store, asked: Any) ->
     (first,) = grid((8, 1))
     asked(lambda of, _: rate(of, of.settings.batch_size))
     place = sweep_folder.begin(store, plan(first, search=True, most=4))
-    found = sweep_model.search_result(first, place.plan, finish(store, place))
+    found = sweep_model.BatchSearch(first, place.plan, finish(store, place)).result()
     assert (found.best, found.why) == (4, "batch size 4 is the largest allowed")
