@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
 from threading import Thread
@@ -363,7 +363,13 @@ def _compute_each(processes: Processes, tasks: Sequence[tuple[ResultCache, Run, 
 def _compute_cached(task: tuple[ResultCache, Run, str]) -> None:
     """Compute a result so that it is in the cache, in a second process."""
     result_cache, run, name = task
-    result_cache.analyze(run, name)
+    result_cache.analyze(_first_equal(run), name)
+
+
+@lru_cache(maxsize=1)
+def _first_equal(run: Run) -> Run:
+    """Return the run of the first task, so that all tasks share what is computed once per run."""
+    return run
 
 
 def _content(run: Run) -> str | None:

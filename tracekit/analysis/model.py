@@ -119,6 +119,18 @@ def _format_count(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
+def use_python_strings() -> None:
+    """Let pandas store the texts of new frames as Python strings, unless the user has chosen their storage.
+
+    Analyses make thousands of small frames, whose column names are texts too. Arrow arrays, the default,
+    take a third longer for a whole report.
+    """
+    import pandas as pd
+
+    if pd.get_option("mode.string_storage") == "auto":
+        pd.set_option("mode.string_storage", "python")
+
+
 @dataclass(frozen=True)
 class ByRank:
     """An analysis as map and combine functions, so that no process holds the events of all ranks.

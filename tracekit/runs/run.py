@@ -336,9 +336,20 @@ class Run:
         }
 
     def _dataset(self, name: str) -> ds.FileSystemDataset:
-        stored = self.meta.tables.get(name)
-        footers = stored.footers if stored else {}
-        return tables.open_dataset(TABLES[name], self.files(name), self._expected_rows(name), footers)
+        if name not in self._datasets:
+            stored = self.meta.tables.get(name)
+            footers = stored.footers if stored else {}
+            files, rows = self.files(name), self._expected_rows(name)
+            self._datasets[name] = tables.open_dataset(TABLES[name], files, rows, footers)
+        return self._datasets[name]
+
+    @cached_property
+    def _datasets(self) -> dict[str, ds.FileSystemDataset]:
+        return {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Pickle without what was computed from tables."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def _expected_rows(self, name: str) -> int | None:
         """Return the number of rows of the files according to `run.json`; None if unknown."""
@@ -429,11 +440,6 @@ class RankView(Run):
     def _expected_rows(self, name: str) -> int | None:
         return None
 
-    def _dataset(self, name: str) -> ds.FileSystemDataset:
-        if name not in self._datasets:
-            self._datasets[name] = super()._dataset(name)
-        return self._datasets[name]
-
     def __getstate__(self) -> dict[str, object]:
         """Pickle without cached data."""
         return {
@@ -442,10 +448,6 @@ class RankView(Run):
 
     @cached_property
     def _files(self) -> dict[str, list[Place]]:
-        return {}
-
-    @cached_property
-    def _datasets(self) -> dict[str, ds.FileSystemDataset]:
         return {}
 
     @cached_property
