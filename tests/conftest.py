@@ -106,6 +106,13 @@ def _set_git_variables(monkeypatch: pytest.MonkeyPatch, ceiling: Path) -> None:
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "tester@example.org")
 
 
+_GIT_SETTINGS = {
+    "core.checkStat": "minimal",  # with the next, the files of a copy are unchanged, whatever their inodes
+    "core.trustctime": "false",
+    "maintenance.auto": "false",  # which starts processes after each commit
+}
+
+
 @pytest.fixture(scope="session")
 def _repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with one commit, to be copied."""
@@ -117,11 +124,8 @@ def _repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("file.txt").write_text("one\n")
         _run_git("add", ".")
         _run_git("commit", "--quiet", "--message=first")
-        for setting in (
-            "core.checkStat=minimal",
-            "core.trustctime=false",
-        ):  # a copy is no change of its files
-            _run_git("config", *setting.split("="))
+        for name, value in _GIT_SETTINGS.items():
+            _run_git("config", name, value)
     return repository
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CMAKE = """cmake_minimum_required(VERSION 3.18)
+set(CMAKE_CXX_COMPILER_FORCED TRUE)  # without 40 processes that look at what the compiler can do
+set(CMAKE_CXX_COMPILER_ID_RUN TRUE)
 project(small LANGUAGES CXX)
 execute_process(COMMAND sh -c "echo built >> '{log}'; cat '{gate}'")
 add_executable(tracekit_libtorch main.cpp)

@@ -65,11 +65,13 @@ def test_a_commit_means_all_its_runs_of_every_configuration(branch: tuple[str, s
     assert [len(each.head.runs) for each in gate.configurations] == [5, 5]
 
 
+@pytest.mark.slow
 def test_a_small_change_of_noisy_runs_cannot_be_told(branch: tuple[str, str], store: Store) -> None:
     record(store, branch[1], [900_000, 1_300_000, 1_000_000, 1_400_000, 850_000])
     assert check(store, "main", options=STEP_TIME).exit_code is ExitCode.CANNOT_TELL
 
 
+@pytest.mark.slow
 def test_device_peaks_are_exact_within_the_tolerance(branch: tuple[str, str], store: Store) -> None:
     record(store, branch[1], BASE, device_peak=(1 << 30) + (1 << 20))
     options = Options(metrics=("device_peak",))
@@ -80,6 +82,7 @@ def test_device_peaks_are_exact_within_the_tolerance(branch: tuple[str, str], st
     assert gate.comparisons[0].method == "exact"
 
 
+@pytest.mark.slow
 def test_the_baseline_is_never_a_newer_commit_of_the_reference(git: Git, store: Store) -> None:
     """Main went on after the branch left it, and got slower: the branch must not profit."""
     record(store, git("rev-parse", "HEAD"), BASE)
@@ -188,6 +191,7 @@ def test_each_configuration_has_its_own_verdict_and_one_sided_ones_are_listed(gi
     assert gate.configurations[2].outcome is Outcome.NO_BASELINE
 
 
+@pytest.mark.slow
 def test_batch_sizes_are_never_mixed(git: Git, store: Store) -> None:
     base = git("rev-parse", "HEAD")
     record(store, base, BASE)
@@ -310,6 +314,7 @@ def test_runs_that_were_timed_with_other_settings_are_not_compared_in_silence(gi
     assert "against 5 runs (5 to 20 timed steps each) of" in sides(one)
 
 
+@pytest.mark.slow
 def test_equal_settings_need_no_note_and_few_steps_do(branch: tuple[str, str], store: Store) -> None:
     record(store, branch[1], BASE)
     assert not any("step_time" in note for note in check(store, "main").configurations[0].notes)
@@ -321,6 +326,7 @@ def test_equal_settings_need_no_note_and_few_steps_do(branch: tuple[str, str], s
     )
 
 
+@pytest.mark.slow
 def test_noise_of_single_runs_is_not_taken_from_runs_timed_otherwise(git: Git, store: Store) -> None:
     first = git("rev-parse", "HEAD")
     record(store, first, BASE, settings={"steps": 50})

@@ -113,6 +113,7 @@ def test_markdown_of_very_many_configurations_stays_below_what_a_comment_holds(
     assert len(out.encode()) < 60_000
 
 
+@pytest.mark.slow
 def test_junit_has_a_case_for_each_metric(
     head: str, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_label_cannot_start_a_workflow_command_of_its_own(
         assert not any(line.startswith("::error::b") for line in out.splitlines())
 
 
+@pytest.mark.slow
 def test_not_comparable_says_how_to_declare_it(
     git: Git, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

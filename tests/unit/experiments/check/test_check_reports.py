@@ -151,6 +151,7 @@ def test_code_shows_backticks_and_cannot_be_closed() -> None:
     assert [code("a"), code("a`b"), code("``")] == ["`a`", "`` a`b ``", "``` `` ```"]
 
 
+@pytest.mark.slow
 def test_the_printed_commands_hold_what_was_declared(
     git: Git, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,6 +247,7 @@ def test_a_configuration_of_the_baseline_is_missed_behind_a_nearer_commit_withou
     assert gate.missing == ("resnet50 infer cuda",)
 
 
+@pytest.mark.slow
 def test_a_declared_metric_that_nobody_measured_is_told(git: Git, store: Store) -> None:
     record(store, git("rev-parse", "HEAD"), [0] * 5)
     record(store, commit(git, "topic", branch="topic"), [0] * 5)
@@ -253,6 +255,7 @@ def test_a_declared_metric_that_nobody_measured_is_told(git: Git, store: Store) 
     assert "step_time not measured on either side" in each.notes
 
 
+@pytest.mark.slow
 def test_nothing_measured_is_not_put_down_to_the_baseline(
     git: Git, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,6 +266,7 @@ def test_nothing_measured_is_not_put_down_to_the_baseline(
     assert "no run has any of the metrics" in text
 
 
+@pytest.mark.slow
 def test_the_head_is_told_where_another_commit_is_checked_out(
     git: Git, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
