@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from tracekit.cli.progress import note
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from tracekit.executors import Workers
     from tracekit.runs.run import Run
     from tracekit.storage import Place
 
@@ -117,7 +116,11 @@ def command(
     kernels = artifacts.read(Path(compile_artifacts)) if compile_artifacts is not None else ()
     errors: dict[str, TracekitError] = {}
     with ExitStack() as stack:
-        cluster = stack.enter_context(_cluster(scheduler)) if scheduler is not None else None
+        cluster = None
+        if scheduler is not None:
+            from tracekit.executors import workers  # slow to import, and needed only for a cluster
+
+            cluster = stack.enter_context(workers(scheduler))
         progress = stack.enter_context(analysis_progress() if cluster else byte_progress("reading"))
         places = _expand(paths, errors)
         outcomes = import_each(
@@ -161,12 +164,6 @@ def _set_environment(settings: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             del os.environ[name]
-
-
-def _cluster(scheduler: str) -> AbstractContextManager[Workers]:
-    from tracekit.executors import workers  # slow to import, and needed only for a cluster
-
-    return workers(scheduler)
 
 
 def _expand(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Place]:

@@ -143,9 +143,8 @@ def _counters(run: Run) -> dict[str, Any]:
         if metric in samples
     }
     if _UTILIZATION in samples:
-        values["utilization"] = (
-            max(sum(percents) / len(percents) for percents in samples[_UTILIZATION].values()) / 100
-        )
+        percents_by_device = samples[_UTILIZATION].values()
+        values["utilization"] = max(sum(percents) / len(percents) for percents in percents_by_device) / 100
     return values
 
 

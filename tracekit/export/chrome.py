@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,7 +17,7 @@ from isal import isal_zlib
 
 from tracekit.export import tracks
 from tracekit.export.tables import Source
-from tracekit.export.tracks import Ints, Placed, Tracks, find_tracks
+from tracekit.export.tracks import Intervals, Ints, Tracks, find_tracks
 from tracekit.registry import VERSION
 from tracekit.runs.run import Run
 from tracekit.runs.selection import Window
@@ -58,28 +57,6 @@ _HOST_ARGUMENTS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Intervals:
-    """How a table of intervals becomes events.
-
-    Attributes:
-        placed: Returns the process and thread of each row of a batch.
-        placed_by: Columns that this needs.
-        then: Orders rows of one start and duration.
-        categories: Kinds with another name in torch.profiler.
-        arguments: Names of the arguments by column.
-        shapes: Columns of the arguments that are lists of three numbers, by name.
-    """
-
-    table: str
-    placed: Placed
-    placed_by: list[str]
-    then: str
-    categories: Mapping[Any, str]
-    arguments: Mapping[str, str]
-    shapes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
 HOST: Final = Intervals(
     table="host_intervals",
     placed=tracks.on_host,
@@ -114,9 +91,7 @@ def chrome_trace(run: Run, *, window: Window | None = None) -> Iterator[bytes]:
     """
     source = Source(run, window)
     origin = tracks.origin(source)
-    host, device = (
-        find_tracks(source, of.table, of.placed_by, of.placed, then=of.then) for of in (HOST, DEVICE)
-    )
+    host, device = (find_tracks(source, intervals) for intervals in (HOST, DEVICE))
     yield b'{"traceEvents": [\n'
     yield ",\n".join(json.dumps(event) for event in tracks.name_events(source, host, device)).encode()
     for events in _events(source, origin, host, device):

@@ -9,8 +9,8 @@ Process numbers are below 2³¹; each rank has a range, as hosts of several rank
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -25,6 +25,30 @@ from tracekit.schema import TABLES, C, DeviceKind
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Track: TypeAlias = tuple[int, int]
 Placed: TypeAlias = Callable[[pa.RecordBatch], tuple[Ints, Ints]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervals:
+    """How a table of intervals becomes events.
+
+    Attributes:
+        placed: Returns the process and thread of each row of a batch.
+        placed_by: Columns that this needs.
+        then: Orders rows of one start and duration.
+        categories: Kinds with another name in torch.profiler.
+        arguments: Names of the arguments by column.
+        shapes: Columns of the arguments that are lists of three numbers, by name.
+    """
+
+    table: str
+    placed: Placed
+    placed_by: list[str]
+    then: str
+    categories: Mapping[Any, str]
+    arguments: Mapping[str, str]
+    shapes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
 _FIRST = 1_500_000_000
 """Number of the first further track: above those of streams and threads that are met."""
 
@@ -53,22 +77,14 @@ class Tracks:
         return np.where(self.rows[place] == rows, self.threads[place], threads)
 
 
-def find_tracks(source: Source, table: str, columns: list[str], placed: Placed, *, then: str) -> Tracks:
-    """Find the tracks that a table needs.
-
-    Args:
-        source: The run.
-        table: A table of intervals.
-        columns: What `placed` needs.
-        placed: Process and thread of each row of a batch.
-        then: Orders rows of one start and duration.
-    """
-    needed = list(dict.fromkeys([C.ROW_ID, C.START_NS, C.DUR_NS, then, *columns]))
+def find_tracks(source: Source, intervals: Intervals) -> Tracks:
+    """Find the tracks that a table of intervals needs."""
+    columns = [C.ROW_ID, C.START_NS, C.DUR_NS, intervals.then, *intervals.placed_by]
     pieces: dict[Track, list[list[Ints]]] = defaultdict(lambda: [[], [], []])
-    for batch in source.nested(table, needed, then):
+    for batch in source.nested(intervals.table, list(dict.fromkeys(columns)), intervals.then):
         start = batch[C.START_NS].to_numpy()
         rows = [start, start + batch[C.DUR_NS].to_numpy(), batch[C.ROW_ID].to_numpy()]
-        for track, members in _by_track(*placed(batch)):
+        for track, members in _by_track(*intervals.placed(batch)):
             for column, values in zip(pieces[track], rows, strict=True):
                 column.append(values[members])
     tracks = tuple(pieces)

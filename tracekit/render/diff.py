@@ -260,7 +260,10 @@ def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:
         exit_code=exit_code,
         base=asdict(diff.base),
         head=asdict(diff.head),
-        comparability=_comparability(diff),
+        comparability={
+            "status": str(diff.comparability.status),
+            "differences": [*map(asdict, diff.comparability.differences)],
+        },
         design=asdict(diff.design),
         metrics=[*map(asdict, diff.metrics)],
         compared=asdict(diff.compared) if diff.compared else None,
@@ -282,14 +285,6 @@ def as_csv(diff: Diff, *, limit: int = 0) -> str:
     """Render a line per cause, or the differences if nothing was compared."""
     table = tables.causes(diff, spelled=False) if diff.work else tables.differences(diff)
     return csv_text(table.rows[: limit or None], table.columns)
-
-
-def _comparability(diff: Diff) -> dict[str, Any]:
-    comparability = diff.comparability
-    return {
-        "status": str(comparability.status),
-        "differences": [*map(asdict, comparability.differences)],
-    }
 
 
 def _ledger(diff: Diff) -> dict[str, Any] | None:
