@@ -92,11 +92,11 @@ def _precisions(run: Run) -> dict[int, str]:
     where = pc.field(C.INPUT_DTYPES).is_valid()
     ops = run.table("host_intervals", columns=[C.ROW_ID, C.INPUT_DTYPES], where=where)
     texts = ops[C.INPUT_DTYPES].astype(str)
-    known = {}
+    precision_by_text = {}
     for text in texts.unique():
         precisions = map(precision_of, parse_dtypes(text))
-        known[text] = next((precision for precision in precisions if precision in PRECISIONS), "")
-    of_op = dict(zip(ops[C.ROW_ID].tolist(), texts.map(known), strict=True))
+        precision_by_text[text] = next((precision for precision in precisions if precision in PRECISIONS), "")
+    of_op = dict(zip(ops[C.ROW_ID].tolist(), texts.map(precision_by_text), strict=True))
     device = busy(run, [C.ROW_ID, C.OP_ROW]).dropna()
     rows = zip(device[C.ROW_ID].tolist(), device[C.OP_ROW].tolist(), strict=True)
     return {row: of_op[op] for row, op in rows if op in of_op}

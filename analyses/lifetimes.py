@@ -89,8 +89,8 @@ def compute(run: Run) -> Result:
     modules = read_modules(run)
     notes += [] if modules else [NO_MODULES]
     phases = _phases(run)
-    whole = [_allocations(run, of_device, modules, phases[of_device.rank]) for of_device in paired]
-    pairs = list(zip(paired, whole, strict=True))
+    by_device = [_allocations(run, of_device, modules, phases[of_device.rank]) for of_device in paired]
+    pairs = list(zip(paired, by_device, strict=True))
     tables = {
         "peak": _joined([_peak(of_device, table, by) for of_device, table in pairs for by in BY], _PEAK),
         "lifetimes": _joined([_largest(of_device, table) for of_device, table in pairs], _LIFETIMES),

@@ -130,13 +130,13 @@ def _tree(modules: Modules, sums: pd.DataFrame) -> pd.DataFrame:
     table.loc[len(parent) - 1, ["calls", "call_ns"]] = pd.NA
     weight = "host_total_ns"
     for side in ("host", "device"):
-        own, backward = sums[f"{side}_self_ns"], sums[f"{side}_backward_ns"]
-        known, total = own.notna().any(), f"{side}_total_ns"
-        for name, values in ((total, own), (f"{side}_backward_ns", backward)):
-            total_ns = sum_subtrees(parent, values.to_numpy(np.int64)) if known else values
+        self_ns, backward = sums[f"{side}_self_ns"], sums[f"{side}_backward_ns"]
+        has_self, total = self_ns.notna().any(), f"{side}_total_ns"
+        for name, values in ((total, self_ns), (f"{side}_backward_ns", backward)):
+            total_ns = sum_subtrees(parent, values.to_numpy(np.int64)) if has_self else values
             table[name] = pd.Series(total_ns, dtype="Int64")
-        table[f"{side}_share"] = share(table[total], int(own.sum())) if known else np.nan
-        weight = total if known else weight
+        table[f"{side}_share"] = share(table[total], int(self_ns.sum())) if has_self else np.nan
+        weight = total if has_self else weight
     order = _depth_first(parent, table[weight].to_numpy(np.int64))
     return select(table, _TREE).iloc[order].reset_index(drop=True)
 

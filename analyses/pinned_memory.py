@@ -229,15 +229,15 @@ def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget
         f"{_ADVICE[direction]}: {describe_places(located, C.DUR_NS)}.",
         None if saving is None else steps.per_step(saving),
         None if saving is None else Basis.ESTIMATED,
-        _how_pinned(rows, exposed_time, known=saving is not None) + f", {steps.per}, {WORST}",
+        _how_pinned(rows, exposed_time, is_known=saving is not None) + f", {steps.per}, {WORST}",
         CONFIDENT if steps.marked else 0.6,
         evidence_of_copies(rows),
     )
 
 
-def _how_pinned(rows: pd.DataFrame, exposed_time: str, *, known: bool) -> str:
+def _how_pinned(rows: pd.DataFrame, exposed_time: str, *, is_known: bool) -> str:
     overlap = f"overlapping the copies with kernels would save up to the exposed {exposed_time}"
-    if not known:
+    if not is_known:
         return f"the saving by pinning is not estimated, because no rate of pinned copies is known; {overlap}"
     seen = rows[SEEN].notna().all()
     source = (

@@ -245,8 +245,8 @@ def _shares(run: Run, table: pd.DataFrame) -> pd.DataFrame:
     steps = windows[[C.RANK, C.STEP, "window", HOST_NS]].astype({C.STEP: "Int64"})
     joined = table.merge(steps, how="left", on=[C.RANK, C.STEP])
     parts = {"share": ("span_ns", "window"), "host_share": (C.DUR_NS, HOST_NS)}
-    for name, (part, whole) in parts.items():
-        wholes = joined[whole].fillna(0).to_numpy(dtype=np.int64)
+    for name, (part, total) in parts.items():
+        wholes = joined[total].fillna(0).to_numpy(dtype=np.int64)
         unknown = joined[part].isna().to_numpy()
         joined[name] = np.where(unknown, np.nan, share(joined[part].fillna(0), wholes))
     return joined
@@ -260,8 +260,8 @@ def _summary(table: pd.DataFrame, budget: Budget) -> pd.DataFrame:
     summed = grouped[["kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "saving_ns"]]
     result = grouped.size().rename("ranges").to_frame().join(summed.sum(min_count=1)).reset_index()
     result[C.DUR_NS] = grouped[C.DUR_NS].sum().to_numpy(dtype=np.int64)
-    whole = float(budget.steps * budget.step_ns) or float("nan")
-    result["share"] = np.where(result["span_ns"].isna(), np.nan, result["span_ns"].fillna(0) / whole)
+    total = float(budget.steps * budget.step_ns) or float("nan")
+    result["share"] = np.where(result["span_ns"].isna(), np.nan, result["span_ns"].fillna(0) / total)
     return select(result, _SUMMARY).astype({C.DEVICE: "Int64"})
 
 

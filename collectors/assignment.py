@@ -33,7 +33,13 @@ class View:
 
     @classmethod
     def of(cls, rank: int, environment: Mapping[str, Any], used: Iterable[int | None]) -> View:
-        """Return the view of a rank from its environment and the devices of its peaks of memory."""
+        """Return the view of a rank.
+
+        Args:
+            rank: The rank.
+            environment: Its environment, as in `run.json`.
+            used: Devices of its peaks of memory; None for samples of none.
+        """
         indices = frozenset(device for device in used if device is not None)
         return cls(rank, device_indices(environment), indices)
 

@@ -173,14 +173,14 @@ class _Device:
             self._lists_processes = False
             self._refused |= dict.fromkeys((M.PROCESS_MEMORY, M.OTHERS), str(error))
             return
-        now, own = time.time_ns(), tree.select(set(users))
-        others = len(users) - len(own)
-        if _sees_all_processes() or (own and others):  # else those that are not listed may exist
+        now, of_program = time.time_ns(), tree.select(set(users))
+        others = len(users) - len(of_program)
+        if _sees_all_processes() or (of_program and others):  # else those that are not listed may exist
             self._others_seen = True
             yield self._sample(now, M.OTHERS, "count", float(others))
         else:
             self._others_hidden = True
-        sizes = [size for pid in own if (size := users[pid]) is not None]
+        sizes = [size for pid in of_program if (size := users[pid]) is not None]
         if sizes:
             yield self._sample(now, M.PROCESS_MEMORY, "bytes", sum(sizes))
 

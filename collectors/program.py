@@ -35,13 +35,13 @@ ONE_REQUEST_S = 0.5
 _FACTS = re.compile(r"rank-(\d+)(\.first)?\.facts")
 
 
-def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tuple[int, SampleBuffer]:
+def run(program: Program, directory: Path, *, wrapper: Sequence[str] = ()) -> tuple[int, SampleBuffer]:
     """Run the program to its end; returns its exit code and samples.
 
     Args:
         program: Program and options.
         directory: Folder for the recordings of its processes.
-        under: Command of a profiler to run it under, which records in place of torch.profiler.
+        wrapper: Command of a profiler to run it under, which records in place of torch.profiler.
 
     Raises:
         UnusableInputError: The program does not exist.
@@ -56,15 +56,15 @@ def run(program: Program, directory: Path, *, under: Sequence[str] = ()) -> tupl
     request = {
         **values(program),
         "directory": str(scratch),
-        "profiler": "outside" if under else "torch",
+        "profiler": "outside" if wrapper else "torch",
     }
     artifacts = artifact_environment(program, directory, os.environ)
     environment = agent.environment_with_agent(request, artifacts)
     # a profiler would end on these, and leave the program running
-    forwarded = [number for number in guard.FORWARDED if not (under and number in guard.ENDING)]
+    forwarded = [number for number in guard.FORWARDED if not (wrapper and number in guard.ENDING)]
     with (
         run_guarded(
-            (*under, *command),
+            (*wrapper, *command),
             environment=environment,
             scratch=scratch,
             while_running=partial(forward_signals, forwarded),

@@ -75,8 +75,8 @@ def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -
 
 def _make_recording(result: dict[str, Any], directory: Path, sampled: SampledProgress) -> Recording:
     """Return the recording of a workload, without traces, from the result of its process."""
-    own = samples(result)
-    view = View.of(0, result["environment"], (sample.device for sample in own if sample.value))
+    process_samples = samples(result)
+    view = View.of(0, result["environment"], (sample.device for sample in process_samples if sample.value))
     log = (directory / LOG).read_text(errors="replace")
     return Recording(
         traces=(),
@@ -86,7 +86,7 @@ def _make_recording(result: dict[str, Any], directory: Path, sampled: SampledPro
         timings=timings(result),
         compilation=result.get("compilation"),
         batch_size=result["batch_size"],
-        samples=(*own, *assign_samples(sampled.buffer.samples(), [view])),
+        samples=(*process_samples, *assign_samples(sampled.buffer.samples(), [view])),
         environment=result["environment"],
         options=result["options"],
         diagnostics=(*sampled.buffer.diagnostics(), *notes(result), *cupti.diagnostics(log)),

@@ -133,13 +133,13 @@ class ProgramFailedError(CollectionError):
         self.program_code = program_code
 
 
-def unknown_name(what: str, name: str, known: Iterable[str]) -> UnknownNameError:
+def unknown_name(what: str, name: str, candidates: Iterable[str]) -> UnknownNameError:
     """Return the error of a name that does not exist.
 
     Args:
         what: What was named, and of what.
         name: The name that was given.
-        known: The names that exist.
+        candidates: The names that exist.
 
     Example:
         >>> print(unknown_name("column of table steps", "dur_n", ["step", "dur_ns"]))
@@ -147,17 +147,17 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> UnknownNameError
         >>> print(unknown_name("table", "tracks", ["steps", "counters"]))
         unknown table: 'tracks' (known: steps, counters)
     """
-    names = list(known)
+    names = list(candidates)
     hint = did_you_mean(name, names) or f"known: {', '.join(names) or 'none'}"
     return UnknownNameError(f"unknown {what}: {name!r}", hint=hint)
 
 
-def did_you_mean(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.7) -> str:
+def did_you_mean(name: str, choices: Iterable[str], *, most: int = 1, cutoff: float = 0.7) -> str:
     """Ask whether the user meant a known name that is spelled like the given one.
 
     Args:
         name: The name that was given; its case is ignored.
-        known: The names that exist.
+        choices: The names that exist.
         most: Maximum names to suggest.
         cutoff: Smallest similarity, from 0 to 1.
 
@@ -170,7 +170,7 @@ def did_you_mean(name: str, known: Iterable[str], *, most: int = 1, cutoff: floa
     """
     import difflib  # only errors need it
 
-    by_lower = {candidate.lower(): candidate for candidate in known}
+    by_lower = {candidate.lower(): candidate for candidate in choices}
     lower = name.lower()
     longer = [candidate for candidate in by_lower if len(lower) > 1 and candidate.startswith(lower)]
     near = longer or difflib.get_close_matches(lower, by_lower, n=most, cutoff=cutoff)

@@ -127,7 +127,7 @@ def _find_idle(run: Run, compiled: CompiledRun, budget: Budget) -> list[Finding]
                 "of the compilations",
             )
         )
-    found = []
+    by_cause = []
     for rule, rows, title, advice, measured in cases:
         saving = sum(idle_during(run, rows).values())
         if budget.matters(saving, least=rule["min_idle_share"]):
@@ -140,8 +140,8 @@ def _find_idle(run: Run, compiled: CompiledRun, budget: Budget) -> list[Finding]
                 confidence=CONFIDENT if rule is COMPILES else 0.8,
                 evidence={"host_intervals": largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)},
             )
-            found.append(finding)
-    return sorted(found, key=lambda finding: (-(finding.saving_ns_per_step or 0), finding.code))
+            by_cause.append(finding)
+    return sorted(by_cause, key=lambda finding: (-(finding.saving_ns_per_step or 0), finding.code))
 
 
 def _report_late(run: Run, part: str, compilations: Sequence[Compiled]) -> Finding:

@@ -223,6 +223,6 @@ def faster_ns(size: pd.Series, duration: pd.Series, rate: pd.Series) -> pd.Serie
         duration: Its duration, ns.
         rate: The rate, GB/s.
     """
-    known = size.notna() & rate.notna()
-    wanted = (size.astype(float) / rate.astype(float)).where(known).round().astype("Int64")
+    is_known = size.notna() & rate.notna()
+    wanted = (size.astype(float) / rate.astype(float)).where(is_known).round().astype("Int64")
     return (duration.astype("Int64") - wanted).clip(lower=0)

@@ -108,9 +108,9 @@ def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) ->
 
 def gb_per_s(size: pd.Series, duration: pd.Series) -> pd.Series:
     """Bytes over nanoseconds, which is GB/s; missing if either is missing or 0."""
-    known = size.notna()
-    whole = duration.where(known & (duration > 0), 0).fillna(0)
-    return pd.Series(share(size.fillna(0).to_numpy(np.float64), whole.to_numpy(dtype=np.int64)), size.index)
+    is_known = size.notna()
+    total = duration.where(is_known & (duration > 0), 0).fillna(0)
+    return pd.Series(share(size.fillna(0).to_numpy(np.float64), total.to_numpy(dtype=np.int64)), size.index)
 
 
 def totals_table(frame: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions) -> pd.DataFrame:
@@ -169,8 +169,8 @@ def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.Da
     more[BLOCKED_NS] = sums_if_known(keyed, codes, count, BLOCKED_NS)
     more["first_row"] = ints(keyed, C.ROW_ID)[first]
     table = table.merge(more, on=keys, how="left", validate="1:1")
-    known = table["bytes_each"] != _UNKNOWN
-    table["bytes_each"] = table["bytes_each"].astype("Int64").where(known)
+    is_known = table["bytes_each"] != _UNKNOWN
+    table["bytes_each"] = table["bytes_each"].astype("Int64").where(is_known)
     table[C.BYTES] = table["bytes_each"] * table["copies"]
     table[RATE] = gb_per_s(table[C.BYTES], table["sum_ns"])
     return select(table, GROUPS)
@@ -178,10 +178,10 @@ def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.Da
 
 def size_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Histogram by powers of two, with separate rows for sizes of 0 and unknown sizes."""
-    known = frame[C.BYTES].notna().to_numpy(dtype=bool)
+    is_known = frame[C.BYTES].notna().to_numpy(dtype=bool)
     size = frame[C.BYTES].fillna(0).to_numpy(dtype=np.int64)
     power = np.where(size > 0, np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1, -1)
-    power = np.where(known, power, 64)
+    power = np.where(is_known, power, 64)
     codes, count = number_by(frame.assign(power=power), ["power"])
     powers = np.unique(power)
     lower = np.where(powers >= 0, 1 << np.clip(powers, 0, 61), 0).astype(np.int64)

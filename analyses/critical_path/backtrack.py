@@ -156,33 +156,33 @@ class Backtracker:
 
     def _walk(self, window: Window) -> list[_Step]:
         steps: list[_Step] = []
-        at, interval = window.end, window.last
+        now, interval = window.end, window.last
         main = self._graph.host.main
-        join = self._graph.joins.last(np.array([main]), np.array([at]), bound=True).item()
+        join = self._graph.joins.last(np.array([main]), np.array([now]), bound=True).item()
         thread = main
         for _ in range(self._most):
-            if at <= window.start:
+            if now <= window.start:
                 return steps
             if interval >= 0:
-                at, interval = self._along_stream(steps, at, interval, window.start)
-                at, interval, thread, join = self._from_device(steps, at, interval)
+                now, interval = self._along_stream(steps, now, interval, window.start)
+                now, interval, thread, join = self._from_device(steps, now, interval)
             else:
-                at, interval, thread, join = self._from_host(steps, at, thread, join)
-        steps.append((_UNKNOWN, 0, -FAR, at))
+                now, interval, thread, join = self._from_host(steps, now, thread, join)
+        steps.append((_UNKNOWN, 0, -FAR, now))
         return steps
 
-    def _along_stream(self, steps: list[_Step], at: int, interval: int, until: int) -> tuple[int, int]:
+    def _along_stream(self, steps: list[_Step], now: int, interval: int, until: int) -> tuple[int, int]:
         """Walk back along a stream while its intervals depend on each other and end after an instant."""
         first = self._intervals[-1][interval]
         if first == interval or self._ends[interval - 1] <= until:
-            return at, interval
+            return now, interval
         first = bisect_right(self._ends, until, first, interval)
-        steps.append((_RUN, interval, first, at))
+        steps.append((_RUN, interval, first, now))
         return min(self._ends[first], self._intervals[0][first + 1]), first
 
-    def _from_device(self, steps: list[_Step], at: int, interval: int) -> tuple[int, int, int, int]:
+    def _from_device(self, steps: list[_Step], now: int, interval: int) -> tuple[int, int, int, int]:
         start, by_launch, source, done, thread, join, _ = (column[interval] for column in self._intervals)
-        steps.append((_BUSY, interval, start, at))
+        steps.append((_BUSY, interval, start, now))
         if by_launch:
             steps.append((_LAUNCHED, interval, done, start))
             return done, NO_PARENT, thread, join
@@ -193,12 +193,12 @@ class Backtracker:
         steps.append((_QUEUED, interval, end, start))
         return end, source, NO_PARENT, NO_PARENT
 
-    def _from_host(self, steps: list[_Step], at: int, thread: int, join: int) -> tuple[int, int, int, int]:
+    def _from_host(self, steps: list[_Step], now: int, thread: int, join: int) -> tuple[int, int, int, int]:
         if join < 0:
-            steps.append((_HOST, thread, -FAR, at))
+            steps.append((_HOST, thread, -FAR, now))
             return -FAR, NO_PARENT, NO_PARENT, NO_PARENT
         low, target, source, other, before = (column[join] for column in self._joins)
-        steps.append((_HOST, thread, low, at))
+        steps.append((_HOST, thread, low, now))
         if target >= 0:
             return low, target, NO_PARENT, NO_PARENT
         steps.append((_HANDOVER, thread, source, low))
@@ -217,13 +217,13 @@ def _run_starts(device: Device, bound: Bools, source: Ints) -> Ints:
 def _expand_runs(device: Device, steps: Ints) -> Ints:
     """Expand runs: each interval except the first, and the gap before it, become steps."""
     is_run = steps[0] == _RUN
-    _, last, first, at, number = steps[:, is_run]
+    _, last, first, now, number = steps[:, is_run]
     counts = last - first
     run = np.repeat(np.arange(len(last)), counts)
     interval = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts - first, counts) + 1
     start = device.start[interval]
     end = np.minimum(device.end[interval], device.start[np.minimum(interval + 1, len(device.start) - 1)])
-    end[np.cumsum(counts) - 1] = at
+    end[np.cumsum(counts) - 1] = now
     before = np.minimum(device.end[interval - 1], start)
     window = number[run]
     busy = (np.full_like(run, _BUSY), interval, start, end, window)

@@ -163,7 +163,7 @@ def _stream_numbers(device: Ints, stream: Ints) -> tuple[Ints, list[tuple[int, i
     place, devices = pd.factorize(device, sort=True)
     stream_codes, streams = pd.factorize(stream, sort=True)
     lane, pairs = pd.factorize(place * len(streams) + stream_codes, sort=True)
-    return lane, [(int(devices[at // len(streams)]), int(streams[at % len(streams)])) for at in pairs]
+    return lane, [(int(devices[pair // len(streams)]), int(streams[pair % len(streams)])) for pair in pairs]
 
 
 def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
@@ -398,9 +398,9 @@ def _calls(host: Host, device: Device) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     lanes = _streams_waited_for(host, device, waits)
     for lane in range(len(device.lanes)):
         selected = np.flatnonzero(np.isin(lanes, (-1, lane)))
-        found = device.last(lane, host.end[waits[selected]], host.start[waits[selected]])
-        numbers.append(selected[found >= 0])
-        intervals.append(found[found >= 0])
+        awaited = device.last(lane, host.end[waits[selected]], host.start[waits[selected]])
+        numbers.append(selected[awaited >= 0])
+        intervals.append(awaited[awaited >= 0])
     pairs = np.concatenate(numbers), np.concatenate(intervals)
     target = _latest(len(call), pairs, device)
     keep = _newest(call, pairs, host, target)
@@ -417,10 +417,10 @@ def _blocking_copies(host: Host, device: Device) -> Ints:
     copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool) & (call >= 0)
     pageable = (frame[C.SRC_MEMORY] == Memory.PAGEABLE) | (frame[C.DST_MEMORY] == Memory.PAGEABLE)
     rows = np.flatnonzero(copy)
-    at = call[rows]
-    within = (device.end[rows] <= host.end[at]) & (device.start[rows] >= host.start[at])
-    nonempty = host.end[at] > host.start[at]
-    rows = rows[within & nonempty & (pageable.to_numpy(bool)[rows] | ~host.asynchronous[at])]
+    calls = call[rows]
+    within = (device.end[rows] <= host.end[calls]) & (device.start[rows] >= host.start[calls])
+    nonempty = host.end[calls] > host.start[calls]
+    rows = rows[within & nonempty & (pageable.to_numpy(bool)[rows] | ~host.asynchronous[calls])]
     # A call may have made several copies: the last one is what it returned after.
     _, last = np.unique(call[rows][::-1], return_index=True)
     return rows[::-1][last]
@@ -464,12 +464,12 @@ def _handovers(host: Host) -> tuple[Ints, Ints, Ints, Ints]:
     if not parts:
         none = np.zeros(0, np.int64)
         return none, none, none, none
-    thread, time, before, at = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((-at, time, thread))
+    thread, time, before, source_time = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((-source_time, time, thread))
     first = np.ones(len(order), np.bool_)  # of several awaited threads, the last one to finish counts
     first[1:] = (thread[order][1:] != thread[order][:-1]) | (time[order][1:] != time[order][:-1])
     selected = order[first]
-    return thread[selected], time[selected], before[selected], at[selected]
+    return thread[selected], time[selected], before[selected], source_time[selected]
 
 
 def _handovers_with(host: Host, other: int) -> tuple[Ints, Ints, Ints, Ints]:

@@ -196,8 +196,8 @@ def _order(thread: Small, start: Ints, length: Ints, row_id: Ints) -> Ints:
 def _threads(pid: Ints, tid: Ints) -> Small:
     """A small number for each thread of each process."""
     thread, distinct = pd.factorize((pid << 32) ^ tid, sort=True)
-    found: Small = thread.astype(np.min_scalar_type(-1 - len(distinct)))
-    return found
+    codes: Small = thread.astype(np.min_scalar_type(-1 - len(distinct)))
+    return codes
 
 
 def _kinds_and_labels(kinds: Coded, names: Coded) -> tuple[Small, Small, list[str]]:

@@ -136,9 +136,9 @@ class LongestPath:
         lengths = [np.concatenate((inside, other)) + spent for _, _, inside, other in edges]
         slots, froms = self._process(sources, lengths)
         chain = self._chain
-        first, second, third = (slots[one[:chains]] for one in froms)
-        found = np.maximum(first[chain] + best, np.maximum(second, third + after_wait)[chain] + sums)
-        return found, slots[chains : chains + len(self.recorded) - count]
+        first, second, third = (slots[source[:chains]] for source in froms)
+        ends = np.maximum(first[chain] + best, np.maximum(second, third + after_wait)[chain] + sums)
+        return ends, slots[chains : chains + len(self.recorded) - count]
 
     def _inside(self, weights: Three, cost: Ints) -> tuple[Ints, Ints]:
         """For each interval the time from the start of its chain, and the maximum from the preceding wait."""
@@ -146,30 +146,30 @@ class LongestPath:
         durations = weights[1][:count] + cost[:count]
         total = np.cumsum(durations)
         sums: Ints = total - (total - durations)[self._heads][self._chain]
-        known = self.sources[0][:count] != self.never
-        reach = np.where(known, weights[0][:count] + cost[:count] - sums, -FAR)
+        has_source = self.sources[0][:count] != self.never
+        reach = np.where(has_source, weights[0][:count] + cost[:count] - sums, -FAR)
         best = pd.Series(reach).groupby(self._chain, sort=False).cummax()
         return sums, sums + np.asarray(best, np.int64)
 
     def _process(self, sources: list[Ints], lengths: list[Ints]) -> tuple[Ints, list[Ints]]:
         """Time of every slot, and the slot of each source; recorded times follow the slots."""
         order, place = self._order, np.append(self.place, [-1, -1])
-        late = [place[one] >= self.place[self._nodes] for one in sources]
-        fixed = np.concatenate([one[is_late] for one, is_late in zip(sources, late, strict=True)])
+        late = [place[source] >= self.place[self._nodes] for source in sources]
+        fixed = np.concatenate([source[is_late] for source, is_late in zip(sources, late, strict=True)])
         slots = np.zeros(len(self._nodes), np.int64).tolist()
         slots += [*self.recorded[-2:].tolist(), *self.recorded[fixed].tolist()]
-        froms, used = [self._slots[one] for one in sources], len(self._nodes) + 2
-        for one, is_late in zip(froms, late, strict=True):
-            one[is_late] = used + np.arange(int(is_late.sum()))
+        froms, used = [self._slots[source] for source in sources], len(self._nodes) + 2
+        for source, is_late in zip(froms, late, strict=True):
+            source[is_late] = used + np.arange(int(is_late.sum()))
             used += int(is_late.sum())
         edges = [part for pair in zip(froms, lengths, strict=True) for part in pair]
-        for slot, one, to_one, two, to_two, three, to_three in zip(
+        for slot, first, to_first, second, to_second, third, to_third in zip(
             order.tolist(), *(part[order].tolist() for part in edges), strict=True
         ):
-            time = slots[one] + to_one
-            other = slots[two] + to_two
+            time = slots[first] + to_first
+            other = slots[second] + to_second
             if other > time:
                 time = other
-            other = slots[three] + to_three
+            other = slots[third] + to_third
             slots[slot] = other if other > time else time
         return np.array(slots, np.int64), froms

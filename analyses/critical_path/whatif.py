@@ -190,7 +190,13 @@ class WhatIf:
         return [min(max(0, self.recorded - end), self.span_ns) for end in ends]
 
     def end(self, where: str, what: str, removed: RemovedTime | None = None) -> int:
-        """End of the span without this part, which removes the given host time."""
+        """End of the span without a part, ns.
+
+        Args:
+            where: Resource of the part.
+            what: Kind of the part.
+            removed: Host time that goes with it, if any.
+        """
         cut: Cut = removed.between if removed else lambda times: np.zeros(len(times.first), np.int64)
         on_device, others = self._longest.times(
             *self._weights(where, what, cut), self._third_source(where, what)

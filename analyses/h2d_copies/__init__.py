@@ -57,9 +57,9 @@ def compute(run: Run) -> Result:
 
 
 def _excess(table: pd.DataFrame) -> Floats:
-    known = (table[C.BYTES].notna() & table[NEEDED].notna()).to_numpy(dtype=bool)
+    is_known = (table[C.BYTES].notna() & table[NEEDED].notna()).to_numpy(dtype=bool)
     size, needed = (table[column].fillna(0).to_numpy(dtype=np.int64) for column in (C.BYTES, NEEDED))
-    return share(size, np.where(known, needed, 0))
+    return share(size, np.where(is_known, needed, 0))
 
 
 def _notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:

@@ -412,8 +412,8 @@ def _is_marked(marked: Bools, rows: Ints) -> Bools:
     return values_at(marked.astype(np.int8), rows, 0) > 0
 
 
-def _nullable(values: Ints, known: Bools) -> pd.arrays.IntegerArray:
-    return pd.arrays.IntegerArray(values.astype(np.int64, copy=False), ~known)
+def _nullable(values: Ints, is_known: Bools) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(values.astype(np.int64, copy=False), ~is_known)
 
 
 def _subjects(idle: Idle) -> Ints:

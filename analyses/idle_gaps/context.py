@@ -51,7 +51,15 @@ MIN_LONG_NS = 200_000
 def is_set_aside(
     gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools
 ) -> Bools:
-    """Whether each gap is at an edge of the capture, or begins in a range marked as warm-up."""
+    """Whether each gap is at an edge of the capture, or begins in a range marked as warm-up (gaps,).
+
+    Args:
+        gaps: Idle intervals of devices.
+        device: Intervals of devices.
+        host: Intervals of the host.
+        waits: Rows of `host` that wait for a device.
+        queued: Whether work was queued at the start of each gap (gaps,).
+    """
     return _after_backlog(gaps, device) | _in_first_wait(gaps, host, waits, queued) | _in_warm_up(gaps, host)
 
 

@@ -247,8 +247,8 @@ def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -
     if rule is COMPUTES and _mostly(rows, rows[WAITS_ELSEWHERE]):
         return "without work the device has to be idle"
     once = len(rows) == 1 and budget.marked and budget.steps > 1
-    few = len(rows) < CALLS["min_recurring_calls"]
-    if rule is CALLS and (once or (few and re.search(_MEMORY, _main_call(rows)))):
+    is_rare = len(rows) < CALLS["min_recurring_calls"]
+    if rule is CALLS and (once or (is_rare and re.search(_MEMORY, _main_call(rows)))):
         return "the call does not recur"
     return ""
 
@@ -286,8 +286,8 @@ def _with_idle_share(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
     places = summary[[C.RANK, C.DEVICE, "window_ns"]]
     if len(windows):
         lengths = {
-            rank: intervals.length(intervals.union(ints(own, C.START_NS), ints(own, END_NS)))
-            for rank, own in windows.groupby(C.RANK)
+            rank: intervals.length(intervals.union(ints(of_rank, C.START_NS), ints(of_rank, END_NS)))
+            for rank, of_rank in windows.groupby(C.RANK)
         }
         places = places.assign(window_ns=places[C.RANK].map(lengths).fillna(0).to_numpy(np.int64))
         gaps = gaps.assign(**{C.DUR_NS: inside_steps(gaps, windows)})

@@ -242,7 +242,7 @@ def _pair_configs(base: pd.DataFrame, head: pd.DataFrame) -> pd.DataFrame:
     keys = [pd.MultiIndex.from_frame(side[_KEYS]) for side in (base, head)]
     left = _name_columns(base[~keys[0].isin(keys[1])], "base")
     right = _name_columns(head[~keys[1].isin(keys[0])], "head")
-    found = []
+    matches = []
     for matched in (["shapes"], []):
         by_base, by_head = (
             [OP, FAMILY, *(f"{which}_{name}" for name in matched)] for which in ("base", "head")
@@ -252,10 +252,10 @@ def _pair_configs(base: pd.DataFrame, head: pd.DataFrame) -> pd.DataFrame:
             left_on=[*by_base, "number"],
             right_on=[*by_head, "number"],
         )
-        found.append(pair.drop(columns="number"))
+        matches.append(pair.drop(columns="number"))
         left = left[~left["base_first"].isin(pair["base_first"])]
         right = right[~right["head_first"].isin(pair["head_first"])]
-    table = pd.concat([*found, left, right], ignore_index=True)
+    table = pd.concat([*matches, left, right], ignore_index=True)
     return table.fillna({"base_shapes": "", "head_shapes": ""})
 
 

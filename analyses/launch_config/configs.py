@@ -123,8 +123,8 @@ def _fitting(sm: Sm, rows: pd.DataFrame) -> Ints:
     by_registers = (total_registers // parts // np.maximum(of_warp, 1)) * parts // warps
     modern = int(sm.capability.split(".")[0]) >= 8
     shared = rows["shared_bytes"].to_numpy(dtype=np.int64)
-    taken = _up(shared, 128) + 1024 if modern else _up(shared, 256)
-    by_shared = shared_bytes // np.maximum(taken, 1)
+    used_bytes = _up(shared, 128) + 1024 if modern else _up(shared, 256)
+    by_shared = shared_bytes // np.maximum(used_bytes, 1)
     by_threads = total_threads // (warps * warp)
     most = np.minimum.reduce([by_threads, by_registers, by_shared])
     fitting: Ints = np.minimum(most, MAX_BLOCKS[sm.capability])
@@ -286,9 +286,9 @@ def group_by_configuration(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(keys, ascending=[False, *(True for _ in KEYS)], ignore_index=True)
 
 
-def _ratio(part: pd.Series, whole: pd.Series) -> Floats:
+def _ratio(part: pd.Series, total: pd.Series) -> Floats:
     """Ratio of part to whole, NaN if either is unknown."""
-    return share(*(values.to_numpy(dtype=np.float64, na_value=np.nan) for values in (part, whole)))
+    return share(*(values.to_numpy(dtype=np.float64, na_value=np.nan) for values in (part, total)))
 
 
 RELU, FUSED, COMPILED, OTHER = "relu", "fused", "compiled", "other"

@@ -193,9 +193,11 @@ def _report(
     saving, severity, how = None, budget.severity(total), ""
     title = f"{texts[0]} {human(budget.per_step(total), 'ns')} {budget.per}"
     if rule in (FEW_BLOCKS, PARTIAL_WAVE):
-        few = rule is FEW_BLOCKS
-        how = f"upper bound: the time in which nothing else ran × {_FEW_BLOCKS_PART if few else _TAIL_PART}"
-        part = 1 - rows["blocks_per_sm"] if few else rows["tail_share"]
+        is_few = rule is FEW_BLOCKS
+        how = (
+            f"upper bound: the time in which nothing else ran × {_FEW_BLOCKS_PART if is_few else _TAIL_PART}"
+        )
+        part = 1 - rows["blocks_per_sm"] if is_few else rows["tail_share"]
         saving, severity = bound_saving(launches, rows, part)
         if rule is PARTIAL_WAVE and not budget.matters(saving, least=rule["min_saving_share"]):
             return None
@@ -219,8 +221,8 @@ _TAIL_PART = "(1 − waves / ⌈waves⌉), reached only if all blocks take equal
 
 
 def _select_serial(configs: pd.DataFrame) -> pd.DataFrame:
-    one = (configs["blocks"] <= SERIAL["max_blocks"]) & (configs["sms"].fillna(2) > 1)
-    return configs[one & (configs["median_ns"] >= SERIAL["min_median_ns"])]
+    is_serial = (configs["blocks"] <= SERIAL["max_blocks"]) & (configs["sms"].fillna(2) > 1)
+    return configs[is_serial & (configs["median_ns"] >= SERIAL["min_median_ns"])]
 
 
 def _describe_serial(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
@@ -234,9 +236,9 @@ def _describe_serial(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
 
 
 def _select_few_blocks(configs: pd.DataFrame) -> pd.DataFrame:
-    few = configs["blocks"] >= FEW_BLOCKS["min_blocks"]
-    few &= configs["blocks_per_sm"] <= FEW_BLOCKS["max_sm_share"]
-    return configs[few & (configs["median_ns"] >= FEW_BLOCKS["min_median_ns"])]
+    is_few = configs["blocks"] >= FEW_BLOCKS["min_blocks"]
+    is_few &= configs["blocks_per_sm"] <= FEW_BLOCKS["max_sm_share"]
+    return configs[is_few & (configs["median_ns"] >= FEW_BLOCKS["min_median_ns"])]
 
 
 def _describe_few_blocks(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
@@ -330,11 +332,11 @@ def _kernels_that_vary(rows: pd.DataFrame) -> pd.DataFrame:
     keys = [OP, FAMILY, C.INPUT_SHAPES, C.RANK, C.DEVICE]
     ways = alone.groupby([*keys, *_CONFIG], sort=True).size().reset_index(name="launches")
     counts = ways.groupby(keys, sort=True)["launches"].agg(["size", "min"])
-    few = counts[
+    repeated = counts[
         counts["size"].between(VARIES["min_configs"], VARIES["max_configs"])
         & (counts["min"] >= VARIES["min_launches"])
     ]
-    varied = alone[pd.MultiIndex.from_frame(alone[keys]).isin(few.index)]
+    varied = alone[pd.MultiIndex.from_frame(alone[keys]).isin(repeated.index)]
     counted = np.where(varied[C.STEP].notna(), varied[C.DUR_NS], 0).astype(np.int64)
     exposed = np.where(varied[C.STEP].notna(), varied["alone_ns"], 0).astype(np.int64)
     return varied.assign(
@@ -369,8 +371,8 @@ def _matters(pairs: pd.DataFrame, budgets: dict[str, Budget], rule: Rule) -> Boo
     for which, budget in budgets.items():
         time = "counted_ns" if budget.marked else "total_ns"
         totals = pairs[f"{which}_{time}"].fillna(0).to_numpy(dtype=np.int64)
-        whole = budget.steps * budget.step_ns
-        matters |= (totals > 0) & (totals >= rule["min_saving_share"] * whole)
+        total_ns = budget.steps * budget.step_ns
+        matters |= (totals > 0) & (totals >= rule["min_saving_share"] * total_ns)
     return matters
 
 

@@ -112,8 +112,8 @@ def _typed(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> pd.DataFr
     table = pd.DataFrame(rows, columns=[column.name for column in columns], dtype=object)
     text = ("peak_op", "totals")
     names = [name for name in table.columns if name not in text]
-    whole = table.astype(dict.fromkeys(names, "Int64"))
-    return whole.astype({name: "int64" for name in names if whole[name].notna().all()})
+    integers = table.astype(dict.fromkeys(names, "Int64"))
+    return integers.astype({name: "int64" for name in names if integers[name].notna().all()})
 
 
 def _notes(events: list[Events], tables: dict[str, pd.DataFrame]) -> list[str]:

@@ -71,7 +71,7 @@ from .tables import TABLES
 
 
 def measure_windows(
-    subject: Union, hiding: Union, windows: Union, key: dict[str, object], *, each: bool = False
+    subject: Union, hiding: Union, windows: Union, key: dict[str, object], *, by_window: bool = False
 ) -> pd.DataFrame:
     """One row for all windows, which do not overlap, or one row for each of them.
 
@@ -80,11 +80,11 @@ def measure_windows(
         hiding: Union of what overlaps them.
         windows: Starts and ends of the windows.
         key: Columns that name the rows.
-        each: Whether each window has a row.
+        by_window: Whether each window has a row.
     """
     total = overlap_lengths(subject, *windows)
     exposed = overlap_lengths(intervals.subtract(subject, hiding), *windows)
-    if not each:
+    if not by_window:
         total, exposed = total.sum(keepdims=True), exposed.sum(keepdims=True)
     overlapped = total - exposed
     measures = {"union_ns": total, "exposed_ns": exposed, "overlapped_ns": overlapped}
@@ -268,12 +268,12 @@ def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.Da
             key = {C.RANK: rank, C.DEVICE: device, WHAT: what}
             subject = intervals.union(*spans(selected))
             hiding = unions.computation if what == COMMUNICATION else unions.kernels
-            whole = measure_windows(subject, hiding, extent(selected), key)
-            parts["whole"].append(whole.assign(**_plain(selected)))
+            row = measure_windows(subject, hiding, extent(selected), key)
+            parts["whole"].append(row.assign(**_plain(selected)))
             if len(mine):
                 parts["profiled_steps"].append(measure_windows(subject, hiding, stepped, key))
                 keys = {**key, C.STEP: ints(mine, C.STEP)}
-                parts["per_step"].append(measure_windows(subject, hiding, (start, end), keys, each=True))
+                parts["per_step"].append(measure_windows(subject, hiding, (start, end), keys, by_window=True))
     if parts["per_step"]:
         order = [*PLACE, C.STEP]
         parts["per_step"] = [_joined(parts["per_step"]).sort_values(order, kind="stable")]
@@ -291,11 +291,11 @@ def _subjects(of_device: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 def _plain(selected: pd.DataFrame) -> dict[str, Any]:
     """Measures of the whole capture besides the unions."""
     size = selected[C.BYTES]
-    known = bool(size.notna().all())
+    has_sizes = bool(size.notna().all())
     return {
         "sum_ns": int(ints(selected, C.DUR_NS).sum()),
         "count": len(selected),
-        C.BYTES: pd.array([int(size.sum()) if known else None], dtype="Int64"),
+        C.BYTES: pd.array([int(size.sum()) if has_sizes else None], dtype="Int64"),
     }
 
 

@@ -129,12 +129,12 @@ def findings(
 def _advise_to_combine(calls: pd.DataFrame, budget: Budget) -> str:
     """Advice to combine collectives if a step has many short all-reduces."""
     rows = calls[calls["family"].str.contains(_ALL_REDUCE)]
-    each = len(rows) // budget.steps
-    if each < COMMUNICATES["min_calls"] or ints(rows, C.DUR_NS).mean() > COMMUNICATES["max_call_ns"]:
+    count = len(rows) // budget.steps
+    if count < COMMUNICATES["min_calls"] or ints(rows, C.DUR_NS).mean() > COMMUNICATES["max_call_ns"]:
         return ""
     mean = duration(int(ints(rows, C.DUR_NS).mean()))
     return (
-        f"the {each:,} all-reduces {budget.per} take {mean} on average: combine them into few large ones "
+        f"the {count:,} all-reduces {budget.per} take {mean} on average: combine them into few large ones "
         "(DistributedDataParallel's buckets, `torch._foreach` over flattened gradients); "
     )
 

@@ -117,7 +117,7 @@ def _note_devices(table: pd.DataFrame, peaks: Peaks) -> list[str]:
 
 def _note_precisions(table: pd.DataFrame, peaks: Peaks) -> list[str]:
     """Note on products of 32-bit floats whose kernel names do not show the units used."""
-    has_tf32 = [device for device, known in peaks.known.items() if "tf32" in known.tflops]
+    has_tf32 = [device for device, device_peaks in peaks.known.items() if "tf32" in device_peaks.tflops]
     plain = table[table[MATRIX].astype(bool) & (table[PRECISION] == "fp32") & table[C.DEVICE].isin(has_tf32)]
     unclear = plain[~plain[SIMT].astype(bool) & plain[C.FLOPS].notna()]
     if unclear.empty:
@@ -132,19 +132,19 @@ def _note_excess(table: pd.DataFrame) -> list[str]:
     """Notes on rows faster than their roof, by the exceeded roof."""
     over = table[table["utilization"] > 1 + MIN_NOTED_SHARE]
     by_bytes = over["by_bytes"].fillna(0) >= over["by_flops"].fillna(0)
-    found = (_describe_excess(over[by_bytes], OVER_BANDWIDTH), _describe_excess(over[~by_bytes], OVER_PEAK))
-    return [note for note in found if note]
+    texts = (_describe_excess(over[by_bytes], OVER_BANDWIDTH), _describe_excess(over[~by_bytes], OVER_PEAK))
+    return [note for note in texts if note]
 
 
 def _describe_excess(rows: pd.DataFrame, why: str) -> str:
     if rows.empty:
         return ""
     noun, verb = ("row", "is") if len(rows) == 1 else ("rows", "are")
-    some, highest = (
+    number, highest = (
         f"{len(rows)} {noun} (op, shapes and precision) {verb}",
         percent(rows["utilization"].max()),
     )
-    return f"{some} above the roof, the highest at {highest}: {why}"
+    return f"{number} above the roof, the highest at {highest}: {why}"
 
 
 def _note_coverage(summary: pd.DataFrame) -> list[str]:

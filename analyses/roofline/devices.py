@@ -234,8 +234,8 @@ def _peaks_text(peaks: Peaks, device: int, precisions: Sequence[str]) -> str:
         return ""
     by_precision = {precision: peaks.tflops(device, precision) for precision in precisions}
     words = [f"{word} {_number(peak)}" for word, peak in by_precision.items()]
-    given = f" (given: {peaks.known[device].name})" if peaks.given else ""
-    return f"{', '.join(words)}; {_number(peaks.gb_per_s(device))} GB/s{given}"
+    origin = f" (given: {peaks.known[device].name})" if peaks.given else ""
+    return f"{', '.join(words)}; {_number(peaks.gb_per_s(device))} GB/s{origin}"
 
 
 def _number(peak: float) -> str:

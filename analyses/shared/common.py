@@ -307,9 +307,9 @@ def to_categorical(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) ->
     return pd.Categorical.from_codes(moved[codes], pd.Index(distinct, dtype=object))
 
 
-def share(part: Ints | Floats | pd.Series, whole: int | Ints | Floats) -> Floats:
+def share(part: Ints | Floats | pd.Series, total: int | Ints | Floats) -> Floats:
     """Ratio of part to whole, NaN if the whole is 0."""
-    parts, wholes = np.asarray(part, np.float64), np.asarray(whole, np.float64)
+    parts, wholes = np.asarray(part, np.float64), np.asarray(total, np.float64)
     result: Floats = np.divide(parts, wholes, out=np.full(parts.shape, np.nan), where=wholes != 0)
     return result
 
@@ -423,5 +423,5 @@ def concat_by_name(
         >>> concat_by_name([one, {}, other], ["b", "a"])["a"]["n"].tolist()
         [1, 2]
     """
-    found = {name: [part[name] for part in parts if name in part] for name in names}
-    return {name: concat_tables(tables) for name, tables in found.items() if tables}
+    parts_by_name = {name: [part[name] for part in parts if name in part] for name in names}
+    return {name: concat_tables(tables) for name, tables in parts_by_name.items() if tables}

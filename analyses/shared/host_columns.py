@@ -397,9 +397,9 @@ def _parents(order: Ints, row_id: Ints, parent: Ints) -> Small:
     place = np.empty(len(order) + 1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     place[-1] = NO_PARENT  # position of absent rows
-    found = take(place, RowIndex(row_id).of_every(parent)[order])
-    found[found >= np.arange(len(found), dtype=np.int32)] = NO_PARENT
-    return found
+    places = take(place, RowIndex(row_id).of_every(parent)[order])
+    places[places >= np.arange(len(places), dtype=np.int32)] = NO_PARENT
+    return places
 
 
 def _threads(rank: Small, pid: Ints, tid: Ints) -> Small:
@@ -408,5 +408,5 @@ def _threads(rank: Small, pid: Ints, tid: Ints) -> Small:
     for key in (rank, pid, tid):
         place, distinct = pd.factorize(key, sort=True)
         codes = codes * max(1, len(distinct)) + place
-    found, _ = pd.factorize(codes, sort=True)
-    return found.astype(np.int32)
+    threads, _ = pd.factorize(codes, sort=True)
+    return threads.astype(np.int32)

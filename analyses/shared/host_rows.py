@@ -176,15 +176,15 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
     """
     # Many rows have the same op: each distinct id is looked up once.
     id_code, ids = pd.factorize(ids_or_absent(rows))
-    known = ids != NO_PARENT
-    distinct = pd.Series(ids[known], dtype="Int64")
+    is_known = ids != NO_PARENT
+    distinct = pd.Series(ids[is_known], dtype="Int64")
     if distinct.empty:
         return pd.Series(NO_SOURCE, index=rows.index, dtype=object)
     lines = _stack_lines(run, distinct)
     without_stack = pd.isna(lines)
-    lines[without_stack] = _python_frames(run, ids[known][without_stack])
+    lines[without_stack] = _python_frames(run, ids[is_known][without_stack])
     line_of_id = np.full(len(ids), NO_SOURCE, object)
-    line_of_id[known] = lines
+    line_of_id[is_known] = lines
     return pd.Series(line_of_id[id_code], index=rows.index, dtype=object)
 
 

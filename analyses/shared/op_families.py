@@ -95,17 +95,17 @@ def _by_op(ops: Ops) -> pd.DataFrame:
     """Calls, host self time and longest call by op."""
     size = len(ops.labels)
     _, host_row = _longest(ops.names, size, ints(ops.frame, C.DUR_NS), ints(ops.frame, C.ROW_ID))
-    own = sum_by_code(ops.names, size, ops.self_ns)
+    self_ns = sum_by_code(ops.names, size, ops.self_ns)
     calls = np.bincount(ops.names, minlength=size)
-    return pd.DataFrame({OP: ops.labels, "host_self_ns": own, "calls": calls, "host_row": host_row})
+    return pd.DataFrame({OP: ops.labels, "host_self_ns": self_ns, "calls": calls, "host_row": host_row})
 
 
 def _longest(groups: Ints, size: int, duration: Ints, row_id: Ints) -> tuple[Ints, Ints]:
     """Duration and id of the longest row of each group; of equal ones the lowest id."""
     most, rows = np.full(size, -1, np.int64), np.full(size, np.iinfo(np.int64).max)
     np.maximum.at(most, groups, duration)
-    at = np.flatnonzero(duration == most[groups])
-    np.minimum.at(rows, groups[at], row_id[at])
+    longest_rows = np.flatnonzero(duration == most[groups])
+    np.minimum.at(rows, groups[longest_rows], row_id[longest_rows])
     return most, rows
 
 
@@ -159,10 +159,10 @@ def _joined(levels: list[tuple[str, list[str], pd.DataFrame]], by: str) -> pd.Da
     pending, rows = below[()][::-1], list[_Row]()
     number: dict[tuple[str, ...], int] = {}
     while pending:
-        one = pending.pop()
-        number[one[_PATH]] = len(rows)
-        rows.append(one | {PARENT: number.get(one[_PATH][:-1])})
-        pending += reversed(below.get(one[_PATH], []))
+        node = pending.pop()
+        number[node[_PATH]] = len(rows)
+        rows.append(node | {PARENT: number.get(node[_PATH][:-1])})
+        pending += reversed(below.get(node[_PATH], []))
     return _shares(rows)
 
 
@@ -171,9 +171,9 @@ def _shares(rows: list[_Row]) -> pd.DataFrame:
     for name in (PARENT, *_NUMBERS):
         table[name] = pd.array([row.get(name) for row in rows], dtype="Int64")
     table[NODE] = np.arange(len(table))
-    for side, own in zip(("host_share", "device_share"), _SELF, strict=True):
-        whole = int(table.loc[table[C.DEPTH] == 0, own].sum())
-        table[side] = share(table[own].to_numpy(np.float64, na_value=np.nan), whole)
+    for side, column in zip(("host_share", "device_share"), _SELF, strict=True):
+        total = int(table.loc[table[C.DEPTH] == 0, column].sum())
+        table[side] = share(table[column].to_numpy(np.float64, na_value=np.nan), total)
     return select(table, _COLUMNS)
 
 

@@ -109,7 +109,7 @@ class NsysCollector:
         nsys = tool.find()
         guessed = _guess_device()
         command = tool.profile_command(nsys, directory.resolve() / REPORT, device=guessed)
-        code, sampled = programs.run(program, directory, under=command)
+        code, sampled = programs.run(program, directory, wrapper=command)
         ranks = programs.read_ranks(directory)
         if not ranks:
             raise programs.failure(program, directory, code)

@@ -168,7 +168,13 @@ def profile_command(nsys: Nsys, output: Path, *, device: str) -> list[str]:
 
 
 def export_command(nsys: Nsys, report: Path, output: Path) -> list[str]:
-    """Return the command that exports a report to SQLite."""
+    """Return the command that exports a report to SQLite.
+
+    Args:
+        nsys: The tool.
+        report: The report.
+        output: The new SQLite file.
+    """
     options = _options(EXPORT, nsys.export)
     return [nsys.path, "export", "--type=sqlite", *options, f"--output={output}", str(report)]
 

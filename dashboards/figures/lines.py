@@ -161,7 +161,7 @@ def points(
     traces = [_dots(place, kind) for place, kind in enumerate(kinds)]
     traces += [_limit(place, limit) for place, limit in enumerate(limits)]
     drawn: list[Dots | Limit] = [*kinds, *limits]
-    across, up = [x for one in drawn for x in one.x], [y for one in drawn for y in one.y]
+    across, up = [x for line in drawn for x in line.x], [y for line in drawn for y in line.y]
     ticks = {"tickvals": list(x_ticks[0]), "ticktext": list(x_ticks[1])} if x_ticks else decades(across)
     layout = {
         "height": 380,

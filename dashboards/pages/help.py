@@ -50,7 +50,7 @@ def _terms_section(analyses: list[Analysis]) -> Component:
         " prints the same numbers. Times are exact nanoseconds, shown in a suitable unit; sizes "
         "use powers of 1,024; a dash means unknown, not zero.",
     ]
-    central = (terms for one in analyses if one.name == _CENTRAL for terms in _list_terms(one))
+    central = (terms for entry in analyses if entry.name == _CENTRAL for terms in _list_terms(entry))
     return html.Section([html.H2("Terms"), html.P(intro), *central])
 
 

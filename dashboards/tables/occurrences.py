@@ -114,9 +114,9 @@ def link_parameters(columns: Collection[str]) -> dict[str, Any] | None:
         ranks = (name for name in (C.RANK, "slowest_rank", "last_rank") if name in columns)
         return _parameters(STEP, C.STEP, **place | {C.RANK: next(ranks, "")})
     if named:
-        at = C.START_NS if C.START_NS in columns else ""
+        sorting = C.START_NS if C.START_NS in columns else ""
         searched = {"mode": named.mode, "texts": dict(named.texts), "prefix": named.prefix}
-        return _parameters(NEXT if at else LONGEST, named.column, at=at, **searched, **place)
+        return _parameters(NEXT if sorting else LONGEST, named.column, at=sorting, **searched, **place)
     return _link_to_place(columns, place)
 
 
@@ -127,13 +127,13 @@ def _parameters(go: str, column: str, **more: Any) -> dict[str, Any]:
 
 def _link_to_place(columns: Collection[str], place: dict[str, str]) -> dict[str, Any] | None:
     """Return the parameters of rows that name only a rank, a device or a time."""
-    at = next((name for name in _TIMES if name in columns), "")
-    column = place[C.RANK] or place[C.DEVICE] or at
+    sorting = next((name for name in _TIMES if name in columns), "")
+    column = place[C.RANK] or place[C.DEVICE] or sorting
     if not column or any(name in columns for name in _PARTS):
         return None
     if place[C.RANK] and any(name in columns for name in _OF_STEPS):
         return _parameters(STEP, C.RANK, text="step", **place)
     about = next((text for name, text in _SUBJECTS.items() if name in columns), KERNEL)
     text = about if place[C.RANK] or place[C.DEVICE] else "op"
-    go = NEXT if at else LONGEST
-    return _parameters(go, column, at=at, mode=CATEGORY, host="op", text=text, **place)
+    go = NEXT if sorting else LONGEST
+    return _parameters(go, column, at=sorting, mode=CATEGORY, host="op", text=text, **place)

@@ -97,17 +97,19 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
         results: Analyses, each with its result; taken one by one, and tables that are not needed let go.
     """
     evidence = Evidence()
-    kept: list[tuple[Analysis, Result]] = []
+    checked: list[tuple[Analysis, Result]] = []
     for analysis, result in results:
         evidence.add(analysis.name, result)
-        kept.append((analysis, replace(result, tables={}) if analysis.rules else result))
+        checked.append((analysis, replace(result, tables={}) if analysis.rules else result))
     against = budget(run)
     unordered = [
-        rank_finding(analysis, finding, against) for analysis, result in kept for finding in result.findings
+        rank_finding(analysis, finding, against)
+        for analysis, result in checked
+        for finding in result.findings
     ]
-    rules = sum(len(analysis.rules) for analysis, _ in kept)
+    rules = sum(len(analysis.rules) for analysis, _ in checked)
     once = by_saving(unordered)
-    return Advice(once, against, rules, tuple(kept), evidence.verdict(once) if evidence.complete else None)
+    return Advice(once, against, rules, tuple(checked), evidence.verdict(once) if evidence.complete else None)
 
 
 def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:

@@ -128,6 +128,9 @@ def _compare(base: Run, head: Run, names: tuple[str, ...]) -> Results:
     chosen = [analysis.get(name) for name in names]
     chosen = chosen or [other for other in analysis.available() if other.compare]
     return {
-        one.name: (replace(one, tables=one.comparison), analysis.compare(base, head, one.name))
-        for one in chosen
+        definition.name: (
+            replace(definition, tables=definition.comparison),
+            analysis.compare(base, head, definition.name),
+        )
+        for definition in chosen
     }

@@ -299,10 +299,10 @@ def run(
     """
     if time.time() - psutil.Process().create_time() < YOUNG_S:
         time.sleep(max(0.0, _LOADED + SETTLED_S - time.monotonic()))
-    worker, kept = get_worker(), KeptFolders()
-    with scratch_at(_scratch(worker), kept.add):
+    worker, folders = get_worker(), KeptFolders()
+    with scratch_at(_scratch(worker), folders.add):
         value, error = attempt(function, item)
-    return value, error, host_of(worker.address), kept
+    return value, error, host_of(worker.address), folders
 
 
 def visit(function: Callable[..., object], args: tuple[Any, ...], dask_worker: Worker) -> None:

@@ -105,14 +105,14 @@ def unexpected_error(error: BaseException) -> TracekitError:
         >>> unexpected_error(OSError(28, "No space left on device")).message
         "the worker's machine failed: [Errno 28] No space left on device"
     """
-    said = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     if isinstance(error, OSError):
-        what, hint = f"the worker's machine failed: {said}", "check its disk and file systems"
+        what, hint = f"the worker's machine failed: {text}", "check its disk and file systems"
     else:
-        what, hint = f"{type(error).__name__}: {said}", "use `--debug` for a traceback"
-    found = TracekitError(what, hint=hint)
-    found.add_note("".join(traceback.format_exception(error)))
-    return found
+        what, hint = f"{type(error).__name__}: {text}", "use `--debug` for a traceback"
+    converted = TracekitError(what, hint=hint)
+    converted.add_note("".join(traceback.format_exception(error)))
+    return converted
 
 
 Keep: TypeAlias = "Callable[[Path], None]"
@@ -133,14 +133,14 @@ def keep(folder: Path) -> None:
     On a cluster, results are dropped at the end of the connection, also if the client is killed. Elsewhere,
     the folder is left to `Workers.everywhere`.
     """
-    if kept := _SCRATCH.get()[1]:
-        kept(folder)
+    if on_keep := _SCRATCH.get()[1]:
+        on_keep(folder)
 
 
 @contextmanager
-def scratch_at(folder: Path, kept: Keep | None = None) -> Iterator[None]:
+def scratch_at(folder: Path, on_keep: Keep | None = None) -> Iterator[None]:
     """Set the folder of `scratch`, and what `keep` calls."""
-    token = _SCRATCH.set((folder, kept))
+    token = _SCRATCH.set((folder, on_keep))
     try:
         yield
     finally:

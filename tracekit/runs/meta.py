@@ -362,8 +362,8 @@ def combine_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     kinds: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         kinds.setdefault((diagnostic.level, diagnostic.code), []).append(diagnostic)
-    few = (kind if len(kind) <= MAX_LISTED else [_summarize(kind)] for kind in kinds.values())
-    return [diagnostic for kind in few for diagnostic in kind]
+    shown = (kind if len(kind) <= MAX_LISTED else [_summarize(kind)] for kind in kinds.values())
+    return [diagnostic for kind in shown for diagnostic in kind]
 
 
 def _summarize(kind: Sequence[Diagnostic]) -> Diagnostic:

@@ -125,8 +125,8 @@ def _table_entry(table: str, files: dict[str, PartFile]) -> TableFile:
     parts = [files[name] for name in sorted(files)]
     footers = {file.name: file.footer for file in parts if file.footer is not None}
     if list(files) == [f"{table}{ENDING}"]:
-        (whole,) = parts
-        return TableFile(rows=whole.rows, bytes=whole.bytes, sha256=whole.sha256, footers=footers)
+        (only_part,) = parts
+        return TableFile(rows=only_part.rows, bytes=only_part.bytes, sha256=only_part.sha256, footers=footers)
     return TableFile(
         rows=sum(part.rows for part in parts),
         bytes=sum(part.bytes for part in parts),

@@ -117,6 +117,12 @@ class Bert(nn.Module):
 def pretraining_loss(
     output: tuple[torch.Tensor, torch.Tensor], labels: torch.Tensor, follows: torch.Tensor
 ) -> torch.Tensor:
-    """Sum the losses of masked words, labels (batch, tokens), and of the next sentence, 0 or 1 (batch,)."""
+    """Sum the losses of masked words and of the next sentence.
+
+    Args:
+        output: Logits of words (batch, tokens, vocabulary), and of the next sentence (batch, 2).
+        labels: Masked words (batch, tokens); others are ignored.
+        follows: 1 where the second sentence follows the first, else 0 (batch,).
+    """
     words, sentences = output
     return token_loss(words, labels) + functional.cross_entropy(sentences, follows)

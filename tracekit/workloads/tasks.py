@@ -51,13 +51,26 @@ def image_classifier(
 
 
 def next_tokens(batch: int, tokens: int, vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return random tokens and the token after each; both (batch, tokens)."""
+    """Return random tokens and the token after each; both (batch, tokens).
+
+    Args:
+        batch: Sequences.
+        tokens: Tokens of each.
+        vocabulary: Number of different tokens.
+    """
     drawn = torch.randint(vocabulary, (batch, tokens + 1))
     return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
 
 
 def mask_tokens(batch: int, tokens: int, vocabulary: int, *, mask: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return random tokens, 15% of them but at least one masked, and their labels; both (batch, tokens)."""
+    """Return random tokens, 15% of them but at least one masked, and their labels; both (batch, tokens).
+
+    Args:
+        batch: Sequences.
+        tokens: Tokens of each.
+        vocabulary: Number of different tokens.
+        mask: Token in place of masked ones.
+    """
     drawn = torch.randint(vocabulary, (batch, tokens))
     count = max(1, round(MASKED_SHARE * tokens))
     places = torch.rand(batch, tokens).argsort(dim=1)[:, :count]

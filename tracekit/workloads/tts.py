@@ -201,7 +201,13 @@ class Tacotron2(nn.Module):
 def speech_loss(
     output: tuple[torch.Tensor, torch.Tensor, torch.Tensor], frames: torch.Tensor, stops: torch.Tensor
 ) -> torch.Tensor:
-    """Mean absolute error of the frames before and after the postnet, plus cross-entropy of the stops."""
+    """Mean absolute error of the frames before and after the postnet, plus cross-entropy of the stops.
+
+    Args:
+        output: Frames before and after the postnet (batch, frames, mels), and stop logits (batch, frames).
+        frames: Target frames (batch, frames, mels).
+        stops: 1 where a frame is the last, else 0 (batch, frames).
+    """
     coarse, refined, gates = output
     distance = functional.l1_loss(coarse, frames) + functional.l1_loss(refined, frames)
     return distance + functional.binary_cross_entropy_with_logits(gates, stops)

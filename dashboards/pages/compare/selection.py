@@ -260,11 +260,11 @@ def _choices(context: Context) -> Component:
         if max(len(a), len(b)) > 1 and context.base not in b:
             is_all = view.options.get("repeats") == "all"
             rest = {name: value for name, value in view.options.items() if name != "repeats"}
-            every = view.href(options=rest | {"repeats": "all"})
+            link = view.href(options=rest | {"repeats": "all"})
             why = "Runs with the same commit or label and fingerprint, which allow a verdict"
             choices = [
                 Choice("these two", view.href(options=rest), not is_all),
-                Choice(f"all repeats ({len(a)} and {len(b)})", every, is_all, why),
+                Choice(f"all repeats ({len(a)} and {len(b)})", link, is_all, why),
             ]
             offered.append(show_choices("Runs", choices))
     return html.Div(offered, className="tk-controls")

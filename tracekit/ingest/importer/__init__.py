@@ -100,9 +100,9 @@ def import_each(
     yield from plan.errors
 
 
-def with_captures(job: Job, given: Sequence[Place] = ()) -> Job:
+def with_captures(job: Job, places: Sequence[Place] = ()) -> Job:
     """Return a job with the captures of its graphs: those given, else those beside each trace."""
-    sources = tuple(structs.replace(source, captures=captures_of(source, given)) for source in job.sources)
+    sources = tuple(structs.replace(source, captures=captures_of(source, places)) for source in job.sources)
     return structs.replace(job, sources=sources)
 
 

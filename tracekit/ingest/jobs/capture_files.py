@@ -46,15 +46,15 @@ def list_captures(folder: Place) -> list[Place]:
     return sorted(captures or [path for path in files if _NAME.search(path.name)], key=lambda path: path.name)
 
 
-def captures_of(source: Source, given: Sequence[Place] = ()) -> tuple[Place, ...]:
+def captures_of(source: Source, places: Sequence[Place] = ()) -> tuple[Place, ...]:
     """Return the captures of a trace: those given, else those beside it; of its rank if their names tell.
 
     Args:
         source: The trace.
-        given: Traces of captures that a user names.
+        places: Traces of captures that a user names.
     """
-    if given:
-        return tuple(given)
+    if places:
+        return tuple(places)
     ranks = (None, source.rank or 0)
     return tuple(path for path in _beside(source.path) if from_name(path.name) in ranks)
 

@@ -323,9 +323,9 @@ def nanoseconds(texts: Sequence[memoryview | bytes]) -> tuple[Ints, Bools]:
 
 
 def _parse_microseconds(text: bytes) -> int | None:
-    whole, _, decimals = text.partition(b".")
-    digits = whole + decimals.ljust(_DECIMALS, b"0")
-    plain = whole and len(decimals) <= _DECIMALS and len(digits) <= _TIME_DIGITS and digits.isdigit()
+    integral, _, decimals = text.partition(b".")
+    digits = integral + decimals.ljust(_DECIMALS, b"0")
+    plain = integral and len(decimals) <= _DECIMALS and len(digits) <= _TIME_DIGITS and digits.isdigit()
     value = int(digits) if plain else _exact(text)
     return value if value is not None and abs(value) < LATEST_NS else None
 

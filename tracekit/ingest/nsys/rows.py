@@ -189,6 +189,11 @@ def add_times(batch: BatchBuilder, start: Ints, end: Ints) -> int:
     """Add starts and durations; return the number of rows whose end is missing or before their start.
 
     The duration of such rows is 0.
+
+    Args:
+        batch: The batch to add them to.
+        start: Starts, ns, (rows,).
+        end: Ends, ns, (rows,).
     """
     bad = end < start
     batch.numbers(C.START_NS, Column(start))
