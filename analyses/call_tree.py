@@ -4,13 +4,6 @@ Calls with the same name and the same parent node are one node, so every step an
 Sums are exact at every node: total = self + sum of the children's totals. Device times are missing, not zero,
 if no device interval can be linked to its launch. Ops that captured a graph are nodes without calls under the
 node that launches the graph.
-
-Sources: Gregg 2016: The Flame Graph; torch.profiler's events.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "call_tree")  # doctest: +SKIP
-    >>> result.tables["nodes"].query("parent.isna()")  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -42,60 +35,41 @@ from .shared.host_rows import MODULE, PATH_SEPARATOR
 NO_CALLS = (
     "no ops or annotations in this capture: CPU activity was not recorded; record with `--collector torch`"
 )
-_NUMBER = r"#\d+$"
-_OPS = (HostKind.OP, HostKind.ANNOTATION)
-_STACKS = (HostKind.PYTHON, HostKind.OP)
 
 
 @dataclass(frozen=True)
 class _Calls:
-    """The calls of a run.
+    """The calls of a run."""
 
-    Attributes:
-        frame: Every host row.
-        selected: Whether each row is of a kind that the tree shows: ops with annotations or Python calls.
-        parent: Position of the nearest enclosing selected row of each row, or `NO_PARENT`.
-        names: Code of each row's name, in alphabetical order.
-        labels: Name of each code.
-    """
-
-    frame: pd.DataFrame
-    selected: Bools
-    parent: Ints
-    names: Ints
-    labels: pd.Index
+    frame: pd.DataFrame  # every host row
+    selected: Bools  # whether each row is of a kind that the tree shows: ops with annotations or Python calls
+    parent: Ints  # position of the nearest enclosing selected row of each row, or `NO_PARENT`
+    names: Ints  # code of each row's name, in alphabetical order
+    labels: pd.Index  # name of each code
 
 
 @dataclass(frozen=True)
 class _Tree:
-    """Nodes, parents before children.
+    """Nodes, parents before children."""
 
-    Attributes:
-        of_row: Node of each host row, `NO_PARENT` if it is not selected.
-        parent: Parent of each node.
-        depth: Number of ancestors of each node.
-        name: Code of each node's name.
-        rank: Rank of each node.
-    """
-
-    of_row: Ints
-    parent: Ints
-    depth: Ints
-    name: Ints
-    rank: Ints
+    of_row: Ints  # node of each host row, `NO_PARENT` if it is not selected
+    parent: Ints  # parent of each node
+    depth: Ints  # number of ancestors of each node
+    name: Ints  # code of each node's name
+    rank: Ints  # rank of each node
 
 
 def compute(run: Run) -> Result:
     """Compute the table of nodes."""
     columns = [C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, C.RANK]
     frame = run.table("host_intervals", columns=columns)
-    calls = _select(frame, _OPS)
+    calls = _select(frame, (HostKind.OP, HostKind.ANNOTATION))
     if not calls.selected.any():
         return Result(notes=(NO_CALLS,))
     nodes, notes = _nodes(run, calls)
     tables = {"nodes": nodes}
     if (frame[C.KIND] == HostKind.PYTHON).any():
-        tables["stacks"], _ = _nodes(run, _select(frame, _STACKS))
+        tables["stacks"], _ = _nodes(run, _select(frame, (HostKind.PYTHON, HostKind.OP)))
     return Result(tables, notes=notes)
 
 
@@ -109,7 +83,7 @@ def _select(frame: pd.DataFrame, kinds: tuple[HostKind, ...]) -> _Calls:
     selected = frame[C.KIND].isin([str(kind) for kind in kinds]).to_numpy(bool)
     parent = find_enclosing(selected, positions(frame[C.ROW_ID], frame[C.PARENT_ROW]))
     raw = frame[C.NAME].astype("category").cat
-    merged = raw.categories.astype(str).str.replace(_NUMBER, "", regex=True)
+    merged = raw.categories.astype(str).str.replace(r"#\d+$", "", regex=True)
     codes, labels = pd.factorize(np.asarray(merged, dtype=object), sort=True)
     return _Calls(frame, selected, parent, codes.astype(np.int64)[raw.codes], pd.Index(labels))
 
@@ -160,16 +134,9 @@ def _sum_launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, 
 
 
 def _with_captured(calls: _Calls, tree: _Tree, rows: pd.DataFrame, above: Ints) -> tuple[_Calls, _Tree, Ints]:
-    """Add the ops that captured device intervals below the nodes that launched their graphs.
+    """Add the ops that captured these intervals below the nodes that launched their graphs, -1 at the top.
 
-    Args:
-        calls: The calls.
-        tree: Their tree.
-        rows: The device intervals.
-        above: Node of each, `NO_PARENT` at the top.
-
-    Returns:
-        The calls with further names, the tree with further nodes, and the node of each interval.
+    Returns also the node of each interval.
     """
     names = {str(name): code for code, name in enumerate(calls.labels)}
     new_nodes: dict[tuple[int, int, int], int] = {}

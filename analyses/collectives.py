@@ -4,13 +4,6 @@
   come from the elements and the dtype that the op recorded; without these, from its first input where input
   and output are of one size.
 * Where the transfer is unknown the duration is used, so the bandwidth is the least that it can be.
-
-Source: NVIDIA nccl-tests, doc/PERFORMANCE.md.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "collectives")  # doctest: +SKIP
-    >>> result.tables["by_group"]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -34,7 +27,7 @@ from .shared.collective_kinds import (
     REDUCE_SCATTER,
     SEND_RECV,
 )
-from .shared.common import DEVICE, RANK, STEP, absent_device_note, concat_tables, select, share
+from .shared.common import PLACE_COLUMNS, STEP, concat_tables, nothing_note, select, share
 
 WAIT, TRANSFER, CAUSED = "wait_ns", "transfer_ns", "caused_ns"
 ALGORITHM, BUS = "alg_gb_per_s", "bus_gb_per_s"
@@ -47,9 +40,6 @@ NOT_RECORDED = (
     "process group, elements and dtype were not recorded for {count:,} of {all:,} communication kernels: "
     "recent versions of PyTorch record them for NCCL"
 )
-_TWICE = {ALL_REDUCE}
-_ONCE = {ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL}
-_WHOLE = {BROADCAST, REDUCE, SEND_RECV}
 _GROUP = ["group", C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE, "collective"]
 
 
@@ -62,9 +52,7 @@ def combine(run: Run, parts: Sequence[pd.DataFrame]) -> Result:
     """Match the collectives of all ranks, and measure them."""
     rows = concat_tables(parts)
     if rows.empty:
-        return Result(
-            notes=(absent_device_note(run) if run.rows("device_intervals") == 0 else NO_COLLECTIVES,)
-        )
+        return Result(notes=(nothing_note(run, NO_COLLECTIVES),))
     measured = _measure_calls(rows)
     unmatched, unknown = int(measured[WAIT].isna().sum()), int((rows["group"] == "").sum())
     notes = [UNMATCHED.format(count=unmatched, all=len(rows))] if unmatched else []
@@ -109,8 +97,9 @@ def bus_factors(kinds: pd.Series, group_size: pd.Series) -> pd.Series:
     """
     count = group_size.astype("Float64")
     part = (count - 1) / count.mask(count < 2)
-    factors = part.mask(~kinds.isin(_ONCE | _TWICE)).mask(kinds.isin(_TWICE), 2 * part)
-    return factors.mask(kinds.isin(_WHOLE), 1.0).astype("Float64")
+    factors = part.where(kinds.isin({ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL}))
+    factors = factors.mask(kinds == ALL_REDUCE, 2 * part)
+    return factors.mask(kinds.isin({BROADCAST, REDUCE, SEND_RECV}), 1.0).astype("Float64")
 
 
 def _by_group(measured: pd.DataFrame) -> pd.DataFrame:
@@ -155,8 +144,7 @@ _NAME = Column("group", "", "name of the process group")
 _ALGORITHM = Column(ALGORITHM, "GB/s", "bytes over transfer, over duration where the transfer is unknown")
 _BUS = Column(BUS, "GB/s", "algorithm bandwidth × the factor of nccl-tests for the kind and the group's size")
 _CALLS = (
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     STEP,
     _COLLECTIVE,
     _NAME,
@@ -188,8 +176,7 @@ _BY_GROUP = (
     Column("last_share", "share", "its share of the waiting"),
 )
 _BY_RANK_COLUMNS = (
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     Column(CAUSED, "ns", "Σ of the waits of the others in the collectives in which it arrived last"),
     Column("caused_share", "share", "its share of the waiting of all"),
     Column(WAIT, "ns", "Σ of its own waits"),

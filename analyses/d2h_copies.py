@@ -3,27 +3,20 @@
 The launching op of `.cpu()` is `aten::copy_`, that of `.item()` `aten::_local_scalar_dense`. The host is
 blocked in the launching call and in the synchronize call directly after it (`copies.read_copies` has the
 definition). That may take much longer than the copy, because the host also waits for kernels queued before.
-
-Source: TorchBench (Hao et al., 2023), 4.1.2.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "d2h_copies")  # doctest: +SKIP
-    >>> result.tables["groups"].head(10)  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
 from tracekit.analysis import Analysis, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
-from tracekit.runs.run import Run, busy
-from tracekit.schema import C, CopyKind
+from tracekit.runs.run import Run
+from tracekit.schema import CopyKind
 
 from .copies import tables as copy_tables
 from .copies.findings import scalar_findings, scalar_rule
 from .copies.read_copies import BLOCKED_NS, describe_copies, in_steps, read_copies
 from .copies.tables import KernelUnions
-from .shared.common import absent_device_note
+from .shared.common import nothing_note
 
 NO_COPIES = Remark("no device-to-host copies were recorded; see `gpu_breakdown` for the devices' activity")
 SCALARS = scalar_rule("d2h_scalars", "device-to-host")
@@ -38,8 +31,7 @@ def compute(run: Run) -> Result:
     """Describe the device-to-host copies of a run."""
     copies = read_copies(run, CopyKind.D2H)
     if copies.empty:
-        has_device_work = not busy(run, [C.DUR_NS]).empty
-        return Result(notes=(NO_COPIES if has_device_work else absent_device_note(run),))
+        return Result(notes=(nothing_note(run, NO_COPIES),))
     copies = describe_copies(run, copies)
     kernels, step_count = KernelUnions(run), run.rows("steps")
     tables = {
@@ -47,13 +39,9 @@ def compute(run: Run) -> Result:
         "groups": copy_tables.group_table(copies, kernels, step_count),
         "sizes": copy_tables.size_table(copies),
     }
-    steps = budget(run)
     # Without marked steps no copy is known to recur: the rule is about copies in profiled steps only.
-    findings = (
-        scalar_findings(SCALARS, in_steps(copies, marked=True), kernels, steps, title=_TITLE, advice=_ADVICE)
-        if steps.marked
-        else []
-    )
+    stepped = in_steps(copies, marked=True)
+    findings = scalar_findings(SCALARS, stepped, kernels, budget(run), title=_TITLE, advice=_ADVICE)
     return Result(tables, tuple(findings), copy_tables.copy_notes(copies, step_count))
 
 

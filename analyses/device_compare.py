@@ -9,13 +9,6 @@ host may differ, all other comparability fields must be equal.
 * An op that uses both devices equally well gains at least `allowed`. Peaks do not apply to short kernels,
   launch costs, or copies to and from the host.
 * An op that gains much more than allowed uses the base's device poorly, so the gain is not due to the head's.
-
-Source: TorchBench (Hao et al., 2023), section 3.3, Fig. 5 and Table 3.
-
-Example:
-    >>> import tracekit
-    >>> a100, mi210 = tracekit.open("a100"), tracekit.open("mi210")  # doctest: +SKIP
-    >>> tracekit.compare(a100, mi210, "device_compare").tables["ops"]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -42,7 +35,7 @@ from tracekit.schema import C
 from .roofline import devices
 from .roofline.calls import precision_of
 from .shared import run_pairs
-from .shared.common import DEVICE, RANK, absent_device_note, select, sort_by
+from .shared.common import PLACE_COLUMNS, absent_device_note, select, sort_by
 from .shared.run_pairs import Line
 from .shared.tensor_shapes import parse_dtypes
 
@@ -102,7 +95,6 @@ def _precisions(run: Run) -> dict[int, str]:
     return {row: of_op[op] for row, op in rows if op in of_op}
 
 
-_OPERATIONS = {"int8": "TOP/s"}
 _RECORDED = (
     ("multiprocessors", "count", "sm_count"),
     ("warp size", "threads", "warp_size"),
@@ -155,7 +147,7 @@ def _list_peaks(peaks: Peaks) -> list[Line]:
     for precision in PRECISIONS:
         if peaks.compute(precision):
             pair = (peaks.base.peak(precision), peaks.head.peak(precision))
-            unit = _OPERATIONS.get(precision, "TFLOP/s")
+            unit = {"int8": "TOP/s"}.get(precision, "TFLOP/s")
             lines.append(Line(f"{precision} matrix products, peak", unit, *pair))
     return lines
 
@@ -196,7 +188,6 @@ def _notes(lines: list[Line], ops: pd.DataFrame, step: tuple[float, float]) -> l
 
 VARYING = ("gpu", "driver", "cuda", "hip", "cudnn", "cpu", "os")
 """Fields that may differ between two machines; `gpu` includes the other device properties."""
-_OVER_LINK = ("Memcpy H2D", "Memcpy D2H", "Memcpy P2P")
 UNNAMED = "the name of the devices is not recorded in both runs, or a run used several kinds of device"
 SAME_DEVICE = "both runs used {}: this analysis compares two kinds of device"
 UNLISTED = "the peaks of {} are unknown: gains are not compared with peaks"
@@ -273,7 +264,7 @@ def _ops(diff: Diff, compared: Compared, peaks: Peaks, precisions: dict[int, str
 def _row(
     cause: Cause, group: Group, steps: int, peaks: Peaks, precisions: dict[int, str]
 ) -> dict[str, object]:
-    role = LINK if group.sort.startswith(_OVER_LINK) else group.role
+    role = LINK if group.sort.startswith(("Memcpy H2D", "Memcpy D2H", "Memcpy P2P")) else group.role
     precision = next((precisions[row] for row in cause.evidence.get("a", ()) if row in precisions), "")
     allowed = peaks.min_gain(role, precision)
     gain = cause.a.total_ns / cause.b.total_ns
@@ -380,8 +371,7 @@ def compute(run: Run) -> Result:
 
 
 _DEVICES = (
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     Column("device_name", "", "recorded name of the device; empty if not recorded"),
     Column("intervals", "count", "kernels, copies, memsets and opaque graphs on it"),
     Column("sum_ns", "ns", "Σ of their durations"),

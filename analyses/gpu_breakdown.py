@@ -2,15 +2,7 @@
 
 Opaque graphs are nonzero only if a profiler records a graph replay as one interval. In `per_step` an interval
 counts by its part inside the window, whichever step launched it, so windows of steps that overlap on the
-device share time; `profiled_steps` counts that time once.
-
-Sources: TorchBench (Hao et al., 2023), figures 1 and 2, table 2; HTA's temporal breakdown without its
-rounding.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "gpu_breakdown")  # doctest: +SKIP
-    >>> result.tables["whole"][["active_ns", "movement_ns", "idle_ns"]]  # doctest: +SKIP
+device share time; `profiled_steps` counts that time once. HTA's temporal breakdown rounds, this one does not.
 """
 
 from __future__ import annotations
@@ -22,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Column, Result, TableSpec
-from tracekit.analysis.kernel_names import COMMUNICATION, matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
@@ -44,6 +35,7 @@ from .shared.common import (
     spans,
 )
 from .shared.host_rows import COLUMNS, host_time_by_op
+from .shared.intervals_by_class import intervals_by_class
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as one interval each: their time is graph_ns, neither active nor idle; "
@@ -77,15 +69,11 @@ _TABLES = ("whole", "per_step", "profiled_steps")
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
-    """Partial result of some ranks.
+    """Partial result of some ranks."""
 
-    Attributes:
-        tables: Their rows of `whole`, `per_step` and `profiled_steps`; empty if they have no device.
-        opaque: Whether a graph was recorded as one interval.
-    """
-
+    # their rows of `whole`, `per_step` and `profiled_steps`; empty if they have no device
     tables: dict[str, pd.DataFrame]
-    opaque: bool
+    opaque: bool  # whether a graph was recorded as one interval
 
 
 def measure(run: Run) -> Partial:
@@ -125,21 +113,11 @@ class _DeviceUnions:
     """Intervals of one device by kind, and their unions."""
 
     def __init__(self, rows: pd.DataFrame) -> None:
-        kinds = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET, DeviceKind.GRAPH)
-        self.spans = {kind: spans(rows[rows[C.KIND] == kind]) for kind in kinds}
-        kernels = rows[rows[C.KIND] == DeviceKind.KERNEL]
-        is_communication = matches(kernels[C.NAME], COMMUNICATION)
-        self.kernels = intervals.union(*self.spans[DeviceKind.KERNEL])
-        self.copies = intervals.union(*self.spans[DeviceKind.MEMCPY])
-        self.movement = _join(self.copies, intervals.union(*self.spans[DeviceKind.MEMSET]))
-        self.recorded = _join(self.kernels, self.movement)
-        self.busy = _join(self.recorded, intervals.union(*self.spans[DeviceKind.GRAPH]))
-        self.communication = intervals.union(*spans(kernels[is_communication]))
-        self.computation = intervals.union(*spans(kernels[~is_communication]))
-
-
-def _join(a: Union, b: Union) -> Union:
-    return intervals.union(np.concatenate((a[0], b[0])), np.concatenate((a[1], b[1])))
+        self.spans = {kind: spans(rows[rows[C.KIND] == kind]) for kind in _SUMMED}
+        self.by_class = intervals_by_class(rows)
+        is_movement = rows[C.KIND].isin([str(DeviceKind.MEMCPY), str(DeviceKind.MEMSET)])
+        self.movement = intervals.union(*spans(rows[is_movement]))
+        self.recorded = intervals.union(*spans(rows[rows[C.KIND] != DeviceKind.GRAPH]))
 
 
 _SUMMED = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)
@@ -151,16 +129,19 @@ def _amounts(unions: _DeviceUnions, start: Ints, end: Ints, *, last: int = 0) ->
     def inside(union: Union) -> Ints:
         return overlap_lengths(union, start, end)
 
-    active, recorded, movement = inside(unions.kernels), inside(unions.recorded), inside(unions.movement)
-    occupied, communication = inside(unions.busy), inside(unions.communication)
-    exposed = active - inside(unions.computation)
+    by_class, recorded, movement = unions.by_class, inside(unions.recorded), inside(unions.movement)
+    active, occupied, communication, computation = (
+        inside(union)
+        for union in (by_class.kernels, by_class.occupied, by_class.communication, by_class.computation)
+    )
+    exposed = active - computation
     return {
         "window_ns": end - start,
         "active_ns": active,
         "movement_ns": recorded - active,
         "idle_ns": end - start - occupied,
         "copies_union_ns": movement,
-        "memcpy_union_ns": inside(unions.copies),
+        "memcpy_union_ns": inside(intervals.union(*unions.spans[DeviceKind.MEMCPY])),
         "overlapped_ns": movement - (recorded - active),
         "communication_ns": communication,
         "communication_exposed_ns": exposed,

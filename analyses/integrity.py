@@ -11,13 +11,6 @@ The definition lists the thresholds; the reasons:
 * Device work of zero duration: the clock is too coarse (whole microseconds) for the kernels.
 * The profiler's own intervals are activity buffers, instrumentation and CUPTI's resources. Kernel loading and
   full queues are recorded as overhead too, but are the program's own.
-
-Sources: reports by users of other profilers; Kineto's and CUPTI's documented losses.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "integrity")  # doctest: +SKIP
-    >>> result.tables["verdict"]["verdict"][0]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -38,7 +31,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import backlog
 from tracekit.schema import C, HostKind, Memory
 
-from .shared.common import NO_PARENT, NOT_RECORDED, ints, is_launch, positions, spans
+from .shared.common import NO_PARENT, NOT_RECORDED, ints, is_kind, is_launch, positions, spans
 from .steps import measure_steps, overhead
 
 OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
@@ -112,7 +105,6 @@ def _limits(name: str) -> str:
 
 
 GRAPH_PATTERN = r"(?i)graphlaunch"
-KERNEL_PATTERN = r"(?i)launch"
 _GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
 
 
@@ -137,7 +129,7 @@ def _launch_calls(run: Run) -> pd.DataFrame:
     """Calls that launch device work, with the kind of work and whether they are captured into a graph."""
     calls = trace_quality.runtime_calls(run)
     names = calls[C.NAME]
-    patterns = [matches(names, GRAPH_PATTERN), matches(names, KERNEL_PATTERN)]
+    patterns = [matches(names, GRAPH_PATTERN), matches(names, r"(?i)launch")]
     kinds = np.select(patterns, [_GRAPH, _KERNEL], _COPY)
     return calls.assign(call=kinds)[is_launch(names)].reset_index(drop=True)
 
@@ -189,12 +181,10 @@ def _check_without_interval(calls: pd.DataFrame, device: pd.DataFrame) -> list[C
 _UNKNOWN = "unknown how many have a device interval, since no launch is linked to one"
 
 
-_KERNELS_LOST = "kernel launches have no device interval; that GPU time is missing"
-_GRAPHS_LOST = "graph replays have no device interval; the kernels inside are missing"
 _COPIES_LOST = "copy and memset calls have no device interval; calls of 0 bytes launch no device work"
 _WITHOUT_INTERVAL = (
-    ("launch_without_device", _KERNEL, _KERNELS_LOST),
-    ("graph_without_device", _GRAPH, _GRAPHS_LOST),
+    ("launch_without_device", _KERNEL, "kernel launches have no device interval; that GPU time is missing"),
+    ("graph_without_device", _GRAPH, "graph replays have no device interval; the kernels inside are missing"),
     ("copy_without_device", _COPY, _COPIES_LOST),
 )
 
@@ -254,7 +244,7 @@ def _check_jumps(start: Ints, end: Ints) -> Check:
 
 
 def _check_profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
-    where = pc.field(C.KIND) == str(HostKind.OVERHEAD)
+    where = is_kind(HostKind.OVERHEAD)
     rows = run.table("host_intervals", columns=[C.NAME, C.START_NS, C.DUR_NS], where=where)
     rows = rows[matches(rows[C.NAME], PROFILER_PATTERN)]
     if rows.empty:
@@ -359,6 +349,13 @@ _CHECK_COLUMNS = (
     Column("detail", "prose", "result and its meaning"),
 )
 
+_VERDICT = (
+    Column("verdict", "", "good, usable or misleading"),
+    Column("checks", "count", "number of checks"),
+    Column("warnings", "count", "checks at warn"),
+    Column("errors", "count", "checks at error"),
+    Column("reason", "prose", "details of the checks that decided the verdict"),
+)
 ANALYSIS = Analysis(
     name="integrity",
     title="Integrity",
@@ -377,17 +374,7 @@ ANALYSIS = Analysis(
         f"{MAX_SILENT_NS // 10**9} s longer than their events: warn."
     ),
     tables=(
-        TableSpec(
-            "verdict",
-            "Verdict",
-            (
-                Column("verdict", "", "good, usable or misleading"),
-                Column("checks", "count", "number of checks"),
-                Column("warnings", "count", "checks at warn"),
-                Column("errors", "count", "checks at error"),
-                Column("reason", "prose", "details of the checks that decided the verdict"),
-            ),
-        ),
+        TableSpec("verdict", "Verdict", _VERDICT),
         TableSpec("checks", "Checks", _CHECK_COLUMNS),
     ),
     sources=("reports by users of other profilers",),

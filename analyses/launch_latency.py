@@ -10,13 +10,8 @@ graph replay is one launch.
 
 Medians are lower medians; p95 is the smallest value that 95% do not exceed.
 
-Source: HTA's CUDA kernel launch statistics and queue length. HTA averages the queue length over the instants
-at which it changes, per stream, so a long full queue counts like a short one.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "launch_latency")  # doctest: +SKIP
-    >>> result.tables["queue"]  # doctest: +SKIP
+HTA averages the queue length over the instants at which it changes, per stream, so a long full queue counts
+like a short one.
 """
 
 from __future__ import annotations
@@ -45,6 +40,7 @@ from .idle_gaps.causes import NOT_PROFILER
 from .shared.common import (
     DEVICE,
     PLACE,
+    PLACE_COLUMNS,
     RANK,
     Bools,
     Objects,
@@ -152,7 +148,6 @@ ALLOCATES = r"(?i)(?:malloc|free|hostalloc|hostregister|moduleload)"
 QUEUE_FULL = "the launch queue was full: the driver blocked the caller"
 LOADS = "code was loaded at first use during the call"
 PROFILER = "the profiler's own overhead covers most of the call"
-BLOCKS = "a copy that blocks until it completes"
 ALLOCATION = "another thread allocated memory, freed memory or loaded code during most of the call"
 FIRST = "first launch of this kernel in the capture: its code may have been loaded"
 NONE = ""
@@ -176,7 +171,7 @@ def reasons(slow: pd.DataFrame, table: pd.DataFrame, device: pd.DataFrame, host:
         (QUEUE_FULL, (slow[DEPTH] >= MIN_FULL_QUEUE).to_numpy(bool)),
         (LOADS, _during(host, rows, overhead & program, least=0.0)),
         (PROFILER, _during(host, rows, overhead & ~program, least=0.5)),
-        (BLOCKS, np.isin(rows, find_waits(host, device))),
+        ("a copy that blocks until it completes", np.isin(rows, find_waits(host, device))),
         (ALLOCATION, _during(host, rows, allocates, least=0.5)),
         (FIRST, np.isin(rows, first.to_numpy())),
     )
@@ -350,7 +345,7 @@ _SUMMARY = (
     Column("early", "count", "launches that start on the device before their call, by the device's clock"),
 )
 _QUEUE = (
-    *(RANK, DEVICE),
+    *PLACE_COLUMNS,
     Column("launch_bound_share", "share", "time with an empty queue and the device idle, over the window"),
     Column("mean_depth", "", "mean number of pending launches (called and not started), over time"),
     Column("max_depth", "count", "maximum number of pending launches"),
@@ -377,7 +372,7 @@ _SLOWEST = (
     Column(C.ROW_ID, "", "row of its first interval in device_intervals"),
 )
 _HISTOGRAM = (
-    *(RANK, DEVICE),
+    *PLACE_COLUMNS,
     Column("from_ns", "ns", "lower edge of the bin"),
     Column("to_ns", "ns", "upper edge of the bin, exclusive"),
     Column("calls", "count", "launch calls of that duration"),

@@ -3,13 +3,6 @@
 Allocations are pairs of allocator events, as in `memory`. What was allocated before the capture is unknown
 but for its amount, and, where its free was recorded, its size. The rows of `peak` sum to `peak_allocated` of
 `memory` exactly, for each of op, category and module; so do the bytes at the peak in `lifetimes`.
-
-Sources: PyTorch memory_viz (active memory timeline); torch.profiler memory events.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "lifetimes")  # doctest: +SKIP
-    >>> result.tables["peak"].query("by == 'category'")  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -29,7 +22,7 @@ from tracekit.schema import C, HostKind, Phase
 
 from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
 from .memory.events import NEVER, OP, Events, read_events, thin_events
-from .shared.common import RANK, ints, select, sort_by
+from .shared.common import RANK, ints, is_kind, select, sort_by
 from .shared.host_rows import fill_missing_text, host_rows
 
 MOST, DRAWN = 1_000, 100
@@ -62,17 +55,11 @@ _OUTLIVING = {
 
 @dataclass(frozen=True)
 class _Phases:
-    """Consecutive rows of one phase on a rank, merged.
+    """Consecutive rows of one phase on a rank, merged."""
 
-    Attributes:
-        start: Start of each, ns, ascending.
-        end: Start of the next one of another phase; of the last one, the end of its last row.
-        phase: The phase of each.
-    """
-
-    start: Ints
-    end: Ints
-    phase: Any
+    start: Ints  # start of each, ns, ascending
+    end: Ints  # start of the next one of another phase; of the last one, the end of its last row
+    phase: Any  # the phase of each
 
 
 def compute(run: Run) -> Result:
@@ -105,7 +92,7 @@ def _joined(parts: list[pd.DataFrame], columns: tuple[Column, ...]) -> pd.DataFr
 
 def _phases(run: Run) -> dict[int, _Phases]:
     """The phases of each rank, in order of time."""
-    kinds = pc.field(C.KIND).isin([str(HostKind.OP), str(HostKind.ANNOTATION)])
+    kinds = is_kind(HostKind.OP, HostKind.ANNOTATION)
     columns = [C.RANK, C.START_NS, C.DUR_NS, C.PHASE]
     rows = run.table("host_intervals", columns=columns, where=kinds & pc.field(C.PHASE).is_valid())
     ranks = run.table("allocations", columns=[C.RANK])[C.RANK].unique()
@@ -170,14 +157,7 @@ def _modules(modules: Modules | None, rows: pd.Series) -> Any:
 
 
 def _categories(phase: Any, start: Ints, freed: Ints, phases: _Phases) -> Any:
-    """Category of each allocation, by the phase of its op and by whether it outlives that phase.
-
-    Args:
-        phase: Phase of the op of each allocation, empty if unknown.
-        start: Time of each allocation, ns.
-        freed: Time of its free, ns; `NEVER` if it is not freed.
-        phases: The phases of the rank.
-    """
+    """Category of each allocation, by the phase of its op and by whether it outlives that phase."""
     categories = np.full(len(phase), UNKNOWN, object)
     if not len(phases.start):
         return categories

@@ -3,13 +3,6 @@
 Times are those of the operator table, divided among the modules in which the ops were called: their sums,
 with the row outside of any module, equal those of the operator table exactly. Device work launched outside of
 ops, as by Triton kernels and extensions without a registered op, is counted too, and stated apart.
-
-Sources: TensorBoard's profiler plugin (module view); torch.profiler key_averages.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "modules")  # doctest: +SKIP
-    >>> result.tables["tree"].nlargest(5, "device_self_ns")  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -191,7 +184,7 @@ def _types(tree: pd.DataFrame) -> pd.DataFrame:
     """One row per class of modules; totals leave out modules inside one of the same class."""
     above = dict(zip(tree[NODE], zip(tree[PARENT], tree["type"], strict=True), strict=True))
     outer = [not _inside_own(above, node) for node in tree[NODE]]
-    sums = [name for name in _SUMMED if name in tree]
+    sums = [name for name in ("call_ns", "host_self_ns", "device_self_ns", "no_op_ns") if name in tree]
     grouped = tree.groupby("type", sort=True)
     table = grouped[["calls", *sums]].sum(min_count=1)
     totals = tree[outer].groupby("type", sort=True)[[*_TOTALS]].sum(min_count=1)
@@ -316,7 +309,6 @@ _OPS = (
     Column("host_self_ns", "ns", "Σ of its self time in the module"),
     Column(NODE, "", "node of the module in `tree`"),
 )
-_SUMMED = ("call_ns", "host_self_ns", "device_self_ns", "no_op_ns")
 _TOTALS = ("host_total_ns", "host_backward_ns", "device_total_ns", "device_backward_ns")
 _SELF_SHARE = {
     "host_share": Column("host_share", "share", "host self over the host self time of all ops"),

@@ -13,13 +13,8 @@ overlap, for at most the time of the shorter one. One copy engine, as in many co
 managed memory that a prefetch or a fault moved to the device and that the host touches before any kernel ran
 move twice in vain.
 
-Sources: Levental & Orlova, note 24; nsys rule for pageable copies; CUDA C++ Programming Guide, Overlapping
-Data Transfers (`asyncEngineCount`); CUDA C++ Best Practices Guide, Unified Memory prefetching.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "pinned_memory")  # doctest: +SKIP
-    >>> result.tables["by_memory"]  # doctest: +SKIP
+Sources: CUDA C++ Programming Guide, Overlapping Data Transfers (`asyncEngineCount`); CUDA C++ Best Practices
+Guide, Unified Memory prefetching.
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ from tracekit.analysis import Analysis, Basis, Bottleneck, Column, Finding, Rema
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union
-from tracekit.runs.run import Run, busy
+from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
@@ -63,7 +58,7 @@ from .copies.read_copies import (
     with_origins,
 )
 from .copies.tables import KernelUnions
-from .shared.common import DEVICE, PLACE, RANK, absent_device_note, ints, max_per_rank, size, spans
+from .shared.common import DEVICE, PLACE, RANK, ints, max_per_rank, nothing_note, select, size, spans
 from .shared.host_rows import host_rows
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
@@ -80,18 +75,17 @@ def compute(run: Run) -> Result:
     """Sum up the copies of a run by direction and memory."""
     copies = read_copies(run)
     if copies.empty:
-        empty = busy(run, [C.DUR_NS]).empty
-        return Result(notes=(absent_device_note(run) if empty else NO_COPIES,))
+        return Result(notes=(nothing_note(run, NO_COPIES),))
     waits = host_waits(run, copies)
     copies = copies.assign(**{BLOCKED_NS: waits[CALL_NS] + waits[WAIT_NS]})
     rates = link_ceilings(run, copies[copies[DIRECTION].isin(_LINKED)])
     copies = copies.merge(rates, on=[C.RANK, C.DEVICE, DIRECTION], how="left")
     kernels = KernelUnions(run)
-    tables = {"by_memory": _by(copies, [DIRECTION, MEMORY], kernels)}
-    tables["by_device"] = _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], kernels)
-    tables["by_name"] = copy_tables.totals_table(copies, [C.NAME], kernels)[
-        [column.name for column in _BY_NAME]
-    ]
+    tables = {
+        "by_memory": _by(copies, [DIRECTION, MEMORY], kernels),
+        "by_device": _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], kernels),
+        "by_name": select(copy_tables.totals_table(copies, [C.NAME], kernels), _BY_NAME),
+    }
     steps = budget(run)
     recurring = in_steps(copies, marked=steps.marked)
     findings = [
@@ -192,10 +186,8 @@ def _pageable_copies(
     run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Budget
 ) -> Iterator[Finding | None]:
     """Yield the finding of each direction."""
-    pageable = copies[
-        (copies[MEMORY] == str(Memory.PAGEABLE))
-        & (copies[C.BYTES] >= PAGEABLE["min_bytes"]).fillna(value=False)
-    ]
+    large = (copies[C.BYTES] >= PAGEABLE["min_bytes"]).fillna(value=False)
+    pageable = copies[(copies[MEMORY] == str(Memory.PAGEABLE)) & large]
     for direction in _DIRECTION_NAMES:
         yield _pageable(run, pageable[pageable[DIRECTION] == direction], kernels, steps)
 

@@ -6,13 +6,8 @@ what a request waits for its next token while steps run. A step that launched no
 window. Where the host waits for the device between steps (the range ends before the device does), the device
 is not idle there.
 
-Source: definitions of vLLM's and SGLang's profilers, see `tracekit.ingest.link.serving`; NVIDIA GenAI-Perf
-for time per output token.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "serving")  # doctest: +SKIP
-    >>> result.tables["by_batch"]  # doctest: +SKIP
+`tracekit.ingest.link.serving` has the definitions of vLLM's and SGLang's profilers; time per output token is
+that of NVIDIA GenAI-Perf.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import HOST_NS
 from tracekit.schema import C, HostKind
 
-from .shared.common import RANK, STEP, absent_device_note, ints, percentile, select, share, spans
+from .shared.common import RANK, STEP, absent_device_note, contains, ints, percentile, select, share, spans
 from .steps import ELSEWHERE, OWN_NS, measure_steps
 
 STEP_NS, SPAN_NS, BUSY_NS, IDLE_NS = "step_ns", "device_span_ns", "device_busy_ns", "device_idle_ns"
@@ -82,21 +77,17 @@ def compute(run: Run) -> Result:
         "between": _sum_activities(between, [C.RANK, PART, C.KIND, ACTIVITY]),
         "steps": select(steps, _STEPS),
     }
-    notes = [SPECULATIVE] if served[C.NAME].astype(str).str.contains(_DRAFTS).any() else []
+    notes = [SPECULATIVE] if contains(served[C.NAME], _DRAFTS).any() else []
     if steps[BUSY_NS].isna().all():
         notes.append(Remark(absent_device_note(run) if device.empty else ELSEWHERE))
     return Result({name: table for name, table in tables.items() if len(table)}, notes=tuple(notes))
 
 
 class Between(NamedTuple):
-    """The time between the steps of a rank.
+    """The time between the steps of a rank."""
 
-    Attributes:
-        steps: Number of the step after each gap, its length and idle device time.
-        activities: What the host did in them: rank, part, kind, activity, count, time and idle device time.
-    """
-
-    steps: pd.DataFrame
+    steps: pd.DataFrame  # number of the step after each gap, its length and idle device time
+    # what the host did in them: rank, part, kind, activity, count, time and idle device time
     activities: pd.DataFrame
 
 
@@ -112,12 +103,11 @@ def _between(run: Run, rank: int, steps: pd.DataFrame, device: pd.DataFrame) -> 
     gaps = pd.DataFrame({C.RANK: rank, C.STEP: ints(ordered, C.STEP)[1:], BETWEEN_NS: high - low})
     gaps[BETWEEN_IDLE_NS] = _idle_within(idle, low, high)
     rows = _outermost(_read_thread(run, rank, ordered), low, high)
+    named = zip(rows[C.KIND], rows[C.NAME], strict=True)
     done = pd.DataFrame(
         {
             C.RANK: rank,
-            PART: [
-                _part(str(kind), str(name)) for kind, name in zip(rows[C.KIND], rows[C.NAME], strict=True)
-            ],
+            PART: [_part(str(kind), str(name)) for kind, name in named],
             C.KIND: rows[C.KIND].astype(object),
             ACTIVITY: rows[C.NAME].astype(object),
             "count": 1,
@@ -147,9 +137,8 @@ def _idle_within(idle: Union | None, low: Ints, high: Ints) -> pd.Series:
 def _read_thread(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
     """Host rows of the thread of the steps, by start, the enclosing ones first."""
     first, of_rank = steps.iloc[0], pc.field(C.RANK) == rank
-    marks = (
-        of_rank & (pc.field(C.START_NS) == int(first[C.START_NS])) & (pc.field(C.NAME) == str(first[C.NAME]))
-    )
+    marks = of_rank & (pc.field(C.START_NS) == int(first[C.START_NS]))
+    marks &= pc.field(C.NAME) == str(first[C.NAME])
     columns = [C.KIND, C.NAME, C.PID, C.TID, C.START_NS, C.DUR_NS, C.DEPTH]
     first_rows = run.table("host_intervals", columns=columns, where=marks)
     if first_rows.empty:
@@ -230,31 +219,27 @@ def _by_batch(steps: pd.DataFrame) -> pd.DataFrame:
     return _with_types(pd.DataFrame(rows), _BY_BATCH)
 
 
+WHOLE = "all, with the time between"
+
+
 def _summary(steps: pd.DataFrame) -> pd.DataFrame:
     """Each phase of each rank, and the whole of its steps."""
     rows = []
     for rank, of_rank in steps.groupby(C.RANK, sort=True):
         for phase, phase_steps in of_rank.groupby(C.PHASE, dropna=False, sort=True, observed=True):
-            sums = {"count": len(phase_steps), **_tokens(phase_steps), **_rates(phase_steps)}
-            rows.append({C.RANK: rank, C.PHASE: phase, **sums})
+            rows.append({C.RANK: rank, C.PHASE: phase, **_totals(phase_steps)})
         start, end = spans(of_rank)
-        ended = np.maximum(end, ints(of_rank, C.START_NS) + ints(of_rank, "window_ns"))
-        rows.append(_whole(of_rank, int(ended.max() - start.min())) | {C.RANK: rank})
+        ended = np.maximum(end, start + ints(of_rank, "window_ns"))
+        span_ns = int(ended.max() - start.min())
+        timed = {SUM_NS: span_ns, TOKENS_PER_S: _per_second(_all_tokens(of_rank), span_ns)}
+        rows.append({C.RANK: rank, C.PHASE: WHOLE, **_totals(of_rank), **timed})
     return _with_types(pd.DataFrame(rows), _SUMMARY)
 
 
-WHOLE = "all, with the time between"
-
-
-def _whole(steps: pd.DataFrame, span_ns: int) -> dict[str, object]:
-    rates = _rates(steps)
-    timed = {SUM_NS: span_ns, TOKENS_PER_S: _per_second(_all_tokens(steps), span_ns)}
-    return {C.PHASE: WHOLE, "count": len(steps), **_tokens(steps), **rates, **timed}
-
-
-def _tokens(steps: pd.DataFrame) -> dict[str, object]:
-    """Sums of tokens, missing where those of a step are."""
-    return {name: steps[name].sum(skipna=False) for name in (C.CONTEXT_TOKENS, C.GENERATION_TOKENS)}
+def _totals(steps: pd.DataFrame) -> dict[str, object]:
+    """Number, rates and sums of tokens, missing where those of a step are."""
+    tokens = {name: steps[name].sum(skipna=False) for name in (C.CONTEXT_TOKENS, C.GENERATION_TOKENS)}
+    return {"count": len(steps), **tokens, **_rates(steps)}
 
 
 def _all_tokens(steps: pd.DataFrame) -> int | None:
@@ -336,6 +321,13 @@ _STEPS = (
     Column(BETWEEN_IDLE_NS, "ns", "part of it in which no device of the rank works"),
 )
 
+_BETWEEN = (
+    RANK,
+    _HOST_PART,
+    Column(C.KIND, "", "kind of host interval"),
+    Column(ACTIVITY, "", "name of the op, call, annotation or Python frame"),
+    *_DONE,
+)
 ANALYSIS = Analysis(
     name="serving",
     title="Serving",
@@ -361,17 +353,7 @@ ANALYSIS = Analysis(
         TableSpec("summary", "By phase, and all steps", _SUMMARY),
         TableSpec("by_batch", "By phase and batch size", _BY_BATCH),
         TableSpec("between_parts", "Host between steps, by part", (RANK, _HOST_PART, *_DONE)),
-        TableSpec(
-            "between",
-            "Host between steps, by activity",
-            (
-                RANK,
-                _HOST_PART,
-                Column(C.KIND, "", "kind of host interval"),
-                Column(ACTIVITY, "", "name of the op, call, annotation or Python frame"),
-                *_DONE,
-            ),
-        ),
+        TableSpec("between", "Host between steps, by activity", _BETWEEN),
         TableSpec("steps", "Every step", _STEPS),
     ),
     sources=("vLLM, SGLang and TensorRT-LLM: names of their profiled ranges", "NVIDIA GenAI-Perf"),

@@ -6,13 +6,6 @@ numbers of tokens take different times by design, so none is a warm-up outlier o
 
 `cuda_event` clocks measure a step from when the device reaches it until the device finishes it, so they are
 compared with own; the window of the first step may include work queued before the capture.
-
-Source: TorchBench (Hao et al., 2023), 2.2.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "steps")  # doctest: +SKIP
-    >>> result.tables["summary"]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -141,7 +134,6 @@ def _numbers(steps: pd.DataFrame) -> str:
 
 OWN_NS = "own_ns"
 
-HOST_CLOCK = "perf_counter"
 
 OVERLAPPING = (
     "some steps end on the device no later than an earlier one, so their own times and the profiler's "
@@ -269,35 +261,23 @@ def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
     timings, timed = run.meta.timings, unprofiled_step_time(run.meta.timings)
     if timings is None or timed is None:
         return pd.DataFrame()
-    compared = [(rank, _comparable(rows, timings.clock)) for rank, rows in steps.groupby(C.RANK)]
-    medians = [
-        (rank, percentile(times.to_numpy(dtype=np.int64), 50))
-        for rank, times in compared
-        if not times.isna().any()
-    ]
-    return pd.DataFrame(
-        [
-            {
-                C.RANK: rank,
-                "profiled_ns": profiled,
-                "unprofiled_ns": timed.median_ns,
-                "overhead_ns": profiled - timed.median_ns,
-                "overhead_share": (
-                    (profiled - timed.median_ns) / timed.median_ns if timed.median_ns else np.nan
-                ),
-                "unprofiled_steps": timed.steps,
-                "clock": timings.clock,
-            }
-            for rank, profiled in medians
-        ]
-    )
+    rows = []
+    for rank, of_rank in steps.groupby(C.RANK):
+        times = _comparable(of_rank, timings.clock)
+        if not times.isna().any():
+            profiled, median = percentile(times.to_numpy(dtype=np.int64), 50), timed.median_ns
+            row = {C.RANK: rank, "profiled_ns": profiled, "unprofiled_ns": median}
+            row |= {"overhead_ns": profiled - median}
+            row |= {"overhead_share": (profiled - median) / median if median else np.nan}
+            rows.append(row | {"unprofiled_steps": timed.steps, "clock": timings.clock})
+    return pd.DataFrame(rows)
 
 
 def _comparable(steps: pd.DataFrame, clock: str) -> pd.Series:
     """Times of one rank's profiled steps that are comparable with the clock of the un-profiled steps."""
     is_comparable = ~steps["warmup_outlier"]
     # a device clock starts when the device reaches the step, a host clock when the host does
-    if clock == HOST_CLOCK:
+    if clock == "perf_counter":
         return steps.loc[is_comparable, HOST_NS]
     off_device = steps["device_span_ns"].isna()
     if off_device.all():
@@ -315,6 +295,33 @@ _TIMES = (
     Column("device_busy_ns", "ns", "union of the launched device intervals, over the devices of the rank"),
 )
 
+_SUMMARY = (
+    RANK,
+    Column("measure", "", "measured time: see the definition"),
+    Column("steps", "count", "number of steps"),
+    Column("median_ns", "ns", "median"),
+    Column("p05_ns", "ns", "5th percentile"),
+    Column("p95_ns", "ns", "95th percentile"),
+    Column("min_ns", "ns", "shortest"),
+    Column("max_ns", "ns", "longest"),
+    Column("spread", "share", "p95 minus p05 over the median"),
+)
+_OVERHEAD = (
+    RANK,
+    Column("profiled_ns", "ns", "median of the profiled steps, comparable with that clock"),
+    Column("unprofiled_ns", "ns", "median step without a profiler"),
+    Column("overhead_ns", "ns", "profiled minus un-profiled"),
+    Column("overhead_share", "share", "overhead over the un-profiled step"),
+    Column("unprofiled_steps", "count", "number of un-profiled steps"),
+    Column("clock", "", "clock of the un-profiled steps"),
+)
+_STEPS = (
+    RANK,
+    STEP,
+    Column(C.START_NS, "ns", "start since the run's t0"),
+    *_TIMES,
+    Column("warmup_outlier", "", "whether it is a warm-up outlier"),
+)
 ANALYSIS = Analysis(
     name="steps",
     title="Steps",
@@ -334,45 +341,9 @@ ANALYSIS = Analysis(
         "work to compare with."
     ),
     tables=(
-        TableSpec(
-            "summary",
-            "Distribution over the steps, without warm-up outliers",
-            (
-                RANK,
-                Column("measure", "", "measured time: see the definition"),
-                Column("steps", "count", "number of steps"),
-                Column("median_ns", "ns", "median"),
-                Column("p05_ns", "ns", "5th percentile"),
-                Column("p95_ns", "ns", "95th percentile"),
-                Column("min_ns", "ns", "shortest"),
-                Column("max_ns", "ns", "longest"),
-                Column("spread", "share", "p95 minus p05 over the median"),
-            ),
-        ),
-        TableSpec(
-            "overhead",
-            "Profiled against un-profiled steps",
-            (
-                RANK,
-                Column("profiled_ns", "ns", "median of the profiled steps, comparable with that clock"),
-                Column("unprofiled_ns", "ns", "median step without a profiler"),
-                Column("overhead_ns", "ns", "profiled minus un-profiled"),
-                Column("overhead_share", "share", "overhead over the un-profiled step"),
-                Column("unprofiled_steps", "count", "number of un-profiled steps"),
-                Column("clock", "", "clock of the un-profiled steps"),
-            ),
-        ),
-        TableSpec(
-            "steps",
-            "Every profiled step",
-            (
-                RANK,
-                STEP,
-                Column(C.START_NS, "ns", "start since the run's t0"),
-                *_TIMES,
-                Column("warmup_outlier", "", "whether it is a warm-up outlier"),
-            ),
-        ),
+        TableSpec("summary", "Distribution over the steps, without warm-up outliers", _SUMMARY),
+        TableSpec("overhead", "Profiled against un-profiled steps", _OVERHEAD),
+        TableSpec("steps", "Every profiled step", _STEPS),
     ),
     sources=("TorchBench, 2.2",),
     order=20,

@@ -15,13 +15,6 @@ The cost of a wait follows it: the queue is empty, so the device idles until the
 
 Devices of a rank idle concurrently: idle times sum over them. Nsight Systems ranks synchronization calls by
 host time only.
-
-Sources: nsys rule "synchronization calls", plus idle time; TorchBench (Hao et al., 2023), 4.1.2.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "sync_points")  # doctest: +SKIP
-    >>> result.tables["waits"].head()  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -123,13 +116,7 @@ def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
 
 
 def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
-    """Add the idle intervals that each wait caused; an interval belongs to at most one wait.
-
-    Args:
-        waits: Result of `_describe_waits`.
-        idle: The idle intervals.
-        windows: Result of `step_windows`, empty without marked steps.
-    """
+    """Add the idle intervals that each wait caused; an interval belongs to at most one wait."""
     wait_row = idle.explained.wait  # host position, as in `idle.waits`, which is sorted
     has_wait = wait_row >= 0
     wait_number = np.searchsorted(idle.waits, wait_row[has_wait])
@@ -174,14 +161,7 @@ def _group_waits(run: Run, waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
 
 
 def _per_step(run: Run, waits: pd.DataFrame, table: pd.DataFrame, keys: list[str]) -> pd.Series:
-    """Waits inside the profiled steps per step of the rank, for each row of the table; missing without steps.
-
-    Args:
-        run: The run.
-        waits: The single waits.
-        table: The waits grouped by `keys`.
-        keys: Columns that identify a group.
-    """
+    """Waits inside the profiled steps per step of the rank, by group; missing without steps."""
     inside = waits[waits[C.STEP].notna()].groupby(keys, as_index=False).size()
     count = table[keys].merge(inside, how="left", on=keys)["size"].fillna(0)
     windows = step_windows(run)

@@ -10,13 +10,6 @@ and memsets whose launching call is inside the range on its thread. A range that
   `aten::_foreach_zero_`, or neither.
 * saving compared with a fused fill: the shortest fill is taken as the fixed cost of a kernel. The rest of
   each fill writes bytes, which a fused kernel writes as well. `set_to_none=True` saves the whole span.
-
-Source: TorchBench (Hao et al., 2023), listing 2.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "zero_grad_gaps")  # doctest: +SKIP
-    >>> result.tables["ranges"][["mode", "kernels", "idle_ns"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -27,7 +20,6 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import (
-    EVIDENCE_ROWS,
     Analysis,
     Bottleneck,
     Column,
@@ -39,8 +31,6 @@ from tracekit.analysis import (
 )
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import MIN_SHARE, Budget
-from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, HOST_NS, step_windows
 from tracekit.runs.text import human
@@ -49,26 +39,29 @@ from tracekit.schema import C, DeviceKind, HostKind
 from .copies.read_copies import WORST
 from .shared.common import (
     NO_PARENT,
+    PLACE,
     RANK,
     UNLINKED,
     Objects,
     absent_device_note,
+    contains,
     duration,
     ints,
     largest_rows,
     max_per_rank,
     medians,
+    overlap_by,
     select,
     share,
     spans,
     union_by,
 )
-from .shared.host_rows import fill_missing_text, host_rows, source_lines
+from .shared.host_rows import host_rows, source_lines
 from .shared.thread_ranges import covering_ranges, launch_calls, outermost_ranges, ranges_by_name
 
 NAMED = re.compile(r"(?i)^(?!.*\.py\(\d+\): ).*zero_grad|\.py\(\d+\): \w*zero_grad\w*$")
 """Annotations and ops with zero_grad anywhere, Python frames only if it is the function."""
-FUSED = re.compile(r"(?i)multi_tensor|foreach")
+FUSED = r"(?i)multi_tensor|foreach"
 """Kernels that process many tensors at once: `multi_tensor_apply_kernel` of PyTorch, Apex and DeepSpeed."""
 MAX_FIXED_NS = 2_000
 """Maximum fixed cost per fill, which a fused kernel pays once."""
@@ -78,12 +71,11 @@ _ZERO = re.compile(r"^(?:aten::)?zero(?:_|s)$")
 _NEW = "zeros"
 """Suffix of ops that create a tensor of zeros, also with `zero_`, and zero no gradient."""
 _FOREACH = re.compile(r"_foreach_zero_$|multi_tensor_zero")
-_KINDS = (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)
 
 
 def find_ranges(run: Run) -> pd.DataFrame:
     """Outermost zero_grad ranges, sorted by start."""
-    ranges = outermost_ranges(ranges_by_name(run, NAMED, _KINDS))
+    ranges = outermost_ranges(ranges_by_name(run, NAMED, (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)))
     return ranges.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
@@ -92,39 +84,24 @@ def count_zeroed(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
     counts = {}
     for name, pattern in (("singly", _ZERO), ("listed", _FOREACH)):
         ops = outermost_ranges(ranges_by_name(run, pattern, (HostKind.OP,)))
-        ops = ops[~ops[C.NAME].astype(str).str.endswith(_NEW)]
+        ops = ops[~contains(ops[C.NAME], f"{_NEW}$")]
         position = covering_ranges(ranges, ops)
         counts[name] = np.bincount(position[position != NO_PARENT], minlength=len(ranges)).astype(np.int64)
     return pd.DataFrame(counts)
 
 
-def launched_fills(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
-    """Kernels and memsets launched by a range, with its position as `RANGE`.
-
-    Args:
-        run: The run.
-        frame: Intervals that occupy the devices.
-        ranges: Result of `find_ranges`.
-    """
+def _launched_fills(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
+    """Kernels and memsets launched by a range, with its position as `RANGE`."""
     position = covering_ranges(ranges, launch_calls(run, frame))
     fills = frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.MEMSET)]).to_numpy()
     in_range = (position != NO_PARENT) & fills
-    rows = frame[in_range].assign(**{RANGE: position[in_range]}).reset_index(drop=True)
-    names = rows[C.NAME].astype(object)
-    ops = fill_missing_text(host_rows(run, rows[C.OP_ROW], [C.NAME])[C.NAME], "")
-    fused = names.map({name: bool(FUSED.search(name)) for name in names.unique()}).to_numpy(dtype=bool)
-    listed = np.array([bool(_FOREACH.search(name)) for name in ops], bool)
-    result: pd.DataFrame = rows.assign(fused=fused | listed)
-    return result
+    rows: pd.DataFrame = frame[in_range].assign(**{RANGE: position[in_range]}).reset_index(drop=True)
+    ops = host_rows(run, rows[C.OP_ROW], [C.NAME])[C.NAME].fillna("")
+    return rows.assign(fused=contains(rows[C.NAME], FUSED) | contains(ops, _FOREACH.pattern))
 
 
 def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per range and device with launched work.
-
-    Args:
-        fills: Work launched by the ranges.
-        frame: All intervals that occupy the devices.
-    """
+    """One row per range and device with launched work; `frame` has all intervals that occupy the devices."""
     keys = [RANGE, C.DEVICE]
     grouped = fills.groupby(keys, sort=True)
     codes = grouped.ngroup().to_numpy().astype(np.int64)
@@ -140,23 +117,13 @@ def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     table["kernel_ns"] = union_by(codes[kernels], size, start[kernels], end[kernels])
     table["memset_ns"] = union_by(codes[~kernels], size, start[~kernels], end[~kernels])
     table["span_ns"] = last - first
-    table["idle_ns"] = _idle(table, frame, first, last)
+    place = pd.concat([table[PLACE], frame[PLACE]]).groupby(PLACE).ngroup().to_numpy(np.int64)
+    table["idle_ns"] = last - first - overlap_by(place[size:], spans(frame), place[:size], (first, last))
     table["median_ns"] = medians(codes, size, end - start)
     shortest = np.full(size, MAX_FIXED_NS, np.int64)
     np.minimum.at(shortest, codes, end - start)
     table["fixed_ns"] = shortest
     return table
-
-
-def _idle(table: pd.DataFrame, frame: pd.DataFrame, first: Ints, last: Ints) -> Ints:
-    """Idle time of the row's device between two instants."""
-    idle = last - first
-    for (rank, device), _ in table.groupby([C.RANK, C.DEVICE], sort=True):
-        where = ((table[C.RANK] == rank) & (table[C.DEVICE] == device)).to_numpy()
-        of_device = frame[(frame[C.RANK] == rank) & (frame[C.DEVICE] == device)]
-        occupied: Union = intervals.union(*spans(of_device))
-        idle[where] -= overlap_lengths(occupied, first[where], last[where])
-    return idle
 
 
 def linked_ranks(frame: pd.DataFrame) -> list[int]:
@@ -191,7 +158,7 @@ def compute(run: Run) -> Result:
         return Result(notes=(NO_RANGES,))
     links = [C.LAUNCH_ROW, C.OP_ROW]
     frame = busy(run, [C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, *links])
-    fills = launched_fills(run, frame, ranges)
+    fills = _launched_fills(run, frame, ranges)
     table = _range_table(run, ranges, frame, fills)
     budget = savings.budget(run)
     tables = {"summary": _summary(table, budget), "ranges": select(table, _RANGES)}
@@ -294,10 +261,8 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, budge
         f"{human(MAX_FIXED_NS, 'ns')} each, {budget.per}, {WORST}; the idle time includes profiler "
         f"overhead; `set_to_none=True` saves up to {human(budget.per_step(span), 'ns')}",
         evidence={
-            "host_intervals": largest_rows(
-                rows.rename(columns={"host_row": C.ROW_ID}), "saving_ns", EVIDENCE_ROWS
-            ),
-            "device_intervals": largest_rows(fills, C.DUR_NS, EVIDENCE_ROWS),
+            "host_intervals": largest_rows(rows.rename(columns={"host_row": C.ROW_ID}), "saving_ns"),
+            "device_intervals": largest_rows(fills, C.DUR_NS),
         },
     )
 

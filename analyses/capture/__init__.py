@@ -3,13 +3,6 @@
 Every row is derived from the tables of the run: what is empty in them although work ran that it would
 describe. A setting that the run says was on and that recorded nothing is not advised again, and neither is
 what the framework of the program does not offer.
-
-Sources: documentation of torch.profiler, and of the profiling of each framework.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "capture")  # doctest: +SKIP
-    >>> result.tables["missing"]["setting"].tolist()  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -21,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec, trace_quality
 from tracekit.analysis.kernel_names import matches
@@ -30,7 +22,7 @@ from tracekit.schema import PROFILER, C, DeviceKind, HostKind
 
 from ..integrity import GRAPH_PATTERN
 from ..memory.events import MIN_FLOORS, WARMUP_STEPS
-from ..shared.common import NOT_RECORDED, absent_device_note, positions
+from ..shared.common import NOT_RECORDED, absent_device_note, contains, is_kind, positions
 from . import frameworks as to
 from .frameworks import ACTIVE, Settings, detect_framework
 
@@ -53,8 +45,7 @@ class _Recorded:
     run: Run
 
     def _host(self, column: str, kind: HostKind) -> pd.Series:
-        where = pc.field(C.KIND) == str(kind)
-        return self.run.table("host_intervals", columns=[column], where=where)[column]
+        return self.run.table("host_intervals", columns=[column], where=is_kind(kind))[column]
 
     @cached_property
     def ops(self) -> bool:
@@ -67,7 +58,7 @@ class _Recorded:
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
+        where = is_kind(HostKind.RUNTIME, HostKind.SYNC)
         return self.run.table("host_intervals", columns=[C.ROW_ID, C.KIND, C.NAME], where=where)
 
     @cached_property
@@ -105,7 +96,7 @@ class _Recorded:
     @property
     def slow_first(self) -> bool:
         """Whether the first recorded step of a rank is far longer than its others."""
-        marked = self.steps[self.steps[C.NAME].astype(str).str.match(PROFILER)]
+        marked = self.steps[contains(self.steps[C.NAME], f"^{PROFILER}")]
         for _, steps in marked.sort_values(C.STEP).groupby(C.RANK):
             lengths = steps[C.DUR_NS].to_numpy(np.int64)
             if len(lengths) >= MIN_STEPS and lengths[0] > MIN_WARMUP_RATIO * np.median(lengths[1:]):
@@ -133,25 +124,17 @@ class _Recorded:
         """Whether calls of CUDA wait for one of several streams, and the trace does not say for which."""
         waits = self.calls.loc[self.calls[C.KIND] == HostKind.SYNC, C.NAME]
         streams = self.device.groupby([C.RANK, C.DEVICE])[C.STREAM].nunique()
-        where = pc.field(C.KIND) == str(DeviceKind.SYNC)
-        recorded = len(self.run.table("device_intervals", columns=[C.RANK], where=where))
+        recorded = len(self.run.table("device_intervals", columns=[C.RANK], where=is_kind(DeviceKind.SYNC)))
         return bool(matches(waits, _WAITS_FOR_ONE).any() and (streams > 1).any() and not recorded)
 
 
 class Lack(NamedTuple):
-    """Something that may not be recorded.
+    """Something that may not be recorded."""
 
-    Attributes:
-        missing: What it is.
-        answers: What it would answer.
-        setting: How it is recorded.
-        applies: Whether a run lacks it.
-    """
-
-    missing: str
-    answers: str
-    setting: str
-    applies: Callable[[_Recorded], bool]
+    missing: str  # what it is
+    answers: str  # what it would answer
+    setting: str  # how it is recorded
+    applies: Callable[[_Recorded], bool]  # whether a run lacks it
 
 
 LACKS = {
@@ -229,7 +212,6 @@ LACKS = {
     ),
 }
 """What can be missing, most needed first."""
-_COLUMNS = ["missing", "answers", "setting"]
 
 
 def compute(run: Run) -> Result:
@@ -247,13 +229,24 @@ def compute(run: Run) -> Result:
     present = {to.STACKS: recorded.stacks, to.SHAPES: recorded.shapes, to.MEMORY: recorded.memory}
     options = {*missing, *(option for option, there in present.items() if there)} & framework.offers
     lines = framework.lines(Settings(options, tuple(run.meta.command)))
-    tables = {
-        "missing": pd.DataFrame([LACKS[option][:3] for option in missing], columns=_COLUMNS),
-        "lines": pd.DataFrame({"line": lines, "framework": framework.name}),
-    }
-    return Result(tables)
+    columns = [column.name for column in _MISSING]
+    return Result(
+        {
+            "missing": pd.DataFrame([LACKS[option][:3] for option in missing], columns=columns),
+            "lines": pd.DataFrame({"line": lines, "framework": framework.name}),
+        }
+    )
 
 
+_MISSING = (
+    Column("missing", "", "what was not recorded"),
+    Column("answers", "prose", "what it would answer"),
+    Column("setting", "prose", "how it is recorded"),
+)
+_LINES = (
+    Column("line", "id", "a line of the program, its configuration or a shell"),
+    Column("framework", "", "framework of the program, which the lines are for"),
+)
 ANALYSIS = Analysis(
     name="capture",
     title="What to record",
@@ -269,23 +262,8 @@ ANALYSIS = Analysis(
         "lines also keep the settings that the run had."
     ),
     tables=(
-        TableSpec(
-            "missing",
-            "What is missing, most needed first",
-            (
-                Column("missing", "", "what was not recorded"),
-                Column("answers", "prose", "what it would answer"),
-                Column("setting", "prose", "how it is recorded"),
-            ),
-        ),
-        TableSpec(
-            "lines",
-            "Lines that record it",
-            (
-                Column("line", "id", "a line of the program, its configuration or a shell"),
-                Column("framework", "", "framework of the program, which the lines are for"),
-            ),
-        ),
+        TableSpec("missing", "What is missing, most needed first", _MISSING),
+        TableSpec("lines", "Lines that record it", _LINES),
     ),
     sources=("documentation of torch.profiler, vLLM, SGLang, torchtitan, Lightning and Transformers",),
     order=995,

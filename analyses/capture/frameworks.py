@@ -23,15 +23,10 @@ _PROFILED = frozenset({CPU, DEVICE, STACKS, SHAPES, MEMORY, *_IN_STEPS, RANKS})
 
 @dataclass(frozen=True)
 class Settings:
-    """What to record.
+    """What to record."""
 
-    Attributes:
-        options: What the run has and what it lacks.
-        command: Command that recorded the run; empty where unknown.
-    """
-
-    options: Collection[str]
-    command: tuple[str, ...] = ()
+    options: Collection[str]  # what the run has and what it lacks
+    command: tuple[str, ...] = ()  # command that recorded the run; empty where unknown
 
     def __contains__(self, option: str) -> bool:
         return option in self.options
@@ -39,19 +34,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Framework:
-    """A way to profile.
-
-    Attributes:
-        name: Its name.
-        offers: What it can record on request.
-        lines: Returns the lines to use.
-        names: Pattern of names of host rows that only its programs have; empty for none.
-    """
+    """A way to profile."""
 
     name: str
-    offers: frozenset[str]
-    lines: Lines
-    names: str = ""
+    offers: frozenset[str]  # what it can record on request
+    lines: Lines  # returns the lines to use
+    names: str = ""  # pattern of names of host rows that only its programs have; empty for none
 
 
 def detect_framework(run: Run) -> Framework:

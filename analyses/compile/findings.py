@@ -138,7 +138,7 @@ def _find_idle(run: Run, compiled: CompiledRun, budget: Budget) -> list[Finding]
                 advice,
                 f"measured time {measured} with all devices of the rank idle",
                 confidence=CONFIDENT if rule is COMPILES else 0.8,
-                evidence={"host_intervals": largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)},
+                evidence={"host_intervals": largest_rows(rows, C.DUR_NS)},
             )
             by_cause.append(finding)
     return sorted(by_cause, key=lambda finding: (-(finding.saving_ns_per_step or 0), finding.code))
@@ -180,12 +180,7 @@ def _report_broken(counters: Compilation) -> Finding:
 
 
 def compare_findings(diff: Diff, compiled: CompiledRun) -> tuple[Finding, ...]:
-    """Return the finding on a step that compiling made slower.
-
-    Args:
-        diff: Comparison of the eager base and the compiled head.
-        compiled: The compiled parts of the head.
-    """
+    """Return the finding on a step that compiling made slower, from the diff with an eager base."""
     time = next((metric for metric in diff.metrics if metric.name == STEP_TIME), None)
     if not compiled.any or time is None or time.ratio is None or time.ratio < 1 + SLOWER["min_excess_share"]:
         return ()

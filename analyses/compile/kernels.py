@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
@@ -23,7 +22,7 @@ from tracekit.runs.kernel_sources import is_unkeyed
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..shared.common import NO_PARENT, Bools, ints, positions, select, share
+from ..shared.common import NO_PARENT, Bools, ints, is_kind, positions, select, share
 from ..shared.thread_ranges import covering_ranges, launch_calls, outermost_ranges
 from .regions import COMPILED, GENERATED, GRAPH, INDUCTOR, INSIDE, ORIGIN, CompiledRun, starts_in_compiled
 
@@ -55,8 +54,7 @@ def read_calls(run: Run) -> pd.DataFrame:
         Rows of `host_intervals`, disjoint on each thread, with lines, fused ops, backend and identity of the
         source; missing where unknown.
     """
-    wanted = pc.field(C.KIND).isin([str(HostKind.OP), str(HostKind.ANNOTATION)])
-    host = run.table("host_intervals", columns=list(_READ), where=wanted)
+    host = run.table("host_intervals", columns=list(_READ), where=is_kind(HostKind.OP, HostKind.ANNOTATION))
     if run.rows("steps"):
         host = host[host[C.STEP].notna()]
     graphs = outermost_ranges(host[matches(host[C.NAME], GRAPH)])
@@ -121,10 +119,7 @@ def _graph_of_each(rows: pd.DataFrame, sources: pd.DataFrame, keys: Any) -> list
 
 
 def _find_fitting(names: Counter[str], graphs: dict[str, Counter[str]], key: str) -> str:
-    """The only graph that has these ops, of those that may have the key; empty if there is none or several.
-
-    A graph whose key is known has no calls of another key.
-    """
+    """The only graph with these ops that has the key, or no known key; empty for none or several."""
     keyed = key != _NO_KEY
     matching = [graph for graph, ops in graphs.items() if ops == names and (is_unkeyed(graph) or not keyed)]
     return matching[0] if len(matching) == 1 and names else ""
@@ -153,11 +148,7 @@ def measure_kernels(run: Run, parts: CompiledRun) -> pd.DataFrame:
 
 
 def sum_lines(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per source of a kernel and its lines, the most time first.
-
-    Args:
-        rows: As `measure_kernels` returns them.
-    """
+    """One row per source of a kernel and its lines, the most time first; rows as of `measure_kernels`."""
     names = [column.name for column in _LINES]
     keys = [C.KERNEL_BACKEND, C.SOURCE_LINES, C.FUSED_OPS, C.KERNEL_KWARGS, IDENTITY]
     plain = rows.astype(dict.fromkeys(keys, object)).fillna(dict.fromkeys(keys, ""))

@@ -14,17 +14,14 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..launch_latency import GRAPH_CALL
-from ..shared.common import NO_PARENT, Bools, positions, spans
+from ..shared.common import NO_PARENT, Bools, is_kind, positions, spans
 from ..shared.thread_ranges import THREAD, covering_ranges, outermost_ranges
 
-REGION = r"^Torch-Compiled Region"
 NUMBERED = r"^Torch-Compiled Region: (\d+)/(\d+)"
 GRAPH = r"CompiledFxGraph "
-LOOKUP = r"^TorchDynamo Cache Lookup$"
 COMPILING = r"\(dynamo_timed\)$"
 COMPILED = r"^Torch-Compiled Region|CompiledFxGraph |^CompiledFunction(?:Backward)?$"
 INDUCTOR = r"^triton_"
-RESUMES = r"torch_dynamo_resume_in_"
 FRAME, VARIANT, ORIGIN, INSIDE = "frame", "variant", "origin", "inside"
 GENERATED, REPLAYED, CALLED, EAGER = "inductor", "replayed", "called", "eager"
 ORIGINS = (GENERATED, CALLED, REPLAYED, EAGER)
@@ -39,24 +36,16 @@ _DEVICE = (
 
 @dataclass(frozen=True)
 class CompiledRun:
-    """The compiled parts of a run, in its steps if steps are marked.
+    """The compiled parts of a run, in its steps if steps are marked."""
 
-    Attributes:
-        regions: Calls of compiled regions, with `frame` and `variant` if the name has numbers.
-        graphs: Calls of Inductor graphs.
-        lookups: Lookups in Dynamo's code cache, where guards run.
-        compilations: Outermost interval of each compilation.
-        replays: Calls that replay a CUDA graph.
-        kernels: Kernels and opaque graphs with their `origin`, and whether compiled code launched them.
-        breaks: Time of the host from a region to the one after a graph break; None without Python frames.
-    """
-
-    regions: pd.DataFrame
-    graphs: pd.DataFrame
-    lookups: pd.DataFrame
-    compilations: pd.DataFrame
-    replays: pd.DataFrame
+    regions: pd.DataFrame  # calls of compiled regions, with `frame` and `variant` if the name has numbers
+    graphs: pd.DataFrame  # calls of Inductor graphs
+    lookups: pd.DataFrame  # lookups in Dynamo's code cache, where guards run
+    compilations: pd.DataFrame  # outermost interval of each compilation
+    replays: pd.DataFrame  # calls that replay a CUDA graph
+    # kernels and opaque graphs with their `origin`, and whether compiled code launched them
     kernels: pd.DataFrame
+    # time of the host from a region to the one after a graph break; None without Python frames
     breaks: pd.DataFrame | None
 
     @property
@@ -73,13 +62,13 @@ def read_compiled(run: Run) -> CompiledRun:
     kernels = _read_kernels(run, host)
     if run.rows("steps"):
         host, kernels = host[host[C.STEP].notna()], kernels[kernels[C.STEP].notna()]
-    regions = _select(host, REGION)
+    regions = _select(host, r"^Torch-Compiled Region")
     numbers = regions[C.NAME].astype(object).astype("string").str.extract(NUMBERED).astype("Int64")
     regions = regions.assign(**{FRAME: numbers[0], VARIANT: numbers[1]})
     return CompiledRun(
         regions=regions,
         graphs=_select(host, GRAPH),
-        lookups=_select(host, LOOKUP),
+        lookups=_select(host, r"^TorchDynamo Cache Lookup$"),
         compilations=outermost_ranges(_select(host, COMPILING)).sort_values(_ORDER, ignore_index=True),
         replays=_select(host, GRAPH_CALL),
         kernels=kernels.reset_index(drop=True),
@@ -111,12 +100,7 @@ def _read_kernels(run: Run, host: pd.DataFrame) -> pd.DataFrame:
 
 
 def starts_in_compiled(host: pd.DataFrame, rows: pd.DataFrame) -> Bools:
-    """Whether each of these rows starts while compiled code runs on its thread.
-
-    Args:
-        host: All rows of the host, with thread, start, duration and depth.
-        rows: Some of them.
-    """
+    """Whether each of these rows starts while compiled code runs on its thread, by all host rows."""
     compiled = outermost_ranges(host[matches(host[C.NAME], COMPILED)])
     inside: Bools = covering_ranges(compiled, rows) != NO_PARENT
     return inside
@@ -129,11 +113,10 @@ def _measure_breaks(run: Run, regions: pd.DataFrame) -> pd.DataFrame | None:
         Rank, start and duration of each such gap, and the row of the region after it; None if no Python
         frames were recorded, which show the functions `torch_dynamo_resume_in_…`.
     """
-    where = pc.field(C.KIND) == str(HostKind.PYTHON)
-    frames = run.table("host_intervals", columns=list(_READ), where=where)
+    frames = run.table("host_intervals", columns=list(_READ), where=is_kind(HostKind.PYTHON))
     if frames.empty:
         return None
-    resumed = outermost_ranges(frames[matches(frames[C.NAME], RESUMES)])
+    resumed = outermost_ranges(frames[matches(frames[C.NAME], r"torch_dynamo_resume_in_")])
     thread = regions.groupby(list(THREAD)).ngroup()
     is_resumed = covering_ranges(resumed, regions) != NO_PARENT
     ends = pd.Series(spans(regions)[1], dtype="Int64")

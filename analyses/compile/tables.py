@@ -17,104 +17,82 @@ from .regions import FRAME, ORIGIN, ORIGINS, VARIANT, CompiledRun, idle_during
 _NAME = Column(C.NAME, "", "name as recorded")
 _CALLS = Column("calls", "count", "number of calls")
 _HOST = Column("host_ns", "ns", "Σ of their durations on the host")
-SUMMARY = TableSpec(
-    "summary",
-    "Compiled code in profiled steps, per rank",
-    (
-        Column("regions", "count", "calls of compiled regions"),
-        Column("frames", "count", "distinct frames i of the regions i/j; missing if names have no numbers"),
-        Column(
-            "breaks",
-            "count",
-            "frames − 1: upper bound of graph breaks; separately compiled functions count too",
-        ),
-        Column("recompiled", "count", "distinct regions i/j with j > 0: recompiled for other inputs"),
-        Column("graph_calls", "count", "calls of Inductor graphs, forward and backward"),
-        Column("lookups", "count", "lookups in Dynamo's code cache, where guards run"),
-        Column("lookup_ns", "ns", "Σ of the lookups' durations on the host"),
-        Column("lookup_idle_ns", "ns", "the part of it with all devices of the rank idle"),
-        Column("resumes", "count", "regions after a graph break; missing without Python frames"),
-        Column(
-            "break_idle_ns", "ns", "time since the region before each, devices idle; missing without frames"
-        ),
-        Column("compilations", "count", "compilations during the capture"),
-        Column("compile_ns", "ns", "Σ of their durations on the host"),
-        Column("compile_idle_ns", "ns", "the part of it with all devices of the rank idle"),
-        Column("replays", "count", "launches of CUDA graphs"),
-        Column("kernels", "count", "kernels; an opaque graph counts as one"),
-        RANK,
+_SUMMARY = (
+    Column("regions", "count", "calls of compiled regions"),
+    Column("frames", "count", "distinct frames i of the regions i/j; missing if names have no numbers"),
+    Column(
+        "breaks",
+        "count",
+        "frames − 1: upper bound of graph breaks; separately compiled functions count too",
     ),
+    Column("recompiled", "count", "distinct regions i/j with j > 0: recompiled for other inputs"),
+    Column("graph_calls", "count", "calls of Inductor graphs, forward and backward"),
+    Column("lookups", "count", "lookups in Dynamo's code cache, where guards run"),
+    Column("lookup_ns", "ns", "Σ of the lookups' durations on the host"),
+    Column("lookup_idle_ns", "ns", "the part of it with all devices of the rank idle"),
+    Column("resumes", "count", "regions after a graph break; missing without Python frames"),
+    Column("break_idle_ns", "ns", "time since the region before each, devices idle; missing without frames"),
+    Column("compilations", "count", "compilations during the capture"),
+    Column("compile_ns", "ns", "Σ of their durations on the host"),
+    Column("compile_idle_ns", "ns", "the part of it with all devices of the rank idle"),
+    Column("replays", "count", "launches of CUDA graphs"),
+    Column("kernels", "count", "kernels; an opaque graph counts as one"),
+    RANK,
 )
-KERNELS = TableSpec(
-    "kernels",
-    "Kernels by origin",
-    (
-        Column(ORIGIN, "", "inductor, called, replayed or eager: see the definition"),
-        Column("count", "count", "kernels; an opaque graph counts as one"),
-        Column("sum_ns", "ns", "Σ of durations"),
-        Column("share", "share", "Σ of durations over that of all kernels"),
-        Column("opaque", "count", "CUDA graphs among them whose kernels were not recorded"),
-        RANK,
-    ),
+SUMMARY = TableSpec("summary", "Compiled code in profiled steps, per rank", _SUMMARY)
+_KERNELS = (
+    Column(ORIGIN, "", "inductor, called, replayed or eager: see the definition"),
+    Column("count", "count", "kernels; an opaque graph counts as one"),
+    Column("sum_ns", "ns", "Σ of durations"),
+    Column("share", "share", "Σ of durations over that of all kernels"),
+    Column("opaque", "count", "CUDA graphs among them whose kernels were not recorded"),
+    RANK,
 )
-REGIONS = TableSpec(
-    "regions",
-    "Compiled regions",
-    (
-        _NAME,
-        _CALLS,
-        _HOST,
-        Column(FRAME, "", "frame i it was compiled from; missing if the name has no number"),
-        Column(VARIANT, "", "compilation j of the frame; missing if the name has no number"),
-        RANK,
-    ),
+KERNELS = TableSpec("kernels", "Kernels by origin", _KERNELS)
+_REGIONS = (
+    _NAME,
+    _CALLS,
+    _HOST,
+    Column(FRAME, "", "frame i it was compiled from; missing if the name has no number"),
+    Column(VARIANT, "", "compilation j of the frame; missing if the name has no number"),
+    RANK,
 )
+REGIONS = TableSpec("regions", "Compiled regions", _REGIONS)
 GRAPHS = TableSpec("graphs", "Inductor graphs", (_NAME, _CALLS, _HOST, RANK))
-COMPILATION = TableSpec(
-    "compilation",
-    "Compilation, as counted by torch",
-    (
-        Column("backend", "", "backend of torch.compile"),
-        Column("first_call_ns", "ns", "time of the first warm-up step, which compiles"),
-        Column("compile_ns", "ns", "Σ of the compilation times measured by torch, in whole microseconds"),
-        Column("compilations", "count", "compilations, including separate ones of the backward pass"),
-        Column("compiled_frames", "count", "distinct frames i of their ids i/j"),
-        Column("backend_graphs", "count", "graphs handed to the backend"),
-        Column(
-            "cached", "count", "graphs whose code Inductor found in its cache, so that compiling was faster"
-        ),
-        Column("ops", "count", "Σ of the operations of their graphs"),
-        Column("guards", "count", "Σ of the guards of all compilations"),
-        Column("graph_breaks", "count", "frames ended by a graph break, per reason"),
-        Column("recompilations", "count", "recompilations of a frame: ids i/j with j > 0"),
-        Column("late", "count", "compilations after the warm-up, in timed or profiled steps"),
-    ),
+_COMPILATION = (
+    Column("backend", "", "backend of torch.compile"),
+    Column("first_call_ns", "ns", "time of the first warm-up step, which compiles"),
+    Column("compile_ns", "ns", "Σ of the compilation times measured by torch, in whole microseconds"),
+    Column("compilations", "count", "compilations, including separate ones of the backward pass"),
+    Column("compiled_frames", "count", "distinct frames i of their ids i/j"),
+    Column("backend_graphs", "count", "graphs handed to the backend"),
+    Column("cached", "count", "graphs whose code Inductor found in its cache, so that compiling was faster"),
+    Column("ops", "count", "Σ of the operations of their graphs"),
+    Column("guards", "count", "Σ of the guards of all compilations"),
+    Column("graph_breaks", "count", "frames ended by a graph break, per reason"),
+    Column("recompilations", "count", "recompilations of a frame: ids i/j with j > 0"),
+    Column("late", "count", "compilations after the warm-up, in timed or profiled steps"),
 )
-BREAKS = TableSpec(
-    "graph_breaks",
-    "Graph breaks by reason, most frequent first",
-    (
-        Column("reason", "prose", "torch's reason of the graph break"),
-        Column("frames", "count", "frames it ended"),
-        Column("times", "count", "times that a compilation met it, including recompilations"),
-        Column("functions", "", "Python functions it is in"),
-        Column("explanation", "prose", "torch's explanation and advice"),
-    ),
+COMPILATION = TableSpec("compilation", "Compilation, as counted by torch", _COMPILATION)
+_GRAPH_BREAKS = (
+    Column("reason", "prose", "torch's reason of the graph break"),
+    Column("frames", "count", "frames it ended"),
+    Column("times", "count", "times that a compilation met it, including recompilations"),
+    Column("functions", "", "Python functions it is in"),
+    Column("explanation", "prose", "torch's explanation and advice"),
 )
-COMPILATIONS = TableSpec(
-    "compilations",
-    "Compilations, in order",
-    (
-        Column("id", "", "torch's i/j: frame i, its compilation j"),
-        Column("function", "", "the Python function, or backward"),
-        Column("part", "", "part of the recording: warm-up, timed or profiled steps"),
-        Column(C.DUR_NS, "ns", "compilation time, in whole microseconds"),
-        Column("ops", "count", "operations of its graph; missing for a backward pass"),
-        Column("guards", "count", "guards to check before each call; missing for a backward pass"),
-        Column("reason", "prose", "guard that failed; empty for the first compilation of a frame"),
-        Column("failed", "prose", "why compilation failed and the frame runs eagerly; else empty"),
-    ),
+BREAKS = TableSpec("graph_breaks", "Graph breaks by reason, most frequent first", _GRAPH_BREAKS)
+_COMPILATIONS = (
+    Column("id", "", "torch's i/j: frame i, its compilation j"),
+    Column("function", "", "the Python function, or backward"),
+    Column("part", "", "part of the recording: warm-up, timed or profiled steps"),
+    Column(C.DUR_NS, "ns", "compilation time, in whole microseconds"),
+    Column("ops", "count", "operations of its graph; missing for a backward pass"),
+    Column("guards", "count", "guards to check before each call; missing for a backward pass"),
+    Column("reason", "prose", "guard that failed; empty for the first compilation of a frame"),
+    Column("failed", "prose", "why compilation failed and the frame runs eagerly; else empty"),
 )
+COMPILATIONS = TableSpec("compilations", "Compilations, in order", _COMPILATIONS)
 
 
 def summarize(run: Run, compiled: CompiledRun) -> pd.DataFrame:

@@ -41,7 +41,7 @@ def scalar_findings(
         advice: Template of the advice, with `places`.
     """
     rows = copies[(copies[C.BYTES] <= rule["max_bytes"]).fillna(value=False) & copies[BLOCKED_NS].notna()]
-    saving = kernels.start_delay_ns(rows)
+    saving = kernels.start_delay_ns(rows) if steps.marked else 0
     if not steps.matters(saving, least=rule["min_saving_share"]):
         return []
     blocked = int(rows[BLOCKED_NS].sum())

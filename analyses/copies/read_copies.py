@@ -31,7 +31,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
-from ..shared.common import NO_PARENT, PLACE, Objects, ints, positions, sort_by
+from ..shared.common import NO_PARENT, PLACE, Objects, ints, is_kind, positions, sort_by
 from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows, source_lines
 from ..shared.pcie import link_rates
 
@@ -39,34 +39,29 @@ DIRECTION, MEMORY = "direction", "memory"
 OP, OUTER, SOURCE = "op", "outer_op", "source"
 BLOCKED_NS, EXPOSED_NS = "blocked_ns", "exposed_ns"
 CALL_NS, WAIT_NS, WAIT_START_NS, CALL_START_NS = "call_ns", "wait_ns", "wait_start_ns", "call_start_ns"
-NO_DTYPES = "(no dtypes recorded)"
-WAIT_PATTERN = r"(?i)synchronize"
 WORST = "on the device of each rank with most of it"
 """Explanation of times in findings: devices of a rank run concurrently."""
 
 _ROW_COLUMNS = (C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.STEP, C.START_NS, C.DUR_NS)
 _COPY_COLUMNS = (*_ROW_COLUMNS, C.BYTES, C.LAUNCH_ROW, C.OP_ROW)
-_KINDS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
+_ENDS = (C.SRC_MEMORY, C.DST_MEMORY)
 _HOST_SIDES = (str(Memory.PAGEABLE), str(Memory.PINNED), str(Memory.UNIFIED))
 
 
 def read_copies(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
     """Read the memcpys of a run, of one direction or all, sorted by start, with direction and memory."""
-    where = pc.field(C.KIND) == str(DeviceKind.MEMCPY)
+    where = is_kind(DeviceKind.MEMCPY)
     if direction is not None:
         where &= pc.field(C.COPY_KIND) == str(direction)
-    frame = run.table("device_intervals", columns=(*_COPY_COLUMNS, *_KINDS), where=where)
+    frame = run.table("device_intervals", columns=(*_COPY_COLUMNS, C.COPY_KIND, *_ENDS), where=where)
     directions = fill_missing_text(frame[C.COPY_KIND], str(CopyKind.UNKNOWN))
-    memory = _host_side(directions, frame)
-    table = frame.drop(columns=[*_KINDS])
-    table[C.NAME] = frame[C.NAME].astype(object)
-    table[DIRECTION], table[MEMORY] = directions, memory
-    return table.sort_values([C.START_NS, C.ROW_ID], ignore_index=True)
+    table = frame[[*_COPY_COLUMNS]].astype({C.NAME: object})
+    table[DIRECTION], table[MEMORY] = directions, _host_side(directions, frame)
+    return sort_by(table, C.START_NS, C.ROW_ID)
 
 
 def _host_side(directions: Objects, frame: pd.DataFrame) -> pd.Series:
-    source = pd.Series(fill_missing_text(frame[C.SRC_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
-    target = pd.Series(fill_missing_text(frame[C.DST_MEMORY], str(Memory.UNKNOWN)), index=frame.index)
+    source, target = (frame[name].astype(object).fillna(str(Memory.UNKNOWN)) for name in _ENDS)
     way = pd.Series(directions, index=frame.index)
     side = source.where(way != str(CopyKind.D2H), target)
     side = side.where(side.isin(_HOST_SIDES) & (way != str(CopyKind.UNKNOWN)), str(Memory.UNKNOWN))
@@ -80,7 +75,7 @@ def describe_copies(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     table[BLOCKED_NS] = table[CALL_NS] + table[WAIT_NS]
     table[OP] = fill_missing_text(launching[C.NAME], NO_OP)
     table[C.INPUT_SHAPES] = fill_missing_text(launching[C.INPUT_SHAPES], NO_SHAPES)
-    table[C.INPUT_DTYPES] = fill_missing_text(launching[C.INPUT_DTYPES], NO_DTYPES)
+    table[C.INPUT_DTYPES] = fill_missing_text(launching[C.INPUT_DTYPES], "(no dtypes recorded)")
     return table
 
 
@@ -92,7 +87,7 @@ def with_origins(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
 
 def _outermost(run: Run, rows: pd.Series) -> pd.Series:
     """Name of the outermost op around each op."""
-    ops = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW], where=_is(HostKind.OP))
+    ops = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW], where=is_kind(HostKind.OP))
     parent = np.append(positions(ops[C.ROW_ID], ops[C.PARENT_ROW]), NO_PARENT)  # index -1 gives NO_PARENT
     position = positions(ops[C.ROW_ID], rows)
     while (climbing := parent[position] != NO_PARENT).any():
@@ -102,17 +97,13 @@ def _outermost(run: Run, rows: pd.Series) -> pd.Series:
     return pd.Series(fill_missing_text(host_rows(run, top, [C.NAME])[C.NAME], NO_OP), index=rows.index)
 
 
-def _is(*kinds: HostKind) -> pc.Expression:
-    return pc.field(C.KIND).isin([str(kind) for kind in kinds])
-
-
 def host_waits(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     """Starts and durations of the launching call of each copy and of the wait directly after it.
 
     Missing if the launch is unknown; the wait is 0 if none follows.
     """
     launch = host_rows(run, copies[C.LAUNCH_ROW], [C.PARENT_ROW])
-    inside = run.arrow("host_intervals", columns=[C.ROW_ID], where=_is(HostKind.OP))
+    inside = run.arrow("host_intervals", columns=[C.ROW_ID], where=is_kind(HostKind.OP))
     parents = launch[C.PARENT_ROW].dropna().unique()
     ops = pd.Index(parents).intersection(pd.Index(inside[C.ROW_ID].to_numpy()))
     calls = _calls(run, copies[C.LAUNCH_ROW], ops.to_numpy(dtype=np.int64))
@@ -130,10 +121,10 @@ def _calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
     calls = run.table(
         "host_intervals",
         columns=[C.ROW_ID, C.NAME, C.PARENT_ROW, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS],
-        where=_is(HostKind.RUNTIME, HostKind.SYNC) & near,
+        where=is_kind(HostKind.RUNTIME, HostKind.SYNC) & near,
     ).sort_values([C.RANK, C.PID, C.TID, C.START_NS, C.ROW_ID], ignore_index=True)
     after = calls[[C.PARENT_ROW]].shift(-1)
-    waits = matches(calls[C.NAME], WAIT_PATTERN).shift(-1, fill_value=False)
+    waits = matches(calls[C.NAME], r"(?i)synchronize").shift(-1, fill_value=False)
     follows = waits & (after[C.PARENT_ROW] == calls[C.PARENT_ROW])
     followed = follows.fillna(value=False).to_numpy(dtype=bool)
     duration, start = ints(calls, C.DUR_NS), ints(calls, C.START_NS)
@@ -178,14 +169,12 @@ def describe_places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
     weights = copies.assign(weight=copies[weight].fillna(0))
     sums = weights.groupby([OUTER, SOURCE])["weight"].sum().reset_index()
     sums = sort_by(sums, "-weight", OUTER, SOURCE)
-    words = [_describe_place(op, line) for op, line in zip(sums[OUTER], sums[SOURCE], strict=True)]
+    words = [
+        ("an unrecorded op" if op == NO_OP else f"`{brief(op)}`") + (f" at {brief(line)}" if line else "")
+        for op, line in zip(sums[OUTER], sums[SOURCE], strict=True)
+    ]
     more = f" and {len(words) - most} more places" if len(words) > most else ""
     return ", ".join(words[:most]) + more
-
-
-def _describe_place(op: str, line: str) -> str:
-    named = "an unrecorded op" if op == NO_OP else f"`{brief(op)}`"
-    return f"{named} at {brief(line)}" if line else named
 
 
 def number_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, int]:

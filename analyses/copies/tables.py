@@ -65,16 +65,15 @@ GROUPS = (
     Column(OUTER, "", "outermost op around it"),
     Column("first_row", "", "device row of the first copy"),
 )
+_SIZES = (
+    Column("from_bytes", "bytes", "minimum size, inclusive"),
+    Column("to_bytes", "bytes", "maximum size, exclusive"),
+    COPIES,
+    BYTES,
+    SUM,
+)
 SIZES = TableSpec(
-    "sizes",
-    "By size, in powers of two; a last row without bounds holds copies of unknown size",
-    (
-        Column("from_bytes", "bytes", "minimum size, inclusive"),
-        Column("to_bytes", "bytes", "maximum size, exclusive"),
-        COPIES,
-        BYTES,
-        SUM,
-    ),
+    "sizes", "By size, in powers of two; a last row without bounds holds copies of unknown size", _SIZES
 )
 NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so sums of bytes are missing"
 NO_STACKS = Remark("no stacks were recorded, so no source lines: record with `tracekit collect --stacks`")

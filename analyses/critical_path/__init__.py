@@ -15,14 +15,7 @@ another; *unknown* has no recorded dependence.
 
 `what_if` recomputes the longest path from the first step's start to the last step's end (`whatif` states the
 limits); time between steps is kept. The saving can be less than the time on the path if another chain is
-nearly as long.
-
-Sources: HTA critical path analysis, which does not recompute the path.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "critical_path")  # doctest: +SKIP
-    >>> result.tables["what_if"]  # doctest: +SKIP
+nearly as long. HTA's critical path analysis does not recompute the path.
 """
 
 from __future__ import annotations
@@ -86,7 +79,7 @@ def compute(run: Run) -> Result:
     results = [_analyze_rank(run.of_ranks(rank), rank, steps[steps[C.RANK] == rank]) for rank in ranks]
     paths = concat_paths([path for path, _, _ in results])
     what_if = pd.concat([table for _, table, _ in results], ignore_index=True)
-    tables = result_tables(run, paths, what_if, marked=len(steps) > 0)
+    tables = _result_tables(run, paths, what_if, marked=len(steps) > 0)
     notes = tuple(dict.fromkeys(note for _, _, rank_notes in results for note in rank_notes))
     findings = path_findings.findings(run, paths, what_if)
     return Result(tables, findings, (*(() if len(steps) else (NO_STEPS,)), *notes))
@@ -198,7 +191,6 @@ _CLASS_KINDS = {
     whatif.COMMUNICATION: (COMMUNICATE,),
 }
 WHAT_IF = [C.RANK, "removed", "where", "saving_ns", "saving_share", "new_step_ns", "path_ns"]
-_TEXT = (C.KIND, "op")
 _COUNTED = ("path_ns", "share", "segments")
 
 
@@ -244,17 +236,10 @@ def _sorted(columns: Sequence[pd.Series]) -> pd.Categorical:
     return combined.reorder_categories(sorted(combined.categories))
 
 
-def result_tables(
+def _result_tables(
     run: Run, paths: pd.DataFrame, what_if: pd.DataFrame, *, marked: bool
 ) -> dict[str, pd.DataFrame]:
-    """All tables of the analysis; per step only if steps are marked.
-
-    Args:
-        run: The run.
-        paths: Segments of all ranks.
-        what_if: What-if tables of all ranks.
-        marked: Whether steps are marked.
-    """
+    """All tables, from the segments and what-if tables of all ranks; per step only if steps are marked."""
     result = {
         "by_kind": _totals(paths, [C.RANK, C.KIND], [C.RANK]),
         "what_if": what_if[WHAT_IF],
@@ -270,7 +255,7 @@ def _totals(paths: pd.DataFrame, keys: list[str], window: list[str]) -> pd.DataF
     """Time, share of the windows and number of segments by keys, the longest of each window first."""
     grouped = paths.groupby(keys, sort=True, observed=True)[C.DUR_NS]
     table = grouped.agg(path_ns="sum", segments="count").reset_index()
-    table = table.astype({name: str for name in _TEXT if name in keys})
+    table = table.astype({name: str for name in (C.KIND, "op") if name in keys})
     windows = table.groupby(window)["path_ns"].transform("sum")
     table["share"] = share(table["path_ns"], windows.to_numpy(np.int64))
     order = [*window, "path_ns", *(key for key in keys if key not in window)]
@@ -328,48 +313,39 @@ _TIME = Column("path_ns", "ns", "time on the critical path")
 _SHARE = Column("share", "share", "time on the path over the sum of the rank's windows")
 _SEGMENTS = Column("segments", "count", "number of segments")
 
+_WHAT_IF = (
+    RANK,
+    Column("removed", "", "part that takes no time"),
+    Column("where", "", "device or host (self) time of an op, or all of a class"),
+    Column("saving_ns", "ns", "saving per step"),
+    Column("saving_share", "share", "saving over the time per step"),
+    Column("new_step_ns", "ns", "time per step with the part removed"),
+    Column("path_ns", "ns", "its time on the path, per step; for waits the time of the calls"),
+)
+_SEGMENTS_COLUMNS = (
+    RANK,
+    STEP,
+    _KIND,
+    _OP,
+    Column(C.DUR_NS, "ns", "length of the segment"),
+    Column(C.START_NS, "ns", "start, since the run's t0"),
+    Column("device_row", "", "row in device_intervals that contains or follows the segment"),
+    Column("host_row", "", "row in host_intervals that contains the segment"),
+)
+_PER_STEP = (
+    RANK,
+    STEP,
+    _KIND,
+    _TIME,
+    Column("share", "share", "time on the path over the step's window"),
+    _SEGMENTS,
+)
 TABLES = (
     TableSpec("by_kind", "By kind, all windows of a rank", (RANK, _KIND, _TIME, _SHARE, _SEGMENTS)),
-    TableSpec(
-        "what_if",
-        "What-if: step time with each part removed",
-        (
-            RANK,
-            Column("removed", "", "part that takes no time"),
-            Column("where", "", "device or host (self) time of an op, or all of a class"),
-            Column("saving_ns", "ns", "saving per step"),
-            Column("saving_share", "share", "saving over the time per step"),
-            Column("new_step_ns", "ns", "time per step with the part removed"),
-            Column("path_ns", "ns", "its time on the path, per step; for waits the time of the calls"),
-        ),
-    ),
+    TableSpec("what_if", "What-if: step time with each part removed", _WHAT_IF),
     TableSpec("by_op", "By kind and op", (RANK, _KIND, _OP, _TIME, _SHARE, _SEGMENTS)),
-    TableSpec(
-        "segments",
-        "The longest segments",
-        (
-            RANK,
-            STEP,
-            _KIND,
-            _OP,
-            Column(C.DUR_NS, "ns", "length of the segment"),
-            Column(C.START_NS, "ns", "start, since the run's t0"),
-            Column("device_row", "", "row in device_intervals that contains or follows the segment"),
-            Column("host_row", "", "row in host_intervals that contains the segment"),
-        ),
-    ),
-    TableSpec(
-        "per_step",
-        "By step and kind",
-        (
-            RANK,
-            STEP,
-            _KIND,
-            _TIME,
-            Column("share", "share", "time on the path over the step's window"),
-            _SEGMENTS,
-        ),
-    ),
+    TableSpec("segments", "The longest segments", _SEGMENTS_COLUMNS),
+    TableSpec("per_step", "By step and kind", _PER_STEP),
 )
 
 

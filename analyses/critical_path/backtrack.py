@@ -50,23 +50,14 @@ _Step = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Graph:
-    """Dependency graph of one rank: host, device, joins, and labels of device intervals.
+    """Dependency graph of one rank: host, device, joins, and labels of device intervals."""
 
-    Attributes:
-        host: Host threads.
-        device: Device streams.
-        joins: Waits of host threads.
-        kind: Index into `ALL_KINDS` of each device interval.
-        label: Index into `labels` of each device interval: the op that launched it, else its family.
-        labels: Host labels, then kernel families.
-    """
-
-    host: Host
-    device: Device
-    joins: Joins
-    kind: Ints
-    label: Ints
-    labels: list[str]
+    host: Host  # host threads
+    device: Device  # device streams
+    joins: Joins  # waits of host threads
+    kind: Ints  # index into `ALL_KINDS` of each device interval
+    label: Ints  # index into `labels` of each device interval: the op that launched it, else its family
+    labels: list[str]  # host labels, then kernel families
 
 
 def read_graph(run: Run, rank: int) -> Graph:
@@ -237,12 +228,7 @@ def _columns(*parts: Small) -> tuple[memoryview, ...]:
 
 
 def _to_segments(graph: Graph, steps: Ints) -> dict[str, Small]:
-    """Convert steps of the walks inside their windows to segments, with host time cut into slices.
-
-    Args:
-        graph: The dependency graph.
-        steps: Kind of each step, interval or thread, start, end, and window number.
-    """
+    """Convert steps of the walks inside their windows to segments, with host time cut into slices."""
     nonempty = steps[3] > steps[2]
     on_host = steps[0] == _HOST
     device = _device_segments(graph, *steps[:, nonempty & ~on_host])

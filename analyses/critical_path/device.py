@@ -38,7 +38,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import BUSY_KINDS, C, DeviceKind, Memory
 
-from ..shared.common import NO_PARENT, Bools, Small, ids_or_absent, ints
+from ..shared.common import NO_PARENT, Bools, Small, ids_or_absent, ints, is_kind
 from .host import FAR, KINDS, SYNC, Host, present
 
 NONE, QUEUE, LAUNCH, WAIT = range(4)
@@ -56,51 +56,28 @@ _READ = (*_KEPT, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.LAUNCH_ROW)
 
 @dataclass(frozen=True)
 class Device:
-    """Busy intervals of one rank, by stream and end.
+    """Busy intervals of one rank, by stream and end."""
 
-    Attributes:
-        frame: Further columns of their rows, in this order.
-        lane: Number of the stream each is on, over all devices.
-        bounds: First interval of each lane, and the number of intervals at the end.
-        lanes: Device and stream of each lane.
-        start: Starts.
-        end: Ends.
-        call: Position of the launching call among the host's rows, -1 if unknown.
-        thread: Thread of that call, -1 if unknown.
-        called: Start of that call, else of the interval.
-        previous: Previous interval on its stream, -1 if there is none.
-        waited: Interval its stream waited for, -1 without a wait.
-        binding: Binding dependency: `QUEUE`, `LAUNCH` or `WAIT`; `NONE` if unknown.
-        latency: Assumed time from the start of its call until the launch arrives at the device.
-        behind_backlog: Whether it is the first launched on its stream and started late: it may have waited
-            for work from before the capture.
-        syncs: Recorded rows of the streams that calls waited for.
-    """
-
-    frame: pd.DataFrame
-    lane: Ints
-    bounds: Ints
-    lanes: list[tuple[int, int]]
+    frame: pd.DataFrame  # further columns of their rows, in this order
+    lane: Ints  # number of the stream each is on, over all devices
+    bounds: Ints  # first interval of each lane, and the number of intervals at the end
+    lanes: list[tuple[int, int]]  # device and stream of each lane
     start: Ints
     end: Ints
-    call: Ints
-    thread: Ints
-    called: Ints
-    previous: Ints
-    waited: Ints
-    binding: Ints
-    latency: Ints
+    call: Ints  # position of the launching call among the host's rows, -1 if unknown
+    thread: Ints  # thread of that call, -1 if unknown
+    called: Ints  # start of that call, else of the interval
+    previous: Ints  # previous interval on its stream, -1 if there is none
+    waited: Ints  # interval its stream waited for, -1 without a wait
+    binding: Ints  # binding dependency: `QUEUE`, `LAUNCH` or `WAIT`; `NONE` if unknown
+    latency: Ints  # assumed time from the start of its call until the launch arrives at the device
+    # whether it is the first launched on its stream and started late: it may have waited for work from before
+    # the capture
     behind_backlog: Bools
-    syncs: pd.DataFrame
+    syncs: pd.DataFrame  # recorded rows of the streams that calls waited for
 
     def last(self, lane: int, ended_by: Ints, called_before: Ints) -> Ints:
-        """Last interval of a lane that was launched and has ended by then, -1 if there is none.
-
-        Args:
-            lane: Number of the stream.
-            ended_by: Instants, ns.
-            called_before: Instants before which the call began, ns.
-        """
+        """Last interval of a lane that ended by each instant and was called before another, -1 for none."""
         low, high = self.bounds[lane], self.bounds[lane + 1]
         # Several threads may launch on one stream, out of order: of the running maximum, which is sorted, a
         # prefix below an instant was launched before it as a whole.
@@ -123,7 +100,7 @@ def read_device(run: Run, rank: int, host: Host) -> Device:
         rank: The rank.
         host: Its host rows.
     """
-    kinds = pc.field(C.KIND).isin([str(kind) for kind in (*BUSY_KINDS, DeviceKind.SYNC)])
+    kinds = is_kind(*BUSY_KINDS, DeviceKind.SYNC)
     frame = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
     is_sync = (frame[C.KIND] == DeviceKind.SYNC).to_numpy(bool)
     syncs, frame = frame[is_sync], frame[~is_sync]
@@ -325,29 +302,17 @@ def _follow(device: Device, host: Host, calls: Ints, rows: Ints, waited: Ints) -
 
 @dataclass(frozen=True)
 class Joins:
-    """Waits of host threads, by thread and end.
+    """Waits of host threads, by thread and end."""
 
-    Attributes:
-        thread: Thread that waits.
-        end: End of the wait.
-        source_thread: Thread it depends on: its own, or the one that hands over to it.
-        source: Time on that thread it depends on.
-        target: Last interval to end of those it waited for, -1 for a thread or none.
-        is_call: Whether it is a sync call or a blocking copy, not a thread.
-        bound: Whether it actually waited: the target ended after the call started.
-        cost: Time from the later of arrival and the target's end until the end of the wait.
-        pairs: Join and interval of every dependency on the device.
-    """
-
-    thread: Small
-    end: Ints
-    source_thread: Small
-    source: Ints
-    target: Ints
-    is_call: Bools
-    bound: Bools
-    cost: Ints
-    pairs: tuple[Ints, Ints]
+    thread: Small  # thread that waits
+    end: Ints  # end of the wait
+    source_thread: Small  # thread it depends on: its own, or the one that hands over to it
+    source: Ints  # time on that thread it depends on
+    target: Ints  # last interval to end of those it waited for, -1 for a thread or none
+    is_call: Bools  # whether it is a sync call or a blocking copy, not a thread
+    bound: Bools  # whether it actually waited: the target ended after the call started
+    cost: Ints  # time from the later of arrival and the target's end until the end of the wait
+    pairs: tuple[Ints, Ints]  # join and interval of every dependency on the device
 
     def last(self, thread: Small, by: Ints, *, bound: bool) -> Ints:
         """Last join of a thread by each instant, ns, -1 for none; `bound`: of those that actually waited."""

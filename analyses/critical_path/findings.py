@@ -67,7 +67,6 @@ EXPOSED = Rule(
 )
 RULES = (SYNC_WAITS, EXPOSED)
 _RULES = {WAITS: SYNC_WAITS, COMMUNICATION: EXPOSED}
-_KINDS = {WAITS: (SYNC,), COMMUNICATION: (COMMUNICATE,)}
 _TITLES = {
     WAITS: "The host's waits for the device prevent asynchronous launches",
     COMMUNICATION: "Communication is on the critical path",
@@ -103,14 +102,7 @@ def findings(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame) -> tuple[Find
 
 
 def _limit(run: Run, what: str, saving: int, ranks: pd.DataFrame) -> int:
-    """Upper bound of a saving from what else is known; 0 if the rule does not apply.
-
-    Args:
-        run: The run.
-        what: The class of removed parts.
-        saving: The saving of the model.
-        ranks: A row per rank with the times of `measure_limits`.
-    """
+    """Upper bound of a saving from what else is known; 0 if the rule does not apply."""
     if what == COMMUNICATION:
         transferring = 1 - collectives.wait_share(collectives.read_collectives(run))
         return int(saving * transferring) if ranks[COMPUTATION].any() else 0
@@ -154,7 +146,7 @@ def _idle_after_waits(graph: Graph, span: MeasuredSpan) -> int:
 
 
 def _class_finding(run: Run, paths: pd.DataFrame, what: str, saving: int, budget: Budget) -> Finding:
-    path = paths[paths[C.KIND].isin(_KINDS[what])]
+    path = paths[paths[C.KIND].isin({WAITS: (SYNC,), COMMUNICATION: (COMMUNICATE,)}[what])]
     amount, length = (duration(budget.per_step(total)) for total in (saving, int(path[C.DUR_NS].sum())))
     if what == WAITS:
         rows, advice = _longest_waits(run, marked=budget.marked)

@@ -35,9 +35,6 @@ LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER = (
     "profiler overhead",
 )
 KINDS = (LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER)
-_BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
-_WAIT_EVENT = r"(?i)StreamWaitEvent"
-_ASYNC = r"(?i)async"
 _FREE = r"^(?:cuda|hip)Free(?:Host)?$"
 """Calls that wait for a busy device, although they are not named sync calls."""
 _READ = (C.ROW_ID, C.KIND, C.NAME, C.PID, C.TID, C.START_NS, C.DUR_NS, C.PHASE)
@@ -53,37 +50,21 @@ _BLOCK = 1 << 18
 
 @dataclass(frozen=True)
 class Host:
-    """Rows of one rank by thread, start and descending end; positions refer to this order.
+    """Rows of one rank by thread, start and descending end; positions refer to this order."""
 
-    Attributes:
-        row_id: Id of each row.
-        thread: Number of its thread.
-        start: Starts.
-        end: Ends.
-        parent: Position of the innermost enclosing row, -1 at the top.
-        kind: Index into `KINDS`.
-        label: Index into `labels` of the innermost op or annotation at the row.
-        labels: Names of ops and annotations; the last is `NO_OP`.
-        waits: Whether each row is a stream-wait-event call.
-        frees: Whether each row is a call that frees memory, which waits for the device.
-        asynchronous: Whether each row is an asynchronous call by name.
-        backward: Whether each thread runs the backward pass.
-        main: The thread that marks the steps, else the one with most launches outside the backward pass.
-    """
-
-    row_id: Ints
-    thread: Small
+    row_id: Ints  # id of each row
+    thread: Small  # number of its thread
     start: Ints
     end: Ints
-    parent: Small
-    kind: Small
-    label: Small
-    labels: list[str]
-    waits: Bools
-    frees: Bools
-    asynchronous: Bools
-    backward: Bools
-    main: int
+    parent: Small  # position of the innermost enclosing row, -1 at the top
+    kind: Small  # index into `KINDS`
+    label: Small  # index into `labels` of the innermost op or annotation at the row
+    labels: list[str]  # names of ops and annotations; the last is `NO_OP`
+    waits: Bools  # whether each row is a stream-wait-event call
+    frees: Bools  # whether each row is a call that frees memory, which waits for the device
+    asynchronous: Bools  # whether each row is an asynchronous call by name
+    backward: Bools  # whether each thread runs the backward pass
+    main: int  # the thread that marks the steps, else the one with most launches outside the backward pass
 
     @cached_property
     def slices(self) -> Slices:
@@ -101,17 +82,11 @@ class Host:
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of all threads, thread by thread: slice `i` ends where `i + 1` of its thread starts.
+    """The slices of all threads, thread by thread: slice `i` ends where `i + 1` of its thread starts."""
 
-    Attributes:
-        bounds: First slice of each thread, and the number of slices at the end.
-        cuts: Starts, `-FAR` for the first of a thread, and an additional `-FAR` after the last.
-        row: Position of the innermost row, -1 if there is none.
-    """
-
-    bounds: Ints
-    cuts: Ints
-    row: Small
+    bounds: Ints  # first slice of each thread, and the number of slices at the end
+    cuts: Ints  # starts, `-FAR` for the first of a thread, and an additional `-FAR` after the last
+    row: Small  # position of the innermost row, -1 if there is none
 
     def at(self, thread: Small, times: Ints) -> Ints:
         """Slice of a thread that covers each instant; ends are exclusive."""
@@ -164,7 +139,7 @@ def read_host(run: Run, rank: int) -> Host:
     parent = nesting.parents(thread, start, end)
     kind, own_label, labels = _kinds_and_labels(kinds, names)
     nearest = nesting.nearest(parent, own_label >= 0)
-    backward |= names.matches(_BACKWARD)
+    backward |= names.matches(r"^autograd::engine::evaluate_function|Backward\d*$")
     runs_backward = np.zeros(_count(thread), np.bool_)
     runs_backward[thread[backward]] = True
     main = _main(thread, names.matches(MARKER), kind == KINDS.index(LAUNCH), runs_backward)
@@ -178,9 +153,9 @@ def read_host(run: Run, rank: int) -> Host:
         kind=kind,
         label=take(np.append(own_label, own_label.dtype.type(len(labels) - 1)), nearest),
         labels=labels,
-        waits=names.matches(_WAIT_EVENT),
+        waits=names.matches(r"(?i)StreamWaitEvent"),
         frees=names.matches(_FREE),
-        asynchronous=names.matches(_ASYNC),
+        asynchronous=names.matches(r"(?i)async"),
         backward=runs_backward,
         main=main,
     )

@@ -26,21 +26,14 @@ Three = tuple["Ints", "Ints", "Ints"]
 
 @dataclass(frozen=True, kw_only=True)
 class LongestPath:
-    """Nodes with their dependencies: first intervals by lane, then others, the root and `never`.
-
-    Attributes:
-        intervals: Number of intervals.
-        lane: Lane of each interval.
-        place: Position of each node except the last two in the processing order.
-        recorded: Recorded time of every node, used for dependencies later in the order.
-        sources: Dependencies of each node except the last two. For an interval: the predecessor of its
-            launch, the previous interval, and the interval its stream waited for.
-    """
+    """Nodes with their dependencies: first intervals by lane, then others, the root and `never`."""
 
     intervals: int
-    lane: Ints
-    place: Ints
-    recorded: Ints
+    lane: Ints  # lane of each interval
+    place: Ints  # position of each node except the last two in the processing order
+    recorded: Ints  # recorded time of every node, used for dependencies later in the order
+    # dependencies of each node except the last two. For an interval: the predecessor of its launch, the
+    # previous interval, and the interval its stream waited for
     sources: Three
 
     @property

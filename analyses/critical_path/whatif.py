@@ -35,15 +35,10 @@ SLICES_PER_BLOCK = 1 << 17
 
 @dataclass(frozen=True)
 class RemovedTime:
-    """Removed host time of one candidate, at the queried slices.
+    """Removed host time of one candidate, at the queried slices."""
 
-    Attributes:
-        before: Removed time before each queried slice.
-        inside: Whether the slice is removed.
-    """
-
-    before: Ints
-    inside: Bools
+    before: Ints  # removed time before each queried slice
+    inside: Bools  # whether the slice is removed
 
     def between(self, times: _Range) -> Ints:
         """Removed time in ranges of threads."""
@@ -54,20 +49,13 @@ class RemovedTime:
         return last - first
 
 
-def removed_times(
+def _removed_times(
     slices: Slices, codes: Small, count: int, *, queried: Ints, steps: Union
 ) -> list[RemovedTime]:
-    """Removed time of several candidates in steps, in one pass over the slices.
+    """Removed time in steps of several candidates at sorted numbers of slices, in one pass over all slices.
 
+    `codes` is the candidate of each host row from 1 on, 0 for none; the last entry is that of time in no row.
     Unbounded time of a thread before its first row and after its last is excluded.
-
-    Args:
-        slices: The slices of the host.
-        codes: Candidate number of each host row from 1 on, 0 for none; the last entry is that of time in no
-            row.
-        count: Number of candidates.
-        queried: Sorted numbers of the queried slices.
-        steps: The steps.
     """
     before, inside = np.zeros((count, len(queried)), np.int64), np.zeros(len(queried), codes.dtype)
     totals = [0] * count
@@ -101,19 +89,12 @@ _NOT_OF_OP = (LAUNCH, SYNC)
 
 @dataclass(frozen=True)
 class MeasuredSpan:
-    """Measured time span, its end conditions, and the steps in which parts are removed.
+    """Measured time span, its end conditions, and the steps in which parts are removed."""
 
-    Attributes:
-        window: From the start of the first step to the last end of all, or the capture.
-        host_end: Time when the main thread finishes the steps; `-FAR` if that does not count.
-        device: Whether each interval must finish.
-        steps: Union of the steps, or the capture: only time in them is removed.
-    """
-
-    window: Window
-    host_end: int
-    device: Bools
-    steps: Union
+    window: Window  # from the start of the first step to the last end of all, or the capture
+    host_end: int  # time when the main thread finishes the steps; `-FAR` if that does not count
+    device: Bools  # whether each interval must finish
+    steps: Union  # union of the steps, or the capture: only time in them is removed
 
     def contains(self, times: Ints) -> Bools:
         """Whether each instant is in a step."""
@@ -332,7 +313,7 @@ class WhatIf:
             if what == NO_OP:
                 codes[-1] = number
         queried, steps = self._ranges.queried, self._span.steps
-        times = removed_times(host.slices, codes, len(candidates), queried=queried, steps=steps)
+        times = _removed_times(host.slices, codes, len(candidates), queried=queried, steps=steps)
         return dict(zip(candidates, times, strict=True))
 
     @cached_property

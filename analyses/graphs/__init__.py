@@ -2,13 +2,6 @@
 
 A graph is a graph id with the same kernels, as often; where ids are not recorded, the same kernels alone. The
 layer is found in the graph's first launch, in order of time.
-
-Sources: CUDA C++ Programming Guide, CUDA Graphs; HIP documentation, HIP graph; TraceLens, graph capture.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "graphs")  # doctest: +SKIP
-    >>> result.tables["ops"].head(10)  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -19,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.kernel_names import matches
@@ -28,11 +20,12 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import (
-    DEVICE,
+    PLACE_COLUMNS,
     RANK,
     STEP,
     absent_device_note,
     ids_or_absent,
+    is_kind,
     select,
     share,
     sort_by,
@@ -81,7 +74,7 @@ def compute(run: Run) -> Result:
 
 def _select_replays(run: Run, work: pd.DataFrame) -> pd.DataFrame:
     """The device intervals launched by graph launches, in order of time."""
-    where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
+    where = is_kind(HostKind.RUNTIME, HostKind.SYNC)
     calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME], where=where)
     graphs = calls.loc[matches(calls[C.NAME], GRAPH_CALL), C.ROW_ID]
     rows = work[work[C.LAUNCH_ROW].isin(graphs)]
@@ -223,8 +216,7 @@ _GRAPHS = (
 )
 _LAUNCHES = (
     _GRAPH,
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     STEP,
     Column(C.START_NS, "ns", "first start on the device"),
     _KERNELS,

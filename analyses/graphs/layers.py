@@ -26,11 +26,7 @@ BEFORE, LAYERS, AFTER, WHOLE = "before", "layers", "after", "whole graph (nothin
 
 
 def tables(kernels: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the tables `structure` and `layer`.
-
-    Args:
-        kernels: The kernels of all graph launches in order of time, with `graph` and `launch`.
-    """
+    """Tables of the layers of graphs, from the kernels of their launches in order of time."""
     parts: list[dict[str, Any]] = []
     rows: list[pd.DataFrame] = []
     for graph, of_graph in kernels.groupby("graph", sort=True):
@@ -39,13 +35,9 @@ def tables(kernels: pd.DataFrame) -> dict[str, pd.DataFrame]:
         parts += _parts(int(str(graph)), times, repeat)
         if repeat:
             rows.append(_layer(int(str(graph)), first, times, repeat))
-    layer = (
-        pd.concat(rows, ignore_index=True)
-        if rows
-        else pd.DataFrame(columns=[column.name for column in LAYER])
-    )
     structure = pd.DataFrame(parts, columns=[column.name for column in STRUCTURE])
-    return {"structure": structure, "layer": layer}
+    empty = pd.DataFrame(columns=[column.name for column in LAYER])
+    return {"structure": structure, "layer": pd.concat(rows, ignore_index=True) if rows else empty}
 
 
 def _equal_launches(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
@@ -110,17 +102,11 @@ def _texts(rows: pd.DataFrame, column: str) -> list[str]:
 
 
 class Repeat(NamedTuple):
-    """A repeated part of a sequence.
+    """A repeated part of a sequence."""
 
-    Attributes:
-        start: Position of its first element.
-        period: Number of its elements.
-        repeats: How often it occurs in succession.
-    """
-
-    start: int
-    period: int
-    repeats: int
+    start: int  # position of its first element
+    period: int  # number of its elements
+    repeats: int  # how often it occurs in succession
 
     @property
     def end(self) -> int:
@@ -141,20 +127,12 @@ def largest_repeat(sequence: Ints) -> Repeat | None:
         >>> largest_repeat(np.array([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 8]))
         Repeat(start=1, period=3, repeats=3)
     """
-    best: Repeat | None = None
-    tried: set[int] = set()
-    for period in _periods(sequence):
-        if period in tried:
-            continue
-        tried.add(period)
-        repeat = _with_period(sequence, period)
-        if repeat and (best is None or _rank(repeat) < _rank(best)):
-            best = repeat
-    return best
-
-
-def _rank(repeat: Repeat) -> tuple[int, int, int]:
-    return -repeat.period * repeat.repeats, repeat.period, repeat.start
+    repeats = (_with_period(sequence, period) for period in dict.fromkeys(_periods(sequence)))
+    return min(
+        (repeat for repeat in repeats if repeat),
+        key=lambda repeat: (-repeat.period * repeat.repeats, repeat.period, repeat.start),
+        default=None,
+    )
 
 
 def _periods(sequence: Ints) -> Iterator[int]:

@@ -2,15 +2,6 @@
 
 Needed bytes are missing if the shapes or dtypes of one copy are unknown, or if another op reads the tensor as
 copied (see `h2d_copies.tensors`). `h2d_copies.compare` explains the difference of two runs, tensor by tensor.
-
-Sources: Levental & Orlova (25.166 MB against 12.583 MB); TorchBench (Hao et al., 2023), 4.1.2.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "h2d_copies")  # doctest: +SKIP
-    >>> result.tables["groups"].head(10)  # doctest: +SKIP
-    >>> base = tracekit.open("latest~1")  # doctest: +SKIP
-    >>> tracekit.compare(base, tracekit.open("latest"), "h2d_copies").findings  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -19,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.runs.run import Run, busy
+from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind
 
 from ..copies import tables as copy_tables
 from ..copies.read_copies import BLOCKED_NS, describe_copies, read_copies
 from ..copies.tables import NEEDED, KernelUnions
-from ..shared.common import Floats, absent_device_note, select, share
+from ..shared.common import Floats, nothing_note, select, share
 from ..shared.host_rows import NO_SHAPES
 from . import compare, findings
 from .tensors import ELEMENTS, NEEDED_ITEM, with_conversions, with_tensors
@@ -40,7 +31,7 @@ def compute(run: Run) -> Result:
     """Describe the host-to-device copies of a run."""
     copies = read_copies(run, CopyKind.H2D)
     if copies.empty:
-        return Result(notes=(absent_device_note(run) if busy(run, [C.DUR_NS]).empty else NO_COPIES,))
+        return Result(notes=(nothing_note(run, NO_COPIES),))
     copies = with_tensors(describe_copies(run, copies))
     copies = with_conversions(run, copies, min_bytes=findings.WIDER["min_bytes"])
     copies[NEEDED] = copies[ELEMENTS] * copies[NEEDED_ITEM]

@@ -18,7 +18,6 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterator
 from fractions import Fraction
-from functools import partial
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -31,23 +30,24 @@ from tracekit.schema import Memory
 from ..shared.common import NO_STEPS
 from ..shared.run_pairs import setting
 from ..shared.tensor_shapes import item_bytes
-from .copy_groups import CopyGroup, read_groups
 from .findings import (
     CAUSES,
     DIFFERS,
-    DTYPE_NAMES,
     DTYPES,
     DUPLICATE,
     LINK,
     MEMORY_KIND,
     ONE_SIDE,
+    RECORDED_DTYPES,
     SHAPES,
     comparison_findings,
 )
+from .tensors import CopyGroup, read_groups
 
 CausesByRatio: TypeAlias = dict[Fraction, list[tuple[str, str]]]
 Key: TypeAlias = Callable[[CopyGroup], Any]
 Pairs: TypeAlias = list[tuple[CopyGroup, CopyGroup]]
+Sides: TypeAlias = tuple[list[CopyGroup], list[CopyGroup]]
 
 _HOST_MEMORY = (str(Memory.PAGEABLE), str(Memory.PINNED), str(Memory.UNIFIED))
 
@@ -58,7 +58,7 @@ def compare(base: Run, head: Run) -> Result:
     if not first and not second:
         return Result(notes=("neither run has host-to-device copies",))
     by_ratio = _causes_by_ratio(base, head)
-    rows = [_row(*pair, by_ratio) for pair in match_groups(first, second, by_ratio)]
+    rows = [_row(*pair, by_ratio) for pair in _match_groups(first, second, by_ratio)]
     rows.sort(key=_change, reverse=True)
     tables = {"totals": _totals(first, second, base, head), "causes": _typed_table(rows, TABLES[1])}
     return Result(
@@ -163,36 +163,30 @@ def _sides(name: str, unit: str, meaning: str) -> tuple[Column, Column]:
     return Column(f"base_{name}", unit, f"{meaning}, base"), Column(f"head_{name}", unit, f"{meaning}, head")
 
 
+_TOTALS = (
+    *_sides("bytes", "bytes", "bytes per step of all ranks"),
+    Column("bytes_ratio", "×", "head over base"),
+    *_sides("sum_ns", "ns", "Σ of durations per step"),
+    Column("time_ratio", "×", "head over base"),
+    *_sides("copies", "", "copies per step"),
+    *_sides("steps", "count", "profiled steps of all ranks; captures if none are marked"),
+)
+_CAUSES = (
+    Column("cause", "", "first cause of the difference; empty if there is no difference"),
+    Column("because", "prose", "the evidence, base against head"),
+    *_sides("bytes", "bytes", "bytes per step"),
+    *_sides("sum_ns", "ns", "Σ of durations per step"),
+    *_sides("shape", "", "shape of the copied tensor"),
+    *_sides("dtype", "", "its dtype as the profiler names it"),
+    *_sides("copies", "", "copies per step"),
+    *_sides("memory", "", "memory of the host side"),
+    *_sides("gb_per_s", "GB/s", "bytes over Σ of durations"),
+    Column("op", "", "innermost op that launched them"),
+    Column("also", "", "further differences, in the order tested"),
+)
 TABLES = (
-    TableSpec(
-        "totals",
-        "Copies to the device per step",
-        (
-            *_sides("bytes", "bytes", "bytes per step of all ranks"),
-            Column("bytes_ratio", "×", "head over base"),
-            *_sides("sum_ns", "ns", "Σ of durations per step"),
-            Column("time_ratio", "×", "head over base"),
-            *_sides("copies", "", "copies per step"),
-            *_sides("steps", "count", "profiled steps of all ranks; captures if none are marked"),
-        ),
-    ),
-    TableSpec(
-        "causes",
-        "Tensors, largest difference of bytes first",
-        (
-            Column("cause", "", "first cause of the difference; empty if there is no difference"),
-            Column("because", "prose", "the evidence, base against head"),
-            *_sides("bytes", "bytes", "bytes per step"),
-            *_sides("sum_ns", "ns", "Σ of durations per step"),
-            *_sides("shape", "", "shape of the copied tensor"),
-            *_sides("dtype", "", "its dtype as the profiler names it"),
-            *_sides("copies", "", "copies per step"),
-            *_sides("memory", "", "memory of the host side"),
-            *_sides("gb_per_s", "GB/s", "bytes over Σ of durations"),
-            Column("op", "", "innermost op that launched them"),
-            Column("also", "", "further differences, in the order tested"),
-        ),
-    ),
+    TableSpec("totals", "Copies to the device per step", _TOTALS),
+    TableSpec("causes", "Tensors, largest difference of bytes first", _CAUSES),
 )
 _KEYS: tuple[Key, ...] = (
     lambda group: (group.op, group.shape, group.dtype, group.size, group.memory, group.function),
@@ -205,20 +199,17 @@ _KEYS: tuple[Key, ...] = (
 )
 
 
-def match_groups(
+def _match_groups(
     base: list[CopyGroup], head: list[CopyGroup], ratios: Collection[Fraction] = ()
 ) -> list[tuple[CopyGroup | None, CopyGroup | None]]:
     """Pair each group of one run with its counterpart in the other, None if there is none.
 
-    Args:
-        base: Groups of one run.
-        head: Groups of the other.
-        ratios: Bytes of a copy in base over those in head that the runs' settings explain.
+    `ratios` are those of the bytes of a copy in base to those in head that the runs' settings explain.
     """
     pairs: Pairs = []
     left, right = base, head
     for key in _KEYS:
-        left, right = _pair(pairs, left, right, key, key)
+        left, right = _pair(pairs, left, right, key)
     for op in dict.fromkeys(group.op for group in left):
         for shaped in (False, True):
             before = [group for group in left if group.op == op and bool(group.shape) is shaped]
@@ -230,42 +221,42 @@ def match_groups(
 
 
 def _pair(
-    pairs: Pairs, left: list[CopyGroup], right: list[CopyGroup], left_key: Key, right_key: Key
-) -> tuple[list[CopyGroup], list[CopyGroup]]:
-    """Add groups with equal keys to the pairs, in their order; return the remaining groups of both sides."""
+    pairs: Pairs, left: list[CopyGroup], right: list[CopyGroup], key: Key, scale: Fraction | None = None
+) -> Sides:
+    """Add groups with equal keys to the pairs, in their order; return the remaining groups of both sides.
+
+    With a scale, the keys are sizes, and those of the right side are multiplied by it.
+    """
     queues: dict[Any, list[CopyGroup]] = {}
     for group in left:
-        if (value := left_key(group)) is not None:
+        if (value := key(group)) is not None:
             queues.setdefault(value, []).append(group)
-    added = [(queue.pop(0), group) for group in right if (queue := queues.get(right_key(group)))]
+    added = []
+    for group in right:
+        value = key(group)
+        if queue := queues.get(value * scale if scale and value is not None else value):
+            added.append((queue.pop(0), group))
     pairs += added
     return _unpaired(left, right, added)
 
 
-def _unpaired(
-    left: list[CopyGroup], right: list[CopyGroup], pairs: Pairs
-) -> tuple[list[CopyGroup], list[CopyGroup]]:
+def _unpaired(left: list[CopyGroup], right: list[CopyGroup], pairs: Pairs) -> Sides:
     """Return the groups of both sides that are in no pair."""
     paired = {id(group) for pair in pairs for group in pair}
-    return [group for group in left if id(group) not in paired], [
-        group for group in right if id(group) not in paired
-    ]
+    left, right = ([group for group in side if id(group) not in paired] for side in (left, right))
+    return left, right
 
 
 def _pair_by_bytes(base: list[CopyGroup], head: list[CopyGroup], ratios: Collection[Fraction]) -> Pairs:
     """Pair groups of one op whose shapes cannot be compared."""
     pairs: Pairs = []
     for ratio in (*ratios, Fraction(1)):
-        base, head = _pair(pairs, base, head, lambda group: group.size, partial(_scale_size, ratio))
+        base, head = _pair(pairs, base, head, lambda group: group.size, ratio)
     near = _pair_nearest(*([group for group in side if group.size is not None] for side in (base, head)))
     left, right = _unpaired(base, head, near)
     blank = list(zip([group for group in left if group.size is None], right, strict=False))
     left, right = _unpaired(left, right, blank)
     return [*pairs, *near, *blank, *zip(left, [group for group in right if group.size is None], strict=False)]
-
-
-def _scale_size(ratio: Fraction, group: CopyGroup) -> Fraction | None:
-    return None if group.size is None else group.size * ratio
 
 
 def _pair_nearest(base: list[CopyGroup], head: list[CopyGroup]) -> Pairs:
@@ -303,7 +294,6 @@ _COMPARED = (
     *("pin_memory", "offload", "gpu", "torch"),
 )
 _BATCH, _SIDE, _DTYPE = "batch_size", "resolution", "dtype"
-_RECORDED_NAMES = {name: recorded for recorded, name in DTYPE_NAMES.items()}
 _EXPLAINED = "no shapes recorded; the runs' settings explain the ratio exactly"
 
 
@@ -353,5 +343,6 @@ def _ratio(name: str, base: Run, head: Run) -> Fraction | None:
 
 def _item_ratio(base: Run, head: Run) -> Fraction:
     """Ratio of the item sizes of the runs' dtypes, 1 if one is unknown."""
-    sizes = [item_bytes(_RECORDED_NAMES.get(str(setting(run, _DTYPE)), "")) for run in (base, head)]
-    return Fraction(sizes[0] or 1, sizes[1] or 1) if all(sizes) else Fraction(1)
+    names = [RECORDED_DTYPES.get(str(setting(run, _DTYPE)), ("",)) for run in (base, head)]
+    base_size, head_size = (item_bytes(recorded[0]) for recorded in names)
+    return Fraction(base_size, head_size) if base_size and head_size else Fraction(1)

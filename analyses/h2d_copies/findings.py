@@ -31,8 +31,7 @@ from ..copies.read_copies import (
 )
 from ..copies.tables import KernelUnions
 from ..shared.common import PLACE, ints
-from .copy_groups import CopyGroup
-from .tensors import DTYPE, ITEM, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE
+from .tensors import DTYPE, ITEM, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE, CopyGroup
 
 WIDER = Rule(
     "h2d_wider_dtype",
@@ -102,7 +101,7 @@ def findings(
         # A size that also goes down is a tensor that comes back, not the same one copied again.
         not_offloaded = up[~up[C.BYTES].isin(offloaded | set(down[C.BYTES]))]
         result += _repeated(not_offloaded, up, kernels, steps)
-        result += scalar_findings(SCALARS, up, kernels, steps, title=_SCALAR_TITLE, advice=_SCALAR_ADVICE)
+    result += scalar_findings(SCALARS, up, kernels, steps, title=_SCALAR_TITLE, advice=_SCALAR_ADVICE)
     return (*result, *ping_pong)
 
 
@@ -147,28 +146,24 @@ _WIDER_ADVICE = {
         "convert on the device (`x.to(device).to(dtype)`)"
     ),
 }
-DTYPE_NAMES = {
-    "double": "float64",
-    "float": "float32",
-    "c10::Half": "float16",
-    "c10::BFloat16": "bfloat16",
-    "int": "int32",
-    "short": "int16",
-    "short int": "int16",
-    "signed char": "int8",
-    "char": "int8",
-    "unsigned char": "uint8",
-    "long int": "int64",
-    "long": "int64",
-    "long long": "int64",
-    "__int64": "int64",
+RECORDED_DTYPES = {
+    "float64": ("double",),
+    "float32": ("float",),
+    "float16": ("c10::Half",),
+    "bfloat16": ("c10::BFloat16",),
+    "int64": ("long int", "long", "long long", "__int64"),
+    "int32": ("int",),
+    "int16": ("short", "short int"),
+    "int8": ("signed char", "char"),
+    "uint8": ("unsigned char",),
 }
-"""Names of dtypes in PyTorch by the names that the profiler records."""
+"""Names of dtypes that the profiler records by those in PyTorch."""
 
 
 def _name(dtype: str) -> str:
     """PyTorch's name of a dtype."""
-    return DTYPE_NAMES.get(dtype, dtype.removeprefix("c10::"))
+    names = (name for name, recorded in RECORDED_DTYPES.items() if dtype in recorded)
+    return next(names, dtype.removeprefix("c10::"))
 
 
 def _repeated(
@@ -245,10 +240,8 @@ def _offloaded_copies(copies: pd.DataFrame) -> pd.DataFrame:
         even=("even", "all"), seen=("even", "size"), down_first=("down", "all")
     )
     sizes = sizes.merge(steps.reset_index(), on=PLACE)
-    sizes = sizes[
-        sizes["even"] & (sizes["seen"] == sizes["steps"]) & (sizes["steps"] >= PING_PONG["min_steps"])
-    ]
-    return large.merge(sizes[[*keys, "down_first"]], on=keys, how="inner")
+    recurs = (sizes["seen"] == sizes["steps"]) & (sizes["steps"] >= PING_PONG["min_steps"])
+    return large.merge(sizes.loc[sizes["even"] & recurs, [*keys, "down_first"]], on=keys, how="inner")
 
 
 def _ping_pong(paired: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> list[Finding]:
@@ -291,17 +284,11 @@ _MIN_CHANGE = {"min_bytes_share": 0.01, "min_time_share": 0.1}
 
 @dataclass(frozen=True)
 class Cause:
-    """Cause of a difference between the copies of two runs.
+    """Cause of a difference between the copies of two runs."""
 
-    Attributes:
-        rule: When it applies.
-        title: Start of the finding's title.
-        advice: Advice of the finding.
-    """
-
-    rule: Rule
-    title: str
-    advice: str
+    rule: Rule  # when it applies
+    title: str  # start of the finding's title
+    advice: str  # advice of the finding
 
 
 def _cause(code: str, title: str, advice: str, *, states: str, why: str, **thresholds: float) -> Cause:

@@ -7,21 +7,25 @@ dtype.
 
 needed = elements × the smallest item size: the narrower of source and destination dtype, or the dtype to
 which a kernel of the same device converts the copy later, if nothing else reads it as copied.
+
+`read_groups` sums up the copies of a run per step by op, tensor and memory.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
+from tracekit.analysis.savings import budget
 from tracekit.runs.run import Run
-from tracekit.schema import C, DeviceKind
+from tracekit.schema import C, CopyKind, DeviceKind
 
-from ..copies.read_copies import OP
-from ..shared.common import PLACE, ints
+from ..copies.read_copies import MEMORY, OP, SOURCE, describe_copies, in_steps, number_by, read_copies
+from ..copies.tables import KernelUnions
+from ..shared.common import PLACE, ints, is_kind, largest_rows
 from ..shared.host_rows import host_rows
 from ..shared.tensor_shapes import Tensor, item_bytes, tensors
 
@@ -121,9 +125,8 @@ def with_conversions(run: Run, copies: pd.DataFrame, *, min_bytes: float) -> pd.
 
 def _uses(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     """Count how often kernels of each step convert, or otherwise read, these dtypes and sizes."""
-    where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
     columns = [C.RANK, C.DEVICE, C.STEP, C.START_NS, C.OP_ROW]
-    kernels = run.table("device_intervals", columns=columns, where=where)
+    kernels = run.table("device_intervals", columns=columns, where=is_kind(DeviceKind.KERNEL))
     kernels = kernels[kernels[C.OP_ROW].notna()].drop_duplicates([*PLACE, C.OP_ROW]).reset_index(drop=True)
     launching = host_rows(run, kernels[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES])
     codes = launching.groupby(list(launching), sort=False, dropna=False).ngroup()
@@ -162,3 +165,74 @@ def _reads(
         return [(source.dtype, source.elements, target.dtype if narrows else "", less if narrows else 0)]
     hits = {(tensor.dtype, tensor.elements) for tensor in inputs if tensor is not None}
     return [(dtype, elements, "", 0) for dtype, elements in sorted(hits & wanted)]
+
+
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class CopyGroup:
+    """One group of copies of a run, per step."""
+
+    op: str
+    shape: str  # shape of the copied tensor, empty if unknown
+    dtype: str  # its dtype as the profiler names it, empty if unknown
+    elements: int
+    item: int
+    size: int | None  # bytes of each copy, None if unknown
+    memory: str
+    function: str  # the source line without its number
+    source: str
+    copies: float
+    bytes: int | None
+    sum_ns: int
+    exposed_ns: int
+    gb_per_s: float | None
+    rows: tuple[int, ...]  # device rows of the longest copies
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The dimensions as text."""
+        return tuple(self.shape.strip("[]").split(",")) if self.shape else ()
+
+
+def read_groups(run: Run) -> list[CopyGroup]:
+    """Group the copies of a run, in the order of their first copy in a step."""
+    steps = budget(run)
+    copies = in_steps(with_tensors(describe_copies(run, read_copies(run, CopyKind.H2D))), marked=steps.marked)
+    if copies.empty:
+        return []
+    copies = copies.assign(place=copies.groupby([C.RANK, C.STEP], dropna=False).cumcount())
+    copies = copies.fillna({SHAPE: "", DTYPE: ""}).reset_index(drop=True)
+    copies["size"] = copies[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64)
+    codes, count = number_by(copies, [OP, SHAPE, DTYPE, "size", MEMORY])
+    exposed = KernelUnions(run).exposed_by(copies, codes, count)
+    groups = [
+        _group(rows, int(exposed_ns), steps.steps)
+        for (_, rows), exposed_ns in zip(copies.groupby(codes, sort=True), exposed, strict=True)
+    ]
+    order = np.argsort(copies.groupby(codes, sort=True)["place"].min().to_numpy(), kind="stable")
+    return [groups[code] for code in order]
+
+
+def _group(rows: pd.DataFrame, exposed_ns: int, steps: int) -> CopyGroup:
+    first, count, took = rows.iloc[0], len(rows), int(rows[C.DUR_NS].sum())
+    size = int(first["size"]) if first["size"] != _UNKNOWN else None
+    line = str(first[SOURCE])
+    return CopyGroup(
+        op=str(first[OP]),
+        shape=str(first[SHAPE]),
+        dtype=str(first[DTYPE]),
+        elements=int(first[ELEMENTS]) if first[SHAPE] else 0,
+        item=int(first[ITEM]) if first[SHAPE] else 0,
+        size=size,
+        memory=str(first[MEMORY]),
+        function=line.partition("(")[0] + line.partition(")")[2],
+        source=line,
+        copies=count / steps,
+        bytes=None if size is None else size * count // steps,
+        sum_ns=took // steps,
+        exposed_ns=exposed_ns // steps,
+        gb_per_s=None if size is None or not took else size * count / took,
+        rows=tuple(largest_rows(rows, C.DUR_NS)),
+    )

@@ -19,13 +19,6 @@ HTA divides the gaps of each stream: host wait if the launch call began after th
 others below a threshold. Here the host is also late if a call began before the gap and returned late in it,
 and gaps are per device, not per stream. The profiler adds a few µs per op on the host, so gaps are longer
 than without it.
-
-Sources: TorchBench (Hao et al., 2023), 4.1.1, and its tool TorchExpert; HTA's idle time breakdown.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "idle_gaps")  # doctest: +SKIP
-    >>> result.tables["by_cause"]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -46,6 +39,7 @@ from ..shared.common import (
     DEVICE,
     NO_STEPS,
     PLACE,
+    PLACE_COLUMNS,
     RANK,
     absent_device_note,
     duration,
@@ -226,8 +220,7 @@ _SUM = Column(IDLE_NS, "ns", "Σ of gap lengths")
 _LONGEST = Column("longest_ns", "ns", "longest gap")
 _SHARE = Column("share", "share", "share of the device's idle time")
 BY_CAUSE = (
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     _CAUSE,
     _SUM,
     _SHARE,
@@ -246,7 +239,7 @@ BY_OP = (
     Column("longest_row", "", "row of the longest gap in device_intervals"),
 )
 GAPS = (
-    *(RANK, DEVICE),
+    *PLACE_COLUMNS,
     Column(C.START_NS, "ns", "start of the gap"),
     Column(C.DUR_NS, "ns", "length of the gap"),
     *(_CAUSE, _OP),
@@ -270,7 +263,7 @@ GAPS = (
     Column(WAIT_ROW, "", "row of the wait in host_intervals"),
 )
 SUMMARY = (
-    *(RANK, DEVICE),
+    *PLACE_COLUMNS,
     Column(IDLE_NS, "ns", "idle time of the device: the sum of all its gaps"),
     Column("idle_share", "share", "idle time over the window"),
     Column("host_late_ns", "ns", f"gaps with a late host: {', '.join(map(str, HOST_LATE))}"),

@@ -57,7 +57,6 @@ from .context import MAX_CLOCK_SKEW_NS, MAX_DISPATCH_NS, MIN_LONG_NS
 
 MIN_DEPENDENCY_NS = 30_000
 """A device starts queued work within a few µs; after that it waits for something else."""
-WAIT_EVENT = r"(?i)streamwaitevent"
 LOADER = r"enumerate\(DataLoader\)|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
 NOT_PROFILER = r"(?i)lazy|compil"
 """Overhead that also occurs without a profiler: lazy module loading, compilation."""
@@ -72,7 +71,6 @@ _HOST_MEMORY = r"(?i)host_?(?:alloc|register|free)|(?:malloc|free)_?host"
 _MEMORY_CALLS = r"(?i)malloc|free|host_?(?:alloc|register)"
 _BACKWARD_NODE = r"^autograd::engine::evaluate_function"
 """Rows of autograd's thread before the op of the node runs: what it waits for is not recorded."""
-_MODULE = r"^nn\.Module: "
 _BACKWARD = r"run_backward"
 """Python frames in which a thread only waits for autograd's threads."""
 
@@ -81,37 +79,23 @@ _NOTHING, _WAITING, _FRAME, _WORKING = range(4)
 
 @dataclass(frozen=True)
 class Explained:
-    """The cause of each gap and its evidence, in the order of the gaps.
+    """The cause of each gap and its evidence, in the order of the gaps."""
 
-    Attributes:
-        cause: Index into `CAUSES`; launch_bound for every late launch without another cause.
-        host_ns: The host's part of each gap; 0 if the work was queued, or no launch is known.
-        queued_ns: Part of each gap during which the work was queued.
-        thread: The responsible thread.
-        covering_row: Host position of the innermost row that covers most of the host's part, or -1.
-        wait: Host position of the wait that had begun before the gap and ended in it, or -1.
-        queued: Whether the work was queued.
-        allocating: Whether calls that allocate or free memory cover most of the host's part.
-        waiting_elsewhere: Whether the responsible thread waited for something other than the device for most
-            of the host's part.
-        call: Host position of the longest of the runtime calls that together cover most of the host's part,
-            or -1 if they do not.
-        aside: Whether the gap is at an edge of the capture or in marked warm-up.
-        starting: Whether the host was late only before it got ahead for the rest of the capture.
-    """
-
-    cause: Ints
-    host_ns: Ints
-    queued_ns: Ints
-    thread: Ints
-    covering_row: Ints
-    wait: Ints
-    queued: Bools
-    allocating: Bools
+    cause: Ints  # index into `CAUSES`; launch_bound for every late launch without another cause
+    host_ns: Ints  # the host's part of each gap; 0 if the work was queued, or no launch is known
+    queued_ns: Ints  # part of each gap during which the work was queued
+    thread: Ints  # the responsible thread
+    covering_row: Ints  # host position of the innermost row that covers most of the host's part, or -1
+    wait: Ints  # host position of the wait that had begun before the gap and ended in it, or -1
+    queued: Bools  # whether the work was queued
+    allocating: Bools  # whether calls that allocate or free memory cover most of the host's part
+    # whether the responsible thread waited for something other than the device for most of the host's part
     waiting_elsewhere: Bools
+    # host position of the longest of the runtime calls that together cover most of the host's part, or -1 if
+    # they do not
     call: Ints
-    aside: Bools
-    starting: Bools
+    aside: Bools  # whether the gap is at an edge of the capture or in marked warm-up
+    starting: Bools  # whether the host was late only before it got ahead for the rest of the capture
 
 
 def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints) -> Explained:
@@ -169,14 +153,7 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
 
 
 def _is_queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints) -> Bools:
-    """Whether the next work was queued on the device and did not start.
-
-    Args:
-        gaps: Result of `read_gaps`.
-        called: Start of the call that launched the next work, ns.
-        returned: Its end, ns.
-        queued_ns: Part of each gap after the call returned.
-    """
+    """Whether the next work was queued on the device and did not start."""
     start, end = spans(gaps)
     before = returned <= start
     soon = (called < start) & (2 * queued_ns >= end - start)
@@ -187,21 +164,13 @@ def _is_queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints
 
 @dataclass(frozen=True)
 class _Part:
-    """The host's part of each gap, on the responsible thread.
+    """The host's part of each gap, on the responsible thread."""
 
-    Attributes:
-        host: Host rows.
-        thread: The responsible thread.
-        start: Start of the part, ns.
-        end: End of the part, ns: its start where the host was not late.
-        late: Whether the host was late.
-    """
-
-    host: HostColumns
-    thread: Ints
-    start: Ints
-    end: Ints
-    late: Bools
+    host: HostColumns  # host rows
+    thread: Ints  # the responsible thread
+    start: Ints  # start of the part, ns
+    end: Ints  # end of the part, ns: its start where the host was not late
+    late: Bools  # whether the host was late
 
     def mostly(self, rows: Ints) -> Bools:
         """Whether these rows cover more than half of it."""
@@ -259,15 +228,7 @@ def _long_enough(host: HostColumns, wait_rows: Ints, part: _Part) -> Bools:
 
 
 def _responsible_thread(host: HostColumns, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
-    """The thread that delayed each launch: the launching one, unless another of its rank was more active.
-
-    Args:
-        host: Host rows.
-        gaps: Result of `read_gaps`.
-        start: Start of the host's part of each gap, ns.
-        end: End of the host's part, ns.
-        late: Whether the host was late.
-    """
+    """The thread that delayed each launch: the launching one, unless another of its rank was more active."""
     launch = gaps[LAUNCH].to_numpy()
     thread, ranks = (values_at(column, launch, NO_PARENT) for column in (host.thread, host.rank))
     activity, middle = _activity(host), start + (end - start) // 2
@@ -296,7 +257,7 @@ def _activity(host: HostColumns) -> Small:
 def _has_waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Bools:
     """Whether a thread called stream-wait-event between launches on two different streams."""
     # Host rows are by thread and start: positions between those of two calls of a thread are between them.
-    events = np.flatnonzero(host.name_matches(WAIT_EVENT))
+    events = np.flatnonzero(host.name_matches(r"(?i)streamwaitevent"))
     before, after = gaps[EARLIER].to_numpy(), gaps[LAUNCH].to_numpy()
     both_known = (before >= 0) & (after >= 0)
     both_known &= values_at(host.thread, before, NO_PARENT) == values_at(host.thread, after, NO_PARENT)
@@ -313,29 +274,19 @@ WAIT_ROW, ANCHOR_ROW, WAITS_ELSEWHERE, ALLOCATING = "wait_row", "host_row", "res
 ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
 """Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
 and a known activity."""
-NOT_LAUNCHED = "(launch not recorded)"
 BETWEEN = "(between ops)"
 OUTSIDE = "(outside of ops)"
-NO_COMMON = ""
 
 
 @dataclass(frozen=True)
 class Idle:
-    """The idle intervals of a run.
+    """The idle intervals of a run."""
 
-    Attributes:
-        gaps: One row per idle interval, by rank, device and start.
-        device: The intervals that occupy a device.
-        host: Host rows.
-        waits: Host positions of the waits for a device.
-        explained: Cause and evidence of each gap.
-    """
-
-    gaps: pd.DataFrame
-    device: pd.DataFrame
-    host: HostColumns
-    waits: Ints
-    explained: Explained
+    gaps: pd.DataFrame  # one row per idle interval, by rank, device and start
+    device: pd.DataFrame  # the intervals that occupy a device
+    host: HostColumns  # host rows
+    waits: Ints  # host positions of the waits for a device
+    explained: Explained  # cause and evidence of each gap
 
 
 def read_idle(run: Run) -> Idle:
@@ -377,8 +328,9 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
     shown[NEXT_OP] = host.categories(next_op, NO_OP)
     shown[OP] = _op_labels(idle, anchor, next_op)
-    shown[CALL] = host.categories(np.where(_is_call(host, subject), subject, why.call), "")
-    shown[COMMON_OP] = host.categories(common, NO_COMMON)
+    calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
+    shown[CALL] = host.categories(np.where(_is_marked(calls, subject), subject, why.call), "")
+    shown[COMMON_OP] = host.categories(common, "")
     for name in (BEFORE, AFTER):
         shown[name] = idle.device[C.NAME].array.take(gaps[name].to_numpy())
     launch = gaps[LAUNCH].to_numpy()
@@ -395,10 +347,8 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     shown[ASIDE], shown[STARTING] = why.aside, why.starting
     shown[FIRST], rare = context.first_calls(host, anchor)
     shown[NAMED] = (anchor >= 0) & ~rare & ~_is_marked(host.name_matches(_BACKWARD_NODE), anchor)
-    dispatching = host.of_kind(HostKind.OP, HostKind.ANNOTATION)
-    shown[DISPATCH] = _is_marked(dispatching, anchor) | (
-        host.nearest_ancestor(anchor, host.name_matches(_MODULE)) >= 0
-    )
+    in_module = host.nearest_ancestor(anchor, host.name_matches(r"^nn\.Module: ")) >= 0
+    shown[DISPATCH] = in_module | _is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
     calling = (shown[CALL] != "").to_numpy(bool)
     codes = context.refine_causes(
         why.cause, why.host_ns, calling, *(shown[column].to_numpy() for column in (FIRST, DISPATCH))
@@ -425,12 +375,6 @@ def _subjects(idle: Idle) -> Ints:
     return subject
 
 
-def _is_call(host: HostColumns, rows: Ints) -> Bools:
-    calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
-    is_call: Bools = (rows >= 0) & np.append(calls, [False])[rows]
-    return is_call
-
-
 def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
     """Label of the op, annotation or frame that delayed the device, or of the next op if there is none."""
     host, why = idle.host, idle.explained
@@ -443,7 +387,7 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
     codes[why.cause == CAUSES.index(Cause.UNKNOWN)] = 3 * len(plain)
     codes[why.cause == CAUSES.index(Cause.SYNC)] = 3 * len(plain) + 1
     codes = np.where(anchor >= 0, host.name_codes(anchor), codes)
-    return to_categorical([*plain, *between, *queued, NOT_LAUNCHED, OUTSIDE], codes)
+    return to_categorical([*plain, *between, *queued, "(launch not recorded)", OUTSIDE], codes)
 
 
 def idlest_devices(gaps: pd.DataFrame) -> pd.DataFrame:

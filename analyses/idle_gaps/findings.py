@@ -19,7 +19,7 @@ from tracekit.runs.step_times import unprofiled_step_time
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
-from ..shared.common import LAUNCH_PATTERN, duration, ints, percent, share
+from ..shared.common import LAUNCH_PATTERN, Bools, contains, duration, ints, percent, share
 from ..shared.host_rows import NO_OP, blocking_calls
 from ..shared.idle_neighbors import AFTER, inside_steps
 from ..steps import measure_steps
@@ -168,8 +168,6 @@ _NEEDED = [
 _BETWEEN = BETWEEN[:-1]
 """Prefix of labels of gaps in which no host row covers most of the host's part."""
 _MEMORY = r"(?i)malloc|free|hostalloc"
-_GRAPH_LAUNCH = r"(?i)graphlaunch"
-_COMPILED = "CompiledFxGraph"
 _IDLE_SHARE = "idle_share"
 """Column of the idle share of the steps (of the capture without any) of a gap's device."""
 
@@ -199,7 +197,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     gaps = _with_idle_share(run, gaps[_NEEDED], summary)
     gaps = gaps[~gaps[ASIDE]]
     is_named = gaps[NAMED].to_numpy(bool)
-    replays = gaps[CALL].astype(str).str.contains(_GRAPH_LAUNCH).to_numpy(bool)
+    replays = contains(gaps[CALL], r"(?i)graphlaunch")
     caused = {cause: (gaps[CAUSE] == cause).to_numpy(bool) for cause in Cause}
     waits = blocking_calls(run, marked=budget.marked)
     cases = (
@@ -354,9 +352,9 @@ def _advise(rule: Rule, rows: pd.DataFrame, budget: Budget, waits: pd.DataFrame)
 
 def _with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
     """Gaps with the next kernel as label where the responsible range is named only by a compiled graph."""
-    labels = rows[OP].astype(str)
-    compiled = labels.str.contains(_COMPILED, regex=False)
-    return rows.assign(**{OP: labels.mask(compiled, "compiled graph before " + rows[AFTER].astype(str))})
+    compiled = contains(rows[OP], "CompiledFxGraph")
+    label = "compiled graph before " + rows[AFTER].astype(str)
+    return rows.assign(**{OP: rows[OP].astype(str).mask(compiled, label)})
 
 
 def _on_host(rows: pd.DataFrame) -> str:
@@ -371,7 +369,7 @@ def _on_host(rows: pd.DataFrame) -> str:
             "Most of it is in calls that allocate or free memory of the host or the device, which also "
             "initialize it: allocate buffers once and reuse them"
         )
-    if _mostly(rows, rows[OP].astype(str).str.startswith(_BETWEEN)):
+    if _mostly(rows, contains(rows[OP], f"^{re.escape(_BETWEEN)}")):
         return (
             "The host's activity there was not recorded: Python between ops, or a wait for something other "
             "than the device (a request, data, a lock). Record stacks (`tracekit collect --stacks`) to find "
@@ -383,7 +381,7 @@ def _on_host(rows: pd.DataFrame) -> str:
     )
 
 
-def _mostly(rows: pd.DataFrame, chosen: pd.Series) -> bool:
+def _mostly(rows: pd.DataFrame, chosen: pd.Series | Bools) -> bool:
     """Whether more than half of the time is in these gaps."""
     return bool(2 * rows[C.DUR_NS][chosen].sum() > total_ns(rows))
 

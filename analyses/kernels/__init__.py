@@ -3,13 +3,6 @@
 Times are integer nanoseconds, summed over all ranks and devices. sum − union is the time that overlapped. A
 first launch that takes far longer than later ones probably paid for module loading, autotuning or cold
 caches.
-
-Sources: torch.profiler, HTA and nsys; `tracekit.analysis.kernel_names` defines the families.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "kernels")  # doctest: +SKIP
-    >>> result.tables["families"].head(10)  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -20,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
 from tracekit.analysis.kernel_names import family, uses_tensor_cores
@@ -29,13 +21,13 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import (
-    DEVICE,
-    RANK,
+    PLACE_COLUMNS,
     UNLINKED,
     absent_device_note,
     concat_tables,
     duration,
     ints,
+    is_kind,
     sort_by,
     to_categorical,
 )
@@ -63,7 +55,6 @@ _KEYS = {
     "by_shape": [_OP, C.INPUT_SHAPES, _FAMILY],
     "tensor_cores": [_TENSOR],
 }
-_OF_OPS = ("by_op", "by_shape")
 
 NO_OPS_NOTE = (
     "no kernel could be attributed to an op, so there are no tables by op and shape: record CPU activity too "
@@ -78,38 +69,29 @@ NO_SHAPES_NOTE = Remark(
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
-    """Partial result of some ranks.
+    """Partial result of some ranks."""
 
-    Attributes:
-        groups: Their kernels by table; empty if they have none.
-        first: Slow first launches.
-        spent: Their steps.
-        others: Number of other device intervals by kind, if there are no kernels.
-        linked: Whether the launching call of any kernel is known.
-        has_ops: Whether ops were recorded.
-        slow: Kernels for which there are faster ones.
-    """
-
-    spent: StepTotals
+    spent: StepTotals  # their steps
+    # their kernels by table; empty if they have none
     groups: dict[str, PartialStats] = field(default_factory=dict)
-    first: pd.DataFrame | None = None
+    first: pd.DataFrame | None = None  # slow first launches
+    # number of other device intervals by kind, if there are no kernels
     others: dict[str, int] = field(default_factory=dict)
-    linked: bool = False
-    has_ops: bool = False
-    slow: pd.DataFrame | None = None
+    linked: bool = False  # whether the launching call of any kernel is known
+    has_ops: bool = False  # whether ops were recorded
+    slow: pd.DataFrame | None = None  # kernels for which there are faster ones
 
 
 def measure(run: Run) -> Partial:
     """Group the kernels of some ranks."""
-    where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
-    frame = run.table("device_intervals", columns=_READ, where=where)
+    frame = run.table("device_intervals", columns=_READ, where=is_kind(DeviceKind.KERNEL))
     if frame.empty:
         kinds = busy(run, [C.KIND])[C.KIND]
         return Partial(
             spent=measure_steps(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS}
         )
     kernels = _describe(run, frame)
-    in_ops, ops = (kernels[_OP] != NO_OP).any(), pc.field(C.KIND) == str(HostKind.OP)
+    in_ops, ops = (kernels[_OP] != NO_OP).any(), is_kind(HostKind.OP)
     return Partial(
         spent=measure_steps(run),
         groups={table: partial_stats(kernels, keys) for table, keys in _KEYS.items()},
@@ -128,7 +110,7 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     tables = {name: combine_stats([part.groups[name] for part in parts]) for name in _KEYS}
     in_ops = (tables["by_op"][_OP] != NO_OP).any()
     shaped = (tables["by_shape"][C.INPUT_SHAPES] != NO_SHAPES).any()
-    tables = {name: table for name, table in tables.items() if in_ops or name not in _OF_OPS}
+    tables = {name: table for name, table in tables.items() if in_ops or name not in ("by_op", "by_shape")}
     first = concat_tables([part.first for part in parts if part.first is not None])
     first = sort_by(first, "-excess_ns", *_LAUNCHED)
     tables["first_launches"] = first
@@ -204,6 +186,15 @@ _OP_COLUMN = Column(_OP, "", "innermost op that launched it, or captured it in a
 _SHAPES = Column(C.INPUT_SHAPES, "", "shapes of that op's inputs")
 
 _BY_RANK = ByRank(map=measure, combine=combine)
+_FIRST_LAUNCHES = (
+    _NAME,
+    *PLACE_COLUMNS,
+    Column(_FIRST, "ns", "duration of the first launch in the capture"),
+    Column(_LATER, "ns", "median of the later launches"),
+    Column("count", "count", "number of later launches"),
+    Column("excess_ns", "ns", "first minus that median"),
+    Column(C.ROW_ID, "", "row of the first launch among the device intervals"),
+)
 ANALYSIS = Analysis(
     name="kernels",
     title="Kernels",
@@ -222,20 +213,7 @@ ANALYSIS = Analysis(
             "by_shape", "By op, shapes and family", (_OP_COLUMN, _SHAPES, _FAMILY_COLUMN, *STAT_COLUMNS)
         ),
         TableSpec("tensor_cores", "By use of tensor cores", (_TENSOR_COLUMN, *STAT_COLUMNS)),
-        TableSpec(
-            "first_launches",
-            "First launches that took far longer than later ones",
-            (
-                _NAME,
-                RANK,
-                DEVICE,
-                Column(_FIRST, "ns", "duration of the first launch in the capture"),
-                Column(_LATER, "ns", "median of the later launches"),
-                Column("count", "count", "number of later launches"),
-                Column("excess_ns", "ns", "first minus that median"),
-                Column(C.ROW_ID, "", "row of the first launch among the device intervals"),
-            ),
-        ),
+        TableSpec("first_launches", "First launches that took far longer than later ones", _FIRST_LAUNCHES),
     ),
     sources=("torch.profiler key_averages", "HTA kernel breakdown", "nsys cuda_gpu_kern_sum"),
     order=30,

@@ -11,8 +11,6 @@ ops are the evidence:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 
@@ -20,12 +18,23 @@ from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import COMMUNICATION, brief, family, matches, uses_tensor_cores
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import PLACE, Bools, duration, ints, largest_rows, max_per_rank, percent, spans
+from ..shared.common import (
+    PLACE,
+    Bools,
+    alone_ns,
+    contains,
+    duration,
+    ints,
+    largest_rows,
+    map_texts,
+    max_per_rank,
+    percent,
+    spans,
+)
 from ..shared.host_rows import CAPTURED, NO_OP, launching_texts
 
 FP32 = Rule(
@@ -97,10 +106,7 @@ def select_slow_kernels(run: Run) -> pd.DataFrame:
     """
     rows = busy(run, _READ)
     rows = rows[rows[C.KIND] == DeviceKind.KERNEL].reset_index(drop=True)
-    alone = np.zeros(len(rows), np.int64)
-    for indices in rows.groupby(PLACE).indices.values():
-        start, end = spans(rows.iloc[indices])
-        alone[indices] = overlap_lengths(intervals.alone(start, end), start, end)
+    alone = alone_ns(rows, rows)
     in_step = rows[C.STEP].notna()
     selected = (in_step if in_step.any() else ~in_step).to_numpy(bool)
     rows, alone = rows[selected].reset_index(drop=True), alone[selected]
@@ -113,8 +119,8 @@ def select_slow_kernels(run: Run) -> pd.DataFrame:
         DOUBLE.code: (matches(names, _DOUBLE) & ~matches(names, _LOWER)).to_numpy(bool),
         EAGER.code: _find_attention(rows, op),
     }
-    families = {str(name): family(str(name)) for name in names.cat.categories}
-    table = rows[[*PLACE, C.ROW_ID]].assign(alone_ns=alone, op=op.astype(object), family=names.map(families))
+    families = map_texts(names, family)
+    table = rows[[*PLACE, C.ROW_ID]].assign(alone_ns=alone, op=op.astype(object), family=families)
     parts = [table[of_rule].assign(rule=code) for code, of_rule in flags.items()]
     sums = table[on_tensor_cores].groupby(PLACE, as_index=False)[[ALONE_NS]].sum()
     parts.append(sums.assign(rule="", op=TENSOR_CORES, family="", row_id=-1))
@@ -160,11 +166,7 @@ def findings(slow: pd.DataFrame, first: pd.DataFrame, budget: Budget) -> tuple[F
 
 
 def _report_slow(slow: pd.DataFrame, budget: Budget) -> list[Finding]:
-    texts: list[tuple[Rule, Callable[[pd.DataFrame, str], tuple[str, str]]]] = [
-        (FP32, _describe_fp32),
-        (DOUBLE, _describe_double),
-        (EAGER, _describe_eager),
-    ]
+    texts = ((FP32, _describe_fp32), (DOUBLE, _describe_double), (EAGER, _describe_eager))
     tensor_cores, busy_ns = (_total(slow[slow["op"] == label]) for label in (TENSOR_CORES, ALL))
 
     def applies(rule: Rule, total: int) -> bool:
@@ -178,7 +180,7 @@ def _report_slow(slow: pd.DataFrame, budget: Budget) -> list[Finding]:
         total = _total(rows)
         if not budget.matters(total, least=rule["min_share"]) or not applies(rule, total):
             continue
-        softmax = rows[rows["op"].str.contains("softmax")]
+        softmax = rows[contains(rows["op"], "softmax")]
         saving = _total(softmax) if rule is EAGER else total - total // MIN_SPEEDUP
         paced = rule is FP32 and budget.share(busy_ns) < FP32["min_paced_share"]
         time = f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))} of the time"
@@ -191,7 +193,7 @@ def _report_slow(slow: pd.DataFrame, budget: Budget) -> list[Finding]:
                 advice + (_PACED if paced else ""),
                 "saving not estimated: the host paces the steps" if paced else _HOW[rule.code],
                 confidence=CONFIDENCE,
-                evidence={"device_intervals": largest_rows(rows, ALONE_NS, EVIDENCE_ROWS)},
+                evidence={"device_intervals": largest_rows(rows, ALONE_NS)},
             )
         )
     return results
@@ -237,7 +239,7 @@ def _describe_double(rows: pd.DataFrame, time: str) -> tuple[str, str]:
 
 
 def _describe_eager(rows: pd.DataFrame, time: str) -> tuple[str, str]:
-    softmax = rows[rows["op"].str.contains("softmax")]
+    softmax = rows[contains(rows["op"], "softmax")]
     return (
         f"Attention without a fused kernel (softmax between batched products) takes {time}",
         f"Its {len(softmax):,} softmax kernels read and write the whole score matrix: use "
@@ -247,17 +249,12 @@ def _describe_eager(rows: pd.DataFrame, time: str) -> tuple[str, str]:
 
 
 def _report_first_launches(first: pd.DataFrame, budget: Budget) -> list[Finding]:
-    """Finding on the excess time of first launches, if it distorts the run's numbers.
-
-    Communication kernels are ignored: they run for as long as they wait for the other ranks.
-    """
-    rows = first[~first[C.NAME].astype(str).str.contains(COMMUNICATION, regex=True)]
-    excess = int(rows["excess_ns"].sum())
+    """Finding on first launches that take far longer than later ones, without communication."""
+    rows = first[~contains(first[C.NAME], COMMUNICATION)]
+    excess, several = int(rows["excess_ns"].sum()), len(rows) > 1
     if not budget.matters(excess, least=FIRST_LAUNCHES["min_share"]):
         return []
-    kernels = (
-        "The first launch of one kernel" if len(rows) == 1 else f"The first launches of {len(rows):,} kernels"
-    )
+    kernels = f"The first launches of {len(rows):,} kernels" if several else "The first launch of one kernel"
     return [
         budget.finding(
             FIRST_LAUNCHES,

@@ -8,14 +8,6 @@ whose inputs the trace lacks: registers and shared memory of AMD GPUs, shapes wi
 
 Two runs are compared by op and family, and within them by input shapes, else by the order of first launch;
 ranks and devices together. Only differences are listed.
-
-Sources: Levental & Orlova, the grids of ReLU; CUDA C++ Programming Guide, technical specifications per
-compute capability; `cuda_occupancy.h`.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "launch_config")  # doctest: +SKIP
-    >>> result.tables["configs"][["op", "grid_x", "block_x", "waves"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -29,10 +21,10 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
-from tracekit.runs.run import Run, busy
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.common import DEVICE, RANK, absent_device_note, select
+from ..shared.common import PLACE_COLUMNS, absent_device_note, nothing_note, select
 from ..shared.host_rows import NO_OP
 from ..shared.run_pairs import setting
 from ..shared.tensor_shapes import numel, parse_shapes
@@ -70,8 +62,7 @@ def compute(run: Run) -> Result:
     """Group the kernels by launch configuration."""
     all_kernels = read_kernels(run)
     if all_kernels.empty:
-        nothing = busy(run, [C.KIND]).empty
-        return Result(notes=(absent_device_note(run) if nothing else NO_KERNELS,))
+        return Result(notes=(nothing_note(run, NO_KERNELS),))
     rows = all_kernels[all_kernels[C.GRID_X] != UNKNOWN].reset_index(drop=True)
     without = len(all_kernels) - len(rows)
     notes: list[str] = []
@@ -127,8 +118,7 @@ _CONFIGS = (
     Column(C.REGISTERS, "count", "registers per thread"),
     Column("shared_bytes", "bytes", "shared memory of a block, static and dynamic"),
     Column("occupancy", "share", "median of the profiler's estimate of achieved occupancy"),
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     _FIRST,
 )
 _RELU = (
@@ -140,43 +130,39 @@ _RELU = (
     _FAMILY,
     Column("share", "share", "total over Σ of the durations of all kernels"),
     Column("told_by", "", "identified as ReLU by: name, op, or name and op"),
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     _FIRST,
 )
 
 UNDECIDED = "unknown"
 SAME_RATIO = "the grid changed by the same ratio as the {}"
-CHANGES = TableSpec(
-    "changes",
-    "Launch configurations that differ",
-    (
-        Column(OP, "", "innermost op that launched it"),
-        Column("verdict", "", "different work; same work (with another configuration); or unknown"),
-        Column("base_launch", "id", "grid and block in base"),
-        Column("head_launch", "id", "grid and block in head"),
-        Column("time_ratio", "×", "median duration of head over base"),
-        Column("base_median_ns", "ns", "lower median of the durations in base"),
-        Column("head_median_ns", "ns", "lower median of the durations in head"),
-        Column("work_ratio", "×", "elements of head over base, missing if unknown"),
-        Column("grid_ratio", "×", "blocks of head over base"),
-        *(
-            Column(f"{which}_{name}", "count", f"{name.replace('_', ' in ')} in {which}")
-            for which in ("base", "head")
-            for name in (*GRID, *BLOCK)
-        ),
-        Column(FAMILY, "", "canonical name of the kernel"),
-        Column("base_launches", "count", "launches in base"),
-        Column("head_launches", "count", "launches in head"),
-        Column("base_total_ns", "ns", "Σ of durations in base"),
-        Column("head_total_ns", "ns", "Σ of durations in head"),
-        Column("reason", "", "reason of the verdict"),
-        Column("base_shapes", "", "input shapes in base; empty if not recorded"),
-        Column("head_shapes", "", "input shapes in head; empty if not recorded"),
-        Column("base_first", "", "row of the first launch in base's device_intervals"),
-        Column("head_first", "", "row of the first launch in head's device_intervals"),
+_CHANGES = (
+    Column(OP, "", "innermost op that launched it"),
+    Column("verdict", "", "different work; same work (with another configuration); or unknown"),
+    Column("base_launch", "id", "grid and block in base"),
+    Column("head_launch", "id", "grid and block in head"),
+    Column("time_ratio", "×", "median duration of head over base"),
+    Column("base_median_ns", "ns", "lower median of the durations in base"),
+    Column("head_median_ns", "ns", "lower median of the durations in head"),
+    Column("work_ratio", "×", "elements of head over base, missing if unknown"),
+    Column("grid_ratio", "×", "blocks of head over base"),
+    *(
+        Column(f"{which}_{name}", "count", f"{name.replace('_', ' in ')} in {which}")
+        for which in ("base", "head")
+        for name in (*GRID, *BLOCK)
     ),
+    Column(FAMILY, "", "canonical name of the kernel"),
+    Column("base_launches", "count", "launches in base"),
+    Column("head_launches", "count", "launches in head"),
+    Column("base_total_ns", "ns", "Σ of durations in base"),
+    Column("head_total_ns", "ns", "Σ of durations in head"),
+    Column("reason", "", "reason of the verdict"),
+    Column("base_shapes", "", "input shapes in base; empty if not recorded"),
+    Column("head_shapes", "", "input shapes in head; empty if not recorded"),
+    Column("base_first", "", "row of the first launch in base's device_intervals"),
+    Column("head_first", "", "row of the first launch in head's device_intervals"),
 )
+CHANGES = TableSpec("changes", "Launch configurations that differ", _CHANGES)
 
 
 _CONFIG = [*GRID, *BLOCK]

@@ -32,15 +32,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import family, matches
-from tracekit.runs import intervals
-from tracekit.runs.intervals import Ints, overlap_lengths
+from tracekit.analysis.kernel_names import family
+from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, Phase
 
-from ..shared.common import Bools, Floats, Objects, ints, medians, share, sort_by, spans, sum_by_code
+from ..shared.common import (
+    Bools,
+    Floats,
+    Objects,
+    alone_ns,
+    contains,
+    ints,
+    is_kind,
+    map_texts,
+    medians,
+    share,
+    sort_by,
+    sum_by_code,
+)
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
 from ..shared.tensor_shapes import Shape, numel, parse_shapes
 
@@ -58,22 +69,13 @@ _KEYS = ("sm_count", "max_threads_per_sm", "registers_per_sm", "shared_bytes_per
 
 @dataclass(frozen=True)
 class Sm:
-    """Limits of the SMs of a device; None if unknown.
+    """Limits of the SMs of a device; None if unknown."""
 
-    Attributes:
-        count: Number of SMs (compute units of an AMD GPU).
-        threads: Maximum resident threads.
-        registers: Registers.
-        shared_bytes: Maximum shared memory.
-        warp: Threads of a warp.
-        capability: Compute capability.
-    """
-
-    count: int | None = None
-    threads: int | None = None
+    count: int | None = None  # number of SMs (compute units of an AMD GPU)
+    threads: int | None = None  # maximum resident threads
     registers: int | None = None
-    shared_bytes: int | None = None
-    warp: int | None = None
+    shared_bytes: int | None = None  # maximum shared memory
+    warp: int | None = None  # threads of a warp
     capability: str = ""
 
     @property
@@ -100,9 +102,7 @@ def _positive(value: Any) -> int | None:
 def resident_blocks(table: pd.DataFrame, gpus: dict[int, Sm]) -> pd.Series:
     """Blocks that fit on an SM at once; missing where a limit is unknown or a block would not fit at all.
 
-    Args:
-        table: Device, threads of a block as `block_threads`, registers, shared memory as `shared_bytes`.
-        gpus: The devices.
+    The table has device, threads of a block as `block_threads`, registers, and `shared_bytes`.
     """
     result = pd.Series(pd.NA, index=table.index, dtype="Int64")
     for index, sm in gpus.items():
@@ -147,7 +147,7 @@ _PLACED = (C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP)
 
 def read_kernels(run: Run) -> pd.DataFrame:
     """All kernels with op, family, shapes and elements; unknown integers are `UNKNOWN`."""
-    where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
+    where = is_kind(DeviceKind.KERNEL)
     columns = (*_PLACED, C.NAME, C.OP_ROW, *GRID, *BLOCK, *_RESOURCES)
     frame = run.table("device_intervals", columns=columns, where=where)
     names = frame[C.NAME].astype(object)
@@ -159,13 +159,14 @@ def read_kernels(run: Run) -> pd.DataFrame:
     plain = {name: frame[name].fillna(UNKNOWN).astype(np.int64) for name in counts}
     shared = static.fillna(0) + dynamic.fillna(0)
     plain[SHARED] = shared.mask(static.isna() & dynamic.isna(), UNKNOWN).astype(np.int64)
-    base = frame[[*_PLACED]].assign(**_exclusive_times(run, frame))
+    work = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
+    base = frame[[*_PLACED]].assign(alone_ns=alone_ns(frame, frame), exposed_ns=alone_ns(frame, work))
     percent = frame[C.OCCUPANCY_PCT].to_numpy(dtype=np.float64, na_value=np.nan)
     return base.assign(**plain).join(
         pd.DataFrame(
             {
                 C.NAME: names,
-                FAMILY: names.map({name: family(name) for name in names.unique()}),
+                FAMILY: map_texts(names, family),
                 OP: fill_missing_text(host[C.NAME], NO_OP),
                 "occupancy": np.where(percent > 0, percent / 100, np.nan),
                 C.PHASE: fill_missing_text(host[C.PHASE], ""),
@@ -178,7 +179,6 @@ def read_kernels(run: Run) -> pd.DataFrame:
 
 
 MIN_SEARCH_KERNELS, MIN_SEARCH_FAMILIES, MIN_SEARCH_RATIO = 8, 4, 3
-_CONVOLUTION = r"(?i)conv"
 
 
 def is_algorithm_search(rows: pd.DataFrame) -> Bools:
@@ -190,33 +190,15 @@ def is_algorithm_search(rows: pd.DataFrame) -> Bools:
     without other calls it is unknown.
     """
     call = [C.RANK, C.OP_ROW]
-    convolutions = rows[matches(rows[OP].astype("category"), _CONVOLUTION) & (rows[C.OP_ROW] != UNKNOWN)]
-    calls = (
-        convolutions.groupby([*call, OP, C.INPUT_SHAPES], sort=True)[FAMILY]
-        .agg(["size", "nunique"])
-        .reset_index()
-    )
+    convolutions = rows[contains(rows[OP], r"(?i)conv") & (rows[C.OP_ROW] != UNKNOWN)]
+    by_call = convolutions.groupby([*call, OP, C.INPUT_SHAPES], sort=True)[FAMILY]
+    calls = by_call.agg(["size", "nunique"]).reset_index()
     same = calls.groupby([C.RANK, OP, C.INPUT_SHAPES], sort=True)["size"]
     median = same.transform("quantile", 0.5, interpolation="lower")
-    searches = calls[
-        (calls["size"] >= MIN_SEARCH_KERNELS)
-        & (calls["nunique"] >= MIN_SEARCH_FAMILIES)
-        & (calls["size"] >= MIN_SEARCH_RATIO * median)
-    ]
+    varied = (calls["size"] >= MIN_SEARCH_KERNELS) & (calls["nunique"] >= MIN_SEARCH_FAMILIES)
+    searches = calls[varied & (calls["size"] >= MIN_SEARCH_RATIO * median)]
     searched: Bools = pd.MultiIndex.from_frame(rows[call]).isin(pd.MultiIndex.from_frame(searches[call]))
     return searched
-
-
-def _exclusive_times(run: Run, frame: pd.DataFrame) -> dict[str, Ints]:
-    """Time in which each kernel is the only kernel of its device, and the only work of it."""
-    busy_rows = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
-    times = {"alone_ns": np.zeros(len(frame), np.int64), "exposed_ns": np.zeros(len(frame), np.int64)}
-    for (rank, device), work in busy_rows.groupby([C.RANK, C.DEVICE], sort=True):
-        rows = ((frame[C.RANK] == rank) & (frame[C.DEVICE] == device)).to_numpy(bool)
-        bounds = spans(frame[rows])
-        times["alone_ns"][rows] = overlap_lengths(intervals.alone(*bounds), *bounds)
-        times["exposed_ns"][rows] = overlap_lengths(intervals.alone(*spans(work)), *bounds)
-    return times
 
 
 def shapes_of(text: str) -> list[Shape]:
@@ -349,16 +331,14 @@ def relu_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _identified_by(rows: pd.DataFrame) -> Objects:
-    named = {name: bool(RELU_NAME.search(name)) for name in rows[C.NAME].unique()}
-    launched = {name: is_op(name) for name in rows[OP].unique()}
-    by_name = rows[C.NAME].map(named).to_numpy(dtype=bool)
-    by_op = rows[OP].map(launched).to_numpy(dtype=bool)
+    by_name = map_texts(rows[C.NAME], lambda name: bool(RELU_NAME.search(name))).to_numpy(bool)
+    by_op = map_texts(rows[OP], is_op).to_numpy(bool)
     return np.where(by_name & by_op, BY_BOTH, np.where(by_name, BY_NAME, BY_OP)).astype(object)
 
 
 def _directions(rows: pd.DataFrame) -> Objects:
     """Direction by the op's name or its phase; empty if the op is unknown."""
-    named = {name: bool(_BACKWARD.search(name)) for name in rows[OP].unique()}
-    backward = rows[OP].map(named).to_numpy(dtype=bool) | (rows[C.PHASE] == Phase.BACKWARD).to_numpy()
+    backward = map_texts(rows[OP], lambda name: bool(_BACKWARD.search(name))).to_numpy(bool)
+    backward |= (rows[C.PHASE] == Phase.BACKWARD).to_numpy()
     has_op = (rows[OP] != NO_OP).to_numpy()
     return np.where(~has_op, "", np.where(backward, "backward", "forward")).astype(object)

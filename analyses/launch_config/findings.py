@@ -18,7 +18,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from ..shared.common import Bools, largest_rows
+from ..shared.common import Bools, contains, largest_rows
 from .configs import BLOCK, FAMILY, FUSED, GRID, NUMEL, OP, UNKNOWN, kind_of, shapes_of
 from .launches import (
     MIN_ALONE_SHARE,
@@ -153,7 +153,6 @@ _LIBRARY = (
     r"(?i)gemm|bmm|matmul|cudnn|cutlass|xmma|nvjet|conv|winograd|fprop|dgrad|wgrad|attn|attention|fmha|flash"
     r"|ck::|Cijk|triton"
 )
-_ELEMENTWISE = r"(?i)elementwise_kernel"
 _CONFIG = [*GRID, *BLOCK]
 
 
@@ -180,15 +179,7 @@ def findings(launches: Launches) -> tuple[Finding, ...]:
 def _report(
     launches: Launches, rule: Rule, rows: pd.DataFrame, total: int, texts: tuple[str, str]
 ) -> Finding | None:
-    """Return the finding of a rule on one kernel of an op; None if its upper bound is too small.
-
-    Args:
-        launches: Input of the rules.
-        rule: The rule.
-        rows: Configurations of the kernel.
-        total: Their time.
-        texts: Title, to which the time is added, and advice.
-    """
+    """Return the finding of a rule on one kernel of an op; None if its upper bound is too small."""
     budget = launches.budget
     saving, severity, how = None, budget.severity(total), ""
     title = f"{texts[0]} {human(budget.per_step(total), 'ns')} {budget.per}"
@@ -211,7 +202,7 @@ def _report(
         texts[1],
         how,
         confidence=UPPER_BOUND if rule in (FEW_BLOCKS, PARTIAL_WAVE, LOW_OCCUPANCY) else INFERRED,
-        evidence={"device_intervals": largest_rows(named, launches.time, EVIDENCE_ROWS)},
+        evidence={"device_intervals": largest_rows(named, launches.time)},
     )
     return replace(finding, severity=severity)
 
@@ -288,7 +279,7 @@ def _describe_low_occupancy(launches: Launches, rows: pd.DataFrame) -> tuple[str
 def _select_idle_threads(launches: Launches) -> pd.DataFrame:
     rows, configs = launches.rows, launches.configs
     elementwise = rows[rows[NUMEL] > 0]
-    elementwise = elementwise[elementwise[FAMILY].str.contains(_ELEMENTWISE)]
+    elementwise = elementwise[contains(elementwise[FAMILY], r"(?i)elementwise_kernel")]
     elements = {text: _broadcast(text) for text in elementwise[C.INPUT_SHAPES].unique()}
     needed = elementwise[C.INPUT_SHAPES].map(elements).astype(np.int64)
     many = elementwise[[*GRID, *BLOCK]].prod(axis=1) >= IDLE_THREADS["min_threads_ratio"] * needed

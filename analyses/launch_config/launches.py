@@ -27,19 +27,12 @@ MIN_ALONE_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Launches:
-    """Input of the rules.
-
-    Attributes:
-        run: The run.
-        rows: Kernels with a grid.
-        configs: Kernels grouped by configuration.
-        budget: Time of the steps.
-    """
+    """Input of the rules."""
 
     run: Run
-    rows: pd.DataFrame
-    configs: pd.DataFrame
-    budget: Budget
+    rows: pd.DataFrame  # kernels with a grid
+    configs: pd.DataFrame  # kernels grouped by configuration
+    budget: Budget  # time of the steps
 
     @property
     def time(self) -> str:

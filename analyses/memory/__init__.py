@@ -10,13 +10,6 @@ total ignores earlier allocations, and may be negative.
 * steps: net is between start and end of the step's marker on the host, since the caching allocator's events
   are the host's.
 * driver_calls: the first step, or the first half of the capture if no steps are marked, counts as warm-up.
-
-Sources: TorchBench (Hao et al., 2023), 4.2: peaks, and the leak of cuBLAS workspaces (pytorch 85447).
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "memory")  # doctest: +SKIP
-    >>> result.tables["summary"]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -291,49 +284,40 @@ _LEAK = (
     Column("last_floor", "bytes", "floor of the last step used"),
 )
 
+_BY_OP = (
+    RANK,
+    _DEVICE,
+    Column(OP, "", "innermost op that allocated"),
+    Column("allocated", "bytes", "Σ of its allocations"),
+    Column("live_at_peak", "bytes", "its allocations in use at the peak"),
+    Column("unfreed", "bytes", "its allocations not freed within the capture"),
+    Column("largest", "bytes", "its largest allocation"),
+    Column("allocations", "count", "number of allocations"),
+)
+_STEPS = (
+    RANK,
+    _DEVICE,
+    STEP,
+    Column("floor", "bytes", "minimum allocated within the step"),
+    Column("peak", "bytes", "maximum allocated within the step"),
+    Column("net", "bytes", "allocated at its end minus at its start"),
+    Column("allocations", "count", "allocations in the step"),
+)
+_TIMELINE = (
+    RANK,
+    _DEVICE,
+    Column(C.T_NS, "ns", "time since the run's t0"),
+    Column("allocated", "bytes", "allocated after the event"),
+    Column("reserved", "bytes", "reserved after the event"),
+)
 TABLES = (
     TableSpec("summary", "Peaks, per device (-1 is the host)", _SUMMARY),
     TableSpec("peaks", "Peaks measured without a profiler", PEAK_COLUMNS),
     TableSpec("leak", "Growth from step to step", _LEAK),
-    TableSpec(
-        "by_op",
-        "Allocated bytes by op",
-        (
-            RANK,
-            _DEVICE,
-            Column(OP, "", "innermost op that allocated"),
-            Column("allocated", "bytes", "Σ of its allocations"),
-            Column("live_at_peak", "bytes", "its allocations in use at the peak"),
-            Column("unfreed", "bytes", "its allocations not freed within the capture"),
-            Column("largest", "bytes", "its largest allocation"),
-            Column("allocations", "count", "number of allocations"),
-        ),
-    ),
-    TableSpec(
-        "steps",
-        "Allocated bytes per profiled step",
-        (
-            RANK,
-            _DEVICE,
-            STEP,
-            Column("floor", "bytes", "minimum allocated within the step"),
-            Column("peak", "bytes", "maximum allocated within the step"),
-            Column("net", "bytes", "allocated at its end minus at its start"),
-            Column("allocations", "count", "allocations in the step"),
-        ),
-    ),
+    TableSpec("by_op", "Allocated bytes by op", _BY_OP),
+    TableSpec("steps", "Allocated bytes per profiled step", _STEPS),
     TableSpec("driver_calls", "Driver calls for device memory", COLUMNS),
-    TableSpec(
-        "timeline",
-        "Allocated and reserved bytes over time",
-        (
-            RANK,
-            _DEVICE,
-            Column(C.T_NS, "ns", "time since the run's t0"),
-            Column("allocated", "bytes", "allocated after the event"),
-            Column("reserved", "bytes", "reserved after the event"),
-        ),
-    ),
+    TableSpec("timeline", "Allocated and reserved bytes over time", _TIMELINE),
 )
 
 

@@ -17,7 +17,6 @@ from math import floor, sqrt
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis import Column
 from tracekit.analysis.kernel_names import matches
@@ -25,7 +24,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
-from ..shared.common import RANK, Bools, ints, select
+from ..shared.common import RANK, Bools, ints, is_kind, select
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
 
 OP = "op"
@@ -38,17 +37,11 @@ _READ = (C.T_NS, C.RANK, C.DEVICE, C.BYTES, C.ADDRESS, C.TOTAL_ALLOCATED, C.TOTA
 
 @dataclass(frozen=True)
 class Events:
-    """The allocator events of one rank and device, in order.
-
-    Attributes:
-        rank: The rank.
-        device: The device; -1 is the host.
-        frame: The events with the name of the allocating op.
-    """
+    """The allocator events of one rank and device, in order."""
 
     rank: int
-    device: int
-    frame: pd.DataFrame
+    device: int  # the device; -1 is the host
+    frame: pd.DataFrame  # the events with the name of the allocating op
 
     @cached_property
     def key(self) -> dict[str, int]:
@@ -197,10 +190,7 @@ class Slope:
 
 
 def theil_sen(values: Ints) -> Slope:
-    """Slope of values over their indices.
-
-    Args:
-        values: At least two values.
+    """Slope of at least two values over their indices.
 
     Example:
         >>> theil_sen(np.array([0, 10, 20, 30, 40, 50]))
@@ -243,8 +233,7 @@ def read_driver_calls(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
     If no steps are marked, in the second half of the capture.
     """
     columns = [C.ROW_ID, C.NAME, C.RANK, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.PARENT_ROW]
-    kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
-    rows = run.table("host_intervals", columns=columns, where=kinds)
+    rows = run.table("host_intervals", columns=columns, where=is_kind(HostKind.RUNTIME, HostKind.SYNC))
     edges = ints(rows, C.START_NS)
     middle = (int(edges.min()) + int(edges.max())) / 2 if len(edges) else 0
     rows = rows[matches(rows[C.NAME], PATTERN)].reset_index(drop=True)

@@ -15,7 +15,7 @@ from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
 from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
-from ..shared.common import duration, largest_rows, percent, size, spans, union_by
+from ..shared.common import duration, is_kind, largest_rows, percent, size, spans, union_by
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows, source_lines
 from ..shared.intervals_by_class import idle_by_rank
 from .events import AFTER_WARMUP, FREES, MIN_FLOORS, OP, WARMUP_STEPS, Events
@@ -214,11 +214,6 @@ def _grown(events: Events) -> tuple[int, int]:
     return int(rise[fits].sum()), int(unused[fits].max(initial=0))
 
 
-EMPTY_CACHE = r"\bempty_cache$"
-_EMPTY = ["aten::empty", "aten::empty_strided"]
-_MALLOC = r"(?i)malloc"
-
-
 def churn_findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
     """Findings on recurring calls of the driver for memory."""
     later = calls[calls[AFTER_WARMUP]]
@@ -251,9 +246,9 @@ _UNCACHED = (
 
 def _caching_is_off(run: Run, calls: pd.DataFrame) -> bool:
     """Whether most new tensors are allocated at the driver."""
-    where = (pc.field(C.KIND) == str(HostKind.OP)) & pc.field(C.NAME).isin(_EMPTY)
+    where = is_kind(HostKind.OP) & pc.field(C.NAME).isin(["aten::empty", "aten::empty_strided"])
     tensors = run.table("host_intervals", columns=[C.ROW_ID], where=where)[C.ROW_ID]
-    allocating = calls[matches(calls[C.NAME], _MALLOC)][C.PARENT_ROW]
+    allocating = calls[matches(calls[C.NAME], r"(?i)malloc")][C.PARENT_ROW]
     return len(tensors) >= UNCACHED["min_tensors"] and int(tensors.isin(allocating).sum()) >= UNCACHED[
         "min_driver_share"
     ] * len(tensors)
@@ -281,7 +276,7 @@ def _churn_finding(run: Run, calls: pd.DataFrame, total: int, saved: int, budget
         "upper bound: host time in these calls on the thread of each rank with most of it, at most the "
         "idle time of the rank's busiest device",
         confidence=CHURN_CONFIDENCE,
-        evidence={"host_intervals": largest_rows(calls, C.DUR_NS, EVIDENCE_ROWS)},
+        evidence={"host_intervals": largest_rows(calls, C.DUR_NS)},
     )
 
 
@@ -305,9 +300,8 @@ def _advise_on_cause(run: Run, calls: pd.DataFrame) -> str:
             "inputs few distinct shapes (pad or bucket them), run the largest batch first, or set "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
         )
-    where = pc.field(C.KIND) == str(HostKind.PYTHON)
-    frames = run.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
-    if matches(frames, EMPTY_CACHE).any():
+    frames = run.table("host_intervals", columns=[C.NAME], where=is_kind(HostKind.PYTHON))[C.NAME]
+    if matches(frames, r"\bempty_cache$").any():
         return "The program calls empty_cache, which frees the cache: remove that call from the loop."
     return (
         "Memory is freed and allocated again: either allocations fail and are retried after emptying the "

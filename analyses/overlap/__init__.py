@@ -13,13 +13,6 @@ TorchExpert subtracts overlap twice; this analysis does not.
 A saving is at most the exposed time, and at most the kernel time that has nothing of the kind to overlap yet;
 that of communication also at most what the critical path is shorter without it.
 Devices of one rank run concurrently, so the one with the largest amount counts.
-
-Sources: HTA communication/computation overlap; TraceLens GPU timeline; nsys recipes.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "overlap")  # doctest: +SKIP
-    >>> result.tables["whole"]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -31,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Analysis, ByRank, Remark, Result
+from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union, overlap_lengths
@@ -43,8 +36,12 @@ from ..gpu_breakdown import OPAQUE_GRAPHS
 from ..shared import collectives as shared_collectives
 from ..shared.collective_kinds import collective_copies, collective_kinds
 from ..shared.common import (
+    DEVICE,
     NO_STEPS,
     PLACE,
+    PLACE_COLUMNS,
+    RANK,
+    STEP,
     Objects,
     absent_device_note,
     concat_by_name,
@@ -67,7 +64,6 @@ from .exposed import (
     measure_exposed,
 )
 from .findings import COMMUNICATES, RULES, findings
-from .tables import TABLES
 
 
 def measure_windows(
@@ -116,12 +112,8 @@ def collectives(run: Run, rows: pd.DataFrame, communication: pd.DataFrame) -> pd
 
 def streams(rows: pd.DataFrame) -> pd.DataFrame:
     """How long at least two streams of a device were busy."""
-    return pd.DataFrame(
-        [
-            {C.RANK: rank, C.DEVICE: device, **_concurrency(of_device)}
-            for (rank, device), of_device in rows.groupby(PLACE, sort=True)
-        ]
-    )
+    places = rows.groupby(PLACE, sort=True)
+    return pd.DataFrame([dict(zip(PLACE, place, strict=True)) | _concurrency(rows) for place, rows in places])
 
 
 def _concurrency(of_device: pd.DataFrame) -> dict[str, object]:
@@ -155,25 +147,15 @@ NO_STREAMS = "no streams were recorded for {count:,} device intervals; the table
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
-    """Partial result of some ranks.
+    """Partial result of some ranks."""
 
-    Attributes:
-        tables: Their rows of the tables; empty if they have no device.
-        exposed: Exposed time by subject.
-        spent: Their steps.
-        ranks: Number of ranks with a device.
-        opaque: Whether a graph was recorded as one interval.
-        unplaced: Device intervals without a stream.
-        calls: Communication kernels.
-    """
-
-    tables: dict[str, pd.DataFrame]
-    spent: StepTotals
-    exposed: dict[str, Exposed] = field(default_factory=dict)
-    ranks: int = 0
-    opaque: bool = False
-    unplaced: int = 0
-    calls: pd.DataFrame = field(default_factory=pd.DataFrame)
+    tables: dict[str, pd.DataFrame]  # their rows of the tables; empty if they have no device
+    spent: StepTotals  # their steps
+    exposed: dict[str, Exposed] = field(default_factory=dict)  # exposed time by subject
+    ranks: int = 0  # number of ranks with a device
+    opaque: bool = False  # whether a graph was recorded as one interval
+    unplaced: int = 0  # device intervals without a stream
+    calls: pd.DataFrame = field(default_factory=pd.DataFrame)  # communication kernels
 
 
 def measure(run: Run) -> Partial:
@@ -183,7 +165,7 @@ def measure(run: Run) -> Partial:
         return Partial(tables={}, spent=measure_steps(run))
     rows = frame.assign(**{WHAT: _what(run, frame)})
     windows = step_windows(run)
-    tables = {name: table for name, parts in _measured(rows, windows).items() if len(table := _joined(parts))}
+    tables = _measure_subjects(rows, windows)
     present = set(tables["whole"][WHAT]) if "whole" in tables else set()
     communication = rows[rows[WHAT] == COMMUNICATION]
     if len(communication):
@@ -192,17 +174,11 @@ def measure(run: Run) -> Partial:
     if len(on_streams):
         tables["streams"] = streams(on_streams)
     steps = measure_steps(run)
-    exposed = {
-        what: measure_exposed(run, rows, what, windows)
-        for what in (COMMUNICATION, *ADVISED)
-        if what in present
-    }
+    subjects = [what for what in (COMMUNICATION, *ADVISED) if what in present]
+    exposed = {what: measure_exposed(run, rows, what, windows) for what in subjects}
     if COMMUNICATION in exposed:
         exposed[COMMUNICATION] = limit_by_critical_path(
-            run,
-            exposed[COMMUNICATION],
-            combine_budget([steps]),
-            least=COMMUNICATES["min_saving_share"],
+            run, exposed[COMMUNICATION], combine_budget([steps]), least=COMMUNICATES["min_saving_share"]
         )
     return Partial(
         tables=tables,
@@ -252,12 +228,8 @@ def _what(run: Run, frame: pd.DataFrame) -> Objects:
     return np.where(talks, COMMUNICATION, np.where(is_copy, directions, "")).astype(object)
 
 
-def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-
-def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.DataFrame]]:
-    """Parts of the tables `whole`, `profiled_steps` and `per_step`, device by device."""
+def _measure_subjects(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The tables `whole`, `profiled_steps` and `per_step`, without empty ones."""
     parts: dict[str, list[pd.DataFrame]] = {"whole": [], "profiled_steps": [], "per_step": []}
     for (rank, device), of_device in rows.groupby(PLACE, sort=True):
         unions = intervals_by_class(of_device)
@@ -274,10 +246,11 @@ def _measured(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, list[pd.Da
                 parts["profiled_steps"].append(measure_windows(subject, hiding, stepped, key))
                 keys = {**key, C.STEP: ints(mine, C.STEP)}
                 parts["per_step"].append(measure_windows(subject, hiding, (start, end), keys, by_window=True))
-    if parts["per_step"]:
+    tables = {name: pd.concat(tables, ignore_index=True) for name, tables in parts.items() if tables}
+    if "per_step" in tables:
         order = [*PLACE, C.STEP]
-        parts["per_step"] = [_joined(parts["per_step"]).sort_values(order, kind="stable")]
-    return parts
+        tables["per_step"] = tables["per_step"].sort_values(order, kind="stable", ignore_index=True)
+    return tables
 
 
 def _subjects(of_device: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -298,6 +271,48 @@ def _plain(selected: pd.DataFrame) -> dict[str, Any]:
         C.BYTES: pd.array([int(size.sum()) if has_sizes else None], dtype="Int64"),
     }
 
+
+_OVERLAP = (
+    Column("union_ns", "ns", "time at least one runs"),
+    Column("exposed_ns", "ns", "time at least one runs and no (other) kernel does"),
+    Column("overlapped_ns", "ns", "time at least one runs together with an (other) kernel"),
+    Column("overlapped_share", "share", "overlapped over union"),
+)
+_PLAIN = (
+    Column("sum_ns", "ns", "Σ of durations, overlaps counted twice"),
+    Column("count", "count", "number of copies or communication kernels"),
+)
+_WHAT = Column(WHAT, "", "communication, all copies, or the copies of one direction")
+
+_WHOLE = (
+    *PLACE_COLUMNS,
+    _WHAT,
+    *_OVERLAP,
+    *_PLAIN,
+    Column(C.BYTES, "bytes", "bytes copied; missing if unknown, and for communication"),
+)
+_COLLECTIVES = (
+    *PLACE_COLUMNS,
+    Column("collective", "", "kind, by the names of the kernel and its launching op"),
+    *_OVERLAP,
+    *_PLAIN,
+)
+_STREAMS = (
+    *PLACE_COLUMNS,
+    Column("streams", "count", "streams with work"),
+    Column("busy_ns", "ns", "time at least one stream is busy"),
+    Column("concurrent_ns", "ns", "time at least two streams are busy"),
+    Column("concurrent_share", "share", "concurrent over busy"),
+    Column("most_streams", "count", "maximum number of streams busy at once"),
+    Column("sum_ns", "ns", "Σ over the streams of the time each is busy"),
+)
+TABLES = (
+    TableSpec("whole", "Whole capture, per device", _WHOLE),
+    TableSpec("profiled_steps", "Union of the profiled steps, per device", (RANK, DEVICE, _WHAT, *_OVERLAP)),
+    TableSpec("collectives", "Communication by kind of collective, whole capture", _COLLECTIVES),
+    TableSpec("streams", "Concurrent work on several streams, whole capture", _STREAMS),
+    TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, _WHAT, STEP, *_OVERLAP)),
+)
 
 _BY_RANK = ByRank(map=measure, combine=combine)
 ANALYSIS = Analysis(

@@ -25,32 +25,20 @@ COMMUNICATION = "communication"
 WHAT = "what"
 EXPOSED_NS = "exposed"
 OP, COLLECTIVE = "op", "collective"
-_RECORD = "record_param_comms"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exposed:
-    """Exposed intervals of one subject on some ranks.
+    """Exposed intervals of one subject on some ranks."""
 
-    Attributes:
-        rows: Device intervals with the longest exposed time, at most `EVIDENCE_ROWS`.
-        ops: A row per launching op: its exposed time, and the interval with most of it.
-        kinds: Exposed time by kind of collective; empty for copies.
-        pageable: Whether any copies from or to pageable memory.
-        exposed_ns: Sum over ranks of that of the device with most of it.
-        hidable_ns: Upper bound of the part that can overlap, limited by the non-overlapped computation.
-        path_ns: The same, limited by what the critical path is shorter without them.
-        union_ns: Length of the union, summed likewise.
-    """
-
-    rows: pd.DataFrame
-    ops: pd.DataFrame
-    kinds: pd.DataFrame
-    pageable: bool
-    exposed_ns: int
-    hidable_ns: int
-    path_ns: int
-    union_ns: int
+    rows: pd.DataFrame  # device intervals with the longest exposed time, at most `EVIDENCE_ROWS`
+    ops: pd.DataFrame  # a row per launching op: its exposed time, and the interval with most of it
+    kinds: pd.DataFrame  # exposed time by kind of collective; empty for copies
+    pageable: bool  # whether any copies from or to pageable memory
+    exposed_ns: int  # sum over ranks of that of the device with most of it
+    hidable_ns: int  # upper bound of the part that can overlap, limited by the non-overlapped computation
+    path_ns: int  # the same, limited by what the critical path is shorter without them
+    union_ns: int  # length of the union, summed likewise
 
 
 def limit_by_critical_path(run: Run, exposed: Exposed, budget: Budget, *, least: float) -> Exposed:
@@ -179,7 +167,7 @@ def _op_names(run: Run, rows: pd.DataFrame) -> Objects:
     """Launching ops; the parent op if the innermost is only the profiler's record."""
     host = host_rows(run, rows[C.OP_ROW], [C.NAME, C.PARENT_ROW])
     outer = host_rows(run, host[C.PARENT_ROW], [C.NAME])[C.NAME]
-    record_only = (host[C.NAME] == _RECORD) & outer.notna()
+    record_only = (host[C.NAME] == "record_param_comms") & outer.notna()
     return fill_missing_text(host[C.NAME].mask(record_only, outer), NO_OP)
 
 

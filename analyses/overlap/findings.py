@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import matches
@@ -16,7 +15,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, HostKind
 
 from ..shared import collectives
-from ..shared.common import duration, ints, percent
+from ..shared.common import contains, duration, ints, is_kind, percent
 from ..shared.host_rows import NO_OP, source_lines
 from .exposed import ADVISED, COLLECTIVE, COMMUNICATION, EXPOSED_NS, OP, Exposed
 
@@ -55,15 +54,13 @@ COPIES = Rule(
     thresholds={"min_saving_share": WARN_SHARE},
 )
 RULES = (COMMUNICATES, COPIES)
-_ALL_REDUCE = "(?i)all_?reduce"
 CONFIDENCE = 0.5
 """The exposed time was measured; whether the program's dependencies allow overlap was not."""
 _PATH = ", and what the critical path is shorter without communication"
 _WITHOUT_WAITING = ", without the share of waiting"
-_DDP = r"(?i)DistributedDataParallel|ddp\.reducer"
 _FSDP = r"(?i)\bFSDP\b|FullyShardedDataParallel|fully_shard"
 _SCHEMES = {
-    "all_reduce": (_DDP, "ddp"),
+    "all_reduce": (r"(?i)DistributedDataParallel|ddp\.reducer", "ddp"),
     "all_gather": (_FSDP, "fsdp"),
     "reduce_scatter": (_FSDP, "fsdp"),
 }
@@ -128,7 +125,7 @@ def findings(
 
 def _advise_to_combine(calls: pd.DataFrame, budget: Budget) -> str:
     """Advice to combine collectives if a step has many short all-reduces."""
-    rows = calls[calls["family"].str.contains(_ALL_REDUCE)]
+    rows = calls[contains(calls["family"], "(?i)all_?reduce")]
     count = len(rows) // budget.steps
     if count < COMMUNICATES["min_calls"] or ints(rows, C.DUR_NS).mean() > COMMUNICATES["max_call_ns"]:
         return ""
@@ -150,19 +147,12 @@ def _transferring(calls: pd.DataFrame, hidable_ns: int) -> int:
 
 @dataclass(frozen=True)
 class _Waiting:
-    """Waiting in the exposed communication of one rank, seen from collectives whose times vary over steps.
+    """Waiting in the exposed communication of one rank, seen from collectives whose times vary over steps."""
 
-    Attributes:
-        total_ns: Its part of the exposed time of the longest intervals.
-        kind: Kind of the collective with most of it.
-        shortest_ns: Shortest time of that collective.
-        longest_ns: Its longest time.
-    """
-
-    total_ns: int
-    kind: str
-    shortest_ns: int
-    longest_ns: int
+    total_ns: int  # its part of the exposed time of the longest intervals
+    kind: str  # kind of the collective with most of it
+    shortest_ns: int  # shortest time of that collective
+    longest_ns: int  # its longest time
 
     def share(self, exposed: Exposed) -> float:
         """Its share of the exposed time."""
@@ -263,7 +253,7 @@ def _scheme(run: Run, kinds: pd.DataFrame) -> str:
     pattern, scheme = _SCHEMES.get(str(most[COLLECTIVE]), (None, "other"))
     if pattern is None:
         return scheme
-    where = pc.field(C.KIND).isin([str(HostKind.ANNOTATION), str(HostKind.OP), str(HostKind.PYTHON)])
+    where = is_kind(HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)
     for view in rank_view.split_by_rank(run):
         names = view.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
         if matches(names, pattern).any():

@@ -5,14 +5,6 @@ The purpose of a process group follows from its name (DeviceMesh: `mesh_tp`; Meg
 column. Without either it is "cannot tell".
 
 Exposed time is that of `overlap`, waiting that of `collectives`.
-
-Sources: PyTorch `record_param_comms` (metadata); Megatron-LM, DeviceMesh (names of groups); Huang et al.,
-GPipe, 2019, and Narayanan et al., 2021 (bubble).
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "parallelism")  # doctest: +SKIP
-    >>> result.tables["groups"]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -30,13 +22,12 @@ from tracekit.schema import C, Phase
 
 from ..collectives import NO_COLLECTIVES
 from ..shared.collective_kinds import ALL_GATHER, ALL_REDUCE
-from ..shared.common import NO_STEPS, PLACE, absent_device_note, concat_tables, ints, share, sort_by
+from ..shared.common import NO_STEPS, PLACE, concat_tables, ints, nothing_note, share, sort_by
 from . import calls as communication
 from . import experts, pipeline, process_groups
 from .calls import EXPOSED, ISSUED, MAX_EXPOSED_SHARE, PRIOR_END, STREAM_FREE
 from .findings import RULES, findings
-from .process_groups import KEY
-from .roles import DATA, UNKNOWN, Role, role_of
+from .process_groups import DATA, KEY, UNKNOWN, Role, role_of
 from .tables import TABLES
 
 NO_GROUPS = (
@@ -47,19 +38,12 @@ NO_GROUPS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
-    """Partial result of some ranks.
+    """Partial result of some ranks."""
 
-    Attributes:
-        calls: Communication kernels.
-        sent: Sends and receives.
-        steps: What each rank with sends and receives computes in each step.
-        spent: Their steps.
-    """
-
-    calls: pd.DataFrame
-    sent: pd.DataFrame
-    steps: pd.DataFrame
-    spent: StepTotals
+    calls: pd.DataFrame  # communication kernels
+    sent: pd.DataFrame  # sends and receives
+    steps: pd.DataFrame  # what each rank with sends and receives computes in each step
+    spent: StepTotals  # their steps
 
 
 def measure(run: Run) -> Partial:
@@ -78,14 +62,11 @@ def combine(run: Run, parts: Sequence[Partial]) -> Result:
     """Tell the roles of the process groups of all ranks, and measure pipelines, experts and prefetching."""
     rows = concat_tables([part.calls for part in parts])
     if rows.empty:
-        return Result(
-            notes=(absent_device_note(run) if run.rows("device_intervals") == 0 else NO_COLLECTIVES,)
-        )
+        return Result(notes=(nothing_note(run, NO_COLLECTIVES),))
     calls = process_groups.with_groups(run, rows)
     sent = process_groups.with_key(concat_tables([part.sent for part in parts]))
-    roles = {
-        str(key): role_of(of_group, sent[sent[KEY] == key]) for key, of_group in calls.groupby(KEY, sort=True)
-    }
+    groups = calls.groupby(KEY, sort=True)
+    roles = {str(key): role_of(of_group, sent[sent[KEY] == key]) for key, of_group in groups}
     steps = concat_tables([part.steps for part in parts])
     pipelines, notes = pipeline.find_pipelines(sent, roles, steps)
     timed = [
@@ -116,12 +97,7 @@ _SUM = {LATE: "late_ns", QUEUED: "queued_ns", UNCOVERED: "uncovered_ns"}
 
 
 def list_gathers(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
-    """Every all-gather of data-parallel groups, with the computation before its consumer and a verdict.
-
-    Args:
-        calls: Communication kernels of all ranks with their process group.
-        roles: Roles of the process groups.
-    """
+    """Every all-gather of data-parallel groups, with the computation before its consumer and a verdict."""
     keys = [key for key, role in roles.items() if DATA in role.kinds]
     rows = calls[(calls[C.KIND] == ALL_GATHER) & calls[KEY].isin(keys)]
     prior = rows[PRIOR_END].astype("Int64").mask(rows[PRIOR_END] < 0)
@@ -139,11 +115,7 @@ def list_gathers(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
 
 
 def sum_gathers(gathers: pd.DataFrame) -> pd.DataFrame:
-    """All-gathers with a known launch summed by rank, group and phase, most exposed first.
-
-    Args:
-        gathers: Result of `list_gathers`.
-    """
+    """All-gathers with a known launch summed by rank, group and phase, most exposed first."""
     gathers = gathers[gathers[ISSUED].notna()]
     parts = gathers.assign(
         **{name: gathers[EXPOSED].where(gathers["verdict"] == verdict, 0) for verdict, name in _SUM.items()}
@@ -162,9 +134,7 @@ def sum_gathers(gathers: pd.DataFrame) -> pd.DataFrame:
 def sum_reduces(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
     """All-reduces launched in backward by rank and step, with the exposed end of the last one.
 
-    Args:
-        calls: Communication kernels of all ranks with their process group.
-        roles: Roles of the process groups: data-parallel and unknown ones count.
+    Those of data-parallel groups and of groups of an unknown role count.
     """
     kinds = {key for key, role in roles.items() if {DATA, UNKNOWN} & set(role.kinds)}
     backward = (calls[C.PHASE].astype(object) == str(Phase.BACKWARD)).to_numpy(bool)

@@ -15,7 +15,7 @@ from tracekit.schema import C
 
 from ..shared.collective_kinds import ALL_TO_ALL, SEND_RECV
 from ..shared.collectives import describe_collectives, group_keys
-from ..shared.common import NO_PARENT, PLACE, spans
+from ..shared.common import NO_PARENT, PLACE, contains, spans
 from ..shared.host_rows import fill_missing_text, host_rows
 from ..shared.intervals_by_class import intervals_by_class, is_communication
 from ..shared.thread_ranges import launch_calls
@@ -32,10 +32,8 @@ RANGES = (
 )
 """Ranges and ops whose names tell what communication inside them is for."""
 _EXPERT_KERNELS = r"(?i)deep_?ep|(?:intra|inter)node(?:_ll)?::\w*|\bEp(?:Dispatch|Combine)"
-_OF_GROUPS = r"(?i)nccl|rccl"
 _LEVELS = 8
 """Enclosing host rows above a launching op whose names are read."""
-_MORE = (C.PHASE, C.SPLIT_IN, C.SPLIT_OUT)
 _READ = (
     *(C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP),
     *(C.OP_ROW, C.LAUNCH_ROW),
@@ -74,7 +72,7 @@ def read_calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame
         between an all-to-all and the next one of its group; `LIBRARY`.
     """
     kernels = rows[is_communication(rows)].sort_values([*PLACE, C.START_NS, C.ROW_ID], ignore_index=True)
-    host = host_rows(run, kernels[C.OP_ROW], [*_MORE])
+    host = host_rows(run, kernels[C.OP_ROW], [*(C.PHASE, C.SPLIT_IN, C.SPLIT_OUT)])
     issued = launch_calls(run, kernels)
     table = describe_collectives(run, kernels.drop(columns=C.LAUNCH_ROW)).join(host)
     table[LIBRARY] = _name_libraries(kernels[C.NAME])
@@ -91,7 +89,7 @@ def read_calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame
 
 
 def _name_libraries(names: pd.Series) -> pd.Series:
-    expert, group = matches(names, _EXPERT_KERNELS), matches(names, _OF_GROUPS)
+    expert, group = matches(names, _EXPERT_KERNELS), matches(names, r"(?i)nccl|rccl")
     return pd.Series(
         np.where(expert, "expert", np.where(group, "group", "")), index=names.index, dtype=object
     )
@@ -103,7 +101,7 @@ def _find_ranges(run: Run, ops: pd.Series) -> pd.Series:
     for _ in range(_LEVELS):
         host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
         names = pd.Series(fill_missing_text(host[C.NAME], ""), index=ops.index)
-        is_telling = matches(names.astype("category"), RANGES).to_numpy(bool) & (found_names == "")
+        is_telling = contains(names, RANGES) & (found_names == "")
         found_names[is_telling] = names.to_numpy(object)[is_telling]
         ops = host[C.PARENT_ROW].mask(pd.Series(found_names != "", index=ops.index))
         if ops.isna().all():

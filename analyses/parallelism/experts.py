@@ -14,29 +14,20 @@ import pandas as pd
 from tracekit.schema import C
 
 from ..shared.collective_kinds import ALL_TO_ALL
-from ..shared.common import PLACE, ints, sort_by
+from ..shared.common import PLACE, contains, ints, sort_by
 from .calls import BETWEEN, LIBRARY, parse_members
-from .process_groups import KEY
-from .roles import EXPERT, Role
-
-_NOTIFIES = "(?i)notify"
-_COMBINES = "(?i)combine"
+from .process_groups import EXPERT, KEY, Role
 
 
 def find_pairs(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
-    """Pairs of dispatch and combine of expert-parallel groups.
+    """Pairs of dispatch and combine of expert-parallel groups, among the communication kernels of all ranks.
 
-    Args:
-        calls: Communication kernels of all ranks with their process group.
-        roles: Roles of the process groups.
-
-    Returns:
-        Group, rank, device, number counted from the end, step, tokens that arrive, computation in between,
-        durations of both, and the row of the combine.
+    Columns: group, rank, device, number counted from the end, step, tokens that arrive, computation in
+    between, durations of both, and the row of the combine.
     """
     keys = [key for key, role in roles.items() if EXPERT in role.kinds]
     all_to_alls = calls[(calls[C.KIND] == ALL_TO_ALL) & calls[KEY].isin(keys)]
-    all_to_alls = all_to_alls[~all_to_alls["family"].str.contains(_NOTIFIES)]
+    all_to_alls = all_to_alls[~contains(all_to_alls["family"], "(?i)notify")]
     parts = [_pair(rows) for _, rows in all_to_alls.groupby([KEY, *PLACE], sort=True)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
@@ -66,9 +57,9 @@ def _pair(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _firsts(rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Position of the first all-to-all of each pair: a dispatch, or one whose splits the next one returns."""
-    names, count = rows["family"].to_numpy(object), len(rows)
+    count = len(rows)
     if (rows[LIBRARY] == "expert").all():
-        combines = np.array(pd.Series(names).str.contains(_COMBINES), bool)
+        combines = contains(rows["family"], "(?i)combine")
         return np.flatnonzero(~combines[:-1] & combines[1:])
     splits = list(zip(rows[C.SPLIT_IN], rows[C.SPLIT_OUT], strict=True))
     firsts, index = [], 0
@@ -80,12 +71,7 @@ def _firsts(rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def sum_by_rank(pairs: pd.DataFrame, sizes: pd.Series) -> pd.DataFrame:
-    """Tokens and computation of the experts of each rank, most first in each group.
-
-    Args:
-        pairs: Result of `find_pairs`.
-        sizes: Number of ranks of each group.
-    """
+    """Tokens and computation of the experts of each rank, most first in each group; `sizes` are its ranks."""
     if pairs.empty:
         return pairs
     grouped = pairs.groupby([KEY, *PLACE], sort=True)
@@ -109,11 +95,7 @@ def _ratio(rows: pd.DataFrame, column: str) -> pd.Series:
 
 
 def sum_excess(pairs: pd.DataFrame) -> int:
-    """Time by which the slowest rank's experts exceed the mean, Σ over the pairs that all ranks have.
-
-    Args:
-        pairs: The pairs of one group.
-    """
+    """Time by which the slowest rank's experts exceed the mean, Σ over the pairs of all ranks."""
     grouped = pairs.groupby("number")["expert_ns"]
     complete = grouped.transform("size") == pairs[PLACE].drop_duplicates().shape[0]
     times = pairs[complete].groupby("number")["expert_ns"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
+from tracekit.analysis import Bottleneck, Finding, Rule
 from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.schema import C
 
@@ -89,15 +89,12 @@ def _report_bubbles(
         "upper bound: the part of the bubble of equal stages that twice the microbatches save, if these "
         f"are as efficient; {budget.per}",
         confidence=CONFIDENCE,
-        evidence={"device_intervals": largest_rows(messages, EXPOSED, EVIDENCE_ROWS)},
+        evidence={"device_intervals": largest_rows(messages, EXPOSED)},
     )
 
 
 def _equal_bubble(pipeline: Pipeline, rows: pd.DataFrame, factor: float) -> int:
-    """Bubble of equal stages with this computation and `factor` times the microbatches.
-
-    Each stage waits for the chunk of one microbatch at each of the other stages.
-    """
+    """Bubble of equal stages: each waits for the chunk of one microbatch at each of the other stages."""
     chunks = int(factor * (pipeline.microbatches or 1) * (pipeline.chunks or 1))
     return int(rows["computation_ns"].sum()) * (len(pipeline.ranks) - 1) // chunks
 
@@ -168,7 +165,7 @@ def _report_experts(table: pd.DataFrame, pairs: pd.DataFrame, budget: Budget) ->
         "upper bound: time by which the slowest rank's experts exceed the mean in each pair of dispatch "
         f"and combine, at most the waiting in combines; {budget.per}",
         confidence=CONFIDENCE,
-        evidence={"device_intervals": largest_rows(rows[rows[C.RANK] == rank], "expert_ns", EVIDENCE_ROWS)},
+        evidence={"device_intervals": largest_rows(rows[rows[C.RANK] == rank], "expert_ns")},
     )
 
 

@@ -26,13 +26,11 @@ from ..shared.common import ints, share, spans
 from ..shared.host_rows import host_rows
 from ..shared.intervals_by_class import is_communication
 from .calls import RECEIVE, SEND, parse_members
-from .process_groups import KEY
-from .roles import PIPELINE, Role
+from .process_groups import KEY, PIPELINE, Role
 
 NO_STEP = -1
 CLOCK_NS = 200_000
 """Difference of the ends of matched sends and receives from which clocks are corrected."""
-_OUTSIDE = {str(Phase.OPTIMIZER), str(Phase.ZERO_GRAD), str(Phase.DATALOAD)}
 INCOMPLETE = (
     "the pipeline of ranks {ranks} has {count} stages, of which {here} are in this run: its bubble is "
     "unknown; import the traces of all ranks together"
@@ -42,21 +40,13 @@ _STAGE = ("computation_ns", "bubble_ns", "outside_ns", "send_recv_ns", "other_co
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One pipeline.
+    """One pipeline."""
 
-    Attributes:
-        ranks: Rank of each stage, in order.
-        microbatches: Number of microbatches per step, None if unknown.
-        chunks: Chunks of layers on each stage, None if unknown.
-        schedule: `interleaved 1F1B`, `1F1B` or `GPipe`; empty if unknown.
-        evidence: How these are known.
-    """
-
-    ranks: tuple[int, ...]
-    microbatches: int | None
-    chunks: int | None
-    schedule: str
-    evidence: str
+    ranks: tuple[int, ...]  # rank of each stage, in order
+    microbatches: int | None  # number of microbatches per step, None if unknown
+    chunks: int | None  # chunks of layers on each stage, None if unknown
+    schedule: str  # `interleaved 1F1B`, `1F1B` or `GPipe`; empty if unknown
+    evidence: str  # how these are known
 
     @property
     def ideal(self) -> float | None:
@@ -90,7 +80,7 @@ def measure_stages(run: Run, rows: pd.DataFrame, calls: pd.DataFrame) -> pd.Data
     frame = kernels.assign(
         talks=is_communication(kernels),
         sends=kernels[C.ROW_ID].isin(messages[C.ROW_ID]),
-        inside=~phase.isin(_OUTSIDE),
+        inside=~phase.isin({str(Phase.OPTIMIZER), str(Phase.ZERO_GRAD), str(Phase.DATALOAD)}),
         backward_ns=host[C.START_NS].where(phase == str(Phase.BACKWARD)),
     )
     marked = frame[C.STEP].notna().any()

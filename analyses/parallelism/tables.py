@@ -5,7 +5,7 @@ from __future__ import annotations
 from tracekit.analysis import Column, TableSpec
 from tracekit.schema import C
 
-from ..shared.common import DEVICE, RANK, STEP
+from ..shared.common import PLACE_COLUMNS, RANK, STEP
 from .calls import EXPOSED, ISSUED, MAX_EXPOSED_SHARE
 
 _GROUP = Column("group", "", "name of the process group; empty if not recorded")
@@ -74,8 +74,7 @@ _STEPS = (
 )
 _EXPERTS = (
     _GROUP,
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     Column("tokens", "count", "rows that arrive in its dispatches; missing if split sizes are unknown"),
     Column("tokens_ratio", "×", "tokens over the mean of the group's ranks"),
     Column("expert_ns", "ns", "Σ of the computation between dispatch and combine"),
@@ -85,8 +84,7 @@ _EXPERTS = (
     Column("pairs", "count", "pairs of dispatch and combine, in forward and backward"),
 )
 _PREFETCH = (
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     _GROUP,
     Column(C.PHASE, "", "phase that launched them; empty if unknown"),
     Column("count", "count", "all-gathers with a known launch"),
@@ -101,8 +99,7 @@ _PREFETCH = (
     Column("uncovered_ns", "ns", "exposed time of the rest: the computation beside them is shorter"),
 )
 _GATHERS = (
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     STEP,
     _GROUP,
     Column(C.PHASE, "", "phase that launched it; empty if unknown"),
@@ -115,8 +112,7 @@ _GATHERS = (
     Column(C.START_NS, "ns", "start of the kernel"),
 )
 _BUCKETS = (
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     STEP,
     Column("count", "count", "all-reduces launched in backward, of data-parallel and unknown groups"),
     Column(C.BYTES, "bytes", "Σ of sizes; missing if unknown"),

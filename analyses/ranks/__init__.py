@@ -12,14 +12,6 @@
   time no other kernel ran; host slack limits what mending another rank saves. The excess times are counted
   from the end of the collective before. All devices end a collective together, so these parts are of one span
   and sum to the lateness of the device.
-
-Sources: HTA communication analysis and straggler detection; Hao et al., TorchBench, 2023, for the
-breakdown.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "ranks")  # doctest: +SKIP
-    >>> result.tables["stragglers"]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -61,15 +53,10 @@ MAX_LISTED = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
-    """Partial result of some ranks.
+    """Partial result of some ranks."""
 
-    Attributes:
-        parts: Measures by rank; None if nothing of the rank ran on a device.
-        spent: Their steps.
-    """
-
-    parts: dict[int, RankPart | None]
-    spent: StepTotals
+    parts: dict[int, RankPart | None]  # measures by rank; None if nothing of the rank ran on a device
+    spent: StepTotals  # their steps
 
 
 def measure(run: Run) -> Partial:

@@ -73,25 +73,16 @@ _REASONS = dict(
 
 @dataclass(frozen=True, kw_only=True)
 class Straggler:
-    """The devices that cause most of the waiting.
+    """The devices that cause most of the waiting."""
 
-    Attributes:
-        row: Row of the worst of them in the table of stragglers.
-        blamed: Rank and device of each.
-        following: Rank and device of those that would be the last without them, soonest first.
-        cause: Column of `EXCESS` that explains the waiting; empty if none does.
-        share: Share of the waiting that they cause.
-        wait_ns: That waiting.
-        gain_ns: Saving if they arrived with the next to last, as far as the hosts of the others allow.
-    """
-
-    row: pd.Series
-    blamed: list[tuple[int, int]]
+    row: pd.Series  # row of the worst of them in the table of stragglers
+    blamed: list[tuple[int, int]]  # rank and device of each
+    # rank and device of those that would be the last without them, soonest first
     following: list[tuple[int, int]]
-    cause: str
-    share: float
-    wait_ns: int
-    gain_ns: int
+    cause: str  # column of `EXCESS` that explains the waiting; empty if none does
+    share: float  # share of the waiting that they cause
+    wait_ns: int  # that waiting
+    gain_ns: int  # saving if they arrived with the next to last, as far as the hosts of the others allow
 
 
 def findings(parts: list[RankPart], tables: dict[str, pd.DataFrame], budget: Budget) -> tuple[Finding, ...]:
@@ -102,20 +93,14 @@ def findings(parts: list[RankPart], tables: dict[str, pd.DataFrame], budget: Bud
         tables: Tables of the analysis.
         budget: Time of the run's steps.
     """
-    straggler = find_straggler(tables.get("stragglers"), budget, len(parts))
+    straggler = _find_straggler(tables.get("stragglers"), budget, len(parts))
     results = [] if straggler is None else [_report_straggler(parts, straggler, budget)]
     imbalance = _report_imbalance(parts, straggler, budget) if len(parts) > 1 else None
     return (*results, *([imbalance] if imbalance else []))
 
 
-def find_straggler(table: pd.DataFrame | None, budget: Budget, ranks: int) -> Straggler | None:
-    """Return the devices that cause most of the waiting; None if the waiting is spread or short.
-
-    Args:
-        table: Table of stragglers, sorted by the wait that each device causes.
-        budget: Time of the run's steps.
-        ranks: Number of ranks.
-    """
+def _find_straggler(table: pd.DataFrame | None, budget: Budget, ranks: int) -> Straggler | None:
+    """The devices that cause most of the waiting; None if the waiting is spread or short."""
     if table is None or table.empty:
         return None
     caused = ints(table, "caused_ns")
@@ -147,7 +132,7 @@ def _places(rows: pd.DataFrame) -> list[tuple[int, int]]:
 
 
 def _report_straggler(parts: list[RankPart], straggler: Straggler, budget: Budget) -> Finding:
-    late = late_kernels(parts, straggler.blamed, marked=budget.marked)
+    late = _late_kernels(parts, straggler.blamed, marked=budget.marked)
     ranks = sorted({rank for rank, _ in straggler.blamed})
     name = _name(parts, straggler.row).capitalize()
     subject = f"{format_ranks(ranks).capitalize()} cause" if len(ranks) > 1 else f"{name} causes"
@@ -173,16 +158,10 @@ def _report_straggler(parts: list[RankPart], straggler: Straggler, budget: Budge
     return finding.without_saving(reason)
 
 
-def late_kernels(
+def _late_kernels(
     parts: Sequence[RankPart], places: Sequence[tuple[int, int]], *, marked: bool
 ) -> pd.DataFrame:
-    """Return the kernels in which one of some devices was last, sorted by the wait of the others.
-
-    Args:
-        parts: Measures of each rank.
-        places: Rank and device of these devices.
-        marked: Whether steps are marked; then only collectives in steps count.
-    """
+    """The kernels in which one of these places was last, in steps if marked, by the wait of the others."""
     kernels = concat_parts(parts, "collectives")
     rows = waits(match_collectives(kernels)[0], kernels, marked=marked)
     is_blamed = pd.MultiIndex.from_frame(rows[PLACE]).isin(list(places))

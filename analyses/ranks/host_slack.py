@@ -21,13 +21,12 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from ..shared.collectives import MatchedCollectives, end_together
-from ..shared.common import Bools, ints, spans
+from ..shared.common import Bools, ints, is_kind, spans
 from ..shared.host_rows import host_rows
 
 MIN_WAIT_CALL_NS = 50_000
 LAUNCHED_NS, WAITED_NS, PROFILED_NS = "launched_ns", "host_waited_ns", "profiled_ns"
 SLACK_NS = "host_slack_ns"
-_NOT_PROFILER = r"(?i)lazy|compil"
 _UNKNOWN = -1
 _KINDS = (HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
 
@@ -48,11 +47,11 @@ def read_launches(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
     start = calls[C.START_NS].fillna(0).to_numpy(np.int64)
     process = calls[C.PID].fillna(_UNKNOWN).to_numpy(np.int64)
     before = {name: np.zeros(len(calls), np.int64) for name in (WAITED_NS, PROFILED_NS)}
-    where = pc.field(C.KIND).isin([str(kind) for kind in _KINDS]) & (pc.field(C.RANK) == rank)
+    where = is_kind(*_KINDS) & (pc.field(C.RANK) == rank)
     columns = [C.KIND, C.NAME, C.PID, C.START_NS, C.DUR_NS]
     host = run.table("host_intervals", columns=columns, where=where)
     kind = host[C.KIND].astype(str).to_numpy(object)
-    overhead = (kind == HostKind.OVERHEAD) & ~matches(host[C.NAME], _NOT_PROFILER).to_numpy(bool)
+    overhead = (kind == HostKind.OVERHEAD) & ~matches(host[C.NAME], r"(?i)lazy|compil").to_numpy(bool)
     waits = (kind == HostKind.SYNC) | (
         (kind == HostKind.RUNTIME) & (ints(host, C.DUR_NS) >= MIN_WAIT_CALL_NS)
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.analysis.kernel_names import family
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered_before, overlap_lengths
 from tracekit.runs.run import Run
@@ -19,10 +20,9 @@ from ..shared.collectives import (
     describe_collectives,
     end_spreads,
     end_together,
-    kernel_families,
     last_arrivals,
 )
-from ..shared.common import ints, spans
+from ..shared.common import ints, is_kind, map_texts, spans
 from ..shared.intervals_by_class import (
     IntervalsByClass,
     intervals_by_class,
@@ -191,20 +191,15 @@ _READ = (
 
 @dataclass(frozen=True)
 class RankPart:
-    """Tables of one rank.
+    """Tables of one rank."""
 
-    Attributes:
-        devices: A row per device: times over the measured windows.
-        steps: A row per profiled step: its length, and the computation in it on the busiest device.
-        collectives: A row per communication kernel, in order, with what its device had done before it
-            started and before it ended, its launch, and what its host had waited until then.
-        kernels: A row per family of the other kernels: number and sum of durations.
-    """
-
-    devices: pd.DataFrame
+    devices: pd.DataFrame  # a row per device: times over the measured windows
+    # a row per profiled step: its length, and the computation in it on the busiest device
     steps: pd.DataFrame
+    # a row per communication kernel, in order, with what its device had done before it started and before it
+    # ended, its launch, and what its host had waited until then
     collectives: pd.DataFrame
-    kernels: pd.DataFrame
+    kernels: pd.DataFrame  # a row per family of the other kernels: number and sum of durations
 
 
 def measure_rank(run: Run, rank: int, windows: pd.DataFrame) -> RankPart | None:
@@ -215,7 +210,7 @@ def measure_rank(run: Run, rank: int, windows: pd.DataFrame) -> RankPart | None:
         rank: The rank.
         windows: Its profiled steps with start and end, in order; empty if none are marked.
     """
-    kinds = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
+    kinds = is_kind(*BUSY_KINDS)
     rows = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
     if rows.empty:
         return None
@@ -237,9 +232,8 @@ def _sum_kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     selected = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~is_communication(rows)
     selected &= rows[C.STEP].notna().to_numpy(bool) | (not marked)
     kernels = rows[selected]
-    sums = kernels.groupby([kernels[C.RANK], kernel_families(kernels[C.NAME]).rename("family")], sort=True)[
-        C.DUR_NS
-    ]
+    families = map_texts(kernels[C.NAME], family).rename("family")
+    sums = kernels.groupby([kernels[C.RANK], families], sort=True)[C.DUR_NS]
     return sums.agg(sum_ns="sum", count="size").reset_index()
 
 

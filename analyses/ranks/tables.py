@@ -11,99 +11,85 @@ from tracekit.analysis import Column, TableSpec
 from tracekit.schema import C
 
 from ..shared.collectives import end_spreads, match_collectives
-from ..shared.common import DEVICE, PLACE, RANK, STEP, ints, percentile, select, share
+from ..shared.common import PLACE, PLACE_COLUMNS, STEP, ints, percentile, select, share
 from .host_slack import SLACK_NS, slack
 from .skew import EXCESS, RankPart, skew, waits
 
 _BEFORE = "before those collectives, minus the mean of the others"
 
-PER_RANK = TableSpec(
-    "per_rank",
-    "Time by rank and device",
-    (
-        RANK,
-        DEVICE,
-        Column("step_median_ns", "ns", "median length of its steps; missing if none are marked"),
-        Column("computation_ns", "ns", "|K∖N|: a kernel other than communication runs"),
-        Column("communication_exposed_ns", "ns", "|N∖(K∖N)|: exposed communication"),
-        Column("idle_ns", "ns", "nothing runs"),
-        Column("computation_ratio", "×", "computation over the median of all devices"),
-        Column("communication_exposed_share", "share", "exposed communication over window"),
-        Column("idle_share", "share", "idle over window"),
-        Column("computation_share", "share", "computation over window"),
-        Column("communication_overlapped_ns", "ns", "communication overlapped with other kernels"),
-        Column("other_ns", "ns", "copies, memsets and opaque graphs without a concurrent kernel"),
-        Column("window_ns", "ns", "union of the profiled steps, or first start to last end"),
-    ),
+_PER_RANK = (
+    *PLACE_COLUMNS,
+    Column("step_median_ns", "ns", "median length of its steps; missing if none are marked"),
+    Column("computation_ns", "ns", "|K∖N|: a kernel other than communication runs"),
+    Column("communication_exposed_ns", "ns", "|N∖(K∖N)|: exposed communication"),
+    Column("idle_ns", "ns", "nothing runs"),
+    Column("computation_ratio", "×", "computation over the median of all devices"),
+    Column("communication_exposed_share", "share", "exposed communication over window"),
+    Column("idle_share", "share", "idle over window"),
+    Column("computation_share", "share", "computation over window"),
+    Column("communication_overlapped_ns", "ns", "communication overlapped with other kernels"),
+    Column("other_ns", "ns", "copies, memsets and opaque graphs without a concurrent kernel"),
+    Column("window_ns", "ns", "union of the profiled steps, or first start to last end"),
 )
-STRAGGLERS = TableSpec(
-    "stragglers",
-    "Last arrivals in collectives",
-    (
-        RANK,
-        DEVICE,
-        Column("last_share", "share", "share of collectives in which it arrived last"),
-        Column("caused_ns", "ns", "Σ of the mean wait of the others in which it arrived last"),
-        Column("waited_ns", "ns", "Σ of its own waits, exposed part"),
-        Column("mean_late_ns", "ns", "mean arrival after the first rank"),
-        Column(
-            "last_count",
-            "count",
-            "collectives in which it arrived last (only one with the shortest kernel)",
-        ),
-        Column("collectives", "count", "aligned collectives"),
-        Column(
-            "gain_ns",
-            "ns",
-            "Σ of the saving if it had arrived with the next to last, without profiler overhead",
-        ),
-        Column(
-            SLACK_NS,
-            "ns",
-            "how much earlier it could start its last collective, as far as its host allows: arrival "
-            "of the last rank minus its launch, plus its host's waits for the device since the "
-            "first; missing if unknown",
-        ),
-        Column("excess_computation_ns", "ns", f"computation {_BEFORE}"),
-        Column("excess_idle_ns", "ns", f"idle time {_BEFORE}"),
-        Column("excess_other_ns", "ns", f"copies and the like {_BEFORE}"),
+PER_RANK = TableSpec("per_rank", "Time by rank and device", _PER_RANK)
+_STRAGGLERS = (
+    *PLACE_COLUMNS,
+    Column("last_share", "share", "share of collectives in which it arrived last"),
+    Column("caused_ns", "ns", "Σ of the mean wait of the others in which it arrived last"),
+    Column("waited_ns", "ns", "Σ of its own waits, exposed part"),
+    Column("mean_late_ns", "ns", "mean arrival after the first rank"),
+    Column(
+        "last_count",
+        "count",
+        "collectives in which it arrived last (only one with the shortest kernel)",
     ),
-)
-STEPS = TableSpec(
-    "steps",
-    "Ranks in each step",
-    (
-        STEP,
-        Column("slowest_rank", "", "rank with the longest step; the lowest rank of several"),
-        Column("slowest_ns", "ns", "longest step"),
-        Column("median_ns", "ns", "lower median of the ranks"),
-        Column("fastest_ns", "ns", "shortest step"),
-        Column("fastest_rank", "", "rank with the shortest step"),
-        Column("spread_ns", "ns", "longest minus shortest"),
-        Column("excess_ns", "ns", "longest minus median"),
-        Column("busiest_rank", "", "rank with the longest computation in the step"),
-        Column("computation_spread_ns", "ns", "longest minus shortest computation"),
-        Column("ranks", "count", "ranks that have the step"),
+    Column("collectives", "count", "aligned collectives"),
+    Column(
+        "gain_ns",
+        "ns",
+        "Σ of the saving if it had arrived with the next to last, without profiler overhead",
     ),
-)
-SKEW = TableSpec(
-    "skew",
-    "Every matched collective",
-    (
-        Column("collective", "", "kind of collective"),
-        Column("number", "", "index within its family and stream, from 0"),
-        STEP,
-        Column("last_rank", "", "rank that arrived last; missing if several have the shortest kernel"),
-        Column("wait_ns", "ns", "Σ over ranks of duration minus the shortest"),
-        Column("shortest_ns", "ns", "duration on the rank that arrived last"),
-        Column("next_ns", "ns", "duration on the rank that arrived next to last"),
-        Column("longest_ns", "ns", "duration on the rank that arrived first"),
-        Column("ranks", "count", "participating devices"),
-        Column("end_spread_ns", "ns", "spread of its ends, after subtracting clock offsets"),
-        Column("aligned", "", "whether it ends together on all ranks; others are ignored"),
-        Column("family", "", "family of its kernels"),
+    Column(
+        SLACK_NS,
+        "ns",
+        "how much earlier it could start its last collective, as far as its host allows: arrival "
+        "of the last rank minus its launch, plus its host's waits for the device since the "
+        "first; missing if unknown",
     ),
+    Column("excess_computation_ns", "ns", f"computation {_BEFORE}"),
+    Column("excess_idle_ns", "ns", f"idle time {_BEFORE}"),
+    Column("excess_other_ns", "ns", f"copies and the like {_BEFORE}"),
 )
+STRAGGLERS = TableSpec("stragglers", "Last arrivals in collectives", _STRAGGLERS)
+_STEPS = (
+    STEP,
+    Column("slowest_rank", "", "rank with the longest step; the lowest rank of several"),
+    Column("slowest_ns", "ns", "longest step"),
+    Column("median_ns", "ns", "lower median of the ranks"),
+    Column("fastest_ns", "ns", "shortest step"),
+    Column("fastest_rank", "", "rank with the shortest step"),
+    Column("spread_ns", "ns", "longest minus shortest"),
+    Column("excess_ns", "ns", "longest minus median"),
+    Column("busiest_rank", "", "rank with the longest computation in the step"),
+    Column("computation_spread_ns", "ns", "longest minus shortest computation"),
+    Column("ranks", "count", "ranks that have the step"),
+)
+STEPS = TableSpec("steps", "Ranks in each step", _STEPS)
+_SKEW = (
+    Column("collective", "", "kind of collective"),
+    Column("number", "", "index within its family and stream, from 0"),
+    STEP,
+    Column("last_rank", "", "rank that arrived last; missing if several have the shortest kernel"),
+    Column("wait_ns", "ns", "Σ over ranks of duration minus the shortest"),
+    Column("shortest_ns", "ns", "duration on the rank that arrived last"),
+    Column("next_ns", "ns", "duration on the rank that arrived next to last"),
+    Column("longest_ns", "ns", "duration on the rank that arrived first"),
+    Column("ranks", "count", "participating devices"),
+    Column("end_spread_ns", "ns", "spread of its ends, after subtracting clock offsets"),
+    Column("aligned", "", "whether it ends together on all ranks; others are ignored"),
+    Column("family", "", "family of its kernels"),
+)
+SKEW = TableSpec("skew", "Every matched collective", _SKEW)
 TABLES = (PER_RANK, STRAGGLERS, STEPS, SKEW)
 
 

@@ -14,14 +14,6 @@ missing if the recorded inputs do not determine them.
 Peaks are dense, from vendors' data sheets (`tracekit/runs/devices.json`, with sources), or given by the user
 (`--peaks`). A product of 32-bit floats is compared with the TF32 peak if a kernel name of its call indicates
 tensor cores, else with FP32.
-
-Sources: Williams et al., Roofline (2009); Chowdhery et al., PaLM (2022), appendix B for MFU; TorchBench
-(Hao et al., 2023), section 3.1 and table 3.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "roofline")  # doctest: +SKIP
-    >>> result.tables["ops"][["op", "tflops", "gb_per_s", "utilization", "bound"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -34,19 +26,21 @@ from tracekit.ingest.kineto import flops as formulas
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
-from ..shared.common import NO_DEVICE, NO_STEPS, UNLINKED, absent_device_note, ints, percent
+from ..shared.common import NO_DEVICE, NO_STEPS, UNLINKED, absent_device_note, ints, is_kind, percent, select
 from . import calls as calls_of
 from . import devices
 from .calls import MATRIX, OWNER, PRECISION, SIMT, UNKNOWN
 from .devices import Peaks
 from .findings import GROUP, RULES, findings
 from .tables import (
+    FAMILIES,
+    HOST,
     MIN_BOUND_SHARE,
+    OPS,
     TABLES,
     group_calls,
     has_work,
     rate_on_host,
-    select_columns,
     select_rated,
     sum_families,
 )
@@ -83,7 +77,7 @@ MIN_NOTED_SHARE = 0.01
 
 def absent(run: Run) -> tuple[str, ...]:
     """Reason why no work is known."""
-    shaped = pc.field(C.INPUT_SHAPES).is_valid() & (pc.field(C.KIND) == str(HostKind.OP))
+    shaped = pc.field(C.INPUT_SHAPES).is_valid() & is_kind(HostKind.OP)
     names = run.table("host_intervals", columns=[C.NAME], where=shaped)[C.NAME]
     if names.empty:
         return (NO_SHAPES,)
@@ -132,19 +126,13 @@ def _note_excess(table: pd.DataFrame) -> list[str]:
     """Notes on rows faster than their roof, by the exceeded roof."""
     over = table[table["utilization"] > 1 + MIN_NOTED_SHARE]
     by_bytes = over["by_bytes"].fillna(0) >= over["by_flops"].fillna(0)
-    texts = (_describe_excess(over[by_bytes], OVER_BANDWIDTH), _describe_excess(over[~by_bytes], OVER_PEAK))
-    return [note for note in texts if note]
-
-
-def _describe_excess(rows: pd.DataFrame, why: str) -> str:
-    if rows.empty:
-        return ""
-    noun, verb = ("row", "is") if len(rows) == 1 else ("rows", "are")
-    number, highest = (
-        f"{len(rows)} {noun} (op, shapes and precision) {verb}",
-        percent(rows["utilization"].max()),
-    )
-    return f"{number} above the roof, the highest at {highest}: {why}"
+    return [
+        f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} (op, shapes and precision) "
+        f"{'is' if len(rows) == 1 else 'are'} above the roof, the highest at "
+        f"{percent(rows['utilization'].max())}: {why}"
+        for rows, why in ((over[by_bytes], OVER_BANDWIDTH), (over[~by_bytes], OVER_PEAK))
+        if len(rows)
+    ]
 
 
 def _note_coverage(summary: pd.DataFrame) -> list[str]:
@@ -170,8 +158,8 @@ def compute(run: Run) -> Result:
     peaks = devices.peaks(run, ints(calls, C.DEVICE))
     table, group = group_calls(kernels, calls, peaks)
     tables = {
-        "families": select_columns(sum_families(kernels, table, group), "families"),
-        "ops": select_columns(select_rated(table), "ops"),
+        "families": select(sum_families(kernels, table, group), FAMILIES),
+        "ops": select(select_rated(table), OPS),
     }
     if (calls[C.FLOPS] != UNKNOWN).any():
         tables |= devices.build_tables(run, kernels, calls, peaks)
@@ -187,7 +175,7 @@ def _without_launches(run: Run, *, any_kernel: bool) -> Result:
     host = rate_on_host(calls_of.read_host_calls(run))
     if host.empty:
         return Result(notes=(why, *absent(run)))
-    return Result({"host": select_columns(host, "host")}, notes=(why, HOST_HAS_NO_PEAK))
+    return Result({"host": select(host, HOST)}, notes=(why, HOST_HAS_NO_PEAK))
 
 
 ANALYSIS = Analysis(

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import uses_tensor_cores
+from tracekit.analysis.kernel_names import matches, uses_tensor_cores
 from tracekit.ingest.kineto import flops as formulas
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..shared.common import NO_PARENT, positions
+from ..shared.common import NO_PARENT, is_kind, map_texts, positions
 from ..shared.host_columns import climb_to
 from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows
 from ..shared.tensor_shapes import tensors
@@ -38,7 +38,6 @@ _MATRIX_KERNEL = (
 )
 _PLAIN = re.compile(r"f32f32_f32f32|cijk_|gtcx")
 _SIMT_KERNEL = r"(?i)sgemm|ffma|simt|scudnn|(?:dgrad|wgrad_alg0)_engine<float"
-_NARROW_KERNEL = r"(?i)align[124](?!\d)"
 _PRECISIONS = {
     "double": "fp64",
     "float": "fp32",
@@ -50,8 +49,7 @@ _PRECISIONS = {
 
 def read_kernels(run: Run) -> tuple[pd.DataFrame, Ints]:
     """The kernels, each with its call (`owner`, null without one), and the ids of counted calls."""
-    where = pc.field(C.KIND) == str(DeviceKind.KERNEL)
-    kernels = run.table("device_intervals", columns=_READ, where=where)
+    kernels = run.table("device_intervals", columns=_READ, where=is_kind(DeviceKind.KERNEL))
     rows = pd.Series(kernels[C.OP_ROW].dropna().unique(), dtype="Int64")
     nearest, counted = _nearest(run, rows)
     owner_of_op = dict(zip(rows, nearest, strict=True))
@@ -62,16 +60,13 @@ def read_kernels(run: Run) -> tuple[pd.DataFrame, Ints]:
 
 def _by_name(names: pd.Series) -> dict[str, pd.Series]:
     """Bools from kernel names, evaluated once per distinct name."""
-    distinct = names.cat.categories.astype(str).to_series(index=names.cat.categories)
-    tensor = distinct.map(_on_tensor_cores).astype(bool)
-    flags = {
+    tensor = map_texts(names, _on_tensor_cores).astype(bool)
+    return {
         TENSOR: tensor,
-        SIMT: distinct.str.contains(_SIMT_KERNEL, regex=True) & ~tensor,
-        NARROW: distinct.str.contains(_NARROW_KERNEL, regex=True),
-        MATRIX: distinct.str.contains(_MATRIX_KERNEL, regex=True),
+        SIMT: matches(names, _SIMT_KERNEL) & ~tensor,
+        NARROW: matches(names, r"(?i)align[124](?!\d)"),
+        MATRIX: matches(names, _MATRIX_KERNEL),
     }
-    codes = names.cat.codes.to_numpy()
-    return {key: pd.Series(values.to_numpy(bool)[codes], index=names.index) for key, values in flags.items()}
 
 
 def _on_tensor_cores(name: str) -> bool:
@@ -118,7 +113,7 @@ def read_calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> pd.DataFrame:
 def read_host_calls(run: Run) -> pd.DataFrame:
     """Counted calls on the host, with rank and duration."""
     columns = [C.ROW_ID, C.RANK, C.DUR_NS]
-    where = (pc.field(C.KIND) == str(HostKind.OP)) & pc.field(C.FLOPS).is_valid()
+    where = is_kind(HostKind.OP) & pc.field(C.FLOPS).is_valid()
     table = run.table("host_intervals", columns=columns, where=where).rename(columns={C.ROW_ID: OWNER})
     _, counted = _nearest(run, pd.Series(dtype="Int64"))
     table = table[table[OWNER].isin(counted)].reset_index(drop=True)

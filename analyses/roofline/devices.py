@@ -85,17 +85,11 @@ _BEST, _COUNTED, _UNCOUNTED = "best_ns", "counted", "uncounted"
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peaks of the devices of a run.
+    """Peaks of the devices of a run."""
 
-    Attributes:
-        names: Recorded name of each device.
-        known: Peaks of the listed devices, or those given.
-        given: Whether the user gave them.
-    """
-
-    names: dict[int, str]
-    known: dict[int, Device]
-    given: bool = False
+    names: dict[int, str]  # recorded name of each device
+    known: dict[int, Device]  # peaks of the listed devices, or those given
+    given: bool = False  # whether the user gave them
 
     def tflops(self, device: int, precision: str) -> float:
         """Peak of matrix products, NaN if unknown."""

@@ -53,7 +53,6 @@ GROUP = "group"
 """Column: row of the table of ops that a kernel belongs to."""
 SHORT_NS = 5_000
 """A call with a roof below this time is as short as the cost of launching a kernel."""
-_HALF = ("fp16", "bf16")
 # a batched product is usually part of eager attention, where a fused kernel removes it
 _PRODUCTS = [f"aten::{name}" for name in ("mm", "addmm", "linear", "_addmm_activation")]
 _ALLOW_PRODUCTS = 'Allow TF32 with `torch.set_float32_matmul_precision("high")` (or use autocast to bf16)'
@@ -150,7 +149,7 @@ def _report_fp32(case: _Kernels, groups: pd.DataFrame, what: str, advice: str) -
 
 def _select_unaligned(table: pd.DataFrame) -> pd.DataFrame:
     slow = (table["utilization"] < MIN_BOUND_SHARE) & (table[NARROW] | table[SIMT]).astype(bool)
-    products = table[table[OP].isin(_PRODUCTS) & slow & table[PRECISION].isin(_HALF)]
+    products = table[table[OP].isin(_PRODUCTS) & slow & table[PRECISION].isin(("fp16", "bf16"))]
     is_unaligned = products[C.INPUT_SHAPES].map(lambda text: bool(find_unaligned_sizes(text)))
     return products[is_unaligned.astype(bool)]
 

@@ -43,8 +43,6 @@ _LIKE_FIRST = {
 }
 _SOFTMAX = {f"aten::_{kind}softmax{way}" for kind in ("", "log_") for way in ("", "_backward_data")}
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "_addmm_activation": 1, "baddbmm": 1, "addmv": 1}
-_CONVOLUTIONS = {"aten::convolution", "aten::_convolution", "aten::convolution_overrideable"}
-_ATTENTION = "aten::_scaled_dot_product_"
 _IMPOSSIBLE = 1 << 48
 """Upper limit of plausible sizes; larger shapes are damaged."""
 _WIDE = 4
@@ -83,11 +81,11 @@ def _rule(name: str) -> Formula | None:
         return lambda inputs, _: _read(inputs[: first + 2]) + _product(*inputs[first : first + 2])
     if short == "linear":
         return _linear
-    if name in _CONVOLUTIONS:
+    if name in {"aten::convolution", "aten::_convolution", "aten::convolution_overrideable"}:
         return _convolution
     if name == "aten::convolution_backward":
         return _convolution_backward
-    if name.startswith(_ATTENTION):
+    if name.startswith("aten::_scaled_dot_product_"):
         return _attention_backward if name.endswith("_backward") else _attention
     return _memory_rule(name)
 

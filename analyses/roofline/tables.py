@@ -46,7 +46,6 @@ _SUM = Column("sum_ns", "ns", "Σ of durations of the kernels")
 _OP = Column("op", "", "innermost op with known FLOPs, else the op that launched the kernels")
 _CALLS = Column("calls", "count", "calls that launched a kernel")
 _SHAPES = Column(C.INPUT_SHAPES, "", "shapes of the inputs")
-_PRECISION = Column("precision", "", "peak it is compared with; the dtype if there is none")
 _MFU = (
     Column("mfu", "share", "Σ over precisions of FLOPs / peak, over window; none if uncounted > matrix"),
     Column("tflops", "TFLOP/s", "FLOPs over window"),
@@ -55,58 +54,36 @@ _MFU = (
     Column("matrix_ns", "ns", "time a kernel of a counted call runs"),
     Column("uncounted_ns", "ns", "time a kernel multiplies matrices with unknown FLOPs"),
 )
+FAMILIES = (_OP, _CALLS, _DEVICE_NS, _SHARE, _UTILIZATION, *_WORK, *_AMOUNTS, _SUM, RANK, DEVICE)
+OPS = (
+    *(_OP, _SHAPES, Column("precision", "", "peak it is compared with; the dtype if there is none")),
+    *(_CALLS, _DEVICE_NS, _UTILIZATION),
+    Column("bound", "", f"compute, memory or neither (utilization below {MIN_BOUND_SHARE:.0%})"),
+    *_WORK,
+    Column("intensity", "", "FLOPs per byte"),
+    *_AMOUNTS,
+    Column("peak_tflops", "TFLOP/s", "dense peak of the precision"),
+    Column("peak_gb_per_s", "GB/s", "memory bandwidth"),
+    *(_SUM, _SHARE, RANK, DEVICE),
+)
+HOST = (
+    *(_OP, _SHAPES),
+    Column("dtype", "", "dtype of the first tensor"),
+    Column("calls", "count", "counted calls"),
+    Column("host_ns", "ns", "Σ of durations of the calls on the host"),
+    Column("tflops", "TFLOP/s", "FLOPs over host time"),
+    Column(C.FLOPS, "FLOP", "Σ of the FLOPs of the calls"),
+    RANK,
+)
 TABLES = (
     TableSpec("summary", "Whole capture, per device", (RANK, DEVICE, *_MFU, *PEAKS)),
     TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, STEP, *_MFU)),
-    TableSpec(
-        "families",
-        "By op",
-        (_OP, _CALLS, _DEVICE_NS, _SHARE, _UTILIZATION, *_WORK, *_AMOUNTS, _SUM, RANK, DEVICE),
-    ),
-    TableSpec(
-        "ops",
-        "By op, shapes and precision",
-        (
-            _OP,
-            _SHAPES,
-            _PRECISION,
-            _CALLS,
-            _DEVICE_NS,
-            _UTILIZATION,
-            Column("bound", "", f"compute, memory or neither (utilization below {MIN_BOUND_SHARE:.0%})"),
-            *_WORK,
-            Column("intensity", "", "FLOPs per byte"),
-            *_AMOUNTS,
-            Column("peak_tflops", "TFLOP/s", "dense peak of the precision"),
-            Column("peak_gb_per_s", "GB/s", "memory bandwidth"),
-            _SUM,
-            _SHARE,
-            RANK,
-            DEVICE,
-        ),
-    ),
-    TableSpec(
-        "host",
-        "Work of ops on the host (no kernel of an op in this capture)",
-        (
-            _OP,
-            _SHAPES,
-            Column("dtype", "", "dtype of the first tensor"),
-            Column("calls", "count", "counted calls"),
-            Column("host_ns", "ns", "Σ of durations of the calls on the host"),
-            Column("tflops", "TFLOP/s", "FLOPs over host time"),
-            Column(C.FLOPS, "FLOP", "Σ of the FLOPs of the calls"),
-            RANK,
-        ),
-    ),
+    TableSpec("families", "By op", FAMILIES),
+    TableSpec("ops", "By op, shapes and precision", OPS),
+    TableSpec("host", "Work of ops on the host (no kernel of an op in this capture)", HOST),
 )
 
 _KEYS = [C.RANK, C.DEVICE, OP, C.INPUT_SHAPES, PRECISION, C.FLOPS, MOVED, MATRIX]
-
-
-def select_columns(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Select the columns of a table's specification, in order."""
-    return table[[column.name for spec in TABLES if spec.name == name for column in spec.columns]]
 
 
 def has_work(calls: pd.DataFrame) -> pd.Series:

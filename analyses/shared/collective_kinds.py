@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from functools import cache
+
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import kernel_names
-from tracekit.analysis.kernel_names import COLLECTIVES, matches
+from tracekit.analysis.kernel_names import COLLECTIVES
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind
 
-from .common import NO_PARENT, Bools
+from .common import Bools, contains, map_texts
 from .host_rows import fill_missing_text, host_rows
 
 ALL_GATHER = "all_gather"
@@ -23,13 +27,9 @@ OTHER = "other"
 
 
 def collective_kinds(run: Run, rows: pd.DataFrame) -> pd.Series:
-    """Kind of collective of each communication kernel.
+    """Kind of collective of each communication kernel or copy of `collective_copies`, with its launching op.
 
     NCCL implements all-to-all with send/receive kernels; these are identified by the launching op.
-
-    Args:
-        run: The run.
-        rows: Communication kernels with name and launching op; also the copies of `collective_copies`.
     """
     kinds = kinds_of(rows[C.NAME])
     if C.COPY_KIND in rows:
@@ -42,23 +42,17 @@ def collective_kinds(run: Run, rows: pd.DataFrame) -> pd.Series:
 
 
 def collective_copies(run: Run, rows: pd.DataFrame) -> pd.Series:
-    """Kind of collective whose op launched each P2P copy, empty for other rows.
+    """Kind of collective whose op launched each P2P copy among device intervals, empty for other rows.
 
     Collectives by the copy engines move data without a kernel: symmetric memory, NCCL's all-gather within a
     node.
-
-    Args:
-        run: The run.
-        rows: Device intervals with kind, direction of copies and launching op.
     """
     kinds_found = pd.Series("", index=rows.index, dtype=object)
     ops = rows.loc[(rows[C.KIND] == DeviceKind.MEMCPY) & (rows[C.COPY_KIND] == CopyKind.P2P), C.OP_ROW]
-    for _ in range(MAX_COPY_OPS if len(ops) else 0):
-        host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
-        kinds = kinds_of(pd.Series(fill_missing_text(host[C.NAME], ""), index=ops.index))
+    for names in _names_around(run, ops, MAX_COPY_OPS if len(ops) else 0):
+        kinds = kinds_of(names)
         unknown = kinds_found[ops.index] == ""
         kinds_found[ops.index] = kinds_found[ops.index].mask(unknown & (kinds != OTHER), kinds)
-        ops = host[C.PARENT_ROW]
     return kinds_found
 
 
@@ -68,22 +62,25 @@ MAX_COPY_OPS = 3
 
 def kinds_of(names: pd.Series) -> pd.Series:
     """Kind of collective of each name."""
-    plain = names.astype(object)
-    return plain.map({name: _kind(str(name)) for name in plain.unique()}).astype(object)
+    return map_texts(names, _kind)
 
 
+@cache
 def _kind(name: str) -> str:
-    series = pd.Series([name], dtype="category")
-    return next((kind for kind, pattern in COLLECTIVES.items() if matches(series, pattern).iloc[0]), OTHER)
+    return next((kind for kind, pattern in COLLECTIVES.items() if re.search(pattern, name)), OTHER)
 
 
 def _is_launched_by_all_to_all(run: Run, rows: pd.DataFrame, selected: Bools) -> Bools:
     """Whether an all-to-all op, or its parent op, launched each of the selected rows."""
     is_launched = np.zeros(len(rows), bool)
-    ops = rows.loc[selected, C.OP_ROW]
-    for _ in range(2):
-        host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
-        names = pd.Series(fill_missing_text(host[C.NAME], ""), index=ops.index).astype("category")
-        is_launched[selected] |= matches(names, COLLECTIVES[ALL_TO_ALL]).to_numpy(bool)
-        ops = host[C.PARENT_ROW].fillna(NO_PARENT)
+    for names in _names_around(run, rows.loc[selected, C.OP_ROW], 2):
+        is_launched[selected] |= contains(names, COLLECTIVES[ALL_TO_ALL])
     return is_launched
+
+
+def _names_around(run: Run, ops: pd.Series, levels: int) -> Iterator[pd.Series]:
+    """Names of these host rows, then of those around them, up to a number of levels; empty without a row."""
+    for _ in range(levels):
+        host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
+        yield pd.Series(fill_missing_text(host[C.NAME], ""), index=ops.index)
+        ops = host[C.PARENT_ROW]

@@ -9,6 +9,7 @@ ends must agree within 10% of the longest duration, or 200 µs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ from .collective_kinds import (
     collective_kinds,
     kinds_of,
 )
-from .common import PLACE, Bools, ints, percentile
+from .common import PLACE, Bools, ints, map_texts, percentile
 from .host_rows import fill_missing_text, host_rows
 from .intervals_by_class import is_communication
 from .tensor_shapes import item_bytes, numel, parse_dtypes, parse_shapes
@@ -49,25 +50,15 @@ _OF_ONE_SIZE = {ALL_REDUCE, BROADCAST, REDUCE, SEND_RECV}
 
 @dataclass(frozen=True)
 class MatchedCollectives:
-    """Collectives of one family, process group and stream: rows are collectives in order, columns devices.
+    """Collectives of one family, process group and stream: rows are collectives in order, columns devices."""
 
-    Attributes:
-        places: Rank and device of each column.
-        row_id: Device rows of the kernels.
-        step: Step of the first place's kernel, -1 outside steps.
-        start: Starts, each on the clock of its rank.
-        dur: Durations.
-        exposed: Exposed time of each kernel.
-        names: Kind of collective and family.
-    """
-
-    places: list[tuple[int, int]]
-    row_id: Ints
-    step: Ints
-    start: Ints
-    dur: Ints
-    exposed: Ints
-    names: tuple[str, str]
+    places: list[tuple[int, int]]  # rank and device of each column
+    row_id: Ints  # device rows of the kernels
+    step: Ints  # step of the first place's kernel, -1 outside steps
+    start: Ints  # starts, each on the clock of its rank
+    dur: Ints  # durations
+    exposed: Ints  # exposed time of each kernel
+    names: tuple[str, str]  # kind of collective and family
 
 
 def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], list[str]]:
@@ -76,13 +67,7 @@ def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], 
     The captures of ranks begin at different points, so the last kernels correspond; where sequence numbers
     are recorded, only collectives that every rank has are counted. If streams do not agree between ranks they
     are ignored, since their ids may differ. Where counts differ, the kernels match only if nearly all of them
-    end together.
-
-    Args:
-        kernels: Rows of `describe_collectives`.
-
-    Returns:
-        The matched collectives, and the families that could not be matched.
+    end together. Returns also the families that could not be matched.
     """
     matched, unmatched = [], []
     for (called, _), of_group in kernels.groupby(["family", "group"], sort=True):
@@ -100,10 +85,7 @@ def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], 
 
 
 def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
-    """The collectives whose sequence number every device has; all of them where a number is unknown.
-
-    Captures of ranks may begin and end apart, so the k-th last kernels need not correspond.
-    """
+    """The collectives whose sequence number every device has; all of them where a number is unknown."""
     if rows[C.COLLECTIVE_SEQUENCE].isna().any():
         return rows
     sequence = rows[C.COLLECTIVE_SEQUENCE].to_numpy(np.int64)
@@ -160,20 +142,13 @@ def end_spreads(matched: list[MatchedCollectives]) -> list[Ints]:
     offsets = _offsets(matched)
     spreads = []
     for collectives in matched:
-        ends = (
-            collectives.start
-            + collectives.dur
-            - np.array([offsets[place] for place in collectives.places], np.int64)
-        )
-        spreads.append(ends.max(axis=1) - ends.min(axis=1))
+        offset = np.array([offsets[place] for place in collectives.places], np.int64)
+        spreads.append(np.ptp(collectives.start + collectives.dur - offset, axis=1))
     return spreads
 
 
 def _offsets(matched: list[MatchedCollectives]) -> dict[tuple[int, int], int]:
-    """Clock offset of each device relative to the first one, ns, by the ends of matched kernels.
-
-    All matched collectives together: a device has one clock, and the median passes over wrong matches.
-    """
+    """Clock offset of each device relative to the first one, ns: the median difference of matched ends."""
     differences: dict[tuple[int, int], list[Ints]] = {}
     for collectives in matched:
         ends = collectives.start + collectives.dur
@@ -183,21 +158,10 @@ def _offsets(matched: list[MatchedCollectives]) -> dict[tuple[int, int], int]:
 
 
 def end_together(matched: MatchedCollectives, spread: Ints) -> Bools:
-    """Whether the kernels of each collective end together.
-
-    Args:
-        matched: The collectives.
-        spread: Spread of their ends, ns.
-    """
+    """Whether the kernels of each collective end together; `spread` is that of their ends, ns."""
     tolerance = np.maximum(matched.dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
     together: Bools = spread <= tolerance
     return together
-
-
-def kernel_families(names: pd.Series) -> pd.Series:
-    """Family of each kernel by its name."""
-    plain = names.astype(object)
-    return plain.map({name: family(str(name)) for name in plain.unique()}).astype(object)
 
 
 def read_collectives(run: Run) -> pd.DataFrame:
@@ -229,7 +193,7 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
         C.STREAM: kernels[C.STREAM].fillna(-1).astype(np.int64),
         C.KIND: kinds,
         "exposed_ns": kernels[C.DUR_NS],
-        "family": kernel_families(kernels[C.NAME]),
+        "family": map_texts(kernels[C.NAME], family),
         "group": group_keys(recorded),
         C.BYTES: sent,
         "size": sent.fillna(first).astype(np.int64),
@@ -254,18 +218,13 @@ def _recorded_bytes(recorded: pd.DataFrame, kinds: pd.Series) -> pd.Series:
 
 def _first_inputs(recorded: pd.DataFrame) -> pd.Series:
     """Bytes of the first input of each op, 0 if unknown."""
-    pairs = list(
-        zip(
-            fill_missing_text(recorded[C.INPUT_SHAPES], ""),
-            fill_missing_text(recorded[C.INPUT_DTYPES], ""),
-            strict=True,
-        )
-    )
-    distinct = {pair: _bytes(*pair) for pair in set(pairs)}
-    return pd.Series([distinct[pair] for pair in pairs], index=recorded.index, dtype=np.int64)
+    texts = (fill_missing_text(recorded[name], "") for name in (C.INPUT_SHAPES, C.INPUT_DTYPES))
+    sizes = [_first_bytes(*pair) for pair in zip(*texts, strict=True)]
+    return pd.Series(sizes, index=recorded.index, dtype=np.int64)
 
 
-def _bytes(shapes: str, dtypes: str) -> int:
+@cache
+def _first_bytes(shapes: str, dtypes: str) -> int:
     shape, dtype = next(iter(parse_shapes(shapes)), None), next(iter(parse_dtypes(dtypes)), "")
     item_size = item_bytes(dtype) or 0
     if isinstance(shape, list):
@@ -274,14 +233,10 @@ def _bytes(shapes: str, dtypes: str) -> int:
 
 
 def collective_waits(rows: pd.DataFrame) -> pd.DataFrame:
-    """Waiting in the collectives that are matched over ranks, by row id.
+    """Waiting in the collectives that are matched over ranks, by row id, of the kernels of all ranks.
 
-    Args:
-        rows: Result of `read_collectives` of all ranks.
-
-    Returns:
-        wait_ns, the time by which the kernel is longer than the shortest one of its collective, and
-        caused_ns, the sum of the waits of the others if this kernel is the only shortest one, else 0.
+    wait_ns is the time by which the kernel is longer than the shortest one of its collective, and caused_ns
+    the sum of the waits of the others if this kernel is the only shortest one, else 0.
     """
     # Sends and receives are between two ranks, not all of a group: they are matched by their peers.
     peers = rows[C.SRC_RANK].notna() | rows[C.DST_RANK].notna()
@@ -335,19 +290,15 @@ def last_arrivals(dur: Ints) -> Ints:
 
 
 def wait_times(rows: pd.DataFrame) -> pd.Series:
-    """Time in which communication kernels wait for the last rank, by row id, ns; unknown ones are left out.
+    """Time in which kernels of all ranks wait for the last rank, by row id, ns; unknown ones are left out.
 
-    Of a matched collective it is its wait. Of another one it is the time by which it is longer than a kernel
-    of the same name and group on the same device that moved at least as many bytes: the transfer cannot have
-    taken longer than that.
-
-    Args:
-        rows: Result of `read_collectives` of all ranks.
+    Of a matched collective it is its wait. Of another one it is the time by which it is longer than a
+    kernel of the same name and group on the same device that moved at least as many bytes: the transfer
+    cannot have taken longer than that.
     """
     matched = collective_waits(rows)["wait_ns"]
-    waits: pd.Series = pd.concat(
-        [matched, _longer_than_larger_ones(rows[~rows[C.ROW_ID].isin(matched.index)])]
-    )
+    others = rows[~rows[C.ROW_ID].isin(matched.index)]
+    waits: pd.Series = pd.concat([matched, _longer_than_larger_ones(others)])
     return waits
 
 
@@ -360,11 +311,7 @@ def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
 
 
 def wait_share(rows: pd.DataFrame) -> float:
-    """Share of the time of communication kernels, in steps if marked, that is waiting for the last rank.
-
-    Args:
-        rows: Result of `read_collectives` of all ranks.
-    """
+    """Share of the time of these kernels, those in steps if marked, that is waiting for the last rank."""
     chosen = rows[rows[C.STEP].notna()] if rows[C.STEP].notna().any() else rows
     total = int(ints(chosen, C.DUR_NS).sum())
     waited = wait_times(rows).reindex(ints(chosen, C.ROW_ID), fill_value=0).sum()
@@ -397,10 +344,8 @@ def varying_collectives(rows: pd.DataFrame, *, min_steps: float, min_ratio: floa
         times = of_device.groupby(of_device.groupby(C.STEP).cumcount())[C.DUR_NS]
         shortest, longest = times.transform("min"), times.transform("max")
         columns = {"wait_ns": of_device[C.DUR_NS] - shortest, "shortest_ns": shortest, "longest_ns": longest}
-        widely = (
-            (longest >= min_ratio * shortest) & (of_device["size"] == 0) & (of_device[C.KIND] != SEND_RECV)
-        )
-        tables.append(
-            of_device.assign(**columns).loc[widely, [C.ROW_ID, *tables[0].columns]].set_index(C.ROW_ID)
-        )
+        varies = longest >= min_ratio * shortest
+        varies &= (of_device["size"] == 0) & (of_device[C.KIND] != SEND_RECV)
+        table = of_device.assign(**columns).set_index(C.ROW_ID)
+        tables.append(table.loc[varies.to_numpy(), tables[0].columns])
     return pd.concat(tables) if len(tables) > 1 else tables[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,13 +11,13 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Column, Remark
+from tracekit.analysis import EVIDENCE_ROWS, Column, Remark
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import BLOCK, Ints, Union
-from tracekit.runs.run import Run
+from tracekit.runs.run import Run, busy
 from tracekit.runs.text import SIZES, TIMES, human
-from tracekit.schema import C, HostKind
+from tracekit.schema import C, DeviceKind, HostKind
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -48,8 +49,29 @@ UNLINKED = "device intervals could not be linked to ops"
 RANK = Column(C.RANK, "", "rank of the process in its job")
 DEVICE = Column(C.DEVICE, "", "device index")
 STEP = Column(C.STEP, "", "number of the profiled step")
-PLACE = [C.RANK, C.DEVICE]
+PLACE, PLACE_COLUMNS = [C.RANK, C.DEVICE], (RANK, DEVICE)
 """Columns that identify a device of a job."""
+
+
+def map_texts(texts: pd.Series, function: Callable[[str], Any]) -> pd.Series:
+    """Result of a function for each text, called once per distinct text.
+
+    Example:
+        >>> map_texts(pd.Series(["b", "a", "b"], dtype="category"), str.upper).tolist()
+        ['B', 'A', 'B']
+    """
+    plain = texts.astype(object)
+    return plain.map({text: function(str(text)) for text in plain.unique()}).astype(object)
+
+
+def contains(texts: pd.Series, pattern: str) -> Bools:
+    """Whether each text contains the pattern, searched once per distinct text.
+
+    Example:
+        >>> contains(pd.Series(["cudaLaunchKernel", "cudaFree"]), "(?i)launch")
+        array([ True, False])
+    """
+    return map_texts(texts, lambda text: bool(re.search(pattern, text))).to_numpy(bool)
 
 
 def sort_by(table: pd.DataFrame, *order: str) -> pd.DataFrame:
@@ -85,11 +107,21 @@ def extent(frame: pd.DataFrame) -> Union:
     return start.min(keepdims=True), end.max(keepdims=True)
 
 
+def is_kind(*kinds: HostKind | DeviceKind) -> pc.Expression:
+    """Condition on rows of `host_intervals` or `device_intervals`: that they are of one of these kinds."""
+    names = [str(kind) for kind in kinds]
+    return pc.field(C.KIND).isin(names) if len(names) > 1 else pc.field(C.KIND) == names[0]
+
+
 def absent_device_note(run: Run) -> str:
     """Note on why a run has no device intervals."""
-    kinds = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
-    calls = run.table("host_intervals", columns=[C.NAME], where=kinds)
+    calls = run.table("host_intervals", columns=[C.NAME], where=is_kind(HostKind.RUNTIME, HostKind.SYNC))
     return NOT_RECORDED if is_launch(calls[C.NAME]).any() else NO_DEVICE
+
+
+def nothing_note(run: Run, note: str) -> str:
+    """Note on a run without what an analysis reads, or on why it has no device intervals at all."""
+    return absent_device_note(run) if busy(run, [C.DUR_NS]).empty else note
 
 
 def is_launch(names: pd.Series) -> pd.Series:
@@ -100,6 +132,17 @@ def is_launch(names: pd.Series) -> pd.Series:
         [True, False]
     """
     return matches(names, LAUNCH_PATTERN) & ~matches(names, HOST_FUNCTION_PATTERN)
+
+
+def alone_ns(rows: pd.DataFrame, others: pd.DataFrame) -> Ints:
+    """Time in which each device interval is the only one of `others`, which it is one of, on its device."""
+    alone = np.zeros(len(rows), np.int64)
+    places = rows.groupby(PLACE, sort=False).indices
+    for place, of_device in others.groupby(PLACE, sort=False):
+        if place in places:
+            mine = spans(rows.iloc[places[place]])
+            alone[places[place]] = intervals.overlap_lengths(intervals.alone(*spans(of_device)), *mine)
+    return alone
 
 
 def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
@@ -382,15 +425,9 @@ def medians(codes: Ints, groups: int, values: Ints) -> Ints:
     return middle
 
 
-def largest_rows(rows: pd.DataFrame, by: str, most: int) -> list[int]:
-    """Ids of the rows with the largest values of a column, ties by id.
-
-    Args:
-        rows: Rows with ids.
-        by: Column of integers.
-        most: Maximum number of rows.
-    """
-    order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, by)))[:most]
+def largest_rows(rows: pd.DataFrame, by: str) -> list[int]:
+    """Ids of the rows with the largest integers in a column, at most `EVIDENCE_ROWS`; ties by id."""
+    order = np.lexsort((ints(rows, C.ROW_ID), -ints(rows, by)))[:EVIDENCE_ROWS]
     return [int(row) for row in ints(rows, C.ROW_ID)[order]]
 
 

@@ -28,23 +28,17 @@ STAT_COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class PartialStats:
-    """Partial statistics of intervals by group, which can be combined exactly across ranks.
+    """Partial statistics of intervals by group, which can be combined exactly across ranks."""
 
-    Attributes:
-        counts: A row per group and distinct duration: the keys, the duration, and how `often` it occurs.
-        unions: A row per group: the keys and union_ns.
-    """
-
+    # a row per group and distinct duration: the keys, the duration, and how `often` it occurs
     counts: pd.DataFrame
-    unions: pd.DataFrame
+    unions: pd.DataFrame  # a row per group: the keys and union_ns
 
 
 def group_stats(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """One row per combination of keys, largest sum first: the keys, then `STAT_COLUMNS`.
 
-    Args:
-        frame: Device intervals with rank and device; none of the keys may be null.
-        keys: Columns to group by; categories must be sorted.
+    The intervals have rank and device; none of the keys may be null, and categories must be sorted.
     """
     return combine_stats([partial_stats(frame, keys)])
 

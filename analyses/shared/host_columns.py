@@ -30,15 +30,10 @@ _BLOCK = 1 << 17
 
 @dataclass(frozen=True)
 class Coded:
-    """A dictionary-encoded text column.
+    """A dictionary-encoded text column."""
 
-    Attributes:
-        codes: Index of each row's text, -1 if missing, in the smallest integer type.
-        texts: Distinct texts.
-    """
-
-    codes: Small
-    texts: Objects
+    codes: Small  # index of each row's text, -1 if missing, in the smallest integer type
+    texts: Objects  # distinct texts
 
     def __getitem__(self, rows: Ints) -> Coded:
         """Select rows."""
@@ -237,30 +232,18 @@ class HostColumns:
     """Host rows ordered by thread, start and depth; positions refer to that order, -1 is none.
 
     Small integer types save memory, since there can be millions of rows.
-
-    Attributes:
-        row_id: Id of each row.
-        kind: Kind of each row.
-        name: Name of each row.
-        rank: Rank of each row.
-        thread: Number of each row's thread, unique across ranks and processes.
-        start: Starts.
-        end: Ends.
-        parent: Position of the innermost enclosing row.
-        depth: Number of enclosing rows.
-        data_loading: Whether the row belongs to the phase of data loading.
     """
 
-    row_id: Ints
-    kind: Coded
-    name: Coded
-    rank: Small
-    thread: Small
+    row_id: Ints  # id of each row
+    kind: Coded  # kind of each row
+    name: Coded  # name of each row
+    rank: Small  # rank of each row
+    thread: Small  # number of each row's thread, unique across ranks and processes
     start: Ints
     end: Ints
-    parent: Small
-    depth: Small
-    data_loading: Bools
+    parent: Small  # position of the innermost enclosing row
+    depth: Small  # number of enclosing rows
+    data_loading: Bools  # whether the row belongs to the phase of data loading
 
     @cached_property
     def _places(self) -> RowIndex:

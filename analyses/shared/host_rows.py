@@ -13,6 +13,7 @@ that are not inside another call of the same name, so recursion is not counted t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column
-from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.modules import find_enclosing
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
@@ -34,8 +34,10 @@ from .common import (
     Bools,
     Objects,
     RowIndex,
+    contains,
     ids_or_absent,
     ints,
+    is_kind,
     positions,
     share,
     sort_by,
@@ -83,15 +85,10 @@ def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame
     return pd.DataFrame(values, copy=False).set_axis(rows.index)
 
 
-def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
-    """Text columns of the host rows with these ids, as sorted categories.
+def _host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
+    """Text columns of the host rows with these ids, as sorted categories; `absent` has the text for none.
 
     Unlike in `host_rows` no text is repeated per row, which matters for millions of rows.
-
-    Args:
-        run: The run.
-        rows: Ids of host rows, any of them null.
-        absent: The columns, each with its text for null ids, absent ids and missing values.
     """
     rows_read, position = _read_rows(run, ids_or_absent(rows), [*absent])
     texts = {}
@@ -104,7 +101,7 @@ def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, p
 
 
 def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dict[str, pd.Categorical]:
-    """Text columns of the ops that launched device intervals, or captured them in a graph, as `host_texts`.
+    """Text columns of the ops that launched device intervals, or captured them in a graph, as `_host_texts`.
 
     The kernels of a graph launch have no launching op where the launch is outside of ops; then the op that
     captured them is theirs.
@@ -114,7 +111,7 @@ def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dic
         rows: Device intervals with `op_row`, and the columns of `CAPTURED`.
         absent: Columns of `CAPTURED`, each with its text where it is unknown.
     """
-    texts = host_texts(run, rows[C.OP_ROW], absent)
+    texts = _host_texts(run, rows[C.OP_ROW], absent)
     captured = (rows[C.OP_ROW].isna() & rows[C.CAPTURED_OP].notna()).to_numpy(bool)
     if not captured.any():
         return texts
@@ -128,15 +125,7 @@ def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dic
 
 
 def _read_rows(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
-    """Read host rows that include these ids; return them with the positions of the ids.
-
-    Reading a range with unneeded rows is faster than filtering many ids.
-
-    Args:
-        run: The run.
-        ids: Ids of host rows, `NO_PARENT` for none.
-        columns: Columns of `host_intervals`.
-    """
+    """Read host rows that include these ids; return them with the positions of the ids."""
     row_id, present = pc.field(C.ROW_ID), ids[ids != NO_PARENT]
     if len(present) * _MIN_ROWS_PER_ID > run.rows("host_intervals"):
         where = (row_id >= int(present.min())) & (row_id <= int(present.max()))
@@ -167,12 +156,8 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
     """Source line of user code for each host row: `train.py(12): main`, empty without a recorded stack.
 
     Uses the stack of the row if the profiler wrote one, else the enclosing Python frames on its thread.
-    Frames of torch, installed packages and the standard library are skipped unless there are no others; then
-    the innermost one is used.
-
-    Args:
-        run: The run.
-        rows: Ids of host rows, any of them null.
+    Frames of torch, installed packages and the standard library are skipped unless there are no others;
+    then the innermost one is used.
     """
     # Many rows have the same op: each distinct id is looked up once.
     id_code, ids = pd.factorize(ids_or_absent(rows))
@@ -209,11 +194,9 @@ def line_of(stack: str) -> str:
         >>> line_of("/x/site-packages/torch/nn/linear.py(9): forward;train.py(12): main")
         'train.py(12): main'
     """
-    frames = pd.Series([frame.strip() for frame in stack.replace("\n", ";").split(";") if frame.strip()])
-    if frames.empty:
-        return NO_SOURCE
-    user_frames = frames[frames.str.contains(_FRAME) & ~frames.str.contains(_LIBRARY)]
-    return str(frames.iloc[0] if user_frames.empty else user_frames.iloc[0])
+    frames = [frame.strip() for frame in stack.replace("\n", ";").split(";") if frame.strip()]
+    user_frames = (frame for frame in frames if re.search(_FRAME, frame) and not re.search(_LIBRARY, frame))
+    return next(user_frames, frames[0] if frames else NO_SOURCE)
 
 
 def _python_frames(run: Run, rows: Ints) -> Objects:
@@ -246,19 +229,12 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Ops:
-    """The ops of a run as arrays, with their nesting.
+    """The ops of a run as arrays, with their nesting."""
 
-    Attributes:
-        frame: The rows of kind op.
-        parent: Position of the nearest enclosing op, `NO_PARENT` without one.
-        names: Code of each op's name.
-        labels: Name of each code, sorted.
-    """
-
-    frame: pd.DataFrame
-    parent: Ints
-    names: Ints
-    labels: pd.Index
+    frame: pd.DataFrame  # the rows of kind op
+    parent: Ints  # position of the nearest enclosing op, `NO_PARENT` without one
+    names: Ints  # code of each op's name
+    labels: pd.Index  # name of each code, sorted
 
     @cached_property
     def self_ns(self) -> Ints:
@@ -274,11 +250,7 @@ class Ops:
         return self.outermost_by(self.names)
 
     def outermost_by(self, groups: Ints) -> Bools:
-        """Whether no other op of the same group encloses each op.
-
-        Args:
-            groups: Group of each op, a number from 0.
-        """
+        """Whether no other op of the same group, a number from 0, encloses each op."""
         # An op is enclosed if one of its group that precedes it in depth-first order ends beyond its place.
         first, size = self.extent
         order = np.lexsort((first, groups))
@@ -290,15 +262,7 @@ class Ops:
         return outermost
 
     def total_inside(self, position: Ints, values: Ints) -> Ints:
-        """Sum values that belong to ops at some positions over each op and all ops inside it.
-
-        Args:
-            position: Position of the op of each value, repeatedly for several values.
-            values: The values.
-
-        Returns:
-            A sum per op.
-        """
+        """Sum of values, each of an op at a position, over each op and all ops inside it."""
         # In depth-first order an op and all inside it are consecutive: a difference of two running sums.
         first, size = self.extent
         value_at_place = np.zeros(len(first) + 1, np.int64)
@@ -363,26 +327,19 @@ def host_time_by_op(run: Run) -> pd.DataFrame:
 def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:
     """Return the calls that wait for a device: synchronizations, and copies to pageable memory.
 
-    Args:
-        run: The run.
-        marked: Whether only calls in steps count.
-
-    Returns:
-        The read columns of each call, with `call` (its name) and `op` (the name of the row around it, `NO_OP`
-        outside of ops). Times are in ns.
+    With `marked`, only those in steps. Columns: those read, `call` (its name), and `op` (the name of the row
+    around it, `NO_OP` outside of ops).
     """
     copied = pc.field(C.DST_MEMORY) == str(Memory.PAGEABLE)
     copies = run.table("device_intervals", columns=[C.LAUNCH_ROW], where=copied)[C.LAUNCH_ROW].dropna()
     launched = pc.field(C.ROW_ID).isin(pa.array(copies.to_numpy(np.int64)))
     columns = [C.ROW_ID, C.NAME, C.RANK, C.PID, C.TID, C.STEP, C.START_NS, C.DUR_NS, C.PARENT_ROW]
-    waits = run.table(
-        "host_intervals", columns=columns, where=launched | (pc.field(C.KIND) == str(HostKind.SYNC))
-    )
+    waits = run.table("host_intervals", columns=columns, where=launched | is_kind(HostKind.SYNC))
     waits = waits[waits[C.STEP].notna()] if marked else waits
-    parent_names = host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
+    parent_names = _host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
     enclosing = pd.Series(parent_names, waits.index).astype(object)
     # The marker of a step is no op, and has another name in each step, which would split the calls.
-    ops = enclosing.mask(matches(enclosing.astype("category"), MARKER), NO_OP)
+    ops = enclosing.mask(contains(enclosing, MARKER), NO_OP)
     return waits.assign(call=waits[C.NAME].astype(object), op=ops)
 
 

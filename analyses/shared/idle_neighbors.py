@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import matches
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, DeviceKind, HostKind, Memory
 
-from .common import NO_PARENT, PLACE, ints, overlap_by, spans
+from .common import NO_PARENT, PLACE, ints, is_kind, overlap_by, spans
 from .host_columns import HostColumns
 
 SYNCHRONOUS_COPY = r"(?i)^(?:cuda|hip|cu)_?memcpy(?!.*async)"
@@ -45,7 +43,7 @@ def read_gaps(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame
         host: Host rows.
     """
     columns = [C.ROW_ID, *PLACE, C.START_NS, C.DUR_NS, C.STEP]
-    idle = run.table("device_intervals", columns=columns, where=pc.field(C.KIND) == str(DeviceKind.IDLE))
+    idle = run.table("device_intervals", columns=columns, where=is_kind(DeviceKind.IDLE))
     idle = idle.sort_values([*PLACE, C.START_NS], ignore_index=True)
     call = host.positions(device[C.LAUNCH_ROW])
     neighbors = {name: np.full(len(idle), NO_PARENT, np.int64) for name in (AFTER, BEFORE, LAUNCH, EARLIER)}
@@ -66,12 +64,7 @@ def read_gaps(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame
 
 
 def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
-    """Length of each gap inside the profiled steps of its rank; time between steps does not count.
-
-    Args:
-        gaps: Rows with rank, start and duration.
-        windows: Result of `step_windows`.
-    """
+    """Length of each gap inside the `step_windows` of its rank; time between steps does not count."""
     steps = ints(windows, C.START_NS), ints(windows, END_NS)
     return overlap_by(ints(windows, C.RANK), steps, ints(gaps, C.RANK), spans(gaps))
 
@@ -119,20 +112,16 @@ def find_waits(host: HostColumns, device: pd.DataFrame) -> Ints:
     """Positions of the rows in which a thread waits for the device, by thread and start.
 
     These are the rows of kind `sync`, and copy calls that returned no earlier than the copy was done on the
-    device, if they are synchronous by name or one end of the copy is pageable memory.
-
-    Args:
-        host: Host rows.
-        device: The intervals that occupy a device, with the columns of `WAIT_COLUMNS`.
+    device, if they are synchronous by name or one end of the copy is pageable memory. The intervals of the
+    device have the columns of `WAIT_COLUMNS`.
     """
     copies = device[device[C.KIND].astype(str) == DeviceKind.MEMCPY]
     call = host.positions(copies[C.LAUNCH_ROW])
     _, done = spans(copies)
     launched = call >= 0
     call, done = call[launched], done[launched]
-    pageable = np.zeros(len(copies), np.bool_)
-    for memory in (C.SRC_MEMORY, C.DST_MEMORY):
-        pageable |= matches(copies[memory].astype("category"), f"^{Memory.PAGEABLE}$").to_numpy()
+    ends = copies[[C.SRC_MEMORY, C.DST_MEMORY]].astype(object)
+    pageable = (ends == Memory.PAGEABLE).any(axis=1).to_numpy(bool)
     blocked = host.end[call] >= done
     named = host.name_matches(SYNCHRONOUS_COPY)
     blocking = call[blocked & (pageable[launched] | named[call])]

@@ -21,19 +21,12 @@ from .common import Bools, extent, ints, spans
 
 @dataclass(frozen=True)
 class IntervalsByClass:
-    """Unions of one device's intervals.
+    """Unions of one device's intervals."""
 
-    Attributes:
-        kernels: K, all kernels.
-        communication: N, the communication kernels.
-        computation: Union of the other kernels.
-        occupied: All intervals that occupy the device.
-    """
-
-    kernels: Union
-    communication: Union
-    computation: Union
-    occupied: Union
+    kernels: Union  # K, all kernels
+    communication: Union  # N, the communication kernels
+    computation: Union  # union of the other kernels
+    occupied: Union  # all intervals that occupy the device
 
 
 def is_communication(rows: pd.DataFrame) -> Bools:
@@ -59,12 +52,7 @@ def intervals_by_class(rows: pd.DataFrame) -> IntervalsByClass:
 
 
 def measured_window(rows: pd.DataFrame, windows: pd.DataFrame) -> Union:
-    """Measured windows of one device: the profiled steps, else from first start to last end.
-
-    Args:
-        rows: Its intervals, at least one.
-        windows: The profiled steps of its rank; empty if none are marked.
-    """
+    """Measured windows of the rows of one device: the profiled steps, else from first start to last end."""
     if len(windows):
         return intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
     return intervals.union(*extent(rows))

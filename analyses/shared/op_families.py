@@ -168,7 +168,7 @@ def _joined(levels: list[tuple[str, list[str], pd.DataFrame]], by: str) -> pd.Da
 
 def _shares(rows: list[_Row]) -> pd.DataFrame:
     table = pd.DataFrame({name: [row[name] for row in rows] for name in (C.NAME, "level", C.DEPTH)})
-    for name in (PARENT, *_NUMBERS):
+    for name in (PARENT, *("calls", "host_self_ns", "launches", "device_self_ns", "longest_row", "host_row")):
         table[name] = pd.array([row.get(name) for row in rows], dtype="Int64")
     table[NODE] = np.arange(len(table))
     for side, column in zip(("host_share", "device_share"), _SELF, strict=True):
@@ -177,7 +177,6 @@ def _shares(rows: list[_Row]) -> pd.DataFrame:
     return select(table, _COLUMNS)
 
 
-_NUMBERS = ("calls", "host_self_ns", "launches", "device_self_ns", "longest_row", "host_row")
 _COLUMNS = (
     Column(C.NAME, "", "family, op, or family of kernels", indent_by=C.DEPTH),
     Column("level", "", "family, op or kernel"),

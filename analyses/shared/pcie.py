@@ -9,15 +9,13 @@ Source: PCI Express Base Specification, revisions 1.1 to 6.0.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow.compute as pc
 
 from tracekit.runs.nvml import SOURCE, M
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-GB_PER_S_PER_LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+_GB_PER_S_PER_LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 
 def link_gb_per_s(generation: float | None, width: float | None) -> float | None:
@@ -27,7 +25,7 @@ def link_gb_per_s(generation: float | None, width: float | None) -> float | None
         >>> link_gb_per_s(4, 16), link_gb_per_s(None, 16)
         (31.504, None)
     """
-    lane = GB_PER_S_PER_LANE.get(int(generation or 0))
+    lane = _GB_PER_S_PER_LANE.get(int(generation or 0))
     return lane * int(width) if lane and width else None
 
 
@@ -57,13 +55,10 @@ def _sampled_rates(run: Run) -> dict[int, float]:
 def _recorded_rates(run: Run) -> dict[int, float]:
     rates: dict[int, float] = {}
     for gpu in run.meta.environment.get("gpus") or []:
-        rate, index = _max_rate(gpu.get("pcie") or {}), gpu.get("index")
+        pcie, index = gpu.get("pcie") or {}, gpu.get("index")
+        # older runs store the maximum of the link as `generation` and `width`
+        generation = pcie.get("max_generation") or pcie.get("generation")
+        rate = link_gb_per_s(generation, pcie.get("width") or pcie.get("max_width"))
         if isinstance(index, int) and rate:
             rates[index] = rate
     return rates
-
-
-def _max_rate(pcie: dict[str, Any]) -> float | None:
-    """Maximum rate of a link; older runs store the maximum as `generation` and `width`."""
-    generation = pcie.get("max_generation") or pcie.get("generation")
-    return link_gb_per_s(generation, pcie.get("width") or pcie.get("max_width"))

@@ -16,66 +16,34 @@ from typing import Any, TypeAlias
 
 Shape: TypeAlias = tuple[int, ...]
 Input: TypeAlias = Shape | list[Shape] | None
-_TORCH_NAMES = {
-    "float": "float",
-    "double": "double",
-    "half": "c10::Half",
-    "bfloat16": "c10::BFloat16",
-    "byte": "unsigned char",
-    "char": "signed char",
-    "short": "short",
-    "int": "int",
-    "long": "long",
-    "bool": "bool",
-    "float8_e4m3fn": "c10::Float8_e4m3fn",
-    "float8_e5m2": "c10::Float8_e5m2",
+_CPP_TYPES = {
+    1: "bool|char|signed char|unsigned char|c10::qint8|c10::quint8|c10::Float8_e4m3fn|c10::Float8_e4m3fnuz"
+    "|c10::Float8_e5m2|c10::Float8_e5m2fnuz|c10::Float8_e8m0fnu",
+    2: "short|short int|unsigned short|c10::Half|c10::BFloat16",
+    4: "int|unsigned int|float|c10::qint32|c10::complex<c10::Half>",
+    8: "long|long int|long long|__int64|unsigned long|double|c10::complex<float>",
+    16: "c10::complex<double>",
 }
-"""C++ type of each name of a scalar type that collectives are recorded with, in lower case."""
-ITEM_BYTES: dict[str, int] = {
-    "float": 4,
-    "double": 8,
-    "long int": 8,
-    "long": 8,
-    "long long": 8,
-    "__int64": 8,
-    "int": 4,
-    "short": 2,
-    "short int": 2,
-    "signed char": 1,
-    "char": 1,
-    "unsigned char": 1,
-    "bool": 1,
-    "unsigned short": 2,
-    "unsigned int": 4,
-    "unsigned long": 8,
-    "c10::Half": 2,
-    "c10::BFloat16": 2,
-    "c10::complex<c10::Half>": 4,
-    "c10::complex<float>": 8,
-    "c10::complex<double>": 16,
-    "c10::Float8_e4m3fn": 1,
-    "c10::Float8_e4m3fnuz": 1,
-    "c10::Float8_e5m2": 1,
-    "c10::Float8_e5m2fnuz": 1,
-    "c10::Float8_e8m0fnu": 1,
-    "c10::qint8": 1,
-    "c10::quint8": 1,
-    "c10::qint32": 4,
+"""C++ type names, as compilers spell them in the trace, by bytes per element."""
+_SCALAR_TYPES = {
+    1: "byte|char|bool|float8_e4m3fn|float8_e5m2",
+    2: "half|bfloat16|short",
+    4: "int|float",
+    8: "long|double",
 }
-"""Bytes per element by C++ type name, as compilers spell them in the trace."""
+"""Names of scalar types that collectives are recorded with, in lower case, by bytes per element."""
+_CPP_BYTES, _SCALAR_BYTES = (
+    {name: size for size, names in types.items() for name in names.split("|")}
+    for types in (_CPP_TYPES, _SCALAR_TYPES)
+)
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor among the inputs of an op.
+    """One tensor among the inputs of an op."""
 
-    Attributes:
-        shape: Its dimensions.
-        dtype: Its dtype as the profiler names it, empty if not recorded.
-    """
-
-    shape: Shape
-    dtype: str
+    shape: Shape  # its dimensions
+    dtype: str  # its dtype as the profiler names it, empty if not recorded
 
     @property
     def elements(self) -> int:
@@ -107,7 +75,7 @@ def item_bytes(dtype: str) -> int | None:
         (2, 2, None)
     """
     name = dtype.strip()
-    return ITEM_BYTES.get(name) or ITEM_BYTES.get(_TORCH_NAMES.get(name.lower(), ""))
+    return _CPP_BYTES.get(name) or _SCALAR_BYTES.get(name.lower())
 
 
 def parse_shapes(text: str) -> list[Input]:

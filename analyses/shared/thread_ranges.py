@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
-from .common import NO_PARENT, spans
+from .common import NO_PARENT, is_kind, spans
 from .host_rows import host_rows
 
 THREAD = (C.RANK, C.PID, C.TID)
 _NEVER = np.iinfo(np.int64).min
 
 
-def ranges_by_name(run: Run, pattern: re.Pattern[str], kinds: tuple[str, ...]) -> pd.DataFrame:
+def ranges_by_name(run: Run, pattern: re.Pattern[str], kinds: tuple[HostKind, ...]) -> pd.DataFrame:
     """Host rows of these kinds whose name contains the pattern, matching each distinct name once.
 
     Args:
@@ -33,9 +33,7 @@ def ranges_by_name(run: Run, pattern: re.Pattern[str], kinds: tuple[str, ...]) -
     """
     names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist()
     wanted = [name for name in names if pattern.search(name)]
-    where = pc.field(C.NAME).isin(pa.array(wanted, pa.string())) & pc.field(C.KIND).isin(
-        [str(kind) for kind in kinds]
-    )
+    where = pc.field(C.NAME).isin(pa.array(wanted, pa.string())) & is_kind(*kinds)
     columns = [C.ROW_ID, C.KIND, C.NAME, *THREAD, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH]
     return run.table("host_intervals", columns=columns, where=where)
 
@@ -54,9 +52,7 @@ def outermost_ranges(rows: pd.DataFrame) -> pd.DataFrame:
 def covering_ranges(ranges: pd.DataFrame, instants: pd.DataFrame) -> Ints:
     """Position of the range that covers each instant on its thread, `NO_PARENT` for none and for null.
 
-    Args:
-        ranges: Disjoint ranges, as returned by `outermost_ranges`.
-        instants: Thread and start; no range covers a row without a start.
+    The ranges are disjoint, as `outermost_ranges` returns them; instants have a thread and a start.
     """
     position = np.full(len(instants), NO_PARENT, np.int64)
     has_start = instants[C.START_NS].notna().to_numpy()

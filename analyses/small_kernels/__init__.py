@@ -9,13 +9,6 @@ on the device, and once, whichever streams are idle. Only in the late part did t
 to one. `kinds` groups the same kernels by kind of work: kernels of optimizer steps, of zero_grad (see
 `zero_grad_gaps`), element-wise kernels (without sums of gradients by AccumulateGrad), others. The tables
 count the same kernels in different ways: don't sum their times.
-
-Sources: TorchBench (Hao et al., 2023), 4.1.1; HTA's CUDA kernel launch statistics.
-
-Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "small_kernels")  # doctest: +SKIP
-    >>> result.tables["kinds"][["kind", "kernels", "gap_ns"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -30,8 +23,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import (
-    DEVICE,
-    RANK,
+    PLACE_COLUMNS,
     UNLINKED,
     absent_device_note,
     ints,
@@ -74,7 +66,6 @@ def compute(run: Run) -> Result:
 
 GROUPS = {"ranges": "range", "ops": "op", "kinds": "kind_of_work"}
 """Column of the group of each table of runs."""
-_LABELS = {"kinds": "kind", "ranges": C.NAME, "ops": C.NAME}
 _NAME = Column(C.NAME, "", "name of the outermost annotation, or of the outermost op")
 _GAP = Column("gap_ns", "ns", "idle time of the device between the kernels of a run")
 _LATE = Column("late_ns", "ns", "part of gap in which the next kernel was still being launched")
@@ -90,8 +81,7 @@ _MEASURES = (
         "interval_ns", "ns", "lower median of the time between starts of successive launch calls of a run"
     ),
     Column("span_ns", "ns", "Σ of the runs' spans, first start to last end"),
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
     Column("first_row", "", "row of its first kernel in device_intervals"),
 )
 _SUMMARY = (
@@ -105,8 +95,7 @@ _SUMMARY = (
     Column("runs", "count", "such runs"),
     _GAP,
     _LATE,
-    RANK,
-    DEVICE,
+    *PLACE_COLUMNS,
 )
 TABLES = (
     TableSpec("summary", "By device", _SUMMARY),
@@ -118,13 +107,8 @@ _SUMS = {"runs": ("first", "sum"), "gap_ns": ("gap_ns", "sum"), "late_ns": ("lat
 
 
 def sum_runs(kernels: pd.DataFrame, table_name: str) -> pd.DataFrame:
-    """Return one row per group and device, largest gap first.
-
-    Args:
-        kernels: Kernels of runs, as `runs.runs` returns them for the group.
-        table_name: One of `GROUPS`.
-    """
-    group, label = GROUPS[table_name], _LABELS[table_name]
+    """Return one row per group and device, largest gap first, of kernels as `runs.runs` returns them."""
+    group, label = GROUPS[table_name], "kind" if table_name == "kinds" else C.NAME
     grouped = kernels.groupby([group, C.RANK, C.DEVICE], sort=True, observed=True)
     codes = grouped.ngroup().to_numpy().astype(np.int64)
     table = grouped.agg(kernels=(C.ROW_ID, "size"), first_row=(C.ROW_ID, "first"), **_SUMS).reset_index()
@@ -149,12 +133,7 @@ def _sum_spans(kernels: pd.DataFrame, codes: Ints, size: int) -> Ints:
 
 
 def summarize(work: Work, kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per device: small kernels, and those in runs whatever launched them.
-
-    Args:
-        work: The work of the devices.
-        kernels: Kernels of runs of any group.
-    """
+    """Return one row per device: small kernels, and those in runs whatever launched them."""
     keys = [C.RANK, C.DEVICE]
     rows = work.rows[work.rows[C.KIND] == DeviceKind.KERNEL]
     table = rows.groupby(keys, sort=True).agg(kernels=(C.ROW_ID, "size"), small=("small", "sum"))

@@ -17,7 +17,7 @@ from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
 from ..copies.read_copies import WORST
-from ..shared.common import ints, largest_rows, max_per_rank
+from ..shared.common import contains, ints, largest_rows, max_per_rank
 from ..shared.host_rows import source_lines
 from .runs import ELEMENTWISE, MIN_RUN_KERNELS, OPTIMIZER, ZERO_GRAD, Work, runs
 
@@ -58,7 +58,6 @@ LAUNCH_BOUND = Rule(
 RULES = (OPTIMIZER_KERNELS, ELEMENTWISE_KERNELS, LAUNCH_BOUND)
 INFERRED = 0.7
 """Confidence of a cause that follows from the order of launches."""
-_MULTI_TENSOR = r"(?i)multi_tensor|foreach|fused"
 _COMPILED = re.compile(r"CompiledFunction|CompiledFxGraph|Torch-Compiled Region")
 _FUSE = "Compile the function that runs them with `torch.compile`, which fuses such chains"
 _UNFUSED = (
@@ -90,7 +89,7 @@ def _report_optimizer(run: Run, work: Work, rows: pd.DataFrame, budget: Budget) 
     saving = max_per_rank(rows, rows["late_ns"])
     if not budget.matters(saving, least=OPTIMIZER_KERNELS["min_saving_share"]):
         return
-    takes_lists = rows[C.NAME].astype(str).str.contains(_MULTI_TENSOR).mean() > 0.5
+    takes_lists = contains(rows[C.NAME], r"(?i)multi_tensor|foreach|fused").mean() > 0.5
     advice = (
         "Its kernels already take lists of tensors: try `fused=True` if the optimizer supports it"
         if takes_lists
@@ -150,7 +149,7 @@ def _finding(rule: Rule, title: str, advice: str, rows: pd.DataFrame, saving: in
         _HOW,
         basis=Basis.MEASURED,
         confidence=INFERRED,
-        evidence={"device_intervals": largest_rows(rows, "late_ns", EVIDENCE_ROWS)},
+        evidence={"device_intervals": largest_rows(rows, "late_ns")},
     )
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from tracekit.analysis.kernel_names import matches
 from tracekit.runs.run import Run, busy
 from tracekit.schema import MARKER, C, DeviceKind, HostKind
 
-from ..shared.common import NO_PARENT, Bools, Objects, ints, percentile, positions, spans
+from ..shared.common import NO_PARENT, Bools, ints, percentile, positions, spans
 from ..shared.thread_ranges import launch_calls
 
 MIN_RUN_KERNELS = 5
@@ -21,33 +21,22 @@ LANE = [C.RANK, C.DEVICE, C.STREAM]
 OPTIMIZER, ZERO_GRAD, ELEMENTWISE, OTHER = "optimizer", "zero_grad", "element-wise", "other"
 NO_NAME = ""
 
-_STEP = re.compile(MARKER)
-_OPTIMIZER = re.compile(r"^Optimizer\.step#")
-_ZERO_GRAD = re.compile(r"(?i)zero_grad")
-_ACCUMULATE = re.compile(r"AccumulateGrad")
-_ELEMENTWISE = re.compile(r"(?i)elementwise")
 _LAUNCH = (C.LAUNCH_ROW, C.OP_ROW, C.GRAPH_ID, C.GRID_X, C.GRID_Y, C.GRID_Z)
-_READ = (C.ROW_ID, C.KIND, C.NAME, *LANE, C.START_NS, C.DUR_NS, C.STEP, *_LAUNCH)
 
 
 @dataclass(frozen=True)
 class Work:
-    """Intervals that occupy the devices, in stream order.
+    """Intervals that occupy the devices, in stream order."""
 
-    Attributes:
-        rows: The intervals, with `small`, `idle_ns` (device idle time before its start), `late` (its launch
-            returned after that idle time had begun), `launch_start` and, for small ones, `op`, `range` and
-            `kind_of_work`.
-        launch_ns: Lower median of the durations of the calls that launched one kernel each.
-    """
-
+    # the intervals, with `small`, `idle_ns` (device idle time before its start), `late` (its launch returned
+    # after that idle time had begun), `launch_start` and, for small ones, `op`, `range` and `kind_of_work`
     rows: pd.DataFrame
-    launch_ns: int
+    launch_ns: int  # lower median of the durations of the calls that launched one kernel each
 
 
 def read_work(run: Run) -> Work | None:
     """Read the work of the devices; None if no kernel launch is known."""
-    frame = busy(run, _READ)
+    frame = busy(run, (C.ROW_ID, C.KIND, C.NAME, *LANE, C.START_NS, C.DUR_NS, C.STEP, *_LAUNCH))
     frame[C.STREAM] = frame[C.STREAM].fillna(-1).astype(np.int64)
     frame = _with_idle(frame)
     frame = frame.sort_values([*LANE, C.START_NS, "end", C.ROW_ID], ignore_index=True)
@@ -89,13 +78,13 @@ def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     parent = positions(host[C.ROW_ID], host[C.PARENT_ROW])
     codes, names = host[C.NAME].cat.codes.to_numpy(), host[C.NAME].cat.categories.astype(str)
     is_op = (host[C.KIND] == HostKind.OP).to_numpy()
-    marks = (host[C.KIND] == HostKind.ANNOTATION).to_numpy() & ~_match_categories(names, _STEP)[codes]
+    marks = (host[C.KIND] == HostKind.ANNOTATION).to_numpy() & ~matches(host[C.NAME], MARKER).to_numpy(bool)
     row = positions(host[C.ROW_ID], frame[C.LAUNCH_ROW][small])
     op, annotation = np.full(len(row), NO_PARENT, np.int64), np.full(len(row), NO_PARENT, np.int64)
     within = {
-        OTHER: _match_categories(names, _ACCUMULATE)[codes],
-        OPTIMIZER: _match_categories(names, _OPTIMIZER)[codes] & marks,
-        ZERO_GRAD: _match_categories(names, _ZERO_GRAD)[codes],
+        OTHER: matches(host[C.NAME], "AccumulateGrad").to_numpy(bool),
+        OPTIMIZER: matches(host[C.NAME], r"^Optimizer\.step#").to_numpy(bool) & marks,
+        ZERO_GRAD: matches(host[C.NAME], "(?i)zero_grad").to_numpy(bool),
     }
     flags = {kind: np.zeros(len(row), bool) for kind in within}
     while (inside := row != NO_PARENT).any():
@@ -105,7 +94,10 @@ def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
             flags[kind] |= inside & rows[row]
         row = np.where(inside, parent[row], NO_PARENT)
     texts = np.append(names.to_numpy(object), NO_NAME)
-    work = _kinds_of_work(frame[C.NAME][small], flags)
+    plain = matches(frame[C.NAME][small], "(?i)elementwise").to_numpy(bool)
+    work = np.where(plain, ELEMENTWISE, OTHER).astype(object)
+    for kind, is_within in flags.items():  # by the rows that enclose the launch, else by the kernel's name
+        work[is_within] = kind
     for name, values in (("op", texts[op]), ("range", texts[annotation]), ("kind_of_work", work)):
         column = np.full(len(frame), NO_NAME, object)
         column[small] = values
@@ -113,28 +105,11 @@ def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _kinds_of_work(names: pd.Series, flags: dict[str, Bools]) -> Objects:
-    """Kind of work by the rows that enclose the launch, else by the kernel's name."""
-    plain = _match_categories(names.cat.categories.astype(str), _ELEMENTWISE)[names.cat.codes.to_numpy()]
-    work: Objects = np.where(plain, ELEMENTWISE, OTHER).astype(object)
-    for kind, rows in flags.items():
-        work = np.where(rows, kind, work)
-    return work
-
-
-def _match_categories(names: pd.Index, pattern: re.Pattern[str]) -> Bools:
-    return np.array([bool(pattern.search(name)) for name in names], bool)
-
-
 def runs(work: Work, group: str | None) -> pd.DataFrame:
     """Kernels of runs of at least `MIN_RUN_KERNELS`, with the number of their run as `run`.
 
     A run ends with its step, at an interval that is not a small kernel, at a gap of more than
-    `MAX_GAP_LAUNCHES` launches, and when the group changes.
-
-    Args:
-        work: The work of the devices.
-        group: Column of the group; kernels without a group are in no run. None for runs of any kernels.
+    `MAX_GAP_LAUNCHES` launches, and when the column `group` changes; kernels without a group are in no run.
     """
     rows = work.rows
     small = rows["small"].to_numpy(copy=True)

@@ -82,25 +82,15 @@ def busy_clock(scene: Scene, device: int) -> float | None:
 
 @dataclass(frozen=True)
 class Link:
-    """A device's link; unknown values are None.
+    """A device's link; unknown values are None."""
 
-    Attributes:
-        generation: Highest one sampled while the device was busy, since an idle link falls back.
-        width: Lanes, likewise.
-        max_generation: Maximum of device and slot.
-        max_width: Lanes, likewise.
-        busy_samples: Number of samples while the device was busy.
-        received: GB/s to the device inside the window.
-        sent: GB/s from the device, likewise.
-    """
-
-    generation: int | None
-    width: int | None
-    max_generation: int | None
-    max_width: int | None
-    busy_samples: int
-    received: Stats | None
-    sent: Stats | None
+    generation: int | None  # highest one sampled while the device was busy, since an idle link falls back
+    width: int | None  # lanes, likewise
+    max_generation: int | None  # maximum of device and slot
+    max_width: int | None  # lanes, likewise
+    busy_samples: int  # number of samples while the device was busy
+    received: Stats | None  # GB/s to the device inside the window
+    sent: Stats | None  # GB/s from the device, likewise
 
     @property
     def rate(self) -> float | None:

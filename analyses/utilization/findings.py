@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tracekit.analysis import EVIDENCE_ROWS, Finding, Rule, Severity
+from tracekit.analysis import Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT, budget
 from tracekit.runs import intervals
 from tracekit.runs.nvml import M
@@ -88,7 +88,6 @@ _LOWER = (
     "Check power, temperature and clocks with `nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,CLOCK`; "
     "{cure}; lock the clocks (`nvidia-smi --lock-gpu-clocks`) before comparing times."
 )
-_HEAT = "improve cooling or leave a free slot next to the board"
 _POWER = (
     "raise the limit if the board allows it (`nvidia-smi -pl`); reaching the power limit under full load is "
     "normal"
@@ -120,10 +119,10 @@ def _report_throttling(scene: Scene, device: int) -> Finding | None:
         _severity(scene, device, reasons),
         f"The clocks of device {device} were throttled by {words} in {100 * share:.0f}% of the sampled time"
         f"{_describe_clock(scene, device)}",
-        _LOWER.format(cure=_POWER if is_power else _HEAT),
+        _LOWER.format(cure=_POWER if is_power else "improve cooling or leave a free slot next to the board"),
         how=_UNKNOWN_SAVING,
         confidence=CONFIDENT,
-        evidence=scene.evidence(device, throttled, EVIDENCE_ROWS),
+        evidence=scene.evidence(device, throttled),
     )
 
 
@@ -167,7 +166,7 @@ def _report_low_clock(scene: Scene, device: int) -> Finding | None:
         "device longer continuous work: it raises its clock only after some time under load.",
         how=_UNKNOWN_SAVING,
         confidence=CONFIDENT if is_set else 0.6,
-        evidence=scene.evidence(device, intervals.union(start[busy], end[busy]), EVIDENCE_ROWS),
+        evidence=scene.evidence(device, intervals.union(start[busy], end[busy])),
     )
 
 
@@ -201,13 +200,7 @@ def _describe_link(generation: int | None, width: int | None) -> str:
 
 
 def _copy_saving(scene: Scene, device: int, used_share: float) -> tuple[int, dict[str, list[int]]]:
-    """Time of exposed copies in steps that the full link would save, and the longest copies.
-
-    Args:
-        scene: The samples and the work of the devices.
-        device: The device.
-        used_share: Rate of its link over the maximum.
-    """
+    """Time of exposed copies in steps that the full link would save, and the longest copies."""
     rows = scene.work[(scene.work[C.DEVICE] == device) & (scene.work[C.KIND] == str(DeviceKind.MEMCPY))]
     rows = rows[rows[C.COPY_KIND].isin([str(CopyKind.H2D), str(CopyKind.D2H)])]
     if len(scene.steps):
@@ -215,7 +208,7 @@ def _copy_saving(scene: Scene, device: int, used_share: float) -> tuple[int, dic
     if rows.empty:
         return 0, {}
     saving = int(KernelUnions(scene.run).exposed_ns(rows) * (1 - used_share))
-    return saving, {"device_intervals": largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)}
+    return saving, {"device_intervals": largest_rows(rows, C.DUR_NS)}
 
 
 def _report_sharing(scene: Scene, device: int) -> Finding | None:
@@ -236,7 +229,7 @@ def _report_sharing(scene: Scene, device: int) -> Finding | None:
         "NVML's utilization include all processes. (An MPS server counts as a process.)",
         how="savings not estimated: this trace does not include the other processes",
         confidence=CONFIDENT,
-        evidence=scene.evidence(device, windows, EVIDENCE_ROWS),
+        evidence=scene.evidence(device, windows),
     )
 
 
@@ -292,7 +285,7 @@ def _report_cpu_bound(scene: Scene) -> Finding | None:
     columns = [C.ROW_ID, C.KIND, C.DEVICE, C.START_NS, C.DUR_NS]
     rows = scene.run.table("device_intervals", columns=columns)
     rows = rows[(rows[C.KIND] == str(DeviceKind.IDLE)) & (rows[C.DEVICE] == device)]
-    longest = largest_rows(rows, C.DUR_NS, EVIDENCE_ROWS)
+    longest = largest_rows(rows, C.DUR_NS)
     return Finding(
         CPU_BOUND.code,
         Severity.WARN,

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.analysis import EVIDENCE_ROWS
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.nvml import QUERIES, SOURCE, M
@@ -263,19 +264,13 @@ class Scene:
         series = self.nvml(device, metric)
         return float(series.values.max()) if series else None
 
-    def evidence(self, device: int, flagged: Union, most: int) -> dict[str, list[int]]:
-        """Return the intervals of a device with the longest overlap with flagged time.
-
-        Args:
-            device: The device.
-            flagged: The flagged time.
-            most: Maximum number of intervals.
-        """
+    def evidence(self, device: int, flagged: Union) -> dict[str, list[int]]:
+        """Return the intervals of a device with the longest overlap with flagged time."""
         rows = self.work[self.work[C.DEVICE] == device]
         inside = intervals.overlap_lengths(flagged, *spans(rows))
-        longest = np.argsort(-inside, kind="stable")[:most]
+        longest = np.argsort(-inside, kind="stable")[:EVIDENCE_ROWS]
         ids = ints(rows, C.ROW_ID)[longest[inside[longest] > 0]]
-        return {"device_intervals": [int(row) for row in ids]} if len(ids) else {}
+        return {"device_intervals": ids.tolist()} if len(ids) else {}
 
     def _find(self, source: str, device: int | None, metric: str) -> Series | None:
         wanted = (source, device, metric)

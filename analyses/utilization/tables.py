@@ -16,7 +16,7 @@ from tracekit.runs.nvml import M
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C
 
-from ..shared.common import DEVICE, RANK, STEP, Floats
+from ..shared.common import DEVICE, PLACE_COLUMNS, STEP, Floats
 from .device_limits import busy_clock, find_reasons, measure_link, measure_throttling
 from .series import CONSTANT, CPU, PROCESSES, RSS, THREADS, Scene, Series
 
@@ -29,133 +29,107 @@ MAX_DETAILED_DEVICES = 2
 _SCOPE = Column("scope", "", "the profiled steps (or the capture if none are marked), or the whole run")
 _SAMPLES = Column("samples", "count", "samples that cover part of that time")
 
-DEVICES = TableSpec(
-    "devices",
-    "NVML and trace, per device, in the profiled steps",
-    (
-        DEVICE,
-        Column("nvml_share", "share", "NVML's GPU utilization: time in which any kernel of any process ran"),
-        Column("active_share", "share", "|K| of the trace over the window: a kernel of this program runs"),
-        Column("window_ns", "ns", "length of the window: the union of the steps of all ranks"),
-        Column("memory_used", "bytes", "maximum device memory in use, by all processes and the driver"),
-        Column("memory_total", "bytes", "total device memory"),
-        Column("memory_share", "share", "used over total"),
-        Column("sm_clock", "MHz", "mean SM clock while the device was busy"),
-        Column("sm_clock_max", "MHz", "maximum SM clock of the device"),
-        Column("clock_share", "share", "mean over maximum SM clock"),
-        Column("throttled_share", "share", "time with a throttling reason over sampled time"),
-        Column("power", "W", "mean power of the board"),
-        Column("power_limit", "W", "enforced power limit"),
-        Column("energy_per_step", "J", "integral of power over the window, per step"),
-        Column("energy_counted", "J", "energy by the board's counter, from the first to the last sample"),
-        Column("temperature", "°C", "maximum temperature"),
-        Column("other_processes", "count", "maximum number of other processes with a context on the device"),
-    ),
+_DEVICES = (
+    DEVICE,
+    Column("nvml_share", "share", "NVML's GPU utilization: time in which any kernel of any process ran"),
+    Column("active_share", "share", "|K| of the trace over the window: a kernel of this program runs"),
+    Column("window_ns", "ns", "length of the window: the union of the steps of all ranks"),
+    Column("memory_used", "bytes", "maximum device memory in use, by all processes and the driver"),
+    Column("memory_total", "bytes", "total device memory"),
+    Column("memory_share", "share", "used over total"),
+    Column("sm_clock", "MHz", "mean SM clock while the device was busy"),
+    Column("sm_clock_max", "MHz", "maximum SM clock of the device"),
+    Column("clock_share", "share", "mean over maximum SM clock"),
+    Column("throttled_share", "share", "time with a throttling reason over sampled time"),
+    Column("power", "W", "mean power of the board"),
+    Column("power_limit", "W", "enforced power limit"),
+    Column("energy_per_step", "J", "integral of power over the window, per step"),
+    Column("energy_counted", "J", "energy by the board's counter, from the first to the last sample"),
+    Column("temperature", "°C", "maximum temperature"),
+    Column("other_processes", "count", "maximum number of other processes with a context on the device"),
 )
-PER_STEP = TableSpec(
-    "per_step",
-    "Power and energy per profiled step",
-    (
-        RANK,
-        DEVICE,
-        STEP,
-        Column("window_ns", "ns", "from the step's start to its end on host or device"),
-        Column("power", "W", "mean power, weighted by time"),
-        Column("energy", "J", "integral of power over the step"),
-        Column("nvml_share", "share", "NVML's GPU utilization"),
-        Column("active_share", "share", "|K| of the trace over the step"),
-        Column("sm_clock", "MHz", "mean SM clock, idle time included"),
-        Column("samples", "count", "power samples that cover part of the step"),
-    ),
+DEVICES = TableSpec("devices", "NVML and trace, per device, in the profiled steps", _DEVICES)
+_PER_STEP = (
+    *PLACE_COLUMNS,
+    STEP,
+    Column("window_ns", "ns", "from the step's start to its end on host or device"),
+    Column("power", "W", "mean power, weighted by time"),
+    Column("energy", "J", "integral of power over the step"),
+    Column("nvml_share", "share", "NVML's GPU utilization"),
+    Column("active_share", "share", "|K| of the trace over the step"),
+    Column("sm_clock", "MHz", "mean SM clock, idle time included"),
+    Column("samples", "count", "power samples that cover part of the step"),
 )
-THROTTLING = TableSpec(
-    "throttling",
-    "Clock throttle reasons, in the profiled steps",
-    (
-        DEVICE,
-        Column("reason", "", "NVML's reason"),
-        Column("bit", "", "its bit"),
-        Column("throttles", "", "whether it lowers the clock of a busy device"),
-        Column("time_ns", "ns", "time covered by samples with it"),
-        Column("time_share", "share", "over the time of all samples; reasons may overlap"),
-        _SAMPLES,
-    ),
+PER_STEP = TableSpec("per_step", "Power and energy per profiled step", _PER_STEP)
+_THROTTLING = (
+    DEVICE,
+    Column("reason", "", "NVML's reason"),
+    Column("bit", "", "its bit"),
+    Column("throttles", "", "whether it lowers the clock of a busy device"),
+    Column("time_ns", "ns", "time covered by samples with it"),
+    Column("time_share", "share", "over the time of all samples; reasons may overlap"),
+    _SAMPLES,
 )
-LINKS = TableSpec(
-    "pcie",
-    "PCIe throughput and link, in the profiled steps",
-    (
-        DEVICE,
-        Column("generation", "", "highest generation sampled while the device was busy"),
-        Column("width", "", "most lanes sampled while the device was busy"),
-        Column("max_generation", "", "maximum generation of device and slot"),
-        Column("max_width", "", "maximum lanes of device and slot"),
-        Column("link_rate", "GB/s", "generation × lanes, one direction, after line encoding"),
-        Column("max_link_rate", "GB/s", "the same for maximum generation and lanes"),
-        Column("received_mean", "GB/s", "mean to the device"),
-        Column("received_max", "GB/s", "maximum to the device, over 20 ms"),
-        Column("sent_mean", "GB/s", "mean from the device"),
-        Column("sent_max", "GB/s", "maximum from the device, over 20 ms"),
-        Column("used_share", "share", "maximum of both directions over the link rate"),
-    ),
+THROTTLING = TableSpec("throttling", "Clock throttle reasons, in the profiled steps", _THROTTLING)
+_PCIE = (
+    DEVICE,
+    Column("generation", "", "highest generation sampled while the device was busy"),
+    Column("width", "", "most lanes sampled while the device was busy"),
+    Column("max_generation", "", "maximum generation of device and slot"),
+    Column("max_width", "", "maximum lanes of device and slot"),
+    Column("link_rate", "GB/s", "generation × lanes, one direction, after line encoding"),
+    Column("max_link_rate", "GB/s", "the same for maximum generation and lanes"),
+    Column("received_mean", "GB/s", "mean to the device"),
+    Column("received_max", "GB/s", "maximum to the device, over 20 ms"),
+    Column("sent_mean", "GB/s", "mean from the device"),
+    Column("sent_max", "GB/s", "maximum from the device, over 20 ms"),
+    Column("used_share", "share", "maximum of both directions over the link rate"),
 )
-HOST = TableSpec(
-    "host",
-    "The measured process and its children on the host",
-    (
-        _SCOPE,
-        Column("rss_mean", "bytes", "mean resident memory"),
-        Column("rss_min", "bytes", "minimum resident memory"),
-        Column("rss_max", "bytes", "maximum resident memory"),
-        Column("cores_mean", "×", "CPU time over wall time: 1 is one busy core"),
-        Column("cores_p95", "×", "95th percentile, weighted by time"),
-        Column("cores_max", "×", "maximum"),
-        Column("threads", "count", "maximum number of threads"),
-        Column("processes", "count", "maximum number of processes"),
-        _SAMPLES,
-    ),
+LINKS = TableSpec("pcie", "PCIe throughput and link, in the profiled steps", _PCIE)
+_HOST = (
+    _SCOPE,
+    Column("rss_mean", "bytes", "mean resident memory"),
+    Column("rss_min", "bytes", "minimum resident memory"),
+    Column("rss_max", "bytes", "maximum resident memory"),
+    Column("cores_mean", "×", "CPU time over wall time: 1 is one busy core"),
+    Column("cores_p95", "×", "95th percentile, weighted by time"),
+    Column("cores_max", "×", "maximum"),
+    Column("threads", "count", "maximum number of threads"),
+    Column("processes", "count", "maximum number of processes"),
+    _SAMPLES,
 )
-METRICS = TableSpec(
-    "metrics",
-    "Every sampled metric",
-    (
-        _SCOPE,
-        Column(C.SOURCE, "", "source: nvml, process, nsys or torch"),
-        Column(C.DEVICE, "", "device index; missing for the host"),
-        Column(C.METRIC, "", "sampled metric"),
-        Column(C.UNIT, "", "unit of the values"),
-        Column("mean", "", "mean, weighted by time", unit_in=C.UNIT),
-        Column("min", "", "minimum", unit_in=C.UNIT),
-        Column("max", "", "maximum", unit_in=C.UNIT),
-        Column("p95", "", "95th percentile, weighted by time", unit_in=C.UNIT),
-        _SAMPLES,
-        Column("covered_ns", "ns", "time covered by the samples"),
-    ),
+HOST = TableSpec("host", "The measured process and its children on the host", _HOST)
+_METRICS = (
+    _SCOPE,
+    Column(C.SOURCE, "", "source: nvml, process, nsys or torch"),
+    Column(C.DEVICE, "", "device index; missing for the host"),
+    Column(C.METRIC, "", "sampled metric"),
+    Column(C.UNIT, "", "unit of the values"),
+    Column("mean", "", "mean, weighted by time", unit_in=C.UNIT),
+    Column("min", "", "minimum", unit_in=C.UNIT),
+    Column("max", "", "maximum", unit_in=C.UNIT),
+    Column("p95", "", "95th percentile, weighted by time", unit_in=C.UNIT),
+    _SAMPLES,
+    Column("covered_ns", "ns", "time covered by the samples"),
 )
+METRICS = TableSpec("metrics", "Every sampled metric", _METRICS)
 _AT = Column(C.T_NS, "ns", "time since the run's t0; negative before the profile")
-TIMELINE = TableSpec(
-    "timeline",
-    "Devices over time, as shares of their maximum",
-    (
-        DEVICE,
-        Column("quantity", "", "NVML's utilization, memory used, SM clock or power"),
-        _AT,
-        Column("of_most", "share", "utilization, or value over total memory, maximum clock or power limit"),
-    ),
+_TIMELINE = (
+    DEVICE,
+    Column("quantity", "", "NVML's utilization, memory used, SM clock or power"),
+    _AT,
+    Column("of_most", "share", "utilization, or value over total memory, maximum clock or power limit"),
 )
-HOST_TIMELINE = TableSpec(
-    "host_timeline",
-    "The measured process over time",
-    (
-        _AT,
-        Column("rss", "bytes", "resident memory"),
-        Column("cores", "×", "CPU time over wall time since the previous reading"),
-        Column("threads", "count", "threads"),
-    ),
+TIMELINE = TableSpec("timeline", "Devices over time, as shares of their maximum", _TIMELINE)
+_HOST_TIMELINE = (
+    _AT,
+    Column("rss", "bytes", "resident memory"),
+    Column("cores", "×", "CPU time over wall time since the previous reading"),
+    Column("threads", "count", "threads"),
 )
+HOST_TIMELINE = TableSpec("host_timeline", "The measured process over time", _HOST_TIMELINE)
 SPECS = (DEVICES, TIMELINE, PER_STEP, THROTTLING, LINKS, HOST, HOST_TIMELINE, METRICS)
 _NOT_LISTED = {*CONSTANT, M.THROTTLE, M.ENERGY, *(f"{kind}_peak_bytes" for kind in ("host", "device"))}
-_TOTAL = "peak_"
 _INTEGERS = {C.RANK, C.DEVICE, C.STEP, "generation", "width", "max_generation", "max_width"}
 _QUANTITIES = (
     ("memory", M.MEMORY_USED, M.MEMORY_TOTAL),
@@ -200,7 +174,7 @@ def _table(rows: list[Row], spec: TableSpec) -> pd.DataFrame:
 def _summarize_metrics(scene: Scene) -> Iterator[Row]:
     """Each sampled metric inside the window and over the whole run."""
     for series in scene.series:
-        if series.metric in _NOT_LISTED or _TOTAL in series.metric:
+        if series.metric in _NOT_LISTED or "peak_" in series.metric:
             continue
         key = {C.SOURCE: series.source, C.DEVICE: series.device, C.METRIC: series.metric, C.UNIT: series.unit}
         for scope, window in scene.scopes:

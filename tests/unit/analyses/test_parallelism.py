@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tracekit.analyses.parallelism.calls import parse_members
 from tracekit.analyses.parallelism.experts import find_pairs
 from tracekit.analyses.parallelism.pipeline import Pipeline, measure_windows
-from tracekit.analyses.parallelism.roles import UNKNOWN, kinds_by_name, role_of
+from tracekit.analyses.parallelism.process_groups import UNKNOWN, kinds_by_name, role_of
 
 from samples.simulator.planted import pipelines as planted
 from samples.simulator.planted.pipelines import BACKWARD, FORWARD, GPIPE, ONE_F_ONE_B
