@@ -93,7 +93,24 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
+@pytest.fixture
+def outside_repositories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test in its folder: a recording asks git about the repository that it runs in."""
+    monkeypatch.chdir(tmp_path)
+
+
+def _read_head() -> str | None:
+    """The commit that is checked out, where git keeps it in a file of its own."""
+    try:
+        head = Path(".git/HEAD").read_text().strip()
+        return Path(".git", head.removeprefix("ref: ")).read_text().strip() if "ref:" in head else head
+    except OSError:
+        return None
+
+
 def _run_git(*arguments: str) -> str:
+    if arguments == ("rev-parse", "HEAD") and (head := _read_head()):
+        return head  # what most tests ask needs no process
     done = subprocess.run(["git", *arguments], check=True, capture_output=True, text=True)
     return done.stdout.strip()
 

@@ -297,6 +297,7 @@ def test_a_setup_runs_once_in_each_worktree(
     assert not Path("built.py").exists()
 
 
+@pytest.mark.slow
 @measured_here
 def test_submodules_are_measured_as_the_commit_wants_them_and_missing_ones_are_said(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path

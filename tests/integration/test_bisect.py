@@ -1,6 +1,7 @@
 """`tracekit bisect` with real repositories; values are planted, so that no timing decides.
 
-One test measures in real processes as well, and so does the slow tier; the others measure in this process.
+One test measures in real processes as well, and so does the slow tier; the others measure in this process,
+and those of decisions in plain folders.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +26,9 @@ from tests.repositories import add_commits
 from tests.tiers import thinned
 from tracekit.cli.main import run
 from tracekit.experiments import process
+from tracekit.experiments.checkouts import Worktrees
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tests.conftest import Git
 
 PROGRAM = """
@@ -49,7 +50,24 @@ def _measured_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "run", run_here)
 
 
+@pytest.fixture
+def _written_here(_measured_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders with the files of a commit stand in for its worktree."""
+
+    def add(trees: Worktrees, revision: str) -> Path:
+        tree = trees.folder / revision
+        tree.mkdir()
+        for name, text in CONTENTS[revision].items():
+            (tree / name).write_text(text)
+        return tree
+
+    monkeypatch.setattr(Worktrees, "add", add)
+
+
 measured_here = pytest.mark.usefixtures("_measured_here")
+written_here = pytest.mark.usefixtures("_written_here")
+CONTENTS: dict[str, Mapping[str, str]] = {}
+"""Files of commits of histories."""
 
 
 @pytest.fixture
@@ -74,7 +92,9 @@ def history(
         }
         made.append((f"change {number}", files))
     add_commits(git, made)
-    return git("rev-list", "--reverse", f"--max-count={commits + 1}", "HEAD").splitlines()
+    shas = git("rev-list", "--reverse", f"--max-count={commits + 1}", "HEAD").splitlines()
+    CONTENTS.update(zip(shas, (files for _, files in made), strict=True))
+    return shas
 
 
 def words(shas: list[str], counter: Path, *options: str) -> list[str]:
@@ -111,7 +131,7 @@ def test_the_slow_commit_of_twelve_is_named_with_its_effect(
     assert found["measured"] == len(counter.read_text()) < 3 * (COMMITS + 1)
 
 
-@measured_here
+@written_here
 def test_each_measurement_is_a_line_with_value_number_and_what_is_left(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,7 +200,7 @@ def test_a_skipped_commit_is_not_measured(
     assert [one["problem"] for one in found["log"] if one["key"] == shas[6]] == ["skipped by --skip"]
 
 
-@measured_here
+@written_here
 def test_ends_that_do_not_differ_cannot_be_told_apart(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,7 +211,7 @@ def test_ends_that_do_not_differ_cannot_be_told_apart(
     assert found["reason"]
 
 
-@measured_here
+@written_here
 def test_a_change_below_the_threshold_is_not_searched(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,7 +221,7 @@ def test_a_change_below_the_threshold_is_not_searched(
     assert found["reason"] == "the ends differ by less than the threshold of 40%"
 
 
-@measured_here
+@written_here
 def test_an_end_that_cannot_be_measured_is_nothing_measured(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,7 +236,7 @@ def test_no_ancestor_is_unusable(git: Git, counter: Path, capsys: pytest.Capture
     assert "is not an ancestor of" in capsys.readouterr().err
 
 
-@measured_here
+@written_here
 def test_a_second_call_takes_what_the_first_measured_and_measures_ends_and_jump(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -280,7 +300,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(
     assert found["cached"] > 0
 
 
-@measured_here
+@written_here
 def test_measurements_that_fill_caches_do_not_count(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -289,7 +309,7 @@ def test_measurements_that_fill_caches_do_not_count(
     assert (culprits(found, shas), found["measured"], len(counter.read_text())) == ([1], 6, 6 + 2 * 2)
 
 
-@measured_here
+@written_here
 def test_only_commits_that_change_a_path_are_searched(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -315,7 +335,7 @@ def test_versions_of_a_package_are_prepared_and_searched(
     assert any("--prepare installed the version" in note for note in found["notes"])
 
 
-@measured_here
+@written_here
 @pytest.mark.parametrize("output_format", thinned(["table", "markdown"], default=["table"]))
 def test_people_read_culprit_effect_and_how_to_go_on(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str], output_format: str
@@ -329,7 +349,7 @@ def test_people_read_culprit_effect_and_how_to_go_on(
         assert reported in out
 
 
-@measured_here
+@written_here
 def test_the_command_to_reproduce_is_pasted_into_a_shell_and_asks_the_same(
     git: Git, counter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

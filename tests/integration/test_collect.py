@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run
 
+pytestmark = pytest.mark.usefixtures("outside_repositories")
+
 SMALL: dict[str, Any] = {
     "workload": "mnist_cnn",
     "batch_size": 4,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
+pytestmark = pytest.mark.usefixtures("outside_repositories")
+
 torch = pytest.importorskip("torch")
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tracekit.runs.store import Store
 
+pytestmark = pytest.mark.usefixtures("outside_repositories")
+
 OUTPUT = f"Traceback (most recent call last):\n  ...\nRuntimeError: {ILLEGAL}{ADVICE}"
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tracekit.runs.store import Store
 
+pytestmark = pytest.mark.usefixtures("outside_repositories")
+
 MNIST = Request(workload="mnist_cnn")
 GPU = {"index": 0, "name": "H100", "sm_count": 132, "compute_capability": "9.0"}
 

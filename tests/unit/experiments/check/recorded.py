@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.runs import make_run, step_rows
@@ -27,8 +28,9 @@ FINGERPRINT: dict[str, Any] = {
 
 def commit(git: Repository, text: str, *, branch: str = "") -> str:
     """A new commit, on a new branch if one is named."""
-    if branch:
-        git("checkout", "--quiet", "-b", branch)
+    if branch:  # as `git checkout -b` writes them
+        Path(".git/refs/heads", branch).write_text(git("rev-parse", "HEAD") + "\n")
+        Path(".git/HEAD").write_text(f"ref: refs/heads/{branch}\n")
     git("commit", "--quiet", "--allow-empty", f"--message={text}")
     return git("rev-parse", "HEAD")
 
