@@ -17,7 +17,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from samples.simulator import Program
     from tracekit.analysis import Result
@@ -27,23 +27,26 @@ TRAINING = Path(__file__).parents[1] / "samples" / "simulated" / "training.json.
 State = dict[Path, tuple[int, int]]
 """Size and time of the last change of files."""
 _RESULTS: dict[tuple[Path | str, ...], Result] = {}
-"""Results of analyses and comparisons by the folders and peaks of their runs, and by name."""
+"""Latest results of analyses and comparisons by the folders and peaks of their runs, and by name."""
+MAX_RESULTS = 200
 
 
 def analyze(run: Run, name: str) -> Result:
     """The result of an analysis, computed once for each run: tests must change neither of them."""
-    key = (run.path, repr(run.peaks), name)
-    if key not in _RESULTS:
-        _RESULTS[key] = analysis.analyze(run, name)
-    return _RESULTS[key]
+    return _remember((run.path, repr(run.peaks), name), lambda: analysis.analyze(run, name))
 
 
 def compare(base: Run, head: Run, name: str) -> Result:
     """The result of a comparison, computed once for each pair of runs: tests must change none of them."""
-    key = (base.path, head.path, repr((base.peaks, head.peaks)), name)
-    if key not in _RESULTS:
-        _RESULTS[key] = analysis.compare(base, head, name)
-    return _RESULTS[key]
+    peaks = repr((base.peaks, head.peaks))
+    return _remember((base.path, head.path, peaks, name), lambda: analysis.compare(base, head, name))
+
+
+def _remember(key: tuple[Path | str, ...], compute: Callable[[], Result]) -> Result:
+    _RESULTS[key] = result = _RESULTS.pop(key, None) or compute()
+    if len(_RESULTS) > MAX_RESULTS:
+        del _RESULTS[next(iter(_RESULTS))]
+    return result
 
 
 class SharedRuns:

@@ -16,7 +16,8 @@ import pytest
 
 from tests import tiers
 from tests.golden.precision import VERDICTS, by_rule, judged
-from tracekit.analysis import Bottleneck, Severity, analyze, available
+from tests.shared_runs import analyze
+from tracekit.analysis import Bottleneck, Severity, available
 from tracekit.analysis.findings import advise
 from tracekit.schema import C
 
@@ -63,7 +64,7 @@ def traces(name: str) -> tuple[Path, ...]:
 @pytest.fixture(scope="module")
 def advised(shared_runs: SharedRuns) -> Callable[[str], Advice]:
     """Gives the advice on a judged run, computed once."""
-    return cache(lambda name: advise(shared_runs.of(*traces(name))))
+    return cache(lambda name: advise(shared_runs.of(*traces(name)), by=analyze))
 
 
 @pytest.mark.parametrize("name", NAMES)

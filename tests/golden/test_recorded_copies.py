@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.golden.test_truth import TRACES, TRUTH
-from tracekit.analysis import analyze, compare
+from tests.shared_runs import analyze, compare
 
 if TYPE_CHECKING:
     from tests.shared_runs import SharedRuns

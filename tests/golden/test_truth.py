@@ -18,8 +18,8 @@ import pytest
 from tracekit.analyses.launch_config import configs
 
 from tests import tiers
+from tests.shared_runs import analyze
 from tests.traces import table
-from tracekit.analysis import analyze
 from tracekit.ingest.importer import import_traces
 from tracekit.schema import TABLES, C, DeviceKind
 
