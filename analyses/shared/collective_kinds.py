@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -65,7 +65,7 @@ def kinds_of(names: pd.Series) -> pd.Series:
     return map_texts(names, _kind)
 
 
-@cache
+@lru_cache(maxsize=1 << 16)
 def _kind(name: str) -> str:
     return next((kind for kind, pattern in COLLECTIVES.items() if re.search(pattern, name)), OTHER)
 

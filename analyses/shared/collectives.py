@@ -9,7 +9,7 @@ ends must agree within 10% of the longest duration, or 200 µs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -88,6 +88,7 @@ def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
     """The collectives whose sequence number every device has; all of them where a number is unknown."""
     if rows[C.COLLECTIVE_SEQUENCE].isna().any():
         return rows
+    # Captures of ranks begin and end at different times, so the k-th last kernels need not correspond.
     sequence = rows[C.COLLECTIVE_SEQUENCE].to_numpy(np.int64)
     devices = rows.groupby(PLACE).ngroup()
     everywhere = (devices.groupby(sequence).transform("nunique") == devices.nunique()).to_numpy(bool)
@@ -149,6 +150,7 @@ def end_spreads(matched: list[MatchedCollectives]) -> list[Ints]:
 
 def _offsets(matched: list[MatchedCollectives]) -> dict[tuple[int, int], int]:
     """Clock offset of each device relative to the first one, ns: the median difference of matched ends."""
+    # All collectives together: a device has one clock, and the median passes over wrong matches.
     differences: dict[tuple[int, int], list[Ints]] = {}
     for collectives in matched:
         ends = collectives.start + collectives.dur
@@ -223,7 +225,7 @@ def _first_inputs(recorded: pd.DataFrame) -> pd.Series:
     return pd.Series(sizes, index=recorded.index, dtype=np.int64)
 
 
-@cache
+@lru_cache(maxsize=1 << 16)
 def _first_bytes(shapes: str, dtypes: str) -> int:
     shape, dtype = next(iter(parse_shapes(shapes)), None), next(iter(parse_dtypes(dtypes)), "")
     item_size = item_bytes(dtype) or 0
