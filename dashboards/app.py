@@ -82,9 +82,6 @@ def create_app(
 
 
 THREADS = 8
-IDLE_S = 120
-"""Seconds after which a connection that is not used is closed."""
-WAKE_SECONDS = 0.5  # a signal that arrives just before the loop waits is noticed this much later
 
 
 def serve(
@@ -123,7 +120,7 @@ def serve(
         ident="tracekit",
         max_request_body_size=MAX_BODY_BYTES,  # refused before it is written to a temporary file
         connection_limit=2 * connections.MAX_CONNECTIONS,  # never reached: it would stop accepting
-        channel_timeout=IDLE_S,
+        channel_timeout=120,  # seconds after which a connection that is not used is closed
         cleanup_interval=5,
     )
     port = listening.getsockname()[1]
@@ -135,12 +132,13 @@ def serve(
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     try:
-        # Not `server.run`, which swallows KeyboardInterrupt.
-        wasyncore.loop(timeout=WAKE_SECONDS, use_poll=True, map=opened)
+        # Not `server.run`, which swallows KeyboardInterrupt. A signal that arrives just before the loop
+        # waits is noticed after the timeout.
+        wasyncore.loop(timeout=0.5, use_poll=True, map=opened)
     finally:
         logging.getLogger("waitress").disabled = True  # responses cut off by the shutdown are not errors
         wasyncore.close_all(opened, ignore_all=True)
-        routes.imports_of(app).close()
+        app.server.extensions[routes.KEY].close()
 
 
 def _bind(host: str, port: int) -> socket.socket:

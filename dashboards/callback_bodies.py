@@ -137,7 +137,12 @@ def _check_body(body: _Body, callbacks: dict[str, Any]) -> None:
         _check_slots(slots, pairs)
         for slot in slots:
             for dependency in slot if isinstance(slot, list) else [slot]:
-                _convert(dependency)
+                if dependency.property == "id" and dependency.value != dependency.id:
+                    raise ValueError("other id")
+                name = f"{dependency.id}.{dependency.property}"
+                expected = _TYPES.get(name, _TYPES.get(dependency.property))
+                if expected is not None:
+                    msgspec.convert(dependency.value, expected)
 
 
 def _check_slots(sent: Sequence[_Slot | list[_Slot]], declared: Sequence[tuple[Any, str]]) -> None:
@@ -164,12 +169,3 @@ def _fits(sent: Any, component: Any) -> bool:
 def _wildcard(value: Any) -> str:
     """Return the name of a wildcard, as an object of Dash or in its JSON; empty for a value."""
     return str(value[0] if isinstance(value, list) and len(value) == 1 else getattr(value, "name", ""))
-
-
-def _convert(slot: _Slot) -> None:
-    """Raise ValueError or ValidationError if a value has another type than its property."""
-    if slot.property == "id" and slot.value != slot.id:
-        raise ValueError("other id")
-    expected = _TYPES.get(f"{slot.id}.{slot.property}", _TYPES.get(slot.property))
-    if expected is not None:
-        msgspec.convert(slot.value, expected)

@@ -22,13 +22,7 @@ Stamp: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A run that cannot be read.
-
-    Attributes:
-        name: Name of its folder.
-        message: What is wrong.
-        hint: What to do.
-    """
+    """A run that cannot be read: the name of its folder, what is wrong, and what to do."""
 
     name: str
     message: str
@@ -74,7 +68,9 @@ class Catalog:
     def list_runs(self) -> Listing:
         """List the store."""
         with self._guard:
-            changed = self._folder_mtime_ns()
+            changed = None  # when a run was last added to or removed from a local store
+            with suppress(OSError):
+                changed = self.store.path.stat().st_mtime_ns if isinstance(self.store.path, Path) else None
             cached, begun = self._made, time.monotonic()
             if cached and cached[1] == changed is not None and begun < cached[0]:
                 return cached[2]
@@ -83,12 +79,6 @@ class Catalog:
             reused = min(max(REUSED_S, REUSED_FACTOR * (ended - begun)), MAX_REUSE_S)
             self._made = ended + reused, changed, listing
             return listing
-
-    def _folder_mtime_ns(self) -> int | None:
-        """Return when a run was last added to or removed from a local store; None if unknown."""
-        with suppress(OSError):
-            return self.store.path.stat().st_mtime_ns if isinstance(self.store.path, Path) else None
-        return None
 
     def _list_again(self) -> Listing:
         runs_by_stamp = {stamp: run for run in self.store.runs() if (stamp := _stamp(run))}

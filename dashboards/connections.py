@@ -136,8 +136,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 def connection_opener(may_send: Callable[[Mapping[str, str]], bool]) -> Callable[..., _Channel | None]:
     """Return a function that opens a connection of waitress, in place of its class.
 
-    Args:
-        may_send: Whether a client with these headers (in capitals, with underscores) may send a body.
+    `may_send` says whether a client with these headers (in capitals, with underscores) may send a body.
     """
 
     def admit(

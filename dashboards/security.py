@@ -51,7 +51,8 @@ def restrict_access(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str 
     """
     server: Flask = app.server
     server.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
-    headers = HEADERS | {"Content-Security-Policy": _POLICY.format(hashes=" ".join(_hashes(app)))}
+    hashes = [value if value.startswith("'") else f"'{value}'" for value in app.csp_hashes()]
+    headers = HEADERS | {"Content-Security-Policy": _POLICY.format(hashes=" ".join(hashes))}
 
     def refuse() -> Response | None:
         if hosts and _host_name() not in hosts:
@@ -77,10 +78,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _hashes(app: Dash) -> list[str]:
-    return [f"'{value}'" if not value.startswith("'") else value for value in app.csp_hashes()]
 
 
 def _host_name() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -38,17 +39,6 @@ NAMES = (*_RUN_NAMES, "rank", "device", "peaks")
 _PROPERTIES = (("", "data"), ("", "value"), ("-box", "hidden"), ("-box", "title"))
 """What the fields of a `PickerState` set: properties of the picker, and of the box around it."""
 ALL = ""
-
-
-def create_pickers() -> list[Component]:
-    """Create the pickers; each stays hidden until it has options."""
-    return [
-        _picker("run", "Run", section=44, searchable=True),
-        _picker("base", "Baseline", section=72, searchable=True, clearable=True, placeholder="none"),
-        _picker("rank", "Rank", section=48),
-        _picker("device", "Device", section=58),
-        _picker("peaks", "Peaks", section=52, searchable=True, clearable=True, placeholder="recorded device"),
-    ]
 
 
 def _picker(name: str, label: str, *, section: int, **options: Any) -> Component:
@@ -88,7 +78,12 @@ class PickerState(NamedTuple):
 def picker_states(site: Site, context: Context) -> list[PickerState]:
     """Return the state of each picker, in the order of `NAMES`."""
     view, run = context.view, context.chosen
-    ranks, devices = _ranks_and_devices(site, run) if run else ([], [])
+    ranks: list[int] = []
+    devices: list[int] = []
+    with suppress(TracekitError):  # the page shows the error
+        if run:
+            key = (run.path, find_ranks_and_devices)
+            ranks, devices = site.results.get(key, lambda: find_ranks_and_devices(run))
     numbers = [_number_picker(ranks, view.rank), _number_picker(devices, view.device)]
     return [*offer_runs(site, view), *numbers, _peaks_picker(site, view)]
 
@@ -104,34 +99,18 @@ def offer_runs(site: Site, view: View) -> list[PickerState]:
     ]
 
 
-def _ranks_and_devices(site: Site, run: Run) -> tuple[list[int], list[int]]:
-    try:
-        cached: tuple[list[int], list[int]] = site.results.get(
-            (run.path, find_ranks_and_devices), lambda: find_ranks_and_devices(run)
-        )
-    except TracekitError:
-        return [], []  # the page shows the error
-    return cached
-
-
 def _peaks_picker(site: Site, view: View) -> PickerState:
     """Return the state of the picker of peaks, for pages that use them, and while some are chosen."""
     page = site.pages.get(view.page)
     used = page is not None and any(analysis.get(name).uses_peaks for name in downloads.list_analyses(page))
     options = [{"value": name, "label": name} for name in device_names()]
-    value = _device_name(view.peaks)
+    value = view.peaks
+    with suppress(UnusableInputError):  # not listed
+        value = find_named(value).name if value else ""
     if value and value not in device_names():
         options.insert(0, {"value": value, "label": f"{value} (not listed)"})
     title = f"Peaks of {value} instead of those of the recorded device" if value else ""
     return PickerState(options=options, value=value or None, hidden=not (used or value), title=title)
-
-
-def _device_name(device: str) -> str:
-    """Return the name of a device in the list; the given name if it is not listed."""
-    try:
-        return find_named(device).name if device else ""
-    except UnusableInputError:
-        return device
 
 
 def _number_picker(values: list[int], chosen: int | None) -> PickerState:
@@ -271,6 +250,13 @@ def _body() -> Component:
 
 
 def _header() -> Component:
+    pickers = [  # each stays hidden until it has options
+        _picker("run", "Run", section=44, searchable=True),
+        _picker("base", "Baseline", section=72, searchable=True, clearable=True, placeholder="none"),
+        _picker("rank", "Rank", section=48),
+        _picker("device", "Device", section=58),
+        _picker("peaks", "Peaks", section=52, searchable=True, clearable=True, placeholder="recorded device"),
+    ]
     theme = html.Span(className="tk-icon tk-icon-theme")
     tools = [
         html.Button("Import", className="tk-button tk-import-pick", title="Import traces"),
@@ -281,7 +267,7 @@ def _header() -> Component:
         [
             dmc.Burger(id="burger", size="sm", hiddenFrom="sm", opened=False, **aria(label="Menu")),
             html.A("tracekit", href="/", className="tk-brand tk-go"),
-            html.Div(create_pickers(), className="tk-choices"),
+            html.Div(pickers, className="tk-choices"),
             html.Div(tools, className="tk-tools"),
         ],
         className="tk-header-row",
@@ -294,7 +280,23 @@ def _icon(name: str, sign: str | Component, label: str) -> Component:
 
 def connect(site: Site) -> None:
     """Register the callbacks of the frame."""
-    _connect_route(site)
+
+    @site.app.callback(
+        Output("page", "children"),
+        Output("menu", "children"),
+        Output("view", "data"),
+        Input("url", "pathname"),
+        Input("url", "search"),
+        State("view", "data"),
+    )
+    def route(path: str, search: str, before: dict[str, str] | None) -> tuple[Any, Any, Any]:
+        view = View.parse(path, search)
+        context = site.context(view, dark=False)
+        stays = before is not None and View.parse(before["path"], "").page == view.page
+        page = no_update if stays and context.chosen else page_layout(site, context)
+        # Stay on the run that was the latest when the page was opened.
+        return page, menu(site, context), {"path": path, "search": context.view.search()}
+
     client = site.app.clientside_callback
     client(
         ClientsideFunction("tracekit", "theme"),
@@ -326,24 +328,6 @@ def connect(site: Site) -> None:
     )
 
 
-def _connect_route(site: Site) -> None:
-    @site.app.callback(
-        Output("page", "children"),
-        Output("menu", "children"),
-        Output("view", "data"),
-        Input("url", "pathname"),
-        Input("url", "search"),
-        State("view", "data"),
-    )
-    def route(path: str, search: str, before: dict[str, str] | None) -> tuple[Any, Any, Any]:
-        view = View.parse(path, search)
-        context = site.context(view, dark=False)
-        stays = before is not None and View.parse(before["path"], "").page == view.page
-        page = no_update if stays and context.chosen else page_layout(site, context)
-        # Stay on the run that was the latest when the page was opened.
-        return page, menu(site, context), {"path": path, "search": context.view.search()}
-
-
 def page_layout(site: Site, context: Context) -> Component | list[Component]:
     """Return the layout of the view's page, or an error message."""
     page = site.pages.get(context.view.page)
@@ -353,15 +337,11 @@ def page_layout(site: Site, context: Context) -> Component | list[Component]:
         if context.view.run:
             return _notice(page.title, f"The store has no readable run {context.view.run[:80]}.")
         return _notice(page.title, "The store has no runs yet.", "Import or record a run")
-    body = page.layout(context)
-    return [page_heading(page), *(body if isinstance(body, list) else [body])]
-
-
-def page_heading(page: Page) -> Component:
-    """Create the heading of a page: title, question and the place of the export toolbar."""
     title = html.Div([html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)])
     tools = html.Div(id=downloads.TOOLBAR, className="tk-exports", role="group", **aria(label="Exports"))
-    return html.Header([title, tools], className="tk-heading")
+    body = page.layout(context)
+    content = body if isinstance(body, list) else [body]
+    return [html.Header([title, tools], className="tk-heading"), *content]
 
 
 def _notice(title: str, text: str, link: str = "All runs") -> Component:
@@ -377,19 +357,17 @@ def menu(site: Site, context: Context) -> list[Component]:
     order = [*Section]
     ordered = sorted(listed.values(), key=lambda page: (order.index(page.section), page.order, page.name))
     for section, pages in groupby(ordered, key=lambda page: page.section):
-        entries.append(html.H2(str(section), className="tk-menu-heading"))
-        entries.append(html.Ul([_entry(page, context, key_of_page.get(page.name, "")) for page in pages]))
+        links: list[Component] = []
+        for page in pages:
+            here, key = page.name == context.view.page, key_of_page.get(page.name, "")
+            link = html.A(
+                page.title,
+                href=context.view.elsewhere(page.name),
+                title=f"{page.question} (g {key})" if key else page.question,
+                className="tk-menu-entry tk-go tk-current" if here else "tk-menu-entry tk-go",
+                **(aria(current="page") if here else {}),
+                **data(key=key),
+            )
+            links.append(html.Li(link))
+        entries += [html.H2(str(section), className="tk-menu-heading"), html.Ul(links)]
     return entries
-
-
-def _entry(page: Page, context: Context, key: str) -> Component:
-    here = page.name == context.view.page
-    link = html.A(
-        page.title,
-        href=context.view.elsewhere(page.name),
-        title=f"{page.question} (g {key})" if key else page.question,
-        className="tk-menu-entry tk-go tk-current" if here else "tk-menu-entry tk-go",
-        **(aria(current="page") if here else {}),
-        **data(key=key),
-    )
-    return html.Li(link)

@@ -113,18 +113,13 @@ def group_shortcuts(pages: Mapping[str, Page]) -> dict[str, Rows]:
 
 def show_shortcuts(pages: Mapping[str, Page]) -> Component:
     """Create the list of all shortcuts."""
-    return html.Div(
-        [_group(title, rows) for title, rows in group_shortcuts(pages).items()], className="tk-keys"
-    )
-
-
-def _group(title: str, rows: Rows) -> Component:
-    entries = [
-        entry
-        for pressed, what in rows
-        for entry in (html.Dt([dmc.Kbd(key) for key in pressed]), html.Dd(what))
-    ]
-    return html.Section([html.H3(title, className="tk-keys-title"), html.Dl(entries)])
+    sections = []
+    for title, rows in group_shortcuts(pages).items():
+        entries: list[Component] = []
+        for pressed, what in rows:
+            entries += [html.Dt([dmc.Kbd(key) for key in pressed]), html.Dd(what)]
+        sections.append(html.Section([html.H3(title, className="tk-keys-title"), html.Dl(entries)]))
+    return html.Div(sections, className="tk-keys")
 
 
 def as_markdown(pages: Mapping[str, Page]) -> str:

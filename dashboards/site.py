@@ -16,28 +16,24 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
+from dash import Dash
+from dash.development.base_component import Component
 from flask import request
 
 from tracekit import analysis
 from tracekit.analysis import Analyze, Finding, Result
 from tracekit.errors import RunNotFoundError
 from tracekit.runs.devices import find_named
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 from tracekit.schema import TABLES, C
 
 from .catalog import Catalog
 
-if TYPE_CHECKING:
-    from dash import Dash
-    from dash.development.base_component import Component
-
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
-
-    Block: TypeAlias = Callable[["Context"], Component | list[Component]]
-
+Block: TypeAlias = "Callable[[Context], Component | list[Component]]"
 T = TypeVar("T")
 
 
@@ -165,7 +161,8 @@ class View:
             for name, value in parse_qsl((search or "").lstrip("?"))
         }
         fields: dict[str, Any] = {name: words.pop(word, "") for word, name in WORDS.items()}
-        fields |= {name: _parse_integer(fields[name]) for name in _INTEGERS}
+        for name in _INTEGERS:
+            fields[name] = int(fields[name]) if _NUMBER.fullmatch(fields[name]) else None
         fields["row"] = fields["row"] if parse_row(fields["row"]) else ""
         options = {name: value for name, value in words.items() if _NAME.fullmatch(name)}
         return cls(page=page if _NAME.fullmatch(page) else "", options=options, **fields)
@@ -177,11 +174,7 @@ class View:
         return f"?{query}" if query else ""
 
     def href(self, **changes: Any) -> str:
-        """Return the address of this view with some fields changed.
-
-        Args:
-            changes: Fields by name, as in `dataclasses.replace`.
-        """
+        """Return the address of this view with some fields changed, as `dataclasses.replace` takes them."""
         changed = replace(self, **changes)
         return f"/{changed.page}{changed.search()}"
 
@@ -189,10 +182,6 @@ class View:
         """Return the address of another page with the same runs, rank, device and peaks."""
         other = replace(self, page=page, start_ns=None, end_ns=None, row="", options={})
         return other.href(**changes)
-
-
-def _parse_integer(text: str) -> int | None:
-    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def parse_row(row: str) -> tuple[str, int] | None:
@@ -210,10 +199,6 @@ MAX_RESULTS = 64
 """Default number of cached results."""
 
 
-def _analyze(run: Run, name: str) -> Result:
-    return analysis.analyze(run, name)
-
-
 @dataclass
 class Results:
     """LRU cache of values computed from runs; concurrent requests for one key share one computation.
@@ -226,7 +211,7 @@ class Results:
     """
 
     capacity: int = MAX_RESULTS
-    analyze: Analyze = _analyze
+    analyze: Analyze = lambda run, name: analysis.analyze(run, name)
     _values: OrderedDict[Hashable, Future[Any]] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -360,10 +345,6 @@ class Site:
     def run(self, run_id: str) -> Run | None:
         """Return the run with this full id, or None; the id is never used as a path."""
         return self.catalog.list_runs().find(run_id)
-
-    def latest(self) -> Run | None:
-        """Return the latest readable run; None in an empty store."""
-        return next(reversed(self.catalog.list_runs().runs), None)
 
     def context(self, view: View, *, dark: bool) -> Context:
         """Resolve a view to the context of its blocks; without a run, the latest is used."""

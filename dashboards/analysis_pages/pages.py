@@ -22,7 +22,7 @@ from ..components.charts import chart
 from ..components.finding import show_definition, show_finding
 from ..components.text import capitalize, sentence, show_note
 from ..figures.standard import first_figure
-from ..site import Context, Page, Section
+from ..site import Block, Context, Page, Section
 from ..tables.table import show_table
 from .results import PageResults, show_nothing
 
@@ -39,6 +39,7 @@ def answer_page(
     analyses: Sequence[str] = (),
     title: str = "",
     question: str = "",
+    needs: str = "",
     hidden: Sequence[str] = (),
     height: int = 360,
 ) -> Page:
@@ -53,6 +54,7 @@ def answer_page(
         analyses: The analyses shown; default: the one with the page's name.
         title: Heading; default: the analysis' title.
         question: The question answered; default: the analysis' question.
+        needs: Table without whose rows there is neither an answer nor a figure; default: any table.
         hidden: Tables to leave out because the figures show them.
         height: Skeleton height of the figures, in pixels.
     """
@@ -70,32 +72,38 @@ def answer_page(
             block(name, "tables", height=420),
             *(show_definition(analysis.get(name), named=len(names) > 1) for name in names),
         ],
-        blocks={
-            "answer": lambda context: _answer(PageResults(context, names), answer),
-            "figures": lambda context: _figures(PageResults(context, names), figures),
-            "tables": lambda context: _tables(context, names, frozenset(hidden)),
-        },
+        blocks=result_blocks(
+            names,
+            answer=lambda results: _answer(results, answer(results) if _has_rows(results, needs) else []),
+            figures=lambda results: figures(results) if _has_rows(results, needs) else [],
+            tables=lambda results: _tables(results.context, names, frozenset(hidden)),
+        ),
         covers=names,
     )
 
 
-def _has_rows(context: Context, names: Sequence[str]) -> bool:
-    return any(len(frame) for name in names for frame in context.result(name).tables.values())
+def result_blocks(names: Sequence[str], **parts: Part) -> dict[str, Block]:
+    """Return blocks of a page, by name, computed from the results of analyses, the main one first."""
+
+    def compute(part: Part, context: Context) -> list[Component]:
+        return part(PageResults(context, tuple(names)))
+
+    return {name: partial(compute, part) for name, part in parts.items()}
 
 
-def _figures(results: PageResults, figures: Part) -> list[Component]:
-    return figures(results) if _has_rows(results.context, results.names) else []
+def _has_rows(results: PageResults, table: str) -> bool:
+    """Return whether a table has rows in the view; without one, whether any table has rows."""
+    if table:
+        return len(results.frame(table)) > 0
+    tables = (results.context.result(name).tables for name in results.names)
+    return any(len(frame) for frames in tables for frame in frames.values())
 
 
-def _answer(results: PageResults, answer: Part) -> list[Component]:
-    answered = answer(results) if _has_rows(results.context, results.names) else []
-    if not answered and not results.notes:
-        answered = [show_nothing("This run has no data for this page.")]
-    return [
-        *answered,
-        *(show_note(note) for note in results.notes),
-        *(show_finding(results.context, finding) for finding in results.findings),
-    ]
+def _answer(results: PageResults, answer: list[Component]) -> list[Component]:
+    notes = results.show_notes()
+    if not answer and not notes:
+        answer = [show_nothing("This run has no data for this page.")]
+    return [*answer, *notes, *results.show_findings()]
 
 
 def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> list[Component]:
@@ -113,15 +121,18 @@ def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> l
         return []
     sort = context.view.options.get("sort", "")
     active = (tab for tab, (_, _, spec, _) in enumerate(shown) if sort.startswith(f"{spec.name}:"))
+    panels = []
+    for tab, (_, name, spec, result) in enumerate(shown):
+        own_table = spec in analysis.get(name).tables  # else of a comparison, without ranks and devices
+        rows = PageResults(context, (name,)).frame(spec.name) if own_table else result.tables[spec.name]
+        grid = html.Div(show_table(context, name, spec, rows), className="tk-panel")
+        panels.append(dmc.TabsPanel(grid, value=f"{tab}"))
     return [
         dmc.Title("Tables", order=2, size="h4"),
         dmc.Tabs(
             [
                 dmc.TabsList([dmc.TabsTab(title, value=f"{tab}") for tab, (title, *_) in enumerate(shown)]),
-                *(
-                    dmc.TabsPanel(_grid(context, name, spec, result), value=f"{tab}")
-                    for tab, (_, name, spec, result) in enumerate(shown)
-                ),
+                *panels,
             ],
             value=f"{next(active, 0)}",
             keepMounted=False,
@@ -139,12 +150,6 @@ def _list_tables(
     return [(title, analysis_shown.name, spec, result) for title, spec in zip(titles, present, strict=True)]
 
 
-def _grid(context: Context, name: str, spec: TableSpec, result: Result) -> Component:
-    frame = PageResults(context, (name,)).frame(spec.name) if spec in analysis.get(name).tables else None
-    rows = result.tables[spec.name] if frame is None else frame
-    return html.Div(show_table(context, name, spec, rows), className="tk-panel")
-
-
 FIRST_GENERATED = 1_000
 """Generated pages come after the hand-written ones."""
 
@@ -157,18 +162,21 @@ def generate_page(analysis: Analysis) -> Page:
         question=analysis.question,
         section=Section.MORE,
         order=FIRST_GENERATED + analysis.order,
-        layout=partial(_layout, analysis),
+        layout=lambda _: [block(analysis.name, "result", height=640), show_definition(analysis)],
         prefetch=(analysis.name,),
         blocks={"result": partial(_result, analysis)},
     )
 
 
-def _layout(analysis: Analysis, _: Context) -> list[Component]:
-    return [block(analysis.name, "result", height=640), show_definition(analysis)]
-
-
 def _result(analysis: Analysis, context: Context) -> list[Component]:
-    shown = [*_comparison(analysis, context), *_result_of_run(analysis, context)]
+    """Show the comparison with the baseline, and the result of the run with its figure."""
+    shown, result = _comparison(analysis, context), context.result(analysis.name)
+    results = PageResults(context, (analysis.name,))
+    shown += [*results.show_findings(), *results.show_notes()]
+    figure = first_figure(analysis.tables, result.tables)
+    if figure:
+        shown.append(chart(context, "standard", figure.figure, caption=figure.caption))
+    shown += _show_tables(context, analysis.name, analysis.tables, result)
     return shown or [dmc.Text(f"This run has no data for {analysis.title.lower()}.", c="dimmed")]
 
 
@@ -180,35 +188,15 @@ def _comparison(analysis: Analysis, context: Context) -> list[Component]:
         return [show_note("choose a baseline above to compare with it")]
     result = context.results.between(context.base, context.run, analysis.name)
     shown: list[Component] = [show_finding(context, finding) for finding in result.findings]
-    shown += [show_note(note) for note in result.notes]
-    return shown + show_tables(context, analysis, analysis.comparison, result)
+    shown += map(show_note, result.notes)
+    return shown + _show_tables(context, analysis.name, analysis.comparison, result)
 
 
-def _result_of_run(analysis: Analysis, context: Context) -> list[Component]:
-    result = context.result(analysis.name)
-    ranked = sorted(result.findings, key=lambda finding: -(finding.saving_ns_per_step or 0))
-    shown: list[Component] = [show_finding(context, finding) for finding in ranked]
-    shown += [show_note(note) for note in result.notes]
-    figure = first_figure(analysis.tables, result.tables)
-    if figure:
-        shown.append(chart(context, "standard", figure.figure, caption=figure.caption))
-    return shown + show_tables(context, analysis, analysis.tables, result)
-
-
-def show_tables(
-    context: Context, analysis: Analysis, specs: Iterable[TableSpec], result: Result
-) -> list[Component]:
-    """Show every table of a result under its title; empty tables show the notes.
-
-    Args:
-        context: The current context.
-        analysis: The analysis.
-        specs: Tables to show.
-        result: Its result, or a comparison.
-    """
+def _show_tables(context: Context, name: str, specs: Iterable[TableSpec], result: Result) -> list[Component]:
+    """Show every table of a result under its title; empty tables show the notes."""
     why = " ".join(map(sentence, result.notes)) or "This run has no such data."
     return [
-        show_table(context, analysis.name, spec, result.tables[spec.name], title=spec.title, empty=why)
+        show_table(context, name, spec, result.tables[spec.name], title=spec.title, empty=why)
         for spec in specs
         if spec.name in result.tables
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any
@@ -13,36 +13,28 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit import analysis
-from tracekit.analysis import Column, Finding, TableSpec
+from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 from tracekit.render import cells, human
-from tracekit.render.cells import header
 from tracekit.schema import C
 
 from ..components import links
-from ..components.charts import aria
+from ..components.charts import aria, chart
+from ..components.finding import show_finding
 from ..components.links import filter_by_view, show_command
-from ..components.text import section, with_code
+from ..components.text import block_title, show_note, with_code
+from ..figures.bars import bars, compose_bars
 from ..site import Context
+from ..tables.html import NAME_CHARS, first_rows
+from ..tables.table import show_table
 
-NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×", "samples/s"}
-NAME_CHARS = 46
-"""Maximum characters of a name in a short table; the tooltip has the full name."""
-MANY_COLUMNS, NARROW_CHARS = 10, 30
-"""With this many columns or more, names are cut to this many characters."""
-DEVICE_TABLE = "device_intervals"
 HOST_TABLE = "host_intervals"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A table row with plain Python values.
-
-    Attributes:
-        spec: Specification of the table.
-        values: Values by column name.
-    """
+    """A row of a table with plain Python values by column name, and the specification of the table."""
 
     spec: TableSpec
     values: Mapping[str, Any]
@@ -51,11 +43,7 @@ class Row:
         return self.values[column]
 
     def number(self, column: str) -> Component:
-        """Format a number inside a sentence, in the unit of its column.
-
-        Raises:
-            KeyError: The table has no such column.
-        """
+        """Format a number inside a sentence, in the unit of its column; KeyError without the column."""
         return format_number(self.values[column], links.table_column(self.spec, column).unit)
 
     def fill(self, template: str) -> list[Any]:
@@ -81,12 +69,7 @@ class Row:
 
 @dataclass(frozen=True)
 class PageResults:
-    """Results of a page's analyses, filtered by the view's rank and device.
-
-    Attributes:
-        context: The current context.
-        names: The analyses, the main one first.
-    """
+    """Results of a page's analyses, the main one first, filtered by the view's rank and device."""
 
     context: Context
     names: tuple[str, ...]
@@ -126,8 +109,8 @@ class PageResults:
             name: The analysis; default: the main one.
         """
         frame = self.frame(table, name) if rows is None else rows
-        first = frame.sort_values(by, ascending=False, kind="stable") if by else frame
-        return self.rows(table, rows=first.head(1), name=name)[0]
+        first = keep_largest(frame, by, 1) if by else frame.head(1)
+        return self.rows(table, rows=first, name=name)[0]
 
     def spec(self, table: str, name: str = "") -> TableSpec:
         """Return the specification of a table.
@@ -135,27 +118,124 @@ class PageResults:
         Raises:
             KeyError: The analysis declares no such table.
         """
-        return links.table_spec(analysis.get(name or self.names[0]), table)
+        return {spec.name: spec for spec in analysis.get(name or self.names[0]).tables}[table]
 
-    def columns(self, table: str, *wanted: str, name: str = "") -> list[Column]:
-        """Return columns of a table, in the given order.
+    def columns(self, table: str, *wanted: str | Column, name: str = "") -> list[Column]:
+        """Return columns of a table by name, in the given order; KeyError if it has no such column."""
+        spec = self.spec(table, name)
+        return [links.table_column(spec, of) if isinstance(of, str) else of for of in wanted]
+
+    def first_rows(
+        self,
+        table: str,
+        names: Sequence[str | Column],
+        /,
+        *,
+        rows: pd.DataFrame | None = None,
+        name: str = "",
+        **shown: Any,
+    ) -> list[Component]:
+        """Show the first rows of a table as plain HTML; nothing without rows.
+
+        Args:
+            table: Name of the table.
+            names: Its columns to show, in this order, and columns that `rows` has in addition.
+            rows: A selection of its rows; default: all.
+            name: The analysis; default: the main one.
+            shown: Title and other arguments of `tables.html.first_rows`, such as its `table`.
 
         Raises:
             KeyError: The table has no such column.
         """
-        return [links.table_column(self.spec(table, name), number) for number in wanted]
+        frame = self.frame(table, name) if rows is None else rows
+        columns = self.columns(table, *names, name=name)
+        return [first_rows(self.context, frame, columns, **shown)] if len(frame) else []
 
-    @property
-    def notes(self) -> list[str]:
-        """Notes of the analyses, without duplicates."""
+    def grids(self, tables: Mapping[str, str], name: str = "") -> list[Component]:
+        """Show the tables that have rows as grids.
+
+        Args:
+            tables: Names of the tables, with the heading of each; empty for its title.
+            name: The analysis; default: the main one.
+        """
+        shown = [(self.spec(table, name), self.frame(table, name), title) for table, title in tables.items()]
+        return [
+            show_table(self.context, name or self.names[0], spec, frame, title=title or spec.title)
+            for spec, frame, title in shown
+            if len(frame)
+        ]
+
+    def bars(
+        self,
+        chart_name: str,
+        labels: Iterable[Any],
+        values: pd.Series[Any] | Mapping[str, pd.Series[Any]],
+        unit: str = "ns",
+        *,
+        title: str,
+        caption: str,
+    ) -> list[Component]:
+        """Show a column as bars, or columns as stacked bars, the first at the top; nothing without rows.
+
+        Args:
+            chart_name: Id of the chart, unique on its page.
+            labels: One label per bar; any text.
+            values: One value per bar, or these by name of the part, in stacking order.
+            unit: Unit of the values.
+            title: What the values are, for the axis.
+            caption: One sentence.
+        """
+        names = list(map(str, labels))
+        if not names:
+            return []
+        if isinstance(values, Mapping):
+            parts = {part: lengths.tolist() for part, lengths in values.items()}
+            figure = compose_bars(names, parts, unit, title=title)
+        else:
+            figure = bars(names, values.tolist(), unit, title=title)
+        return [chart(self.context, chart_name, figure, caption=caption)]
+
+    def show_switch(self, option: str, label: str, choices: Sequence[tuple[str, str]]) -> Component:
+        """Show a segmented control whose state is in the address.
+
+        Args:
+            option: Query parameter; the first choice is the default.
+            label: Accessible label.
+            choices: Value and text of each choice.
+        """
+        view, chosen = self.context.view, self.read_choice(option, choices)
+        rest = {name: value for name, value in view.options.items() if name != option}
+        links: list[Component] = []
+        for value, words in choices:
+            if value == chosen:
+                current: Any = aria(current="true")
+                links.append(html.Span(words, className="tk-choose tk-chosen", **current))
+            else:
+                options = rest if value == choices[0][0] else rest | {option: value}
+                links.append(dcc.Link(words, className="tk-choose", href=view.href(options=options)))
+        return html.Div(links, role="group", className="tk-switch", **aria(label=label))
+
+    def read_choice(self, option: str, choices: Sequence[tuple[str, str]]) -> str:
+        """Return the value of an option of the address, or that of the first choice."""
+        requested = self.context.view.options.get(option, "")
+        return requested if requested in dict(choices) else choices[0][0]
+
+    def show_notes(self) -> list[Component]:
+        """Show the notes of the analyses, without duplicates."""
         notes = [note for name in self.names for note in self.context.result(name).notes]
-        return list(dict.fromkeys(notes))
+        return [show_note(note) for note in dict.fromkeys(notes)]
 
-    @property
-    def findings(self) -> list[Finding]:
-        """Findings of the analyses, largest saving first."""
-        findings = [finding for name in self.names for finding in self.context.result(name).findings]
-        return sorted(findings, key=lambda finding: -(finding.saving_ns_per_step or 0))
+    def show_findings(self, *, linked: bool = False) -> list[Component]:
+        """Show the findings, largest saving first; if `linked`, with links to the pages of their analyses."""
+        pairs = [(name, finding) for name in self.names for finding in self.context.result(name).findings]
+        pairs.sort(key=lambda pair: -(pair[1].saving_ns_per_step or 0))
+        return [show_finding(self.context, finding, analysis=name * linked) for name, finding in pairs]
+
+
+def show_advice(results: PageResults) -> list[Component]:
+    """Show the findings under their heading; nothing without findings."""
+    cards = results.show_findings(linked=True)
+    return [block_title("Findings"), *cards] if cards else []
 
 
 def format_number(value: Any, unit: str) -> Component:
@@ -167,6 +247,21 @@ def format_name(text: Any) -> Component:
     """Format a name inside a sentence; long names are cut."""
     full = clean(str(text))
     return html.Code(brief(full, NAME_CHARS), title=full, className="tk-quoted")
+
+
+def format_rows(frame: pd.DataFrame, template: str) -> list[str]:
+    """Return a text for each row: the template with the values of the columns that it names.
+
+    Example:
+        >>> format_rows(pd.DataFrame({"op": ["mm", "add"], "rank": [0, 1]}), "{op} (rank {rank})")
+        ['mm (rank 0)', 'add (rank 1)']
+    """
+    return [template.format_map(row) for row in frame.to_dict("records")]
+
+
+def keep_largest(frame: pd.DataFrame, by: str, count: int | None = None) -> pd.DataFrame:
+    """Return the rows with the largest values of a column, largest first; all by default."""
+    return frame.sort_values(by, ascending=False, kind="stable")[:count]
 
 
 def show_answer(*sentence: Any) -> Component:
@@ -195,39 +290,6 @@ def no_runs(none: str, hint: str, how: str, command: str) -> list[Component]:
     ]
 
 
-def show_switch(context: Context, option: str, label: str, choices: Sequence[tuple[str, str]]) -> Component:
-    """Show a segmented control whose state is in the address.
-
-    Args:
-        context: The current context.
-        option: Query parameter; the first choice is the default.
-        label: Accessible label.
-        choices: Value and text of each choice.
-    """
-    rest = {name: value for name, value in context.view.options.items() if name != option}
-    links: list[Component] = []
-    for value, words in choices:
-        if value == read_choice(context, option, choices):
-            current: Any = aria(current="true")
-            links.append(html.Span(words, className="tk-choose tk-chosen", **current))
-        else:
-            options = rest if value == choices[0][0] else rest | {option: value}
-            links.append(dcc.Link(words, className="tk-choose", href=context.view.href(options=options)))
-    return html.Div(links, role="group", className="tk-switch", **aria(label=label))
-
-
-def read_choice(context: Context, option: str, choices: Sequence[tuple[str, str]]) -> str:
-    """Return the choice in the address, or the first one.
-
-    Args:
-        context: The current context.
-        option: Query parameter.
-        choices: Value and text of each choice.
-    """
-    requested = context.view.options.get(option, "")
-    return requested if requested in {value for value, _ in choices} else choices[0][0]
-
-
 def values_by_rank(frame: pd.DataFrame, kind: str, value: str) -> tuple[list[str], dict[str, pd.Series[Any]]]:
     """Return the names of the ranks, and their values by kind, in order of the rows; 0 without a row.
 
@@ -239,101 +301,3 @@ def values_by_rank(frame: pd.DataFrame, kind: str, value: str) -> tuple[list[str
     kinds = frame.astype({kind: str})
     by_kind = kinds.pivot(index=C.RANK, columns=kind, values=value).fillna(0).astype("int64")
     return [f"rank {rank}" for rank in by_kind.index], {name: by_kind[name] for name in kinds[kind].unique()}
-
-
-def first_rows(
-    context: Context,
-    frame: pd.DataFrame,
-    columns: Sequence[Column],
-    *,
-    title: str,
-    row: str = "",
-    table: str = DEVICE_TABLE,
-    limit: int = 10,
-) -> Component:
-    """Show the first rows of a table as plain HTML, with a timeline link per row.
-
-    Args:
-        context: The current context.
-        frame: The rows.
-        columns: Columns to show; empty ones are left out.
-        title: Heading.
-        row: Column with the row id to link to; empty for none.
-        table: Table that the row ids refer to.
-        limit: Maximum number of rows.
-    """
-    first = frame.head(limit)
-    columns = [column for column in columns if first[column.name].notna().any()]
-    decimals = {column.name for column in columns if not column.unit and first[column.name].dtype.kind == "f"}
-    sides = [(column, "tk-number" if column.name in decimals else _css_class(column)) for column in columns]
-    width = NAME_CHARS if len(columns) < MANY_COLUMNS else NARROW_CHARS
-    head: list[Component] = [html.Th("Timeline", scope="col")] if row else []
-    head += [_head(column, side) for column, side in sides]
-    body = []
-    for place, record in enumerate(cells.records(first, columns)):
-        link = [_link(context, table, first[row].iloc[place])] if row else []
-        body.append(
-            html.Tr([*link, *(_cell(record[column.name], column, side, width) for column, side in sides)])
-        )
-    cut = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
-    content: list[Component] = [html.Thead(html.Tr(head)), html.Tbody(body)]
-    return section(f"{title}{cut}", _scrolling(content, title, "tk-scroll", table="tk-short"))
-
-
-def _scrolling(content: list[Component], label: str, frame: str, *, table: str) -> Component:
-    """Create a table that scrolls where it is too wide, by keyboard, too."""
-    inner = html.Table(content, className=table)
-    return html.Div(inner, className=frame, tabIndex="0", role="region", **aria(label=label))
-
-
-def _head(column: Column, side: str) -> Component:
-    return html.Th(header(column), scope="col", title=column.meaning, className=side)
-
-
-def _cell(value: Any, column: Column, side: str, width: int) -> Component:
-    text = human(value, column.unit)
-    shown = text if side == "tk-number" else brief(text, width)
-    return html.Td(shown, className=side, title=text if shown != text else None)
-
-
-def _link(context: Context, table: str, value: Any) -> Component:
-    row_id = cells.plain(value)
-    if row_id is None:
-        return html.Td("–")
-    href = context.view.elsewhere("timeline", row=f"{table}:{row_id}")
-    return html.Td(dcc.Link("show", href=href, title=f"Show row {row_id} of {table} on the timeline"))
-
-
-MAX_CELL_CHARS = 56
-"""Maximum characters of a cell; the tooltip has the full text."""
-
-
-def html_table(columns: Sequence[Column], records: Sequence[Mapping[str, Any]], *, caption: str) -> Component:
-    """Show a table.
-
-    Args:
-        columns: The columns; their units determine the format.
-        records: One mapping per row; values may be components.
-        caption: Accessible caption.
-    """
-    head = html.Tr([_head(column, _css_class(column)) for column in columns])
-    body = [
-        html.Tr([_short_cell(column, record.get(column.name)) for column in columns]) for record in records
-    ]
-    hidden = html.Caption(caption, className="tk-visually-hidden")
-    content: list[Component] = [hidden, html.Thead(head), html.Tbody(body)]
-    return _scrolling(content, caption, "tk-rows-frame", table="tk-rows")
-
-
-def _css_class(column: Column) -> str:
-    return "tk-number" if column.unit in NUMBERS else "tk-text"
-
-
-def _short_cell(column: Column, value: Any) -> Component:
-    if isinstance(value, Component | list):
-        return html.Td(value, className=_css_class(column))
-    text = human(value, column.unit)
-    if column.unit == "ns" and isinstance(value, int):
-        return html.Td(text, title=f"{value:,} ns", className=_css_class(column))
-    shown = brief(text, MAX_CELL_CHARS) if column.unit == "" else text
-    return html.Td(shown, title=text if shown != text else None, className=_css_class(column))

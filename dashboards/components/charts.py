@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
 from dash import Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 
@@ -14,7 +13,6 @@ from tracekit.render import human
 from tracekit.render.cells import plain
 
 from ..figures.axis import COLORWAY
-from ..figures.bars import bars, compose_bars
 from ..site import Context, Site
 
 Number = int | float
@@ -98,17 +96,13 @@ def show_tiles(tiles: Sequence[Tile], base: Sequence[Tile] = ()) -> list[Compone
     return [_show_tile(tile, before.get(tile.label)) for tile in tiles]
 
 
-def _format_value(tile: Tile) -> str | list[Component | str]:
-    """Format the value; do not break a range's upper bound from its unit."""
-    low, to, high = tile.text.partition(" to ")
-    return [f"{low}{to}", html.Span(high, className="tk-nowrap")] if to else tile.text
-
-
 def _show_tile(tile: Tile, base: Tile | None) -> Component:
     label = dcc.Link(tile.label, href=tile.href) if tile.href else tile.label
+    low, to, high = tile.text.partition(" to ")  # do not break the upper bound from its unit
+    value: Any = [f"{low}{to}", html.Span(high, className="tk-nowrap")] if to else tile.text
     parts: list[Component] = [
         html.Dt(label, className="tk-tile-label"),
-        html.Dd(_format_value(tile), className="tk-tile-value"),
+        html.Dd(value, className="tk-tile-value"),
     ]
     if tile.note:
         parts.append(html.Dd(tile.note, className="tk-tile-note"))
@@ -142,8 +136,6 @@ def data(**attributes: str) -> dict[str, Any]:
 
 
 HEIGHT = 320
-STANDOFF = 8
-"""Pixels between ticks and axis title."""
 _INK = {False: ("#1f2328", "#d8dce1"), True: ("#e4e6e9", "#3b3f46")}
 _CONFIG: Any = {
     "displaylogo": False,
@@ -161,7 +153,7 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         figure: Figure from `dashboards.figures`.
         caption: One sentence.
     """
-    shown = with_theme(figure, dark=context.dark)
+    shown = _with_theme(figure, dark=context.dark)
     graph = dcc.Graph(
         id={"type": "chart", "page": context.view.page, "name": name},
         figure=shown,
@@ -169,81 +161,18 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         className="tk-graph",
         style={"height": shown["layout"]["height"]},
     )
-    pictures = [_picture(kind, f"{context.view.run}-{name}", caption) for kind in ("PNG", "SVG")]
+    pictures = []
+    for kind in ("PNG", "SVG"):
+        named = data(format=kind.lower(), name=f"{context.view.run}-{name}")
+        named |= aria(label=f"{kind}: {caption}")
+        pictures.append(html.Button(kind, type="button", title=f"Save chart as {kind}", **named))
     words = html.Figcaption([html.Span(caption), html.Span(pictures, className="tk-picture")])
     place = html.Div(graph, style={"minHeight": shown["layout"]["height"]})  # also while plotly loads
     return html.Figure([place, words], className="tk-chart")
 
 
-def bar_chart(
-    context: Context,
-    name: str,
-    labels: Iterable[Any],
-    values: pd.Series[Any],
-    unit: str = "ns",
-    *,
-    title: str,
-    caption: str,
-) -> list[Component]:
-    """Show a column as bars, the first at the top; nothing without rows.
-
-    Args:
-        context: The current context.
-        name: Id of the chart, unique on its page.
-        labels: One label per bar; any text.
-        values: One value per bar.
-        unit: Unit of the values.
-        title: What the values are, for the axis.
-        caption: One sentence.
-    """
-    if values.empty:
-        return []
-    return [
-        chart(
-            context, name, bars(list(map(str, labels)), values.tolist(), unit, title=title), caption=caption
-        )
-    ]
-
-
-def parts_chart(
-    context: Context,
-    name: str,
-    labels: Iterable[Any],
-    parts: Mapping[str, pd.Series[Any]],
-    *,
-    title: str,
-    caption: str,
-) -> list[Component]:
-    """Show columns of times as stacked bars; nothing without rows.
-
-    Args:
-        context: The current context.
-        name: Id of the chart, unique on its page.
-        labels: One label per bar; any text.
-        parts: One value per bar, by name of the part, in stacking order.
-        title: What the values are, for the axis.
-        caption: One sentence.
-    """
-    labels = list(map(str, labels))
-    if not labels:
-        return []
-    times = {part: values.tolist() for part, values in parts.items()}
-    return [chart(context, name, compose_bars(labels, times, "ns", title=title), caption=caption)]
-
-
-def _picture(kind: str, name: str, caption: str) -> Component:
-    data: dict[str, Any] = {"data-format": kind.lower(), "data-name": name}
-    data |= aria(label=f"{kind}: {caption}")
-    return html.Button(kind, type="button", title=f"Save chart as {kind}", **data)
-
-
-def with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
-    """Add the theme's colors, fonts and margins; the figure's settings take precedence.
-
-    Example:
-        >>> with_theme({"data": [], "layout": {"height": 100}}, dark=True)["layout"]["height"]
-        100
-    """
+def _with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
+    """Add the theme's colors, fonts and margins; the figure's settings take precedence."""
     ink, grid = _INK[dark]
     axis = {"gridcolor": grid, "zerolinecolor": grid, "linecolor": grid, "automargin": True}
     layout = figure.get("layout", {})
@@ -258,24 +187,17 @@ def with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "bargap": 0.25,
     }
-    axes = {name: axis | _with_standoff(layout[name]) for name in layout if name[1:].startswith("axis")}
-    return {
-        "data": [_dark_bar_text(trace) for trace in figure["data"]],
-        "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes,
-    }
-
-
-def _dark_bar_text(trace: dict[str, Any]) -> dict[str, Any]:
-    """Use dark text inside bars, which is legible on every color of the palette."""
-    if trace.get("type") != "bar" or "text" not in trace:
-        return trace
-    return {"insidetextfont": {"color": "#111"}} | trace
-
-
-def _with_standoff(axis: dict[str, Any]) -> dict[str, Any]:
-    """Keep the axis title clear of the ticks."""
-    title = axis.get("title", {})
-    return axis | {"title": {"standoff": STANDOFF} | title} if title.get("text") else axis
+    axes = {name: axis | layout[name] for name in layout if name[1:].startswith("axis")}
+    for drawn in axes.values():
+        if drawn.get("title", {}).get("text"):  # keep the title clear of the ticks, px
+            drawn["title"] = {"standoff": 8} | drawn["title"]
+    # dark text inside bars is legible on every color of the palette
+    inside = {"insidetextfont": {"color": "#111"}}
+    traces = [
+        inside | trace if trace.get("type") == "bar" and "text" in trace else trace
+        for trace in figure["data"]
+    ]
+    return {"data": traces, "layout": base | {"xaxis": axis, "yaxis": axis} | layout | axes}
 
 
 def connect_clicks(site: Site, page: str, name: str) -> None:

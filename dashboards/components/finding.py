@@ -25,13 +25,9 @@ from .charts import aria
 from .text import sentence, with_code
 
 TIMELINE = "timeline"
-_MARGIN = 2
-"""Margin on either side of a row, in multiples of its duration."""
-_MIN_MARGIN_NS = 20_000
-"""Minimum margin on either side."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class EvidenceRow:
     """A row of evidence.
 
@@ -76,56 +72,29 @@ def range_around(start_ns: int, dur_ns: int) -> tuple[int, int]:
         >>> range_around(1_000_000, 100_000)
         (800000, 1300000)
     """
-    margin = max(_MARGIN * dur_ns, _MIN_MARGIN_NS)
+    margin = max(2 * dur_ns, 20_000)  # on either side
     return max(0, start_ns - margin), start_ns + dur_ns + margin
 
 
-def read_evidence(run: Run, findings: Iterable[Finding]) -> dict[tuple[str, int], EvidenceRow]:
+Known = Mapping[tuple[str, int], EvidenceRow]
+_COLUMNS = (C.ROW_ID, C.NAME, C.START_NS, C.DUR_NS, C.RANK, C.DEVICE)
+
+
+def read_evidence(run: Run, findings: Iterable[Finding]) -> Known:
     """Return all rows of evidence by table and id; each table is read once."""
     wanted: dict[str, set[int]] = {}
     for finding in findings:
         for table, rows in finding.evidence.items():
-            if table in TABLES:
+            if table in TABLES and rows:
                 wanted.setdefault(table, set()).update(rows)
-    return {
-        (table, spot.row): spot
-        for table, rows in wanted.items()
-        if rows
-        for spot in _read_rows(run, table, rows)
-    }
+    rows_read = {}
+    for table, table_rows in wanted.items():
+        present = [column for column in _COLUMNS if column in TABLES[table].arrow.names]
+        records = run.arrow(table, columns=present, where=pc.field(C.ROW_ID).isin(sorted(table_rows)))
+        for record in records.to_pylist():
+            rows_read[table, record[C.ROW_ID]] = EvidenceRow(table, *map(record.get, _COLUMNS))
+    return rows_read
 
-
-def _read_rows(run: Run, table: str, rows: set[int]) -> list[EvidenceRow]:
-    columns = [C.ROW_ID, C.NAME, C.START_NS, C.DUR_NS, C.RANK, C.DEVICE]
-    present = [column for column in columns if column in TABLES[table].arrow.names]
-    table_rows = run.arrow(table, columns=present, where=pc.field(C.ROW_ID).isin(sorted(rows)))
-    return [
-        EvidenceRow(
-            table=table,
-            row=record[C.ROW_ID],
-            name=record[C.NAME],
-            start_ns=record[C.START_NS],
-            dur_ns=record[C.DUR_NS],
-            rank=record[C.RANK],
-            device=record.get(C.DEVICE),
-        )
-        for record in table_rows.to_pylist()
-    ]
-
-
-def order_evidence(
-    evidence: Mapping[str, list[int]], rows_read: Mapping[tuple[str, int], EvidenceRow]
-) -> list[EvidenceRow]:
-    """Return the known rows of a finding, device rows before host rows."""
-    return [
-        rows_read[table, row]
-        for table in sorted(evidence, key=lambda table: table != "device_intervals")
-        for row in evidence[table]
-        if (table, row) in rows_read
-    ]
-
-
-Known = Mapping[tuple[str, int], EvidenceRow]
 
 MAX_ROWS = 5
 """Rows of evidence to list; the rest is counted."""
@@ -150,7 +119,12 @@ def show_finding(
         rows_read: Rows of evidence that have already been read.
     """
     evidence_rows = read_evidence(context.run, [finding]) if rows_read is None else rows_read
-    where = order_evidence(finding.evidence, evidence_rows)
+    where = [
+        evidence_rows[table, row]
+        for table in sorted(finding.evidence, key=lambda table: table != "device_intervals")
+        for row in finding.evidence[table]
+        if (table, row) in evidence_rows
+    ]
     basis = f"{finding.basis}, " if finding.basis else ""
     head = [
         html.Span(SEVERITY_WORDS[finding.severity], className="tk-severity"),
@@ -173,13 +147,10 @@ def _savings(context: Context, finding: Finding, share: float | None) -> list[Co
     if finding.saving_ns_per_step is None:
         return [html.Span("savings not estimated", className="tk-dim")]
     saving = html.Strong(f"saves {human(finding.saving_ns_per_step, 'ns')}")
-    unit = "step" if _budget(context).marked else "capture"
+    against = context.results.get((context.run.path, Budget), lambda: budget(context.run))
+    unit = "step" if against.marked else "capture"
     part = f"per {unit}" if share is None else f"{human(share, 'share')} of the {unit}"
     return [saving, html.Span(part, className="tk-dim")]
-
-
-def _budget(context: Context) -> Budget:
-    return context.results.get((context.run.path, Budget), lambda: budget(context.run))
 
 
 def _evidence(
@@ -187,9 +158,13 @@ def _evidence(
 ) -> list[Component]:
     shown: list[Component] = [html.P(with_code(sentence(finding.how)))] if finding.how else []
     if evidence_rows:
-        rows = [html.Li(_row(context, spot)) for spot in evidence_rows[:MAX_ROWS]]
+        entries = []
+        for spot in evidence_rows[:MAX_ROWS]:
+            name, when = clean(spot.name), f" {human(spot.dur_ns, 'ns')} at {human(spot.start_ns, 'ns')}"
+            link = dcc.Link(brief(name, 60), href=spot.href(context.view), title=name[:2_000])
+            entries.append(html.Li([link, html.Span(when, className="tk-dim")]))
         more = len(evidence_rows) - MAX_ROWS
-        shown.append(html.Ul(rows, className="tk-evidence"))
+        shown.append(html.Ul(entries, className="tk-evidence"))
         shown += [html.P(f"and {more:,} more rows", className="tk-dim")] if more > 0 else []
     rule: list[Component | str] = ["Rule ", html.Code(finding.code)]
     if analysis:
@@ -197,20 +172,8 @@ def _evidence(
     return [*shown, html.P(rule, className="tk-dim")]
 
 
-def _row(context: Context, spot: EvidenceRow) -> list[Component | str]:
-    return [
-        dcc.Link(brief(clean(spot.name), 60), href=spot.href(context.view), title=clean(spot.name)[:2_000]),
-        html.Span(f" {human(spot.dur_ns, 'ns')} at {human(spot.start_ns, 'ns')}", className="tk-dim"),
-    ]
-
-
 def show_definition(analysis: Analysis, *, named: bool = False) -> Component:
-    """Show the definitions of an analysis and their sources.
-
-    Args:
-        analysis: The analysis.
-        named: Whether to include its title, for pages of several analyses.
-    """
+    """Show the definitions of an analysis and their sources; if `named`, with its title."""
     words = "How these numbers are defined"
     sources = html.Ul([html.Li(source) for source in analysis.sources], className="tk-sources")
     panel = [dmc.Text(analysis.definition, size="sm", className="tk-prose"), sources]
@@ -242,41 +205,23 @@ def show_bottleneck(verdict: Verdict) -> list[Component]:
     shown: list[Component] = [html.P(verdict.sentence, className="tk-answer tk-bound")]
     if not verdict.parts:
         return shown
-    parts = _visible_parts(verdict.parts)
-    words = [f"{brief(part.label, _MAX_PART_CHARS)} {human(part.share, 'share')}" for part in parts]
-    bar = html.Div(
-        [_segment(part) for part in parts],
-        className="tk-bound-bar",
-        role="img",
-        **aria(label=f"Of {verdict.window}: {', '.join(words)}"),
-    )
-    swatches = [
-        html.Span(className="tk-bound-swatch", style={"background": COLORS[part.bound]}) for part in parts
-    ]
-    legend = html.Ul(
-        [html.Li([swatch, html.Span(text)]) for swatch, text in zip(swatches, words, strict=True)],
-        className="tk-bound-legend",
-        **aria(label=f"Parts of {verdict.window}"),
-    )
-    return [*shown, bar, legend]
-
-
-def _visible_parts(parts: tuple[Part, ...]) -> list[Part]:
-    """Return the parts that can be seen, and the sum of the others."""
+    parts = list(verdict.parts)
     small = [part for part in parts if part.share < _MIN_SHARE]
-    shown = [part for part in parts if part.share >= _MIN_SHARE]
-    if len(small) < 2:
-        return list(parts)
-    rest = sum(part.dur_ns for part in small), sum(part.share for part in small)
-    return [*shown, Part(Bottleneck.UNKNOWN, f"{len(small)} smaller parts", *rest)]
-
-
-def _segment(part: Part) -> Component:
-    time = human(part.dur_ns, "ns")
-    return html.Span(
-        title=f"{part.label}: {time}, {human(part.share, 'share')}",
-        style={"width": f"{100 * part.share:.3f}%", "background": COLORS[part.bound]},
-    )
+    if len(small) > 1:
+        rest = sum(part.dur_ns for part in small), sum(part.share for part in small)
+        parts = [part for part in parts if part not in small]
+        parts.append(Part(Bottleneck.UNKNOWN, f"{len(small)} smaller parts", *rest))
+    words = [f"{brief(part.label, _MAX_PART_CHARS)} {human(part.share, 'share')}" for part in parts]
+    segments, entries = [], []
+    for part, text in zip(parts, words, strict=True):
+        color = {"background": COLORS[part.bound]}
+        title = f"{part.label}: {human(part.dur_ns, 'ns')}, {human(part.share, 'share')}"
+        segments.append(html.Span(title=title, style={"width": f"{100 * part.share:.3f}%"} | color))
+        entries.append(html.Li([html.Span(className="tk-bound-swatch", style=color), html.Span(text)]))
+    label = aria(label=f"Of {verdict.window}: {', '.join(words)}")
+    bar = html.Div(segments, className="tk-bound-bar", role="img", **label)
+    named = aria(label=f"Parts of {verdict.window}")
+    return [*shown, bar, html.Ul(entries, className="tk-bound-legend", **named)]
 
 
 COPIED = "capture-lines"
@@ -284,12 +229,7 @@ COPIED = "capture-lines"
 
 
 def show_capture(lacks: Capture | None, *, opened: bool = False) -> list[Component]:
-    """Show what to record, folded by default; nothing if nothing is lacking.
-
-    Args:
-        lacks: What the run lacks.
-        opened: Whether to unfold it.
-    """
+    """Show what to record, folded unless `opened`; nothing if nothing is lacking."""
     if lacks is None:
         return []
     items = [html.Li(with_code(sentence(gap.text))) for gap in lacks.missing]

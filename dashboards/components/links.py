@@ -11,7 +11,7 @@ import pandas as pd
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Column, TableSpec
 from tracekit.errors import clean
 from tracekit.runs import notes
 from tracekit.runs.meta import Git, RunMeta
@@ -37,15 +37,27 @@ class Choice:
 
 def show_choices(label: str, offered: Sequence[Choice]) -> Component:
     """Show choices as chips; active ones have a check mark."""
-    return html.Div(
-        [html.Span(label, className="tk-chips-label"), *(_chip(choice) for choice in offered)],
-        role="group",
-        className="tk-chips",
-        **aria(label=label),
-    )
+    chips = [
+        dcc.Link(
+            f"{'✓ ' * choice.chosen}{choice.text}",
+            href=choice.href,
+            title=choice.title or None,
+            className="tk-chip tk-chosen" if choice.chosen else "tk-chip",
+        )
+        for choice in offered
+    ]
+    content = [html.Span(label, className="tk-chips-label"), *chips]
+    return html.Div(content, role="group", className="tk-chips", **aria(label=label))
 
 
-def show_option(view: View, label: str, option: str, texts: Mapping[str, str], chosen: str) -> Component:
+def show_option(
+    view: View,
+    label: str,
+    option: str,
+    texts: Mapping[str, str],
+    chosen: str,
+    titles: Mapping[str, str] | None = None,
+) -> Component:
     """Show the values of an option of the address as chips.
 
     Args:
@@ -54,19 +66,14 @@ def show_option(view: View, label: str, option: str, texts: Mapping[str, str], c
         option: Name of the option.
         texts: Text of each value.
         chosen: The value that is active.
+        titles: Tooltip of values.
     """
     hrefs = {value: view.href(options=view.options | {option: value}) for value in texts}
-    return show_choices(label, [Choice(text, hrefs[value], value == chosen) for value, text in texts.items()])
-
-
-def _chip(choice: Choice) -> Component:
-    mark = "✓ " if choice.chosen else ""
-    return dcc.Link(
-        f"{mark}{choice.text}",
-        href=choice.href,
-        title=choice.title or None,
-        className="tk-chip tk-chosen" if choice.chosen else "tk-chip",
-    )
+    choices = [
+        Choice(text, hrefs[value], value == chosen, (titles or {}).get(value, ""))
+        for value, text in texts.items()
+    ]
+    return show_choices(label, choices)
 
 
 def show_command(text: str) -> Component:
@@ -103,9 +110,7 @@ def source_files(meta: RunMeta) -> str:
 def color_of_run(run: Run, noted: Notes | None = None) -> str:
     """Return the color of a run as CSS: that of its notes, else one that depends on its id only.
 
-    Args:
-        run: The run.
-        noted: Its notes, if they have been read.
+    `noted` are its notes, if they have been read.
     """
     chosen = (noted or notes.read(run)).color
     if chosen in notes.COLORS:
@@ -118,33 +123,28 @@ def color_dot(run: Run) -> Component:
     return html.Span(className="tk-run-dot", style={"background": color_of_run(run)})
 
 
-MAX_CHARS = 52
-_ID_CHARS = 24
+def display_name(run: Run) -> str:
+    """Return label and id of a run within 52 characters."""
+    return join_label(clean(run.header.label or ""), run.path.name)
 
 
-def display_name(run: Run, *, width: int = MAX_CHARS) -> str:
-    """Return label and id of a run within a width."""
-    return join_label(clean(run.header.label or ""), run.path.name, width=width)
-
-
-def join_label(label: str, run_id: str, *, width: int = MAX_CHARS) -> str:
-    """Join label and run id within a width; the label gets more room.
+def join_label(label: str, run_id: str, *, width: int = 52) -> str:
+    """Join the label of a run, which may be empty, and its id; the label gets more room.
 
     Args:
-        label: Label of the run; may be empty.
+        label: Label of the run.
         run_id: Its id.
         width: Maximum characters.
 
     Example:
         >>> join_label("baseline", "20261121T031500Z-resnet50-train-1f3a9c", width=36)
         'baseline · 20261121T0315…train-1f3a9c'
-        >>> join_label("", "20261121T031500Z-resnet50-train-1f3a9c", width=52)
+        >>> join_label("", "20261121T031500Z-resnet50-train-1f3a9c")
         '20261121T031500Z-resnet50-train-1f3a9c'
     """
     if not label:
         return shorten(run_id, width)
-    room = max(width - min(len(run_id), _ID_CHARS) - 3, 8)
-    short_label = shorten(label, room)
+    short_label = shorten(label, max(width - min(len(run_id), 24) - 3, 8))
     return f"{short_label} · {shorten(run_id, max(width - len(short_label) - 2, 12))}"
 
 
@@ -156,39 +156,12 @@ def with_device_names(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
     return [f"{name} · {place}" for name, place in zip(names, devices, strict=True)]
 
 
-def rows_in_view(result: Result, name: str, view: View) -> pd.DataFrame | None:
-    """Return a table's rows for the view's rank and device.
-
-    Args:
-        result: Result of an analysis.
-        name: Name of the table.
-        view: The current view.
-
-    Returns:
-        The rows; None if the table is missing or no row matches.
-    """
-    frame = result.tables.get(name)
-    if frame is None:
-        return None
-    frame = filter_by_view(frame, view)
-    return frame if len(frame) else None
-
-
 def filter_by_view(frame: pd.DataFrame, view: View) -> pd.DataFrame:
     """Return the rows of the view's rank and device."""
     for column, chosen in ((C.RANK, view.rank), (C.DEVICE, view.device)):
         if chosen is not None and column in frame:
             frame = frame[frame[column] == chosen]
     return frame
-
-
-def table_spec(analysis: Analysis, name: str) -> TableSpec:
-    """Return the specification of a table.
-
-    Raises:
-        KeyError: There is no such table.
-    """
-    return {table.name: table for table in analysis.tables}[name]
 
 
 def table_column(spec: TableSpec, name: str) -> Column:
@@ -200,33 +173,17 @@ def table_column(spec: TableSpec, name: str) -> Column:
     return {column.name: column for column in spec.columns}[name]
 
 
-def device_name(rank: int, device: int, *, ranks: bool, devices: bool = True) -> str:
-    """Format a device, with its rank if several are shown.
-
-    Args:
-        rank: The rank.
-        device: The device.
-        ranks: Whether to name the rank.
-        devices: Whether to name the device.
-
-    Example:
-        >>> device_name(3, 0, ranks=True), device_name(0, 1, ranks=False)
-        ('rank 3, device 0', 'device 1')
-    """
-    parts = [f"rank {rank}"] if ranks else []
-    parts += [f"device {device}"] if devices else []
-    return ", ".join(parts)
-
-
 def device_names(frame: pd.DataFrame, *, ranks: bool = False) -> list[str]:
-    """Format the device of each row.
+    """Format the device of each row, with its rank if several are shown.
 
     Args:
         frame: A table with rank and device columns.
         ranks: Whether to name the rank even if there is only one.
+
+    Example:
+        >>> device_names(pd.DataFrame({"rank": [3, 4], "device": [0, 0]}))
+        ['rank 3, device 0', 'rank 4, device 0']
     """
     several = ranks or frame[C.RANK].nunique() > 1
-    return [
-        device_name(rank, device, ranks=several)
-        for rank, device in zip(frame[C.RANK].tolist(), frame[C.DEVICE].tolist(), strict=True)
-    ]
+    pairs = zip(frame[C.RANK].tolist(), frame[C.DEVICE].tolist(), strict=True)
+    return [f"{f'rank {rank}, ' * several}device {device}" for rank, device in pairs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from dash.development.base_component import Component
 from flask import Response, abort, request
 
 from tracekit import analysis, registry
-from tracekit.analysis import Column, TableSpec
+from tracekit.analysis import Column
 from tracekit.analysis.verdict import judge
 from tracekit.errors import PluginError, TracekitError, clean
 from tracekit.export.chrome import chrome_trace, compress
@@ -43,29 +43,19 @@ def quote_formula(value: Any) -> Any:
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
-def csv_chunks(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
-    """Yield the table as CSV in chunks."""
-    yield _lines([[quote_formula(column.name) for column in columns]])
-    for start in range(0, len(frame), _CHUNK_ROWS):
-        rows = records(frame.iloc[start : start + _CHUNK_ROWS], columns)
-        yield _lines([[quote_formula(value) for value in row.values()] for row in rows])
-
-
-def _lines(rows: list[list[Any]]) -> str:
+def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as CSV, in which no cell is a formula."""
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(rows)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows([quote_formula(value) for value in row] for row in rows)
     return stream.getvalue()
 
 
-def zip_tables(tables: Mapping[str, tuple[TableSpec, pd.DataFrame]]) -> bytes:
-    """Return a zip with one CSV per table; the keys are the file stems."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as files:
-        for name, (spec, frame) in tables.items():
-            with files.open(f"{name}.csv", "w") as file:
-                for piece in csv_chunks(frame, spec.columns):
-                    file.write(piece.encode())
-    return stream.getvalue()
+def _csv_chunks(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
+    """Yield the table as CSV in chunks."""
+    yield csv_lines([[column.name for column in columns]])
+    for start in range(0, len(frame), _CHUNK_ROWS):
+        yield csv_lines(row.values() for row in records(frame.iloc[start : start + _CHUNK_ROWS], columns))
 
 
 TOOLBAR = "tools"
@@ -78,7 +68,9 @@ def connect(site: Site) -> None:
         "/export/<run_id>/<name>/<table>.csv": _csv,
         "/export/<run_id>/<name>.zip": _zip,
         "/export/<run_id>/<name>.html": _html,
-        "/export/<run_id>/trace.json.gz": _trace,
+        "/export/<run_id>/trace.json.gz": lambda _, run: _file(
+            compress(chrome_trace(run)), "application/gzip", f"{run.path.name}.json.gz"
+        ),
     }
     for rule, view in routes.items():
         site.app.server.add_url_rule(rule, f"export{rule}", _for_run(site, view))
@@ -89,7 +81,7 @@ def connect(site: Site) -> None:
             return []
         context = site.context_of(view)
         page = site.pages.get(context.view.page)
-        return export_links(page, context.chosen, context.view.peaks) if page and context.chosen else []
+        return _export_links(page, context.chosen, context.view.peaks) if page and context.chosen else []
 
 
 def list_analyses(page: Page) -> list[str]:
@@ -98,28 +90,19 @@ def list_analyses(page: Page) -> list[str]:
     return [name for name in dict.fromkeys([*page.covers, *page.exports, page.name]) if name in analyses]
 
 
-def export_links(page: Page, run: Run, peaks: str = "") -> list[Component]:
-    """Create the export links of a page, with the peaks in its address.
-
-    Args:
-        page: The page.
-        run: The selected run.
-        peaks: Device whose peaks the address names; empty for none.
-    """
+def _export_links(page: Page, run: Run, peaks: str) -> list[Component]:
+    """Create the export links of a page, with the device whose peaks its address names, if any."""
     if page.needs is Needs.NOTHING:
         return []
     root, query = f"/export/{run.path.name}", peaks_query(peaks)
-    links: list[Component] = []
-    if list_analyses(page):
-        links = [
-            html.A(
-                text, href=f"{root}/{page.name}{kind}{query}", download="", className="tk-tool", title=title
-            )
-            for text, kind, title in (
-                ("CSV", ".zip", "Every table of this page with exact values, in one zip"),
-                ("HTML report", ".html", "This page as one self-contained HTML file"),
-            )
-        ]
+    files = {
+        "CSV": (".zip", "Every table of this page with exact values, in one zip"),
+        "HTML report": (".html", "This page as one self-contained HTML file"),
+    }
+    links: list[Component] = [
+        html.A(text, href=f"{root}/{page.name}{kind}{query}", download="", className="tk-tool", title=title)
+        for text, (kind, title) in (files if list_analyses(page) else {}).items()
+    ]
     title = "Open this run in ui.perfetto.dev; the trace is not uploaded"
     named = data(trace=f"{root}/trace.json.gz", title=run.path.name)
     opener = html.Button(
@@ -152,17 +135,19 @@ def _csv(site: Site, run: Run, *, name: str, table: str) -> Response:
     if table not in specs or table not in frames:
         abort(404)
     file = f"{run.path.name}-{name}-{table}.csv"
-    return _file(csv_chunks(frames[table], specs[table].columns), "text/csv; charset=utf-8", file)
+    return _file(_csv_chunks(frames[table], specs[table].columns), "text/csv; charset=utf-8", file)
 
 
 def _zip(site: Site, run: Run, *, name: str) -> Response:
-    tables = {
-        f"{page_analysis.name}-{spec.name}": (spec, result.tables[spec.name])
-        for page_analysis, result in _results(site, run, name)
-        for spec in page_analysis.tables
-        if spec.name in result.tables
-    }
-    return _file(zip_tables(tables), "application/zip", f"{run.path.name}-{name}.zip")
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as files:
+        for page_analysis, result in _results(site, run, name):
+            for spec in page_analysis.tables:
+                if spec.name in result.tables:
+                    with files.open(f"{page_analysis.name}-{spec.name}.csv", "w") as file:
+                        for piece in _csv_chunks(result.tables[spec.name], spec.columns):
+                            file.write(piece.encode())
+    return _file(stream.getvalue(), "application/zip", f"{run.path.name}-{name}.zip")
 
 
 def _html(site: Site, run: Run, *, name: str) -> Response:
@@ -183,10 +168,6 @@ def _html(site: Site, run: Run, *, name: str) -> Response:
     response = _file(text, "text/html; charset=utf-8", f"{run.path.name}-{name}.html")
     response.headers["Content-Security-Policy"] = POLICY
     return response
-
-
-def _trace(_: Site, run: Run) -> Response:
-    return _file(compress(chrome_trace(run)), "application/gzip", f"{run.path.name}.json.gz")
 
 
 def _results(site: Site, run: Run, name: str) -> list[tuple[analysis.Analysis, analysis.Result]]:

@@ -30,11 +30,7 @@ from ..figures.svg import svg
 
 MAX_ROWS = 500
 """Maximum number of rows per table."""
-_DEFINITION = (
-    "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
-)
 _WINDOWS = {"profiled_steps": "the profiled steps", "whole": "the capture"}
-_NAMED = "named"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -69,6 +65,7 @@ def render_report(
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    sections_shown = (of for of in sections(run.meta) if of.columns == FACT) if facts else ()
     loader = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.get_template("report.html.j2").render(
@@ -83,30 +80,19 @@ def render_report(
         advised=advice is not None,
         parts=[_part(analysis, result, limit, advised=advice is not None) for analysis, result in results],
         unit="step" if budget(run).marked else "capture",
-        facts=_facts(run) if facts else [],
+        facts=[
+            (of.title, [(clean(str(row["name"])), clean(str(row["value"]))) for row in of.rows])
+            for of in sections_shown
+        ],
         lacking=[(as_html(note), ", ".join(names)) for note, names in lacking],
-        capture=_capture(capture),
+        capture=capture
+        and {
+            "title": f"{TITLE} ({clean(capture.framework)})",
+            "missing": [as_html(gap.text) for gap in capture.missing],
+            "lines": "\n".join(map(clean, capture.lines)),
+        },
         version=VERSION,
     )
-
-
-def _capture(lacks: Capture | None) -> dict[str, Any] | None:
-    if lacks is None:
-        return None
-    return {
-        "title": f"{TITLE} ({clean(lacks.framework)})",
-        "missing": [as_html(gap.text) for gap in lacks.missing],
-        "lines": "\n".join(map(clean, lacks.lines)),
-    }
-
-
-def _facts(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the run's metadata by section title."""
-    return [
-        (section.title, [(clean(str(row["name"])), clean(str(row["value"]))) for row in section.rows])
-        for section in sections(run.meta)
-        if section.columns == FACT
-    ]
 
 
 def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> dict[str, Any]:
@@ -126,7 +112,7 @@ def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> d
             for spec in analysis.tables
             if spec.name in result.tables
         ],
-        "definition": clean_each_line(analysis.definition),
+        "definition": "\n".join(map(clean, analysis.definition.splitlines())),
         "sources": [clean(source) for source in analysis.sources],
     }
 
@@ -137,9 +123,8 @@ def _breakdown(result: Result) -> Standard | None:
     frame = result.tables[name] if name else None
     if frame is None or shares.WINDOW not in frame:
         return None
-    shown, cut = shares.extremes(frame.assign(**{_NAMED: device_names(frame)}))
-    figure = shares.by_device(shown, shown[_NAMED].tolist())
-    return Standard(figure, f"Share of {_WINDOWS[name]}, by device. {_DEFINITION}{cut}")
+    figure, cut = shares.by_device(frame, device_names(frame))
+    return Standard(figure, f"Share of {_WINDOWS[name]}, by device. {shares.DEFINITION}{cut}")
 
 
 def _causes(result: Result) -> Standard | None:
@@ -164,16 +149,6 @@ def as_html(text: str) -> Markup:
         return escape("`".join(parts))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(part) if place % 2 else part for place, part in enumerate(parts))
-
-
-def clean_each_line(text: str) -> str:
-    r"""Clean each line of a text, keeping line breaks.
-
-    Example:
-        >>> clean_each_line("a\nb\x1b")
-        'a\nb\\x1b'
-    """
-    return "\n".join(clean(line) for line in text.splitlines())
 
 
 def _finding(finding: Finding) -> dict[str, str]:

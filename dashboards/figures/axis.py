@@ -66,7 +66,7 @@ def row_axis(names: Sequence[str], *, width: int = LABEL) -> dict[str, Any]:
     """Return a vertical axis with one named row per bar, the first at the top."""
     return {
         "tickvals": list(range(len(names))),
-        "ticktext": [axis_label(name, width) for name in names],
+        "ticktext": [shorten_label(name, width) for name in names],
         "autorange": "reversed",
         "automargin": True,
     }
@@ -77,7 +77,7 @@ def format_values(values: Iterable[Any], unit: str) -> list[str]:
     return [human(value, unit) for value in values]
 
 
-def axis_label(text: str, width: int = LABEL) -> str:
+def shorten_label(text: str, width: int = LABEL) -> str:
     """Return an escaped name for an axis or legend; long names are cut in the middle."""
     return escape(brief(clean(text), width))
 
@@ -100,16 +100,16 @@ def hover(names: Iterable[str], texts: Iterable[str]) -> dict[str, Any]:
     return {"hovertext": lines, "hoverinfo": "text"}
 
 
-def axis_title(title: str, scale: str) -> str:
+def add_unit(title: str, scale: str) -> str:
     """Return an axis title with its unit.
 
     Example:
-        >>> axis_title("sum", "ms"), axis_title("", "ms"), axis_title("step", "")
+        >>> add_unit("sum", "ms"), add_unit("", "ms"), add_unit("step", "")
         ('sum (ms)', 'ms', 'step')
-        >>> axis_title("launches", "count")
+        >>> add_unit("launches", "count")
         'launches'
     """
-    name = axis_label(title)
+    name = shorten_label(title)
     return f"{name} ({scale})" if name and scale and scale != "count" else name or scale
 
 
@@ -130,6 +130,8 @@ SEQUENTIAL: Final = "Cividis"
 """Color scale of heatmaps: perceptually uniform and color-blind safe."""
 LEGEND: Final = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
 """Horizontal legend above the plot."""
+STACKED: Final = {"barmode": "stack", "showlegend": True, "legend": LEGEND}
+"""Layout of stacked bars."""
 
 
 def hatch(shape: str, *, size: int, solidity: float) -> dict[str, Any]:

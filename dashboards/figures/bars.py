@@ -7,19 +7,7 @@ from typing import Any
 
 from tracekit.render import human
 
-from .axis import (
-    COLORWAY,
-    LEGEND,
-    TOTAL,
-    axis_label,
-    axis_title,
-    format_values,
-    hover,
-    hover_name,
-    row_axis,
-    scale_rows,
-    scale_values,
-)
+from . import axis
 
 Numbers = Sequence[float | None]
 
@@ -37,8 +25,8 @@ def bars(names: Sequence[str], values: Numbers, unit: str, *, title: str = "") -
         >>> bars(["gemm"], [1_500_000], "ns")["data"][0]["x"]
         [1.5]
     """
-    x, name = scale_values(values, unit)
-    texts = format_values(values, unit)
+    x, name = axis.scale_values(values, unit)
+    texts = axis.format_values(values, unit)
     trace = {
         "type": "bar",
         "orientation": "h",
@@ -46,9 +34,9 @@ def bars(names: Sequence[str], values: Numbers, unit: str, *, title: str = "") -
         "y": list(range(len(names))),
         "text": texts,
         "textposition": "auto",
-        **hover(names, texts),
+        **axis.hover(names, texts),
     }
-    return {"data": [trace], "layout": _rows(names, axis_title(title, name))}
+    return {"data": [trace], "layout": _rows(names, axis.add_unit(title, name))}
 
 
 def stack_bars(
@@ -62,33 +50,38 @@ def stack_bars(
         unit: Unit of all values.
         title: What the values are, for the axis.
     """
-    lengths, name = scale_rows(list(parts.values()), unit)
+    lengths, name = axis.scale_rows(list(parts.values()), unit)
     traces = [
         {
             "type": "bar",
             "orientation": "h",
-            "name": axis_label(part),
+            "name": axis.shorten_label(part),
             "x": part_lengths,
             "y": list(range(len(names))),
-            **hover(names, [f"{hover_name(part)}: {text}" for text in format_values(values, unit)]),
+            **_hover(names, part, values, unit),
         }
         for (part, values), part_lengths in zip(parts.items(), lengths, strict=True)
     ]
-    layout = _rows(names, axis_title(title, name))
+    layout = _rows(names, axis.add_unit(title, name))
     return {"data": traces, "layout": layout | {"barmode": "stack", "showlegend": True}}
+
+
+def _hover(names: Sequence[str], part: str, values: Numbers, unit: str) -> dict[str, Any]:
+    texts = axis.format_values(values, unit)
+    return axis.hover(names, [f"{axis.hover_name(part)}: {text}" for text in texts])
 
 
 def vertical_line(x: float) -> dict[str, Any]:
     """Return a dotted vertical line across the plot at an axis position."""
     ends = {"xref": "x", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
-    return {"type": "line", **ends, "line": {"dash": "dot", "width": 1.5, "color": TOTAL}}
+    return {"type": "line", **ends, "line": {"dash": "dot", "width": 1.5, "color": axis.TOTAL}}
 
 
 def _rows(names: Sequence[str], title: str) -> dict[str, Any]:
     return {
         "height": 78 + 26 * len(names),
         "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
-        "yaxis": row_axis(names) | {"showgrid": False},
+        "yaxis": axis.row_axis(names) | {"showgrid": False},
     }
 
 
@@ -120,46 +113,39 @@ def histogram(
         >>> histogram([0], [1024], {"copies": [3]}, bin_unit="bytes")["layout"]["xaxis"]["ticktext"]
         ['0 B to 1.00 KiB']
     """
-    names = [_bounds(low, high, bin_unit) for low, high in zip(lower, upper, strict=True)]
+    names = []
+    for low, high in zip(lower, upper, strict=True):
+        least = human(low or 0, bin_unit)
+        bounds = f"≥ {least}" if high is None else f"{least} to {human(high, bin_unit)}"
+        names.append(UNKNOWN if low is None and high is None else bounds)
     many = len(names) > MAX_BINS_WITH_BOUNDS
     ticks = names
     if many:
-        least = [human(low or 0, bin_unit).replace(".00", "") for low in lower]
-        ticks = [UNKNOWN if name == UNKNOWN else low for low, name in zip(least, names, strict=True)]
+        lows = [human(low or 0, bin_unit).replace(".00", "") for low in lower]
+        ticks = [UNKNOWN if name == UNKNOWN else low for low, name in zip(lows, names, strict=True)]
     traces = [
         {
             "type": "bar",
-            "name": axis_label(series, 30),
+            "name": axis.shorten_label(series, 30),
             "x": list(range(len(names))),
             "y": list(values),
-            **hover(names, [f"{hover_name(series)}: {text}" for text in format_values(values, "count")]),
+            **_hover(names, series, values, "count"),
         }
         for series, values in counts.items()
     ]
     layout = {
         "xaxis": {
-            "title": {"text": axis_label(f"{x_title} (lower bound)" if many and x_title else x_title)},
+            "title": {"text": axis.shorten_label(x_title + " (lower bound)" * bool(many and x_title))},
             "tickvals": list(range(len(names))),
             "ticktext": ticks,
             "automargin": True,
         },
-        "yaxis": {"title": {"text": axis_label(title)}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": axis.shorten_label(title)}, "rangemode": "tozero"},
         "bargap": 0.08,
         "barmode": "group",
         "showlegend": len(counts) > 1,
     }
     return {"data": traces, "layout": layout}
-
-
-def _bounds(low: float | None, high: float | None, unit: str) -> str:
-    if low is None and high is None:
-        return UNKNOWN
-    if high is None:
-        return f"≥ {human(low, unit)}"
-    return f"{human(low or 0, unit)} to {human(high, unit)}"
-
-
-_LEGEND_ROW = 19
 
 
 def compose_bars(
@@ -179,11 +165,11 @@ def compose_bars(
     """
     figure = stack_bars(names, parts, unit, title=title)
     for place, trace in enumerate(figure["data"]):
-        idle = trace["name"] == "idle" and len(parts) < len(COLORWAY)
-        trace["marker"] = {"color": TOTAL if idle else COLORWAY[place % len(COLORWAY)]}
-        if place >= len(COLORWAY):
+        idle = trace["name"] == "idle" and len(parts) < len(axis.COLORWAY)
+        trace["marker"] = {"color": axis.TOTAL if idle else axis.COLORWAY[place % len(axis.COLORWAY)]}
+        if place >= len(axis.COLORWAY):
             trace["marker"]["pattern"] = {"shape": "/", "size": 6, "fgopacity": 0.6}
-    height = 112 + 26 * len(names) + _LEGEND_ROW * -(-len(parts) // 2)  # a phone has two parts per row
+    height = 112 + 26 * len(names) + 19 * -(-len(parts) // 2)  # a phone has two parts per row of the legend
     bargap = max(0.25, 1 - 30 * len(names) / (height - 90))
-    figure["layout"] |= {"height": height, "bargap": bargap, "legend": LEGEND}
+    figure["layout"] |= {"height": height, "bargap": bargap, "legend": axis.LEGEND}
     return figure

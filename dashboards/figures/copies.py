@@ -21,12 +21,11 @@ _UNKNOWN_SIZE = -1
 
 
 def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-    """Draw the number of copies by size in powers of two, per direction.
-
-    Args:
-        tables: The `sizes` table of each direction, by its name.
-    """
-    counts_of = {name: _counts(table) for name, table in tables.items()}
+    """Draw the number of copies by size in powers of two, from the `sizes` table of each direction."""
+    counts_of = {}
+    for name, table in tables.items():
+        from_bytes = table["from_bytes"].fillna(_UNKNOWN_SIZE).astype("int64").tolist()
+        counts_of[name] = dict(zip(from_bytes, table["copies"].tolist(), strict=True))
     recorded_lows = sorted({low for counts in counts_of.values() for low in counts if low != _UNKNOWN_SIZE})
     lows = _powers_of_two(recorded_lows)
     # Bins from `low` up to twice as much; copies of no bytes and of unknown size have a bin each.
@@ -46,12 +45,6 @@ def sizes(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
 def _format_size(low: int) -> str:
     """Return the text of a power of two in bytes, such as `4 KiB`, which needs no decimals."""
     return human(low, "bytes").replace(".00", "")
-
-
-def _counts(table: pd.DataFrame) -> dict[int, int]:
-    """Return the number of copies by the lower bound of their bin in bytes, or `_UNKNOWN_SIZE`."""
-    lows = table["from_bytes"].fillna(_UNKNOWN_SIZE).astype("int64").tolist()
-    return dict(zip(lows, table["copies"].tolist(), strict=True))
 
 
 def _powers_of_two(lows: Sequence[int]) -> list[int]:
@@ -142,21 +135,12 @@ def chunk_extremes(*series: npt.NDArray[np.float64], most: int = MAX_POINTS) -> 
     starts = edges[:-1]
     positions = [starts, edges[1:] - 1]
     for values in series:
-        positions += [
-            _first_extreme(values, edges, smallest=True),
-            _first_extreme(values, edges, smallest=False),
-        ]
+        positions += [_first_extreme(values, edges, smallest=smallest) for smallest in (True, False)]
     return np.unique(np.concatenate(positions))
 
 
 def _first_extreme(values: npt.NDArray[np.float64], edges: Positions, *, smallest: bool) -> Positions:
-    """Return the index of the first minimum or maximum in each chunk; missing values are neither.
-
-    Args:
-        values: The values.
-        edges: Index of the first value of each chunk, and the number of values at the end.
-        smallest: Whether the minimum is wanted.
-    """
+    """Return the index of the first minimum or maximum between edges; missing values are neither."""
     filled = np.where(np.isnan(values), np.inf if smallest else -np.inf, values)
     reduce = np.minimum if smallest else np.maximum
     extreme = np.repeat(reduce.reduceat(filled, edges[:-1]), np.diff(edges))
@@ -165,12 +149,7 @@ def _first_extreme(values: npt.NDArray[np.float64], edges: Positions, *, smalles
 
 
 def over_time(timeline: pd.DataFrame, *, most: int = MAX_POINTS) -> dict[str, Any]:
-    """Draw allocated and reserved bytes of one device over time.
-
-    Args:
-        timeline: Rows of `memory`'s `timeline` of one rank and device.
-        most: Maximum points of a line.
-    """
+    """Draw allocated and reserved bytes over time, from `memory`'s `timeline` of one rank and device."""
     values_of = {
         name: timeline[name].to_numpy(dtype=np.float64, na_value=np.nan)
         for name in ("allocated", "reserved")
@@ -194,15 +173,22 @@ KILO = 1_000
 def roofs(ops: pd.DataFrame) -> dict[str, Any]:
     """Draw ops by what bounds them, with a roof per precision.
 
-    Args:
-        ops: Rows of `roofline`'s `ops` with an intensity and a rate above zero.
+    The rows of `roofline`'s `ops` must have an intensity and a rate above zero.
     """
     longest = float(ops["device_ns"].max()) or 1.0
     bounds = ops["bound"].fillna("").astype(str)
+    names = {"compute": "compute-bound", "memory": "memory-bound", "": "unknown"}
     series = [
-        _dots(bound or "unknown", ops[bounds == bound], longest)
+        Dots(
+            names.get(bound, f"bound by {bound}"),
+            rows["intensity"].astype(float).tolist(),
+            rows["tflops"].astype(float).tolist(),
+            list(map(_hover, *(rows[column] for column in _HOVER))),
+            (rows["device_ns"].astype(float) / longest).tolist(),  # areas
+        )
         for bound in (*BOUNDS, "")
-        if (bounds == bound).any()
+        for rows in [ops[bounds == bound]]
+        if len(rows)
     ]
     x = ops["intensity"].astype(float)
     limits = _roof_lines(ops, float(x.min()) / 2, float(x.max()) * 2)  # roofs extend beyond the ops
@@ -211,15 +197,7 @@ def roofs(ops: pd.DataFrame) -> dict[str, Any]:
     return figure
 
 
-def _dots(bound: str, ops: pd.DataFrame, longest: float) -> Dots:
-    """Return the points of ops with one bound; their areas are device times over the longest, ns."""
-    columns = ["op", C.INPUT_SHAPES, "precision", "tflops", "intensity", "utilization", "device_ns"]
-    hover = [_hover(*row) for row in zip(*(ops[column] for column in columns), strict=True)]
-    weight = (ops["device_ns"].astype(float) / longest).tolist()
-    names = {"compute": "compute-bound", "memory": "memory-bound", "unknown": "unknown"}
-    name = names.get(bound, f"bound by {bound}")
-    x, y = ops["intensity"].astype(float).tolist(), ops["tflops"].astype(float).tolist()
-    return Dots(name, x, y, hover, weight)
+_HOVER = ("op", C.INPUT_SHAPES, "precision", "tflops", "intensity", "utilization", "device_ns")
 
 
 def _hover(
@@ -238,13 +216,7 @@ def _hover(
 
 
 def _roof_lines(ops: pd.DataFrame, low: float, high: float) -> list[Limit]:
-    """Return the roof of each precision: the rate that the peaks of its device allow at each intensity.
-
-    Args:
-        ops: The ops.
-        low: Arithmetic intensity at the left end, FLOP/byte.
-        high: Arithmetic intensity at the right end, FLOP/byte.
-    """
+    """Return the roof of each precision: the rate that the peaks allow between two intensities, FLOP/byte."""
     with_peaks = ops.dropna(subset=["peak_tflops", "peak_gb_per_s"])
     peaks = with_peaks[["precision", "peak_tflops", "peak_gb_per_s"]].drop_duplicates()
     limits = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,16 @@ from tracekit.analysis.idle_causes import label as label_of
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import LEGEND, TOTAL, axis_label, format_values, hover_name, row_axis, scale_factor, scale_values
+from .axis import (
+    STACKED,
+    TOTAL,
+    format_values,
+    hover_name,
+    row_axis,
+    scale_factor,
+    scale_values,
+    shorten_label,
+)
 from .lines import Dots, Limit, heatmap, points
 
 COLORS: dict[str, str] = {
@@ -34,11 +44,9 @@ _INNER = [step * 10**power for power in range(3, 11) for step in (1, 2, 5)]
 
 
 def by_cause(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Draw one bar per device split by cause; for a single device, one bar per cause, longest first.
+    """Draw `idle_gaps.by_cause`: one bar per device split by cause; for a single device, one bar per cause.
 
-    Args:
-        frame: `idle_gaps.by_cause`.
-        names: The device of each row.
+    `names` are the device of each row.
     """
     rows = list(dict.fromkeys(names))
     if len(rows) == 1:
@@ -82,17 +90,23 @@ def by_op(frame: pd.DataFrame, names: Sequence[str], *, rows: list[str] | None =
                 "hovertext": [hover[index] for index in indices],
             }
         )
-    return {"data": traces, "layout": _layout(rows or names, f"idle time ({unit})")}
+    bar_names = rows or names
+    layout = {
+        "height": 104 + 26 * len(bar_names),
+        **STACKED,
+        "margin": {"l": 8, "r": 16, "t": 28, "b": 36},
+        "xaxis": {"title": {"text": f"idle time ({unit})"}, "rangemode": "tozero"},
+        "yaxis": row_axis(bar_names, width=42),
+    }
+    return {"data": traces, "layout": layout}
 
 
 def lengths(frame: pd.DataFrame) -> dict[str, Any]:
-    """Draw idle time by gap length, split by cause.
-
-    Args:
-        frame: `idle_gaps.gaps`.
-    """
+    """Draw idle time by gap length, split by cause, from `idle_gaps.gaps`."""
     length = frame[C.DUR_NS].to_numpy(np.int64)
-    edges = _edges(int(length.min()), int(length.max()))
+    inner = [edge for edge in _INNER if edge <= length.max()] or _INNER[:1]
+    below = sum(edge <= length.min() for edge in inner)
+    edges = np.array(inner[max(0, below - 1) :], np.int64)  # lower bounds of bins that cover all gaps
     bins = np.maximum(np.searchsorted(edges, length, side="right") - 1, 0)
     sums = {}
     for name in _order_causes(frame["cause"].unique().tolist()):
@@ -101,7 +115,8 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
         np.add.at(time, bins[of_cause], length[of_cause])
         sums[name] = (time, np.bincount(bins[of_cause], minlength=len(edges)))
     scale, unit = scale_factor([int(time.max()) for time, _ in sums.values()], "ns")
-    names = [_bin(edges, number) for number in range(len(edges))]
+    texts = [human(int(edge), "ns") for edge in edges]
+    names = [f"{low} to {high}" for low, high in pairwise(texts)] + [f"≥ {texts[-1]}"]
     traces = [
         _trace(name)
         | {
@@ -115,30 +130,16 @@ def lengths(frame: pd.DataFrame) -> dict[str, Any]:
         for name, (time, count) in sums.items()
     ]
     layout = {
-        "barmode": "stack",
+        **STACKED,
         "bargap": 0.08,
-        "showlegend": True,
-        "legend": LEGEND,
         "xaxis": {
             "title": {"text": "gap length (lower bound)"},
             "tickvals": list(range(len(edges))),
-            "ticktext": [human(int(edge), "ns").replace(".00", "") for edge in edges],
+            "ticktext": [text.replace(".00", "") for text in texts],
         },
         "yaxis": {"title": {"text": f"idle time ({unit})"}, "rangemode": "tozero"},
     }
     return {"data": traces, "layout": layout}
-
-
-def _edges(least: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the lower bounds of the bins that cover all gaps."""
-    inner = [edge for edge in _INNER if edge <= most] or _INNER[:1]
-    below = sum(edge <= least for edge in inner)
-    return np.array(inner[max(0, below - 1) :], np.int64)
-
-
-def _bin(edges: np.ndarray[tuple[int], np.dtype[np.int64]], number: int) -> str:
-    lower = human(int(edges[number]), "ns")
-    return f"{lower} to {human(int(edges[number + 1]), 'ns')}" if number + 1 < len(edges) else f"≥ {lower}"
 
 
 def _order_causes(causes: Sequence[str]) -> list[str]:
@@ -150,21 +151,9 @@ def _order_causes(causes: Sequence[str]) -> list[str]:
 def _trace(name: str) -> dict[str, Any]:
     return {
         "type": "bar",
-        "name": axis_label(label_of(name), 30),
+        "name": shorten_label(label_of(name), 30),
         "marker": {"color": COLORS.get(name, TOTAL)},
         "hoverinfo": "text",
-    }
-
-
-def _layout(names: Sequence[str], title: str) -> dict[str, Any]:
-    return {
-        "height": 104 + 26 * len(names),
-        "barmode": "stack",
-        "showlegend": True,
-        "legend": LEGEND,
-        "margin": {"l": 8, "r": 16, "t": 28, "b": 36},
-        "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
-        "yaxis": row_axis(names, width=42),
     }
 
 
@@ -173,13 +162,9 @@ MAX_COLUMNS = 60
 
 
 def matrix(skew: pd.DataFrame) -> tuple[dict[str, Any], str]:
-    """Draw a heatmap of wait time by the rank that arrived last.
+    """Return a heatmap of wait time by the rank that arrived last, and a description of its columns.
 
-    Args:
-        skew: Rows of `ranks`' `skew` with a last rank.
-
-    Returns:
-        The figure, and a description of its columns.
+    The rows of `ranks`' `skew` must have a last rank.
     """
     keys, by = _columns(skew)
     columns = list(dict.fromkeys(keys))
@@ -214,16 +199,15 @@ UNKNOWN = "waves unknown"
 def launch_map(configs: pd.DataFrame) -> dict[str, Any]:
     """Draw blocks over threads per block, by number of waves.
 
-    Args:
-        configs: Rows of `launch_config`'s `configs`, with `grid` and `block` as text.
+    `configs` are rows of `launch_config`'s `configs`, with `grid` and `block` as text.
     """
     threads = configs[C.BLOCK_X] * configs[C.BLOCK_Y] * configs[C.BLOCK_Z]
-    frame = configs.assign(wide=threads, kind=[_kind(value) for value in configs["waves"]])
+    frame = configs.assign(wide=threads)
     frame = frame[(frame["wide"] > 0) & (frame["blocks"] > 0)]
     least = int(frame["wide"].min()).bit_length() - 1 if len(frame) else 5
     powers = [float(1 << exponent) for exponent in range(min(5, least), 11)]
     return points(
-        [_dots(kind, frame[frame["kind"] == kind], "wide", "blocks") for kind in _kinds(frame)],
+        _dots_by_waves(frame, "wide", "blocks"),
         x_title="threads per block",
         y_title="blocks per launch",
         x_ticks=(powers, [f"{power:g}" for power in powers]),
@@ -233,46 +217,43 @@ def launch_map(configs: pd.DataFrame) -> dict[str, Any]:
 def waves(configs: pd.DataFrame) -> dict[str, Any]:
     """Draw occupancy over waves; without recorded occupancy, resident blocks per SM over waves.
 
-    Args:
-        configs: As for `launch_map`.
+    `configs` are as for `launch_map`.
     """
     launches = configs[configs["waves"].fillna(0) > 0]
     recorded = bool((launches["occupancy"].fillna(0) > 0).any())
     height = launches["occupancy"] * 100 if recorded else launches["resident_blocks"]
-    frame = launches.assign(height=height, kind=[_kind(value) for value in launches["waves"]])
+    frame = launches.assign(height=height)
     frame = frame[frame["height"].fillna(0) > 0]
     ends = [float(frame["height"].min()), float(frame["height"].max())] if len(frame) else [1.0, 100.0]
     return points(
-        [_dots(kind, frame[frame["kind"] == kind], "waves", "height") for kind in _kinds(frame)],
+        _dots_by_waves(frame, "waves", "height"),
         [Limit("one wave", [1, 1], ends)],
         x_title="waves",
         y_title="occupancy (%)" if recorded else "resident blocks per SM",
     )
 
 
-def _kind(value: float) -> str:
-    if value != value:
-        return UNKNOWN
-    return FULL if value >= 1 else LESS
+def _dots_by_waves(frame: pd.DataFrame, x: str, y: str) -> list[Dots]:
+    """Return a series of points for launches with and without a full wave, and of unknown waves."""
+    made = frame["waves"].astype(float)
+    of_kind = {FULL: made >= 1, LESS: made < 1, UNKNOWN: made.isna()}
+    columns = ("op", "family", "grid", "block", "total_ns", "waves")
+    dots = []
+    for kind, mask in of_kind.items():
+        if mask.any():
+            rows, weight = frame[mask], frame["share"][mask].fillna(0)
+            relative = (weight / (float(weight.max()) or 1.0)).tolist()
+            hover = list(map(_hover, *(rows[column] for column in columns)))
+            across, up = (rows[column].astype(float).tolist() for column in (x, y))
+            dots.append(Dots(kind, across, up, hover, relative))
+    return dots
 
 
-def _kinds(frame: pd.DataFrame) -> list[str]:
-    return [kind for kind in (FULL, LESS, UNKNOWN) if (frame["kind"] == kind).any()]
-
-
-def _dots(kind: str, frame: pd.DataFrame, x: str, y: str) -> Dots:
-    wanted = ["op", "family", "grid", "block", "total_ns", "waves"]
-    hover = [_hover(*row) for row in zip(*(frame[column] for column in wanted), strict=True)]
-    weight = frame["share"].fillna(0)
-    relative = (weight / (float(weight.max()) or 1.0)).tolist()
-    return Dots(kind, frame[x].astype(float).tolist(), frame[y].astype(float).tolist(), hover, relative)
-
-
-def _hover(op: str, family: str, grid: str, block: str, total_ns: int, made: float) -> str:
-    lines = [
+def _hover(op: str, family: str, grid: str, block: str, total_ns: int, waves: float) -> str:
+    texts = [
         hover_name(str(op) or "(no op recorded)"),
         hover_name(str(family)),
         f"grid {grid}, block {block}",
         human(int(total_ns), "ns"),
     ]
-    return "<br>".join(lines if made != made else [*lines, f"{made:,.2f} waves"])
+    return "<br>".join(texts if pd.isna(waves) else [*texts, f"{waves:,.2f} waves"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -13,20 +14,7 @@ import pandas as pd
 from tracekit.render.cells import plain
 from tracekit.schema import C
 
-from .axis import (
-    COLORWAY,
-    MAX_LIST,
-    SEQUENTIAL,
-    TOTAL,
-    axis_label,
-    axis_title,
-    format_values,
-    hover,
-    hover_name,
-    pack,
-    scale_rows,
-    scale_values,
-)
+from . import axis
 
 Numbers = Sequence[float | None]
 
@@ -61,16 +49,16 @@ def lines(
         >>> lines([1, 2], {"host": [1_500_000, 2_000_000]}, "ns", title="step")["data"][0]["y"]
         [1.5, 2.0]
     """
-    heights, name = scale_rows(list(series.values()), unit)
-    positions, x_name = scale_values(x, x_unit)
+    heights, name = axis.scale_rows(list(series.values()), unit)
+    positions, x_name = axis.scale_values(x, x_unit)
     count = len(x)
     traces = [
         {
             "type": "scattergl" if count > _MAX_EXACT_HOVER else "scatter",
-            "mode": "markers" if points else "lines" if count > MAX_LIST else "lines+markers",
-            "name": axis_label(line_name, 40),
-            "x": pack(positions),
-            "y": pack(line_heights),
+            "mode": "markers" if points else "lines" if count > axis.MAX_LIST else "lines+markers",
+            "name": axis.shorten_label(line_name, 40),
+            "x": axis.pack(positions),
+            "y": axis.pack(line_heights),
             "line": {"shape": "hv" if stepped else "linear", "width": 2},
         }
         | _hover(line_name, x, values, unit, x_title=x_title, x_unit=x_unit, scale=name)
@@ -80,8 +68,8 @@ def lines(
     is_short = not x_unit and 1 < count <= 20 and all(isinstance(value, int) for value in x)
     ticks = {"tickvals": list(x)} if is_short else {}
     layout = {
-        "xaxis": {"title": {"text": axis_title(x_title, x_name)}} | ticks,
-        "yaxis": {"title": {"text": axis_title(title, name)}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": axis.add_unit(x_title, x_name)}} | ticks,
+        "yaxis": {"title": {"text": axis.add_unit(title, name)}, "rangemode": "tozero"},
         "showlegend": len(series) > 1,
     }
     return {"data": traces, "layout": layout}
@@ -92,10 +80,10 @@ def _hover(
 ) -> dict[str, Any]:
     """Return exact hover text per point, or a template if there are many points."""
     if len(x) > _MAX_EXACT_HOVER:
-        return {"hovertemplate": f"{axis_label(line_name)}: %{{y:.4~g}} {scale}<extra></extra>"}
-    lead = f"{axis_label(x_title)} " if x_title else ""
-    pairs = zip(format_values(x, x_unit), format_values(values, unit), strict=True)
-    return hover([line_name] * len(x), [f"{lead}{x_text}: {text}" for x_text, text in pairs])
+        return {"hovertemplate": f"{axis.shorten_label(line_name)}: %{{y:.4~g}} {scale}<extra></extra>"}
+    lead = f"{axis.shorten_label(x_title)} " if x_title else ""
+    pairs = zip(axis.format_values(x, x_unit), axis.format_values(values, unit), strict=True)
+    return axis.hover([line_name] * len(x), [f"{lead}{x_text}: {text}" for x_text, text in pairs])
 
 
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "hexagon")
@@ -124,13 +112,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Limit:
-    """An upper limit, drawn as a line.
-
-    Attributes:
-        name: Legend entry.
-        x: Horizontal positions of its corners.
-        y: Vertical positions of its corners.
-    """
+    """An upper limit: its legend entry, and the positions of the corners of its line."""
 
     name: str
     x: Sequence[float]
@@ -159,14 +141,26 @@ def points(
         'circle'
     """
     traces = [_dots(place, kind) for place, kind in enumerate(kinds)]
-    traces += [_limit(place, limit) for place, limit in enumerate(limits)]
+    traces += [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": axis.shorten_label(limit.name, 40),
+            "x": list(limit.x),
+            "y": list(limit.y),
+            "hoverinfo": "name",
+            "line": {"dash": dash, "width": 1.5, "color": axis.TOTAL},
+        }
+        for dash, limit in zip(cycle(("dash", "dot", "dashdot", "longdash")), limits, strict=False)
+    ]
     drawn: list[Dots | Limit] = [*kinds, *limits]
     across, up = [x for line in drawn for x in line.x], [y for line in drawn for y in line.y]
     ticks = {"tickvals": list(x_ticks[0]), "ticktext": list(x_ticks[1])} if x_ticks else decades(across)
     layout = {
         "height": 380,
-        "xaxis": {"type": "log", "title": {"text": axis_label(x_title)}} | ticks,
-        "yaxis": {"type": "log", "title": {"text": axis_label(y_title)}, "automargin": True} | decades(up),
+        "xaxis": {"type": "log", "title": {"text": axis.shorten_label(x_title)}} | ticks,
+        "yaxis": {"type": "log", "title": {"text": axis.shorten_label(y_title)}, "automargin": True}
+        | decades(up),
         "hovermode": "closest",
         "showlegend": len(traces) > 1,
     }
@@ -197,30 +191,18 @@ def _dots(place: int, kind: Dots) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": axis_label(kind.name, 30),
-        "x": pack(list(kind.x)),
-        "y": pack(list(kind.y)),
+        "name": axis.shorten_label(kind.name, 30),
+        "x": axis.pack(list(kind.x)),
+        "y": axis.pack(list(kind.y)),
         "hovertext": list(kind.hover),
         "hoverinfo": "text",
         "marker": {
             "symbol": SYMBOLS[place % len(SYMBOLS)],
-            "color": COLORWAY[place % len(COLORWAY)],
-            "size": pack(size.tolist()),
+            "color": axis.COLORWAY[place % len(axis.COLORWAY)],
+            "size": axis.pack(size.tolist()),
             "opacity": 0.75,
             "line": {"width": 1, "color": "rgba(128,128,128,0.6)"},
         },
-    }
-
-
-def _limit(place: int, limit: Limit) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": axis_label(limit.name, 40),
-        "x": list(limit.x),
-        "y": list(limit.y),
-        "hoverinfo": "name",
-        "line": {"dash": ("dash", "dot", "dashdot", "longdash")[place % 4], "width": 1.5, "color": TOTAL},
     }
 
 
@@ -249,8 +231,8 @@ def heatmap(
         >>> heatmap(["rank 0"], ["step 1"], [[2_000_000]], "ns")["data"][0]["z"]
         [[2.0]]
     """
-    cells, name = scale_rows(values, unit)
-    written = [format_values(row, unit) for row in values]
+    cells, name = axis.scale_rows(values, unit)
+    written = [axis.format_values(row, unit) for row in values]
     trace = {
         "type": "heatmap",
         "x": list(range(len(columns))),
@@ -258,16 +240,16 @@ def heatmap(
         "z": cells,
         "xgap": 1,
         "ygap": 1,
-        "colorbar": {"title": {"text": axis_title(title, name)}, "thickness": 12},
+        "colorbar": {"title": {"text": axis.add_unit(title, name)}, "thickness": 12},
         "hovertext": [
             [
-                f"{hover_name(row)}<br>{hover_name(column)}: {text}"
+                f"{axis.hover_name(row)}<br>{axis.hover_name(column)}: {text}"
                 for column, text in zip(columns, line, strict=True)
             ]
             for row, line in zip(rows, written, strict=True)
         ],
         "hoverinfo": "text",
-        "colorscale": SEQUENTIAL,
+        "colorscale": axis.SEQUENTIAL,
     }
     if len(columns) <= 12 and len(rows) <= 30:
         trace |= {"text": written, "texttemplate": "%{text}"}
@@ -282,9 +264,9 @@ def heatmap(
 def _name_ticks(names: Sequence[str], title: str, *, most: int) -> dict[str, Any]:
     step = max(1, math.ceil(len(names) / most))
     return {
-        "title": {"text": axis_label(title)},
+        "title": {"text": axis.shorten_label(title)},
         "tickvals": list(range(0, len(names), step)),
-        "ticktext": [axis_label(name, 32) for name in names[::step]],
+        "ticktext": [axis.shorten_label(name, 32) for name in names[::step]],
         "automargin": True,
         "showgrid": False,
     }
@@ -301,11 +283,7 @@ OUTLIER = "warmup_outlier"
 
 
 def durations(frame: pd.DataFrame) -> dict[str, Any]:
-    """Draw step times; warm-up outliers are marked with a cross.
-
-    Args:
-        frame: `steps.steps`, of one rank or several.
-    """
+    """Draw step times, from `steps.steps` of one rank or several; a cross marks warm-up outliers."""
     ranks = sorted(frame[C.RANK].unique().tolist())
     steps = sorted(frame[C.STEP].unique().tolist())
     if len(ranks) == 1:
@@ -341,7 +319,7 @@ def _outlier_marks(frame: pd.DataFrame, line_values: list[float | None]) -> list
     if outliers.empty:
         return []
     values = outliers[OWN].tolist()
-    heights, _ = scale_values([*line_values, *values], "ns")
+    heights, _ = axis.scale_values([*line_values, *values], "ns")
     return [
         {
             "type": "scatter",

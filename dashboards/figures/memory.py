@@ -10,7 +10,7 @@ import pandas as pd
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import COLORWAY, LEGEND, TOTAL, axis_label, axis_title, hover_name, scale_factor
+from .axis import COLORWAY, LEGEND, TOTAL, add_unit, hover_name, scale_factor, shorten_label
 
 MORE = "other groups"
 EARLIER = "(before the capture)"
@@ -21,13 +21,10 @@ _Path = list[tuple[int, int]]
 
 
 def stack_lives(spans: Iterable[tuple[int, int, int]]) -> list[_Path]:
-    """Stack allocations in order of their starts; those above one that is freed drop by its size.
+    """Return per allocation the times at which its lower edge moves, with the edge from then on.
 
-    Args:
-        spans: Start, end and size of each, with the start before the end.
-
-    Returns:
-        Per allocation the times at which its lower edge moves, with the edge from then on.
+    They are stacked in order of their starts; those above one that is freed drop by its size. `spans` are
+    start, end and size of each, with the start before the end.
 
     Example:
         >>> stack_lives([(0, 20, 5), (10, 30, 7)])
@@ -65,14 +62,18 @@ def draw_lives(
     """
     wide, unit = scale_factor((int(time) for time in over_time[C.T_NS]), "ns")
     tall, size = scale_factor((int(value) for value in over_time["allocated"]), "bytes")
-    colored = [group for group in dict.fromkeys([*layers, *_groups(lives, by)]) if group != EARLIER]
+    sums = lives.groupby(by, sort=True)["size"].sum().sort_values(ascending=False, kind="stable")
+    colored = [group for group in dict.fromkeys([*layers, *map(str, sums.index)]) if group != EARLIER]
     colors = dict(zip(colored, COLORWAY[:-1], strict=False))
-    traces = [
-        _area([time * wide for time in x], [edge * tall for edge in y])
-        | _color_and_legend(str(row[by]), colors)
-        | {"text": _hover_text(row)}
-        for row, x, y in _areas(lives)
+    shown = lives[(lives["life_ns"] > 0) & (lives["size"] > 0)].to_dict("records")
+    spans = [
+        (int(row[C.START_NS]), int(row[C.START_NS]) + int(row["life_ns"]), int(row["size"])) for row in shown
     ]
+    traces = []
+    for row, path, (_, end, height) in zip(shown, stack_lives(spans), spans, strict=True):
+        x, y = _outline(path, end, height)
+        area = _area([time * wide for time in x], [edge * tall for edge in y])
+        traces.append(area | _color_and_legend(str(row[by]), colors) | {"text": _hover_text(row)})
     traces += _others(over_time, layers or {OTHERS: "others"}, colors, (wide, tall))
     seen: set[str] = set()
     for trace in traces:
@@ -80,8 +81,8 @@ def draw_lives(
         seen.add(trace["legendgroup"])
     layout = {
         "height": 420,
-        "xaxis": {"title": {"text": axis_title("time", unit)}},
-        "yaxis": {"title": {"text": axis_title("memory in use", size)}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": add_unit("time", unit)}},
+        "yaxis": {"title": {"text": add_unit("memory in use", size)}, "rangemode": "tozero"},
         "legend": LEGEND,
         "showlegend": True,
         "hovermode": "closest",
@@ -89,29 +90,11 @@ def draw_lives(
     return {"data": traces, "layout": layout}
 
 
-def _areas(lives: pd.DataFrame) -> list[tuple[dict[str, Any], list[int], list[int]]]:
-    """Return each allocation that has an extent, with the corners of its area in ns and bytes."""
-    shown = lives[(lives["life_ns"] > 0) & (lives["size"] > 0)].to_dict("records")
-    spans = [
-        (int(row[C.START_NS]), int(row[C.START_NS]) + int(row["life_ns"]), int(row["size"])) for row in shown
-    ]
-    return [
-        ({str(name): value for name, value in row.items()}, *_outline(path, end, size))
-        for row, path, (_, end, size) in zip(shown, stack_lives(spans), spans, strict=True)
-    ]
-
-
-def _groups(lives: pd.DataFrame, by: str) -> list[str]:
-    """Return the groups, the largest first."""
-    sums = lives.groupby(by, sort=True)["size"].sum().sort_values(ascending=False, kind="stable")
-    return [str(name) for name in sums.index]
-
-
 def _color_and_legend(group: str, colors: dict[str, str]) -> dict[str, Any]:
     """Return color and legend of an area; groups beyond the palette, and earlier allocations, are gray."""
     named = group if group in colors or group in {EARLIER, OTHERS} else MORE
     return {
-        "name": axis_label(named, 32),
+        "name": shorten_label(named, 32),
         "legendgroup": hover_name(named),
         "fillcolor": colors.get(group, TOTAL),
     }
@@ -134,7 +117,7 @@ def _area(x: list[float], y: list[float]) -> dict[str, Any]:
     return {**shape, "x": x, "y": y}
 
 
-def _hover_text(row: dict[str, Any]) -> str:
+def _hover_text(row: dict[Any, Any]) -> str:
     crosses = f"<br>crosses the {row['edge']} of the capture" if row["edge"] else ""
     words = [hover_name(str(row[name])) for name in ("op", "category", "module")]
     life = f"{human(int(row['life_ns']), 'ns')} from {human(int(row[C.START_NS]), 'ns')}"

@@ -11,7 +11,7 @@ from tracekit.diff import Diff
 from tracekit.diff.breakdowns import Range
 
 from . import axis
-from .axis import LEGEND, TOTAL, format_values, hatch, hover, row_axis, scale_factor, scale_values
+from .axis import LEGEND, STACKED, TOTAL, format_values, hatch, hover, row_axis, scale_factor, scale_values
 from .bars import stack_bars
 
 PARTS = {
@@ -21,27 +21,21 @@ PARTS = {
     "idle": ("idle_ns", "#adb5bd", ""),
 }
 """Parts of a window: column of `gpu_breakdown`, color and pattern."""
-WINDOW = "window_ns"
+DEFINITION = (
+    "Active: a kernel runs. Data movement: a copy or memset runs and no kernel does. Idle: nothing runs."
+)
+WINDOW, _NAMED = "window_ns", "named"
 
 
-def extremes(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Keep the devices with the least and the most active time; also return a caption.
+def by_device(frame: pd.DataFrame, names: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Draw one bar per device with its parts as shares of the window; also return a caption.
 
-    Args:
-        frame: `gpu_breakdown.whole` or `profiled_steps`.
+    Of many, those with the least and the most active time are drawn. `frame` is `gpu_breakdown.whole` or
+    `profiled_steps`, `names` the label of each row.
     """
-    return axis.keep_extremes(
-        frame, frame[PARTS["active"][0]] / frame[WINDOW].where(frame[WINDOW] > 0, 1), "active time"
-    )
-
-
-def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Draw one bar per device with its parts as shares of the window.
-
-    Args:
-        frame: `gpu_breakdown.whole` or `profiled_steps`.
-        names: Label of each row.
-    """
+    active = frame[PARTS["active"][0]] / frame[WINDOW].where(frame[WINDOW] > 0, 1)
+    frame, cut = axis.keep_extremes(frame.assign(**{_NAMED: names}), active, "active time")
+    names = frame[_NAMED].tolist()
     windows = frame[WINDOW].tolist()
     traces = []
     for part, (column, color, pattern) in _parts_present(frame):
@@ -69,23 +63,16 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     layout = {
         "height": max(150, 78 + 30 * len(names)),  # on a phone each part has a row of the legend
         "bargap": 0.5 if len(names) == 1 else 0.2,
-        "barmode": "stack",
-        "showlegend": True,
-        "legend": LEGEND,
+        **STACKED,
         "margin": {"l": 8, "r": 28, "t": 28, "b": 28},
         "xaxis": {"range": [0, 100], "ticksuffix": "%", "fixedrange": True},
         "yaxis": row_axis(names, width=24) | {"fixedrange": True},
     }
-    return {"data": traces, "layout": layout}
+    return {"data": traces, "layout": layout}, cut
 
 
 def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
-    """Draw one column per step with its parts in time units.
-
-    Args:
-        frame: `gpu_breakdown.per_step` of one device.
-        steps: Number of each step.
-    """
+    """Draw one column per step in time units, from `gpu_breakdown.per_step` of one device."""
     scale, unit = scale_factor(frame[WINDOW].tolist(), "ns")
     windows = format_values(frame[WINDOW], "ns")
     traces = [
@@ -106,10 +93,8 @@ def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
         for part, (column, color, pattern) in _parts_present(frame)
     ]
     layout = {
-        "barmode": "stack",
+        **STACKED,
         "bargap": 0.15 if len(steps) <= 60 else 0,
-        "showlegend": True,
-        "legend": LEGEND,
         "xaxis": step_axis(steps),
         "yaxis": {"title": {"text": f"window ({unit})"}, "rangemode": "tozero"},
     }
@@ -143,11 +128,9 @@ _TERMS = {"added": 1, "removed": -1, "count": 1, "rate": 1}
 
 
 def steps(rows: Sequence[Mapping[str, Any]], ranges: tuple[Range, Range] | None = None) -> dict[str, Any]:
-    """Draw the mean step of both sides as stacked bars.
+    """Draw the mean step of both sides as stacked bars, with whiskers from the shortest to the longest step.
 
-    Args:
-        rows: Parts of the wall ledger from `diff_tables.wall`, without the total.
-        ranges: Shortest and longest step of both sides, for whiskers.
+    `rows` are parts of the wall ledger from `diff_tables.wall`, without the total.
     """
     parts = {str(row["part"]): [row["base_ns"], row["head_ns"]] for row in rows}
     figure = stack_bars(["A, base", "B, head"], parts, "ns", title="mean step")
@@ -190,9 +173,7 @@ def _whiskers(centers: Sequence[float], ranges: Sequence[Range | None], factor: 
 def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> dict[str, Any]:
     """Draw the change from the base's mean step to the head's, part by part.
 
-    Args:
-        rows: Parts of the wall ledger.
-        total: Its total: base, head and difference.
+    `rows` are parts of the wall ledger, `total` its total: base, head and difference.
     """
     names = ["A, base", *(str(row["part"]) for row in rows), "B, head"]
     values = [total["base_ns"], *(row["delta_ns"] for row in rows), total["head_ns"]]
@@ -238,11 +219,7 @@ def _range(x: Sequence[float | None]) -> list[float]:
 
 
 def terms(diff: Diff) -> dict[str, Any]:
-    """Draw the largest causes as stacked bars of their terms: increases to the right.
-
-    Args:
-        diff: A comparison with causes.
-    """
+    """Draw the largest causes of a comparison as stacked bars of their terms: increases to the right."""
     causes, steps = diff.causes[:MAX_CAUSES], max(1, diff.compared.steps if diff.compared else 1)
     names = [cause.label for cause in causes]
     parts = {

@@ -31,12 +31,7 @@ _MAX_POINTS = 20_000
 
 @dataclass(frozen=True)
 class Standard:
-    """A figure with its caption.
-
-    Attributes:
-        figure: As `charts.chart` takes it.
-        caption: One sentence.
-    """
+    """A figure, as `charts.chart` takes it, and its caption of one sentence."""
 
     figure: dict[str, Any]
     caption: str
@@ -74,14 +69,11 @@ def value_column(spec: TableSpec, frame: pd.DataFrame) -> Column | None:
     """Return the column to draw: times before bytes, shares and counts; the first of its unit."""
     for unit in _UNITS:
         for column in spec.columns:
-            if column.unit == unit and column.name not in _INSTANTS and _has_numbers(frame, column):
-                return column
+            if column.unit == unit and column.name not in _INSTANTS:
+                values = frame[column.name]
+                if values.notna().any() and (values.fillna(0) != 0).any():
+                    return column
     return None
-
-
-def _has_numbers(frame: pd.DataFrame, column: Column) -> bool:
-    values = frame[column.name]
-    return bool(values.notna().any()) and bool((values.fillna(0) != 0).any())
 
 
 def _draw_bins(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
@@ -118,8 +110,17 @@ def _draw_series(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     if x_column is None or value is None or len(before) > 3:
         return None
     rows = [row for row in records(frame, spec.columns) if row[x_column.name] is not None]
-    groups = _group_rows(rows, [column.name for column in before])
-    if not 0 < len(groups) <= _MAX_LINES or len(rows) > _MAX_POINTS or not _distinct(groups, x_column.name):
+    keys = [column.name for column in before]
+    varying = [key for key in keys if len({str(row[key]) for row in rows}) > 1]
+    groups: dict[str, list[Record]] = {}
+    for row in rows:
+        groups.setdefault(_label(row, varying), []).append(row)
+    # Every line must have one value per position, and there must be more than one position.
+    positions = [[row[x_column.name] for row in group] for group in groups.values()]
+    is_distinct = all(len(set(of_line)) == len(of_line) for of_line in positions)
+    if max(map(len, positions), default=0) < 2 or not is_distinct:
+        return None
+    if len(groups) > _MAX_LINES or len(rows) > _MAX_POINTS:
         return None
     return Standard(_draw_lines(groups, x_column, value), f"{spec.title}: {_describe(value)}.")
 
@@ -128,20 +129,6 @@ def _describe(value: Column) -> str:
     """Describe a column; without its name if the meaning starts with it."""
     meaning = value.meaning.rstrip(".")
     return meaning if meaning.startswith(header(value)) else f"{header(value)}, {meaning}"
-
-
-def _group_rows(rows: list[Record], keys: list[str]) -> dict[str, list[Record]]:
-    groups: dict[str, list[Record]] = {}
-    varying = [key for key in keys if len({str(row[key]) for row in rows}) > 1]
-    for row in rows:
-        groups.setdefault(_label(row, varying), []).append(row)
-    return groups
-
-
-def _distinct(groups: dict[str, list[Record]], x_column: str) -> bool:
-    """Return whether every line has one value per position, and there is more than one position."""
-    longest = max(len(rows) for rows in groups.values())
-    return longest > 1 and all(len({row[x_column] for row in rows}) == len(rows) for rows in groups.values())
 
 
 def _draw_lines(groups: dict[str, list[Record]], x_column: Column, value: Column) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape, unescape
 from typing import Any
 
@@ -48,7 +47,11 @@ def svg(figure: dict[str, Any], *, label: str) -> str:
         height, parts = _lines(traces, layout)
     else:
         return ""
-    body = "".join([*parts, *_legend(traces, height)])
+    room = (_WIDTH - _SIDE) / len(traces)
+    for place, trace in enumerate(traces if len(traces) > 1 else ()):  # the legend
+        left, name = _SIDE + place * room, str(trace.get("name", ""))
+        parts += [_rect(left, height + 4, 12, 12, _color(trace, place)), _text(left + 18, height + 14, name)]
+    body = "".join(parts)
     tall = height + (24 if len(traces) > 1 else 0)
     return f'<svg viewBox="0 0 {_WIDTH} {tall}" role="img" aria-label="{escape(label)}">{body}</svg>'
 
@@ -83,19 +86,14 @@ def _bars(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, 
         for place, (trace, column) in enumerate(zip(traces, columns, strict=True)):
             width = (column[row] or 0) * scale
             parts.append(_rect(x, top + 3, width, _ROW - 6, _color(trace, place)))
-            if len(traces) > 1 and "text" in trace:
-                parts.append(_inside(x + width / 2, top + 16, trace["text"][row]))
+            if len(traces) > 1 and "text" in trace and (text := trace["text"][row]):
+                position = f'x="{x + width / 2:.1f}" y="{top + 16:.1f}" text-anchor="middle"'
+                parts.append(f'<text {position} class="inside">{escape(unescape(text))}</text>')
             x += width
         if len(traces) == 1:
             parts.append(_text(x + 6, top + 15, traces[0]["text"][row]))
     height = _TOP + _ROW * len(names) + 24
     return height, [*parts, _text(_LEFT, height - 6, _title(layout["xaxis"]))]
-
-
-def _inside(x: float, y: float, text: str) -> str:
-    """Draw text on a bar."""
-    position = f'x="{x:.1f}" y="{y:.1f}" text-anchor="middle"'
-    return f'<text {position} class="inside">{escape(unescape(text))}</text>' if text else ""
 
 
 def _columns(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float, list[str]]:
@@ -144,16 +142,13 @@ def _lines(traces: list[dict[str, Any]], layout: dict[str, Any]) -> tuple[float,
             for x, y in zip(unpack(trace["x"]), unpack(trace["y"]), strict=True)
             if x is not None and y is not None
         ]
-        parts.append(_line(points[:: max(1, len(points) // _MAX_POINTS)], _color(trace, place)))
+        drawn = points[:: max(1, len(points) // _MAX_POINTS)]
+        path, color = " ".join(f"{x:.1f},{y:.1f}" for x, y in drawn), _color(trace, place)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>')
     ends = ((low, _SIDE, "start"), (high, _WIDTH - 20, "end"))
     parts += [_text(x, _TOP + _PLOT_HEIGHT + 18, f"{value:,.6g}", anchor) for value, x, anchor in ends]
     parts.append(_text(_WIDTH / 2, _TOP + _PLOT_HEIGHT + 36, _title(layout["xaxis"]), "middle"))
     return _TOP + _PLOT_HEIGHT + _AXIS, parts
-
-
-def _line(points: Sequence[tuple[float, float]], color: str) -> str:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>'
 
 
 def _frame(top: float, bottom: float, title: str) -> list[str]:
@@ -163,17 +158,6 @@ def _frame(top: float, bottom: float, title: str) -> list[str]:
         parts.append(_text(_SIDE - 6, y + 8, f"{value:,.4g}", "end"))
         parts.append(f'<line x1="{_SIDE}" x2="{_WIDTH - 20}" y1="{y}" y2="{y}" class="axis"/>')
     return parts
-
-
-def _legend(traces: list[dict[str, Any]], height: float) -> list[str]:
-    if len(traces) < 2:
-        return []
-    room = (_WIDTH - _SIDE) / len(traces)
-    return [
-        _rect(_SIDE + place * room, height + 4, 12, 12, _color(trace, place))
-        + _text(_SIDE + place * room + 18, height + 14, str(trace.get("name", "")))
-        for place, trace in enumerate(traces)
-    ]
 
 
 MAX_DIVISIONS = 20_000

@@ -10,19 +10,7 @@ from typing import Any, TypeAlias
 from tracekit.render import human
 from tracekit.runs.run import Run
 
-from .axis import (
-    COLORWAY,
-    SEQUENTIAL,
-    axis_label,
-    format_values,
-    hatch,
-    hover,
-    hover_name,
-    pack,
-    scale_factor,
-    scale_rows,
-    scale_values,
-)
+from . import axis
 from .bars import bars, vertical_line
 
 _MARKS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
@@ -59,7 +47,7 @@ def lines(
         log: Whether to use a logarithmic axis for positive numbers.
     """
     flat = [value for _, dots in series for dot in dots for value in (dot.median, dot.minimum, dot.maximum)]
-    factor, scale = scale_factor(flat, unit)
+    factor, scale = axis.scale_factor(flat, unit)
     traces = [
         _line(name, dots, unit, factor, place) | {"customdata": [href(dot.typical) for dot in dots]}
         for place, (name, dots) in enumerate(series)
@@ -71,9 +59,9 @@ def lines(
             "height": 420,
             "showlegend": len(series) > 1,
             "hovermode": "closest",
-            "xaxis": {"title": {"text": axis_label(x)}, **_ticks(values, log=log)},
+            "xaxis": {"title": {"text": axis.shorten_label(x)}, **_ticks(values, log=log)},
             "yaxis": {
-                "title": {"text": f"{axis_label(y)} ({scale})"},
+                "title": {"text": f"{axis.shorten_label(y)} ({scale})"},
                 "rangemode": "tozero",
                 "automargin": True,
             },
@@ -83,11 +71,16 @@ def lines(
 
 def _line(name: str, dots: Sequence[Spread], unit: str, factor: float, place: int) -> dict[str, Any]:
     places = ["unknown" if dot.x is None else dot.x for dot in dots]
+    texts = []
+    for x, dot in zip(places, dots, strict=True):
+        median, low, high = axis.format_values((dot.median, dot.minimum, dot.maximum), unit)
+        runs = f"{len(dot.runs)} run{'s' * (len(dot.runs) != 1)}"
+        texts.append(f"{axis.hover_name(str(x))}: {median}<br>{low} to {high}, {runs}")
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": axis_label(name, 64),
-        "x": [x if _number(x) else axis_label(str(x)) for x in places],
+        "name": axis.shorten_label(name, 64),
+        "x": [x if _number(x) else axis.shorten_label(str(x)) for x in places],
         "y": [dot.median * factor for dot in dots],
         "error_y": {
             "type": "data",
@@ -99,16 +92,8 @@ def _line(name: str, dots: Sequence[Spread], unit: str, factor: float, place: in
         },
         "marker": {"symbol": _MARKS[place % len(_MARKS)], "size": 8},
         "line": {"dash": _DASHES[place // len(_MARKS) % len(_DASHES)]},
-        **hover(
-            [name] * len(dots),
-            [f"{hover_name(str(x))}: {_spread_text(dot, unit)}" for x, dot in zip(places, dots, strict=True)],
-        ),
+        **axis.hover([name] * len(dots), texts),
     }
-
-
-def _spread_text(dot: Spread, unit: str) -> str:
-    median, low, high = format_values((dot.median, dot.minimum, dot.maximum), unit)
-    return f"{median}<br>{low} to {high}, {len(dot.runs)} run{'s' * (len(dot.runs) != 1)}"
 
 
 def _number(value: Any) -> bool:
@@ -142,28 +127,28 @@ def heatmap(
         unit: Unit of the quantity.
         titles: Titles `x`, `y` and `z` of the axes and the quantity.
     """
-    z, scale = scale_rows(values, unit)
+    (z, scale), y_title = axis.scale_rows(values, unit), axis.shorten_label(titles["y"])
     label_rows = [["" if value is None else human(value, unit) for value in row] for row in values]
     trace = {
         "type": "heatmap",
-        "x": [axis_label(column) for column in columns],
-        "y": [axis_label(row) for row in rows],
+        "x": [axis.shorten_label(column) for column in columns],
+        "y": [axis.shorten_label(row) for row in rows],
         "z": z,
         "text": label_rows,
         "texttemplate": "%{text}",
         "hovertext": [
             [
-                f"{hover_name(row)}<br>{hover_name(column)}<br>{text or 'not run'}"
+                f"{axis.hover_name(row)}<br>{axis.hover_name(column)}<br>{text or 'not run'}"
                 for column, text in zip(columns, line, strict=True)
             ]
             for row, line in zip(rows, label_rows, strict=True)
         ],
         "hoverinfo": "text",
-        "colorscale": SEQUENTIAL,
+        "colorscale": axis.SEQUENTIAL,
         "xgap": 2,
         "ygap": 2,
         "colorbar": {
-            "title": {"text": f"{axis_label(titles['z'])} ({scale})", "side": "right"},
+            "title": {"text": f"{axis.shorten_label(titles['z'])} ({scale})", "side": "right"},
             "thickness": 12,
         },
     }
@@ -171,14 +156,10 @@ def heatmap(
         "data": [trace],
         "layout": {
             "height": 140 + 46 * len(rows),
-            "xaxis": {"title": {"text": axis_label(titles["x"])}, "type": "category"},
-            "yaxis": {"title": {"text": axis_label(titles["y"])}, "type": "category", "automargin": True},
+            "xaxis": {"title": {"text": axis.shorten_label(titles["x"])}, "type": "category"},
+            "yaxis": {"title": {"text": y_title}, "type": "category", "automargin": True},
         },
     }
-
-
-BAR_THICKNESS = 0.75
-"""Bar thickness as a fraction of its row."""
 
 
 def group_bars(
@@ -202,8 +183,8 @@ def group_bars(
         >>> [trace["name"] for trace in group_bars(["a", "b"], [1, 2], "ns", groups=["p", "q"])["data"]]
         ['p', 'q']
     """
-    x, _ = scale_values(values, unit)
-    written = format_values(values, unit)
+    x, _ = axis.scale_values(values, unit)
+    written = axis.format_values(values, unit)
     traces = [
         {
             "type": "bar",
@@ -213,14 +194,14 @@ def group_bars(
             "y": members,
             "text": [written[index] for index in members],
             "textposition": "auto",
-            **hover(
+            **axis.hover(
                 [names[index] for index in members], [f"{written[index]}<br>{group}" for index in members]
             ),
-            # fixed width: Plotly would otherwise compute one per trace
-            "width": BAR_THICKNESS,
+            # a fixed part of a row: Plotly would otherwise compute a width per trace
+            "width": 0.75,
             "marker": {
-                "color": COLORWAY[place % len(COLORWAY)],
-                "pattern": hatch(("", "/", "x", ".")[place % 4], size=8, solidity=0.15),
+                "color": axis.COLORWAY[place % len(axis.COLORWAY)],
+                "pattern": axis.hatch(("", "/", "x", ".")[place % 4], size=8, solidity=0.15),
             },
         }
         for place, group in enumerate(dict.fromkeys(groups))
@@ -244,14 +225,14 @@ def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> d
     """
     upward = [100 * value for value in accumulate(shares)]
     hover = [
-        f"first {count} of {len(shares)} {what}: {value:.1f}%<br>with {hover_name(name)}"
+        f"first {count} of {len(shares)} {what}: {value:.1f}%<br>with {axis.hover_name(name)}"
         for count, (value, name) in enumerate(zip(upward, names, strict=True), start=1)
     ]
     trace = {
         "type": "scatter",
         "mode": "lines+markers" if len(shares) <= 60 else "lines",
-        "x": pack([float(count) for count in range(1, len(shares) + 1)]),
-        "y": pack(upward),
+        "x": axis.pack([float(count) for count in range(1, len(shares) + 1)]),
+        "y": axis.pack(upward),
         "hovertext": hover,
         "hoverinfo": "text",
         "line": {"shape": "linear", "width": 2},
@@ -300,10 +281,11 @@ def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[st
         unit: Unit of the metric.
         title: Its name.
     """
-    factor, scale = scale_factor([value for commit in commits for value in commit.values], unit)
+    factor, scale = axis.scale_factor([value for commit in commits for value in commit.values], unit)
     tick_step = max(1, -(-len(commits) // MAX_TICKS))
     places = range(0, len(commits), tick_step)
     marked = [(place, commit.mark) for place, commit in enumerate(commits) if commit.mark]
+    anchor = {"xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "xanchor": "left"}
     return {
         "data": [
             _medians(commits, unit, factor),
@@ -317,17 +299,20 @@ def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[st
             "margin": {"l": 48, "r": 16, "t": 40, "b": 80 if len(commits) > 8 else 40},
             "xaxis": {
                 "tickvals": list(places),
-                "ticktext": [axis_label(commits[place].name, 14) for place in places],
+                "ticktext": [axis.shorten_label(commits[place].name, 14) for place in places],
                 "tickangle": -45 if len(commits) > 8 else 0,
                 "range": [-0.5, len(commits) - 0.5],
             },
             "yaxis": {
-                "title": {"text": f"{axis_label(title)} ({scale})"},
+                "title": {"text": f"{axis.shorten_label(title)} ({scale})"},
                 "rangemode": "tozero",
                 "automargin": True,
             },
             "shapes": [vertical_line(place - 0.5) for place, _ in marked],
-            "annotations": [_note(place, text) for place, text in marked],
+            "annotations": [
+                anchor | {"x": place - 0.5, "text": axis.shorten_label(text), "showarrow": False}
+                for place, text in marked
+            ],
         },
     }
 
@@ -342,7 +327,7 @@ def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, A
         "y": [commit.median * factor for _, commit in clean],
         "line": {"width": 1.5},
         "marker": {"symbol": "line-ew-open", "size": 16, "line": {"width": 3}},
-        **hover(
+        **axis.hover(
             [commit.details for _, commit in clean],
             [f"median {human(commit.median, unit)} of {len(commit.values)}" for _, commit in clean],
         ),
@@ -350,32 +335,21 @@ def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, A
 
 
 def _runs(commits: Sequence[Commit], unit: str, factor: float, *, dirty: bool) -> dict[str, Any]:
-    points = [
-        (place, commit.details, value, href, color)
-        for place, commit in enumerate(commits)
-        if commit.dirty == dirty
-        for value, href, color in zip(commit.values, commit.hrefs, commit.colors, strict=True)
-    ]
-    places, details, values, hrefs, colors = (
-        (list(column) for column in zip(*points, strict=True)) if points else [[]] * 5
-    )
+    drawn = [(place, commit) for place, commit in enumerate(commits) if commit.dirty == dirty]
+    values = [value for _, commit in drawn for value in commit.values]
+    details = [commit.details for _, commit in drawn for _ in commit.values]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "run with uncommitted changes" if dirty else "run",
-        "x": places,
+        "x": [place for place, commit in drawn for _ in commit.values],
         "y": [value * factor for value in values],
         "marker": {
             "symbol": "circle-open" if dirty else "circle",
             "size": 8,
             "opacity": 0.8,
-            "color": colors,
+            "color": [color for _, commit in drawn for color in commit.colors],
         },
-        "customdata": hrefs,
-        **hover(details, format_values(values, unit)),
+        "customdata": [href for _, commit in drawn for href in commit.hrefs],
+        **axis.hover(details, axis.format_values(values, unit)),
     }
-
-
-def _note(place: int, text: str) -> dict[str, Any]:
-    anchor = {"x": place - 0.5, "xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "xanchor": "left"}
-    return {**anchor, "text": axis_label(text), "showarrow": False}

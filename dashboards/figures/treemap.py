@@ -11,7 +11,7 @@ from tracekit.analysis import NODE, PARENT
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import COLORWAY, LABEL, TOTAL, axis_label, hover_name
+from .axis import COLORWAY, LABEL, TOTAL, hover_name, shorten_label
 
 MAX_BOXES = 300
 """Maximum number of boxes."""
@@ -68,7 +68,7 @@ def _trace(boxes: list[tuple[str, str, str, int, str, str]], total: int) -> dict
         "ids": ids,
         "parents": parents,
         "labels": [
-            axis_label(name, _MAX_NAME_CHARS if parent else LABEL)
+            shorten_label(name, _MAX_NAME_CHARS if parent else LABEL)
             for name, parent in zip(names, parents, strict=True)
         ],
         "values": values,

@@ -174,14 +174,8 @@ class State:
     errors: tuple[tuple[str, str], ...] = ()
 
 
-def apply_message(state: State, message: dict[str, Any], upload: Upload) -> State:
-    """Return the state after a message from the worker.
-
-    Args:
-        state: State of the import.
-        message: A line of the worker.
-        upload: Its files, whose folder is no part of messages.
-    """
+def _apply_message(state: State, message: dict[str, Any], upload: Upload) -> State:
+    """Return the state after a line of the worker, in which the folder of the upload is left out."""
     if "progress" in message:
         _, done, size = message["progress"]
         return replace(state, read=done, size=size)
@@ -209,12 +203,7 @@ class _Import:
 
 @dataclass
 class Imports:
-    """All imports of a server.
-
-    Attributes:
-        store: Target store.
-        limit: Maximum bytes of all uploads that have not been imported.
-    """
+    """All imports of a server into a store; `limit` is the maximum of bytes that are not imported yet."""
 
     store: Store
     limit: int
@@ -346,7 +335,11 @@ class Imports:
     def _new(self, name: str) -> _Import:
         key = locks.new_mark()
         new = _Import(State(key, name[:200]), Upload(self.store, key, self.limit))
-        self._abandon()
+        with self._lock:
+            jobs = list(self._known.items())
+        for other, job in jobs:  # cancel abandoned uploads
+            if job.state.phase is Phase.RECEIVING and time.monotonic() - job.touched_s > MAX_SILENCE_S:
+                self.cancel(other)
         with self._lock:
             if self._closed:
                 raise UnusableInputError("the dashboard is stopping", hint="start it again")
@@ -359,14 +352,6 @@ class Imports:
             for old in finished[: max(0, len(self._known) - MAX_REMEMBERED)]:
                 del self._known[old]
         return new
-
-    def _abandon(self) -> None:
-        """Cancel abandoned uploads."""
-        with self._lock:
-            jobs = list(self._known.items())
-        for key, job in jobs:
-            if job.state.phase is Phase.RECEIVING and time.monotonic() - job.touched_s > MAX_SILENCE_S:
-                self.cancel(key)
 
     def _start(self, job: _Import, traces: Sequence[Path]) -> State:
         with self._lock:
@@ -398,7 +383,7 @@ class Imports:
         with process:
             for line in process.stdout or ():
                 with self._lock:
-                    job.state = apply_message(job.state, json.loads(line), job.upload)
+                    job.state = _apply_message(job.state, json.loads(line), job.upload)
         with self._lock:
             if job.state.phase is not Phase.IMPORTING:
                 return

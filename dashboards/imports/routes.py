@@ -17,7 +17,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from dash import Dash
 from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
@@ -27,21 +26,17 @@ from ..security import MAX_BODY_BYTES
 from ..site import Site
 from .import_jobs import Imports, State
 
-_KEY = "tracekit-imports"
+KEY = "tracekit-imports"
+"""Key of the imports among the extensions of a server."""
 SAMPLES = Path(__file__).parent / "samples"
 """Bundled traces: two recorded on a CPU and one written by the simulator."""
 
 
 def connect(site: Site, *, limit: int) -> Imports:
-    """Add the routes to a site's server.
-
-    Args:
-        site: The site, with the store.
-        limit: Maximum bytes of all uploads that have not been imported.
-    """
+    """Add the routes to a site's server; `limit` is the maximum of bytes that have not been imported."""
     imports = Imports(site.store, limit)
     server: Flask = site.app.server
-    server.extensions[_KEY] = imports
+    server.extensions[KEY] = imports
 
     @server.get("/import")
     def states() -> Response:
@@ -59,12 +54,6 @@ def connect(site: Site, *, limit: int) -> Imports:
     def cancel(key: str) -> tuple[Response, int]:
         return _answer_json(lambda: imports.cancel(key))
 
-    return imports
-
-
-def imports_of(app: Dash) -> Imports:
-    """Return the imports of an app."""
-    imports: Imports = app.server.extensions[_KEY]
     return imports
 
 

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,16 @@ def import_all(store: str, traces: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, _exit_with_cleanup)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pa.set_memory_pool(pa.system_memory_pool())
+    reported: dict[str, int] = {}
+
+    def report(name: str, done: int, size: int) -> None:
+        if done - reported.get(name, -_PROGRESS_BYTES) >= _PROGRESS_BYTES or done >= size:
+            reported[name] = done
+            _send({"progress": [name, done, size]})
+
     try:
-        for outcome in import_each(
-            Store(storage.parse(store)), [Path(trace) for trace in traces], progress=_progress()
-        ):
+        target, paths = Store(storage.parse(store)), [Path(trace) for trace in traces]
+        for outcome in import_each(target, paths, progress=report):
             if isinstance(outcome, TracekitError):
                 _send({"error": outcome.message, "hint": outcome.hint})
             else:
@@ -79,17 +85,6 @@ def _exit_with_cleanup(*_: object) -> None:
 def _end_with_parent() -> None:
     sys.stdin.read()
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _progress() -> Callable[[str, int, int], None]:
-    reported: dict[str, int] = {}
-
-    def report(name: str, done: int, size: int) -> None:
-        if done - reported.get(name, -_PROGRESS_BYTES) >= _PROGRESS_BYTES or done >= size:
-            reported[name] = done
-            _send({"progress": [name, done, size]})
-
-    return report
 
 
 def _send(message: dict[str, Any]) -> None:

@@ -18,9 +18,9 @@ from tracekit.runs.intervals import overlap_lengths, union
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, show_answer, show_nothing
+from ..analysis_pages.results import PageResults, format_rows, keep_largest, show_answer, show_nothing
 from ..components import links
-from ..components.charts import bar_chart, chart
+from ..components.charts import chart
 from ..figures.axis import keep_extremes
 from ..figures.lines import heatmap
 from ..site import Section
@@ -52,25 +52,22 @@ def _answer(results: PageResults) -> list[Component]:
 
 
 def _figures(results: PageResults) -> list[Component]:
-    return [*_wait_charts(results), *_bandwidth(results)]
-
-
-def _wait_charts(results: PageResults) -> list[Component]:
     frame, calls = results.frame("by_rank"), results.frame("calls")
     if frame.empty:
-        return [show_nothing("Waiting is unknown: no collective could be matched over ranks.")]
+        unknown = show_nothing("Waiting is unknown: no collective could be matched over ranks.")
+        return [unknown, *_bandwidth(results)]
     shown, note = keep_extremes(frame, frame["caused_ns"], "waiting that it causes")
     caption = "Share of the time in which each rank waits in a collective for the last rank."
     return [
         chart(results.context, "waiting", _heatmap(calls[calls["wait_ns"].notna()]), caption=caption),
-        *bar_chart(
-            results.context,
+        *results.bars(
             "caused",
             links.device_names(shown, ranks=True),
             shown["caused_ns"],
             title="waiting of the others",
             caption=f"Waiting of the other ranks in collectives in which this rank arrived last.{note}",
         ),
+        *_bandwidth(results),
     ]
 
 
@@ -104,15 +101,10 @@ def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
 
 def _bandwidth(results: PageResults) -> list[Component]:
     """Draw the bus bandwidth of each kind of collective and process group where it is known, GB/s."""
-    groups = results.frame("by_group").dropna(subset="bus_gb_per_s")
-    groups = groups.sort_values("bus_gb_per_s", ascending=False)
-    names = [
-        f"{kind}, group {group}" for kind, group in zip(groups["collective"], groups["group"], strict=True)
-    ]
-    figures = bar_chart(
-        results.context,
+    groups = keep_largest(results.frame("by_group").dropna(subset="bus_gb_per_s"), "bus_gb_per_s")
+    figures = results.bars(
         "bandwidth",
-        names,
+        format_rows(groups, "{collective}, group {group}"),
         groups["bus_gb_per_s"],
         "GB/s",
         title="bus bandwidth",

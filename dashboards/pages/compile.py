@@ -11,8 +11,15 @@ from dash.development.base_component import Component
 from tracekit.schema import SEPARATOR, C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, Row, show_answer, values_by_rank
-from ..components.charts import bar_chart, chart, parts_chart
+from ..analysis_pages.results import (
+    PageResults,
+    Row,
+    format_rows,
+    keep_largest,
+    show_answer,
+    values_by_rank,
+)
+from ..components.charts import chart
 from ..figures.bars import stack_bars
 from ..site import Section
 
@@ -33,19 +40,24 @@ _COUNTED = {
     "recompilations": ("recompilation", "recompilations"),
 }
 """Torch's counters; they replace the upper bounds from regions."""
-_BOUNDS = ("breaks", "recompiled")
 
 
 def _answer(results: PageResults) -> list[Component]:
-    summary, compilation = results.frame("summary"), results.frame("compilation")
-    counted = [_describe_compilation(results.largest("compilation"))] if len(compilation) else []
-    if summary.empty:
-        return counted or _eager(results)
+    counted: list[Component] = []
+    if len(results.frame("compilation")):  # counted by torch itself
+        row = results.largest("compilation")
+        text = "{backend!r} compiled in {compile_ns}: " + _list_counts(row, _COUNTED)
+        counted = [show_answer(*row.fill(f"{text}{{late}} compiled after the warm-up."))]
+    if results.frame("summary").empty:
+        if counted or results.frame("kernels").empty:
+            return counted
+        text = "Nothing was compiled: {share} of kernel time is {origin!r}."
+        return [show_answer(*results.largest("kernels", "sum_ns").fill(text))]
     row = results.largest("summary")
     counts = {
         column: words
         for column, words in _COUNTS.items()
-        if row[column] is not None and not (counted and column in _BOUNDS)
+        if row[column] is not None and not (counted and column in {"breaks", "recompiled"})
     }
     guards = "{lookup_ns} in guards, with the device idle for {lookup_idle_ns}."
     regions = show_answer(*row.fill(f"Rank {{rank!s}}: {_list_counts(row, counts)}{guards}"))
@@ -55,44 +67,28 @@ def _answer(results: PageResults) -> list[Component]:
 def _dearest_line(results: PageResults) -> list[Component]:
     """Name the lines whose kernel takes the most time, if lines are known."""
     frame = results.frame("lines")
-    if frame.empty or not (frame[C.SOURCE_LINES] != "").any():
-        return []
-    row = results.largest("lines", "sum_ns")
-    if not row[C.SOURCE_LINES]:
+    row = results.largest("lines", "sum_ns") if len(frame) else None
+    if row is None or not row[C.SOURCE_LINES]:
         return []
     lines = _shorten_lines(str(row[C.SOURCE_LINES]))
     return [show_answer("Most time of compiled kernels: ", lines, *row.fill(" as {name}, {share}."))]
-
-
-def _describe_compilation(row: Row) -> Component:
-    """Summarize compilation from torch's counters."""
-    counts = _list_counts(row, _COUNTED)
-    return show_answer(
-        *row.fill(f"{{backend!r}} compiled in {{compile_ns}}: {counts}{{late}} compiled after the warm-up.")
-    )
 
 
 def _list_counts(row: Row, counts: Mapping[str, tuple[str, str]]) -> str:
     return "".join(f"{{{column}}} {words[row[column] != 1]}, " for column, words in counts.items())
 
 
-def _eager(results: PageResults) -> list[Component]:
-    if results.frame("kernels").empty:
-        return []
-    text = "Nothing was compiled: {share} of kernel time is {origin!r}."
-    return [show_answer(*results.largest("kernels", "sum_ns").fill(text))]
-
-
 def _figures(results: PageResults) -> list[Component]:
-    kernels = results.frame("kernels")
-    ranks, parts = values_by_rank(kernels, "origin", "sum_ns")
-    pair = [part for table in ("regions", "graphs") for part in _calls(results, table)]
+    ranks, parts = values_by_rank(results.frame("kernels"), "origin", "sum_ns")
+    caption = "Kernel time by origin."
+    pair: list[Component] = []
+    for table, what in (("regions", "Compiled regions"), ("graphs", "Inductor graphs")):
+        frame, by_host = keep_largest(results.frame(table), "host_ns", MAX_BARS), f"{what} by host time."
+        pair += results.bars(table, frame[C.NAME], frame["host_ns"], title="host time", caption=by_host)
     return [
         *_producers(results),
         *_lines(results),
-        *parts_chart(
-            results.context, "origins", ranks, parts, title="Σ of durations", caption="Kernel time by origin."
-        ),
+        *results.bars("origins", ranks, parts, title="Σ of durations", caption=caption),
         *([html.Div(pair, className="tk-pair")] if pair else []),
     ]
 
@@ -103,9 +99,8 @@ def _producers(results: PageResults) -> list[Component]:
     if frame.empty:
         return []
     inside, total = frame["in_compiled_ns"], frame["sum_ns"]
-    shares = [f"{part}, {share:.1%}" for part, share in zip(frame["part"], frame["share"], strict=True)]
     parts = {"called by compiled code": inside.tolist(), "called eagerly": (total - inside).tolist()}
-    figure = stack_bars(shares, parts, "ns", title="time")
+    figure = stack_bars(format_rows(frame, "{part}, {share:.1%}"), parts, "ns", title="time")
     what = "Kernel time" if len(results.frame("kernels")) else "Time of ops, without nested ops,"
     return [chart(results.context, "producers", figure, caption=f"{what} by what made the kernels.")]
 
@@ -119,7 +114,7 @@ def _lines(results: PageResults) -> list[Component]:
     more = f" The {MAX_BARS} largest of {len(sums):,} are shown." if len(sums) > MAX_BARS else ""
     caption = f"Kernel time of compiled code by the lines that were compiled to one kernel.{more}"
     names = [_shorten_lines(str(lines)) for lines in most.index]
-    return bar_chart(results.context, "lines", names, most, title="time", caption=caption)
+    return results.bars("lines", names, most, title="time", caption=caption)
 
 
 def _shorten_lines(lines: str) -> str:
@@ -136,15 +131,6 @@ def _shorten_lines(lines: str) -> str:
         names.append(number if file == last else f"{PurePath(file).name}:{number}")
         last = file
     return SEPARATOR.join(names)
-
-
-def _calls(results: PageResults, table: str) -> list[Component]:
-    frame = results.frame(table).sort_values("host_ns", ascending=False, kind="stable").head(MAX_BARS)
-    what = {"regions": "Compiled regions", "graphs": "Inductor graphs"}[table]
-    caption = f"{what} by host time."
-    return bar_chart(
-        results.context, table, frame[C.NAME], frame["host_ns"], title="host time", caption=caption
-    )
 
 
 PAGE = answer_page("compile", section=Section.MORE, order=900, answer=_answer, figures=_figures, height=260)

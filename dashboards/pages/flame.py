@@ -15,13 +15,11 @@ from tracekit.schema import C
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import (
     PageResults,
-    first_rows,
     format_name,
     format_number,
-    read_choice,
+    keep_largest,
     show_answer,
     show_nothing,
-    show_switch,
 )
 from ..components.charts import aria, data
 from ..components.text import show_note
@@ -59,7 +57,7 @@ def _answer(results: PageResults) -> list[Component]:
 
 def _visible_nodes(results: PageResults) -> tuple[str, pd.DataFrame]:
     """Return what the graph is by, and its nodes; ops if what the address asks for was not recorded."""
-    by = read_choice(results.context, "by", _BY)
+    by = results.read_choice("by", _BY)
     nodes = results.frame("stacks") if by == _STACKS else results.frame("nodes")
     nodes = _module_nodes(results) if by == _MODULES else nodes
     return (by, nodes) if len(nodes) else (_OPS, results.frame("nodes"))
@@ -79,7 +77,7 @@ def _module_nodes(results: PageResults) -> pd.DataFrame:
 
 
 def _side(results: PageResults, nodes: pd.DataFrame) -> str:
-    chosen = read_choice(results.context, "side", _SIDES)
+    chosen = results.read_choice("side", _SIDES)
     return chosen if nodes[SIDES[chosen][0]].fillna(0).any() else "host"
 
 
@@ -87,19 +85,19 @@ def _figures(results: PageResults) -> list[Component]:
     by, nodes = _visible_nodes(results)
     if nodes.empty:
         return []
-    context, side = results.context, _side(results, nodes)
+    side = _side(results, nodes)
     drawn = flame_data(nodes, side)
     label = "Search names"
     find = dmc.TextInput(id="flame-search", placeholder=label, size="xs", w=220, **aria(label=label))
     controls = [
-        show_switch(context, "by", "Call paths", _BY),
-        show_switch(context, "side", "Width of the bars", _SIDES),
+        results.show_switch("by", "Call paths", _BY),
+        results.show_switch("side", "Width of the bars", _SIDES),
         find,
         html.Span(id="flame-matches", role="status", className="tk-flame-matches"),
     ]
-    wanted = read_choice(context, "by", _BY)
+    wanted = results.read_choice("by", _BY)
     missing = [] if wanted == by else [show_note(_ABSENT[wanted] + _RECORD)]
-    if read_choice(context, "side", _SIDES) != side:
+    if results.read_choice("side", _SIDES) != side:
         missing.append(show_nothing("Showing host time: no device time is linked to ops."))
     hidden = f" {drawn['left']:,} nodes are too narrow to draw." if drawn["left"] else ""
     named = aria(label="Flame graph") | data(side=side, by=by)
@@ -110,18 +108,18 @@ def _figures(results: PageResults) -> list[Component]:
         html.Div(id="flame", className="tk-flame", role="application", **named),
         html.Div(id="flame-status", className="tk-flame-status", role="status"),
         dmc.Text(_MEANT[by] + _KEYS + hidden, size="xs", c="dimmed", mb="md"),
-        _longest(results, nodes, side),
+        *_longest(results, nodes, side),
     ]
 
 
-def _longest(results: PageResults, nodes: pd.DataFrame, side: str) -> Component:
+def _longest(results: PageResults, nodes: pd.DataFrame, side: str) -> list[Component]:
     """List the call paths with the highest self time."""
     ranks = [C.RANK] if nodes[C.RANK].nunique() > 1 else []
-    columns = results.columns("nodes", *ranks, C.NAME, "calls", *SIDES[side][::-1])
-    longest = nodes.sort_values(SIDES[side][1], ascending=False, kind="stable").head(MAX_PATHS)
+    longest = keep_largest(nodes, SIDES[side][1], MAX_PATHS)
     longest = longest.assign(under=_ancestors(nodes, longest))
+    columns: list[str | Column] = [*ranks, C.NAME, "calls", *SIDES[side][::-1], _PATH]
     title = "Paths with the highest self time"
-    return first_rows(results.context, longest, [*columns, _PATH], title=title, limit=MAX_PATHS)
+    return results.first_rows("nodes", columns, rows=longest, title=title, limit=MAX_PATHS)
 
 
 def _ancestors(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> list[str]:

@@ -12,8 +12,7 @@ from tracekit.analysis.kernel_names import brief, family
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, Row, first_rows, show_answer
-from ..components.charts import bar_chart
+from ..analysis_pages.results import PageResults, Row, show_answer
 from ..site import Section
 
 MAX_OPS = 15
@@ -25,8 +24,6 @@ _LAYERS = "layers"
 
 
 def _answer(results: PageResults) -> list[Component]:
-    if results.frame("graphs").empty:
-        return []
     top = results.largest("graphs", "union_ns")
     text = (
         f"Graph {{graph!r}} takes the most device time: {{launches}} launch{'es' * (top['launches'] != 1)} "
@@ -36,7 +33,7 @@ def _answer(results: PageResults) -> list[Component]:
 
 
 def _layer_sentence(results: PageResults, top: Row) -> list[Any]:
-    structure = _of_graph(results.frame("structure"), top["graph"])
+    structure = _of_graph(results, "structure", top["graph"])
     repeated = structure[structure["part"] == _LAYERS]
     if repeated.empty:
         return ["No part of it repeats. "]
@@ -44,7 +41,7 @@ def _layer_sentence(results: PageResults, top: Row) -> list[Any]:
         "A sequence of {kernels} kernels (usually a layer) repeats {repeats} times, {mean_ns} each, {share} "
         "of the graph. "
     )
-    return results.rows("structure", rows=repeated)[0].fill(text)
+    return results.largest("structure", rows=repeated).fill(text)
 
 
 def _op_sentence(results: PageResults) -> list[Any]:
@@ -52,23 +49,23 @@ def _op_sentence(results: PageResults) -> list[Any]:
     with_op = ops[ops["op"] != ""]
     if with_op.empty:
         return ["The ops of its kernels are unknown."]
-    op = results.rows("ops", rows=with_op.head(1))[0]
+    op = results.largest("ops", rows=with_op)
     inside = " in {module}" if op["module"] else ""
     return op.fill(f"The op with the most time is {{op}}{inside}: {{share}}.")
 
 
-def _of_graph(frame: pd.DataFrame, graph: int) -> pd.DataFrame:
-    return frame[frame["graph"] == graph].reset_index(drop=True)
+def _of_graph(results: PageResults, table: str, graph: int) -> pd.DataFrame:
+    frame = results.frame(table)
+    return frame[frame["graph"] == graph]
 
 
 def _figures(results: PageResults) -> list[Component]:
-    if results.frame("graphs").empty:
-        return []
     top = results.largest("graphs", "union_ns")["graph"]
-    layer = _of_graph(results.frame("layer"), top)
+    columns = ("part", "repeats", "kernels", "mean_ns", "sum_ns", "share")
+    structure = _of_graph(results, "structure", top)
     return [
-        html.Div([*_ops(results), *_layer(results, layer)], className="tk-pair"),
-        *_parts(results, _of_graph(results.frame("structure"), top)),
+        html.Div([*_ops(results), *_layer(results, _of_graph(results, "layer", top))], className="tk-pair"),
+        *results.first_rows("structure", columns, rows=structure, title="Parts of the graph"),
     ]
 
 
@@ -81,7 +78,7 @@ def _ops(results: PageResults) -> list[Component]:
     ]
     which = f"{MAX_OPS} of {len(ops):,} with the most time" if len(ops) > MAX_OPS else "Time"
     caption = f"{which}, by module and captured op."
-    return bar_chart(results.context, "ops", names, first["sum_ns"], title="Σ of durations", caption=caption)
+    return results.bars("ops", names, first["sum_ns"], title="Σ of durations", caption=caption)
 
 
 def _layer(results: PageResults, layer: pd.DataFrame) -> list[Component]:
@@ -92,15 +89,9 @@ def _layer(results: PageResults, layer: pd.DataFrame) -> list[Component]:
     ]
     which = f"First {MAX_KERNELS} of {len(layer):,} kernels" if len(layer) > MAX_KERNELS else "Kernels"
     caption = f"{which} of one repeat, in order."
-    return bar_chart(
-        results.context, "layer", names, first["mean_ns"], title="mean duration", caption=caption
-    )
+    return results.bars("layer", names, first["mean_ns"], title="mean duration", caption=caption)
 
 
-def _parts(results: PageResults, structure: pd.DataFrame) -> list[Component]:
-    wanted = ("part", "repeats", "kernels", "mean_ns", "sum_ns", "share")
-    columns = results.columns("structure", *wanted)
-    return [first_rows(results.context, structure, columns, title="Parts of the graph")]
-
-
-PAGE = answer_page("graphs", section=Section.DEVICE, order=115, answer=_answer, figures=_figures, height=460)
+PAGE = answer_page(
+    "graphs", section=Section.DEVICE, order=115, needs="graphs", answer=_answer, figures=_figures, height=460
+)

@@ -10,7 +10,7 @@ from tracekit.analysis import Analysis
 
 from .. import shortcuts
 from ..site import Context, Needs, Page, Section, Site
-from .runs.delete_dialog import command
+from .runs.dialogs import command
 
 _SHORTCUTS = "help-shortcuts"
 _CENTRAL = "gpu_breakdown"
@@ -31,19 +31,6 @@ with profile(
 
 def _layout(context: Context) -> Component:
     analyses = analysis.available()
-    definitions = [_definition(analysis_shown, context) for analysis_shown in analyses]
-    return html.Div(
-        [
-            _terms_section(analyses),
-            _record_section(),
-            html.Section([html.H2("Shortcuts"), html.Div(id=_SHORTCUTS)]),
-            html.Section([html.H2("Definitions"), *definitions], id="definitions"),
-        ],
-        className="tk-help",
-    )
-
-
-def _terms_section(analyses: list[Analysis]) -> Component:
     intro: list[Component | str] = [
         "Every number comes from an analysis; ",
         html.Code("tracekit analyze"),
@@ -51,51 +38,48 @@ def _terms_section(analyses: list[Analysis]) -> Component:
         "use powers of 1,024; a dash means unknown, not zero.",
     ]
     central = (terms for entry in analyses if entry.name == _CENTRAL for terms in _list_terms(entry))
-    return html.Section([html.H2("Terms"), html.P(intro), *central])
+    record = [
+        html.H2("Record a trace"),
+        command("tracekit doctor"),
+        command("tracekit collect --workload resnet50 --mode train"),
+        command("tracekit collect -- python train.py"),
+        html.P("Or use torch.profiler in your own program, and drop the file on any page:"),
+        html.Pre(_PROGRAM, tabIndex="0"),
+    ]
+    definitions = [_definition(analysis_shown, context) for analysis_shown in analyses]
+    sections = [
+        html.Section([html.H2("Terms"), html.P(intro), *central]),
+        html.Section(record),
+        html.Section([html.H2("Shortcuts"), html.Div(id=_SHORTCUTS)]),
+        html.Section([html.H2("Definitions"), *definitions], id="definitions"),
+    ]
+    return html.Div(sections, className="tk-help")
 
 
 def _list_terms(central: Analysis) -> list[Component]:
     """List the columns of an analysis' first table with their definitions."""
-    names = {
-        column.name.removesuffix("_ns").replace("_", " "): column for column in central.tables[0].columns
-    }
-    entries = [
-        html.Tr([html.Th(name, scope="row"), html.Td(column.meaning)])
-        for name, column in names.items()
-        if column.unit
-    ]
+    entries = []
+    for column in central.tables[0].columns:
+        if column.unit:
+            name = column.name.removesuffix("_ns").replace("_", " ")
+            entries.append(html.Tr([html.Th(name, scope="row"), html.Td(column.meaning)]))
     link = html.A(central.title, href=f"/{central.name}", className="tk-go tk-link")
-    return [
-        html.P([link, f": {central.definition}"]),
-        html.Table(html.Tbody(entries), className="tk-help-table"),
-    ]
-
-
-def _record_section() -> Component:
-    return html.Section(
-        [
-            html.H2("Record a trace"),
-            command("tracekit doctor"),
-            command("tracekit collect --workload resnet50 --mode train"),
-            command("tracekit collect -- python train.py"),
-            html.P("Or use torch.profiler in your own program, and drop the file on any page:"),
-            html.Pre(_PROGRAM, tabIndex="0"),
-        ]
-    )
+    table = html.Table(html.Tbody(entries), className="tk-help-table")
+    return [html.P([link, f": {central.definition}"]), table]
 
 
 def _definition(analysis_shown: Analysis, context: Context) -> Component:
     question = html.Span(f" {analysis_shown.question}", className="tk-question")
     link = html.A("Open", href=context.view.elsewhere(analysis_shown.name), className="tk-go tk-link")
-    return html.Details(
-        [
-            html.Summary([html.Strong(analysis_shown.title), question]),
-            html.P(analysis_shown.definition, className="tk-prose"),
-            *([html.P(f"Sources: {'; '.join(analysis_shown.sources)}.")] if analysis_shown.sources else []),
-            html.P(link),
-            command(f"tracekit analyze {context.view.run or 'latest'} {analysis_shown.name}"),
-        ]
-    )
+    sources = "; ".join(analysis_shown.sources)
+    content = [
+        html.Summary([html.Strong(analysis_shown.title), question]),
+        html.P(analysis_shown.definition, className="tk-prose"),
+        *([html.P(f"Sources: {sources}.")] if sources else []),
+        html.P(link),
+        command(f"tracekit analyze {context.view.run or 'latest'} {analysis_shown.name}"),
+    ]
+    return html.Details(content)
 
 
 def connect(site: Site) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,14 +37,15 @@ from tracekit.stats.noise import Noise, estimate_noise
 from tracekit.stats.tests import compare_exact, with_holm
 from tracekit.storage import Place
 
-from ..analysis_pages.results import html_table, no_runs
+from ..analysis_pages.results import no_runs
 from ..blocks import block
 from ..catalog import read_metric
 from ..components.charts import chart, connect_clicks
-from ..components.links import Choice, color_of_run, show_choices, show_command, show_option
+from ..components.links import color_of_run, show_command, show_option
 from ..components.text import format_change, section
 from ..figures import sweep
 from ..site import Context, Needs, Page, Section
+from ..tables.html import html_table
 
 _SHA = re.compile(r"[0-9a-f]{40,64}")
 _UNKNOWN_TIME = datetime.min.replace(tzinfo=UTC)
@@ -98,19 +99,14 @@ def group_by_configuration(runs: Iterable[Run]) -> dict[str, list[Run]]:
     for run in runs:
         if run.header.git and (run.header.timings or has_counters(run)):
             configurations.setdefault(fingerprint_id(run), []).append(run)
-
-    def count_states(runs: list[Run]) -> int:
-        return len({code(run.header.git) for run in runs})
-
-    return dict(sorted(configurations.items(), key=lambda item: -count_states(item[1])))
+    states = {key: {code(run.header.git) for run in group} for key, group in configurations.items()}
+    return dict(sorted(configurations.items(), key=lambda item: -len(states[item[0]])))
 
 
 def commit_states(runs: Sequence[Run], metric: str) -> list[State]:
     """Return the states with a metric by commit time, each commit compared with the previous one.
 
-    Args:
-        runs: Runs of one configuration, oldest first.
-        metric: One of `tracekit.runs.metrics.OF_RUNS`.
+    `runs` are of one configuration, oldest first, and `metric` is one of `tracekit.runs.metrics.OF_RUNS`.
     """
     groups: dict[object, list[tuple[Run, float]]] = {}
     for run in runs:
@@ -135,23 +131,16 @@ def _commit_time(git: Git) -> datetime:
 
 
 def _with_changes(states: list[State], metric: str, run_order: dict[Place, int]) -> list[State]:
-    """Compare neighboring commits, corrected for multiple testing.
-
-    Args:
-        states: The states, by commit time.
-        metric: The metric.
-        run_order: Number of each run, in the order in which the runs were made.
-    """
+    """Compare neighboring commits, corrected for multiple testing; `run_order` numbers the runs by time."""
     noise = estimate_noise([sorted(state.values) for state in states])
     clean = [state for state in states if not state.git.dirty]
     pairs = list(pairwise(clean))
     # Each pair is a test: over a long history some would be significant by chance.
     changes = with_holm([_compare(a, b, metric, noise, run_order) for a, b in pairs])
-    changes_of = {id(b): (change, a) for (a, b), change in zip(pairs, changes, strict=True)}
-    return [
-        State(state.git, state.runs, state.values, *changes_of.get(id(state), (None, None)))
-        for state in states
-    ]
+    compared = {
+        id(b): replace(b, change=change, before=a) for (a, b), change in zip(pairs, changes, strict=True)
+    }
+    return [compared.get(id(state), state) for state in states]
 
 
 def _compare(a: State, b: State, metric: str, noise: Noise, run_order: dict[Place, int]) -> Comparison:
@@ -179,22 +168,14 @@ def read_subjects(states: Sequence[State], where: Path) -> dict[str, str]:
         return {}  # the store was copied from another machine
 
 
-_COLLECT = ["tracekit", "collect"]
-
-
 def bisect_command(good: State, bad: State, metric: str) -> str:
-    """Return the command that bisects between two commits; empty if the recorded command is unknown.
+    """Return the command that bisects between two commits by a metric of runs; empty if it is unknown.
 
     Only `tracekit collect` commands are repeated; others may come from an imported file.
-
-    Args:
-        good: The earlier commit.
-        bad: The later commit.
-        metric: One of `tracekit.runs.metrics.OF_RUNS`.
     """
-    command = bad.typical.meta.command
-    shas = (good.git.sha, bad.git.sha)
-    if command[:2] != _COLLECT or shas[0] == shas[1] or not all(_SHA.fullmatch(sha) for sha in shas):
+    command, shas = bad.typical.meta.command, (good.git.sha, bad.git.sha)
+    is_collect = command[:2] == ["tracekit", "collect"]
+    if not is_collect or shas[0] == shas[1] or not all(map(_SHA.fullmatch, shas)):
         return ""
     between = f"{shas[0][:12]}..{shas[1][:12]}"
     return shlex.join(["tracekit", "bisect", between, "--metric", metric, "--", *command])
@@ -220,16 +201,14 @@ _TITLES = {
 }
 
 
-def _layout(_: Context) -> list[Component]:
-    return [block(NAME, "history", height=640)]
-
-
 def _show_history(context: Context) -> list[Component]:
     """Show the history of the chosen configuration, by default the one with most commits, and metric."""
     runs = context.store.readable()
     configurations = group_by_configuration(runs)
     if not configurations:
-        return _no_history(len(runs))
+        none = f"None of the {len(runs)} runs has a commit and unprofiled step times." if runs else ""
+        how = "Record several runs at each of several commits:"
+        return no_runs(none, HINT, how, "tracekit collect --workload resnet50 --repeat 5")
     options = context.view.options
     chosen = options.get("configuration", "")
     chosen = chosen if chosen in configurations else next(iter(configurations))
@@ -244,36 +223,29 @@ def _show_history(context: Context) -> list[Component]:
     return [shown, _chart(context, states, metric), _table(context, states, metric), *_search(states, metric)]
 
 
-def _no_history(count: int) -> list[Component]:
-    """Say why there is no history.
-
-    Args:
-        count: Number of runs in the store.
-    """
-    none = f"None of the {count} runs has a commit and unprofiled step times."
-    how = "Record several runs at each of several commits:"
-    return no_runs(none if count else "", HINT, how, "tracekit collect --workload resnet50 --repeat 5")
-
-
 def _choices(context: Context, configurations: dict[str, list[Run]], chosen: str, metric: str) -> Component:
     """Show the metrics and configurations to choose from; those of a single commit are folded."""
     view = context.view
     names = check_baseline.names([tuple(group) for group in configurations.values()])
-    several: list[Choice] = []
-    single: list[Choice] = []
+    several: dict[str, str] = {}
+    single: dict[str, str] = {}
     for name, (key, group) in zip(names, configurations.items(), strict=True):
-        href = view.href(options=view.options | {"configuration": key})
-        choice = Choice(f"{name} · {len(group)} runs", href, key == chosen, f"fingerprint {key}")
         commits = {run.header.git.sha for run in group if run.header.git}
-        (several if choice.chosen or len(commits) > 1 else single).append(choice)
+        listed = several if key == chosen or len(commits) > 1 else single
+        listed[key] = f"{name} · {len(group)} runs"
+    titles = {key: f"fingerprint {key}" for key in configurations}
+
+    def show(label: str, texts: dict[str, str]) -> Component:
+        first = dict(islice(texts.items(), MAX_CONFIGURATIONS))
+        return show_option(view, label, "configuration", first, chosen, titles)
+
     shown = [
         show_option(view, "Metric", "metric", {name: _TITLES[name] for name in OF_RUNS}, metric),
-        show_choices("Configuration", several[:MAX_CONFIGURATIONS]),
+        show("Configuration", several),
     ]
     if single:
         summary = html.Summary(f"{len(single)} more with runs of a single commit")
-        rest = [summary, show_choices("", single[:MAX_CONFIGURATIONS])]
-        shown.append(html.Details(rest, className="tk-more"))
+        shown.append(html.Details([summary, show("", single)], className="tk-more"))
     return html.Div(shown, className="tk-stacked")
 
 
@@ -281,7 +253,8 @@ def _chart(context: Context, states: list[State], metric: str) -> Component:
     drawn = [
         sweep.Commit(
             name=state.name,
-            details=_hover_text(state),
+            details=f"{state.git.sha[:12]}{', uncommitted changes' * state.git.dirty}, "
+            f"{state.git.branch or 'no branch'}, {state.git.commit_time}",
             values=state.values,
             median=state.median_value,
             hrefs=tuple(context.view.elsewhere("overview", run=run.path.name) for run in state.runs),
@@ -302,12 +275,6 @@ def _chart(context: Context, states: list[State], metric: str) -> Component:
         "Click a point to open its run."
     )
     return chart(context, CHART, figure, caption=caption)
-
-
-def _hover_text(state: State) -> str:
-    git = state.git
-    changes = ", uncommitted changes" if git.dirty else ""
-    return f"{git.sha[:12]}{changes}, {git.branch or 'no branch'}, {git.commit_time}"
 
 
 def _mark(state: State) -> str:
@@ -402,7 +369,7 @@ PAGE = Page(
     question="How did a metric change between commits, and is the change significant?",
     section=Section.COMPARE,
     order=520,
-    layout=_layout,
+    layout=lambda _: [block(NAME, "history", height=640)],
     blocks={"history": _show_history},
     needs=Needs.NOTHING,
     connect=lambda site: connect_clicks(site, NAME, CHART),

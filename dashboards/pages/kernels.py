@@ -8,14 +8,7 @@ from dash.development.base_component import Component
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import (
-    PageResults,
-    first_rows,
-    format_number,
-    read_choice,
-    show_answer,
-    show_switch,
-)
+from ..analysis_pages.results import PageResults, format_number, show_answer
 from ..components.charts import chart
 from ..figures.sweep import cumulative, group_bars
 from ..shell import find_ranks_and_devices
@@ -30,8 +23,6 @@ _CORES = {True: "tensor cores (by kernel name)", False: "no tensor cores (by ker
 
 def _answer(results: PageResults) -> list[Component]:
     families = results.frame("families")
-    if families.empty:
-        return []
     text = "{family!r} takes the most device time: {sum_ns} in {count} launches, {share} of kernel time. "
     on_tensor_cores = float(families.loc[families["tensor_cores"].astype(bool), "share"].sum())
     return [
@@ -44,12 +35,12 @@ def _answer(results: PageResults) -> list[Component]:
 
 
 def _figures(results: PageResults) -> list[Component]:
-    context, by = results.context, read_choice(results.context, "by", _BY)
+    context, by = results.context, results.read_choice("by", _BY)
     frame = results.frame(by).sort_values("sum_ns", ascending=False, ignore_index=True)
     if frame.empty:
         return []
-    first, label = frame.head(MAX_BARS), _LABEL[by]
-    names = [str(name) or "(no op recorded)" for name in frame[label]]
+    first = frame.head(MAX_BARS)
+    names = [str(name) or "(no op recorded)" for name in frame[_LABEL[by]]]
     groups = ["kernels"] * len(first)
     if "tensor_cores" in frame:
         groups = [_CORES[bool(uses_cores)] for uses_cores in first["tensor_cores"]]
@@ -62,18 +53,23 @@ def _figures(results: PageResults) -> list[Component]:
         chart(context, "top", bars, caption=f"{which}{summed}."),
         chart(context, "cumulative", curve, caption="Cumulative share of kernel time."),
     ]
-    switch = show_switch(context, "by", "Kernels by", _BY)
-    return [switch, html.Div(pair, className="tk-pair"), *_late(results)]
+    switch = results.show_switch("by", "Kernels by", _BY)
+    late = results.first_rows(
+        "first_launches",
+        (C.NAME, "first_ns", "later_median_ns", "excess_ns"),
+        title="Slow first launches",
+        row=C.ROW_ID,
+        limit=8,
+    )
+    return [switch, html.Div(pair, className="tk-pair"), *late]
 
 
-def _late(results: PageResults) -> list[Component]:
-    late = results.frame("first_launches")
-    if late.empty:
-        return []
-    wanted = (C.NAME, "first_ns", "later_median_ns", "excess_ns")
-    columns = results.columns("first_launches", *wanted)
-    title = "Slow first launches"
-    return [first_rows(results.context, late, columns, title=title, row=C.ROW_ID, limit=8)]
-
-
-PAGE = answer_page("kernels", section=Section.DEVICE, order=110, answer=_answer, figures=_figures, height=460)
+PAGE = answer_page(
+    "kernels",
+    section=Section.DEVICE,
+    order=110,
+    needs="families",
+    answer=_answer,
+    figures=_figures,
+    height=460,
+)

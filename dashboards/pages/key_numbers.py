@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median_low
 
 import pandas as pd
 from dash import html
 from dash.development.base_component import Component
 
-from tracekit import analysis
-from tracekit.analysis import Result
 from tracekit.diff import compared_steps, engine
 from tracekit.diff.model import Comparability
 from tracekit.render import human
-from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C
 
+from ..analysis_pages.results import PageResults
 from ..blocks import block
 from ..components import charts, links
 from ..components.charts import Tile, aria
 from ..site import Context, View
 
-Read = Callable[[Callable[[str], Result]], list[Tile]]
+Read = Callable[[PageResults], list[Tile]]
 
 
 def tile_blocks(page: str, *names: str, label: str = "Key numbers") -> Component:
@@ -37,22 +36,19 @@ def tile_blocks(page: str, *names: str, label: str = "Key numbers") -> Component
     return html.Div(placed, className="tk-tiles", role="group", **aria(label=label))
 
 
-def tiles_with_baseline(context: Context, read: Read) -> list[Component]:
-    """Show the run's tiles, with the baseline's values if comparable.
-
-    Args:
-        context: The current context.
-        read: Returns the tiles of a run, given a function that returns analysis results.
+def tiles_with_baseline(results: PageResults, read: Read) -> list[Component]:
+    """Show the tiles that `read` returns of a run, with the baseline's values if comparable.
 
     Raises:
         RunNotFoundError: There is no run.
         PluginError: An analysis is unknown or failed.
     """
-    tiles, base = read(context.result), context.base
-    comparability = compare_with_baseline(context) if tiles else None
+    tiles, base = read(results), results.context.base
+    comparability = compare_with_baseline(results.context) if tiles else None
     if base is None or comparability is None or comparability.refused:
         return charts.show_tiles(tiles)
-    return charts.show_tiles(tiles, read(lambda name: context.results.of(base, name)))
+    of_base = replace(results, context=replace(results.context, chosen=base))
+    return charts.show_tiles(tiles, read(of_base))
 
 
 def compare_with_baseline(context: Context) -> Comparability | None:
@@ -64,14 +60,13 @@ def compare_with_baseline(context: Context) -> Comparability | None:
     base, run = context.base, context.run
     if base is None or base.path == run.path:
         return None
-    key = (base.path, run.path, compare_with_baseline)
-    return context.results.get(key, lambda: _check_comparable(base, run))
 
+    def compare() -> Comparability:
+        both = compared_steps.select_steps(base, run)
+        inputs = compared_steps.read_inputs(base, both[0]), compared_steps.read_inputs(run, both[1])
+        return engine.compare(base, run, inputs)
 
-def _check_comparable(base: Run, run: Run) -> Comparability:
-    both = compared_steps.select_steps(base, run)
-    inputs = compared_steps.read_inputs(base, both[0]), compared_steps.read_inputs(run, both[1])
-    return engine.compare(base, run, inputs)
+    return context.results.get((base.path, run.path, compare_with_baseline), compare)
 
 
 _TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
@@ -116,18 +111,10 @@ _TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 """Tiles of analyses: table, and label and note of each column shown."""
 
 
-def analysis_tiles(name: str, result: Result, view: View) -> list[Tile]:
-    """Tiles of an analysis in `_TILES`, in the units of its columns.
-
-    Args:
-        name: Name of the analysis.
-        result: Its result.
-        view: The current view, for rank and device.
-    """
-    table, shown = _TILES[name]
-    spec, frame = links.table_spec(analysis.get(name), table), links.rows_in_view(result, table, view)
-    if frame is None:
-        return []
+def analysis_tiles(results: PageResults) -> list[Tile]:
+    """Tiles of the main analysis, which is one of `_TILES`, in the units of its columns."""
+    table, shown = _TILES[results.names[0]]
+    spec, frame = results.spec(table), results.frame(table)
     return [
         tile
         for column, (label, note) in shown.items()
@@ -148,25 +135,23 @@ _SHARES = {
 """None of these has a better direction: faster kernels raise the idle share of a shorter step."""
 
 
-def step_times(steps: Result, view: View) -> list[Tile]:
+def step_times(results: PageResults) -> list[Tile]:
     """Tiles of step time, and profiler overhead if it was measured."""
-    summary = own_steps(steps, view)
-    overhead = links.rows_in_view(steps, "overhead", view)
-    tiles = [] if summary is None else _step(summary, view)
-    return tiles + ([] if overhead is None else _overhead(overhead, view))
+    return [*_step(results), *_overhead(results)]
 
 
-def own_steps(steps: Result, view: View) -> pd.DataFrame | None:
+def own_steps(results: PageResults) -> pd.DataFrame:
     """Return the rows of `steps.summary` for the incremental step time, else for the host markers."""
-    summary = links.rows_in_view(steps, "summary", view)
-    if summary is None:
-        return None
+    summary = results.frame("summary", "steps")
     by_measure = (summary[summary["measure"] == measure] for measure in (OWN, HOST))
     return next((rows for rows in by_measure if len(rows)), summary)
 
 
-def _step(summary: pd.DataFrame, view: View) -> list[Tile]:
+def _step(results: PageResults) -> list[Tile]:
     """Tile of the step time; of several ranks the median of theirs, as everywhere."""
+    summary = own_steps(results)
+    if summary.empty:
+        return []
     count, medians = summary["steps"].iloc[0], sorted(summary["median_ns"].tolist())
     steps = "profiled" if summary["measure"].iloc[0] in {OWN, HOST} else "unprofiled"
     if len(summary) > 1:
@@ -177,7 +162,7 @@ def _step(summary: pd.DataFrame, view: View) -> list[Tile]:
     else:
         spread = human(float(summary["spread"].iloc[0]), "share")
         note = f"median of {count:,} {steps} steps; spread {spread}"
-    label, href = f"{steps.capitalize()} step", _steps(view)
+    label, href = f"{steps.capitalize()} step", _steps(results.context.view)
     median = [median_low(medians)]
     return charts.make_tiles(median, label=label, unit="ns", note=note, wanted="low", href=href)
 
@@ -187,8 +172,12 @@ def _steps(view: View) -> str:
     return "" if view.page == "steps" else view.elsewhere("steps")
 
 
-def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile]:
-    href, note = _steps(view), f"median of {overhead['unprofiled_steps'].iloc[0]:,} unprofiled steps"
+def _overhead(results: PageResults) -> list[Tile]:
+    overhead = results.frame("overhead", "steps")
+    if overhead.empty:
+        return []
+    href = _steps(results.context.view)
+    note = f"median of {overhead['unprofiled_steps'].iloc[0]:,} unprofiled steps"
     unprofiled = charts.make_tiles(
         overhead["unprofiled_ns"], label="Unprofiled step", unit="ns", note=note, wanted="low", href=href
     )
@@ -197,74 +186,60 @@ def _overhead(overhead: pd.DataFrame, view: View) -> list[Tile]:
     return [*unprofiled, *charts.make_tiles(share, label=label, unit="share", note=note, href=href)]
 
 
-def device_time(breakdown: Result, view: View) -> list[Tile]:
-    """Tiles of device time shares and kernel count."""
-    tiles = [tile for column in _SHARES for tile in device_share(column, breakdown, view)]
-    return [*tiles, *_kernels(breakdown, view)] if tiles else _host_time(breakdown, view)
+def device_time(results: PageResults) -> list[Tile]:
+    """Tiles of device time shares and kernel count; without a device, of the op with the most host time."""
+    tiles = [tile for column in _SHARES for tile in device_share(column, results)]
+    if tiles:
+        return [*tiles, *_kernels(results)]
+    ops = results.frame("host", "gpu_breakdown").head(1)
+    note = "".join(f"of the capture's host op time: {name[:40]}" for name in ops[C.NAME].astype(str))
+    href = results.context.view.elsewhere("ops")
+    return charts.make_tiles(ops["self_share"], label="Largest op", unit="share", note=note, href=href)
 
 
-def device_share(column: str, breakdown: Result, view: View) -> list[Tile]:
-    """Tile of a share of `gpu_breakdown`, of the profiled steps or else of the capture.
+def _in_steps_or_capture(results: PageResults, table: str) -> tuple[pd.DataFrame, str]:
+    """Return rows of `gpu_breakdown` of profiled steps, or else of the capture, and which of them."""
+    in_steps = results.frame(table, "gpu_breakdown")
+    if len(in_steps):
+        return in_steps, "the profiled steps"
+    return results.frame("whole", "gpu_breakdown"), "the capture"
 
-    Args:
-        column: A column of `_SHARES`.
-        breakdown: Result of `gpu_breakdown`.
-        view: The current view, for rank and device.
-    """
-    in_steps = links.rows_in_view(breakdown, "profiled_steps", view)
-    frame = in_steps if in_steps is not None else links.rows_in_view(breakdown, "whole", view)
-    if frame is None:
-        return []
-    label, meaning = _SHARES[column]
-    window = "the profiled steps" if in_steps is not None else "the capture"
+
+def device_share(column: str, results: PageResults) -> list[Tile]:
+    """Tile of a column of `_SHARES`, of the profiled steps or else of the capture."""
+    (label, meaning), view = _SHARES[column], results.context.view
+    frame, window = _in_steps_or_capture(results, "profiled_steps")
     note = f"of {window}: {meaning}" + ("" if len(frame) == 1 else f"; {len(frame)} devices")
     href = "" if view.page == "idle_gaps" else view.elsewhere("idle_gaps")
     return charts.make_tiles(frame[column], label=label, unit="share", note=note, href=href)
 
 
-def _kernels(breakdown: Result, view: View) -> list[Tile]:
-    label, note = "Kernels per step", "of the profiled steps, per device"
-    frame = links.rows_in_view(breakdown, "per_step", view)
-    if frame is None:
-        label, note = "Kernels", "of the capture"
-        frame = links.rows_in_view(breakdown, "whole", view)
-    if frame is None:
-        return []
-    href = view.elsewhere("kernels")
+def _kernels(results: PageResults) -> list[Tile]:
+    frame, window = _in_steps_or_capture(results, "per_step")
+    label, note = "Kernels", f"of {window}"
+    if window != "the capture":
+        label, note = "Kernels per step", f"{note}, per device"
+    href = results.context.view.elsewhere("kernels")
     return charts.make_tiles(frame["kernels"], label=label, unit="count", note=note, href=href)
 
 
-def _host_time(breakdown: Result, view: View) -> list[Tile]:
-    """Tile of the op with the highest host self time, for runs without a device."""
-    ops = links.rows_in_view(breakdown, "host", view)
-    if ops is None:
-        return []
-    share, name = float(ops["self_share"].iloc[0]), str(ops[C.NAME].iloc[0])
-    note, href = f"of the capture's host op time: {name[:40]}", view.elsewhere("ops")
-    return charts.make_tiles([share], label="Largest op", unit="share", note=note, href=href)
-
-
-def copies(overlap: Result, view: View) -> list[Tile]:
+def copies(results: PageResults) -> list[Tile]:
     """Tile of H2D bytes."""
-    frame = links.rows_in_view(overlap, "whole", view)
-    h2d = None if frame is None else frame[frame["what"] == "H2D"]
-    if h2d is None or h2d.empty:
-        return []
+    frame = results.frame("whole", "overlap")
+    h2d = frame[frame["what"] == "H2D"]
     least, most = h2d["count"].min(), h2d["count"].max()
     note = f"of the capture, in {least:,}{'' if least == most else f' to {most:,}'} copies"
-    sizes, href = h2d[C.BYTES].dropna().astype(int), view.elsewhere("h2d_copies")
+    sizes, href = h2d[C.BYTES].dropna().astype(int), results.context.view.elsewhere("h2d_copies")
     return charts.make_tiles(sizes, label="Host to device", unit="bytes", note=note, wanted="low", href=href)
 
 
-def memory(result: Result, view: View) -> list[Tile]:
+def memory(results: PageResults) -> list[Tile]:
     """Tile of peak allocated memory, on devices if there are any, else on the host."""
-    frame = links.rows_in_view(result, "summary", view)
-    if frame is None:
-        return []
+    frame = results.frame("summary", "memory")
     devices = frame[frame[C.DEVICE] != HOST_DEVICE]
     rows, where = (devices, "per device") if len(devices) else (frame, "on the host")
     reserved = rows["peak_reserved"].dropna()
     more = f"; {human(int(reserved.max()), 'bytes')} reserved" if len(reserved) else ""
-    note, href = f"of the capture, allocated {where}{more}", view.elsewhere("memory")
+    note, href = f"of the capture, allocated {where}{more}", results.context.view.elsewhere("memory")
     peak = rows["peak_allocated"].dropna()
     return charts.make_tiles(peak, label="Peak memory", unit="bytes", note=note, wanted="low", href=href)

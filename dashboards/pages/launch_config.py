@@ -12,8 +12,8 @@ from tracekit.schema import C
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import (
     PageResults,
-    first_rows,
     format_number,
+    keep_largest,
     show_answer,
     show_nothing,
 )
@@ -51,37 +51,25 @@ def _with_grid_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _figures(results: PageResults) -> list[Component]:
     context = results.context
-    configs = results.frame("configs").sort_values("total_ns", ascending=False, kind="stable")
+    configs = _with_grid_text(keep_largest(results.frame("configs"), "total_ns"))
     shown: list[Component] = []
     if len(configs):
         top = configs.head(MAX_POINTS)
         cut = f" {MAX_POINTS:,} of {len(configs):,} with the most time." if len(configs) > MAX_POINTS else ""
         caption = f"Blocks and threads of each configuration; area by time.{cut}"
-        maps = [chart(context, "map", launch_map(_with_grid_text(top)), caption=caption)]
+        maps = [chart(context, "map", launch_map(top), caption=caption)]
         if top["waves"].notna().any():
             caption = "Waves and occupancy. Below one wave (dashed line), some SMs are idle. Area by time."
-            maps.append(chart(context, "waves", waves(_with_grid_text(top)), caption=caption))
+            maps.append(chart(context, "waves", waves(top), caption=caption))
         shown.append(html.Div(maps, className="tk-pair"))
-        shown.append(_longest(results, configs))
-    return [*shown, *_relu(results)]
-
-
-def _longest(results: PageResults, configs: pd.DataFrame) -> Component:
-    first = results.columns("configs", "op", "family")
-    rest = ("launches", "total_ns", "median_ns", "share", "waves", "occupancy")
-    columns = [*first, _GRID, _BLOCK, *results.columns("configs", *rest)]
-    rows, title = _with_grid_text(configs), "Configurations with the most time"
-    return first_rows(results.context, rows, columns, title=title, row="first_row", limit=12)
-
-
-def _relu(results: PageResults) -> list[Component]:
-    relu = results.frame("relu")
-    if relu.empty:
-        return [show_nothing("No ReLU kernels found by name or op.")]
-    first = results.columns("relu", "kind", "direction", "op")
-    rest = results.columns("relu", "launches", "total_ns", "median_ns", "share", "told_by")
-    columns, rows = [*first, _GRID, _BLOCK, *rest], _with_grid_text(relu)
-    return [first_rows(results.context, rows, columns, title="ReLU grids", row="first_row", limit=16)]
+        rest = ("launches", "total_ns", "median_ns", "share", "waves", "occupancy")
+        columns, title = ("op", "family", _GRID, _BLOCK, *rest), "Configurations with the most time"
+        shown += results.first_rows("configs", columns, rows=configs, title=title, row="first_row", limit=12)
+    relu = _with_grid_text(results.frame("relu"))
+    told = ("launches", "total_ns", "median_ns", "share", "told_by")
+    names = ("kind", "direction", "op", _GRID, _BLOCK, *told)
+    shown += results.first_rows("relu", names, rows=relu, title="ReLU grids", row="first_row", limit=16)
+    return shown if len(relu) else [*shown, show_nothing("No ReLU kernels found by name or op.")]
 
 
 PAGE = answer_page(

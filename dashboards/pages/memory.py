@@ -12,16 +12,8 @@ from tracekit.render import human
 from tracekit.schema import HOST_DEVICE, C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import (
-    HOST_TABLE,
-    PageResults,
-    first_rows,
-    read_choice,
-    show_answer,
-    show_nothing,
-    show_switch,
-)
-from ..components.charts import bar_chart, chart
+from ..analysis_pages.results import HOST_TABLE, PageResults, keep_largest, show_answer, show_nothing
+from ..components.charts import chart
 from ..figures.copies import over_time
 from ..figures.lines import lines
 from ..figures.memory import EARLIER, draw_lives
@@ -51,7 +43,9 @@ def _places(results: PageResults, table: str) -> list[tuple[int, int]]:
 def _answer(results: PageResults) -> list[Component]:
     summary = results.frame("summary")
     if summary.empty:
-        return _describe_peak(results)
+        text = "Peak: {size} {measure!s}, measured by {source!s} without the profiler."
+        measured = len(results.frame("peaks")) > 0
+        return [show_answer(*results.largest("peaks", "size").fill(text))] if measured else []
     on_device = summary[summary[C.DEVICE] != HOST_DEVICE]
     candidates = on_device if len(on_device) else summary
     top = results.largest("summary", "peak_allocated", rows=candidates)
@@ -66,7 +60,7 @@ def _answer(results: PageResults) -> list[Component]:
 
 def _growth(results: PageResults, rank: int, device: int) -> list[Any]:
     leak = results.frame("leak")
-    of_device = leak[(leak[C.RANK] == rank) & (leak[C.DEVICE] == device)]
+    of_device = _rows_of(leak, rank, device)
     if of_device.empty or pd.isna(of_device["growth"].iloc[0]):
         return []
     first = results.largest("leak", rows=of_device)
@@ -75,13 +69,6 @@ def _growth(results: PageResults, rank: int, device: int) -> list[Any]:
         return ["No measurable growth per step."]
     text = "The minimum in use grows per step by {growth} (95% CI {growth_low} to {growth_high})."
     return first.fill(text)
-
-
-def _describe_peak(results: PageResults) -> list[Component]:
-    if results.frame("peaks").empty:
-        return []
-    text = "Peak: {size} {measure!s}, measured by {source!s} without the profiler."
-    return [show_answer(*results.largest("peaks", "size").fill(text))]
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -96,7 +83,9 @@ def _figures(results: PageResults) -> list[Component]:
     pair: list[Component] = []
     for rank, device in _places(results, "by_op")[:1]:
         pair += [*([] if stacked else _peak(results, rank, device)), *_steps(results, rank, device)]
-    return [*charts, *([html.Div(pair, className="tk-pair")] if pair else []), *_driver(results)]
+    columns = (C.RANK, "call", "count", "sum_ns", "later_count", "later_ns")
+    driver = results.first_rows("driver_calls", columns, title="Driver memory calls", limit=12)
+    return [*charts, *([html.Div(pair, className="tk-pair")] if pair else []), *driver]
 
 
 def _rows_of(frame: pd.DataFrame, rank: int, device: int) -> pd.DataFrame:
@@ -104,19 +93,11 @@ def _rows_of(frame: pd.DataFrame, rank: int, device: int) -> pd.DataFrame:
 
 
 def _line(results: PageResults, rank: int, device: int) -> Component:
-    timeline = _rows_of(results.frame("timeline"), rank, device)
-    caption = (
-        f"Memory in use {_where(results, rank, device)} over time "
-        f"({_events(results, rank, device, len(timeline))}; peaks are exact)."
-    )
+    timeline, summary = (_rows_of(results.frame(name), rank, device) for name in ("timeline", "summary"))
+    drawn, count = len(timeline), int(summary["allocations"].sum() + summary["frees"].sum())
+    events = f"{drawn:,} of {count:,} events" if count > drawn else f"{drawn:,} events"
+    caption = f"Memory in use {_where(results, rank, device)} over time ({events}; peaks are exact)."
     return chart(results.context, f"time-{rank}-{device}", over_time(timeline), caption=caption)
-
-
-def _events(results: PageResults, rank: int, device: int, drawn: int) -> str:
-    """Describe how many events are drawn."""
-    summary = _rows_of(results.frame("summary"), rank, device)
-    event_count = int(summary["allocations"].sum() + summary["frees"].sum())
-    return f"{drawn:,} of {event_count:,} events" if event_count > drawn else f"{drawn:,} events"
 
 
 def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Component]:
@@ -126,7 +107,7 @@ def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Compone
     if device_lives.empty:
         return []
     rank, device = places[0]
-    by = read_choice(results.context, "group", _GROUPS)
+    by = results.read_choice("group", _GROUPS)
     largest = device_lives[device_lives["in_active"]]
     figure = draw_lives(largest, _rows_of(over_time, rank, device), by, _layers(results, by))
     where = _where(results, rank, device)
@@ -134,14 +115,16 @@ def _active(results: PageResults, places: list[tuple[int, int]]) -> list[Compone
         f"The {len(largest)} largest allocations {where} in the capture, each from allocation to free, "
         f"stacked and colored by {by}; hatched on top: all smaller ones. Their upper edge is what is in use."
     )
-    wanted = ("size", "life_ns", C.START_NS, "edge", "op", "category", C.MODULE)
-    columns, title = results.columns("lifetimes", *wanted, name=LIVES), f"Largest allocations {where}"
-    table = first_rows(results.context, device_lives, columns, title=title, row="host_row", table=HOST_TABLE)
+    columns = ("size", "life_ns", C.START_NS, "edge", "op", "category", C.MODULE)
+    title = f"Largest allocations {where}"
+    table = results.first_rows(
+        "lifetimes", columns, rows=device_lives, name=LIVES, title=title, row="host_row", table=HOST_TABLE
+    )
     return [
-        show_switch(results.context, "group", "Allocations by", _GROUPS),
+        results.show_switch("group", "Allocations by", _GROUPS),
         chart(results.context, "active", figure, caption=caption),
         *_composition(results, rank, device, by),
-        table,
+        *table,
     ]
 
 
@@ -162,18 +145,18 @@ def _composition(results: PageResults, rank: int, device: int, by: str) -> list[
     total = human(int(top.sum()), "bytes")
     caption = f"The {total} in use at the peak {_where(results, rank, device)}, by {by}. The bars sum to it."
     title = "memory in use at the peak"
-    return bar_chart(results.context, "composition", top.index, top, "bytes", title=title, caption=caption)
+    return results.bars("composition", top.index, top, "bytes", title=title, caption=caption)
 
 
 def _peak(results: PageResults, rank: int, device: int) -> list[Component]:
     ops = _rows_of(results.frame("by_op"), rank, device)
     live = bool(ops["live_at_peak"].fillna(0).any())
     column = "live_at_peak" if live else "allocated"
-    top = ops[ops[column].fillna(0) > 0].sort_values(column, ascending=False, kind="stable").head(MAX_OPS)
+    top = keep_largest(ops[ops[column].fillna(0) > 0], column, MAX_OPS)
     what = "memory in use at the peak" if live else "total memory allocated"
     names = [str(name) or "(no op recorded)" for name in top["op"]]
     caption = f"{what.capitalize()} {_where(results, rank, device)}, by allocating op."
-    return bar_chart(results.context, "peak", names, top[column], "bytes", title=what, caption=caption)
+    return results.bars("peak", names, top[column], "bytes", title=what, caption=caption)
 
 
 def _steps(results: PageResults, rank: int, device: int) -> list[Component]:
@@ -188,14 +171,6 @@ def _steps(results: PageResults, rank: int, device: int) -> list[Component]:
         "a rising floor suggests a leak."
     )
     return [chart(results.context, "steps", figure, caption=caption)]
-
-
-def _driver(results: PageResults) -> list[Component]:
-    calls = results.frame("driver_calls")
-    if calls.empty:
-        return []
-    columns = results.columns("driver_calls", C.RANK, "call", "count", "sum_ns", "later_count", "later_ns")
-    return [first_rows(results.context, calls, columns, title="Driver memory calls", limit=12)]
 
 
 PAGE = answer_page(

@@ -6,8 +6,7 @@ import pandas as pd
 from dash.development.base_component import Component
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, Row, read_choice, show_answer, show_switch
-from ..components.charts import bar_chart, parts_chart
+from ..analysis_pages.results import PageResults, keep_largest, show_answer
 from ..components.text import capitalize, section
 from ..site import Section
 from ..tables.table import show_table
@@ -31,8 +30,6 @@ _MEANING = {
 
 def _answer(results: PageResults) -> list[Component]:
     types = results.frame("types")
-    if types.empty:
-        return []
     side = "device" if (types["device_self_ns"].fillna(0) != 0).any() else "host"
     first = results.largest("types", f"{side}_self_ns")
     verb = "launched the most device time" if side == "device" else "took the most host time"
@@ -40,26 +37,18 @@ def _answer(results: PageResults) -> list[Component]:
         f"{{type!r}} modules {verb}: {{{side}_self_ns}}, {{{side}_share}} of the {side} time, in {{calls}} "
         "calls of {instances} instances. "
     )
-    return [show_answer(*first.fill(text), *_outside(results, side))]
-
-
-def _outside(results: PageResults, side: str) -> list[Component | str]:
-    """Say what is outside of any module: optimizers, graph replays, compiled code."""
-    tree = results.frame("tree")
-    last: Row = results.rows("tree", rows=tree.tail(1))[0]
-    if not last[f"{side}_total_ns"]:
-        return []
-    return last.fill(f"{{{side}_share}} of the {side} time is outside of any module.")
+    # The last row is what is outside of any module: optimizers, graph replays, compiled code.
+    last = results.largest("tree", rows=results.frame("tree").tail(1))
+    outside = f"{{{side}_share}} of the {side} time is outside of any module."
+    return [show_answer(*first.fill(text), *(last.fill(outside) if last[f"{side}_total_ns"] else []))]
 
 
 def _figures(results: PageResults) -> list[Component]:
     context, types = results.context, results.frame("types")
-    if types.empty:
-        return []
     measures = [(name, title) for name, title in _MEASURES if (types[name].fillna(0) != 0).any()]
-    measure = read_choice(context, "measure", measures)
+    measure = results.read_choice("measure", measures)
     return [
-        show_switch(context, "measure", "Measure", measures),
+        results.show_switch("measure", "Measure", measures),
         *_by_class(results, types, measure, dict(measures)[measure]),
         section(
             "Tree of modules", show_table(context, "modules", results.spec("tree"), results.frame("tree"))
@@ -70,21 +59,22 @@ def _figures(results: PageResults) -> list[Component]:
 def _by_class(results: PageResults, types: pd.DataFrame, measure: str, title: str) -> list[Component]:
     """Chart a measure by class; totals are parted into forward and backward pass where both are known."""
     positive = types[types[measure].fillna(0) > 0]
-    first = positive.sort_values(measure, ascending=False, kind="stable").head(MAX_BARS)
+    first = keep_largest(positive, measure, MAX_BARS)
     which = f"{len(first)} largest of {len(types):,} classes" if len(first) < len(types) else "all classes"
     caption = f"{_MEANING[measure]} {capitalize(which)}, over all instances, threads and ranks."
     backward = first.get(measure.replace("_total_ns", "_backward_ns")) if "_total_ns" in measure else None
     names, totals = first["type"], first[measure].astype("int64")
     if backward is None or not backward.fillna(0).any():
-        return bar_chart(results.context, "classes", names, totals, title=title, caption=caption)
+        return results.bars("classes", names, totals, title=title, caption=caption)
     parts = {"forward": totals - backward, "backward": backward}
-    return parts_chart(results.context, "classes", names, parts, title=title, caption=caption)
+    return results.bars("classes", names, parts, title=title, caption=caption)
 
 
 PAGE = answer_page(
     "modules",
     section=Section.HOST,
     order=205,
+    needs="types",
     answer=_answer,
     figures=_figures,
     hidden=("tree",),

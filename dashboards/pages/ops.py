@@ -16,14 +16,13 @@ from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import (
     HOST_TABLE,
     PageResults,
-    first_rows,
     format_name,
-    read_choice,
+    format_rows,
+    keep_largest,
     show_answer,
     show_nothing,
-    show_switch,
 )
-from ..components.charts import bar_chart, chart, connect_clicks
+from ..components.charts import chart, connect_clicks
 from ..figures.axis import hover_name
 from ..figures.lines import Dots, points
 from ..figures.treemap import treemap
@@ -32,7 +31,6 @@ from ..site import MAX_PARAMETER_CHARS, Section
 MAX_BARS = 15
 MAX_POINTS = 300
 _BY = [("ops", "By op"), ("shapes", "By op and shapes"), ("tree", "By family")]
-_AREAS = [("device_self_ns", "Device self"), ("host_self_ns", "Host self")]
 _MEASURES = [
     ("device_self_ns", "Device self"),
     ("device_total_ns", "Device total"),
@@ -62,17 +60,17 @@ def _answer(results: PageResults) -> list[Component]:
 
 
 def _figures(results: PageResults) -> list[Component]:
-    context = results.context
-    by = read_choice(context, "by", _BY)
+    by = results.read_choice("by", _BY)
     frame, is_tree = results.frame(by), by == "tree"
     on_device = bool(frame["device_self_ns"].notna().any())
-    ordered = _AREAS if is_tree else _MEASURES if on_device else _HOST_FIRST
+    of_times = _MEASURES if on_device else _HOST_FIRST
+    ordered = [_MEASURES[0], _MEASURES[2]] if is_tree else of_times
     measures = [(name, title) for name, title in ordered if (frame[name].fillna(0) != 0).any()]
-    switches = [show_switch(context, "by", "Operators by", _BY)]
+    switches = [results.show_switch("by", "Operators by", _BY)]
     if not measures:
         return [*switches, show_nothing("No op has a recorded time.")]
-    measure = read_choice(context, "measure", measures)
-    switches.append(show_switch(context, "measure", "Measure", measures))
+    measure = results.read_choice("measure", measures)
+    switches.append(results.show_switch("measure", "Measure", measures))
     bar = html.Div(switches, className="tk-switches")
     if is_tree:
         return [bar, *_families(results, frame, measure, dict(measures)[measure])]
@@ -100,7 +98,7 @@ def _op_details(results: PageResults, tree: pd.DataFrame, op: str) -> list[Compo
     op_rows = tree[(tree["level"] == "op") & (tree[C.NAME].str.slice(0, MAX_PARAMETER_CHARS) == op)]
     if op_rows.empty:
         return []
-    row = results.rows("tree", rows=op_rows.head(1))[0]
+    row = results.largest("tree", rows=op_rows)
     text = ": host self {host_self_ns} in {calls} calls"
     if row["device_self_ns"] is not None:
         text += "; device self {device_self_ns} in {launches} intervals"
@@ -109,36 +107,30 @@ def _op_details(results: PageResults, tree: pd.DataFrame, op: str) -> list[Compo
         href = results.context.view.elsewhere("timeline", row=f"{HOST_TABLE}:{row['host_row']}")
         parts += [". ", dcc.Link("Show its longest call on the timeline", href=href)]
     shown: list[Component] = [html.P([*parts, "."], id="op-selected")]
-    kernels = tree[tree[PARENT] == row[NODE]]
-    if len(kernels):
-        columns = results.columns("tree", C.NAME, "device_self_ns", "device_share", "launches")
-        title = "Kernels of the op, longest interval linked"
-        shown.append(first_rows(results.context, kernels, columns, title=title, row="longest_row"))
-    return shown
+    columns = (C.NAME, "device_self_ns", "device_share", "launches")
+    title, kernels = "Kernels of the op, longest interval linked", tree[tree[PARENT] == row[NODE]]
+    return shown + results.first_rows("tree", columns, rows=kernels, title=title, row="longest_row")
 
 
 def _top(results: PageResults, frame: pd.DataFrame, measure: str) -> list[Component]:
-    first = frame.sort_values(measure, ascending=False, kind="stable").head(MAX_BARS)
+    first = keep_largest(frame, measure, MAX_BARS)
     unit = "bytes" if measure.endswith("bytes") else "ns"
     title = dict(_MEASURES)[measure]
     which = f"{len(first)} largest of {len(frame):,} ops" if len(first) < len(frame) else "all ops"
     caption = f"{title}: {which}, summed over threads and ranks."
-    return bar_chart(
-        results.context, "top", _labels(first), first[measure], unit, title=title, caption=caption
-    )
+    return results.bars("top", _labels(first), first[measure], unit, title=title, caption=caption)
 
 
 def _labels(frame: pd.DataFrame) -> list[str]:
     if C.INPUT_SHAPES not in frame.columns:
         return [str(name) for name in frame[C.NAME]]
-    pairs = zip(frame[C.NAME], frame[C.INPUT_SHAPES], strict=True)
-    return [f"{name} {shapes}".rstrip() for name, shapes in pairs]
+    return [text.rstrip() for text in format_rows(frame, "{name} {input_shapes}")]
 
 
 def _host_and_device(results: PageResults, frame: pd.DataFrame) -> list[Component]:
     """Draw device over host time of each op; below the diagonal, the host is the bottleneck."""
     both = frame[(frame["device_total_ns"].fillna(0) > 0) & (frame["host_total_ns"] > 0)]
-    both = both.sort_values("device_total_ns", ascending=False, kind="stable").head(MAX_POINTS)
+    both = keep_largest(both, "device_total_ns", MAX_POINTS)
     if both.empty:
         return []
     host, device = both["host_total_ns"].tolist(), both["device_total_ns"].tolist()

@@ -9,8 +9,7 @@ from dash.development.base_component import Component
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, show_answer
-from ..components.charts import bar_chart, parts_chart
+from ..analysis_pages.results import PageResults, keep_largest, show_answer
 from ..components.links import device_names
 from ..site import Section
 
@@ -20,8 +19,6 @@ MAX_BARS = 24
 
 def _answer(results: PageResults) -> list[Component]:
     capture = results.frame("whole")
-    if capture.empty:
-        return []
     parts: list[object] = []
     for what in ("communication", "all copies"):
         rows = capture[(capture["what"] == what) & (capture["union_ns"] > 0)]
@@ -33,26 +30,18 @@ def _answer(results: PageResults) -> list[Component]:
     return [show_answer(*parts)] if parts else []
 
 
-def _names(frame: pd.DataFrame, column: str) -> list[str]:
-    several = frame[C.RANK].nunique() > 1 or frame[C.DEVICE].nunique() > 1
-    pairs = zip(frame[column], device_names(frame, ranks=True), strict=True)
-    return [f"{what}, {place}" if several else str(what) for what, place in pairs]
-
-
-def _parts_chart(
-    results: PageResults, name: str, frame: pd.DataFrame, column: str, caption: str
-) -> list[Component]:
-    parts = {"overlapped by kernels": frame["overlapped_ns"], "exposed": frame["exposed_ns"]}
-    return parts_chart(results.context, name, _names(frame, column), parts, title="time", caption=caption)
-
-
 def _figures(results: PageResults) -> list[Component]:
     capture = results.frame("whole")
-    nonzero = capture[capture["union_ns"] > 0].sort_values("union_ns", ascending=False, kind="stable")
+    nonzero = keep_largest(capture[capture["union_ns"] > 0], "union_ns")
     is_communication = nonzero["what"] == "communication"
     copies = nonzero[~is_communication & (nonzero["what"] != "all copies")]
+    collectives = keep_largest(results.frame("collectives"), "union_ns", MAX_BARS)
+    by_type = "Overlapped and exposed communication by collective type."
     pairs = [
-        [*_overlap_chart(results, nonzero[is_communication], "communication"), *_collectives(results)],
+        [
+            *_overlap_chart(results, nonzero[is_communication], "communication"),
+            *_parts_chart(results, "collectives", collectives, "collective", by_type),
+        ],
         [*_overlap_chart(results, copies, "copies"), *_streams(results)],
     ]
     return [html.Div(pair, className="tk-pair") for pair in pairs if pair]
@@ -64,10 +53,14 @@ def _overlap_chart(results: PageResults, rows: pd.DataFrame, words: str) -> list
     return _parts_chart(results, words, rows.head(MAX_BARS), "what", caption)
 
 
-def _collectives(results: PageResults) -> list[Component]:
-    frame = results.frame("collectives").sort_values("union_ns", ascending=False, kind="stable")
-    caption = "Overlapped and exposed communication by collective type."
-    return _parts_chart(results, "collectives", frame.head(MAX_BARS), "collective", caption)
+def _parts_chart(
+    results: PageResults, name: str, frame: pd.DataFrame, column: str, caption: str
+) -> list[Component]:
+    parts = {"overlapped by kernels": frame["overlapped_ns"], "exposed": frame["exposed_ns"]}
+    several = frame[C.RANK].nunique() > 1 or frame[C.DEVICE].nunique() > 1
+    pairs = zip(frame[column], device_names(frame, ranks=True), strict=True)
+    names = [f"{what}, {place}" if several else str(what) for what, place in pairs]
+    return results.bars(name, names, parts, title="time", caption=caption)
 
 
 def _streams(results: PageResults) -> list[Component]:
@@ -76,9 +69,15 @@ def _streams(results: PageResults) -> list[Component]:
         return []
     names, shares = device_names(frame, ranks=True), frame["concurrent_share"]
     title, caption = "two or more streams busy", "Share of busy time with work on two or more streams."
-    return bar_chart(results.context, "streams", names, shares, "share", title=title, caption=caption)
+    return results.bars("streams", names, shares, "share", title=title, caption=caption)
 
 
 PAGE = answer_page(
-    "overlap", title="Overlap", section=Section.TIME, order=140, answer=_answer, figures=_figures
+    "overlap",
+    title="Overlap",
+    section=Section.TIME,
+    order=140,
+    needs="whole",
+    answer=_answer,
+    figures=_figures,
 )

@@ -8,8 +8,7 @@ from dash.development.base_component import Component
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, show_answer
-from ..components.charts import bar_chart, parts_chart
+from ..analysis_pages.results import PageResults, format_rows, show_answer
 from ..figures.axis import keep_extremes
 from ..site import Section
 
@@ -38,14 +37,10 @@ _MAX_GROUPS = 8
 
 
 def _answer(results: PageResults) -> list[Component]:
+    """Say how the work is split, as far as it is known, and what that costs."""
     groups = results.frame("groups")
     if groups.empty:
         return []
-    return [*_describe_split(groups), *_bubble(results), *_experts(results), *_gathers(results)]
-
-
-def _describe_split(groups: pd.DataFrame) -> list[Component]:
-    """How the work is split, as far as it is known."""
     known_groups = groups[(groups["parallelism"] != _UNKNOWN) & (groups["count"] > 0)]
     kinds = known_groups[["parallelism", "scheme", C.GROUP_SIZE]].drop_duplicates().head(_MAX_GROUPS)
     texts = [
@@ -53,10 +48,11 @@ def _describe_split(groups: pd.DataFrame) -> list[Component]:
         for parallelism, scheme, size in kinds.itertuples(index=False, name=None)
     ]
     unknown = int(((groups["parallelism"] == _UNKNOWN) & (groups["count"] > 0)).sum())
-    if not texts:
-        return [show_answer("The purpose of the process groups is unknown; the table says what is missing.")]
     rest = f"; {unknown} more process groups of unknown purpose" if unknown else ""
-    return [show_answer(f"Parallelism: {'; '.join(texts)}{rest}.")]
+    split = f"Parallelism: {'; '.join(texts)}{rest}."
+    if not texts:
+        split = "The purpose of the process groups is unknown; the table says what is missing."
+    return [show_answer(split), *_bubble(results), *_experts(results), *_gathers(results)]
 
 
 def _bubble(results: PageResults) -> list[Component]:
@@ -71,10 +67,8 @@ def _bubble(results: PageResults) -> list[Component]:
 
 
 def _experts(results: PageResults) -> list[Component]:
-    if results.frame("experts").empty:
-        return []
-    top = results.largest("experts", "expert_ratio")
-    if top["expert_ratio"] is None:
+    top = results.largest("experts", "expert_ratio") if len(results.frame("experts")) else None
+    if top is None or top["expert_ratio"] is None:
         return []
     tokens = "" if top["tokens_ratio"] is None else " and receive {tokens_ratio} the tokens"
     text = f"Experts of rank {{rank!s}} compute longest: {{expert_ratio}} the mean of the ranks{tokens}."
@@ -94,13 +88,8 @@ def _gathers(results: PageResults) -> list[Component]:
 
 
 def _figures(results: PageResults) -> list[Component]:
-    return [
-        *_group_chart(results),
-        *_stage_chart(results),
-        *_expert_chart(results),
-        *_gather_chart(results),
-        *_bucket_chart(results),
-    ]
+    charts = (_group_chart, _stage_chart, _expert_chart, _gather_chart, _bucket_chart)
+    return [part for draw in charts for part in draw(results)]
 
 
 def _group_chart(results: PageResults) -> list[Component]:
@@ -111,23 +100,20 @@ def _group_chart(results: PageResults) -> list[Component]:
     parts = {"exposed": used["exposed_ns"], "overlapped": used[C.DUR_NS] - used["exposed_ns"]}
     title = "kernel time, all ranks"
     caption = "Communication kernels by process group, with and without computation beside them."
-    return parts_chart(results.context, "groups", names, parts, title=title, caption=caption)
+    return results.bars("groups", names, parts, title=title, caption=caption)
 
 
 def _stage_chart(results: PageResults) -> list[Component]:
     frame = results.frame("stages")
     shown, cut = keep_extremes(frame, frame["bubble_share"], "bubble")
     several = frame["pipeline"].nunique() > 1
-    names = [
-        f"{f'pipeline {pipeline}, ' if several else ''}stage {stage}, rank {rank}"
-        for pipeline, stage, rank in shown[["pipeline", "stage", C.RANK]].itertuples(index=False, name=None)
-    ]
+    names = format_rows(shown, "pipeline {pipeline}, " * several + "stage {stage}, rank {rank}")
     caption = (
         "Pipeline windows by stage: all but computation is the bubble. Fill and drain are before its first "
         f"and after its last computation.{cut}"
     )
     parts, title = _nonzero(shown, _STAGE_PARTS), "time in pipeline windows"
-    return parts_chart(results.context, "stages", names, parts, title=title, caption=caption)
+    return results.bars("stages", names, parts, title=title, caption=caption)
 
 
 def _nonzero(frame: pd.DataFrame, columns: dict[str, str]) -> dict[str, pd.Series]:
@@ -140,7 +126,7 @@ def _expert_chart(results: PageResults) -> list[Component]:
     shown, cut = keep_extremes(frame, frame["expert_ns"], "computation")
     caption = f"Computation of the experts between dispatch and combine, by rank.{cut}"
     names, times, title = _places(shown), shown["expert_ns"], "computation of experts"
-    return bar_chart(results.context, "experts", names, times, title=title, caption=caption)
+    return results.bars("experts", names, times, title=title, caption=caption)
 
 
 def _gather_chart(results: PageResults) -> list[Component]:
@@ -158,7 +144,7 @@ def _gather_chart(results: PageResults) -> list[Component]:
         f"late, waited behind other communication, or the computation beside them was too short.{cut}"
     )
     parts, title = _nonzero(shown, _GATHER_PARTS), "time of all-gathers"
-    return parts_chart(results.context, "gathers", _places(shown), parts, title=title, caption=caption)
+    return results.bars("gathers", _places(shown), parts, title=title, caption=caption)
 
 
 def _bucket_chart(results: PageResults) -> list[Component]:
@@ -172,13 +158,11 @@ def _bucket_chart(results: PageResults) -> list[Component]:
     }
     caption = f"All-reduces launched in backward, beside computation and exposed.{cut}"
     title = "time of all-reduces"
-    return parts_chart(results.context, "buckets", _places(shown), parts, title=title, caption=caption)
+    return results.bars("buckets", _places(shown), parts, title=title, caption=caption)
 
 
 def _places(frame: pd.DataFrame) -> list[str]:
-    several = frame[C.RANK].duplicated().any()
-    pairs = frame[[C.RANK, C.DEVICE]].itertuples(index=False, name=None)
-    return [f"rank {rank}, device {device}" if several else f"rank {rank}" for rank, device in pairs]
+    return format_rows(frame, "rank {rank}" + ", device {device}" * bool(frame[C.RANK].duplicated().any()))
 
 
 PAGE = answer_page(

@@ -8,8 +8,8 @@ from dash.development.base_component import Component
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, first_rows, show_answer, show_nothing
-from ..components.charts import bar_chart, chart, parts_chart
+from ..analysis_pages.results import PageResults, keep_largest, show_answer, show_nothing
+from ..components.charts import chart
 from ..components.links import device_names
 from ..figures.axis import keep_extremes
 from ..figures.gaps import matrix
@@ -24,10 +24,7 @@ _PARTS = {
 
 
 def _answer(results: PageResults) -> list[Component]:
-    per_rank = results.frame("per_rank")
-    if per_rank.empty:
-        return []
-    if len(per_rank) == 1:
+    if len(results.frame("per_rank")) == 1:
         text = (
             "Only rank {rank!s} on device {device!s} is shown: computation {computation_share}, idle "
             "{idle_share} of its time."
@@ -64,13 +61,11 @@ def _slowest(results: PageResults) -> list[Component]:
 
 def _figures(results: PageResults) -> list[Component]:
     per_rank = results.frame("per_rank")
-    if per_rank.empty:
-        return []
     shown, cut = keep_extremes(per_rank, per_rank[_PARTS["computation"]], "computation")
     parts = {name: shown[column] for name, column in _PARTS.items() if per_rank[column].any()}
     names, title = device_names(shown, ranks=True), "time in the window"
     caption = f"Time breakdown per rank; the parts sum to its window. Waiting counts as communication.{cut}"
-    work = parts_chart(results.context, "work", names, parts, title=title, caption=caption)
+    work = results.bars("work", names, parts, title=title, caption=caption)
     return [*work, *_wait_charts(results), *_skew(results)]
 
 
@@ -86,7 +81,7 @@ def _wait_charts(results: PageResults) -> list[Component]:
         column = f"{name}_ns"
         shown, cut = keep_extremes(frame, frame[column], title)
         names, caption = device_names(shown, ranks=True), f"{caption}{cut}"
-        charts += bar_chart(results.context, name, names, shown[column], title=title, caption=caption)
+        charts += results.bars(name, names, shown[column], title=title, caption=caption)
     return [html.Div(charts, className="tk-pair")]
 
 
@@ -97,11 +92,18 @@ def _skew(results: PageResults) -> list[Component]:
         return []
     figure, by = matrix(collectives)
     caption = f"Total wait of the other ranks by the rank that arrived last, {by}. Empty cells: no wait."
-    worst = collectives.sort_values("wait_ns", ascending=False, kind="stable")
-    wanted = ("collective", "number", C.STEP, "last_rank", "wait_ns", "shortest_ns", "longest_ns", "ranks")
-    columns, title = results.columns("skew", *wanted), "Collectives with the longest waits"
-    table = first_rows(results.context, worst, columns, title=title)
-    return [chart(results.context, "skew", figure, caption=caption), table]
+    worst, title = keep_largest(collectives, "wait_ns"), "Collectives with the longest waits"
+    columns = ("collective", "number", C.STEP, "last_rank", "wait_ns", "shortest_ns", "longest_ns", "ranks")
+    table = results.first_rows("skew", columns, rows=worst, title=title)
+    return [chart(results.context, "skew", figure, caption=caption), *table]
 
 
-PAGE = answer_page("ranks", section=Section.COMPARE, order=320, answer=_answer, figures=_figures, height=520)
+PAGE = answer_page(
+    "ranks",
+    section=Section.COMPARE,
+    order=320,
+    needs="per_rank",
+    answer=_answer,
+    figures=_figures,
+    height=520,
+)

@@ -11,8 +11,8 @@ from dash.development.base_component import Component
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, Row, first_rows, show_answer, show_nothing
-from ..components.charts import bar_chart, chart
+from ..analysis_pages.results import PageResults, Row, keep_largest, show_answer, show_nothing
+from ..components.charts import chart
 from ..figures.bars import bars, vertical_line
 from ..figures.copies import roofs
 from ..site import Context, Section
@@ -27,7 +27,10 @@ def _answer(results: PageResults) -> list[Component]:
     if len(with_flops):
         top = results.largest("families", "device_ns", rows=with_flops)
         parts += top.fill("Longest op with known FLOPs: {op!r}, {device_ns}, at {utilization} of its roof.")
-    return [show_answer(*parts)] if parts else _host(results)
+    if not parts and len(results.frame("host")):
+        text = "On the host, {op!r} takes {host_ns} at {tflops}."
+        parts = results.largest("host", "host_ns").fill(text)
+    return [show_answer(*parts)] if parts else []
 
 
 def _device(row: Row) -> list[Any]:
@@ -36,13 +39,6 @@ def _device(row: Row) -> list[Any]:
     return row.fill(
         f"Device {{device!s}} of rank {{rank!s}}{name} reached {mfu}{{tflops}} over the capture. "
     )
-
-
-def _host(results: PageResults) -> list[Component]:
-    if results.frame("host").empty:
-        return []
-    text = "On the host, {op!r} takes {host_ns} at {tflops}."
-    return [show_answer(*results.largest("host", "host_ns").fill(text))]
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -55,13 +51,15 @@ def _figures(results: PageResults) -> list[Component]:
     elif len(ops):
         shown.append(show_nothing("No roofline: no op has known FLOPs."))
     families = results.frame("families").dropna(subset="utilization")
-    with_flops = families.sort_values("device_ns", ascending=False, kind="stable").head(MAX_BARS)
+    with_flops = keep_largest(families, "device_ns", MAX_BARS)
     if len(with_flops):
         caption = "Device time of the same ops. Low utilization matters most for long ops."
         names, times = with_flops["op"], with_flops["device_ns"]
-        spent = bar_chart(context, "spent", names, times, title="device time", caption=caption)
+        spent = results.bars("spent", names, times, title="device time", caption=caption)
         shown.append(html.Div([_utilization_chart(context, with_flops), *spent], className="tk-pair"))
-    return [*shown, *_slow(results, ops)]
+    slow = keep_largest(ops[ops["bound"] == "neither"], "device_ns")
+    columns = ("op", "precision", C.INPUT_SHAPES, "calls", "device_ns", "utilization", "tflops", "gb_per_s")
+    return [*shown, *results.first_rows("ops", columns, rows=slow, title="Ops far from both roofs")]
 
 
 def _utilization_chart(context: Context, with_flops: pd.DataFrame) -> Component:
@@ -75,15 +73,6 @@ def _utilization_chart(context: Context, with_flops: pd.DataFrame) -> Component:
         reason = "usually because the data was in cache; see the note above."
         caption = f"{caption} {over} {exceed} the roof (line), {reason}"
     return chart(context, "used", figure, caption=caption)
-
-
-def _slow(results: PageResults, ops: pd.DataFrame) -> list[Component]:
-    slow = ops[ops["bound"] == "neither"].sort_values("device_ns", ascending=False, kind="stable")
-    if slow.empty:
-        return []
-    wanted = ("op", "precision", C.INPUT_SHAPES, "calls", "device_ns", "utilization", "tflops", "gb_per_s")
-    columns = results.columns("ops", *wanted)
-    return [first_rows(results.context, slow, columns, title="Ops far from both roofs")]
 
 
 PAGE = answer_page(

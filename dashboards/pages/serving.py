@@ -6,20 +6,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit.render import human
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
-from ..analysis_pages.results import PageResults, Row, show_answer, show_nothing
-from ..components.charts import bar_chart, chart
-from ..components.finding import TIMELINE
+from ..analysis_pages.results import PageResults, Row, format_rows, keep_largest, show_answer, show_nothing
+from ..components.charts import chart
 from ..components.text import block_title
 from ..figures.axis import scale_factor
 from ..figures.lines import Dots, points
 from ..site import Section
+from .steps import link_windows
 
 _SLOWEST, _ACTIVITIES, _CELLS = 5, 15, 100
 """Links, bars, and points of a decade that are drawn apart."""
@@ -100,20 +99,17 @@ def _hover(steps: pd.DataFrame) -> list[str]:
 def _outliers(results: PageResults, steps: pd.DataFrame) -> list[Component]:
     """Link to the slow steps that exceed those of similar tokens most."""
     slow = steps[steps["slow"].fillna(value=False).astype(bool)]
-    top = slow.sort_values("excess_ns", ascending=False, kind="stable").head(_SLOWEST)
+    top = keep_largest(slow, "excess_ns", _SLOWEST)
     if top.empty:
         return []
-    several = steps[C.RANK].nunique() > 1
-    shown: list[Component | str] = []
-    for _, row in top.iterrows():
-        start, length = int(row[C.START_NS]), int(row["window_ns"])
-        rank = f" on rank {row[C.RANK]}" if several else ""
-        text = f"step {row[C.STEP]}{rank} ({row[C.PHASE]}), {human(int(row['excess_ns']), 'ns')} longer"
-        href = results.context.view.elsewhere(TIMELINE, start_ns=start, end_ns=start + length)
-        shown += [dcc.Link(text, href=href), " · "]
+    template = "step {step}" + " on rank {rank}" * (steps[C.RANK].nunique() > 1) + " ({phase})"
+    texts = [
+        f"{text}, {human(int(excess), 'ns')} longer"
+        for text, excess in zip(format_rows(top, template), top["excess_ns"], strict=True)
+    ]
     many = f"{len(slow):,} steps take" if len(slow) > 1 else "1 step takes"
     lead = f"{many} over 20% longer than steps of similar tokens; the longest on the timeline: "
-    return [html.P([lead, *shown[:-1]], className="tk-dim")]
+    return [link_windows(results.context, top, lead, texts)]
 
 
 def _host(results: PageResults) -> list[Component]:
@@ -129,7 +125,7 @@ def _host(results: PageResults) -> list[Component]:
     title, when = ("idle device time", " while no device of the rank works") if has_idle else ("time", "")
     names = [str(name).rpartition("/")[2] for name in sums.index]
     caption = f"What the host does between steps{when}; summed over ranks."
-    figures = bar_chart(results.context, "between", names, sums, title=title, caption=caption)
+    figures = results.bars("between", names, sums, title=title, caption=caption)
     return [block_title("Host between steps"), *figures]
 
 

@@ -1,4 +1,4 @@
-"""Steps page: step times, their breakdown and variation."""
+"""Steps page: step times, their breakdown and variation; charts of device time per device and per step."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit import analysis
-from tracekit.analysis import Result
 from tracekit.render import human
 from tracekit.schema import C
 
+from ..analysis_pages.pages import result_blocks
+from ..analysis_pages.results import PageResults, format_rows, keep_largest, show_advice
 from ..blocks import block
 from ..components import charts, links
-from ..components.charts import Tile, bar_chart, chart
-from ..components.finding import TIMELINE, show_definition, show_finding
-from ..components.text import block_title, show_note
-from ..figures import lines
-from ..site import Context, Page, Section, View
-from ..tables.table import show_table
+from ..components.charts import Tile, chart
+from ..components.finding import TIMELINE, show_definition
+from ..components.text import block_title, sentence
+from ..figures import lines, shares
+from ..site import Context, Page, Section
 from . import key_numbers
 from .key_numbers import tile_blocks, tiles_with_baseline
-from .time_breakdown import chart_each_step, chart_steps_together
 
-NAME = "steps"
+NAME, ANALYSIS = "steps", "gpu_breakdown"
+_WINDOWS = {"profiled_steps": "the profiled steps", "whole": "the whole capture (no steps are marked)"}
+DEFINED = f"{shares.DEFINITION} They sum exactly to the window (TorchBench's breakdown)."
+_OPS = 12
 _MAX_LINKS = 5
 _SPREAD = (("Shortest", "min_ns"), ("Longest", "max_ns"), ("95th percentile", "p95_ns"))
 
@@ -39,33 +41,27 @@ def _layout(_: Context) -> list[Component]:
     ]
 
 
-def _numbers(context: Context) -> list[Component]:
-    shown = tiles_with_baseline(context, lambda result: _tiles(result(NAME), context.view))
-    return shown or [show_note(note) for note in context.result(NAME).notes]
+def _numbers(results: PageResults) -> list[Component]:
+    return tiles_with_baseline(results, _tiles) or results.show_notes()
 
 
-def _tiles(result: Result, view: View) -> list[Tile]:
-    return [*key_numbers.step_times(result, view), *_spread(result, view)]
+def _tiles(results: PageResults) -> list[Tile]:
+    """Tiles of the step time, and of minimum, maximum and p95 of the same measure."""
+    summary, tiles = key_numbers.own_steps(results), key_numbers.step_times(results)
+    if len(summary) and summary["steps"].max() > 1:
+        note = "profiled steps without warm-up outliers"
+        for label, name in _SPREAD:
+            tiles += charts.make_tiles(summary[name], label=label, unit="ns", note=note)
+    return tiles
 
 
-def _spread(result: Result, view: View) -> list[Tile]:
-    """Tiles of minimum, maximum and p95, for the same measure as the step time."""
-    summary = key_numbers.own_steps(result, view)
-    if summary is None or summary["steps"].max() < 2:
-        return []
-    note = "profiled steps without warm-up outliers"
-    spread = (charts.make_tiles(summary[name], label=label, unit="ns", note=note) for label, name in _SPREAD)
-    return [tile for tiles in spread for tile in tiles]
-
-
-def _times(context: Context) -> list[Component]:
-    frame = links.rows_in_view(context.result(NAME), "steps", context.view)
-    if frame is None or len(frame) < 2:
+def _times(results: PageResults) -> list[Component]:
+    frame = results.frame("steps")
+    if len(frame) < 2:
         return []
     if frame[C.STEP].nunique() == 1:
-        names = [f"rank {rank}" for rank in frame[C.RANK]]
-        caption = "The single profiled step on each rank."
-        shown = bar_chart(context, "times", names, frame[lines.OWN], title="step time", caption=caption)
+        names, caption = format_rows(frame, "rank {rank}"), "The single profiled step on each rank."
+        shown = results.bars("times", names, frame[lines.OWN], title="step time", caption=caption)
         return [block_title("Step time by rank"), *shown]
     caption = "Per rank, the part of the step's window after all earlier windows."
     if frame[C.RANK].nunique() == 1:
@@ -74,55 +70,93 @@ def _times(context: Context) -> list[Component]:
             "incremental time per step. On the host: duration of the step marker. Device busy: union of the "
             "work it launched."
         )
-    figure = chart(context, "times", lines.durations(frame), caption=caption)
-    return [block_title("Step times"), figure, *_slowest(context, frame)]
+    figure = chart(results.context, "times", lines.durations(frame), caption=caption)
+    longest = keep_largest(frame, lines.OWN, _MAX_LINKS)
+    template = "step {step}" + " on rank {rank}" * (frame[C.RANK].nunique() > 1)
+    texts = [
+        f"{text}, {human(int(length), 'ns')}"
+        for text, length in zip(format_rows(longest, template), longest[lines.OWN], strict=True)
+    ]
+    return [
+        block_title("Step times"),
+        figure,
+        link_windows(results.context, longest, "Longest steps on the timeline: ", texts),
+    ]
 
 
-def _slowest(context: Context, frame: pd.DataFrame) -> list[Component]:
-    """Link to the longest steps."""
-    top = frame.sort_values(lines.OWN, ascending=False, kind="stable").head(_MAX_LINKS)
-    several = frame[C.RANK].nunique() > 1
-    links: list[Component | str] = []
-    for _, row in top.iterrows():
-        start, length = int(row[C.START_NS]), int(row["window_ns"])
-        rank = f" on rank {row[C.RANK]}" if several else ""
-        href = context.view.elsewhere(TIMELINE, start_ns=start, end_ns=start + length)
-        text = f"step {row[C.STEP]}{rank}, {human(int(row[lines.OWN]), 'ns')}"
-        links += [dcc.Link(text, href=href), " · "]
-    return [html.P(["Longest steps on the timeline: ", *links[:-1]], className="tk-dim")]
+def link_windows(context: Context, steps: pd.DataFrame, lead: str, texts: list[str]) -> Component:
+    """Link to the windows of steps on the timeline.
+
+    Args:
+        context: The current context.
+        steps: Rows of steps, with their starts and windows.
+        lead: What precedes the links.
+        texts: Text of each link.
+    """
+    shown: list[Component | str] = []
+    for start, length, text in zip(steps[C.START_NS], steps["window_ns"], texts, strict=True):
+        href = context.view.elsewhere(TIMELINE, start_ns=int(start), end_ns=int(start) + int(length))
+        shown += [dcc.Link(text, href=href), " · "]
+    return html.P([lead, *shown[:-1]], className="tk-dim")
 
 
-def _breakdown(context: Context) -> list[Component]:
-    result = context.result("gpu_breakdown")
-    shown = chart_each_step(context, result, height=320) or chart_steps_together(context, result)
+def _breakdown(results: PageResults) -> list[Component]:
+    shown = chart_each_step(results, height=320) or _chart_devices(results, "profiled_steps")
     return [block_title("Step breakdown"), *shown] if shown else []
 
 
-def _advice(context: Context) -> list[Component]:
-    cards = [show_finding(context, finding, analysis=NAME) for finding in context.result(NAME).findings]
-    return [block_title("Findings"), *cards] if cards else []
+def _tables(results: PageResults) -> list[Component]:
+    """Show the tables, and the steps of all ranks side by side."""
+    shown = results.grids({spec.name: "" for spec in analysis.get(NAME).tables})
+    several = results.frame("steps")[C.RANK].nunique() > 1
+    ranks = results.grids({"steps": ""}, "ranks") if several else []
+    return [*shown, *ranks, *(results.show_notes() if shown else [])]
 
 
-def _tables(context: Context) -> list[Component]:
-    steps_analysis, result = analysis.get(NAME), context.result(NAME)
-    shown: list[Component] = []
-    for spec in steps_analysis.tables:
-        frame = links.rows_in_view(result, spec.name, context.view)
-        if frame is not None:
-            shown.append(show_table(context, NAME, spec, frame, title=spec.title))
-    return [*shown, *_ranks(context), *([show_note(note) for note in result.notes] if shown else [])]
+def show_breakdown(results: PageResults) -> list[Component]:
+    """Show the charts; without a device, the ops with the highest host self time."""
+    heading = block_title("Time breakdown")
+    steps = _chart_devices(results, "profiled_steps")
+    if steps:
+        return [heading, *steps, *chart_each_step(results)]
+    return [heading, *(_chart_devices(results, "whole") or _host(results))]
 
 
-def _ranks(context: Context) -> list[Component]:
-    """Show the steps of all ranks side by side."""
-    frame = links.rows_in_view(context.result(NAME), "steps", context.view)
-    if frame is None or frame[C.RANK].nunique() < 2:
+def _chart_devices(results: PageResults, table: str) -> list[Component]:
+    """Chart all profiled steps or the whole capture, one bar per device; nothing without rows."""
+    frame = results.frame(table, ANALYSIS)
+    if frame.empty:
         return []
-    ranks = links.rows_in_view(context.result("ranks"), "steps", context.view)
-    if ranks is None:
+    figure, cut = shares.by_device(frame, links.device_names(frame))
+    caption = f"Share of {_WINDOWS[table]}. {DEFINED}{cut}"
+    return [chart(results.context, "devices", figure, caption=caption)]
+
+
+def chart_each_step(results: PageResults, *, height: int = 250) -> list[Component]:
+    """Chart each step of one device; nothing with fewer than two steps. `height` is in pixels."""
+    frame = results.frame("per_step", ANALYSIS)
+    places = frame[[C.RANK, C.DEVICE]]
+    device_rows = frame[(places == places.head(1).squeeze()).all(axis="columns")]
+    steps = device_rows[C.STEP].tolist()
+    if len(steps) < 2:
         return []
-    spec = links.table_spec(analysis.get("ranks"), "steps")
-    return [show_table(context, "ranks", spec, ranks, title=spec.title)]
+    figure = shares.by_step(device_rows, steps)
+    figure["layout"]["height"] = height
+    name = links.device_names(frame)[0]
+    more = "" if len(device_rows) == len(frame) else " Choose another device at the top of the page."
+    caption = f"Each profiled step on {name}, from its start to the end of the device work it launched.{more}"
+    return [chart(results.context, "steps", figure, caption=caption)]
+
+
+def _host(results: PageResults) -> list[Component]:
+    ops = results.frame("host", ANALYSIS)
+    top = ops.head(_OPS)
+    which = f"The {len(top)} of {len(ops):,} ops with the highest host self time."
+    caption = f"No device activity in this capture. {which}"
+    shown = results.bars("host", top[C.NAME], top["self_ns"], title="self time", caption=caption)
+    notes = " ".join(map(sentence, results.context.result(ANALYSIS).notes))
+    nothing = notes or "The run has neither device activity nor host ops."
+    return shown or [html.P(nothing, className="tk-dim")]
 
 
 PAGE = Page(
@@ -132,12 +166,8 @@ PAGE = Page(
     section=Section.TIME,
     order=110,
     layout=_layout,
-    blocks={
-        "numbers": _numbers,
-        "times": _times,
-        "made_of": _breakdown,
-        "advice": _advice,
-        "tables": _tables,
-    },
+    blocks=result_blocks(
+        (NAME,), numbers=_numbers, times=_times, made_of=_breakdown, advice=show_advice, tables=_tables
+    ),
     covers=(NAME,),
 )

@@ -6,22 +6,22 @@ them which run, rank and device to show.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dash import ClientsideFunction, Input, Output, dcc, html
 from dash.development.base_component import Component
 
 from ..components.charts import aria
-from ..site import WORDS, Context, Page, Section, Site, View
+from ..site import WORDS, Context, Page, Section, Site
 from ..timeline import routes
 
 NAME = "timeline"
-SOURCE = "timeline-source"
 
 
 def _layout(_: Context) -> list[Component]:
     return [
-        dcc.Store(id=SOURCE),
+        dcc.Store(id="timeline-source"),
         dcc.Store(id="timeline-shown"),
         html.Div(
             [html.Div(id="timeline-controls"), html.Div(id="timeline-tools")],
@@ -41,20 +41,34 @@ def source(context: Context) -> dict[str, Any] | None:
     return {word: getattr(context.view, WORDS[word]) for word in words}
 
 
+def connect_script(
+    site: Site, page: str, name: str, read: Callable[[Context], dict[str, Any] | None]
+) -> None:
+    """Register the callbacks that pass the view to a script and start it.
+
+    Args:
+        site: The site.
+        page: Page on which the script draws.
+        name: Name of the script, with which the ids of its stores begin.
+        read: Returns what the script reads of a view.
+    """
+
+    @site.app.callback(Output(f"{name}-source", "data"), Input("view", "data"))
+    def send(view: dict[str, str] | None) -> dict[str, Any] | None:
+        context = site.context_of(view) if view else None
+        return read(context) if context and context.view.page == page else None
+
+    site.app.clientside_callback(
+        ClientsideFunction(f"tracekit_{name}", "show"),
+        Output(f"{name}-shown", "data"),
+        Input(f"{name}-source", "data"),
+    )
+
+
 def connect(site: Site) -> None:
     """Register the data routes, and the callbacks that start the scripts and pass the view."""
     routes.connect(site)
-
-    @site.app.callback(Output(SOURCE, "data"), Input("view", "data"))
-    def send(view: dict[str, str] | None) -> dict[str, Any] | None:
-        current = View.parse(view["path"], view["search"]) if view else View()
-        return source(site.context(current, dark=False)) if current.page == NAME else None
-
-    site.app.clientside_callback(
-        ClientsideFunction("tracekit_timeline", "show"),
-        Output("timeline-shown", "data"),
-        Input(SOURCE, "data"),
-    )
+    connect_script(site, NAME, NAME, source)
 
 
 PAGE = Page(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pandas as pd
 from dash import html
 from dash.development.base_component import Component
@@ -11,14 +9,14 @@ from dash.development.base_component import Component
 from tracekit import analysis
 from tracekit.schema import C
 
+from ..analysis_pages.pages import result_blocks
+from ..analysis_pages.results import PageResults, keep_largest
 from ..blocks import block
 from ..components import links
-from ..components.charts import bar_chart, chart
-from ..components.finding import show_definition, show_finding
-from ..components.text import show_note
+from ..components.charts import chart
+from ..components.finding import show_definition
 from ..figures import bars
 from ..site import Context, Page, Section
-from ..tables.table import show_table
 from .key_numbers import analysis_tiles, tile_blocks, tiles_with_baseline
 
 NAME, ZERO, SMALL, LAUNCH = "zero_grad", "zero_grad_gaps", "small_kernels", "launch_latency"
@@ -44,23 +42,17 @@ def _layout(_: Context) -> list[Component]:
     return placed
 
 
-def _numbers(name: str, context: Context) -> list[Component]:
-    return tiles_with_baseline(context, lambda result: analysis_tiles(name, result(name), context.view))
+def _numbers(results: PageResults) -> list[Component]:
+    return tiles_with_baseline(results, analysis_tiles)
 
 
-def _body(name: str, context: Context) -> list[Component]:
-    result, part = context.result(name), analysis.get(name)
-    ranked = sorted(result.findings, key=lambda part: -(part.saving_ns_per_step or 0))
-    shown = [show_finding(context, finding, analysis=name) for finding in ranked]
+def _body(results: PageResults) -> list[Component]:
+    (name,) = results.names
+    shown = results.show_findings(linked=True)
     drawn, draw = _CHARTS.get(name, ("", None))
-    if draw and (rows := links.rows_in_view(result, drawn, context.view)) is not None:
-        shown += draw(context, rows)
-    for table_name in _TABLES[name]:
-        frame = links.rows_in_view(result, table_name, context.view)
-        if frame is not None:
-            spec = links.table_spec(part, table_name)
-            shown.append(show_table(context, name, spec, frame, title=spec.title))
-    shown += [show_note(note) for note in result.notes]
+    if draw and len(rows := results.frame(drawn)):
+        shown += draw(results, rows)
+    shown += [*results.grids(dict.fromkeys(_TABLES[name], "")), *results.show_notes()]
     return shown or [html.P(_NOTHING[name], className="tk-dim")]
 
 
@@ -71,17 +63,16 @@ _NOTHING = {
 }
 
 
-def _ranges(context: Context, frame: pd.DataFrame) -> list[Component]:
+def _ranges(results: PageResults, frame: pd.DataFrame) -> list[Component]:
     """Chart idle time between small kernels, by launching range."""
-    ordered = frame.sort_values("gap_ns", ascending=False, kind="stable")
-    names = links.with_device_names(ordered, ordered[C.NAME].tolist())
+    ordered = keep_largest(frame, "gap_ns")
+    names = links.with_device_names(ordered, ordered[C.NAME].tolist())[:MAX_BARS]
     title = "idle time between small kernels"
     caption = "Device idle time between small kernels, by annotation or op."
-    top = ordered["gap_ns"].head(MAX_BARS)
-    return bar_chart(context, "ranges", names[:MAX_BARS], top, title=title, caption=caption)
+    return results.bars("ranges", names, ordered["gap_ns"].head(MAX_BARS), title=title, caption=caption)
 
 
-def _histogram(context: Context, frame: pd.DataFrame) -> list[Component]:
+def _histogram(results: PageResults, frame: pd.DataFrame) -> list[Component]:
     """Chart durations of launch calls and launch delays, summed over devices."""
     both = frame.groupby(["from_ns", "to_ns"], as_index=False)[["calls", "delays"]].sum()
     lower, upper, calls, delays = (both[name].tolist() for name in both)
@@ -91,7 +82,7 @@ def _histogram(context: Context, frame: pd.DataFrame) -> list[Component]:
         "Durations of launch calls, and delays from the call to the kernel start. Delays of a few "
         "µs mean that the device was waiting for the host."
     )
-    return [chart(context, "histogram", figure, caption=caption)]
+    return [chart(results.context, "histogram", figure, caption=caption)]
 
 
 _CHARTS = {SMALL: ("ranges", _ranges), LAUNCH: ("histogram", _histogram)}
@@ -106,8 +97,9 @@ PAGE = Page(
     order=130,
     layout=_layout,
     blocks={
-        **{f"{name}_numbers": partial(_numbers, name) for name in _TABLES},
-        **{name: partial(_body, name) for name in _TABLES},
+        place: compute
+        for name in _TABLES
+        for place, compute in result_blocks((name,), **{f"{name}_numbers": _numbers, name: _body}).items()
     },
     covers=(ZERO, SMALL, LAUNCH),
 )

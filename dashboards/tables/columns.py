@@ -159,18 +159,15 @@ class ColumnValues:
         return "" if self.words or self.exact else ROW_ID_TABLES.get(self.column.name, "")
 
     def definition(self, *, filters: bool, wrapped: bool = False) -> dict[str, Any]:
-        """Return the AG Grid column definition.
-
-        Args:
-            filters: Whether the column has a filter.
-            wrapped: Whether the heading may take two lines.
-        """
+        """Return the AG Grid column definition; if `wrapped`, the heading may take two lines."""
         head = self.heading
         letters = _in_two_lines(head) if wrapped else len(head)
+        unit = {"ns": "nanoseconds", "share": "share, 0 to 1"}.get(self.column.unit, self.column.unit)
+        exact = f" ({unit})" if unit and unit not in {PROSE, ID, "count"} else ""
         return {
             "field": self.column.name,
             "headerName": head,
-            "headerTooltip": _tooltip(self.column),
+            "headerTooltip": clean(f"{self.column.name}{exact}: {self.column.meaning}"),
             "cellDataType": False,
             "sortable": True,
             "resizable": True,
@@ -202,8 +199,10 @@ class ColumnValues:
         definition: dict[str, Any] = {
             "type": "rightAligned",
             "cellClass": ["ag-right-aligned-cell", "tk-cell-number"],
-            "valueFormatter": _EXACT_FORMATTER if self.exact else _formatter(unit, decimals=decimals),
+            "valueFormatter": _formatter(unit, decimals=decimals),
         }
+        if self.exact:
+            definition["valueFormatter"] = {"function": "tracekit.human(params.value, {kind: 'exact'})"}
         if unit == "share":
             definition["cellStyle"] = {"function": "tracekit.bar(params)"}
         if unit in SCALES:
@@ -212,9 +211,6 @@ class ColumnValues:
         if self.row_of:
             definition |= {"cellRenderer": "tracekitRow", "cellRendererParams": {"table": self.row_of}}
         return definition
-
-
-_EXACT_FORMATTER = {"function": "tracekit.human(params.value, {kind: 'exact'})"}
 
 
 def _in_two_lines(head: str) -> int:
@@ -233,12 +229,6 @@ def _formatter(unit: str, *, decimals: bool) -> dict[str, str]:
     return {"function": f"tracekit.human(params.value, {json.dumps(number_format(unit, decimals=decimals))})"}
 
 
-def _tooltip(column: Column) -> str:
-    unit = {"ns": "nanoseconds", "share": "share, 0 to 1"}.get(column.unit, column.unit)
-    exact = f" ({unit})" if unit and unit not in {PROSE, ID, "count"} else ""
-    return clean(f"{column.name}{exact}: {column.meaning}")
-
-
 def column_values(
     frame: pd.DataFrame, columns: tuple[Column, ...], most: int, *, exact: bool = False
 ) -> list[ColumnValues]:
@@ -250,31 +240,29 @@ def column_values(
         most: Rows to read the values of.
         exact: Whether they are of a query, shown as they are.
     """
-    head = frame.head(most)
     return [
-        ColumnValues(column, plain_values(head[column.name]), bool(frame[column.name].isna().all()), exact)
+        ColumnValues(column, plain_values(values.head(most)), bool(values.isna().all()), exact)
         for column in columns
+        for values in [frame[column.name]]
     ]
 
 
 def timeline_link(columns: list[ColumnValues], *, named: bool) -> list[dict[str, Any]]:
     """Return a leading column of timeline links, if the rows have row ids or stand for intervals.
 
-    Args:
-        columns: The table's columns.
-        named: Whether names, ranks and devices in the table are those of one run.
+    `named`: whether names, ranks and devices in the table are those of one run.
     """
     shown = [column for column in columns if not column.empty]
     rows = [(column.column.name, column.row_of) for column in shown if column.row_of]
     if rows:
         (field, table), *others = rows
         renderer = "tracekitRow"
-        parameters: dict[str, Any] = {"table": table, "others": others, "icon": True}
+        parameters: dict[str, Any] | None = {"table": table, "others": others, "icon": True}
     else:
-        link = occurrences.link_parameters([column.column.name for column in shown]) if named else None
-        if link is None:
+        parameters = occurrences.link_parameters([of.column.name for of in shown]) if named else None
+        if parameters is None:
             return []
-        field, renderer, parameters = link["column"], "tracekitOccurrence", link
+        field, renderer = parameters["column"], "tracekitOccurrence"
     return [
         {
             "colId": "timeline",

@@ -16,14 +16,13 @@ from dash.development.base_component import Component
 from flask import abort
 
 from tracekit import analysis, registry
-from tracekit.analysis import Column, TableSpec, get
+from tracekit.analysis import NODE, PARENT, Column, TableSpec, get
 from tracekit.errors import TracekitError, clean
 from tracekit.render.cells import Record
 
 from ..components.charts import aria
 from ..components.text import small_text
 from ..site import Context, Site, with_peaks
-from . import tree
 from .columns import ColumnValues, column_values, json_values, plain_values, timeline_link, with_cause_labels
 
 KIND = "table"
@@ -41,6 +40,14 @@ _HEAD_PX, _WRAPPED_HEAD_PX = 34, 50
 _BLOCK_ROWS = 200
 _SAMPLED_ROWS = 1_000
 """Rows sampled for the column widths of a long table."""
+MAX_ROWS_AT_FIRST = 32
+"""Rows to show at first, at most, unless the upper level alone has more."""
+_OPEN, _CLOSED, _HIDDEN = "tk_open", "tk_closed", "tk_hidden"
+"""Fields of a row with children: whether they are shown. Field of a row below a closed one."""
+_TREE_OPTIONS: dict[str, Any] = {
+    "isExternalFilterPresent": {"function": "true"},
+    "doesExternalFilterPass": {"function": "tracekit.treeShows(params)"},
+}
 
 
 def show_table(
@@ -70,38 +77,26 @@ def show_table(
     if not len(frame):
         text = dmc.Text(empty or "No rows.", c="dimmed", size="sm")
         return html.Section([*heading, text], className="tk-section")
-    frame = frame if exact else with_cause_labels(frame)
-    paged = is_long(frame) and _is_complete(context, page, spec, frame)
+    frame, address = frame if exact else with_cause_labels(frame), _csv_address(context, page, spec)
+    # Only complete results can be paged, which the server has.
+    complete = context.result(page).tables.get(spec.name) if address and is_long(frame) else None
+    paged = complete is not None and len(complete) == len(frame)
     columns = column_values(frame, spec.columns, _SAMPLED_ROWS if paged else MAX_ROWS, exact=exact)
     missing = [column.heading for column in columns if column.empty]
-    address = csv or csv_address(context, page, spec)
     grid = _grid(context, page, spec, columns, paged=paged, rows=len(frame))
     height = int(grid.style.get("minHeight") or grid.style["height"])
-    return html.Section(
-        [
-            html.Div(
-                [*heading, *_tools(context, spec, grid, address, len(frame), paged=paged)],
-                className="tk-table-bar",
-            ),
-            html.Div(grid, style={"minHeight": height}),  # also while the grid's script loads
-            small_text(f"Columns hidden (no data): {', '.join(missing)}.") if missing else None,
-        ],
-        className="tk-table tk-section",
-        **aria(label=clean(spec.title)),
-    )
+    tools = _tools(context, spec, grid, csv or address, len(frame), paged=paged)
+    content = [
+        html.Div([*heading, *tools], className="tk-table-bar"),
+        html.Div(grid, style={"minHeight": height}),  # also while the grid's script loads
+        small_text(f"Columns hidden (no data): {', '.join(missing)}.") if missing else None,
+    ]
+    return html.Section(content, className="tk-table tk-section", **aria(label=clean(spec.title)))
 
 
 def is_long(frame: pd.DataFrame) -> bool:
     """Return whether a table has too many rows, or too many cells, to be sent to the browser at once."""
     return len(frame) > MAX_ROWS or frame.size > MAX_CELLS
-
-
-def _is_complete(context: Context, page: str, spec: TableSpec, frame: pd.DataFrame) -> bool:
-    """Return whether the rows are the complete cached result, so that they can be paged."""
-    if not csv_address(context, page, spec):
-        return False
-    cached = context.result(page).tables.get(spec.name)
-    return cached is not None and len(cached) == len(frame)
 
 
 def _tools(
@@ -127,14 +122,8 @@ def _tools(
     return shown
 
 
-def csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
-    """Return the address of a table's CSV; empty if no registered analysis declares the table.
-
-    Args:
-        context: The current context.
-        analysis: Name of the analysis.
-        spec: The table's metadata.
-    """
+def _csv_address(context: Context, analysis: str, spec: TableSpec) -> str:
+    """Return the address of a table's CSV; empty if no registered analysis declares the table."""
     if context.chosen is None or analysis not in registry.names(registry.ANALYSES):
         return ""
     try:
@@ -153,8 +142,9 @@ def peaks_query(device: str) -> str:
 def _grid(
     context: Context, page: str, spec: TableSpec, columns: list[ColumnValues], *, paged: bool, rows: int
 ) -> dag.AgGrid:
-    trunk = None if paged else tree.tree_column(columns)
-    left_out = tree.columns_in_tree(columns) if trunk else set()
+    # The column that shows the tree, if the table is one.
+    trunk = next((of.column for of in columns if of.column.indent_by and not paged), None)
+    left_out = {NODE, PARENT, trunk.indent_by} if trunk else set()  # shown by the tree itself
     visible = [
         column for column in columns if not column.empty and column.column.name not in left_out
     ] or columns
@@ -165,28 +155,35 @@ def _grid(
         definitions = [*links, *(column.definition(filters=not paged, wrapped=True) for column in visible)]
     for definition in definitions:
         if trunk and definition["field"] == trunk.name and "colId" not in definition:
-            definition |= tree.tree_renderer(trunk)
+            depth = {"depth": trunk.indent_by}
+            definition |= {"cellRenderer": "tracekitTree", "cellRendererParams": depth, "minWidth": 220}
     for definition in columns_without_room(definitions):
         definition |= {"hide": not _shows_all(context, spec), "context": _TOO_WIDE}
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
-    options = _options(context, spec, rows, head=_WRAPPED_HEAD_PX if wrapped else _HEAD_PX)
+    options: dict[str, Any] = {
+        "rowHeight": ROW_PX,
+        "headerHeight": _WRAPPED_HEAD_PX if wrapped else _HEAD_PX,
+        "animateRows": False,
+        "enableCellTextSelection": True,
+        "ensureDomOrder": True,
+        "suppressFieldDotNotation": True,
+        "tooltipShowDelay": 400,
+        "domLayout": "autoHeight" if rows <= MAX_UNSCROLLED_ROWS else "normal",
+        "context": {"timeline": timeline_address(context), "table": spec.name},
+    }
     if paged:
         options |= {"cacheBlockSize": _BLOCK_ROWS, "maxBlocksInCache": 20, "infiniteInitialRowCount": rows}
         options["context"]["filter"] = _quick_filter_column(definitions, visible)
         kind: dict[str, Any] = {"rowModelType": "infinite"}
-    elif trunk:
-        kind = {"rowData": tree.with_state(_all_rows(columns), trunk)}
-        options |= tree.OPTIONS
     else:
-        kind = {"rowData": _all_rows(columns)}
+        shown = (column for column in columns if not column.empty)
+        records = _records({of.column.name: json_values(of.values, of.column.unit) for of in shown})
+        kind = {"rowData": with_tree_state(records, trunk) if trunk else records}
+        options |= _TREE_OPTIONS if trunk else {}
+    run = context.chosen.path.name if context.chosen else ""
+    place = {"type": "rows" if paged else KIND, "page": page, "name": spec.name}
     return dag.AgGrid(
-        id={
-            "type": "rows" if paged else KIND,
-            "page": page,
-            "name": spec.name,
-            "run": context.chosen.path.name if context.chosen else "",
-            "peaks": context.view.peaks,
-        },
+        id=place | {"run": run, "peaks": context.view.peaks},
         className="tk-grid",
         columnDefs=definitions,
         dashGridOptions=options,
@@ -194,6 +191,35 @@ def _grid(
         style=_size(definitions, rows, head=options["headerHeight"]),
         **kind,
     )
+
+
+def with_tree_state(rows: list[Record], tree: Column) -> list[Record]:
+    """Add to rows whether they are open and whether they are hidden: the upper levels that fit are shown.
+
+    Args:
+        rows: Rows in depth-first order.
+        tree: Column that shows the tree.
+
+    Example:
+        >>> from tracekit.analysis import Column
+        >>> rows = [{"node": 0, "parent": None, "depth": 0}, {"node": 1, "parent": 0, "depth": 1}]
+        >>> [row["tk_hidden"] for row in with_tree_state(rows, Column("name", "", "", indent_by="depth"))]
+        [False, False]
+    """
+    depths = sorted(row[tree.indent_by] for row in rows)
+    level = depths[min(MAX_ROWS_AT_FIRST, len(depths)) - 1]
+    if len(depths) > MAX_ROWS_AT_FIRST and depths[MAX_ROWS_AT_FIRST] == level:
+        level = max(level - 1, 0)
+    parents = {row.get(PARENT) for row in rows}
+    return [
+        {
+            **row,
+            _HIDDEN: row[tree.indent_by] > level,
+            _OPEN: row[NODE] in parents and row[tree.indent_by] < level,
+            _CLOSED: row[NODE] in parents and row[tree.indent_by] >= level,
+        }
+        for row in rows
+    ]
 
 
 def _shows_all(context: Context, spec: TableSpec) -> bool:
@@ -226,20 +252,6 @@ def _min_width(definition: dict[str, Any]) -> int:
     return max(definition.get("width", 0), definition.get("minWidth", 0))
 
 
-def _options(context: Context, spec: TableSpec, rows: int, *, head: int) -> dict[str, Any]:
-    return {
-        "rowHeight": ROW_PX,
-        "headerHeight": head,
-        "animateRows": False,
-        "enableCellTextSelection": True,
-        "ensureDomOrder": True,
-        "suppressFieldDotNotation": True,
-        "tooltipShowDelay": 400,
-        "domLayout": "autoHeight" if rows <= MAX_UNSCROLLED_ROWS else "normal",
-        "context": {"timeline": timeline_address(context), "table": spec.name},
-    }
-
-
 def _quick_filter_column(definitions: list[dict[str, Any]], columns: list[ColumnValues]) -> str:
     """Return the column whose filter carries the quick filter of a long table; empty for none."""
     named = next((column.column.name for column in columns if column.words), "")
@@ -261,21 +273,8 @@ def _size(definitions: list[dict[str, Any]], rows: int, *, head: int) -> dict[st
 
 def timeline_address(context: Context) -> str:
     """Return the timeline address to which grids append a row; on the timeline, keep the current view."""
-    if context.view.page == "timeline":
-        return context.view.href(row="")
-    return context.view.elsewhere("timeline")
-
-
-def _all_rows(columns: list[ColumnValues]) -> list[Record]:
-    shown = (column for column in columns if not column.empty)
-    return _records({column.column.name: json_values(column.values, column.column.unit) for column in shown})
-
-
-def row_records(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[Record]:
-    """Convert a page of rows for the browser."""
-    return _records(
-        {column.name: json_values(plain_values(frame[column.name]), column.unit) for column in columns}
-    )
+    view = context.view
+    return view.href(row="") if view.page == "timeline" else view.elsewhere("timeline")
 
 
 def _records(columns: dict[str, list[Any]]) -> list[Record]:
@@ -315,25 +314,16 @@ def connect(site: Site) -> None:
             abort(404)
         run = with_peaks(run, of["peaks"])
         frame = with_cause_labels(site.results.of(run, of["page"]).tables[spec.name])
-        order = _order(spec, request.get("sortModel") or [])
-        text_filter = _text_filter(request.get("filterModel") or {})
+        names, model = {column.name for column in spec.columns}, request.get("sortModel") or []
+        sort = next((entry for entry in model if entry.get("colId") in names), None)
+        order = (sort["colId"], sort.get("sort") != "desc") if sort else None
+        texts = [entry.get("filter") for entry in (request.get("filterModel") or {}).values()]
+        # the text of the quick filter is sent as the filter of one column
+        text_filter = next((text[:_MAX_FILTER_CHARS] for text in texts if isinstance(text, str)), "")
         if order or text_filter:
             key = (run.path, run.peaks, of["page"], spec.name, "rows", order, text_filter)
             frame = site.results.get(key, lambda: sort_rows(filter_rows(frame, text_filter), order))
         return {"rowData": page_rows(frame, spec, request), "rowCount": len(frame)}
-
-
-def _order(spec: TableSpec, model: list[dict[str, str]]) -> tuple[str, bool] | None:
-    """Return sort column and direction; None if the request does not sort."""
-    names = {column.name for column in spec.columns}
-    sort = next((entry for entry in model if entry.get("colId") in names), None)
-    return (sort["colId"], sort.get("sort") != "desc") if sort else None
-
-
-def _text_filter(model: dict[str, dict[str, Any]]) -> str:
-    """Return the quick filter's text, which is sent as the filter of one column."""
-    texts = (entry.get("filter") for entry in model.values())
-    return next((text[:_MAX_FILTER_CHARS] for text in texts if isinstance(text, str)), "")
 
 
 def filter_rows(frame: pd.DataFrame, text: str) -> pd.DataFrame:
@@ -366,4 +356,5 @@ def page_rows(frame: pd.DataFrame, spec: TableSpec, request: dict[str, Any]) -> 
     """
     start = max(0, int(request.get("startRow") or 0))
     end = min(int(request.get("endRow") or 0), start + _MAX_RESPONSE_ROWS)
-    return row_records(frame.iloc[start:end], spec.columns)
+    page = frame.iloc[start:end]
+    return _records({of.name: json_values(plain_values(page[of.name]), of.unit) for of in spec.columns})

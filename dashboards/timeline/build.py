@@ -29,10 +29,10 @@ from .tracks import ABSENT, ANNOTATION, DEVICE, HOST, IDLE, STEPS, Lane, Track
 _TABLE = "host_intervals"
 
 Bools = npt.NDArray[np.bool_]
-Depths = npt.NDArray[np.int32]
+Numbers: TypeAlias = npt.NDArray[np.int32]
 
 
-def compute_depths(run: Run) -> tuple[Bools, Depths]:
+def compute_depths(run: Run) -> tuple[Bools, Numbers]:
     """Return for each host row whether it is an annotation, and how many rows of its sort enclose it."""
     depth = read_columns.read_integers(run, _TABLE, C.DEPTH, dtype=np.int32)
     kind = read_columns.read_text(run, _TABLE, C.KIND)
@@ -43,7 +43,7 @@ def compute_depths(run: Run) -> tuple[Bools, Depths]:
     return annotation, np.where(annotation, inside, depth - inside)
 
 
-def _parents(run: Run) -> npt.NDArray[np.int32]:
+def _parents(run: Run) -> Numbers:
     """Return the position of each row's parent; `NULL` for top-level rows."""
     row = read_columns.read_integers(run, _TABLE, C.ROW_ID, dtype=np.int32)
     position = np.full(int(row.max()) + 2, NULL, np.int32)
@@ -53,7 +53,7 @@ def _parents(run: Run) -> npt.NDArray[np.int32]:
     return position[parent]  # NULL (-1) selects the last element, which is NULL
 
 
-def _inside(parent: npt.NDArray[np.int32], depth: Depths, annotation: Bools) -> Depths:
+def _inside(parent: Numbers, depth: Numbers, annotation: Bools) -> Numbers:
     """Return how many annotations enclose each row; computed from the outermost rows inwards."""
     inside = np.zeros(len(depth), np.int32)
     by_depth = read_columns.order_by_group(np.minimum(depth, 65_535), 1 << 16)
@@ -65,18 +65,16 @@ def _inside(parent: npt.NDArray[np.int32], depth: Depths, annotation: Bools) -> 
     return inside
 
 
-Codes = npt.NDArray[np.int32]
-
 _WORK, _WAITS, _IDLE = range(3)
 
 
-def steps_tracks(run: Run) -> tuple[Codes, list[Track]]:
+def _steps_tracks(run: Run) -> tuple[Numbers, list[Track]]:
     """Return the track number of each row of `steps`, and the tracks."""
     codes, keys = read_columns.group_rows(read_columns.read_integers(run, "steps", C.RANK, dtype=np.int32))
     return codes, [Track(kind=STEPS, rank=rank) for (rank,) in keys]
 
 
-def device_tracks(run: Run) -> tuple[Codes, list[Track]]:
+def _device_tracks(run: Run) -> tuple[Numbers, list[Track]]:
     """Return the track number of each device interval, and the tracks: streams, waits and idle time."""
     table = "device_intervals"
     kind = read_columns.read_text(run, table, C.KIND)
@@ -88,21 +86,19 @@ def device_tracks(run: Run) -> tuple[Codes, list[Track]]:
         read_columns.read_integers(run, table, name, dtype=np.int32) for name in (C.RANK, C.DEVICE)
     )
     codes, keys = read_columns.group_rows(sort, rank, device, stream)
+    kinds = (DEVICE, DEVICE, IDLE)
     return codes, [
-        Track(
-            kind=IDLE if sort == _IDLE else DEVICE,
-            rank=rank,
-            device=device,
-            stream=stream,
-            waits=sort == _WAITS,
-        )
+        Track(kind=kinds[sort], rank=rank, device=device, stream=stream, waits=sort == _WAITS)
         for sort, rank, device, stream in keys
     ]
 
 
-def host_tracks(run: Run) -> tuple[Codes, list[Track]]:
+def _host_tracks(run: Run) -> tuple[Numbers, list[Track]]:
     """Return the track number of each host interval, and the tracks: annotations and threads by depth."""
-    threads, keys = _threads(run)
+    threads, keys = read_columns.group_rows(read_columns.read_integers(run, _TABLE, C.RANK))
+    for name in (C.PID, C.TID):
+        threads, pairs = read_columns.group_rows(threads, read_columns.read_integers(run, _TABLE, name))
+        keys = [(*keys[before], value) for before, value in pairs]
     annotation, depth = compute_depths(run)
     codes, pairs = read_columns.group_rows(threads, annotation.view(np.int8), depth)
     return codes, [
@@ -110,15 +106,6 @@ def host_tracks(run: Run) -> tuple[Codes, list[Track]]:
         for thread, marked, depth in pairs
         for rank, pid, tid in [keys[thread]]
     ]
-
-
-def _threads(run: Run) -> tuple[Codes, list[tuple[int, ...]]]:
-    """Return the thread number of each host row, and rank, process and thread id by number."""
-    codes, keys = read_columns.group_rows(read_columns.read_integers(run, "host_intervals", C.RANK))
-    for name in (C.PID, C.TID):
-        codes, pairs = read_columns.group_rows(codes, read_columns.read_integers(run, "host_intervals", name))
-        keys = [(*keys[before], value) for before, value in pairs]
-    return codes, keys
 
 
 MAX_LEVELS = 64
@@ -162,15 +149,14 @@ def _greedy(start: Ints, end: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]
     return is_taken
 
 
-Places: TypeAlias = npt.NDArray[np.int32]
-Of: TypeAlias = Callable[[Run], tuple[Places, list[Track]]]
+Of: TypeAlias = Callable[[Run], tuple[Numbers, list[Track]]]
 Arrays: TypeAlias = dict[str, npt.NDArray[np.generic]]
 
 VERSION = 2
 _TABLES = (
-    ("steps", steps_tracks, render.label_steps),
-    ("device_intervals", device_tracks, render.label_device),
-    ("host_intervals", host_tracks, render.label_host),
+    ("steps", _steps_tracks, render.label_steps),
+    ("device_intervals", _device_tracks, render.label_device),
+    ("host_intervals", _host_tracks, render.label_host),
 )
 """Tables in storage order; idle intervals are the first device intervals."""
 
@@ -227,7 +213,8 @@ def build(run: Run) -> tuple[IndexHeader, Arrays]:
             order = _assign_lanes(run, table, tracks_of, draft)
             part = slice(draft.count, draft.count + len(order))
             draft.label[part] = labels_of(run, names)[order]
-            draft.row[part] = _row_ids(run, table)[order]
+            ids = order if table == "steps" else read_columns.read_integers(run, table, C.ROW_ID)[order]
+            draft.row[part] = ids  # of steps, which have none, the row numbers
             draft.count += len(order)
             pa.default_memory_pool().release_unused()
     arrays, sizes = _finalize(draft)
@@ -244,18 +231,16 @@ def build(run: Run) -> tuple[IndexHeader, Arrays]:
     return outline, arrays
 
 
-def _assign_lanes(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
+def _assign_lanes(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Numbers:
     """Assign each row of a table to a lane; return the rows in storage order."""
     codes, table_tracks = tracks_of(run)
     by_track = read_columns.order_by_group(codes, len(table_tracks))
     bounds = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(table_tracks)))))
     del codes
     start, duration = (read_columns.read_integers(run, table, name) for name in (C.START_NS, C.DUR_NS))
-    pieces: list[Places] = []
+    pieces: list[Numbers] = []
     position = draft.count
-    for number in sorted(
-        range(len(table_tracks)), key=lambda track_number: table_tracks[track_number].kind != IDLE
-    ):
+    for number in sorted(range(len(table_tracks)), key=lambda number: table_tracks[number].kind != IDLE):
         rows = by_track[bounds[number] : bounds[number + 1]]
         if (np.diff(start[rows]) < 0).any():
             rows = rows[np.argsort(start[rows], kind="stable")]
@@ -267,14 +252,6 @@ def _assign_lanes(run: Run, table: str, tracks_of: Of, draft: _Draft) -> Places:
             draft.total[position + 1 : position + 1 + len(level)] = duration[pieces[-1]]
             position += len(level)
     return np.concatenate(pieces)
-
-
-def _row_ids(run: Run, table: str) -> npt.NDArray[np.uint32]:
-    """Return row ids; for `steps`, which has none, the row numbers."""
-    if table == "steps":
-        return np.arange(run.rows(table), dtype=np.uint32)
-    ids: npt.NDArray[np.uint32] = read_columns.read_integers(run, table, C.ROW_ID, dtype=np.uint32)
-    return ids
 
 
 def _finalize(draft: _Draft) -> tuple[Arrays, tuple[int, ...]]:

@@ -39,11 +39,13 @@ def describe_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]
     if values is None:
         raise RunNotFoundError(f"{table} has no row {row}", hint=f"it has {run.rows(table):,} rows")
     position = int(index.position(table, np.array([row]))[0])
+    interval = index.reference(position) if position >= 0 else {"lane": None, "category": None}
+    category = interval["category"]
     details = {
         "table": table,
         "row": row,
-        "lane": int(index.lane_at(np.array([position]))[0]) if position >= 0 else None,
-        "category": _category(index, position),
+        "lane": interval["lane"],
+        "category": category if category is None else CATEGORIES[category],
         "fields": table_rows.describe_fields(table, values),
         **_EMPTY,
     }
@@ -71,12 +73,6 @@ _EMPTY: dict[str, Any] = {
     "source": None,
     "pending": False,
 }
-
-
-def _category(index: Index, position: int) -> str | None:
-    if position < 0:
-        return None
-    return CATEGORIES[int(index.names.category_of[index.labels(np.array([position]))[0]])]
 
 
 def host_reference(index: Index, row: int | None) -> dict[str, Any] | None:
@@ -256,9 +252,21 @@ def rows(index: Index, sums: Totals, *, limit: int | None = None) -> tuple[list[
         limit: Maximum rows; None for all.
     """
     labels = np.flatnonzero(sums.count)
-    order = np.lexsort((labels, -sums.count[labels], -sums.sum_ns[labels]))
-    ranked = labels[order]
-    return [_row(index, sums, label) for label in ranked[:limit].tolist()], len(ranked)
+    ranked = labels[np.lexsort((labels, -sums.count[labels], -sums.sum_ns[labels]))]
+    names = index.names
+    records = [
+        {
+            "name": names.texts[int(names.name_of[label])],
+            "category": CATEGORIES[int(names.category_of[label])],
+            "count": int(sums.count[label]),
+            "sum_ns": int(sums.sum_ns[label]),
+            "mean_ns": int(sums.sum_ns[label]) / int(sums.count[label]),
+            "max_ns": int(sums.max_ns[label]),
+            "max": index.reference(int(sums.longest[label])),
+        }
+        for label in ranked[:limit].tolist()
+    ]
+    return records, len(ranked)
 
 
 def by_category(index: Index, sums: Totals, length: int) -> list[dict[str, Any]]:
@@ -289,16 +297,3 @@ def by_category(index: Index, sums: Totals, length: int) -> list[dict[str, Any]]
 _IDLE = dict.fromkeys((name for name in CATEGORIES if name.startswith(IDLE_CATEGORIES)), 1)
 _PARTS = _IDLE | dict.fromkeys(HOST_CATEGORIES, 2)
 """Order of the categories: idle time, then the host, after everything else."""
-
-
-def _row(index: Index, sums: Totals, label: int) -> dict[str, Any]:
-    count, total = int(sums.count[label]), int(sums.sum_ns[label])
-    return {
-        "name": index.names.texts[int(index.names.name_of[label])],
-        "category": CATEGORIES[int(index.names.category_of[label])],
-        "count": count,
-        "sum_ns": total,
-        "mean_ns": total / count,
-        "max_ns": int(sums.max_ns[label]),
-        "max": index.reference(int(sums.longest[label])),
-    }

@@ -55,15 +55,13 @@ def load(folder: Path, seal: dict[str, str]) -> tuple[IndexHeader, Arrays] | Non
         outline = msgspec.json.decode((folder / _OUTLINE).read_bytes(), type=IndexHeader)
         if outline.seal != seal:
             return None
-        return outline, {name: _map_array(folder / f"{name}.npy") for name in _ARRAYS}
+        arrays = {}
+        for name in _ARRAYS:
+            array = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            arrays[name] = array if array.size else np.array(array)  # empty ones cannot be mapped
+        return outline, arrays
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
-
-
-def _map_array(path: Path) -> Any:
-    """Memory-map an array; empty arrays cannot be mapped and are loaded."""
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    return np.array(array) if not array.size else array
 
 
 def save(store: Store, run_id: str, outline: IndexHeader, arrays: Arrays) -> bool:
@@ -126,17 +124,10 @@ def sweep(store: Store) -> None:
         if _is_leftover(entry) or (entry.name not in runs and not _TEMPORARY.fullmatch(entry.name)):
             shutil.rmtree(entry, ignore_errors=True)
         elif entry.name in runs:
-            _sweep_run(entry)
-
-
-def _sweep_run(folder: Path) -> None:
-    """Delete everything in a run's folder except the index of this version."""
-    for version in folder.iterdir():
-        if version.name != f"v{VERSION}":
-            shutil.rmtree(version, ignore_errors=True)
-            continue
-        for file in version.iterdir():
-            if _is_leftover(file):
+            for version in entry.iterdir():
+                if version.name != f"v{VERSION}":
+                    shutil.rmtree(version, ignore_errors=True)
+            for file in filter(_is_leftover, entry.glob(f"v{VERSION}/*")):
                 file.unlink(missing_ok=True)
 
 
@@ -159,12 +150,7 @@ WORKER = "causes of idle time"
 
 @dataclass
 class OpenIndexes:
-    """Open indexes of a store.
-
-    Attributes:
-        store: The store.
-        results: Cache of analysis results, shared with the pages.
-    """
+    """Open indexes of a store; the results of analyses are shared with the pages."""
 
     store: Store
     results: Results
@@ -195,12 +181,7 @@ class OpenIndexes:
             if save(self.store, run.path.name, *loaded):
                 loaded = load(folder, seal(run)) or loaded
         index = assemble(*loaded)
-        self._explain(run, index)
-        return index
-
-    def _explain(self, run: Run, index: Index) -> None:
-        """Load the causes of idle time from disk, or start a thread that computes them."""
-        folder = index_folder(self.store, run.path.name)
+        # The causes of idle time are on disk, or a thread computes them.
         if not len(index.idle):
             index.causes.set_final(None)
         elif (saved := load_causes(folder)) is not None:
@@ -208,6 +189,7 @@ class OpenIndexes:
         else:
             name = f"{WORKER} {run.path.name}"
             threading.Thread(target=self._compute_causes, args=(run, index), name=name, daemon=True).start()
+        return index
 
     def _compute_causes(self, run: Run, index: Index) -> None:
         folder = index_folder(self.store, run.path.name)
@@ -239,9 +221,6 @@ class OpenIndexes:
         return restore_causes(index.idle.start, saved)
 
 
-_NICE = 10
-
-
 def main(store_path: str, run_id: str) -> int:
     """Compute and save the causes; return 1 if there is no index on disk."""
     store = Store(storage.parse(store_path))
@@ -256,5 +235,5 @@ def main(store_path: str, run_id: str) -> int:
 
 
 if __name__ == "__main__":
-    os.nice(_NICE)
+    os.nice(10)
     sys.exit(main(*sys.argv[1:]))

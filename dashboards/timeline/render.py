@@ -97,7 +97,10 @@ def label_device(run: Run, names: Names) -> Labels:
     )
     category = read_columns.kind_categories(kind.values)[kind.codes]
     kernels = _are(kind, DeviceKind.KERNEL)
-    category[kernels] = _classify_kernels(text.values, text.codes[kernels])
+    codes, of_name = text.codes[kernels], np.zeros(len(text.values), np.uint8)
+    for number in np.flatnonzero(np.bincount(codes)).tolist():  # each distinct name once
+        of_name[number] = read_columns.kernel_category(text.values[number])
+    category[kernels] = of_name[codes]
     copies = _are(kind, DeviceKind.MEMCPY)
     category[copies] = read_columns.copy_categories(copy.values)[copy.codes[copies]]
     return names.labels(text, category)
@@ -106,14 +109,6 @@ def label_device(run: Run, names: Names) -> Labels:
 def _are(kind: Text, wanted: str) -> npt.NDArray[np.bool_]:
     mask: npt.NDArray[np.bool_] = kind.codes == (kind.values.index(wanted) if wanted in kind.values else -2)
     return mask
-
-
-def _classify_kernels(values: list[str], codes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
-    """Return the category of each kernel; each distinct name is classified once."""
-    lookup = np.zeros(len(values), np.uint8)
-    for number in np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist():
-        lookup[number] = read_columns.kernel_category(values[number])
-    return lookup[codes]
 
 
 MAX_EXACT = 4_000
@@ -137,17 +132,6 @@ class RenderedLane:
     lane: int
     mode: str
     arrays: dict[str, Array]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Columns:
-    """Non-empty columns of several lanes: lane, column, first and last position, busy level."""
-
-    lane: Ints
-    column: Ints
-    first: Ints
-    last: Ints
-    busy: Ints
 
 
 def render_lanes(
@@ -188,23 +172,15 @@ def render_intervals(index: Index, lanes: Sequence[Lane], window: Window) -> lis
     most = MAX_EXACT if sum(counts) <= MAX_EXACT else max(MAX_EXACT_LANE, MAX_EXACT // len(lanes))
     dense = [lane for lane, count in zip(lanes, counts, strict=True) if count > most]
     columns = _render_density(index, dense, window) if dense else {}
-    return [
-        columns.get(lane.id) or _render_exact(index, lane, first, after)
-        for lane, (first, after) in zip(lanes, places, strict=True)
-    ]
-
-
-def _render_exact(index: Index, lane: Lane, first: int, after: int) -> RenderedLane:
-    positions = np.arange(first, after)
-    return RenderedLane(
-        lane=lane.id,
-        mode="exact",
-        arrays={
-            "start": index.start[first:after].astype(np.float64),
-            "dur": np.diff(index.total[first : after + 1]).astype(np.float64),
-            **_attributes(index, positions),
-        },
-    )
+    for lane, (first, after) in zip(lanes, places, strict=True):
+        if lane.id not in columns:
+            arrays: dict[str, Array] = {
+                "start": index.start[first:after].astype(np.float64),
+                "dur": np.diff(index.total[first : after + 1]).astype(np.float64),
+                **_attributes(index, np.arange(first, after)),
+            }
+            columns[lane.id] = RenderedLane(lane=lane.id, mode="exact", arrays=arrays)
+    return [columns[lane.id] for lane in lanes]
 
 
 def _attributes(index: Index, positions: Ints) -> dict[str, Array]:
@@ -218,28 +194,7 @@ def _attributes(index: Index, positions: Ints) -> dict[str, Array]:
 
 
 def _render_density(index: Index, lanes: Sequence[Lane], window: Window) -> dict[int, RenderedLane]:
-    """Draw the pixel columns of several lanes at once, which is faster than one by one."""
-    columns = _columns(index, lanes, window)
-    longest = longest_intervals(index.peaks, index.duration, columns.first, columns.last)
-    arrays: dict[str, Array] = {
-        "column": columns.column.astype(np.uint16),
-        "busy": columns.busy.astype(np.uint8),
-        **_attributes(index, longest),
-        "count": (columns.last - columns.first + 1).astype(np.uint32),
-    }
-    bounds = np.searchsorted(columns.lane, np.arange(len(lanes) + 1))
-    return {
-        lane.id: RenderedLane(
-            lane=lane.id,
-            mode="density",
-            arrays={name: array[bounds[place] : bounds[place + 1]] for name, array in arrays.items()},
-        )
-        for place, lane in enumerate(lanes)
-    }
-
-
-def _columns(index: Index, lanes: Sequence[Lane], window: Window) -> _Columns:
-    """Compute the non-empty columns, the intervals that touch them, and their busy levels."""
+    """Draw the non-empty pixel columns of several lanes at once, which is faster than one by one."""
     edges = window.edges
     after_starts = np.stack(
         [lane.at + np.searchsorted(index.start[lane.at : lane.at + lane.rows], edges) for lane in lanes]
@@ -248,18 +203,28 @@ def _columns(index: Index, lanes: Sequence[Lane], window: Window) -> _Columns:
     covered, running = _cover_before(index, after_starts, lowest, edges)
     # an interval that crosses an edge is in the columns on both sides of it
     first, last = after_starts[:, :-1] - running[:, :-1], after_starts[:, 1:] - 1
-    lane, column = np.nonzero(last >= first)
+    lane_place, column = np.nonzero(last >= first)
+    first, last = first[lane_place, column], last[lane_place, column]
     widths = np.diff(edges)[column]
-    busy = np.diff(covered, axis=1)[lane, column]
+    busy = np.diff(covered, axis=1)[lane_place, column]
     # rounded up, so that a column with any work is visible
     level = np.where(widths > 0, -(-busy * FULL // np.maximum(widths, 1)), FULL)
-    return _Columns(
-        lane=lane,
-        column=column,
-        first=first[lane, column],
-        last=last[lane, column],
-        busy=np.clip(level, 1, FULL),
-    )
+    longest = longest_intervals(index.peaks, index.duration, first, last)
+    arrays: dict[str, Array] = {
+        "column": column.astype(np.uint16),
+        "busy": np.clip(level, 1, FULL).astype(np.uint8),
+        **_attributes(index, longest),
+        "count": (last - first + 1).astype(np.uint32),
+    }
+    bounds = np.searchsorted(lane_place, np.arange(len(lanes) + 1))
+    return {
+        lane.id: RenderedLane(
+            lane=lane.id,
+            mode="density",
+            arrays={name: array[bounds[place] : bounds[place + 1]] for name, array in arrays.items()},
+        )
+        for place, lane in enumerate(lanes)
+    }
 
 
 def _cover_before(index: Index, after_starts: Ints, lowest: Ints, edges: Ints) -> tuple[Ints, Ints]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import struct
@@ -13,7 +11,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from flask import Blueprint, Response, request
 
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError
@@ -21,7 +18,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import HOST_DEVICE, TABLES, C
 
-from ..exports.downloads import quote_formula
+from ..exports.downloads import csv_lines
 from ..site import Results, Site, parse_row
 from . import details, disk, interval_notes, read_columns, search
 from .details import Totals
@@ -38,17 +35,8 @@ _PARTS = 10_000
 _LANES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
-def read_number(words: Mapping[str, str], name: str, default: int) -> int:
-    """Return an integer parameter, or the default if it is missing.
-
-    Args:
-        words: Parameters of the request.
-        name: Name of the parameter.
-        default: Value if it is missing.
-
-    Raises:
-        UnusableInputError: It is not an integer of up to 18 digits.
-    """
+def _read_number(words: Mapping[str, str], name: str, default: int) -> int:
+    """Return an integer parameter of up to 18 digits, or the default if it is missing."""
     text = words.get(name, "")
     if not text:
         return default
@@ -57,47 +45,27 @@ def read_number(words: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def read_clamped(words: Mapping[str, str], name: str, *, default: int, low: int, high: int) -> int:
-    """Return an integer parameter, clamped to bounds.
-
-    Args:
-        words: Parameters of the request.
-        name: Name of the parameter.
-        default: Value if it is missing.
-        low: Minimum.
-        high: Maximum.
-    """
-    return min(max(read_number(words, name, default), low), high)
+def _read_clamped(words: Mapping[str, str], name: str, *, default: int, low: int, high: int) -> int:
+    """Return an integer parameter, or the default, clamped to bounds."""
+    return min(max(_read_number(words, name, default), low), high)
 
 
-def read_window(words: Mapping[str, str], index: Index) -> tuple[int, int]:
-    """Return the time range; missing bounds default to the capture.
-
-    Raises:
-        UnusableInputError: The range is empty.
-    """
+def _read_window(words: Mapping[str, str], index: Index) -> tuple[int, int]:
+    """Return the time range, which must not be empty; missing bounds default to the capture."""
     first, last = index.span
-    start, end = read_number(words, "from", first), read_number(words, "to", max(last, first + 1))
+    start, end = _read_number(words, "from", first), _read_number(words, "to", max(last, first + 1))
     if end <= start:
         raise UnusableInputError("the time range is empty", hint="from must be less than to")
     return start, end
 
 
-def read_lanes(words: Mapping[str, str], index: Index) -> list[Lane]:
-    """Return the lanes in a list such as `1,2,5-9`, without duplicates; all lanes without a list.
-
-    Raises:
-        UnusableInputError: The list is malformed or contains an unknown lane.
-    """
-    return [index.lanes[number] for number in parse_lanes(words, len(index.lanes))]
+def _read_lanes(words: Mapping[str, str], index: Index) -> list[Lane]:
+    """Return the interval lanes in the list of the request."""
+    return [index.lanes[number] for number in _parse_lanes(words, len(index.lanes))]
 
 
-def parse_lanes(words: Mapping[str, str], count: int) -> list[int]:
-    """Parse a list such as `1,2,5-9` of lane numbers below a count.
-
-    Raises:
-        UnusableInputError: The list is malformed or contains an unknown lane.
-    """
+def _parse_lanes(words: Mapping[str, str], count: int) -> list[int]:
+    """Return the numbers below a count in a list such as `1,2,5-9`, each once; all without a list."""
     text = words.get("lanes", "")
     if not text:
         return list(range(count))
@@ -121,13 +89,8 @@ _MAX = ("table", "row")
 
 def csv_text(rows: Iterable[dict[str, Any]]) -> str:
     """Return rows of totals as CSV with a header."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*COLUMNS, *(f"max_{name}" for name in _MAX)])
-    for row in rows:
-        values = [row[name] for name in COLUMNS] + [row["max"][name] for name in _MAX]
-        writer.writerow([quote_formula(value) for value in values])
-    return stream.getvalue()
+    values = ([row[name] for name in COLUMNS] + [row["max"][name] for name in _MAX] for row in rows)
+    return csv_lines([[*COLUMNS, *(f"max_{name}" for name in _MAX)], *values])
 
 
 MAGIC = b"TKT1"
@@ -144,7 +107,11 @@ def pack(window: Window, drawn: Sequence[RenderedLane], names: Sequence[str], **
         names: All names of the run.
         more: Further fields of the header.
     """
-    used, renumbered = _renumber_names(drawn, len(names))
+    is_used = np.zeros(len(names), np.bool_)
+    for lane in drawn:
+        if _NAME in lane.arrays:
+            is_used[lane.arrays[_NAME]] = True
+    renumbered = (np.cumsum(is_used) - 1).astype(np.uint32)
     body: list[bytes] = []
     size = 0
     lanes = []
@@ -161,24 +128,10 @@ def pack(window: Window, drawn: Sequence[RenderedLane], names: Sequence[str], **
         length = len(next(iter(arrays.values())))
         lanes.append({"id": lane.lane, "mode": lane.mode, "n": length, "at": offsets})
     head = {"from": window.start, "to": window.end, "width": window.width, **more}
-    head |= {"names": [names[number] for number in used], "lanes": lanes}
-    return b"".join([*_header(head), *body])
-
-
-def _header(head: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
+    head |= {"names": [names[number] for number in np.flatnonzero(is_used).tolist()], "lanes": lanes}
     text = json.dumps(head, ensure_ascii=False).encode()
     text += b" " * (-(len(MAGIC) + 4 + len(text)) % _ALIGNED)
-    return MAGIC, struct.pack("<I", len(text)), text
-
-
-def _renumber_names(drawn: Sequence[RenderedLane], count: int) -> tuple[list[int], npt.NDArray[np.uint32]]:
-    """Return the used names, and their new numbers."""
-    used = np.zeros(count, np.bool_)
-    for lane in drawn:
-        if _NAME in lane.arrays:
-            used[lane.arrays[_NAME]] = True
-    numbers: npt.NDArray[np.int64] = np.cumsum(used) - 1
-    return np.flatnonzero(used).tolist(), numbers.astype(np.uint32)
+    return b"".join([MAGIC, struct.pack("<I", len(text)), text, *body])
 
 
 SCHEMA = "tracekit.timeline/1"
@@ -221,12 +174,12 @@ class _Routes:
     def draw(self, run: str) -> Response:
         stored, index = self.open_index(run)
         levels = self.opened.levels(stored)
-        wanted = parse_lanes(request.args, len(index.lanes) + len(levels))
+        wanted = _parse_lanes(request.args, len(index.lanes) + len(levels))
         if len(wanted) > MAX_LANES:
             hint = f"request at most {MAX_LANES} at once"
             raise UnusableInputError(f"{len(wanted)} lanes requested", hint=hint)
-        start, end = read_window(request.args, index)
-        width = read_clamped(request.args, "width", default=1_000, low=1, high=MAX_WIDTH)
+        start, end = _read_window(request.args, index)
+        width = _read_clamped(request.args, "width", default=1_000, low=1, high=MAX_WIDTH)
         window = Window(start=start, end=end, width=width)
         settled = index.causes.final.is_set()  # read before drawing, so that cached responses are final
         rendered = render_lanes(index, levels, wanted, window)
@@ -238,12 +191,12 @@ class _Routes:
         stored, index = self.open_index(run)
         if table not in _ROW_TABLES or table not in TABLES:
             raise RunNotFoundError("no such table", hint=f"one of {', '.join(_ROW_TABLES)}")
-        row_number = read_number({"row": number}, "row", 0)
+        row_number = _read_number({"row": number}, "row", 0)
         return json_response(details.describe_row(stored, index, table, row_number), index)
 
     def search(self, run: str) -> Response:
         (stored, index), query = self.open_index(run), _read_query()
-        limit = read_clamped(request.args, "limit", default=50, low=1, high=MAX_ROWS)
+        limit = _read_clamped(request.args, "limit", default=50, low=1, high=MAX_ROWS)
         sums = self.sum_lanes(stored, index, query.lanes(index))
         return json_response(search.find_names(index, sums, query, limit), index)
 
@@ -252,24 +205,24 @@ class _Routes:
         lane = request.args.get("lane", "")
         if not query.text and not lane:
             raise UnusableInputError("q or lane is required", hint="use for example lane=3&at=100&by=1")
-        lanes = read_lanes({"lanes": lane}, index) if lane else query.lanes(index)
+        lanes = _read_lanes({"lanes": lane}, index) if lane else query.lanes(index)
         labels = query.labels(index) if query.text else None
-        by = read_clamped(request.args, "by", default=0, low=-1, high=1)
+        by = _read_clamped(request.args, "by", default=0, low=-1, high=1)
         longest = request.args.get("order") == "longest"
         key = _step_key(index, longest=longest)
         return json_response(search.step(index, lanes, labels, key=key, by=by, longest=longest), index)
 
     def summary(self, run: str) -> Response:
         stored, index = self.open_index(run)
-        sums = self.sum_lanes(stored, index, read_lanes(request.args, index))
-        start, end = read_window(request.args, index)
+        sums = self.sum_lanes(stored, index, _read_lanes(request.args, index))
+        start, end = _read_window(request.args, index)
         rows, total = details.rows(index, sums, limit=MAX_ROWS)
         categories = details.by_category(index, sums, end - start)
         return json_response({"rows": rows, "total": total, "categories": categories}, index)
 
     def summary_csv(self, run: str) -> Response:
         stored, index = self.open_index(run)
-        sums = self.sum_lanes(stored, index, read_lanes(request.args, index))
+        sums = self.sum_lanes(stored, index, _read_lanes(request.args, index))
         named = f'attachment; filename="{stored.path.name}-timeline.csv"'
         headers = {"Content-Disposition": named, **_NO_STORE}
         return Response(csv_text(details.rows(index, sums)[0]), mimetype="text/csv", headers=headers)
@@ -287,7 +240,7 @@ class _Routes:
 
     def sum_lanes(self, run: Run, index: Index, lanes: Sequence[Lane]) -> Totals:
         """Return totals of the range; cached for the next keystroke of a search, or the CSV of a table."""
-        start, end = read_window(request.args, index)
+        start, end = _read_window(request.args, index)
         settled = index.causes.final.is_set()
         key = (run.path, tuple(lane.id for lane in lanes), start, end, settled)
         return self.totals.get(key, lambda: details.totals(index, lanes, start, end))
@@ -342,20 +295,25 @@ def _step_key(index: Index, *, longest: bool) -> tuple[int, int]:
     row = parse_row(request.args.get("row", ""))
     position = int(index.position(row[0], np.array([row[1]]))[0]) if row else -1
     if position < 0:
-        first = -(1 << 62) if longest else read_number(request.args, "at", index.span[0])
+        first = -(1 << 62) if longest else _read_number(request.args, "at", index.span[0])
         return first, -1
     return -int(index.duration(np.array([position]))[0]) if longest else int(index.start[position]), position
 
 
 def _read_optional(name: str) -> int | None:
-    return read_number(request.args, name, 0) if request.args.get(name) else None
+    return _read_number(request.args, name, 0) if request.args.get(name) else None
 
 
 def _describe_lanes(
     run: Run, index: Index, levels: Sequence[Levels], rank: int | None, device: int | None
 ) -> dict[str, Any]:
     start, end = index.span
-    steps = run.table("steps").to_dict("records")
+    steps = []
+    for row, step in enumerate(run.table("steps").to_dict("records")):
+        numbers = {name: int(step[name]) for name in (C.RANK, C.STEP, C.START_NS)}
+        end_ns = numbers[C.START_NS] + int(step[C.DUR_NS])
+        if rank in {None, step[C.RANK]}:
+            steps.append({"row": row, **numbers, C.NAME: str(step[C.NAME]), END_NS: end_ns})
     interval_lanes = [
         lane.describe()
         for lane in index.lanes
@@ -370,21 +328,9 @@ def _describe_lanes(
         "schema": SCHEMA,
         C.START_NS: start,
         END_NS: end,
-        "steps": [
-            _describe_step(row, step) for row, step in enumerate(steps) if rank in {None, step[C.RANK]}
-        ],
+        "steps": steps,
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES)],
         "lanes": read_columns.insert_memory_lanes(interval_lanes, memory_lanes),
         "left_out": index.left_out,
         "causes": index.causes.final.is_set(),
-    }
-
-
-def _describe_step(row: int, values: dict[Any, Any]) -> dict[str, Any]:
-    numbers = {name: int(values[name]) for name in (C.RANK, C.STEP, C.START_NS)}
-    return {
-        "row": row,
-        **numbers,
-        C.NAME: str(values[C.NAME]),
-        END_NS: numbers[C.START_NS] + int(values[C.DUR_NS]),
     }

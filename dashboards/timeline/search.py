@@ -78,9 +78,8 @@ class Query:
         if self.mode == NAME:
             hits = self._name(names.texts)
         elif self.mode == FAMILY:
-            hits = self._name(names.texts) | np.array(
-                [family == self.text for family in names.families], np.bool_
-            )
+            families = [family == self.text for family in names.families]
+            hits = self._name(names.texts) | np.array(families, np.bool_)
         elif self.mode == COLLECTIVE:
             return self._collective(names)
         elif self.mode == REGEX:
@@ -192,14 +191,11 @@ def step(
     first = -index.duration(positions) if longest else index.start[positions]
     before = (first < key[0]) | ((first == key[0]) & (positions < key[1]))
     is_current = positions == key[1]
-    if by > 0:
-        place_found = _extreme(first, positions, ~before & ~is_current, last=False)
-        place_found = _extreme(first, positions, ~is_current, last=False) if place_found < 0 else place_found
-    elif by < 0:
-        place_found = _extreme(first, positions, before, last=True)
-        place_found = _extreme(first, positions, ~is_current, last=True) if place_found < 0 else place_found
-    else:
-        place_found = -1
+    place_found = -1
+    ahead = before if by < 0 else ~before & ~is_current
+    for among in (ahead, ~is_current) if by else ():  # all others when none is ahead
+        if place_found < 0:
+            place_found = _extreme(first, positions, among, last=by < 0)
     if place_found < 0 and is_current.any():
         place_found = int(np.argmax(is_current))
     if place_found < 0:
@@ -217,12 +213,8 @@ def _find_positions(index: Index, lanes: Sequence[Lane], labels: Bools | None) -
     for lane in lanes:
         positions = np.arange(lane.at, lane.at + lane.rows)
         if labels is not None:
-            lane_labels = (
-                index.labels(positions)
-                if lane.track.kind == IDLE
-                else index.label[lane.at : lane.at + lane.rows]
-            )
-            positions = positions[labels[lane_labels]]
+            stored = index.label[lane.at : lane.at + lane.rows]
+            positions = positions[labels[index.labels(positions) if lane.track.kind == IDLE else stored]]
         by_lane.append(positions)
     return np.concatenate(by_lane) if by_lane else np.empty(0, np.int64)
 

@@ -136,23 +136,19 @@ def ancestors(run: Run, index: Index, row: int, parent: int | None) -> list[int]
         row: Row id of the host row.
         parent: Row id of its parent; None at the top level.
     """
-    near = rows_by_id(run, _open_rows(index, row), [C.PARENT_ROW])
+    position, open_rows = int(index.position(HOSTS, np.array([row]))[0]), []
+    if position >= 0:  # rows of the same thread that are open when the row starts
+        start, _ = index.interval(position)
+        for lane in _thread_lanes(index, position):
+            first, after = index.within(lane, start, start + 1)
+            open_rows += index.row[first:after].tolist()
+    near = rows_by_id(run, open_rows, [C.PARENT_ROW])
     enclosing: list[int] = []
     while parent is not None and len(enclosing) < _MAX_ANCESTORS and parent not in enclosing:
         enclosing.append(parent)
         record = near.get(parent) or rows_by_id(run, [parent], [C.PARENT_ROW]).get(parent, {})
         parent = record.get(C.PARENT_ROW)
     return enclosing
-
-
-def _open_rows(index: Index, row: int) -> list[int]:
-    """Return rows of the same thread that are open when a row starts."""
-    position = int(index.position(HOSTS, np.array([row]))[0])
-    if position < 0:
-        return []
-    start, _ = index.interval(position)
-    places = [index.within(lane, start, start + 1) for lane in _thread_lanes(index, position)]
-    return [open_row for first, after in places for open_row in index.row[first:after].tolist()]
 
 
 def _thread_lanes(index: Index, position: int) -> Iterator[Lane]:

@@ -91,7 +91,10 @@ def order_lanes(track_ranges: Sequence[tuple[Track, int, int]]) -> tuple[Lane, .
 
     def place(track_range: tuple[Track, int, int]) -> tuple[Any, ...]:
         track, first, _ = track_range
-        return _place(track, weight[track.line]), track.depth, first
+        kind, last = _KINDS.index(track.kind), (track.depth, first)
+        if track.kind in {DEVICE, IDLE}:
+            return track.rank, _KINDS.index(DEVICE), track.device, kind, track.waits, track.stream, 0, *last
+        return track.rank, kind, 0, 0, -weight[track.line], track.pid, track.tid, *last
 
     ambiguous = _ambiguous(weight)
     lanes: list[Lane] = []
@@ -99,19 +102,14 @@ def order_lanes(track_ranges: Sequence[tuple[Track, int, int]]) -> tuple[Lane, .
         previous = lanes[-1].track if lanes else None
         depth = previous.depth + 1 if previous and previous.line == track.line else 0
         shown = replace(track, depth=depth)
-        group, title = _group(track), _title(track, several=ambiguous)
+        group, title = f"rank {track.rank}", _title(track, several=ambiguous)
+        where = f"GPU {track.device}" if track.kind in {DEVICE, IDLE} else HOST
+        group += f" · {where}" if track.kind in {DEVICE, IDLE, HOST} else ""
         lanes.append(Lane(id=number, track=shown, at=first, rows=rows, group=group, title=title))
     return tuple(lanes)
 
 
 _KINDS = (STEPS, ANNOTATION, DEVICE, IDLE, HOST)
-
-
-def _place(track: Track, weight: int) -> tuple[int, ...]:
-    kind = _KINDS.index(track.kind)
-    if track.kind in {DEVICE, IDLE}:
-        return (track.rank, _KINDS.index(DEVICE), track.device, kind, int(track.waits), track.stream, 0)
-    return track.rank, kind, 0, 0, -weight, track.pid, track.tid
 
 
 def _ambiguous(lines: Iterable[Track]) -> set[tuple[str, int]]:
@@ -124,15 +122,12 @@ def _ambiguous(lines: Iterable[Track]) -> set[tuple[str, int]]:
     return {place for place, numbers in numbers_by_place.items() if len(numbers) > 1}
 
 
-def _group(track: Track) -> str:
-    rank = f"rank {track.rank}"
-    if track.kind in {DEVICE, IDLE}:
-        return f"{rank} · GPU {track.device}"
-    return f"{rank} · host" if track.kind == HOST else rank
-
-
 def _title(track: Track, *, several: set[tuple[str, int]]) -> str:
-    thread = _thread(track, processes=(HOST, track.rank) in several)
+    thread = f"thread {track.tid}"
+    if track.tid == track.pid:  # the id of the main thread is that of the process
+        thread = f"main {thread}"
+    elif (HOST, track.rank) in several:
+        thread += f" of process {track.pid}"
     if track.kind in {STEPS, IDLE}:
         return track.kind
     if track.kind == ANNOTATION:
@@ -141,10 +136,3 @@ def _title(track: Track, *, several: set[tuple[str, int]]) -> str:
         return thread
     stream = "no stream" if track.stream == ABSENT else f"stream {track.stream}"
     return "waits" if track.waits else stream
-
-
-def _thread(track: Track, *, processes: bool) -> str:
-    """Return the title of a thread; the main thread's id equals the process id."""
-    if track.tid == track.pid:
-        return f"main thread {track.tid}"
-    return f"thread {track.tid} of process {track.pid}" if processes else f"thread {track.tid}"

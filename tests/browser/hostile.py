@@ -24,6 +24,9 @@ NAMES = (
     "\u202eright to left\u202c \u0000\u0007 tab\tline\nend",
     "%s %d {0} ${x} `y` 'z' \\ / ../../etc/passwd?run=x&from=1#page",
 )
+ATTACK = f"<img src=x onerror=window.{MARK}=1>"
+WORDS = ("lanes", "sort", "rank", "row", "q")
+"""Such a value, and parameters of an address for it."""
 INJECTED = f"""() => [
   ...document.querySelectorAll([
     '#page img[src="x"]', '[onerror]', '[onload]', 'iframe', 'a[href^="javascript" i]',

@@ -101,16 +101,13 @@ def test_a_choice_keeps_the_focus_and_sides_swap(tab: Page, address: str) -> Non
     expect(tab.get_by_role("tabpanel", name="Only in A (1)")).to_be_visible()
 
 
-def test_a_sweep_shows_another_metric_as_a_heatmap(tab: Page, address: str) -> None:
+def test_a_sweep_shows_another_metric_and_a_change_of_history_its_comparison(tab: Page, address: str) -> None:
     leave(tab, f"{address}/sweeps")
     arrived(tab, "Data")
     tab.get_by_role("link", name="throughput").click()
     expect(tab.get_by_role("link", name="✓ throughput")).to_be_visible()
     expect(tab).to_have_url(re.compile("y=throughput"))
     expect(tab.locator(".js-plotly-plot .scatterlayer .trace")).to_have_count(1)
-
-
-def test_a_change_of_history_leads_to_its_comparison(tab: Page, address: str) -> None:
     leave(tab, f"{address}/history")
     arrived(tab, "Bisect")
     expect(tab.get_by_text("▲ regression")).to_be_visible()

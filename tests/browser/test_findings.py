@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.watch import leave
+
 if TYPE_CHECKING:
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
@@ -24,17 +26,8 @@ def test_findings_arrive_and_lead_to_their_evidence(site: Served, warm_tab: Open
     expect(first.locator(".tk-evidence")).to_be_visible()
     first.get_by_role("link", name="Show on the timeline").click()
     expect(page).to_have_url(re.compile(r"/timeline\?.*from=\d+&to=\d+&row=\w+:\d+"))
-
-
-def test_what_could_not_be_judged_unfolds(site: Served, warm_tab: Opening) -> None:
-    page = warm_tab(site).go(site.url("overview", "cpu"), "Overview")
-    lacking = page.locator("#advice .tk-skipped")
-    expect(lacking).to_contain_text("Skipped:")
-    expect(lacking.get_by_role("listitem").first).to_be_attached()
-
-
-def test_a_selection_that_the_chosen_rank_leaves_out_is_told(site: Served, warm_tab: Opening) -> None:
-    page = warm_tab(site).go(site.url("timeline", "job", rank=1, row="device_intervals:1"), "Timeline")
+    # a selection that the chosen rank leaves out is told
+    leave(page, site.url("timeline", "job", rank=1, row="device_intervals:1"))
     expect(page.get_by_text("The selection is on rank 0, device 0, which is filtered out")).to_be_visible()
 
 

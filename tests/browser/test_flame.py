@@ -54,7 +54,7 @@ def page(warm_tab: Opening, flames: Served) -> Page:
     return opened
 
 
-def test_arrows_a_click_and_search_tell_of_nodes_and_hostile_names_are_text(page: Page) -> None:
+def test_nodes_are_told_of_searched_and_chosen_and_hostile_names_are_text(page: Page, flames: Served) -> None:
     said, tip = page.locator("#flame-status"), page.locator(".tk-flame-tip")
     canvas = page.locator("#flame canvas")
     # arrows walk the tree and say where they are
@@ -89,10 +89,8 @@ def test_arrows_a_click_and_search_tell_of_nodes_and_hostile_names_are_text(page
     expect(page.locator("#flame-matches")).to_have_text("1 node, 1.50 ms, 37.5% of total")
     page.locator("#flame-search").fill("nothing like it")
     expect(page.locator("#flame-matches")).to_have_text("no matches")
-
-
-def test_device_time_and_modules_are_chosen_and_the_address_says_so(page: Page, flames: Served) -> None:
-    said = page.locator("#flame-status")
+    # device time and modules are chosen, and the address says so
+    leave(page, flames.url("flame"))
     page.get_by_role("link", name="Device time").click()
     expect(page).to_have_url(re.compile("side=device"))
     page.locator('#flame[data-side="device"] canvas').focus()

@@ -119,7 +119,7 @@ def test_names_of_traces_are_text_in_cells_and_tooltips(page: Page, address: str
     assert page.evaluate("window.hurt === undefined && !document.querySelector('.ag-root img, .ag-root b')")
 
 
-def test_rows_of_a_tree_open_and_close(page: Page, address: str) -> None:
+def test_rows_of_a_tree_open_and_a_box_of_a_treemap_shows_its_op(page: Page, address: str) -> None:
     leave(page, f"{address}/modules")
     table = named(page, "By module; the largest total first")
     names = table.locator(".tk-tree-name")
@@ -134,6 +134,13 @@ def test_rows_of_a_tree_open_and_close(page: Page, address: str) -> None:
     expect(names).to_have_text(["Net_0", OUTSIDE_NAME])
     table.get_by_label("Filter By module").fill("Linear_17")
     expect(names).to_have_text(["Linear_17"])
+    # a click on a box shows the op
+    leave(page, f"{address}/ops?by=tree&measure=host_self_ns")
+    page.locator(".treemaplayer .slice", has_text="aten::mm").click()
+    expect(page).to_have_url(re.compile("op=aten:"))
+    expect(page.locator("#op-selected")).to_contain_text("aten::mm: host self 400 ns in 40 calls")
+    page.get_by_role("link", name="longest call").click()
+    expect(page).to_have_url(re.compile("timeline.*row=host_intervals:"))
 
 
 def test_rows_are_filtered_and_sorted_and_one_leads_to_the_timeline(page: Page, address: str) -> None:
@@ -208,12 +215,3 @@ def test_without_a_network_the_trace_can_be_saved(apart: Page, address: str) -> 
     apart.clock.run_for(25_000)
     expect(apart.get_by_role("status").filter(has_text="no response from")).to_be_visible()
     expect(apart.get_by_role("link", name="Save the trace")).to_be_visible()
-
-
-def test_a_click_on_a_box_of_the_treemap_shows_the_op(page: Page, address: str) -> None:
-    leave(page, f"{address}/ops?by=tree&measure=host_self_ns")
-    page.locator(".treemaplayer .slice", has_text="aten::mm").click()
-    expect(page).to_have_url(re.compile("op=aten:"))
-    expect(page.locator("#op-selected")).to_contain_text("aten::mm: host self 400 ns in 40 calls")
-    page.get_by_role("link", name="longest call").click()
-    expect(page).to_have_url(re.compile("timeline.*row=host_intervals:"))

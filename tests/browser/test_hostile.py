@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.hostile import INJECTED, MARK
+from tests.browser.hostile import ATTACK, INJECTED, WORDS
 from tests.browser.test_every_page import MADE_BY_HAND
 from tests.browser.watch import NARROW
-from tests.tiers import thinned
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Opening
@@ -24,19 +23,9 @@ def test_hostile_names_of_the_base_stay_text_on_every_page(site: Served, tab: Op
     assert {title: found for title, found in troubles.items() if found} == {}
 
 
-def test_hostile_names_stay_text_in_the_run_picker(site: Served, tab: Opening) -> None:
-    page = tab(site).open(site.url("help", "hostile"))
-    page.locator("#run").click()
-    page.get_by_role("option").filter(has_text="<img").first.hover()
-    assert page.evaluate(INJECTED) == []
-
-
-@pytest.mark.parametrize(
-    "name",
-    thinned(MADE_BY_HAND, default=["timeline"]),
-)
+@pytest.mark.slow  # test_shell opens such an address of the timeline
+@pytest.mark.parametrize("name", MADE_BY_HAND)
 def test_hostile_addresses_are_nothing(site: Served, tab: Opening, name: str) -> None:
     watch = tab(site, width=NARROW)
-    attack = f"<img src=x onerror=window.{MARK}=1>"
-    page = watch.open(site.url(name, "gpu", lanes=attack, sort=attack, rank=attack, row=attack, q=attack))
+    page = watch.open(site.url(name, "gpu", **dict.fromkeys(WORDS, ATTACK)))
     assert watch.unsound() + page.evaluate(INJECTED) == []

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.browser.serving import Served
 
 STOPS = 120
+SCHEME = "data-mantine-color-scheme"
 _AT = """() => {
   const one = document.activeElement;
   if (!one || one === document.body) return null;
@@ -74,9 +75,13 @@ def test_a_walk_reaches_the_frame_and_every_stop_is_named_and_seen(
     assert [one for one in page.evaluate(_IN_FRAME) if one.split(">")[0] not in reached] == []
 
 
-def test_a_page_a_run_and_a_theme_are_chosen_with_the_keyboard(site: Served, tab: Opening) -> None:
+def test_a_page_a_run_and_a_theme_are_chosen_with_the_keyboard_and_the_theme_is_remembered(
+    site: Served, tab: Opening
+) -> None:
     watch = tab(site)
     page = watch.open(site.url("integrity", "gpu"))
+    expect(page).to_have_title(re.compile("tracekit$"))
+    expect(page.get_by_role("navigation", name="Pages").get_by_role("link").first).to_be_visible()
     # the first stop skips the menu
     page.keyboard.press("Tab")
     expect(page.locator(":focus")).to_have_text("Skip to content")
@@ -96,7 +101,14 @@ def test_a_page_a_run_and_a_theme_are_chosen_with_the_keyboard(site: Served, tab
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("run=" + site.runs["job"]))
     watch.settled()
-    # the theme
+    # the theme, which is remembered over a reload
+    root = page.locator("html")
+    expect(root).to_have_attribute(SCHEME, "light")
     page.locator("#theme-toggle").focus()
     page.keyboard.press("Enter")
-    expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
+    expect(root).to_have_attribute(SCHEME, "dark")
+    page.reload()
+    watch.settled()
+    expect(root).to_have_attribute(SCHEME, "dark")
+    page.locator("#theme-toggle").click()
+    expect(root).to_have_attribute(SCHEME, "light")

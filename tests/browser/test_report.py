@@ -36,7 +36,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("theme", "width"),
     thinned(product(("dark", "light"), (420, 1400)), default=[("dark", 420)]),
 )
-def test_it_stands_alone(browser: Browser, report: Path, theme: Any, width: int) -> None:
+def test_it_stands_alone_and_is_dark_on_white_on_paper(
+    browser: Browser, report: Path, theme: Any, width: int
+) -> None:
     requests: list[str] = []
     troubles: list[str] = []
     with browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900}) as context:
@@ -54,18 +56,12 @@ def test_it_stands_alone(browser: Browser, report: Path, theme: Any, width: int)
         assert _light(paper) == (theme == "light")
         assert _light(ink) != _light(paper)
         assert axe.serious(page) == []
-    assert requests == [report.as_uri()]
-    assert troubles == []
-
-
-def test_on_paper_it_is_dark_on_white_whatever_the_theme(browser: Browser, report: Path) -> None:
-    with browser.new_context(color_scheme="dark") as context:
-        page = context.new_page()
-        page.goto(report.as_uri())
         page.emulate_media(media="print")
         ink, paper = page.locator("svg text:not(.inside)").first.evaluate(_STYLE)
         assert _light(paper)
         assert not _light(ink)
+    assert requests == [report.as_uri()]
+    assert troubles == []
 
 
 def _light(color: str) -> bool:

@@ -54,21 +54,16 @@ def box(page: Page, run: str) -> Locator:
     return page.locator(f'#runs-grid [row-id="{run}"] input[type=checkbox]')
 
 
-def test_an_empty_store_says_what_to_do_and_loads_the_samples(own: Served, tab: Opening) -> None:
+@pytest.mark.parametrize("name", ["<b>x</b>.json", pytest.param("=1+1.json", marks=pytest.mark.slow)])
+def test_an_empty_store_is_filled_and_what_is_no_trace_says_so(own: Served, tab: Opening, name: str) -> None:
     page = tab(own).open(own.url("runs"))
     expect(page.get_by_text("tracekit collect --workload resnet50")).to_be_visible()
     expect(page.locator("#run")).to_be_hidden()
     page.get_by_role("button", name="Load the samples").click()
     expect(page.locator(".tk-import[data-phase=done]")).to_be_visible(timeout=LONG_MS)
+    page.locator(".tk-import[data-phase=done]").get_by_role("button").click()
     expect(page.locator("#runs-count")).to_have_text("3 runs")
     expect(page.get_by_text("tracekit collect --workload resnet50")).to_be_hidden()
-
-
-@pytest.mark.parametrize("name", ["<b>x</b>.json", pytest.param("=1+1.json", marks=pytest.mark.slow)])
-def test_what_is_no_trace_says_so_and_a_trace_becomes_a_run_and_leads_to_its_overview(
-    own: Served, tab: Opening, name: str
-) -> None:
-    page = tab(own).open(own.url("help"))
     # what is no trace says so where it was dropped
     page.evaluate(_DROP, [name, "hello"])
     failed = page.locator(".tk-import[data-phase=failed]")

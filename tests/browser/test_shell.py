@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.browser.watch import leave
+from tests.browser.hostile import ATTACK, INJECTED, WORDS
+from tests.browser.watch import NARROW, leave
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request, Route
 
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
-
-SCHEME = "data-mantine-color-scheme"
 
 
 def choose(page: Page, picker: str, text: str) -> None:
@@ -25,45 +24,16 @@ def choose(page: Page, picker: str, text: str) -> None:
     options.filter(visible=True).first.click()
 
 
-def test_the_first_page_has_a_title_and_a_theme_that_is_remembered_over_a_reload(
-    site: Served, tab: Opening
+def test_run_rank_and_peaks_are_chosen_and_another_run_forgets_the_rank(
+    site: Served, warm_tab: Opening
 ) -> None:
-    watch = tab(site)
-    page = watch.open(site.address)
-    expect(page).to_have_title(re.compile("tracekit$"))
-    expect(page.get_by_role("navigation", name="Pages").get_by_role("link").first).to_be_visible()
-    root = page.locator("html")
-    expect(root).to_have_attribute(SCHEME, "light")
-    page.locator("#theme-toggle").click()
-    expect(root).to_have_attribute(SCHEME, "dark")
-    page.reload()
-    watch.settled()
-    expect(root).to_have_attribute(SCHEME, "dark")
-    page.locator("#theme-toggle").click()
-    expect(root).to_have_attribute(SCHEME, "light")
-
-
-def test_chosen_peaks_are_in_the_address_and_named_by_the_result(site: Served, warm_tab: Opening) -> None:
-    watch = warm_tab(site)
-    page = watch.go(site.url("device_compare", "gpu"), "Comparison of devices")
-    choose(page, "peaks", "MI300X")
-    expect(page).to_have_url(re.compile("peaks=MI300X"))
-    expect(page.get_by_text("Peaks are those of MI300X")).to_be_visible()
-    expect(page.get_by_role("link", name="CSV", exact=True)).to_have_attribute(
-        "href", re.compile(r"peaks=MI300X$")
-    )
-    page.reload()
-    watch.settled()
-    expect(page.locator("#peaks")).to_have_value("MI300X")
-    assert watch.unsound() == []
-
-
-def test_run_and_rank_are_chosen_and_another_run_forgets_the_rank(site: Served, warm_tab: Opening) -> None:
     watch = warm_tab(site)
     page = watch.go(site.url("integrity", "gpu"), "Integrity")
     # the run picker changes the run and the address
     expect(page.locator("#run")).to_have_value(re.compile("after"))
     page.locator("#run").click()
+    page.get_by_role("option").filter(has_text="<img").first.hover()
+    assert page.evaluate(INJECTED) == []  # the label of a run is text
     page.get_by_role("option").filter(has_text="two ranks").first.click()
     expect(page).to_have_url(re.compile("run=" + site.runs["job"]))
     watch.settled()
@@ -99,6 +69,18 @@ def test_run_and_rank_are_chosen_and_another_run_forgets_the_rank(site: Served, 
     page.go_forward()
     expect(page.locator("#page h1")).to_have_text("Overview")
     watch.settled()
+    # chosen peaks are in the address and named by the result
+    watch.go(site.url("device_compare", "gpu"), "Comparison of devices")
+    choose(page, "peaks", "MI300X")
+    expect(page).to_have_url(re.compile("peaks=MI300X"))
+    expect(page.get_by_text("Peaks are those of MI300X")).to_be_visible()
+    expect(page.get_by_role("link", name="CSV", exact=True)).to_have_attribute(
+        "href", re.compile(r"peaks=MI300X$")
+    )
+    page.reload()
+    watch.settled()
+    expect(page.locator("#peaks")).to_have_value("MI300X")
+    assert watch.unsound() == []
 
 
 def test_a_tick_while_the_pickers_are_filled_leaves_none_empty(site: Served, warm_tab: Opening) -> None:
@@ -146,7 +128,9 @@ def test_a_deep_link_gives_the_same_page_after_a_reload(site: Served, tab: Openi
     assert [page.locator(f"#{name}").input_value() for name in ("run", "base", "rank")] == chosen
 
 
-def test_an_address_of_nothing_is_answered_with_a_way_back(site: Served, tab: Opening) -> None:
+def test_an_address_of_nothing_is_answered_with_a_way_back_and_a_hostile_one_is_nothing(
+    site: Served, tab: Opening
+) -> None:
     watch = tab(site)
     for path in (
         "no_such_page",
@@ -156,6 +140,9 @@ def test_an_address_of_nothing_is_answered_with_a_way_back(site: Served, tab: Op
     ):
         page = watch.open(f"{site.address}/{path}")
         expect(page.locator("#page").get_by_role("link").first).to_be_visible()
+    watch.resize(NARROW)
+    page = watch.open(site.url("timeline", "gpu", **dict.fromkeys(WORDS, ATTACK)))
+    assert watch.unsound() + page.evaluate(INJECTED) == []
 
 
 def test_what_follows_a_block_that_cannot_be_loaded_is_shown(site: Served, tab: Opening) -> None:

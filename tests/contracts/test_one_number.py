@@ -17,6 +17,7 @@ import pytest
 
 from tests.golden.test_judgements import SHARED
 from tests.shared_runs import TRAINING, copy_of
+from tests.unit.dashboards.run_rows import make_rows
 from tracekit.analysis import Bottleneck
 from tracekit.analysis.cache import ResultCache
 from tracekit.analysis.findings import Advice, advise
@@ -33,7 +34,7 @@ from dash import dcc
 from tracekit.dashboards import blocks
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages.runs.rows import StepTimes, make_rows
+from tracekit.dashboards.pages.runs.rows import StepTimes
 from tracekit.dashboards.pages.sweeps.points import read_points, read_quantity
 from tracekit.dashboards.site import Results, Site, View
 

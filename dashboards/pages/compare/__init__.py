@@ -11,18 +11,18 @@ import dash_mantine_components as dmc
 from dash import html
 from dash.development.base_component import Component
 
-from tracekit.analysis import Analysis, Column, Result
+from tracekit.analysis import Column
 from tracekit.diff import Diff
 from tracekit.diff.model import Metric, Verdict
 from tracekit.render import diff_sentences, human
 
-from ...analysis_pages.results import html_table
 from ...blocks import block
 from ...components.charts import aria
 from ...components.finding import show_finding
 from ...components.links import show_command
 from ...components.text import capitalize, format_change, section, show_note, small_text
 from ...site import Context, Page, Section, Site
+from ...tables.html import html_table
 from ...tables.table import show_table
 from . import aligned, breakdowns, selection
 from .banner import show_doubts
@@ -49,17 +49,17 @@ _METRICS = (
 EXPORTS = {"html": "HTML", "csv": "CSV (causes)", "json": "JSON"}
 
 
-def show_summary(context: Context, diff: Diff) -> list[Component]:
-    """Show the verdict with the largest causes, and the metrics; nothing if the runs are not compared."""
-    if diff.comparability.refused:
-        return []
-    return [_verdict(context, diff), *_metrics(diff)]
-
-
-def _verdict(context: Context, diff: Diff) -> Component:
+def _summary(context: Context, diff: Diff) -> list[Component]:
+    """Show the verdict with the largest causes, and the metrics."""
     details = diff_sentences.describe_steps(diff)
-    reproduce = [show_command(diff_sentences.diff_command(diff)), show_exports(context)]
-    return dmc.Alert(
+    query = urlencode({"run": context.view.run, "base": context.view.base, **context.view.options})
+    links = [
+        html.A(text, href=f"/export/compare.{kind}?{query}", className="tk-chip")
+        for kind, text in EXPORTS.items()
+    ]
+    exports = html.Div([html.Span("Save as ", className="tk-chips-label"), *links], className="tk-chips")
+    reproduce = [show_command(diff_sentences.diff_command(diff)), exports]
+    verdict = dmc.Alert(
         [
             *breakdowns.show_largest(context, diff),
             *([dmc.Text(details, size="sm")] if details else []),
@@ -70,16 +70,7 @@ def _verdict(context: Context, diff: Diff) -> Component:
         variant="light",
         className="tk-compare-verdict",
     )
-
-
-def show_exports(context: Context) -> Component:
-    """Show links to export the comparison."""
-    query = urlencode({"run": context.view.run, "base": context.view.base, **context.view.options})
-    links = [
-        html.A(text, href=f"/export/compare.{kind}?{query}", className="tk-chip")
-        for kind, text in EXPORTS.items()
-    ]
-    return html.Div([html.Span("Save as ", className="tk-chips-label"), *links], className="tk-chips")
+    return [verdict, *_metrics(diff)]
 
 
 def _metrics(diff: Diff) -> list[Component]:
@@ -132,27 +123,23 @@ def _show_diff(
     compute: Callable[[Context, Comparison], Diff],
     context: Context,
 ) -> list[Component]:
-    """Show the requested comparison, if there is one."""
+    """Show the requested comparison, if there is one and it is not refused."""
     comparison = read_comparison(context)
-    return show(context, compute(context, comparison)) if comparison else []
+    diff = compute(context, comparison) if comparison else None
+    return show(context, diff) if diff and not diff.comparability.refused else []
 
 
 def _analyses(context: Context, diff: Diff) -> list[Component]:
-    if diff.comparability.refused:
-        return []
-    shown = [part for analysis, result in diff.analyses for part in _analysis(context, analysis, result)]
+    shown: list[Component] = []
+    for analysis, result in diff.analyses:
+        shown.append(dmc.Title(analysis.title, order=3, size="h5"))
+        shown += [show_finding(context, finding) for finding in result.findings]
+        shown += map(show_note, result.notes)
+        for spec in analysis.comparison:
+            if spec.name in result.tables and len(result.tables[spec.name]):
+                shown.append(dmc.Text(spec.title, size="sm", fw=600))
+                shown.append(show_table(context, f"{NAME}-{analysis.name}", spec, result.tables[spec.name]))
     return [section("Analyses", *(shown or [dmc.Text("No analysis can compare these runs.", size="sm")]))]
-
-
-def _analysis(context: Context, analysis: Analysis, result: Result) -> list[Component]:
-    shown: list[Component] = [dmc.Title(analysis.title, order=3, size="h5")]
-    shown += [show_finding(context, finding) for finding in result.findings]
-    shown += [show_note(text) for text in result.notes]
-    for spec in analysis.comparison:
-        if spec.name in result.tables and len(result.tables[spec.name]):
-            shown.append(dmc.Text(spec.title, size="sm", fw=600))
-            shown.append(show_table(context, f"{NAME}-{analysis.name}", spec, result.tables[spec.name]))
-    return shown
 
 
 def _connect(site: Site) -> None:
@@ -164,7 +151,7 @@ def _connect(site: Site) -> None:
 _BLOCKS: dict[str, Callable[[Context], list[Component]]] = {
     "sides": show_sides,
     "banner": show_doubts,
-    "summary": partial(_show_diff, show_summary, compare_quickly),
+    "summary": partial(_show_diff, _summary, compare_quickly),
     "wall": partial(_show_diff, breakdowns.show_step_time, compare_with_analyses),
     "work": partial(_show_diff, breakdowns.show_work, compare_quickly),
     "analyses": partial(_show_diff, _analyses, compare_with_analyses),

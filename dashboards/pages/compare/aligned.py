@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow.compute as pc
-from dash import ClientsideFunction, Input, Output, dcc, html
+from dash import dcc, html
 from dash.development.base_component import Component
 from flask import Response
 
@@ -23,13 +23,13 @@ from tracekit.schema import C
 
 from ...components.charts import aria
 from ...components.text import format_change
-from ...site import WORDS, Context, Results, Site, View, parse_row
+from ...site import WORDS, Context, Results, Site, parse_row
 from ...timeline.routes import json_response
 from ...timeline.table_rows import read_row
+from ..timeline import connect_script
 from .selection import compare_quickly, read_comparison
 
 PAGE = "compare"
-SOURCE = "aligned-source"
 OPTIONS = ("side", "align", "step", "off")
 """Options of the address besides range and selection, which are fields of every view."""
 _DEVICE, _HOST, _STEPS = "device_intervals", "host_intervals", "steps"
@@ -40,7 +40,7 @@ def create_section() -> list[Component]:
     """Create the section that the scripts fill; it stays hidden until two runs are compared."""
     label = aria(label="Both runs on one time axis")
     return [
-        dcc.Store(id=SOURCE),
+        dcc.Store(id="aligned-source"),
         dcc.Store(id="aligned-shown"),
         html.Section(id="aligned", className="tka", **label),
     ]
@@ -90,14 +90,7 @@ class _Routes:
         return json_response(self.find_match(both, side, *row))
 
     def find_match(self, both: tuple[Run, Run], side: int, table: str, row: int) -> dict[str, Any]:
-        """Return the rows of an interval and of its match, the compared step, and both in words.
-
-        Args:
-            both: Base and head.
-            side: 0 for a row of the base, 1 for one of the head.
-            table: Table of the row.
-            row: Row id, or row number for `steps`.
-        """
+        """Return the rows of an interval of a side and of its match, the compared step, and both in words."""
         if table == _STEPS:
             return _step(both, side, row)
         pair = None
@@ -110,63 +103,50 @@ class _Routes:
             raise UnusableInputError(f"{table} has no row {row}", hint="select an interval of the timeline")
         if pair is None:
             where = "outside the compared steps, or neither an op nor work on a device of both runs"
-            text = f"{_name(values)} has no match: {where}."
-            return {"rows": (None, row) if side else (row, None), "step": None, "text": text}
+            return _no_match(side, row, f"{_name(values)} has no match: {where}.")
         pair_values = [
             None if row_id is None else read_row(run, table, row_id)
             for run, row_id in zip(both, pair.row, strict=True)
         ]
-        return {"rows": pair.row, "step": pair.step, "text": describe_match(pair, pair_values)}
+        return {"rows": pair.row, "step": pair.step, "text": _describe_match(pair, pair_values)}
 
 
-def describe_match(match: Match, values: list[dict[str, Any] | None]) -> str:
-    """Describe an interval and its match, with the difference in their length.
-
-    Args:
-        match: The match.
-        values: Name and duration of the interval of the base and of the head; None where there is none.
-    """
+def _describe_match(match: Match, values: list[dict[str, Any] | None]) -> str:
+    """Describe an interval and its match, of which one may be None, with the difference in length."""
     a, b = values
     calls = f"call {match.at} of {{}} in the step"
+    path = f" In {clean(match.path)}." if match.path else ""
     if a is None or b is None:
         present, letter, other = (b, "B", "A") if a is None else (a, "A", "B")
         count, there = match.count[letter == "B"], match.count[letter == "A"]
         length = human((present or {})[C.DUR_NS], "ns")
         return (
             f"{_name(present or {})}: {length} in {letter}, no match in {other}; {calls.format(count)}, "
-            f"{other} has {there}.{_path(match)}"
+            f"{other} has {there}.{path}"
         )
     names = _name(b) if a[C.NAME] == b[C.NAME] else f"{_name(a)} → {_name(b)}"
-    counts = (
-        str(match.count[0])
-        if match.count[0] == match.count[1]
-        else f"{match.count[0]} (A, {match.count[1]} in B)"
-    )
+    counts = str(match.count[0])
+    counts += "" if match.count[0] == match.count[1] else f" (A, {match.count[1]} in B)"
     return (
-        f"{names}: {describe_difference(a[C.DUR_NS], b[C.DUR_NS])}; {calls.format(counts)}, "
-        f"matched by {match.match_level}.{_path(match)}"
+        f"{names}: {_describe_difference(a[C.DUR_NS], b[C.DUR_NS])}; {calls.format(counts)}, "
+        f"matched by {match.match_level}.{path}"
     )
 
 
-def describe_difference(a_ns: int, b_ns: int) -> str:
-    """Describe two lengths and how the second differs.
-
-    Example:
-        >>> describe_difference(2_000, 3_000), describe_difference(5, 5)
-        ('2.00 µs in A, 3.00 µs in B (+1.00 µs, +50.0%)', '5 ns in A, 5 ns in B (equal)')
-    """
+def _describe_difference(a_ns: int, b_ns: int) -> str:
+    """Describe two lengths: `2.00 µs in A, 3.00 µs in B (+1.00 µs, +50.0%)`."""
     sign = "+" if b_ns > a_ns else ""
     ratio = f", {format_change(b_ns / a_ns)}" if a_ns else ""
     change = f"{sign}{human(b_ns - a_ns, 'ns')}{ratio}" if a_ns != b_ns else "equal"
     return f"{human(a_ns, 'ns')} in A, {human(b_ns, 'ns')} in B ({change})"
 
 
-def _path(match: Match) -> str:
-    return f" In {clean(match.path)}." if match.path else ""
-
-
 def _name(values: dict[str, Any]) -> str:
     return brief(clean(str(values.get(C.NAME) or "interval")), _MAX_NAME_CHARS)
+
+
+def _no_match(side: int, row: int, text: str) -> dict[str, Any]:
+    return {"rows": (None, row) if side else (row, None), "step": None, "text": text}
 
 
 def _step(both: tuple[Run, Run], side: int, row: int) -> dict[str, Any]:
@@ -174,16 +154,14 @@ def _step(both: tuple[Run, Run], side: int, row: int) -> dict[str, Any]:
     values = read_row(both[side], _STEPS, row)
     if values is None:
         raise UnusableInputError(f"there is no step in row {row}", hint="select a step of the timeline")
-    step = (values[C.RANK], values[C.STEP])
-    compared_steps = alignment.steps(*both)
-    for place, pair in enumerate(compared_steps):
-        if (pair.rank[side], pair.number[side]) == step:
+    for place, pair in enumerate(alignment.steps(*both)):
+        if (pair.rank[side], pair.number[side]) == (values[C.RANK], values[C.STEP]):
             rows = [_row_of(run, pair.rank[k], pair.number[k]) for k, run in enumerate(both)]
             a, b = (end - start for start, end in zip(pair.start_ns, pair.end_ns, strict=True))
             numbers = f"Step {pair.number[0]} of A and {pair.number[1]} of B"
-            return {"rows": rows, "step": place, "text": f"{numbers}: {describe_difference(a, b)}."}
+            return {"rows": rows, "step": place, "text": f"{numbers}: {_describe_difference(a, b)}."}
     text = f"{_name(values)} was not compared: a warm-up step, or one without a match."
-    return {"rows": (None, row) if side else (row, None), "step": None, "text": text}
+    return _no_match(side, row, text)
 
 
 def _row_of(run: Run, rank: int, number: int) -> int | None:
@@ -206,13 +184,4 @@ def connect(site: Site) -> None:
 
     server.add_url_rule("/compare/<any(aligned, match):route>", "aligned", answer)
 
-    @site.app.callback(Output(SOURCE, "data"), Input("view", "data"))
-    def send(view: dict[str, str] | None) -> dict[str, Any] | None:
-        current = View.parse(view["path"], view["search"]) if view else View()
-        return source(site.context(current, dark=False)) if current.page == PAGE else None
-
-    site.app.clientside_callback(
-        ClientsideFunction("tracekit_aligned", "show"),
-        Output("aligned-shown", "data"),
-        Input(SOURCE, "data"),
-    )
+    connect_script(site, PAGE, "aligned", source)

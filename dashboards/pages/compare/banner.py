@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
@@ -12,13 +11,13 @@ from dash.development.base_component import Component
 from tracekit.analysis import Column
 from tracekit.diff import Diff
 from tracekit.diff.engine import IMPLIED
-from tracekit.diff.model import Difference, Status
+from tracekit.diff.model import Status
 from tracekit.errors import TracekitError, clean
 from tracekit.render import human
 
-from ...analysis_pages.results import html_table
 from ...components.text import sentence
 from ...site import Context
+from ...tables.html import html_table
 from .selection import Comparison, compare_quickly, field_name, read_comparison, read_ignored
 
 MIN_STEPS = 5
@@ -49,10 +48,12 @@ def show_doubts(context: Context) -> list[Component]:
     doubts = [*describe_differences(diff), *describe_doubts(diff), *_incomplete(context, comparison)]
     if not doubts:
         return []
-    refused = bool(diff.comparability.refused)
+    refused = [difference.field for difference in diff.comparability.refused]
     content: list[Component] = [html.Ul([html.Li(text) for text in doubts], className="tk-doubts")]
     if refused:
-        href = _href_ignoring(context, (*read_ignored(context.view), *fields_to_ignore(diff)))
+        implied = {name for field in refused for name in IMPLIED.get(field, ())}
+        blocking = (name for name in refused if name not in implied)
+        href = _href_ignoring(context, (*read_ignored(context.view), *blocking))
         anyway = dcc.Link("Compare anyway", href=href, className="tk-button tk-primary")
         content.append(html.Div(anyway, className="tk-anyway"))
     if diff.comparability.differences:
@@ -60,29 +61,26 @@ def show_doubts(context: Context) -> list[Component]:
     title, color = "Read this comparison with care", "yellow"
     if refused:
         title, color = "These runs differ in what decides a comparison", "orange"
-    return [
-        dmc.Alert(content, title=title, color=color, variant="light", className="tk-compare-verdict"),
-    ]
+    return [dmc.Alert(content, title=title, color=color, variant="light", className="tk-compare-verdict")]
 
 
 def describe_differences(diff: Diff) -> list[str]:
     """Describe the fields in which the runs differ; without those that another one implies."""
     differences = diff.comparability.differences
     implied = {name for difference in differences for name in IMPLIED.get(difference.field, ())}
-    shown = [difference for difference in differences if difference.field not in implied]
-    unknown = [field_name(difference.field) for difference in shown if difference.status is Status.UNKNOWN]
-    texts = [
-        _describe_difference(difference) for difference in shown if difference.status is not Status.UNKNOWN
-    ]
+    texts, unknown = [], []
+    for difference in differences:
+        name = field_name(difference.field)
+        if difference.field in implied:
+            continue
+        if difference.status is Status.UNKNOWN:
+            unknown.append(name)
+            continue
+        ignored = " (ignored)" if difference.status is Status.DECLARED else ""
+        values = (difference.base, difference.head)
+        base, head = ("unknown" if value is None else clean(str(value)) for value in values)
+        texts.append(f"Different {name}{ignored}: {base} in A, {head} in B.")
     return texts + ([f"Recorded on one side only: {', '.join(unknown)}."] if unknown else [])
-
-
-def _describe_difference(difference: Difference) -> str:
-    ignored = " (ignored)" if difference.status is Status.DECLARED else ""
-    base, head = (
-        "unknown" if value is None else clean(str(value)) for value in (difference.base, difference.head)
-    )
-    return f"Different {field_name(difference.field)}{ignored}: {base} in A, {head} in B."
 
 
 def describe_doubts(diff: Diff) -> list[str]:
@@ -115,29 +113,21 @@ def _incomplete(context: Context, comparison: Comparison) -> list[str]:
     return reasons
 
 
-def fields_to_ignore(diff: Diff) -> tuple[str, ...]:
-    """Return the fields to ignore for a comparison, without those that another one implies."""
-    refused = [difference.field for difference in diff.comparability.refused]
-    implied = {name for field in refused for name in IMPLIED.get(field, ())}
-    return tuple(name for name in refused if name not in implied)
-
-
 def _details(context: Context, diff: Diff) -> Component:
     differences = diff.comparability.differences
-    records = [_difference_record(context, difference) for difference in differences]
+    records = [
+        {
+            "field": difference.field,
+            "effect": _EFFECTS[difference.status],
+            "base": None if difference.base is None else str(difference.base),
+            "head": None if difference.head is None else str(difference.head),
+            "action": _ignore_link(context, difference.field),
+        }
+        for difference in differences
+    ]
     table = html_table(_DIFFERENCES, records, caption="Differences between the runs")
     several = f"{len(differences)} field{'s' * (len(differences) != 1)}"
     return html.Details([html.Summary(f"Fields that differ ({several})"), table], className="tk-more")
-
-
-def _difference_record(context: Context, difference: Difference) -> dict[str, Any]:
-    return {
-        "field": difference.field,
-        "effect": _EFFECTS[difference.status],
-        "base": None if difference.base is None else str(difference.base),
-        "head": None if difference.head is None else str(difference.head),
-        "action": _ignore_link(context, difference.field),
-    }
 
 
 def _ignore_link(context: Context, name: str) -> Component:

@@ -21,12 +21,12 @@ from tracekit.render.cells import csv_text
 from tracekit.render.document import Table
 from tracekit.schema import TABLES
 
-from ...analysis_pages.results import MAX_CELL_CHARS, html_table
 from ...components.charts import chart
 from ...components.text import capitalize, section, small_text
 from ...exports.downloads import quote_formula
 from ...figures import shares
 from ...site import Context, Site
+from ...tables.html import MAX_CELL_CHARS, html_table
 from ...tables.table import show_table
 from .selection import compute_diff, read_comparison
 
@@ -71,29 +71,14 @@ def show_step_time(context: Context, diff: Diff) -> list[Component]:
     figure = shares.waterfall(parts, named[diff.wall.total.name])
     truncated = figure["layout"]["xaxis"]["range"][0] > 0
     change = "From the base's mean step to the head's, by part; + is slower."
+    change += " The axis does not start at zero." * truncated
     note = (
         "The totals sum exactly. Overlap is the work that ran concurrently with other work: "
         "work = busy time + overlap."
     )
-    return [
-        section(
-            "Step time breakdown",
-            chart(context, "steps", shares.steps(parts, ranges), caption=means),
-            chart(
-                context, "waterfall", figure, caption=change + " The axis does not start at zero." * truncated
-            ),
-            html_table(_WALL, _wall_rows(diff, named), caption="Wall ledger"),
-            small_text(note),
-        )
-    ]
-
-
-def _wall_rows(diff: Diff, named: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    if diff.wall is None:
-        return []
     names = {"base": "base_ns", "head": "head_ns", "change": "delta_ns"}
     names |= {name: name for name in ("share_base", "share_head", "largest_change")}
-    return [
+    records = [
         {
             "part": html.Span(line.name, title=line.meaning),
             **{name: named[line.name][key] for name, key in names.items()},
@@ -104,6 +89,13 @@ def _wall_rows(diff: Diff, named: dict[str, dict[str, Any]]) -> list[dict[str, A
         for line in (*diff.wall.lines, diff.wall.total, diff.wall.overlap)
         if line.name in named
     ]
+    content = [
+        chart(context, "steps", shares.steps(parts, ranges), caption=means),
+        chart(context, "waterfall", figure, caption=change),
+        html_table(_WALL, records, caption="Wall ledger"),
+        small_text(note),
+    ]
+    return [section("Step time breakdown", *content)]
 
 
 def show_work(context: Context, diff: Diff) -> list[Component]:
@@ -141,7 +133,7 @@ def show_largest(context: Context, diff: Diff) -> list[Component]:
                 f"{capitalize(text)}: ",
                 html.B(brief(clean(cause.label), MAX_CELL_CHARS), title=clean(cause.label)),
                 f" {diff_tables.format_signed(diff_tables.per_step(diff, cause.terms.delta))} per step",
-                f" {_WITHIN}" if cause.noisy else "",
+                " (within the spread of the steps)" if cause.noisy else "",
                 " ",
                 *_link_both(context, diff, cause),
             ]
@@ -149,9 +141,6 @@ def show_largest(context: Context, diff: Diff) -> list[Component]:
         for text, cause in diff_sentences.largest_changes(diff)
     ]
     return [html.Ul(shown, className="tk-doubts")] if shown else []
-
-
-_WITHIN = "(within the spread of the steps)"
 
 
 def _link_both(context: Context, diff: Diff, cause: Cause) -> list[Component]:
@@ -217,13 +206,9 @@ def _table(diff: Diff) -> str:
 
 
 def _grids(context: Context, diff: Diff) -> Component:
-    groups = diff_tables.groups(diff)
+    groups, causes = diff_tables.groups(diff), diff_tables.causes(diff, spelled=False)
+    counts, matches = diff_tables.counts(diff), diff_tables.match(diff)
     pairs = list(zip(groups.rows, diff.groups, strict=True))
-    causes, counts, matches = (
-        diff_tables.causes(diff, spelled=False),
-        diff_tables.counts(diff),
-        diff_tables.match(diff),
-    )
     tabs = {
         "Causes": (causes, causes.rows),
         "Changed groups": (groups, groups.rows),
@@ -286,11 +271,6 @@ def render(diff: Diff, kind: str) -> str:
         refused = diff.verdict is Verdict.NOT_COMPARABLE
         code = ExitCode.NOT_COMPARABLE if refused else ExitCode.OK
         return rendering.as_json(diff, exit_code=int(code))
-    return _csv(diff)
-
-
-def _csv(diff: Diff) -> str:
-    """Render CSV; cells that look like spreadsheet formulas are quoted."""
     table = diff_tables.causes(diff, spelled=False) if diff.work else diff_tables.differences(diff)
     rows = [{name: quote_formula(value) for name, value in row.items()} for row in table.rows]
     return csv_text(rows, table.columns)

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
@@ -21,10 +20,10 @@ from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
-from ...analysis_pages.results import html_table
 from ...components.links import Choice, color_dot, commit_name, show_choices, show_option
 from ...components.text import small_text
 from ...site import Context, Site, View
+from ...tables.html import html_table
 
 _SHA = re.compile(r"[0-9a-f]{40,64}")
 
@@ -61,7 +60,7 @@ def read_comparison(context: Context) -> Comparison | None:
     base, head = context.base, context.run
     if base is None or base.path == head.path:
         return None
-    options = Options(by=read_grouping(context.view), varying=read_ignored(context.view))
+    options = Options(by=_read_grouping(context.view), varying=read_ignored(context.view))
     if context.view.options.get("repeats") == "all":
         a, b = find_repeats(context.store, base), find_repeats(context.store, head)
         if base not in b[1]:
@@ -81,8 +80,7 @@ def read_ignored(view: View) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(names) if name in FIELDS)
 
 
-def read_grouping(view: View) -> str:
-    """Return the grouping of the causes."""
+def _read_grouping(view: View) -> str:
     by = view.options.get("by", "op")
     return by if by in matching.VIEWS else "op"
 
@@ -94,22 +92,19 @@ def find_repeats(store: Store, run: Run) -> tuple[str, tuple[Run, ...]]:
     """
     label, git = run.header.label, run.header.git
     stored = store.readable()
+    candidates: dict[str, list[Run]] = {}
     if label and RUN_ID.fullmatch(label):
-        repeats = _same_fingerprint([run for run in stored if run.header.label == label])
-        if len(repeats) > 1 and run in repeats:
-            return label, repeats
+        candidates[label] = [other for other in stored if other.header.label == label]
     if git and _SHA.fullmatch(git.sha):
-        repeats = _same_fingerprint(
-            [run for run in stored if run.header.git and run.header.git.sha == git.sha]
-        )
+        with_sha = [other for other in stored if other.header.git and other.header.git.sha == git.sha]
+        candidates[f"git:{git.sha[:12]}"] = with_sha
+    for reference, runs in candidates.items():
+        # those with the newest run's fingerprint, like `tracekit diff` with a label or commit
+        newest = runs[-1].meta.fingerprint
+        repeats = tuple(other for other in runs if other.meta.fingerprint == newest)
         if len(repeats) > 1 and run in repeats:
-            return f"git:{git.sha[:12]}", repeats
+            return reference, repeats
     return run.path.name, (run,)
-
-
-def _same_fingerprint(runs: list[Run]) -> tuple[Run, ...]:
-    """Return runs with the newest run's fingerprint, like `tracekit diff` with a label or commit."""
-    return tuple(run for run in runs if run.meta.fingerprint == runs[-1].meta.fingerprint)
 
 
 @dataclass
@@ -191,7 +186,6 @@ _FIELD_NAMES = {
     "gpu_uuid": "GPU unit",
     "sm_count": "number of SMs",
     "world_size": "number of ranks",
-    "dtype": "dtype",
     "shapes": "input shapes",
     "torch": "PyTorch",
     "cuda": "CUDA",
@@ -204,7 +198,6 @@ _FIELD_NAMES = {
     "os": "OS",
     "ecc": "ECC",
 }
-_VIEWS = {"op": "op", "module": "module", "kernel": "kernel"}
 
 
 def show_sides(context: Context) -> list[Component]:
@@ -215,22 +208,27 @@ def show_sides(context: Context) -> list[Component]:
     href = view.href(run=view.base, base=view.run)
     swap = dcc.Link("⇄ Swap", href=href, title="Swap base and head", className="tk-chip")
     sides = [_side(context, "A", "base", context.base), swap, _side(context, "B", "head", context.run)]
-    return [html.Div(sides, className="tk-sides"), _choices(context), _others(context, context.base)]
-
-
-def _others(context: Context, base: Run) -> Component:
-    """Offer other runs in place of the base, folded."""
-    others = [run for run in rank_by_similarity(context) if run != base][:MAX_OFFERS]
-    if not others:
-        return html.Div()
-    summary = html.Summary(f"Compare with another run ({len(others)}, most similar first)")
-    table = _offer(context, others, "Other runs to compare with")
-    return html.Details([summary, table], className="tk-more")
+    folded: Component = html.Div()
+    others = [run for run in rank_by_similarity(context) if run != context.base][:MAX_OFFERS]
+    if others:
+        summary = html.Summary(f"Compare with another run ({len(others)}, most similar first)")
+        table = _offer(context, others, "Other runs to compare with")
+        folded = html.Details([summary, table], className="tk-more")
+    return [html.Div(sides, className="tk-sides"), _choices(context, context.base), folded]
 
 
 def _offer(context: Context, runs: list[Run], caption: str) -> Component:
     """Show runs to compare with, in the columns that have a value."""
-    records = [_offer_record(context, run) for run in runs]
+    records = [
+        {
+            "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
+            "label": run.header.label or None,
+            "commit": commit_name(run.header.git) or None,
+            "recorded": html.Span(run.header.created_at.replace("T", " ").removesuffix("Z")),
+            "why": explain_similarity(run, context.run),
+        }
+        for run in runs
+    ]
     columns = [column for column in _COLUMNS if any(record[column.name] is not None for record in records)]
     return html_table(columns, records, caption=caption)
 
@@ -252,21 +250,21 @@ def _side(context: Context, letter: str, role: str, run: Run) -> Component:
     )
 
 
-def _choices(context: Context) -> Component:
+def _choices(context: Context, base: Run) -> Component:
     view = context.view
-    offered = [show_option(view, "Group by", "by", _VIEWS, read_grouping(view))]
-    if context.base is not None:
-        a, b = (find_repeats(context.store, run)[1] for run in (context.base, context.run))
-        if max(len(a), len(b)) > 1 and context.base not in b:
-            is_all = view.options.get("repeats") == "all"
-            rest = {name: value for name, value in view.options.items() if name != "repeats"}
-            link = view.href(options=rest | {"repeats": "all"})
-            why = "Runs with the same commit or label and fingerprint, which allow a verdict"
-            choices = [
-                Choice("these two", view.href(options=rest), not is_all),
-                Choice(f"all repeats ({len(a)} and {len(b)})", link, is_all, why),
-            ]
-            offered.append(show_choices("Runs", choices))
+    groupings = {name: name for name in matching.VIEWS}
+    offered = [show_option(view, "Group by", "by", groupings, _read_grouping(view))]
+    a, b = (find_repeats(context.store, run)[1] for run in (base, context.run))
+    if max(len(a), len(b)) > 1 and base not in b:
+        is_all = view.options.get("repeats") == "all"
+        rest = {name: value for name, value in view.options.items() if name != "repeats"}
+        link = view.href(options=rest | {"repeats": "all"})
+        why = "Runs with the same commit or label and fingerprint, which allow a verdict"
+        choices = [
+            Choice("these two", view.href(options=rest), not is_all),
+            Choice(f"all repeats ({len(a)} and {len(b)})", link, is_all, why),
+        ]
+        offered.append(show_choices("Runs", choices))
     return html.Div(offered, className="tk-controls")
 
 
@@ -299,31 +297,25 @@ def explain_similarity(a: Run, b: Run) -> str:
     different, equal = compare_fields(a, b)
     blocking = [name for name in different if name in DECIDES]
     others = [name for name in different if name not in DECIDES]
-    order = [name for name in FIRST_FIELDS if name in equal] + [
-        name for name in equal if name not in FIRST_FIELDS
-    ]
-    texts = [
-        f"{text} {_join_fields(names)}"
-        for text, names in (("same", order), ("blocked by different", blocking), ("different", others))
-        if names
-    ]
+    order = [name for name in FIRST_FIELDS if name in equal]
+    order += [name for name in equal if name not in FIRST_FIELDS]
+    texts = []
+    for text, names in (("same", order), ("blocked by different", blocking), ("different", others)):
+        more = [f"{len(names) - MAX_FIELDS} more"] if len(names) > MAX_FIELDS else []
+        if names:
+            texts.append(f"{text} {', '.join([*map(field_name, names[:MAX_FIELDS]), *more])}")
     return "; ".join(texts) or "nothing is known of both runs"
-
-
-def _join_fields(names: list[str]) -> str:
-    more = [f"{len(names) - MAX_FIELDS} more"] if len(names) > MAX_FIELDS else []
-    return ", ".join([*map(field_name, names[:MAX_FIELDS]), *more])
 
 
 def rank_by_similarity(context: Context) -> list[Run]:
     """Return all other runs: fewest blocking differences first, then fewest others, then most matches."""
+
+    def distance(other: Run) -> tuple[int, int, int]:
+        different, equal = compare_fields(other, context.run)
+        return sum(name in DECIDES for name in different), len(different), -len(equal)
+
     others = [run for run in reversed(context.store.readable()) if run.path != context.run.path]
-    return sorted(others, key=lambda run: _distance(run, context.run))
-
-
-def _distance(a: Run, b: Run) -> tuple[int, int, int]:
-    different, equal = compare_fields(a, b)
-    return sum(name in DECIDES for name in different), len(different), -len(equal)
+    return sorted(others, key=distance)
 
 
 def compare_fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
@@ -339,16 +331,6 @@ def compare_fields(a: Run, b: Run) -> tuple[list[str], list[str]]:
     known_pairs = {name: pair for name, pair in pairs.items() if None not in pair}
     different = [name for name, (value, other) in known_pairs.items() if value != other]
     return different, [name for name in known_pairs if name not in different]
-
-
-def _offer_record(context: Context, run: Run) -> dict[str, Any]:
-    return {
-        "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
-        "label": run.header.label or None,
-        "commit": commit_name(run.header.git) or None,
-        "recorded": html.Span(run.header.created_at.replace("T", " ").removesuffix("Z")),
-        "why": explain_similarity(run, context.run),
-    }
 
 
 def connect(site: Site) -> None:

@@ -9,19 +9,20 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from tracekit.analysis import Result
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
-from tracekit.runs.meta import Git, RunMeta
+from tracekit.runs.meta import RunMeta
 
+from ...analysis_pages.pages import result_blocks
+from ...analysis_pages.results import PageResults
 from ...blocks import block
 from ...components.charts import Tile
 from ...components.links import gpu_names, source_files
 from ...components.text import sentence, with_code
-from ...site import Context, Page, Section, View
+from ...site import Context, Page, Section
 from .. import key_numbers
 from ..key_numbers import compare_with_baseline, tile_blocks, tiles_with_baseline
-from ..time_breakdown import show_breakdown
+from ..steps import ANALYSIS, show_breakdown
 from . import findings
 from .findings import FIRST, FOR_VERDICT, start_fast_analyses
 
@@ -33,20 +34,18 @@ _MAX_TOOLTIP_CHARS = 2_000
 
 
 def list_facts(meta: RunMeta) -> list[tuple[str, str]]:
-    """Return name and text of the known metadata, in the order in which they are shown.
-
-    Args:
-        meta: The run's metadata.
-    """
+    """Return name and text of the known metadata, in the order in which they are shown."""
+    git, size = meta.git, meta.fingerprint.get("world_size")
+    branch = f" on {git.branch}" if git and git.branch else ""
     # An imported run was created when it was imported, which is not when the trace was recorded.
     facts = {
         "Workload": _workload(meta.workload),
         "Label": meta.label or "",
-        "Commit": _commit(meta.git),
+        "Commit": f"{git.sha[:10]}{branch}{', with uncommitted changes' * git.dirty}" if git else "",
         "GPU": "" if meta.fingerprint.get("device") == "cpu" else gpu_names(meta),
         "torch": str(meta.environment.get("torch") or ""),
         "CUDA": str(meta.environment.get("cuda") or ""),
-        "Ranks": _ranks(meta.fingerprint),
+        "Ranks": str(size) if isinstance(size, int) and size > 1 else "",
         "Command": " ".join(meta.command),
         "Recorded": meta.created_at.replace("T", " ")[:16] if meta.collector.name != "import" else "",
         "Imported from": source_files(meta),
@@ -54,12 +53,8 @@ def list_facts(meta: RunMeta) -> list[tuple[str, str]]:
     return [(name, clean(text)) for name, text in facts.items() if text]
 
 
-def show_metadata(meta: RunMeta) -> Component:
-    """Show the metadata as a list of names and values.
-
-    Args:
-        meta: The run's metadata.
-    """
+def _show_metadata(meta: RunMeta) -> Component:
+    """Show the metadata as a list of names and values."""
     pairs = []
     for name, text in list_facts(meta):
         shown = brief(text, _MAX_CHARS) if len(text) > _MAX_CHARS else text
@@ -76,63 +71,38 @@ def _workload(workload: Mapping[str, Any] | None) -> str:
     return ", ".join([str(workload.get("name", "")), *settings])
 
 
-def _commit(git: Git | None) -> str:
-    if git is None:
-        return ""
-    branch = f" on {git.branch}" if git.branch else ""
-    return git.sha[:10] + branch + (", with uncommitted changes" if git.dirty else "")
-
-
-def _ranks(fingerprint: Mapping[str, Any]) -> str:
-    """Return the number of ranks of a job; empty for a single process."""
-    size = fingerprint.get("world_size")
-    return str(size) if isinstance(size, int) and size > 1 else ""
-
-
 VERDICT_WORDS = {
     "good": ("Good", "the numbers can be trusted"),
     "usable": ("Usable with care", "some numbers may be inaccurate"),
     "misleading": ("Not usable", "the numbers are misleading"),
 }
 """Word and meaning of each verdict of the analysis `integrity`."""
-_FAILED_LEVELS = ("error", "warn")
-"""Levels of failed checks, most severe first; others passed or inform."""
+_FAILED = {"error": "Error", "warn": "Warning"}
+"""Words for the levels of failed checks, most severe first; others passed or inform."""
 
 
-def show_integrity(context: Context, integrity: Result) -> Component:
-    """Show whether the trace can be trusted, with the checks that failed.
-
-    Args:
-        context: The current context, for links.
-        integrity: Result of the analysis `integrity`.
-    """
+def _show_integrity(context: Context) -> Component:
+    """Show whether the trace can be trusted, with the checks that failed, most severe first."""
+    integrity = context.result("integrity")
     row = integrity.tables["verdict"].iloc[0]
     verdict, checks = str(row["verdict"]), int(row["checks"])
     word, meaning = VERDICT_WORDS.get(verdict, (verdict, ""))
-    failed = _find_failures(integrity)
+    rows = integrity.tables["checks"][["level", "check", "detail"]].itertuples(index=False, name=None)
+    failed = sorted((row for row in rows if row[0] in _FAILED), key=lambda row: [*_FAILED].index(row[0]))
     summary = f" {meaning}. {checks - len(failed)} of {checks} checks passed. "
     link = dcc.Link("All checks", href=context.view.elsewhere("integrity"))
     shown: list[Component] = [html.P([html.Strong(f"{word}:"), summary, link])]
     if failed:
-        shown.append(html.Ul([html.Li(_show_failure(*check)) for check in failed]))
+        entries = []
+        for level, name, detail in failed:
+            heading = html.Strong(f"{_FAILED[level]}: {name.replace('_', ' ')}")
+            entries.append(html.Li([heading, " – ", *with_code(sentence(detail))]))
+        shown.append(html.Ul(entries))
     return html.Section(shown, className=f"tk-verdict tk-verdict-{verdict}")
 
 
-def _find_failures(integrity: Result) -> list[tuple[str, str, str]]:
-    """Return level, name and detail of each failed check, most severe first."""
-    checks = integrity.tables["checks"]
-    rows = checks[["level", "check", "detail"]].itertuples(index=False, name=None)
-    failed = (row for row in rows if row[0] in _FAILED_LEVELS)
-    return sorted(failed, key=lambda row: _FAILED_LEVELS.index(row[0]))
-
-
-def _show_failure(level: str, name: str, detail: str) -> list[Component | str]:
-    word = "Error" if level == "error" else "Warning"
-    return [html.Strong(f"{word}: {name.replace('_', ' ')}"), " – ", *with_code(sentence(detail))]
-
-
 NAME = "overview"
-_TILES: dict[str, tuple[tuple[str, Callable[[Result, View], list[Tile]]], ...]] = {
+_TILES: dict[str, tuple[tuple[str, Callable[[PageResults], list[Tile]]], ...]] = {
     "device_tiles": (("steps", key_numbers.step_times), ("gpu_breakdown", key_numbers.device_time)),
     "work_tiles": (("overlap", key_numbers.copies), ("memory", key_numbers.memory)),
 }
@@ -173,19 +143,13 @@ def _show_incomparable_baseline(context: Context) -> list[Component]:
 
 
 def _tiles(name: str, context: Context) -> list[Component]:
-    """Show a block of tiles, with changes from the baseline.
-
-    Args:
-        name: Key of `_TILES`.
-        context: The current context.
-    """
-
-    def tiles(result: Callable[[str], Result]) -> list[Tile]:
-        return [tile for analysis, create in _TILES[name] for tile in create(result(analysis), context.view)]
-
+    """Show a block of tiles, with changes from the baseline."""
+    names, creators = zip(*_TILES[name], strict=True)
     # Faster analyses than those of this block first, so that this block does not delay others.
-    start_fast_analyses(context.results, context.run, before=_TILES[name][0][0])
-    return tiles_with_baseline(context, tiles)
+    start_fast_analyses(context.results, context.run, before=names[0])
+    return tiles_with_baseline(
+        PageResults(context, names), lambda results: [tile for create in creators for tile in create(results)]
+    )
 
 
 PAGE = Page(
@@ -197,11 +161,11 @@ PAGE = Page(
     layout=_layout,
     blocks={
         "verdict": findings.show_verdict,
-        "ran": lambda context: show_metadata(context.run.meta),
-        "integrity": lambda context: show_integrity(context, context.result("integrity")),
+        "ran": lambda context: _show_metadata(context.run.meta),
+        "integrity": _show_integrity,
         "baseline": _show_incomparable_baseline,
         **{name: partial(_tiles, name) for name in _TILES},
-        "breakdown": show_breakdown,
+        **result_blocks((ANALYSIS,), breakdown=show_breakdown),
         "findings": findings.show_findings,
     },
     exports=FIRST,

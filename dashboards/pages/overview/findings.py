@@ -25,7 +25,7 @@ from tracekit.runs.run import Run
 from ...blocks import error_alert
 from ...components.charts import aria
 from ...components.finding import Known, read_evidence, show_bottleneck, show_capture, show_finding
-from ...components.text import sentence, with_code
+from ...components.text import block_title, sentence, with_code
 from ...site import Context, Results, Site
 
 FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
@@ -40,29 +40,16 @@ _SERIAL = threading.Lock()
 
 @dataclass
 class FindingsJob:
-    """Progress and result of the findings of a run.
-
-    Attributes:
-        run: The run.
-        results: Cache that receives each analysis' result.
-        title: Title of the running analysis; empty before the first.
-        done: Number of finished analyses.
-        total: Number of analyses.
-        found: Findings so far, in the order in which the analyses ended.
-        evidence: What the verdict follows from, so far.
-        advice: The result; None until finished or if it failed.
-        error: Error message.
-        finished: Set when finished.
-    """
+    """Progress and result of the findings of a run, whose analyses are run by a thread."""
 
     run: Run
     results: Results
-    title: str = ""
+    title: str = ""  # of the running analysis; empty before the first
     done: int = 0
     total: int = 1
-    found: tuple[Ranked, ...] = ()
-    evidence: Evidence = field(default_factory=Evidence)
-    advice: Advice | None = None
+    found: tuple[Ranked, ...] = ()  # in the order in which the analyses ended
+    evidence: Evidence = field(default_factory=Evidence)  # what the verdict follows from, so far
+    advice: Advice | None = None  # None until finished or if it failed
     error: str = ""
     finished: threading.Event = field(default_factory=threading.Event)
 
@@ -76,15 +63,19 @@ class FindingsJob:
             self.finished.set()
 
     def _each(self) -> Iterator[tuple[Analysis, Result]]:
+        places = {name: place for place, name in enumerate(_ORDER)}
         chosen = sorted(
             analysis.available(),
-            key=lambda candidate: (_place(candidate.name), candidate.order, candidate.name),
+            key=lambda candidate: (places.get(candidate.name, len(_ORDER)), candidate.order, candidate.name),
         )
         self.total, against = len(chosen), budget(self.run)
         for self.done, candidate in enumerate(chosen):
             self.title = candidate.title
             with _SERIAL:
-                result = self._result(candidate)
+                try:
+                    result = self.results.of(self.run, candidate.name)
+                except PluginError as error:
+                    result = Result(notes=(f"failed: {error.message}",))
             self.evidence.add(candidate.name, result)
             self.found += tuple(rank_finding(candidate, finding, against) for finding in result.findings)
             yield candidate, result
@@ -95,16 +86,6 @@ class FindingsJob:
         if self.advice is not None:
             return self.advice.verdict
         return self.evidence.verdict(by_saving(self.found)) if self.evidence.complete else None
-
-    def _result(self, candidate: Analysis) -> Result:
-        try:
-            return self.results.of(self.run, candidate.name)
-        except PluginError as error:
-            return Result(notes=(f"failed: {error.message}",))
-
-
-def _place(name: str) -> int:
-    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
 def start_fast_analyses(results: Results, run: Run, before: str = "") -> None:
@@ -129,14 +110,13 @@ def find_job(context: Context) -> FindingsJob:
         UnusableInputError: The device of the peaks is not listed.
     """
     run = context.run
-    key = (run.path, FindingsJob, run.peaks)
-    return context.results.get(key, lambda: _start_job(run, context.results))
 
+    def start() -> FindingsJob:
+        job = FindingsJob(run, context.results)
+        threading.Thread(target=job.work, name="tracekit-advice", daemon=True).start()
+        return job
 
-def _start_job(run: Run, results: Results) -> FindingsJob:
-    job = FindingsJob(run, results)
-    threading.Thread(target=job.work, name="tracekit-advice", daemon=True).start()
-    return job
+    return context.results.get((run.path, FindingsJob, run.peaks), start)
 
 
 PROGRESS_DELAY_S = 0.3
@@ -211,27 +191,23 @@ def connect(site: Site) -> None:
                 return _content(context, job), no_update, no_update, no_update
         except TracekitError as error:
             return error_alert(error.message, error.hint), no_update, no_update, no_update
-        return no_update, _percent(job), _progress_text(job), _partial_cards(context, job)
+        return no_update, round(100 * job.done / job.total), _progress_text(job), _partial_cards(context, job)
 
 
 def _content(context: Context, job: FindingsJob) -> list[Component]:
-    title: Component = html.H2("Findings", className="tk-block-title")
+    title = block_title("Findings")
     if not job.finished.is_set():
-        return [title, *_progress(context, job)]
+        label = aria(label="Analyses that are done")
+        return [
+            title,
+            html.P(_progress_text(job), id="advice-progress", className="tk-dim"),
+            dmc.Progress(id="advice-percent", value=round(100 * job.done / job.total), size="sm", **label),
+            html.Div(_partial_cards(context, job), id="advice-partial", className="tk-carrying"),
+            dcc.Interval(id="advice-tick", interval=_TICK_MS),
+        ]
     if job.advice is None:
         return [title, error_alert("computing the findings failed", job.error)]
     return [title, *_show_findings(context, job.advice)]
-
-
-def _progress(context: Context, job: FindingsJob) -> list[Component]:
-    return [
-        html.P(_progress_text(job), id="advice-progress", className="tk-dim"),
-        dmc.Progress(
-            id="advice-percent", value=_percent(job), size="sm", **aria(label="Analyses that are done")
-        ),
-        html.Div(_partial_cards(context, job), id="advice-partial", className="tk-carrying"),
-        dcc.Interval(id="advice-tick", interval=_TICK_MS),
-    ]
 
 
 def _partial_cards(context: Context, job: FindingsJob) -> list[Component]:
@@ -250,19 +226,9 @@ def _evidence(context: Context, findings: Sequence[Ranked]) -> Known:
 
 def _cards(context: Context, findings: Sequence[Ranked], evidence: Known) -> list[Component]:
     return [
-        show_finding(
-            context,
-            ranked.finding,
-            share=ranked.share_of_step,
-            analysis=ranked.analysis,
-            rows_read=evidence,
-        )
-        for ranked in findings
+        show_finding(context, of.finding, share=of.share_of_step, analysis=of.analysis, rows_read=evidence)
+        for of in findings
     ]
-
-
-def _percent(job: FindingsJob) -> float:
-    return round(100 * job.done / job.total)
 
 
 def _progress_text(job: FindingsJob) -> str:

@@ -20,8 +20,8 @@ from ...blocks import error_alert
 from ...catalog import Listing
 from ...components.charts import aria, data
 from ...site import Context, Needs, Page, Section, Site, View
-from . import delete_dialog, run_notes_dialog
-from .delete_dialog import create_button, create_dialog, welcome
+from . import dialogs
+from .dialogs import create_button
 from .rows import CELLS, Row, Steps, StepTimes, columns, filter_rows, group_sweeps, make_row, sort_rows
 
 REFRESH_MS = 1_200
@@ -63,9 +63,9 @@ def _layout(context: Context) -> list[Component]:
     listed = html.Div([_bar(context.view), grid, html.Div(id="runs-unreadable")], id="runs-list", hidden=True)
     return [
         listed,
-        html.Div(welcome(), id="runs-welcome", hidden=True),
-        *create_dialog(),
-        *run_notes_dialog.dialog(),
+        html.Div([dialogs.welcome()], id="runs-welcome", hidden=True),
+        *dialogs.create_delete_dialog(),
+        *dialogs.create_notes_dialog(),
         dcc.Store(id="runs-known"),
         dcc.Store(id="runs-refreshed"),
         dcc.Store(id="runs-arrived"),
@@ -89,14 +89,19 @@ def _bar(view: View) -> Component:
         persistence=True,
         persistence_type="local",
     )
+    name = "Name of this view"
+    field = dmc.TextInput(id="runs-view-name", placeholder=name, size="xs", **aria(label=name))
+    save = html.Button("Save", id="runs-view-save", className="tk-button")
+    words = "Saved in this browser. To share a view, copy the address: it has filters, order and columns."
+    views = [html.Ul(id="runs-views"), html.Div([field, save], className="tk-view-new"), html.P(words)]
     return html.Div(
         [
             html.Div(find, className="tk-runs-find", **data(search="")),
             html.Span(_compare_link(None, []), id="runs-compare"),
-            run_notes_dialog.button(),
-            create_button(),
+            create_button("runs-notes", "Notes…", "Select one run"),
+            create_button("runs-delete", "Delete…", "Select runs to delete"),
             _create_fold("runs-columns", "Columns", html.Ul(id="runs-columns")),
-            _create_fold("runs-views", "Views", [html.Ul(id="runs-views"), *_save_form()]),
+            _create_fold("runs-views", "Views", views),
             cells,
             html.Span(id="runs-count", className="tk-status", role="status"),
         ],
@@ -111,26 +116,13 @@ def _create_fold(name: str, title: str, content: Component | list[Component]) ->
     return html.Details([summary, panel], id=f"{name}-fold", className="tk-fold")
 
 
-def _save_form() -> list[Component]:
-    name = "Name of this view"
-    field = dmc.TextInput(id="runs-view-name", placeholder=name, size="xs", **aria(label=name))
-    save = html.Button("Save", id="runs-view-save", className="tk-button")
-    words = "Saved in this browser. To share a view, copy the address: it has filters, order and columns."
-    return [html.Div([field, save], className="tk-view-new"), html.P(words)]
-
-
 def _height(count: int) -> str:
     return f"min(calc(100vh - 200px), {_HEADER + _ROW * max(count, 3) + 18}px)"
 
 
 @dataclass
 class Table:
-    """Rows of all runs; a row is made again when its run, its step times or its notes change.
-
-    Attributes:
-        site: The dashboard.
-        times: Step times, which are computed for the rows that are shown.
-    """
+    """Rows of all runs; a row is made again when its run, its step times or its notes change."""
 
     site: Site
     times: StepTimes = field(default_factory=StepTimes)
@@ -154,27 +146,19 @@ class Table:
         with self._guard:
             stamp = self.stamp(listing)
             if self._all[0] != stamp:
-                self._made = {run.path.name: self._row(run) for run in reversed(listing.runs)}
-                self._all = stamp, [row for _, _, row in self._made.values()]
+                made = {}
+                for run in reversed(listing.runs):
+                    steps, before = self.times.of(run), self._made.get(run.path.name)
+                    is_same = before and before[0] is run and before[1] is steps
+                    row = before[2] if before and is_same else make_row(run, steps, notes.read(run))
+                    made[run.path.name] = run, steps, row
+                self._made, self._all = made, (stamp, [row for _, _, row in made.values()])
             return self._all[1]
-
-    def _row(self, run: Run) -> tuple[Run, Steps | None, Row]:
-        steps, before = self.times.of(run), self._made.get(run.path.name)
-        if before and before[0] is run and before[1] is steps:
-            return before
-        return run, steps, make_row(run, steps, notes.read(run))
 
     def select_rows(
         self, listing: Listing, text: str | None, request: Mapping[str, Any], cells: Any
     ) -> list[Row]:
-        """Return the rows that pass all filters, sorted; those of a sweep are one row unless `cells`.
-
-        Args:
-            listing: The runs.
-            text: Text filter; None for none.
-            request: What the grid asks for, with its filter and sort models.
-            cells: Whether to list runs of sweeps one by one.
-        """
+        """Return the rows that pass all filters, sorted; those of a sweep are one row unless `cells`."""
         rows = filter_rows(self.all_rows(listing), text or "", request.get("filterModel") or {})
         if not cells:
             sweeps = {folder.id: folder.plan.kind for folder in list_sweeps(self.site.store)}
@@ -198,8 +182,8 @@ def connect(site: Site) -> None:
         Input("runs-find", "value"),
         Input("runs-cells", "checked"),
     )
-    delete_dialog.connect(site)
-    run_notes_dialog.connect(site, table.forget_row)
+    dialogs.connect_delete(site)
+    dialogs.connect_notes(site, table.forget_row)
     _connect_list(site, table)
     _connect_refresh(site, table)
 
@@ -230,10 +214,8 @@ def _connect_list(site: Site, table: Table) -> None:
         listing = site.catalog.list_runs()
         rows = table.select_rows(listing, text, request, cells)
         passing = len(filter_rows(table.all_rows(listing), text or "", request.get("filterModel") or {}))
-        return (
-            {"rowData": rows[_page(request)], "rowCount": len(rows)},
-            describe_count(passing, len(listing.runs)),
-        )
+        response = {"rowData": rows[_page(request)], "rowCount": len(rows)}
+        return response, describe_count(passing, len(listing.runs))
 
     site.app.clientside_callback(
         ClientsideFunction("tracekit", "runsAgain"),
@@ -290,10 +272,7 @@ def _runs_to_time(
 
 def shape(listing: Listing, listed: Sequence[Row]) -> list[Any]:
     """Return columns and height of the grid, what cannot be read, and whether list and welcome are hidden."""
-    left_out = [
-        error_alert(f"skipped {unreadable.name}: {unreadable.message}", unreadable.hint)
-        for unreadable in listing.unreadable
-    ]
+    left_out = [error_alert(f"skipped {of.name}: {of.message}", of.hint) for of in listing.unreadable]
     empty = not listed and not left_out
     return [columns(listed), {"height": _height(len(listed))}, left_out, empty, not empty]
 

@@ -6,13 +6,13 @@ import operator
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from tracekit.errors import TracekitError, clean
 from tracekit.render import human
-from tracekit.runs import notes
-from tracekit.runs.meta import Level, RunMeta, combine_diagnostics
+from tracekit.runs.meta import Level, combine_diagnostics
 from tracekit.runs.notes import Notes
 from tracekit.runs.run import Run
 from tracekit.runs.step_times import StepTime, profiled_step_time, unprofiled_step_time
@@ -67,24 +67,14 @@ class StepTimes:
             pending = [run for run in runs if self.of(run) is None]
             end = time.monotonic() + budget_s
             for run in pending:
-                self._known[run.path.name] = _read_steps(run)
+                self._known[run.path.name] = _NONE
+                with suppress(TracekitError):
+                    self._known[run.path.name] = Steps(profiled_step_time(run), len(run.ranks) or None)
                 if time.monotonic() > end:
                     break
         finally:
             self._serial.release()
         return bool(pending)
-
-
-def _read_steps(run: Run) -> Steps:
-    try:
-        return Steps(profiled_step_time(run), len(run.ranks) or None)
-    except TracekitError:
-        return _NONE
-
-
-def make_rows(runs: Sequence[Run], times: StepTimes) -> list[Row]:
-    """Return one row per run, newest first."""
-    return [make_row(run, times.of(run), notes.read(run)) for run in reversed(runs)]
 
 
 def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
@@ -105,7 +95,11 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     count = profiled.steps if profiled else None
     step_ns = profiled.median_ns if profiled else None
     unprofiled_ns = unprofiled.median_ns if unprofiled else None
-    imported = meta.collector.name == "import"
+    imported, world = meta.collector.name == "import", meta.fingerprint.get("world_size")
+    recorded = (steps or _NONE).ranks or PENDING
+    levels = [diagnostic.level for diagnostic in meta.diagnostics]
+    words = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "info message"}
+    counted = [(levels.count(level), word) for level, word in words.items()]
     messages = [clean(entry.message) for entry in combine_diagnostics(meta.diagnostics)]
     return {
         "run": run.path.name,
@@ -118,7 +112,7 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
         "mode": _text(workload.get("mode")),
         "device": _text(workload.get("device")),
         "gpu": gpu_names(meta) or None,
-        "ranks": _ranks((steps or _NONE).ranks, meta.fingerprint.get("world_size")),
+        "ranks": f"{recorded} of {world}" if isinstance(world, int) and world > 1 else None,
         "created": meta.created_at.replace("T", " ").removesuffix("Z"),
         "steps": count,
         "steps_text": human(count, "count") if steps else PENDING,
@@ -132,24 +126,15 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
         "commit": commit_name(meta.git, 9) or None,
         "size": size,
         "size_text": human(size, "bytes"),
-        "diagnostics": _count_messages(meta),
+        "diagnostics": ", ".join(f"{n} {word}{'s' * (n > 1)}" for n, word in counted if n) or None,
         "messages": "\n".join(messages) or None,
     }
-
-
-def _ranks(recorded: int | None, world: Any) -> str | None:
-    """Return the recorded ranks and the size of their job; None for a single process."""
-    if not isinstance(world, int) or world < 2:
-        return None
-    return f"{recorded or '…'} of {world}"
 
 
 def group_sweeps(listed: Sequence[Row], sweeps: Mapping[str, str]) -> list[Row]:
     """Return rows in which one row stands for all runs of a sweep or suite, in the place of the first.
 
-    Args:
-        listed: Rows of runs.
-        sweeps: Kind of each sweep in the store, by its id, with which the labels of its runs begin.
+    `sweeps` has the kind of each sweep in the store, by its id, with which the labels of its runs begin.
     """
     grouped_rows: list[Row] = []
     groups: dict[str, list[Row]] = {}
@@ -159,7 +144,10 @@ def group_sweeps(listed: Sequence[Row], sweeps: Mapping[str, str]) -> list[Row]:
             grouped_rows.append(listed_row)
             continue
         if sweep not in groups:
-            grouped_rows.append(_group(sweep, sweeps[sweep], listed_row))
+            texts = {f"{name}_text": MISSING for name in ("steps", "step", "unprofiled", "source_bytes")}
+            shown = {name: listed_row[name] for name in ("created", "gpu")}
+            shown |= {"run": sweep, CELLS: sweep, "source": sweeps[sweep]}
+            grouped_rows.append(dict.fromkeys(listed_row) | texts | shown)
         groups.setdefault(sweep, []).append(listed_row)
     for listed_row in grouped_rows:
         if members := groups.get(listed_row.get(CELLS, "")):
@@ -171,12 +159,6 @@ def group_sweeps(listed: Sequence[Row], sweeps: Mapping[str, str]) -> list[Row]:
                 "size_text": human(size, "bytes"),
             }
     return grouped_rows
-
-
-def _group(sweep: str, kind: str, newest: Row) -> Row:
-    texts = {f"{name}_text": MISSING for name in ("steps", "step", "unprofiled", "source_bytes")}
-    shown = {"run": sweep, CELLS: sweep, "source": kind, "created": newest["created"], "gpu": newest["gpu"]}
-    return dict.fromkeys(newest) | texts | shown
 
 
 def filter_rows(listed: Sequence[Row], text: str, model: Mapping[str, Any]) -> list[Row]:
@@ -209,17 +191,13 @@ def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
     if kind in {"blank", "notBlank"}:
         return (value is None) == (kind == "blank")
     if isinstance(wanted, str):
-        return _TEXT_TESTS.get(str(kind), _accept)(str(value or "").lower(), wanted.lower())
+        return _TEXT_TESTS.get(str(kind), lambda *_: True)(str(value or "").lower(), wanted.lower())
     if not isinstance(value, int | float) or not isinstance(wanted, int | float):
         return wanted is None
     if kind == "inRange":
         most = condition.get("filterTo")
         return wanted <= value <= (most if isinstance(most, int | float) else wanted)
-    return _NUMBER_TESTS.get(str(kind), _accept)(value, wanted)
-
-
-def _accept(_: Any, __: Any) -> bool:
-    return True
+    return _NUMBER_TESTS.get(str(kind), lambda *_: True)(value, wanted)
 
 
 _TEXT_TESTS: Final = {
@@ -259,13 +237,6 @@ def selection_ids(selected: Sequence[Row] | None) -> list[str]:
 
 def _text(value: Any) -> str | None:
     return None if value is None else clean(str(value))
-
-
-def _count_messages(meta: RunMeta) -> str | None:
-    levels = [diagnostic.level for diagnostic in meta.diagnostics]
-    words = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "info message"}
-    counted = [(levels.count(level), word) for level, word in words.items()]
-    return ", ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counted if count) or None
 
 
 def columns(listed: Sequence[Row]) -> list[dict[str, Any]]:

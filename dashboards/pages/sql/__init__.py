@@ -43,7 +43,7 @@ def _layout(context: Context) -> list[Component]:
 
 
 def _editor(context: Context) -> list[Component]:
-    options = context.view.options
+    options, longest = context.view.options, data(longest=str(MAX_SQL_CHARS))
     text = dmc.Textarea(
         id="sql-text",
         value=options.get("sql", ""),
@@ -63,13 +63,7 @@ def _editor(context: Context) -> list[Component]:
         **aria(label="Runs to query"),
     )
     bar = [
-        html.Button(
-            "Run",
-            id="sql-run",
-            className="tk-button tk-primary",
-            title="Ctrl+Enter",
-            **data(longest=str(MAX_SQL_CHARS)),
-        ),
+        html.Button("Run", id="sql-run", className="tk-button tk-primary", title="Ctrl+Enter", **longest),
         over,
         html.Button("Cancel", id="sql-cancel", className="tk-button tk-sql-cancel"),
         html.Span(id="sql-status", className="tk-status", role="status"),

@@ -24,8 +24,6 @@ MAX_RUNNING: Final = 2
 """Maximum queries that run at once."""
 MAX_MEMORY_BYTES: Final = min(default_memory(), 1 << 30)
 _MAX_BYTES, _MAX_CSV_BYTES = 8 << 20, 256 << 20
-_MAX_RESULTS = 4
-"""Results that are kept: each takes up to about 50 MB."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class _Process:
 class Queries:
     """The queries of a server. Equal ones at the same time are one; some results are kept."""
 
-    _results: Results = field(default_factory=lambda: Results(capacity=_MAX_RESULTS))
+    _results: Results = field(default_factory=lambda: Results(capacity=4))  # each up to about 50 MB
     _processes: list[_Process] = field(default_factory=list)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -85,15 +83,16 @@ class Queries:
         Raises:
             TracekitError: It is refused, fails, was cancelled or exceeds a limit; or too many are running.
         """
-        return self._results.get((requested, requested.stamp), lambda: self._read(requested))
 
-    def _read(self, requested: Query) -> Result:
-        start = time.monotonic()
-        with self.lines(requested, limit=MAX_ROWS, most_bytes=_MAX_BYTES) as values:
-            head, *rows = values
-        more = rows.pop()
-        columns = tuple((str(name), str(kind)) for name, kind in head)
-        return Result(columns, rows, more, time.monotonic() - start)
+        def read() -> Result:
+            start = time.monotonic()
+            with self.lines(requested, limit=MAX_ROWS, most_bytes=_MAX_BYTES) as values:
+                head, *rows = values
+            more = rows.pop()
+            columns = tuple((str(name), str(kind)) for name, kind in head)
+            return Result(columns, rows, more, time.monotonic() - start)
+
+        return self._results.get((requested, requested.stamp), read)
 
     @contextmanager
     def lines(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shlex
 import tempfile
@@ -23,7 +21,7 @@ from tracekit.export.views import unit
 
 from ...components.charts import aria, chart
 from ...components.links import show_command, show_option
-from ...exports.downloads import quote_formula
+from ...exports.downloads import csv_lines
 from ...figures.bars import bars
 from ...figures.lines import lines
 from ...site import MAX_SQL_CHARS, Context
@@ -99,7 +97,11 @@ def _command(context: Context) -> Component:
 def _chart(context: Context, result: Result) -> list[Component]:
     """Show the choice of a chart, and the chosen one."""
     names = [name for name, _ in result.columns]
-    numeric = [name for index, name in enumerate(names) if _is_numeric(result.rows, index)]
+    numeric = []
+    for index, name in enumerate(names):
+        kinds = {type(row[index]) for row in result.rows}
+        if kinds & {int, float} and kinds <= {int, float, type(None)}:
+            numeric.append(name)
     if not numeric:
         return []
     view, options = context.view, context.view.options
@@ -111,11 +113,6 @@ def _chart(context: Context, result: Result) -> list[Component]:
     axes = [_axis("x", names if kind == "bar" else numeric, x), _axis("y", numeric, y)]
     bar = html.Div([choice, *axes, dcc.Store(id="sql-axes")], className="tk-bar")
     return [bar, _draw_chart(context, result, kind, names.index(x), names.index(y))]
-
-
-def _is_numeric(rows: Sequence[Sequence[Any]], index: int) -> bool:
-    kinds = {type(row[index]) for row in rows}
-    return bool(kinds & {int, float}) and kinds <= {int, float, type(None)}
 
 
 def _axes(
@@ -147,21 +144,14 @@ def _axis(axis: str, names: Sequence[str], value: str) -> Component:
 def _draw_chart(context: Context, result: Result, kind: str, x: int, y: int) -> Component:
     most = _MAX_BARS if kind == "bar" else _MAX_POINTS
     rows = [row for row in result.rows if row[x] is not None and row[y] is not None][:most]
+    rows = sorted(rows, key=lambda row: row[x]) if kind == "line" else rows
+    places, values = ([row[column] for row in rows] for column in (x, y))
     x_name, y_name = result.columns[x][0], result.columns[y][0]
-    values = [row[y] for row in rows]
     if kind == "bar":
-        figure = bars([str(row[x]) for row in rows], values, unit(y_name), title=y_name)
+        figure = bars(list(map(str, places)), values, unit(y_name), title=y_name)
     else:
-        rows = sorted(rows, key=lambda row: row[x]) if kind == "line" else rows
-        figure = lines(
-            [row[x] for row in rows],
-            {y_name: [row[y] for row in rows]},
-            unit(y_name),
-            title=y_name,
-            x_title=x_name,
-            x_unit=unit(x_name),
-            points=kind == "scatter",
-        )
+        titles: dict[str, Any] = {"title": y_name, "x_title": x_name, "x_unit": unit(x_name)}
+        figure = lines(places, {y_name: values}, unit(y_name), points=kind == "scatter", **titles)
     left = len(result.rows) - len(rows)
     are = "row without values or beyond {:,} is" if left == 1 else "rows without values or beyond {:,} are"
     rest = f"; {left:,} {are.format(most)} left out" if left else ""
@@ -203,10 +193,6 @@ def _lines(values: Iterable[Any]) -> Iterable[bytes]:
                 f"the result has more than {MAX_CSV_ROWS:,} rows", hint="use `tracekit query --format csv`"
             )
         if row is not False:
-            stream = io.StringIO()
-            csv.writer(stream, lineterminator="\n").writerow([quote_formula(_field(value)) for value in row])
-            yield stream.getvalue().encode()
-
-
-def _field(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, bool | list | dict) else value
+            yield csv_lines(
+                [[json.dumps(value) if isinstance(value, bool | list | dict) else value for value in row]]
+            ).encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,20 +10,14 @@ from dash.development.base_component import Component
 
 from tracekit.export.views import KNOWN, RUN_ID, RUNS, unit
 from tracekit.runs.run import Run
-from tracekit.schema import Column, Table
+from tracekit.schema import Table
 
 from ...components.charts import data
 
 
 @dataclass(frozen=True)
 class Example:
-    """A query that is offered.
-
-    Attributes:
-        title: What it answers.
-        tables: Tables that must have rows.
-        sql: The statement.
-    """
+    """A query that is offered: what it answers, tables that must have rows, and the statement."""
 
     title: str
     tables: tuple[str, ...]
@@ -89,22 +82,21 @@ def tables_with_rows(run: Run) -> set[str]:
     return {RUNS.name, *(name for name in KNOWN if name != RUNS.name and run.rows(name))}
 
 
-def list_examples(names: Iterable[str]) -> list[Example]:
+def list_examples(present: set[str]) -> list[Example]:
     """Return the examples whose tables are among those with rows."""
-    tables_present = set(names)
-    return [example for example in EXAMPLES if tables_present.issuperset(example.tables)]
+    return [example for example in EXAMPLES if present.issuperset(example.tables)]
 
 
 def schema(run: Run, *, several: bool) -> list[Component]:
     """List the tables of a run with their columns, which a click inserts into the query.
 
-    Args:
-        run: The run.
-        several: Whether rows of several runs are read, which begin with the id of their run.
+    With `several`, rows of several runs are read, which begin with the id of their run.
     """
     present = tables_with_rows(run)
-    shown = [_table(table, several=several) for name, table in KNOWN.items() if name in present]
-    absent = [_table(table, several=several) for name, table in KNOWN.items() if name not in present]
+    shown: list[Component] = []
+    absent: list[Component] = []
+    for name, table in KNOWN.items():
+        (shown if name in present else absent).append(_table(table, several=several))
     if absent:
         summary = html.Summary("Tables without rows in this run")
         shown.append(html.Details([summary, *absent], className="tk-sql-absent"))
@@ -112,17 +104,15 @@ def schema(run: Run, *, several: bool) -> list[Component]:
 
 
 def _table(table: Table, *, several: bool) -> Component:
-    columns = [_entry(column.name, _describe_column(column)) for column in table.columns]
+    columns = []
+    for column in table.columns:
+        kind = "text" if "string" in str(column.type) else str(column.type)
+        facts = [kind, unit(column.name), "can be NULL" if column.nullable else ""]
+        columns.append(_entry(column.name, f"{', '.join(filter(None, facts))}; {column.meaning}"))
     if several and table is not RUNS:
         columns.insert(0, _entry(RUN_ID, "text; id of the run"))
     summary = html.Summary([html.Strong(table.name), f": a row is {table.row}"])
     return html.Details([summary, html.Ul([_entry(table.name, "the table", className="tk-dim"), *columns])])
-
-
-def _describe_column(column: Column) -> str:
-    kind = "text" if "string" in str(column.type) else str(column.type)
-    facts = [kind, unit(column.name), "can be NULL" if column.nullable else ""]
-    return f"{', '.join(filter(None, facts))}; {column.meaning}"
 
 
 def _entry(name: str, meaning: str, **span: Any) -> Component:

@@ -11,17 +11,18 @@ from dash.development.base_component import Component
 from tracekit.analysis import Column
 from tracekit.experiments.sweep_folder import Folder, find, list_sweeps
 from tracekit.experiments.sweep_model import SWEEP
-from tracekit.experiments.sweep_table import COLUMNS, Row
+from tracekit.experiments.sweep_table import COLUMNS
 from tracekit.experiments.sweep_table import rows as sweep_rows
 from tracekit.render.sweep import PENDING, describe_shared_settings, notes, shown_columns, values
 
-from ...analysis_pages.results import html_table, no_runs
+from ...analysis_pages.results import no_runs
 from ...blocks import block
 from ...components.charts import chart, connect_clicks
-from ...components.links import Choice, color_dot, show_choices
+from ...components.links import color_dot, show_option
 from ...components.text import section
 from ...figures import sweep
 from ...site import Context, Needs, Page, Section
+from ...tables.html import html_table
 from .points import (
     HEATMAP,
     QUANTITIES,
@@ -50,10 +51,6 @@ HINT = (
 COMMAND = "tracekit sweep --workload resnet50 --batch-size 8..64*2 --repeat 3"
 
 
-def _layout(_: Context) -> list[Component]:
-    return [block(NAME, "sweep", height=640), block(NAME, "cells", height=240)]
-
-
 def _sweep(context: Context) -> list[Component]:
     runs = context.store.readable()
     sweep_view = read_sweep_view(context.view, runs)
@@ -65,10 +62,9 @@ def _sweep(context: Context) -> list[Component]:
     quantity = QUANTITIES[sweep_view.quantity]
     sections: list[Component] = [html.Div(offered, className="tk-stacked")]
     if not any(line for _, line in series):
-        caption_text = (
-            f"None of the {len(sweep_view.shown)} runs shown has {quantity.title} ({quantity.definition})."
-        )
-        return [*sections, dmc.Alert(caption_text, color="gray", variant="light")]
+        count, what = len(sweep_view.shown), f"{quantity.title} ({quantity.definition})"
+        text = f"None of the {count} runs shown has {what}."
+        return [*sections, dmc.Alert(text, color="gray", variant="light")]
     return [*sections, _chart(context, sweep_view, series), _table(context, sweep_view, series)]
 
 
@@ -80,14 +76,12 @@ def _series(context: Context, sweep_view: SweepView) -> sweep.Series:
         groups.setdefault(tuple(spell(point.settings[name]) for name in free), []).append(point)
     order = {name: [spell(value) for value in sweep_view.vary[name]] for name in free}
     keys = sorted(groups, key=lambda key: [order[n].index(k) for n, k in zip(free, key, strict=True)])
-    plain = sweep_view.form == HEATMAP
-    return [
-        (
-            key[0] if plain else ", ".join(describe_setting(n, k) for n, k in zip(free, key, strict=True)),
-            summarize_repeats(groups[key], sweep_view.x, sweep_view.quantity, context.results.of),
-        )
-        for key in keys
-    ]
+    series = []
+    for key in keys:
+        name = ", ".join(describe_setting(n, k) for n, k in zip(free, key, strict=True))
+        line = summarize_repeats(groups[key], sweep_view.x, sweep_view.quantity, context.results.of)
+        series.append((key[0] if sweep_view.form == HEATMAP else name, line))
+    return series
 
 
 def _chart(context: Context, sweep_view: SweepView, series: sweep.Series) -> Component:
@@ -96,12 +90,8 @@ def _chart(context: Context, sweep_view: SweepView, series: sweep.Series) -> Com
     what = f"{quantity.title.capitalize()} of {sweep_view.workload}: {quantity.definition}."
     fixed = f" Fixed: {fixed}." if fixed else ""
     if sweep_view.form == HEATMAP:
-        return chart(
-            context,
-            CHART,
-            _heatmap(sweep_view, series),
-            caption=f"{what} Each cell is the median of its runs.{fixed}",
-        )
+        caption = f"{what} Each cell is the median of its runs.{fixed}"
+        return chart(context, CHART, _heatmap(sweep_view, series), caption=caption)
     left = len(series) - MAX_SERIES
     more = f" {left} more series are in the table." if left > 0 else ""
     figure = sweep.lines(
@@ -159,17 +149,13 @@ def _table(context: Context, sweep_view: SweepView, series: sweep.Series) -> Com
 
 
 def _links(context: Context, dot: sweep.Spread) -> list[Any]:
-    links: list[Any] = [
-        dcc.Link(
-            [color_dot(run), run.path.name.rsplit("-", 1)[-1]],
-            href=context.view.elsewhere("overview", run=run.path.name),
-            title=run.path.name,
-        )
-        for run in dot.runs[:MAX_LINKS]
-    ]
-    spaced = [part for link in links for part in (" ", link)][1:]  # allows line breaks
+    links: list[Any] = []
+    for run in dot.runs[:MAX_LINKS]:
+        name, href = run.path.name, context.view.elsewhere("overview", run=run.path.name)
+        link = dcc.Link([color_dot(run), name.rsplit("-", 1)[-1]], href=href, title=name)
+        links += [" ", link] if links else [link]  # the space allows a line break
     left = len(dot.runs) - MAX_LINKS
-    return [*spaced, html.Span(f" and {left} more")] if left > 0 else spaced
+    return [*links, html.Span(f" and {left} more")] if left > 0 else links
 
 
 OPTION = "cells"
@@ -180,23 +166,19 @@ MAX_ROWS = 400
 _OUTCOME, _REASON = "outcome", "reason"
 
 
-def show_cells(context: Context) -> list[Component]:
+def _show_cells(context: Context) -> list[Component]:
     """Show the cells of the sweep in the address; default: the newest that is not a suite."""
-    view, sweeps = (
-        context.view,
-        sorted(list_sweeps(context.store), key=lambda folder: folder.plan.kind == SWEEP),
-    )
+    view = context.view
+    sweeps = sorted(list_sweeps(context.store), key=lambda folder: folder.plan.kind == SWEEP)
     if not sweeps:
         return []
     offered = sweeps[-MAX_SWEEPS:][::-1]
     requested = view.options.get(OPTION, "")
     chosen = find(context.store, requested) if requested in {folder.id for folder in sweeps} else offered[0]
-    choices = [
-        Choice(folder.id, href, folder.id == chosen.id, title=f"started {folder.head.created_at}")
-        for folder in offered
-        for href in [view.href(options=view.options | {OPTION: folder.id})]
-    ]
-    title = html.Div([dmc.Title("Sweep cells", order=2, size="h4"), show_choices("Sweep", choices)])
+    texts = {folder.id: folder.id for folder in offered}
+    titles = {folder.id: f"started {folder.head.created_at}" for folder in offered}
+    choices = show_option(view, "Sweep", OPTION, texts, chosen.id, titles)
+    title = html.Div([dmc.Title("Sweep cells", order=2, size="h4"), choices])
     return [html.Section([title, *_cells_table(context, chosen)], className="tk-section")]
 
 
@@ -215,20 +197,18 @@ def _cells_table(context: Context, folder: Folder) -> list[Component]:
         key=lambda column: order.index(_OUTCOME if column.name == _REASON else column.name),
     )
     stored = {run.path.name for run in context.store.runs()}
-    records = [_cell_record(context, row, stored) for row in cell_rows[:MAX_ROWS]]
+    records = []
+    for row in cell_rows[:MAX_ROWS]:
+        mark = "" if row.n else "… " if row.outcome == PENDING else "✕ "
+        record: dict[str, Any] = values(row) | {_OUTCOME: f"{mark}{row.outcome}"}
+        if row.run_id in stored:
+            href = context.view.elsewhere("overview", run=row.run_id)
+            record["run_id"] = dcc.Link(str(row.run_id).rpartition("-")[2], href=href, title=row.run_id)
+        records.append(record)
     body = [*prose, html_table(columns, records, caption=f"Cells of {folder.id}")]
     left = len(cell_rows) - MAX_ROWS
     more = f"{left} more rows; `tracekit sweep --show {folder.id} --format csv` prints all."
     return [*body, *([html.P(more, className="tk-prose")] if left > 0 else [])]
-
-
-def _cell_record(context: Context, row: Row, stored: set[str]) -> dict[str, Any]:
-    flat: dict[str, Any] = values(row)
-    if row.run_id in stored:
-        href = context.view.elsewhere("overview", run=row.run_id)
-        flat["run_id"] = dcc.Link(str(row.run_id).rpartition("-")[2], href=href, title=row.run_id)
-    mark = "" if row.n else "… " if row.outcome == PENDING else "✕ "
-    return flat | {_OUTCOME: f"{mark}{row.outcome}"}
 
 
 PAGE = Page(
@@ -237,8 +217,8 @@ PAGE = Page(
     question="How do time and memory depend on batch size, resolution and other settings?",
     section=Section.COMPARE,
     order=510,
-    layout=_layout,
-    blocks={"sweep": _sweep, "cells": show_cells},
+    layout=lambda _: [block(NAME, "sweep", height=640), block(NAME, "cells", height=240)],
+    blocks={"sweep": _sweep, "cells": _show_cells},
     needs=Needs.NOTHING,
     connect=lambda site: connect_clicks(site, NAME, CHART),
 )

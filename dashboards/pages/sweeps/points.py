@@ -25,22 +25,8 @@ Analyzed = Callable[[Run, str], Result]
 
 COMMIT, BATCH = "commit", "batch_size"
 FIELDS = (
-    BATCH,
-    "resolution",
-    "level",
-    "backend",
-    "mode",
-    "dtype",
-    "threads",
-    "zero_grad",
-    "pin_memory",
-    "offload",
-    "dataset_shape",
-    "size",
-    "device",
-    "gpu",
-    "cpu",
-    "torch",
+    *(BATCH, "resolution", "level", "backend", "mode", "dtype", "threads", "zero_grad", "pin_memory"),
+    *("offload", "dataset_shape", "size", "device", "gpu", "cpu", "torch"),
 )
 """Settings of a run, in order of preference for the axis."""
 PER_SAMPLE, THROUGHPUT, ACTIVE = "sample_time", "throughput", "active"
@@ -116,7 +102,9 @@ def read_quantity(point: Point, quantity: str, analyzed: Analyzed) -> float | No
         analyzed: Returns the result of an analysis of a run.
     """
     if quantity == ACTIVE:
-        return _active_share(point.run, analyzed)
+        has_device = point.run.rows("device_intervals") > 0
+        of_window = shares(analyzed(point.run, "gpu_breakdown").tables) if has_device else {}
+        return of_window["active_ns"] / of_window["window_ns"] if of_window.get("window_ns") else None
     if quantity in {DEVICE_PEAK, HOST_PEAK}:
         return read_metric(point.run, quantity)
     step = read_metric(point.run, STEP_TIME)
@@ -128,13 +116,6 @@ def read_quantity(point: Point, quantity: str, analyzed: Analyzed) -> float | No
     if not batch or not step:
         return None
     return step / batch if quantity == PER_SAMPLE else batch * 1e9 / step
-
-
-def _active_share(run: Run, analyzed: Analyzed) -> float | None:
-    if not run.rows("device_intervals"):
-        return None
-    window_shares = shares(analyzed(run, "gpu_breakdown").tables)
-    return window_shares["active_ns"] / window_shares["window_ns"] if window_shares.get("window_ns") else None
 
 
 def summarize_repeats(of: Iterable[Point], x: str, quantity: str, analyzed: Analyzed) -> list[Spread]:
@@ -154,17 +135,12 @@ def summarize_repeats(of: Iterable[Point], x: str, quantity: str, analyzed: Anal
             key = repr(point.settings[x])
             settings[key] = point.settings[x]
             groups.setdefault(key, []).append((measured, point.run))
-    summaries = [
-        _summarize(settings[key], sorted(group, key=lambda item: item[0])) for key, group in groups.items()
-    ]
+    summaries = []
+    for key, group in groups.items():
+        values, runs = zip(*sorted(group, key=lambda item: item[0]), strict=True)
+        typical, median = runs[(len(runs) - 1) // 2], float(statistics.median(values))
+        summaries.append(Spread(settings[key], median, values[0], values[-1], runs, typical))
     return sorted(summaries, key=lambda item: _sort_key(item.x))
-
-
-def _summarize(x: Any, measured_runs: list[tuple[float, Run]]) -> Spread:
-    values = [measured for measured, _ in measured_runs]
-    typical = measured_runs[(len(measured_runs) - 1) // 2][1]
-    runs = tuple(run for _, run in measured_runs)
-    return Spread(x, float(statistics.median(values)), values[0], values[-1], runs, typical)
 
 
 _PLAIN = {"level", "mode", "dtype", "device", "gpu", "cpu"}
@@ -290,10 +266,9 @@ def show_controls(view: View, sweep_view: SweepView, offered: Sequence[str]) -> 
     """
     axes = {name: format_setting(name) for name in sweep_view.vary if name != COMMIT}
     titles = {key: of.title for key, of in QUANTITIES.items()}
+    workloads = {name: name for name in offered}
     controls = [
-        show_option(
-            view, "Workload", "workload", dict(zip(offered, offered, strict=True)), sweep_view.workload
-        ),
+        show_option(view, "Workload", "workload", workloads, sweep_view.workload),
         show_option(view, "Quantity", "y", titles, sweep_view.quantity),
         show_option(view, "X axis", "x", axes, sweep_view.x),
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 from tracekit.dashboards.analysis_pages.pages import load_pages
-from tracekit.dashboards.analysis_pages.results import PageResults, Row, read_choice, show_switch
+from tracekit.dashboards.analysis_pages.results import PageResults, Row
 from tracekit.dashboards.site import Context, Results, View
 
 from tests.builders import host, kernel, make_run, memcpy, step
@@ -186,8 +186,8 @@ def _largest_family(run: Run) -> Row:
 def test_a_switch_keeps_the_other_options_and_leaves_out_the_default(hostile: Run) -> None:
     choices = [("op", "By op"), ("shape", "By shape")]
     context = _context(hostile, "ops", options={"by": "shape", "measure": "x"})
-    assert read_choice(context, "by", choices) == "shape"
-    first, second = show_switch(context, "by", "By", choices).children
+    assert PageResults(context, ("ops",)).read_choice("by", choices) == "shape"
+    first, second = PageResults(context, ("ops",)).show_switch("by", "By", choices).children
     assert first.href.endswith("measure=x")
     assert "by=" not in first.href
     assert second.to_plotly_json()["props"]["aria-current"] == "true"
@@ -195,7 +195,7 @@ def test_a_switch_keeps_the_other_options_and_leaves_out_the_default(hostile: Ru
 
 def test_an_unknown_choice_is_the_default(hostile: Run) -> None:
     context = _context(hostile, "ops", options={"by": "<b>"})
-    assert read_choice(context, "by", [("op", "By op")]) == "op"
+    assert PageResults(context, ("ops",)).read_choice("by", [("op", "By op")]) == "op"
 
 
 def test_rows_lead_to_the_timeline(hostile: Run) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tracekit.dashboards.figures.axis import axis_label, hover_name, pack, unpack
+from tracekit.dashboards.figures.axis import hover_name, pack, shorten_label, unpack
 from tracekit.dashboards.figures.bars import bars, histogram, stack_bars
 from tracekit.dashboards.figures.lines import heatmap, lines
 
@@ -33,7 +33,7 @@ def test_names_of_traces_are_no_markup(name: str) -> None:
 
 
 def test_control_characters_are_spelled_out() -> None:
-    assert axis_label("a\u202eb") == "a\\u202eb"
+    assert shorten_label("a\u202eb") == "a\\u202eb"
     assert hover_name("a\x1bb") == "a\\x1bb"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from dash import dcc
 from tracekit.dashboards import blocks
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.components import charts, links
+from tracekit.dashboards.components import charts
 from tracekit.dashboards.components.charts import Tile
 from tracekit.dashboards.components.finding import range_around, read_evidence, show_finding
 from tracekit.dashboards.components.text import with_code
@@ -21,7 +22,7 @@ from tracekit.dashboards.site import Site, View
 from tests.builders import host, kernel, make_run, memcpy, step
 from tests.environment import HANG_SECONDS
 from tracekit import analysis
-from tracekit.analysis import Basis, Finding, Result, Severity
+from tracekit.analysis import Basis, Finding, Severity
 from tracekit.analysis.findings import advise
 from tracekit.render import human
 from tracekit.runs.meta import Diagnostic, Git, Level, Timings
@@ -196,6 +197,14 @@ def test_the_findings_are_those_of_the_command(store: Store) -> None:
     assert find_job(context) is job
 
 
+def test_what_a_run_lacks_for_an_analysis_is_listed(store: Store) -> None:
+    make_run(store.path, host_intervals=[host("aten::mm", 0, MS)])
+    assert find_job(context_of(store)).finished.wait(HANG_SECONDS)
+    shown = filled(store, "overview", "findings")
+    (skipped,) = re.findall(r"Skipped: (\d+) analyses are missing data", shown)
+    assert int(skipped) > 1
+
+
 def test_advice_that_breaks_says_why(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(store.path, **rows())
 
@@ -263,7 +272,6 @@ def test_changes_are_told_in_words() -> None:
 
 def test_tiles_of_nothing_are_none() -> None:
     assert charts.make_tiles([], label="x", unit="ns") == []
-    assert links.rows_in_view(Result(), "absent", View()) is None
 
 
 def test_what_ran_says_what_is_known(store: Store) -> None:

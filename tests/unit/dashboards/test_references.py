@@ -13,7 +13,7 @@ from tests.runs import make_run
 pytest.importorskip("dash")
 
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages.runs.delete_dialog import delete_runs
+from tracekit.dashboards.pages.runs.dialogs import delete_runs
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.large_store import fill
 from tests.runs import make_run
+from tests.unit.dashboards.run_rows import make_rows
 from tracekit.errors import UnusableInputError
 from tracekit.runs import index, meta, notes
 from tracekit.runs.meta import Git, Timings
@@ -26,7 +27,6 @@ from tracekit.dashboards.pages.runs.rows import (
     columns,
     filter_rows,
     group_sweeps,
-    make_rows,
     sort_rows,
 )
 from tracekit.dashboards.site import Site, View

@@ -7,6 +7,7 @@ import pytest
 
 from tests.builders import kernel
 from tests.runs import make_run, step_rows
+from tests.unit.dashboards.run_rows import make_rows
 from tracekit.errors import UnusableInputError
 from tracekit.runs.meta import Collector, Diagnostic, Git, Level
 
@@ -17,8 +18,8 @@ from tracekit.dashboards import blocks, shell, shortcuts
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.catalog import Catalog
 from tracekit.dashboards.pages import runs as runs_page
-from tracekit.dashboards.pages.runs.delete_dialog import delete_runs
-from tracekit.dashboards.pages.runs.rows import StepTimes, columns, make_rows
+from tracekit.dashboards.pages.runs.dialogs import delete_runs
+from tracekit.dashboards.pages.runs.rows import StepTimes, columns
 from tracekit.dashboards.site import Site, View
 
 from tracekit.runs.store import Store

@@ -24,7 +24,7 @@ GAPS = pd.DataFrame(
 
 
 def test_the_parts_of_a_device_sum_to_its_window() -> None:
-    figure = shares.by_device(BREAKDOWN, ["device 0", "<b>device 1"])
+    figure, _ = shares.by_device(BREAKDOWN, ["device 0", "<b>device 1"])
     assert [trace["name"] for trace in figure["data"]] == ["active", "data movement", "idle"]
     for at in (0, 1):
         assert sum(trace["x"][at] for trace in figure["data"]) == pytest.approx(100)
@@ -33,7 +33,7 @@ def test_the_parts_of_a_device_sum_to_its_window() -> None:
 
 
 def test_opaque_graphs_are_shown_where_there_are_any() -> None:
-    figure = shares.by_device(BREAKDOWN.assign(graph_ns=[1, 0]), ["a", "b"])
+    figure, _ = shares.by_device(BREAKDOWN.assign(graph_ns=[1, 0]), ["a", "b"])
     assert "opaque graph" in [trace["name"] for trace in figure["data"]]
 
 

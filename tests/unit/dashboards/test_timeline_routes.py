@@ -109,7 +109,7 @@ def test_answers_are_kept_by_the_browser_once_they_are_final(get: Get) -> None:
 def test_answers_are_not_kept_while_causes_are_worked_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tracekit.dashboards.timeline.disk.OpenIndexes._explain", lambda *_: None)
+    monkeypatch.setattr("tracekit.dashboards.timeline.disk.OpenIndexes._compute_causes", lambda *_: None)
     run = training_run(tmp_path)
     get = client(run)
     assert get("draw").headers["Cache-Control"] == "no-store"
