@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from random import Random
 
 _SECRET = "canary-" + "91ab4e"
-_MEMORY_BYTES, _SECONDS = 256 << 20, 3
+_MEMORY = 256 << 20
 _ROWS = 20
 _DEEPEST = 3
 _WORDS = (
@@ -257,8 +257,7 @@ def read(case: Case, folder: Path) -> bool:
     statement = case.write(folder).read_bytes().decode("utf-8", "surrogateescape").replace(HERE, str(folder))
     try:
         known = read_statement(statement, [*views.KNOWN])
-        limits = {"limit": _ROWS, "seconds": _SECONDS, "memory_bytes": _MEMORY_BYTES}
-        with ask(known, [_run()], store=[_run()], **limits) as answer:
+        with ask(known, [_run()], store=[_run()], limit=_ROWS, seconds=3, memory_bytes=_MEMORY) as answer:
             text = repr(answer.fetch(_ROWS))
     except TracekitError as error:
         check_message(str(error))
