@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,13 +83,12 @@ def one_rank(trace: Path, folder: Path) -> dict[str, float]:
     with Store(folder / "store").draft() as draft:
         spool = cluster.Spool(name=f"{cluster.PREFIX}measured", address=draft.address)
         source = Source(trace, 0)
-        found, decoding = _in_worker(cluster.decode, cluster.Reading(source=source, spool=spool))
+        found, decoding = _in_worker(partial(cluster.decode, spool=spool), source)
         (decoded,) = found
         assert isinstance(decoded, Decoded)  # noqa: S101 (the trace is valid)
         spooled = _bytes(decoded.trace.directory)
         place = Destination(draft.path, 0, decoded.source, 0, 0, decoded.size.first_ns)
-        task = cluster.Writing(decoded=decoded, place=place, spool=spool)
-        written, writing = _in_worker(cluster.write_parts, task)
+        written, writing = _in_worker(partial(cluster.write_parts, spool=spool), (decoded, place))
         cluster.clear(spool.name)
     per_gb = 1e9 / trace.stat().st_size
     found = {

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.ingest.write import Sample
 from tracekit.runs.environment import bare_uuid, device_indices
 from tracekit.runs.meta import Diagnostic, Level
-
-if TYPE_CHECKING:
-    from tracekit.ingest.write import Sample
 
 
 @dataclass(frozen=True)

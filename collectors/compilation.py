@@ -57,11 +57,7 @@ def artifact_folder(
 
 
 class Compilations:
-    """Compilations in this process from now on.
-
-    Args:
-        level: Execution mode of the workload; only `compile` compiles.
-    """
+    """Compilations in this process from now on; at other levels than `compile` there are none."""
 
     def __init__(self, level: str) -> None:
         self._level = level
@@ -79,12 +75,7 @@ class Compilations:
         self._parts.append((part, self._count()))
 
     def is_warm(self, done: int, requested: int) -> bool:
-        """Return whether warm-up is complete; called before each warm-up step.
-
-        Args:
-            done: Warm-up steps done.
-            requested: Warm-up steps requested.
-        """
+        """Return whether warm-up is complete after the steps done; called before each warm-up step."""
         before, self._seen = self._seen, self._count()
         if done < requested or self._level == EAGER:
             return done >= requested
@@ -106,9 +97,7 @@ class Compilations:
             "graphs": utils.counters["stats"]["unique_graphs"],
             "cached": utils.counters["inductor"]["fxgraph_cache_hit"],
             "breaks": _breaks(metrics, utils.counters["graph_break"]),
-            "compilations": [
-                _describe(compilation, self._part(index)) for index, compilation in enumerate(metrics)
-            ],
+            "compilations": [_describe(item, self._part(index)) for index, item in enumerate(metrics)],
         }
 
     def _count(self) -> int:
@@ -123,11 +112,8 @@ class Compilations:
 
 
 def _describe(metrics: Any, part: str) -> dict[str, Any]:
-    """Return one compilation: of a frame, or of its backward pass if that is compiled later.
-
-    Older versions of torch lack some fields.
-    """
-    field = partial(getattr, metrics)
+    """Return one compilation: of a frame, or of its backward pass if that is compiled later."""
+    field = partial(getattr, metrics)  # with a default: older versions of torch lack some fields
     forward = field("frame_key", None) is not None
     return {
         "id": _id(metrics),
@@ -137,24 +123,14 @@ def _describe(metrics: Any, part: str) -> dict[str, Any]:
         "ops": (field("graph_op_count", None) or 0) if forward else None,
         "guards": (field("guard_count", None) or 0) if forward else None,
         "reason": describe_guard(field("recompile_reason", None) or ""),
-        "failed": explain_break(field("fail_reason", None) or "")[0],
+        "failed": _explain_break(field("fail_reason", None) or "")[0],
     }
 
 
 def _id(metrics: Any) -> str:
-    """Return torch's own `i/j`, or the frame and how often it was compiled before.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> _id(SimpleNamespace(frame_key="3", cache_size=1))
-        '3/1'
-    """
-    compile_id = getattr(metrics, "compile_id", None)
-    return (
-        str(compile_id)
-        if compile_id
-        else f"{getattr(metrics, 'frame_key', 0)}/{getattr(metrics, 'cache_size', 0)}"
-    )
+    """Return torch's own `i/j`, or the frame and how often it was compiled before."""
+    frame = f"{getattr(metrics, 'frame_key', 0)}/{getattr(metrics, 'cache_size', 0)}"
+    return str(getattr(metrics, "compile_id", None) or frame)
 
 
 def _duration_ns(metrics: Any) -> int:
@@ -171,10 +147,10 @@ def _breaks(metrics: Iterable[Any], counts: Counter[str]) -> list[dict[str, Any]
     for compilation in metrics:
         frame = _id(compilation).partition("/")[0]
         for reason in getattr(compilation, "restart_reasons", None) or ():
-            functions.setdefault(explain_break(reason)[0], set()).add(f"{frame} {compilation.co_name}")
+            functions.setdefault(_explain_break(reason)[0], set()).add(f"{frame} {compilation.co_name}")
     breaks: Counter[tuple[str, str]] = Counter()
     for reason, times in counts.items():
-        breaks[explain_break(reason)] += times
+        breaks[_explain_break(reason)] += times
     return [
         {
             "reason": reason,
@@ -187,13 +163,8 @@ def _breaks(metrics: Iterable[Any], counts: Counter[str]) -> list[dict[str, Any]
     ]
 
 
-def explain_break(text: str) -> tuple[str, str]:
-    r"""Split torch's message of a graph break into its reason and its explanation.
-
-    Example:
-        >>> explain_break("no print\n  Explanation: It prints.\n  Hint: Do not.\n  Developer debug context: ")
-        ('no print', 'It prints. Do not.')
-    """
+def _explain_break(text: str) -> tuple[str, str]:
+    """Split torch's message of a graph break into its reason and its explanation with hints."""
     first, _, rest = _DEVELOPER_NOTES.split(text.strip())[0].partition("\n")
     lines = (line.strip().removeprefix("Explanation: ").removeprefix("Hint: ") for line in rest.splitlines())
     return first, " ".join(line for line in lines if line)

@@ -16,6 +16,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,10 @@ _UNSEEN = (
     "processes outside of it"
 )
 _ORDER = "the GPUs differ, so CUDA may number them otherwise than NVML; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
-SLOW_EVERY = 2
-"""Readings per slow query, since the driver may block the program during such a query."""
+_SLOW_EVERY = 2  # readings per slow query, since the driver may block the program during such a query
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 _NAMESPACE = Path("/proc/self/ns/pid")
-_FIRST_NAMESPACE = 0xEFFFFFFC
-"""Inode of the PID namespace of the machine itself, a constant of Linux."""
+_FIRST_NAMESPACE = 0xEFFFFFFC  # inode of the PID namespace of the machine itself, a constant of Linux
 
 
 class NvmlSampler:
@@ -54,7 +53,7 @@ class NvmlSampler:
     def __init__(self, library: Any, pid: int) -> None:
         self._library, self._tree = library, _ProcessTree(pid)
         self._closed: dict[int, Exception] = {}
-        visible = visible_handles(library, os.environ, self._closed)
+        visible = _visible_handles(library, os.environ, self._closed)
         self._devices = [_Device(library, index, handle) for index, handle in sorted(visible.items())]
         self._reading = 0
         self._ambiguous = _order_is_ambiguous(library, os.environ)
@@ -81,7 +80,7 @@ class NvmlSampler:
     def read(self) -> list[Sample]:
         """Return samples of all devices."""
         live = [device for device in self._devices if not device.lost]
-        turn, remainder = divmod(self._reading, SLOW_EVERY)
+        turn, remainder = divmod(self._reading, _SLOW_EVERY)
         slow = live[turn % len(live)] if live and not remainder else None
         self._reading += 1
         return [sample for device in live for sample in device.read(self._tree, slow=device is slow)]
@@ -216,18 +215,11 @@ class _ProcessTree:
             return set()
 
 
-def visible_handles(
+def _visible_handles(
     library: Any, environment: Mapping[str, str], closed: dict[int, Exception] | None = None
 ) -> dict[int, Any]:
-    """Return the handles of visible devices by their index in a program.
-
-    CUDA numbers the GPUs that can be opened; of a GPU in MIG mode a program sees instances only.
-
-    Args:
-        library: Initialized module `pynvml`.
-        environment: Environment variables of the program.
-        closed: Filled with the errors of the GPUs that cannot be opened, by NVML's index.
-    """
+    """Return the handles of visible devices by their index in a program; `closed` is as in `nvml_handles`."""
+    # CUDA numbers the GPUs that can be opened; of a GPU in MIG mode a program sees instances only.
     gpus = list(nvml_handles(library, closed).values())
     if uuids := _torch_uuids():
         handles = {index: _by_uuid(library, gpus, uuid) for index, uuid in enumerate(uuids)}
@@ -237,7 +229,8 @@ def visible_handles(
     listed = environment.get(VISIBLE)
     if listed is None:
         return dict(enumerate(handle for gpu in gpus for handle in (mig_handles(library, gpu) or [gpu])))
-    return _handles_in_list(library, gpus, listed)
+    entries = (_entry(library, gpus, entry.strip()) for entry in listed.split(","))
+    return dict(enumerate(takewhile(lambda handle: handle is not None, entries)))
 
 
 def _torch_uuids() -> list[str]:
@@ -254,16 +247,6 @@ def _order_is_ambiguous(library: Any, environment: Mapping[str, str]) -> bool:
     if _torch_uuids() or environment.get(ORDER) == "PCI_BUS_ID":
         return False
     return len({nvml_name(library, handle) for handle in nvml_handles(library).values()}) > 1
-
-
-def _handles_in_list(library: Any, gpus: list[Any], listed: str) -> dict[int, Any]:
-    handles: dict[int, Any] = {}
-    for index, entry in enumerate(listed.split(",")):
-        handle = _entry(library, gpus, entry.strip())
-        if handle is None:
-            break
-        handles[index] = handle
-    return handles
 
 
 def _entry(library: Any, gpus: list[Any], entry: str) -> Any:

@@ -12,16 +12,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tracekit.errors import CollectionError, ProgramFailedError, TracekitError, UnusableInputError
-from tracekit.ingest.write import Sample
 from tracekit.recording import agent
-from tracekit.recording.collector import Program, Recording
-from tracekit.runs.meta import Diagnostic, Level, Timings
+from tracekit.recording.collector import Program, Recording, read_facts
+from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.options import values
 
 from . import guard
@@ -48,16 +47,10 @@ def run(program: Program, directory: Path, *, wrapper: Sequence[str] = ()) -> tu
     """
     command = program.command
     if shutil.which(command[0]) is None:
-        raise UnusableInputError(
-            f"{command[0]} not found",
-            hint="give a program on $PATH, or a path",
-        )
+        raise UnusableInputError(f"{command[0]} not found", hint="give a program on $PATH, or a path")
     scratch = directory.resolve()
-    request = {
-        **values(program),
-        "directory": str(scratch),
-        "profiler": "outside" if wrapper else "torch",
-    }
+    profiler = "outside" if wrapper else "torch"
+    request = {**values(program), "directory": str(scratch), "profiler": profiler}
     artifacts = artifact_environment(program, directory, os.environ)
     environment = agent.environment_with_agent(request, artifacts)
     # a profiler would end on these, and leave the program running
@@ -160,16 +153,11 @@ def make_recording(
         code: Exit code of the program.
         sampled: Samples while it was recorded.
     """
-    first = ranks[0].facts
-    return Recording(
-        traces=tuple(rank.trace for rank in ranks),
-        device=first["device"],
-        threads=first["threads"],
-        version=first["version"],
-        timings=timings(ranks),
-        samples=(*samples(ranks), *assign_samples(sampled.samples(), [rank.view for rank in ranks])),
-        environment=first["environment"],
-        options={**first["options"], "step": first["source"]},
+    recording = read_facts(ranks[0].facts, [rank.trace for rank in ranks])
+    assigned = assign_samples(sampled.samples(), [rank.view for rank in ranks])
+    return replace(
+        recording,
+        samples=(*recording.samples, *assigned),
         exit_code=code,
         compile_artifacts=artifact_folder(program, directory, os.environ),
     )
@@ -184,25 +172,6 @@ def read_ranks(directory: Path) -> list[Rank]:
     ]
     windows = [rank for rank in ranks if not rank.first_call]
     return sorted(windows or ranks, key=lambda rank: rank.number)
-
-
-def timings(ranks: Sequence[Rank]) -> Timings | None:
-    """Return step times of the first rank before and after its window; None if there are none."""
-    facts = ranks[0].facts
-    later_ns = facts.get("later_ns", [])  # missing if the program did not end by itself
-    step_ns = [*facts["step_ns"], *later_ns]
-    if not step_ns:
-        return None
-    return Timings(step_ns, [], facts["clock"], later=len(later_ns), left_out=facts.get("left_out", 0))
-
-
-def samples(ranks: Sequence[Rank]) -> tuple[Sample, ...]:
-    """Return peak memory of the first rank until its window."""
-    facts = ranks[0].facts
-    return tuple(
-        Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
-        for source, device, metric, value in facts["peaks"]
-    )
 
 
 def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
@@ -248,10 +217,9 @@ def failure(program: Program, directory: Path, code: int) -> TracekitError:
         return ProgramFailedError(message, hint="check its output", program_code=code)
     notes = [json.loads(path.read_text()) for path in directory.glob("process-*.note")]
     if not notes:
-        return CollectionError(
-            "nothing was recorded: no Python process that imported torch exited normally",
-            hint="run a program that uses torch, without Python's options -I, -E and -S",
-        )
+        message = "nothing was recorded: no Python process that imported torch exited normally"
+        hint = "run a program that uses torch, without Python's options -I, -E and -S"
+        return CollectionError(message, hint=hint)
     note = max(notes, key=lambda note: (bool(note["error"]), note["steps_done"], note["source"]))
     steps = note["steps_done"]
     if "captured_steps" in note["codes"]:

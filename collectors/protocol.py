@@ -193,17 +193,11 @@ def samples(result: dict[str, Any]) -> tuple[Sample, ...]:
 
 def _no_final_event(name: str, code: int, log: str) -> CollectionError:
     if code == -signal.SIGKILL:
-        return CollectionError(
-            f"the process running {name} was killed by SIGKILL",
-            hint="if it ran out of memory, lower --batch-size or --resolution",
-        )
+        message = f"the process running {name} was killed by SIGKILL"
+        return CollectionError(message, hint="if it ran out of memory, lower --batch-size or --resolution")
     if code < 0:
         reason = f": {error_line(log)}" if log.strip() else ""
-        return CollectionError(
-            f"the process running {name} was killed by {signal.Signals(-code).name}{reason}",
-            hint="see `tracekit doctor`",
-        )
-    return CollectionError(
-        f"{name} failed with exit code {code}: {error_line(log)}",
-        hint="try other options, or see `tracekit doctor`",
-    )
+        message = f"the process running {name} was killed by {signal.Signals(-code).name}{reason}"
+        return CollectionError(message, hint="see `tracekit doctor`")
+    message = f"{name} failed with exit code {code}: {error_line(log)}"
+    return CollectionError(message, hint="try other options, or see `tracekit doctor`")

@@ -64,10 +64,8 @@ MakeSampler: TypeAlias = Callable[[int], Sampler | None]
 RSS, CPU, THREADS, PROCESSES = "rss_bytes", "cpu_percent", "threads", "processes"
 _MIN_SEARCH_NS, _MAX_SEARCH_NS = 500_000_000, 8_000_000_000
 _TICK_S, _PAGE_BYTES = 1 / os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-_MIN_SHARE_NS = 30_000_000
-"""Shortest interval for a CPU share: the kernel counts CPU time in ticks of 10 ms."""
-_EXITING = 0x4
-"""The kernel's PF_EXITING flag."""
+_MIN_SHARE_NS = 30_000_000  # shortest interval for a CPU share: the kernel counts CPU time in ticks of 10 ms
+_EXITING = 0x4  # the kernel's PF_EXITING flag
 
 
 class ProcessSampler(Sampler):
@@ -147,10 +145,8 @@ class ProcessSampler(Sampler):
 
 
 def _usage(process: psutil.Process) -> tuple[float, int, int]:
-    """Return CPU seconds, resident bytes and threads.
-
-    One file of Linux has all three; psutil, which other systems need, takes four times as long.
-    """
+    """Return CPU seconds, resident bytes and threads."""
+    # One file of Linux has all three; psutil, which other systems need, takes four times as long.
     try:
         text = Path(f"/proc/{process.pid}/stat").read_bytes()
     except OSError:

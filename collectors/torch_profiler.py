@@ -58,10 +58,7 @@ class TorchProfilerCollector:
 
 
 def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -> Recording:
-    """Prepare a workload in Python, then run the C++ program.
-
-    The output of the last step is saved in the directory as `OUTPUT`, for `torch.load`.
-    """
+    """Prepare a workload in Python, then run the C++ program, which saves its last output as `OUTPUT`."""
     prepared = run_process(_PREPARE, request, directory, progress)
     sampled, trace = SampledProgress(progress), directory / workload_process.TRACE
     command = (prepared["program"], prepared["job"], str(trace), str(directory / OUTPUT))

@@ -34,8 +34,7 @@ TRACE = "trace.json"
 GIB = 1 << 30
 MIN_DEVICE_NS = 1_000_000_000
 """Shortest warm-up and timing on a device: its clocks rise only after some time under load."""
-_COMPILERS = ("torch._dynamo", "torch._inductor")
-"""Modules that define the errors of compilation."""
+_COMPILERS = ("torch._dynamo", "torch._inductor")  # modules that define the errors of compilation
 
 
 def record(request: Request, directory: Path, reporter: Reporter) -> dict[str, Any]:
@@ -162,16 +161,12 @@ def resolve_device(device: str) -> str:
     try:
         import torch
     except ModuleNotFoundError as error:
-        raise CollectionError(
-            "torch is not installed",
-            hint="pip install 'tracekit-torch[torch]'",
-        ) from error
+        message = "torch is not installed"
+        raise CollectionError(message, hint="pip install 'tracekit-torch[torch]'") from error
     problem = "" if device == "cpu" else environment.gpu_problem(torch)
     if device == "cuda" and problem:
-        raise UnusableInputError(
-            f"torch can use no GPU: {problem}",
-            hint="use --device cpu, or see `tracekit doctor`",
-        )
+        message = f"torch can use no GPU: {problem}"
+        raise UnusableInputError(message, hint="use --device cpu, or see `tracekit doctor`")
     return "cpu" if device == "cpu" or problem else "cuda"
 
 
@@ -229,11 +224,7 @@ def _warm_up(
     compilations: Compilations,
     reporter: Reporter,
 ) -> int:
-    """Run the requested warm-up steps, and more until a step compiles nothing.
-
-    Returns:
-        On a device, the mean duration of the steps that kept it busy after that, ns; else 0.
-    """
+    """Run the requested warm-up steps, and more until a step compiles nothing; returns as `keep_busy`."""
     done = 0
     reporter.send("progress", part=WARM_UP, done=done, total=request.warmup)
     while not compilations.is_warm(done, request.warmup):

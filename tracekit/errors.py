@@ -14,8 +14,7 @@ _UNSAFE = re.compile(
 )
 MAX_MESSAGE_CHARS = 2_000
 """Maximum characters of a message; names from files may be arbitrarily long."""
-_MAX_END_CHARS = 200
-"""Number of characters kept from the end of a shortened text."""
+_MAX_END_CHARS = 200  # number of characters kept from the end of a shortened text
 _MAX_QUOTED_CHARS = 60
 
 

@@ -81,10 +81,8 @@ def _find(group: str, name: str) -> EntryPoint:
         hint = did_you_mean(name, registered) or f"known: {', '.join(registered) or 'none'}"
         raise PluginError(f"unknown {kind} {name!r}", hint=hint)
     if len(matches) > 1:
-        raise PluginError(
-            f"{kind} name {name!r} is registered twice: {' and '.join(matches)}",
-            hint="uninstall one of the packages",
-        )
+        message = f"{kind} name {name!r} is registered twice: {' and '.join(matches)}"
+        raise PluginError(message, hint="uninstall one of the packages")
     return next(iter(matches.values()))
 
 
@@ -132,10 +130,8 @@ def _import(point: EntryPoint) -> Any:
     except TracekitError:
         raise
     except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            f"{point.name!r} needs the package {error.name!r}",
-            hint=_how_to_install(error.name or ""),
-        ) from error
+        message = f"{point.name!r} needs the package {error.name!r}"
+        raise MissingDependencyError(message, hint=_how_to_install(error.name or "")) from error
     except Exception as error:
         raise PluginError(
             f"plug-in {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",

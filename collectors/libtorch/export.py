@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from tracekit.errors import UnusableInputError
+from tracekit.recording.collector import Request
 from tracekit.workloads.base import Program
 from tracekit.workloads.levels import trace_module
 from tracekit.workloads.program import Inference, Training
-
-if TYPE_CHECKING:
-    from tracekit.recording.collector import Request
 
 JOB, MODULE = "job.pt", "module.pt"
 _OPTIMIZERS = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
@@ -51,9 +49,8 @@ def export(program: Program, request: Request, *, device: str, folder: Path) -> 
         UnusableInputError: The C++ program does not support the workload or its optimizer.
     """
     if not isinstance(program, (Training, Inference)):
-        raise UnusableInputError(
-            f"{request.workload} cannot be exported, as it is not a single module", hint="use --level eager"
-        )
+        message = f"{request.workload} cannot be exported, as it is not a single module"
+        raise UnusableInputError(message, hint="use --level eager")
     batches = program.batches
     job = {
         "module": str(folder / MODULE),
@@ -86,17 +83,12 @@ def _trace(program: Training | Inference) -> torch.jit.ScriptModule:
 
 
 def _optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the class and options of an optimizer; options that it lacks have neutral values.
-
-    Raises:
-        UnusableInputError: The C++ program does not support it.
-    """
+    """Return the class and options of an optimizer; options that it lacks have neutral values."""
     options, name = optimizer.defaults, type(optimizer).__name__
     unsupported = [option for option in _UNSUPPORTED if options.get(option)]
     if type(optimizer) not in _OPTIMIZERS or len(optimizer.param_groups) != 1 or unsupported:
-        raise UnusableInputError(
-            f"the C++ program cannot train with this {name}", hint="use --level eager or --mode infer"
-        )
+        message = f"the C++ program cannot train with this {name}"
+        raise UnusableInputError(message, hint="use --level eager or --mode infer")
     beta1, beta2 = options.get("betas", (0.0, 0.0))
     return {
         "optimizer": name,

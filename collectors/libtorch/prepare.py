@@ -117,10 +117,8 @@ def _build_lock(folder: Path, key: str) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locks.hold(folder / f"{key}{locks.SUFFIX}"))
         except OSError as error:
-            raise CollectionError(
-                f"cannot write the C++ program to {folder}: {error.strerror}",
-                hint="set XDG_CACHE_HOME to a writable folder",
-            ) from error
+            message = f"cannot write the C++ program to {folder}: {error.strerror}"
+            raise CollectionError(message, hint="set XDG_CACHE_HOME to a writable folder") from error
         for partial in folder.glob(f"{key}.*.part"):
             shutil.rmtree(partial, ignore_errors=True)
         yield

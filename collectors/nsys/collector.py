@@ -13,12 +13,14 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from tracekit.errors import CollectionError, UnusableInputError
+from tracekit.ingest.nsys.report import SUFFIXES
+from tracekit.ingest.nsys.rows import WARNING
+from tracekit.ingest.nsys.sqlite import open_database
 from tracekit.recording.collector import Program, Progress, Recording, Request
 from tracekit.recording.doctor import Check, Status
 from tracekit.runs import environment
@@ -35,21 +37,13 @@ from .measured import EVENTS, REQUEST
 from .tool import Nsys
 
 REPORT = "run"
-SUFFIXES = (".nsys-rep", ".qdrep")
-"""Suffixes of reports; the second one before version 2021.4."""
 UNPROCESSED = ".qdstrm"
 """Suffix of the data that nsys processes into a report."""
 DEVICE_WORK = tuple(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 HOST_WORK = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API")
 _MEASURED = (sys.executable, "-P", "-m", "tracekit.collectors.nsys.measured")
 _POLL_SECONDS = 0.1
-_WARNING = 2
-"""Severity of a warning in DIAGNOSTIC_EVENT."""
-_SAMPLED = Diagnostic(
-    Level.INFO,
-    "samples_with_nsys",
-    "sampled memory, threads and CPU time include those of nsys",
-)
+_SAMPLED = "sampled memory, threads and CPU time include those of nsys"
 
 
 class NsysCollector:
@@ -81,11 +75,8 @@ class NsysCollector:
         timed = run_process(workload_process.COMMAND, unprofiled, directory, progress)
         decided = replace(request, device=timed["device"], batch_size=timed["batch_size"])
         command = tool.profile_command(nsys, directory / REPORT, device=decided.device)
-        ended, result = _run_under_nsys(command, decided, directory, progress)
-        if ended.report is None:
-            check_processed(directory)
-            raise tool.recording_error(ended.log, ended.code, by_range=decided.device != "cpu")
-        trace = _export(nsys, ended.report, decided.device, progress)
+        report, code, result = _run_under_nsys(command, decided, directory, progress)
+        trace = _export(nsys, report, decided.device, progress)
         notes = (*result["notes"], *explain_ignored_stacks(requested=request.stacks))
         sampled = [
             Diagnostic(**{**values, "level": Level(values["level"])}) for values in result["diagnostics"]
@@ -100,8 +91,8 @@ class NsysCollector:
             batch_size=timed["batch_size"],
             samples=(*samples(timed), *samples(result)),
             environment=timed["environment"],
-            options={"arguments": recorded_options(command)},
-            diagnostics=(*sampled, *protocol_notes(timed), *diagnostics(nsys, ended.code, notes)),
+            options={"arguments": _recorded_options(command)},
+            diagnostics=(*sampled, *protocol_notes(timed), *diagnostics(nsys, code, notes)),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
@@ -114,9 +105,9 @@ class NsysCollector:
         if not ranks:
             raise programs.failure(program, directory, code)
         recording = programs.make_recording(program, directory, ranks, code=code, sampled=sampled)
-        report = find_report(directory)
+        report = _find_report(directory)
         if report is None:
-            check_processed(directory)
+            _check_processed(directory)
             raise tool.missing_report_error(code, by_range=guessed != "cpu", device=recording.device)
         if guessed == "cpu" != recording.device:
             raise CollectionError(  # a program may use a GPU that was not visible before it started
@@ -127,12 +118,13 @@ class NsysCollector:
         trace = _export(nsys, report, recording.device, progress)
         ignored = explain_ignored_stacks(requested=program.stacks)
         problems = programs.diagnostics(ranks, code)
+        with_nsys = Diagnostic(Level.INFO, "samples_with_nsys", _SAMPLED)
         return replace(
             recording,
             traces=(trace,),
             version=nsys.version,
-            options={**recording.options, "arguments": recorded_options(command)},
-            diagnostics=(*problems, _SAMPLED, *sampled.diagnostics(), *diagnostics(nsys, 0, ignored)),
+            options={**recording.options, "arguments": _recorded_options(command)},
+            diagnostics=(*problems, with_nsys, *sampled.diagnostics(), *diagnostics(nsys, 0, ignored)),
         )
 
 
@@ -143,31 +135,11 @@ def _guess_device() -> str:
     return "cuda" if environment.nvml_gpus() else "cpu"
 
 
-@dataclass(frozen=True, kw_only=True)
-class EndedNsys:
-    """Result of a program under nsys.
-
-    Attributes:
-        code: Exit code of nsys, which is the program's if nsys succeeded.
-        report: Path of the report; None if there is none.
-        log: Output of nsys and the program.
-    """
-
-    code: int
-    report: Path | None
-    log: str
-
-
 def _run_under_nsys(
     command: list[str], request: Request, directory: Path, progress: Progress
-) -> tuple[EndedNsys, dict[str, Any]]:
-    """Run the steps under nsys; returns the result of nsys and that of the program.
-
-    nsys prints to the standard streams, so the program appends its events to a file.
-
-    Raises:
-        TracekitError: The program sent an error, or nsys or the program failed.
-    """
+) -> tuple[Path, int, dict[str, Any]]:
+    """Run the steps under nsys; returns its report, its exit code, and the result of the program."""
+    # nsys prints to the standard streams, so the program appends its events to a file
     path, events, log = directory / REQUEST, directory / EVENTS, directory / "nsys.txt"
     path.write_text(json.dumps(asdict(request)))
     events.touch()
@@ -182,11 +154,15 @@ def _run_under_nsys(
     ):
         final = follow(_follow_file(events, process), progress)
         code = process.wait()
-    ended = EndedNsys(code=code, report=find_report(directory), log=log.read_text(errors="replace"))
+    report, text = _find_report(directory), log.read_text(errors="replace")
     if final is None and not events.stat().st_size:
-        raise tool.recording_error(ended.log, code)  # the program was not started
-    code = 128 - code if code > 128 else code  # as `Popen.returncode` reports a signal
-    return ended, result_of(final, name=request.workload, code=code, log=tool.error_line(ended.log))
+        raise tool.recording_error(text, code)  # the program was not started
+    ended = 128 - code if code > 128 else code  # as `Popen.returncode` reports a signal
+    result = result_of(final, name=request.workload, code=ended, log=tool.error_line(text))
+    if report is None:
+        _check_processed(directory)
+        raise tool.recording_error(text, code, by_range=request.device != "cpu")
+    return report, code, result
 
 
 def _follow_file(path: Path, process: subprocess.Popen[str]) -> Iterator[str]:
@@ -203,19 +179,14 @@ def _follow_file(path: Path, process: subprocess.Popen[str]) -> Iterator[str]:
                 process.wait(_POLL_SECONDS)
 
 
-def find_report(directory: Path) -> Path | None:
+def _find_report(directory: Path) -> Path | None:
     """Return the report in a folder; None if it is missing or empty."""
     return _find(directory, SUFFIXES)
 
 
-def check_processed(directory: Path) -> None:
-    """Check that a folder without a report has no unprocessed data of one.
-
-    Raises:
-        CollectionError: It has; the message has the path where they are saved.
-    """
-    raw = _find(directory, (UNPROCESSED,))
-    if raw is not None:
+def _check_processed(directory: Path) -> None:
+    """Raise that a folder without a report has unprocessed data of one, if it has, and where it is saved."""
+    if raw := _find(directory, (UNPROCESSED,)):
         raise tool.unprocessed_error(raw)
 
 
@@ -225,11 +196,7 @@ def _find(directory: Path, suffixes: Iterable[str]) -> Path | None:
 
 
 def _export(nsys: Nsys, report: Path, device: str, progress: Progress) -> Path:
-    """Export a report to SQLite, in the same folder, and check that it has the requested data.
-
-    Raises:
-        CollectionError: nothing was recorded, or nsys failed: the message has the path of the saved report.
-    """
+    """Export a report to SQLite, in the same folder, and check that it has the requested data."""
     progress("export", 0, 1)
     export, log = report.with_suffix(".sqlite"), report.with_name("export.txt")
     command = tool.export_command(nsys, report, export)
@@ -244,16 +211,15 @@ def _export(nsys: Nsys, report: Path, device: str, progress: Progress) -> Path:
     on_cpu = device == "cpu"
     if not has_rows(export, (*HOST_WORK, *DEVICE_WORK) if on_cpu else DEVICE_WORK):
         what, reason = "activity" if on_cpu else "GPU activity", worst_diagnostic(export)
-        raise CollectionError(
-            f"nsys recorded no {what}" + (f": nsys says {reason!r}" if reason else ""),
-            hint="see `tracekit doctor` for driver and permissions, or use --collector torch",
-        )
+        message = f"nsys recorded no {what}" + (f": nsys says {reason!r}" if reason else "")
+        hint = "see `tracekit doctor` for driver and permissions, or use --collector torch"
+        raise CollectionError(message, hint=hint)
     return export
 
 
 def has_rows(export: Path, tables: tuple[str, ...]) -> bool:
     """Return whether any of these tables exists and has rows."""
-    with closing(_open(export)) as database:
+    with closing(open_database(export)) as database:
         for table in tables:
             with suppress(sqlite3.OperationalError):  # there is no such table
                 if database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone():  # noqa: S608 (a constant)
@@ -263,27 +229,23 @@ def has_rows(export: Path, tables: tuple[str, ...]) -> bool:
 
 def worst_diagnostic(export: Path) -> str:
     """Return the first line of nsys' latest diagnostic of the highest severity; empty if there is none."""
-    with closing(_open(export)) as database, suppress(sqlite3.OperationalError):
+    with closing(open_database(export)) as database, suppress(sqlite3.OperationalError):
         query = "SELECT text FROM DIAGNOSTIC_EVENT WHERE severity >= ? ORDER BY severity DESC, timestamp DESC"
-        for (text,) in database.execute(query, (_WARNING,)):
+        for (text,) in database.execute(query, (WARNING,)):
             if text and text.strip():
                 return str(text).strip().splitlines()[0].rstrip(".")
     return ""
 
 
-def _open(export: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(export.absolute()))}?mode=ro", uri=True)
-
-
 def _is_readable(export: Path) -> bool:
     try:
-        with closing(_open(export)) as database:
+        with closing(open_database(export)) as database:
             return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     except sqlite3.Error:
         return False
 
 
-def recorded_options(command: list[str]) -> list[str]:
+def _recorded_options(command: list[str]) -> list[str]:
     """Return the options of a command without paths."""
     return [word for word in command if word.startswith("--") and not word.startswith("--output")]
 

@@ -50,32 +50,23 @@ def find() -> Nsys:
     """
     path = find_nsys()
     if path is None:
-        raise CollectionError(
-            "nsys not found ($NSYS_HOME/bin, PATH, default install folders)",
-            hint="install NVIDIA Nsight Systems, or use --collector torch",
-        )
+        message = "nsys not found ($NSYS_HOME/bin, PATH, default install folders)"
+        raise CollectionError(message, hint="install NVIDIA Nsight Systems, or use --collector torch")
     output = _query(path, "--version")
     version = _VERSION.search(output)
     if version is None:
-        raise CollectionError(
-            f"{path} is not nsys: --version printed {find_error_line(output)!r}",
-            hint="reinstall NVIDIA Nsight Systems, or set $NSYS_HOME to another installation",
-        )
+        hint = "reinstall NVIDIA Nsight Systems, or set $NSYS_HOME to another installation"
+        raise CollectionError(f"{path} is not nsys: --version printed {find_error_line(output)!r}", hint=hint)
     return Nsys(
         path=path,
         version=version[1],
-        profile=help_by_option(_query(path, "profile", "--help")),
-        export=help_by_option(_query(path, "export", "--help")),
+        profile=_help_by_option(_query(path, "profile", "--help")),
+        export=_help_by_option(_query(path, "export", "--help")),
     )
 
 
-def help_by_option(text: str) -> dict[str, str]:
-    r"""Return the help text of each option that a help page describes.
-
-    Example:
-        >>> help_by_option("  -t, --trace=\n\n    Possible: 'cuda'. See --help.\n  --wait=\n    all\n").keys()
-        dict_keys(['trace', 'wait'])
-    """
+def _help_by_option(text: str) -> dict[str, str]:
+    """Return the help text of each option that a help page describes."""
     starts = [*_OPTION.finditer(text)]
     ends = [*(match.start() for match in starts[1:]), len(text)]
     return {match[1]: text[match.start() : end] for match, end in zip(starts, ends, strict=True)}
@@ -90,10 +81,9 @@ def _query(path: str, *words: str) -> str:
             try:
                 process.wait(QUERY_SECONDS)
             except subprocess.TimeoutExpired as error:
-                raise CollectionError(
-                    f"`{path} {' '.join(words)}` did not respond within {QUERY_SECONDS:.0f} s",
-                    hint="reinstall NVIDIA Nsight Systems, or set $NSYS_HOME to another installation",
-                ) from error
+                message = f"`{path} {' '.join(words)}` did not respond within {QUERY_SECONDS:.0f} s"
+                hint = "reinstall NVIDIA Nsight Systems, or set $NSYS_HOME to another installation"
+                raise CollectionError(message, hint=hint) from error
         output.seek(0)
         return output.read().decode(errors="replace")
 
@@ -155,10 +145,8 @@ def profile_command(nsys: Nsys, output: Path, *, device: str) -> list[str]:
         CollectionError: This version cannot be limited to a range.
     """
     if device != "cpu" and "capture-range" not in nsys.profile:
-        raise CollectionError(
-            f"nsys {nsys.version} ({nsys.path}) has no --capture-range",
-            hint="install a newer Nsight Systems, or set $NSYS_HOME to one",
-        )
+        message = f"nsys {nsys.version} ({nsys.path}) has no --capture-range"
+        raise CollectionError(message, hint="install a newer Nsight Systems, or set $NSYS_HOME to one")
     settings = ALWAYS if device == "cpu" else (*WINDOW, *ALWAYS)
     wanted = HOST_TRACES if device == "cpu" else TRACES
     quoted = set(re.findall(r"'([a-z0-9-]+)'", nsys.profile.get("trace", "")))
@@ -206,11 +194,9 @@ def _supported_options(setting: Setting, help_texts: Mapping[str, str]) -> tuple
     return ()
 
 
-SAVED_REPORTS = ".reports"
-"""Folder of the store for reports that could not be exported."""
+_SAVED_REPORTS = ".reports"  # folder of the store for reports that could not be exported
 _PERMISSION = re.compile(r"ERR_NVGPUCTRPERM|INSUFFICIENT_PRIVILEGES|[Ii]nsufficient privilege|perf_event")
-_RANGE_BEGAN = "Capture range started"
-"""Output of nsys when the program calls cudaProfilerStart."""
+_RANGE_BEGAN = "Capture range started"  # output of nsys when the program calls cudaProfilerStart
 _ERROR = re.compile(
     r"(?i)error|fail|cannot|could not|unable|denied|unrecogni[sz]ed|invalid|illegal|ERR_|no reports"
 )
@@ -240,10 +226,8 @@ def recording_error(log: str, code: int, *, by_range: bool = False) -> Collectio
             f"recording begins ({reason})",
             hint="install an Nsight Systems that supports this GPU driver, or use --collector torch",
         )
-    return CollectionError(
-        f"nsys wrote no report (exit code {code}): {reason}",
-        hint="see `tracekit doctor`, or use --collector torch",
-    )
+    message = f"nsys wrote no report (exit code {code}): {reason}"
+    return CollectionError(message, hint="see `tracekit doctor`, or use --collector torch")
 
 
 def missing_report_error(code: int, *, by_range: bool, device: str) -> CollectionError:
@@ -255,24 +239,21 @@ def missing_report_error(code: int, *, by_range: bool, device: str) -> Collectio
         device: Device that the program used.
     """
     if by_range and device == "cpu":
-        return CollectionError(
-            "nsys wrote no report: it records the GPU, and the program used none",
-            hint="hide the GPU with CUDA_VISIBLE_DEVICES= to record the CPU only, or use --collector torch",
-        )
+        message = "nsys wrote no report: it records the GPU, and the program used none"
+        hint = "hide the GPU with CUDA_VISIBLE_DEVICES= to record the CPU only, or use --collector torch"
+        return CollectionError(message, hint=hint)
     hint = "check its output and `tracekit doctor`, or use --collector torch"
     if by_range:
         hint = f"if it did not print {_RANGE_BEGAN!r}, it missed cudaProfilerStart; {hint}"
-    return CollectionError(
-        f"the program finished its profiled steps, but nsys wrote no report (exit code {code})", hint=hint
-    )
+    message = f"the program finished its profiled steps, but nsys wrote no report (exit code {code})"
+    return CollectionError(message, hint=hint)
 
 
 def unprocessed_error(raw: Path) -> CollectionError:
     """Return the error for data that nsys did not turn into a report, after moving them out of the draft."""
-    return CollectionError(
-        f"nsys recorded, but could not process its data; they are saved as {_save(raw)}",
-        hint="install all of Nsight Systems, with its host folder, and open them with nsys-ui",
-    )
+    message = f"nsys recorded, but could not process its data; they are saved as {_save(raw)}"
+    hint = "install all of Nsight Systems, with its host folder, and open them with nsys-ui"
+    return CollectionError(message, hint=hint)
 
 
 def export_error(nsys: Nsys, report: Path, code: int, log: str) -> CollectionError:
@@ -295,7 +276,7 @@ def export_error(nsys: Nsys, report: Path, code: int, log: str) -> CollectionErr
 
 def _save(file: Path) -> Path:
     """Move a file from the draft of a run to the folder of saved reports."""
-    folder = file.parent.parent / SAVED_REPORTS
+    folder = file.parent.parent / _SAVED_REPORTS
     folder.mkdir(exist_ok=True)
     saved = folder / f"{file.parent.name.lstrip('.')}{file.suffix}"
     shutil.move(file, saved)

@@ -34,10 +34,9 @@ def workers(scheduler: str | None = None, *, count: int | None = None) -> Iterat
         try:
             from tracekit.executors.dask import connect
         except ImportError as error:
-            raise MissingDependencyError(
-                "--scheduler needs Dask, which is not installed",
-                hint="pip install 'tracekit-torch[scale]', also on every worker",
-            ) from error
+            message = "--scheduler needs Dask, which is not installed"
+            hint = "pip install 'tracekit-torch[scale]', also on every worker"
+            raise MissingDependencyError(message, hint=hint) from error
         with connect(scheduler) as remote:
             yield remote
         return

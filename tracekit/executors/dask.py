@@ -39,14 +39,12 @@ SILENT_S = 60.0
 """Seconds without an answer on an open connection until all ends; a busy scheduler answers late."""
 ANSWER_S = 5.0
 """Timeout in seconds of a question to the scheduler."""
-POLL_S = 0.25
-"""Seconds between two queries of the workers."""
+_POLL_S = 0.25  # seconds between two queries of the workers
 RETRIES = 1
 """Further attempts of a task whose machine fails: no space, no memory, a missing file system."""
 SETTLED_S = 1.0
 """Seconds after which a nanny knows that its worker has started: it does not restart one that ends before."""
-YOUNG_S = 60.0
-"""Age in seconds of a worker's process up to which its nanny may not know that yet."""
+_YOUNG_S = 60.0  # age in seconds of a worker's process up to which its nanny may not know that yet
 
 
 class DaskWorkers(Workers):
@@ -97,23 +95,17 @@ class DaskWorkers(Workers):
     def _outcomes(
         self, tasks: _Tasks, indices: Sequence[int], suspects: list[int] | None
     ) -> Iterator[Outcome[Any]]:
-        """Run tasks and yield their outcomes, watching the scheduler and its workers.
-
-        Args:
-            tasks: The tasks of a `map`.
-            indices: Indices of those to run.
-            suspects: Receives the tasks that Dask gave up as their workers ended; None to fail them.
-        """
+        """Run tasks and yield their outcomes, but `suspects`, if given, receives those that Dask gave up."""
         for index in indices:
             tasks.submit(index)
         dropped: list[int] = []  # submitted again if the client finds the scheduler again
         answered = staffed = polled = time.monotonic()
         while tasks.running or dropped:
-            results = tasks.wait(POLL_S)
+            results = tasks.wait(_POLL_S)
             for result in results:
                 yield from self._outcome(tasks, result, suspects, dropped)
             now = time.monotonic()
-            if now - polled < POLL_S:
+            if now - polled < _POLL_S:
                 continue
             threads, polled = self._threads(), now
             if threads is not None:
@@ -154,17 +146,14 @@ class DaskWorkers(Workers):
 
     def _nobody(self) -> TracekitError:
         if self._threads() is None:
-            return TracekitError(
-                f"the scheduler {self._address} is no longer reachable",
-                hint="check its log, start it and its workers again, and repeat the command",
-            )
-        return TracekitError(
-            f"the scheduler {self._address} has no workers", hint="start workers with `dask worker ADDRESS`"
-        )
+            hint = "check its log, start it and its workers again, and repeat the command"
+            return TracekitError(f"the scheduler {self._address} is no longer reachable", hint=hint)
+        message = f"the scheduler {self._address} has no workers"
+        return TracekitError(message, hint="start workers with `dask worker ADDRESS`")
 
     def everywhere(self, function: Callable[..., object], *args: Any) -> None:
         """See `Workers.everywhere`."""
-        hosts = {host_of(address): address for address in self._threads() or ()}
+        hosts = {_host_of(address): address for address in self._threads() or ()}
         if hosts:
             self._client.run(visit, function, args, workers=list(hosts.values()), on_error="ignore")
 
@@ -248,13 +237,8 @@ def _explain(error: BaseException) -> TracekitError:
     return unexpected_error(error)
 
 
-def host_of(address: str) -> str:
-    """Return the host of a worker's address.
-
-    Example:
-        >>> host_of("tcp://10.0.0.3:4567")
-        '10.0.0.3'
-    """
+def _host_of(address: str) -> str:
+    """Return the host of a worker's address, such as `tcp://10.0.0.3:4567`."""
     return urlsplit(address).hostname or ""
 
 
@@ -286,8 +270,7 @@ def _delete(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-_LOADED = time.monotonic()
-"""In a worker, about when it got its first task: only then this module is loaded."""
+_LOADED = time.monotonic()  # in a worker, about when it got its first task: only then this module is loaded
 
 
 def run(
@@ -297,12 +280,12 @@ def run(
 
     Raises as `attempt`, for Dask to retry it.
     """
-    if time.time() - psutil.Process().create_time() < YOUNG_S:
+    if time.time() - psutil.Process().create_time() < _YOUNG_S:
         time.sleep(max(0.0, _LOADED + SETTLED_S - time.monotonic()))
     worker, folders = get_worker(), KeptFolders()
     with scratch_at(_scratch(worker), folders.add):
         value, error = attempt(function, item)
-    return value, error, host_of(worker.address), folders
+    return value, error, _host_of(worker.address), folders
 
 
 def visit(function: Callable[..., object], args: tuple[Any, ...], dask_worker: Worker) -> None:
@@ -348,19 +331,16 @@ def connect(scheduler: str) -> Iterator[DaskWorkers]:
 
 def _client(scheduler: str) -> Client:
     if not _is_address(scheduler):
-        raise UnusableInputError(
-            f"{scheduler!r} is not the address of a Dask scheduler",
-            hint="use an address like tcp://host:8786",
-        )
+        message = f"{scheduler!r} is not the address of a Dask scheduler"
+        raise UnusableInputError(message, hint="use an address like tcp://host:8786")
     for name in ("distributed", "distributed.client"):  # Dask sets the level of both
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are reported as outcomes
     try:
         return Client(scheduler, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError, ImportError) as error:
-        raise UnusableInputError(
-            f"no response from a Dask scheduler at {scheduler} within {CONNECT_S} s",
-            hint="start one with `dask scheduler`, and use the address it prints",
-        ) from error
+        message = f"no response from a Dask scheduler at {scheduler} within {CONNECT_S} s"
+        hint = "start one with `dask scheduler`, and use the address it prints"
+        raise UnusableInputError(message, hint=hint) from error
 
 
 def _is_address(text: str) -> bool:
@@ -372,18 +352,15 @@ def _is_address(text: str) -> bool:
 
 
 def _check_versions(client: Client, scheduler: str) -> None:
-    """Check that all workers have the same versions of Python, Dask and tracekit as this program.
-
-    Dask answers for its workers, as one may lack tracekit.
-    """
+    """Check that all workers have the same versions of Python, Dask and tracekit as this program."""
     mine = _describe({"python": platform.python_version(), **{name: _own_version(name) for name in _TITLES}})
+    # Dask answers for its workers, as one may lack tracekit.
     for worker, answer in client.get_versions(packages=[*_TITLES])["workers"].items():
         theirs = _describe(answer["packages"])
         if theirs != mine:
-            raise UnusableInputError(
-                f"worker {worker} of {scheduler} has {theirs}, but this process has {mine}",
-                hint="install the same versions on all workers, and restart them",
-            )
+            message = f"worker {worker} of {scheduler} has {theirs}, but this process has {mine}"
+            hint = "install the same versions on all workers, and restart them"
+            raise UnusableInputError(message, hint=hint)
 
 
 def _own_version(distribution: str) -> str:
@@ -392,8 +369,6 @@ def _own_version(distribution: str) -> str:
 
 def _describe(versions: Mapping[str, str | None]) -> str:
     """Return versions in words; Python's minor version decides whether pickles are compatible."""
-    words = [
-        f"{title} {versions[name]}" if versions.get(name) else f"no {title}"
-        for name, title in _TITLES.items()
-    ]
+    named = ((versions.get(name), title) for name, title in _TITLES.items())
+    words = [f"{title} {version}" if version else f"no {title}" for version, title in named]
     return ", ".join([f"Python {'.'.join(str(versions['python']).split('.')[:2])}", *words])

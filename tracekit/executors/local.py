@@ -51,7 +51,7 @@ class Processes:
         Raises:
             LostWorkerError: The worker ended.
         """
-        worker = self._worker()
+        worker: subprocess.Popen[bytes] = getattr(self._of_thread, "worker", None) or self._start()
         assert worker.stdin  # noqa: S101 (a pipe)
         assert worker.stdout  # noqa: S101 (a pipe)
         try:
@@ -60,18 +60,11 @@ class Processes:
             has_failed, answer = pickle.load(worker.stdout)  # noqa: S301 (our own process)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
             self._of_thread.worker = None
-            raise LostWorkerError(
-                f"a worker process ended with code {worker.wait()}", hint="free memory and retry"
-            ) from error
+            message = f"a worker process ended with code {worker.wait()}"
+            raise LostWorkerError(message, hint="free memory and retry") from error
         if has_failed:
             raise answer
         return answer
-
-    def _worker(self) -> subprocess.Popen[bytes]:
-        worker: subprocess.Popen[bytes] | None = getattr(self._of_thread, "worker", None)
-        if worker is None:
-            worker = self._of_thread.worker = self._start()
-        return worker
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self._starting:
@@ -84,6 +77,7 @@ class Processes:
                 start_new_session=True,  # only the parent handles Ctrl-C
             )
             self._all.append(worker)
+        self._of_thread.worker = worker
         return worker
 
     def dismiss(self) -> None:

@@ -64,8 +64,6 @@ _RECORDED = re.compile(r'RecordFunctionHandle \w+\("([^"]+)"')
 _PROFILED = re.compile(r"^.*(?:RecordFunctionHandle |aoti_runtime/utils\.h).*\n", re.M)
 """Lines of a C++ source that are there only if its calls are recorded in a profile."""
 _FUSED = re.compile(r"^(?:cpp|triton_\w{3})_fused_(.*?)_\d+$")
-_EXTERN = "extern"
-
 
 SETTINGS = {"INDUCTOR_PROVENANCE": "1", "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1"}
 """Environment variables with which torch.compile writes all that is read here, to `TORCH_TRACE`."""
@@ -132,16 +130,14 @@ def read(folder: Path) -> list[Kernel]:
 def _read(folder: Path) -> list[Kernel]:
     """Return the kernels of all graphs; ranks that compiled the same graph count once."""
     if not folder.is_dir():
-        raise UnusableInputError(
-            f"{folder} is no folder", hint="give the folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG"
-        )
+        message = f"{folder} is no folder"
+        raise UnusableInputError(message, hint="give the folder of TORCH_TRACE or of TORCH_COMPILE_DEBUG")
     try:
         logs = sorted(folder.rglob(_TRACE_FILES))
-        graphs = [graph for log in logs for graph in _graphs_of_log(log)] + [*_graphs_of_debug(folder)]
+        graphs = [graph for log in logs for graph in _Log(log).graphs] + [*_graphs_of_debug(folder)]
     except OSError as error:
-        raise UnusableInputError(
-            f"{folder} cannot be read: {error.strerror}", hint="check the permissions of its files"
-        ) from error
+        message = f"{folder} cannot be read: {error.strerror}"
+        raise UnusableInputError(message, hint="check the permissions of its files") from error
     return _distinct_kernels(graphs)
 
 
@@ -165,13 +161,15 @@ def _distinct_kernels(graphs: Sequence[_Graph]) -> list[Kernel]:
 class _Log:
     """Reads a log: what is known of a compilation comes before the code of its graph, all else after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         self.graphs: list[_Graph] = []
         self._files: dict[int, str] = {}
         self._compilations: dict[str, _Graph] = {}
         self._latest: dict[str, _Graph] = {}
+        for record, payload in records(path):
+            self._add(record, payload)
 
-    def add(self, record: dict[str, Any], payload: str) -> None:
+    def _add(self, record: dict[str, Any], payload: str) -> None:
         """Add a record; unknown ones are ignored."""
         compile_id = f"{record.get('frame_id')}/{record.get('frame_compile_id')}"
         artifact = record.get("artifact")
@@ -206,13 +204,6 @@ def _complete(graph: _Graph, name: str, payload: str) -> None:
         graph.stacks = _lists(_object(payload))
     elif name == _NODES:
         graph.nodes = _lists(_object(payload).get("cppCodeToPost"))
-
-
-def _graphs_of_log(path: Path) -> list[_Graph]:
-    log = _Log()
-    for record, payload in records(path):
-        log.add(record, payload)
-    return log.graphs
 
 
 def _find_caller(start: Any, files: Mapping[int, str]) -> tuple[str, ...]:
@@ -284,7 +275,7 @@ def _kernels(graph: _Graph, key: str) -> Iterator[Kernel]:
         handle = next(iter(numbered.get(name, [])[count[name] :]), "")
         count[name] += 1
         nodes = graph.nodes.get(handle, [])
-        backend, source = sources.get(name, (_EXTERN, ""))
+        backend, source = sources.get(name, ("extern", ""))
         event = _RECORDED.search(source)
         yield Kernel(
             graph=key,
@@ -304,12 +295,7 @@ def _kernels(graph: _Graph, key: str) -> Iterator[Kernel]:
 
 
 def _group_handles(handles: Iterable[str]) -> dict[str, list[str]]:
-    """Return the handles `name:number` of each name, in order of their numbers.
-
-    Example:
-        >>> _group_handles(["aten.mm:10", "aten.mm:2", "cpp_fused_0:3"])
-        {'aten.mm': ['aten.mm:2', 'aten.mm:10'], 'cpp_fused_0': ['cpp_fused_0:3']}
-    """
+    """Return the handles `name:number` of each name, in order of their numbers: `mm:2` before `mm:10`."""
     numbers_by_name: dict[str, set[int]] = defaultdict(set)
     for handle in handles:
         name, _, number = handle.rpartition(":")
@@ -352,13 +338,7 @@ def _nodes(listings: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _lines(stacks: Sequence[str]) -> tuple[str, ...]:
-    """Return the innermost line outside of torch of each stack trace.
-
-    Example:
-        >>> stack = 'File "train.py", line 3, in f; File "/lib/torch/nn/functional.py", line 9, in relu'
-        >>> _lines([stack, stack])
-        ('train.py:3',)
-    """
+    """Return the innermost line outside of torch of each stack trace, each line once."""
     lines: list[str] = []
     for stack in stacks:
         frames = _FRAME.findall(stack)
@@ -368,12 +348,7 @@ def _lines(stacks: Sequence[str]) -> tuple[str, ...]:
 
 
 def _sort_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """Sort lines by file and number.
-
-    Example:
-        >>> _sort_lines(["b.py:1", "a.py:10", "a.py:9"])
-        ('a.py:9', 'a.py:10', 'b.py:1')
-    """
+    """Sort lines such as `a.py:9` by file and number."""
     return tuple(sorted(lines, key=lambda line: (line.rpartition(":")[0], int(line.rpartition(":")[2]))))
 
 
@@ -382,24 +357,14 @@ def _unique(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def _ops_in_name(name: str) -> tuple[str, ...]:
-    """Return the ops that a generated name lists, which cannot be distinguished, as one text.
-
-    Example:
-        >>> _ops_in_name("cpp_fused_gelu_mul_0"), _ops_in_name("extern_kernels.mm")
-        (('gelu_mul',), ('aten.mm',))
-    """
+    """Return the ops of a generated name as one text, such as `gelu_mul` of `cpp_fused_gelu_mul_0`."""
     if fused := _FUSED.match(name):
         return (fused[1],)
     return (_event_name(name).replace("::", "."),) if "." in name else ()
 
 
 def _event_name(name: str) -> str:
-    """Return the name that the profiler gives to a kernel or an op of generated code.
-
-    Example:
-        >>> _event_name("extern_kernels.addmm"), _event_name("torch.ops.mkldnn._linear_pointwise.default")
-        ('aten::addmm', 'mkldnn::_linear_pointwise')
-    """
+    """Return the profiler's name of a kernel or an op: `a::b` for `torch.ops.a.b.default`."""
     parts = name.removeprefix("torch.ops.").split(".")
     if len(parts) == 1:
         return name
@@ -407,14 +372,7 @@ def _event_name(name: str) -> str:
 
 
 def _source_hash(source: str, name: str) -> str:
-    """Return a hash of a source that does not depend on the kernel's generated name.
-
-    Example:
-        >>> _source_hash('void cpp_f_0() {"graph_0_cpp_f_0"}', "cpp_f_0") == _source_hash(
-        ...     'void cpp_g_7() {"graph_2_cpp_g_7"}', "cpp_g_7"
-        ... )
-        True
-    """
+    """Return a hash of a source that does not depend on the kernel's generated name."""
     source = _PROFILED.sub("", source)
     plain = re.sub(rf"(?:graph_\d+_)?\b{re.escape(name)}|graph_\d+_{re.escape(name)}", "KERNEL", source)
     return hashlib.sha256(plain.encode()).hexdigest()[:32]
@@ -428,7 +386,6 @@ def write(directory: Path, kernels: Sequence[Kernel]) -> None:
 
 def to_table(kernels: Sequence[Kernel]) -> pa.Table:
     """Return the rows of `compiled_kernels`, with secrets and user names redacted."""
-    import pyarrow as pa
 
     def texts(values: Iterable[str | None]) -> pa.Array:
         originals = list(values)

@@ -34,7 +34,11 @@ def open_pool(workers: int, *, processes: bool = True) -> Iterator[Pool]:
     if workers < 2:
         yield Pool(None, None, 0)
         return
-    executor = _processes() if processes else None
+    executor = None
+    if processes:
+        from tracekit.executors.local import Processes  # smaller traces do not need it
+
+        executor = Processes()
     threads = ThreadPoolExecutor(workers, thread_name_prefix="tracekit-worker")
     try:
         yield Pool(threads, executor, workers)
@@ -42,12 +46,6 @@ def open_pool(workers: int, *, processes: bool = True) -> Iterator[Pool]:
         threads.shutdown(wait=True, cancel_futures=True)
         if executor:
             executor.dismiss()
-
-
-def _processes() -> Processes:
-    from tracekit.executors.local import Processes  # smaller traces do not need it
-
-    return Processes()
 
 
 class Pool:
@@ -85,12 +83,8 @@ class Pool:
         return answer
 
 
-if TYPE_CHECKING:
-    Work = Callable[[], None]
-
-
 class BackgroundThread:
-    """Background thread that runs functions in order, with a queue of at most `ahead` of them.
+    """Background thread that runs functions in order, with a queue of at most three of them.
 
     The thread starts with the first function. An error stops it, and is raised by the next call of `do`, or
     at exit.
@@ -104,8 +98,7 @@ class BackgroundThread:
         ['first', 'second']
     """
 
-    def __init__(self, *, ahead: int = 3) -> None:
-        self._ahead = ahead
+    def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tracekit-writer")
         self._waiting: deque[Future[None]] = deque()
         self._stopped = self._failed = False
@@ -122,9 +115,9 @@ class BackgroundThread:
         while self._waiting and not self._stopped:
             self._waiting.popleft().result()
 
-    def do(self, work: Work) -> None:
+    def do(self, work: Callable[[], None]) -> None:
         """Queue a function."""
-        while len(self._waiting) >= self._ahead or (self._waiting and self._waiting[0].done()):
+        while len(self._waiting) >= 3 or (self._waiting and self._waiting[0].done()):
             self._waiting.popleft().result()
         self._waiting.append(self._thread.submit(self._run, work))
 
@@ -132,7 +125,7 @@ class BackgroundThread:
         """Drop the queue; wait for the running function, and ignore its error."""
         self._stopped = True
 
-    def _run(self, work: Work) -> None:
+    def _run(self, work: Callable[[], None]) -> None:
         if self._stopped or self._failed:
             return
         try:

@@ -33,10 +33,9 @@ def resolve(store: Store, reference: str, *, captures: Sequence[Place] = ()) -> 
         UnusableInputError: The path is not a trace.
     """
     if captures and not _is_raw(reference):
-        raise UnusableInputError(
-            f"{reference} is not a raw trace, so no captures can be joined to it",
-            hint="import its trace again with `tracekit import --capture-trace`",
-        )
+        message = f"{reference} is not a raw trace, so no captures can be joined to it"
+        hint = "import its trace again with `tracekit import --capture-trace`"
+        raise UnusableInputError(message, hint=hint)
     if not _is_raw(reference):
         return store.resolve(reference)
     held = None if os.sep in reference else store.find(reference)
@@ -57,9 +56,8 @@ def _imported(store: Store, path: Place, captures: Sequence[Place]) -> Run:
 
     jobs = plan([path])
     if len(jobs) > 1:
-        raise UnusableInputError(
-            f"{path} has traces of {len(jobs)} jobs", hint=f"import them with `tracekit import {path}`"
-        )
+        message = f"{path} has traces of {len(jobs)} jobs"
+        raise UnusableInputError(message, hint=f"import them with `tracekit import {path}`")
     job = with_captures(jobs[0], captures)
     return _earlier(store, job) or import_job(store, job)
 

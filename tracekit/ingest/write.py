@@ -1,66 +1,34 @@
-"""Write tables as Parquet, in row groups that readers of a time window can skip; import unprofiled runs."""
+"""Write tables as Parquet, in row groups that readers of a time window can skip."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.ingest.pool import BackgroundThread
 from tracekit.ingest.spool.rows import AnyInts, Rows, cast_integers, compact, fill_nulls, numbers, values_of
-from tracekit.runs.meta import UNPROFILED, Diagnostic, Level, RunMeta
 from tracekit.schema import COUNTERS, C, Column, Table
 
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
-
 ROW_GROUP = 1 << 16
-_WITH_STATISTICS = frozenset(
-    {
-        C.DEVICE,
-        C.DUR_NS,
-        C.LAUNCH_ROW,
-        C.METRIC,
-        C.OP_ROW,
-        C.RANK,
-        C.ROW_ID,
-        C.SOURCE,
-        C.START_NS,
-        C.STEP,
-        C.STREAM,
-        C.T_NS,
-        C.TID,
-        C.TOTAL_ALLOCATED,
-    }
-)
+_WITH_STATISTICS = {
+    *(C.RANK, C.DEVICE, C.STREAM, C.TID, C.STEP, C.ROW_ID, C.LAUNCH_ROW, C.OP_ROW),
+    *(C.START_NS, C.DUR_NS, C.T_NS, C.SOURCE, C.METRIC, C.TOTAL_ALLOCATED),
+}
 """Columns with statistics, by which readers skip row groups. Names and kinds have none, as nearly every group
 contains most of them."""
-_NOT_INCREASING = frozenset(
-    {
-        C.ADDRESS,
-        C.BYTES,
-        C.DEPTH,
-        C.DUR_NS,
-        C.FLOPS,
-        C.PID,
-        C.RANK,
-        C.TID,
-        C.TOTAL_ALLOCATED,
-        C.TOTAL_RESERVED,
-    }
-)
+_NOT_INCREASING = {
+    *(C.RANK, C.PID, C.TID, C.DEPTH, C.DUR_NS, C.FLOPS),
+    *(C.ADDRESS, C.BYTES, C.TOTAL_ALLOCATED, C.TOTAL_RESERVED),
+}
 """Integers that are random or constant; the others increase, and are stored as differences."""
-
-
 _ABSOLUTE = (C.START_NS, C.T_NS)
 
 
@@ -100,9 +68,6 @@ class TableFile:
 
     Row groups are encoded in a thread of their own. Texts are codes, -1 for null; a row group stores only the
     values that it contains.
-
-    Attributes:
-        values: The text of each code of its text columns, in UTF-8.
     """
 
     def __init__(self, table: Table, path: Path, *, values: dict[str, list[bytes]], zero_ns: int) -> None:
@@ -263,24 +228,3 @@ def _rows(samples: Sequence[Sample], zero_ns: int) -> pa.Table:
         C.VALUE: pa.array([sample.value for sample in samples], pa.float64()),
     }
     return pa.table(columns, schema=COUNTERS.arrow)
-
-
-_SAID = Diagnostic(
-    Level.INFO, "not_profiled", "recorded without a profile: the run has step times and samples, no intervals"
-)
-
-
-def import_unprofiled(store: Store, meta: RunMeta, samples: Sequence[Sample]) -> Run:
-    """Store a run without a profile: timings and samples of a workload.
-
-    Args:
-        store: Store of the run.
-        meta: Metadata of the run; zero, tables and diagnostics are filled in.
-        samples: Rows of `counters`; the time of the first one is the run's zero.
-    """
-    zero = min((sample.t_unix_ns for sample in samples), default=time.time_ns())
-    marked = replace(meta.collector, options={**meta.collector.options, **UNPROFILED})
-    complete = replace(meta, t0_unix_ns=zero, collector=marked, diagnostics=[*meta.diagnostics, _SAID])
-    with store.draft() as draft, store.convert_write_errors():
-        write_samples(draft.path, samples, zero)
-        return draft.commit(complete)

@@ -76,9 +76,8 @@ class Record:
     def __enter__(self) -> Self:
         global _active
         if _active is not None:
-            raise UnusableInputError(
-                "a recording is already running in this process", hint="end its block before starting another"
-            )
+            message = "a recording is already running in this process"
+            raise UnusableInputError(message, hint="end its block before starting another")
         recorder = self._make_recorder()
         from tracekit.runs.store import Store, locate
 
@@ -117,14 +116,12 @@ class Record:
         try:
             import torch
         except ModuleNotFoundError as missing:
-            raise MissingDependencyError(
-                "torch is not installed", hint="pip install 'tracekit-torch[torch]'"
-            ) from missing
+            message = "torch is not installed"
+            raise MissingDependencyError(message, hint="pip install 'tracekit-torch[torch]'") from missing
 
         if follow(torch).are_active():
-            raise UnusableInputError(
-                "a profiler is already running in this process", hint="stop it before the block starts"
-            )
+            message = "a profiler is already running in this process"
+            raise UnusableInputError(message, hint="stop it before the block starts")
         recorder = TorchRecorder(torch, stacks=self._stacks)
         recorder.trace_path = lambda: self._draft.path / TRACE
         recorder.on_written = self._remember_trace
@@ -149,32 +146,15 @@ class Record:
         return store_run(self._draft, recording, meta, keep_trace=self._keep_trace)
 
     def _make_recording(self, trace: Path) -> Recording:
-        import torch
-
-        from tracekit.ingest.write import Sample
-        from tracekit.recording.collector import Recording
+        from tracekit.recording.collector import read_facts
         from tracekit.runs import environment
-        from tracekit.runs.meta import Diagnostic, Level, Timings
+        from tracekit.runs.meta import Diagnostic, Level
 
         recorder = self._recorder
-        (step_ns, clock), (later_ns, later_clock) = recorder.timings(), recorder.later_timings()
-        if later_ns and later_clock != clock:  # the program first used its GPU after the window
-            step_ns, clock = [], later_clock
-        times = [*step_ns, *later_ns]
-        return Recording(
-            traces=(trace,),
-            device=recorder.device,
-            threads=torch.get_num_threads(),
-            version=str(torch.__version__),
-            timings=Timings(times, [], clock, len(later_ns), recorder.left_out) if times else None,
-            samples=tuple(
-                Sample(recorder.began_unix_ns, source, device, metric, "bytes", value)
-                for source, device, metric, value in recorder.peaks
-            ),
-            environment=environment.capture(),
-            options={**recorder.options, "step": "marked"},
-            diagnostics=tuple(Diagnostic(Level.WARN, code, message) for code, message in recorder.notes),
-        )
+        facts = recorder.with_later_steps(recorder.facts("marked"))
+        recording = read_facts({**facts, "environment": environment.capture()}, [trace])
+        notes = tuple(Diagnostic(Level.WARN, code, message) for code, message in recorder.notes)
+        return replace(recording, diagnostics=notes)
 
     def _explain_missing_run(self) -> TracekitError:
         notes = "; ".join(message for _, message in self._recorder.notes)
@@ -183,10 +163,8 @@ class Record:
             f"the block ended after {steps} step{'s' * (steps != 1)}; recording would have started after "
             f"step {self._start_step}"
         )
-        return CollectionError(
-            f"nothing was recorded: {notes or too_short}",
-            hint="call rec.step() after each step, or lower start_step",
-        )
+        message = f"nothing was recorded: {notes or too_short}"
+        return CollectionError(message, hint="call rec.step() after each step, or lower start_step")
 
 
 def _invocation() -> tuple[str, list[str]]:

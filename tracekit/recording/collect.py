@@ -136,10 +136,8 @@ def decide(request: Request) -> Request:
     )
     check(decided)
     if decided.compile_artifacts and decided.level != COMPILE:
-        raise UnusableInputError(
-            f"--compile-artifacts does not apply to level {decided.level}",
-            hint=f"use --level {COMPILE}, or remove --compile-artifacts",
-        )
+        message = f"--compile-artifacts does not apply to level {decided.level}"
+        raise UnusableInputError(message, hint=f"use --level {COMPILE}, or remove --compile-artifacts")
     if decided.no_profile:
         _refuse_profiler_options(decided)
     workload.validate(decided.options(device=decided.device))
@@ -150,10 +148,8 @@ def _choose_backend(request: Request) -> str | None:
     if request.level == COMPILE:
         return request.backend or INDUCTOR
     if request.backend is not None:
-        raise UnusableInputError(
-            f"--backend does not apply to level {request.level}",
-            hint="use --level compile, or remove --backend",
-        )
+        message = f"--backend does not apply to level {request.level}"
+        raise UnusableInputError(message, hint="use --level compile, or remove --backend")
     return None
 
 

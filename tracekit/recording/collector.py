@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tracekit import registry
 from tracekit.errors import UnusableInputError
+from tracekit.ingest.write import Sample
+from tracekit.runs.meta import Diagnostic, Timings
 from tracekit.workloads.base import INDUCTOR, Options
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions
-
-if TYPE_CHECKING:
-    from tracekit.ingest.write import Sample
-    from tracekit.runs.meta import Diagnostic, Timings
 
 DEFAULT_COLLECTOR = "torch"
 
@@ -119,6 +117,31 @@ class Recording:
     compilation: dict[str, Any] | None = None
     compile_artifacts: Path | None = None
     batch_size: int | None = None
+
+
+def read_facts(facts: Mapping[str, Any], traces: Sequence[Path]) -> Recording:
+    """Return the recording of a program, without diagnostics, from what its recorder knows.
+
+    Args:
+        facts: `TorchRecorder.facts` of the first rank and its `environment`, maybe with later steps.
+        traces: One trace per rank.
+    """
+    later_ns = facts.get("later_ns", [])  # missing if the program did not end by itself
+    step_ns = [*facts["step_ns"], *later_ns]
+    left_out = facts.get("left_out", 0)
+    return Recording(
+        traces=tuple(traces),
+        device=facts["device"],
+        threads=facts["threads"],
+        version=facts["version"],
+        timings=Timings(step_ns, [], facts["clock"], len(later_ns), left_out) if step_ns else None,
+        samples=tuple(
+            Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
+            for source, device, metric, value in facts["peaks"]
+        ),
+        environment=facts["environment"],
+        options={**facts["options"], "step": facts["source"]},
+    )
 
 
 class Collector(Protocol):

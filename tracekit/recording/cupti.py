@@ -20,8 +20,7 @@ from tracekit.runs.meta import Diagnostic, Level
 CODE = "cupti"
 """Code of the diagnostics."""
 _ERROR = re.compile(r"CUPTI_ERROR_[A-Z0-9_]+")
-_ADVICE = "If you see "
-"""Kineto names one error as an example after each failure."""
+_ADVICE = "If you see "  # Kineto names one error as an example after each failure
 _FAILED = re.compile(
     r"CUPTI initialization failed|Failed to load CUPTI|libcupti\S* ?: cannot open shared object"
 )
@@ -87,12 +86,7 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class Probe:
-    """Result of recording one kernel.
-
-    Attributes:
-        kernel: Name of the recorded kernel; empty if none was recorded.
-        problem: What was wrong, with its cause if known; empty if nothing was.
-    """
+    """The kernel that was recorded, and what was wrong, with its cause if known; empty if nothing."""
 
     kernel: str
     problem: str

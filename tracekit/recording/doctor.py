@@ -40,11 +40,7 @@ class Check:
 
 
 def examine(store: Place) -> list[Check]:
-    """Run all checks; never raises, whatever is missing.
-
-    Args:
-        store: Where runs would be written.
-    """
+    """Run all checks, also of where runs would be stored; never raises, whatever is missing."""
     torch, reason = _import_torch()
     return [
         Check("python", Status.OK, f"{platform.python_version()} ({platform.system()})"),
@@ -116,9 +112,8 @@ def _profiler(torch: Any) -> Check:
     if not available:
         return Check("profiler", Status.MISSING, "torch lacks Kineto", "install an official build")
     if not environment.gpu_problem(torch) and "CUDA" not in recorded:
-        return Check(
-            "profiler", Status.WARN, "cannot record GPU activity", "install an official CUDA or ROCm build"
-        )
+        message = "install an official CUDA or ROCm build"
+        return Check("profiler", Status.WARN, "cannot record GPU activity", message)
     return Check("profiler", Status.OK, f"torch.profiler records {', '.join(recorded)}")
 
 
@@ -153,17 +148,12 @@ def _nvml() -> list[Check]:
             for number, instance in enumerate(environment.mig_handles(library, handle))
         }
         gpus = {f"gpu {index}": handle for index, handle in handles.items()} | instances
-        return [
-            check,
-            *(_gpu(library, name, handle) for name, handle in gpus.items()),
-            *(_closed_gpu(index, error) for index, error in closed.items()),
-        ]
-
-
-def _closed_gpu(index: int, error: Exception) -> Check:
-    detail = f"NVML cannot open it: {environment.first_line(error)}"
-    step = "check it with nvidia-smi; it may need a reset, or be of another job"
-    return Check(f"gpu {index}", Status.WARN, detail, step)
+        step = "check it with nvidia-smi; it may need a reset, or be of another job"
+        checks = [check, *(_gpu(library, name, handle) for name, handle in gpus.items())]
+        for index, error in closed.items():
+            detail = f"NVML cannot open it: {environment.first_line(error)}"
+            checks.append(Check(f"gpu {index}", Status.WARN, detail, step))
+        return checks
 
 
 def _gpu(library: Any, name: str, handle: Any) -> Check:
@@ -242,12 +232,10 @@ def _store(place: Place) -> list[Check]:
         return [_disk(place)]
     try:
         count = len(store.runs())
+        check = Check("store", Status.OK, f"{place} has {count} run{'s' * (count != 1)}")
     except TracekitError as error:
-        return [Check("store", Status.MISSING, error.message, error.hint), _disk(store.local_folder)]
-    return [
-        Check("store", Status.OK, f"{place} has {count} run{'s' * (count != 1)}"),
-        _disk(store.local_folder),
-    ]
+        check = Check("store", Status.MISSING, error.message, error.hint)
+    return [check, _disk(store.local_folder)]
 
 
 def _disk(store: Path) -> Check:
@@ -288,5 +276,4 @@ def _plugins() -> list[Check]:
     return missing + (faulty or [Check("plug-ins", Status.OK, f"{count} loaded")])
 
 
-_BUYS = {"dashboard": "no `tracekit dashboard` and `tracekit report`"}
-"""What is missing without an extra."""
+_BUYS = {"dashboard": "no `tracekit dashboard` and `tracekit report`"}  # what is missing without an extra

@@ -35,8 +35,7 @@ _ADVICE = re.compile(
 """Lines that torch and the C++ library add to an error."""
 _TRACEBACK, _WHAT = "Traceback (most recent call last):", "what():"
 _ASSERTION = re.compile(r"Assertion `[^`]*` failed")
-_RANK = re.compile(r"^\[(?:rank|default)\d+\]:\s?")
-"""What torchrun puts before lines of a rank."""
+_RANK = re.compile(r"^\[(?:rank|default)\d+\]:\s?")  # what torchrun puts before lines of a rank
 
 
 @contextmanager

@@ -5,29 +5,27 @@ from __future__ import annotations
 import gzip
 import re
 import shutil
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit import storage
 from tracekit.ingest import artifacts
 from tracekit.ingest.importer import import_recording
-from tracekit.ingest.write import import_unprofiled
+from tracekit.ingest.nsys.report import SUFFIXES
+from tracekit.ingest.write import write_samples
+from tracekit.recording.collector import Recording
 from tracekit.runs import redaction
+from tracekit.runs.meta import UNPROFILED, Diagnostic, Level, RunMeta, fingerprint
 from tracekit.runs.meta import Collector as CollectorMeta
-from tracekit.runs.meta import Diagnostic, RunMeta, fingerprint
 from tracekit.runs.run import Run
 from tracekit.runs.store import Draft, new_run_id, timestamp
 
-if TYPE_CHECKING:
-    from tracekit.recording.collector import Recording
-
 RAW_TRACE = "trace.json.gz"
 RAW_REPORT = "trace"
-REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
-"""Suffixes of reports from which a profiler made its trace."""
 _BLOCK_BYTES = 1 << 20
 _HOST_NAME = re.compile(rb'^\s*"host_name":')
 _TRACE_NAME = re.compile(rb'"traceName":\s*"[^"]*"')
@@ -49,13 +47,25 @@ def store_run(
         TracekitError: The recording cannot be imported, or the store cannot be written.
     """
     if not profiled:
-        return import_unprofiled(draft.store, meta, recording.samples)
-    raw = save_raw_trace(recording.traces[0], draft) if keep_trace else None
+        return _store_unprofiled(draft, recording, meta)
+    raw = _save_raw_trace(recording.traces[0], draft) if keep_trace else None
     kernels = artifacts.read_recording(recording.compile_artifacts)
     run = import_recording(draft.store, recording.traces, meta, samples=recording.samples, kernels=kernels)
     if raw:
         storage.move(raw, run.path / raw.name)
     return run
+
+
+def _store_unprofiled(draft: Draft, recording: Recording, meta: RunMeta) -> Run:
+    """Store timings and samples; the time of the first sample is the run's zero."""
+    zero = min((sample.t_unix_ns for sample in recording.samples), default=time.time_ns())
+    collector = replace(meta.collector, options={**meta.collector.options, **UNPROFILED})
+    message = "recorded without a profile: the run has step times and samples, no intervals"
+    notes = [*meta.diagnostics, Diagnostic(Level.INFO, "not_profiled", message)]
+    # another draft: the recording's own has files that do not belong to the run
+    with draft.store.draft() as stored, draft.store.convert_write_errors():
+        write_samples(stored.path, recording.samples, zero)
+        return stored.commit(replace(meta, t0_unix_ns=zero, collector=collector, diagnostics=notes))
 
 
 def run_meta(
@@ -117,22 +127,12 @@ def program_meta(
     return replace(meta, fingerprint={**meta.fingerprint, "world_size": len(recording.traces)})
 
 
-def save_raw_trace(trace: Path, draft: Draft) -> Path:
-    """Save the profiler's own file in a draft: its report if there is one, else its trace, compressed.
-
-    The host name, the path of the file, and what `tracekit.runs.redaction` redacts are removed from a trace.
-
-    Args:
-        trace: Recorded trace.
-        draft: Draft to save it in until there is a run.
-
-    Raises:
-        UnusableInputError: The store cannot be written.
-    """
+def _save_raw_trace(trace: Path, draft: Draft) -> Path:
+    """Save the profiler's own file in a draft: its report if there is one, else its trace, compressed."""
     folder = draft.path / "raw"  # the profiler may have written a file of the same name
     with draft.store.convert_write_errors():
         folder.mkdir()
-        for suffix in REPORT_SUFFIXES:
+        for suffix in SUFFIXES:  # of reports from which a profiler made its trace
             report = trace.with_suffix(suffix)
             if report.is_file():
                 return Path(shutil.copyfile(report, folder / f"{RAW_REPORT}{suffix}"))
@@ -144,6 +144,7 @@ def save_raw_trace(trace: Path, draft: Draft) -> Path:
 
 
 def _redact(lines: Sequence[bytes]) -> bytes:
+    """Remove the host name, the path of the file, and what `tracekit.runs.redaction` redacts."""
     named = [
         _TRACE_NAME.sub(b'"traceName": "trace.json"', line) for line in lines if not _HOST_NAME.match(line)
     ]

@@ -137,9 +137,8 @@ def parse(content: dict[str, Any] | None) -> Compilation | None:
     try:
         return msgspec.convert(content, Compilation)
     except msgspec.ValidationError as error:
-        raise UnusableInputError(
-            f"the compilation data of the run is damaged: {error}", hint="collect the run again"
-        ) from error
+        message = f"the compilation data of the run is damaged: {error}"
+        raise UnusableInputError(message, hint="collect the run again") from error
 
 
 def diagnostics(compilation: Compilation | None) -> Iterator[Diagnostic]:

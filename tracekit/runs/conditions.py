@@ -8,23 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.runs.nvml import SOURCE, M
+from tracekit.runs.run import Run
 from tracekit.schema import C
 from tracekit.stats.samples import TOLERANCE, clocks_differ
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from tracekit.runs.run import Run
-
-MIN_DIFFERENCE_C = 10.0
-"""Smallest difference of temperatures that is reported."""
+_MIN_DIFFERENCE_C = 10.0  # smallest difference of temperatures that is reported
 REASONS = {
     0x04: "its power limit",
     0x08: "the hardware",
@@ -98,7 +93,7 @@ def _compare(base: Sequence[Conditions], head: Sequence[Conditions]) -> Iterator
         max((run.hottest_c for run in side if run.hottest_c is not None), default=None)
         for side in (base, head)
     )
-    if hot_a is not None and hot_b is not None and abs(hot_a - hot_b) >= MIN_DIFFERENCE_C:
+    if hot_a is not None and hot_b is not None and abs(hot_a - hot_b) >= _MIN_DIFFERENCE_C:
         yield f"the device reached {hot_a:.0f} °C in the base and {hot_b:.0f} °C in the head"
 
 

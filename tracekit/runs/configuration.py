@@ -22,11 +22,6 @@ def patterns(key: str, folder: Path, *, hint: str) -> list[str]:
 
     Raises:
         UnusableInputError: They are not a list of regular expressions.
-
-    Example:
-        >>> from pathlib import Path
-        >>> patterns("communication", Path("/"), hint="")
-        []
     """
     for file in (place / CONFIGURATION for place in (folder, *folder.parents)):
         if file.is_file():
@@ -44,6 +39,5 @@ def _patterns(file: Path, key: str, hint: str) -> list[str]:
     try:
         return [re.compile(pattern).pattern for pattern in settings if pattern]
     except (re.error, TypeError) as error:
-        raise UnusableInputError(
-            f"{file}: `{key}` in [tool.tracekit] is not a list of regular expressions: {error}", hint=hint
-        ) from error
+        message = f"{file}: `{key}` in [tool.tracekit] is not a list of regular expressions: {error}"
+        raise UnusableInputError(message, hint=hint) from error

@@ -30,8 +30,7 @@ from tracekit.errors import UnusableInputError
 PRECISIONS = ("fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "int8")
 _VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|amd|instinct)\b")
 _GIB = 1 << 30
-_MEMORY_SLACK = 0.1
-"""Share of the nominal memory that the driver may keep for itself."""
+_MEMORY_SLACK = 0.1  # share of the nominal memory that the driver may keep for itself
 
 
 @dataclass(frozen=True)
@@ -159,10 +158,8 @@ def find_named(text: str) -> Device:
     if len(matching) == 1:
         return _device(matching[0])
     if matching:
-        raise UnusableInputError(
-            f"{text!r} is several devices with other peaks",
-            hint=_join_alternatives([entry["name"] for entry in matching]),
-        )
+        message = f"{text!r} is several devices with other peaks"
+        raise UnusableInputError(message, hint=_join_alternatives([entry["name"] for entry in matching]))
     raise UnusableInputError(f"the peaks of {text!r} are not listed", hint=_suggestion(key))
 
 
@@ -209,10 +206,8 @@ def read(path: Path) -> Device:
             raise UnusableInputError(f"{path} is too large for a file of peaks", hint=_FORM)
         entry = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UnusableInputError(
-            f"cannot read peaks from {path}: {error.strerror or error}",
-            hint="give the name of a listed device or a JSON file",
-        ) from error
+        message = f"cannot read peaks from {path}: {error.strerror or error}"
+        raise UnusableInputError(message, hint="give the name of a listed device or a JSON file") from error
     except ValueError as error:
         raise UnusableInputError(f"{path} is not JSON: {error}", hint=_FORM) from error
     if why := _defect(entry):

@@ -58,11 +58,7 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass
 class Index:
-    """Outlines of the runs in a folder, in memory and in its index file.
-
-    Attributes:
-        folder: The store.
-    """
+    """Outlines of the runs in the folder of a store, in memory and in its index file."""
 
     folder: Path
     _entries: dict[str, _Entry] | None = None

@@ -11,18 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import median_low
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from tracekit import errors
 from tracekit.errors import UnusableInputError
 from tracekit.schema import SCHEMA_VERSION
+from tracekit.storage import Place
 from tracekit.workloads.options import WorkloadOptions, list_options
-
-if TYPE_CHECKING:
-    from tracekit.storage import Place
-
 
 FILE_NAME = "run.json"
 MAX_BYTES = 64 << 20
@@ -175,6 +172,9 @@ def header(meta: RunMeta) -> RunMeta:
     """
     timings, options = meta.timings, meta.collector.options
     shown = {name: options[name] for name in UNPROFILED if name in options}
+    median = None
+    if timings and timings.step_ns:
+        median = Timings([median_low(timings.step_ns)], [], timings.clock)
     if sources := _objects(options.get("sources")):
         shown["sources"] = [{key: source.get(key) for key in ("name", "bytes")} for source in sources]
     return replace(
@@ -184,9 +184,7 @@ def header(meta: RunMeta) -> RunMeta:
         environment={"gpus": [{"name": gpu.get("name")} for gpu in _objects(meta.environment.get("gpus"))]},
         fingerprint={name: value for name, value in meta.fingerprint.items() if value is not None},
         git=replace(meta.git, submodules={}) if meta.git else None,
-        timings=Timings([median_low(timings.step_ns)], [], timings.clock)
-        if timings and timings.step_ns
-        else None,
+        timings=median,
         tables={name: TableFile(table.rows, table.bytes, "") for name, table in meta.tables.items()},
     )
 
@@ -235,13 +233,11 @@ def decode(content: bytes, directory: Place) -> RunMeta:
 
 
 def _damage_error(directory: Place, why: str) -> UnusableInputError:
-    return UnusableInputError(
-        f"{directory / FILE_NAME} is damaged: {why}", hint="import or collect the run again"
-    )
+    message = f"{directory / FILE_NAME} is damaged: {why}"
+    return UnusableInputError(message, hint="import or collect the run again")
 
 
-_SEAL = "seal"
-"""Last key of `run.json`: the SHA-256 of the file, indented, with an empty text in its place."""
+_SEAL = "seal"  # last key of `run.json`: the SHA-256 of the file, indented, with an empty text in its place
 
 
 def _no_run_error(directory: Place, error: Exception) -> UnusableInputError:
@@ -327,10 +323,7 @@ def fingerprint(
         **{name: workload.get(name) for name in WORKLOAD_FIELDS},
         **{name: environment.get(name) for name in ENVIRONMENT_FIELDS},
         "gpu": gpu.get("name"),
-        "sm_count": gpu.get("sm_count"),
-        "compute_capability": gpu.get("compute_capability"),
-        "power_limit_w": gpu.get("power_limit_w"),
-        "ecc": gpu.get("ecc"),
+        **{name: gpu.get(name) for name in ("sm_count", "compute_capability", "power_limit_w", "ecc")},
         PRECISION: settings.get(PRECISION),
         **{name: on_gpu.get(name) for name in GPU_SETTINGS},
         "world_size": 1,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.compute as pc
 
 from tracekit.runs import step_times
+from tracekit.runs.run import Run
 from tracekit.schema import C
 from tracekit.stats.comparison import Direction, Metric
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
 
 STEP_TIME = "step_time"
 WALL = "wall"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError, clean
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
+from tracekit.runs.run import Run
 
 FILE_NAME = "notes.json"
 MAX_TAGS, MAX_TAG_CHARS, MAX_NOTE_CHARS = 20, 40, 4_000
@@ -60,10 +57,8 @@ def read_strictly(run: Run) -> Notes:
         return Notes()
     except (OSError, ValueError, RecursionError) as error:
         reason = storage.reason(error) if isinstance(error, OSError) else str(error)
-        raise UnusableInputError(
-            f"the notes of {run.path.name} cannot be read: {reason}",
-            hint=f"repair or delete {FILE_NAME} in its folder",
-        ) from error
+        message = f"the notes of {run.path.name} cannot be read: {reason}"
+        raise UnusableInputError(message, hint=f"repair or delete {FILE_NAME} in its folder") from error
 
 
 def write(run: Run, *, tags: Sequence[str], note: str, name: str, color: str = "") -> Notes:
@@ -87,9 +82,8 @@ def write(run: Run, *, tags: Sequence[str], note: str, name: str, color: str = "
     unique = tuple(dict.fromkeys(clean(tag.strip()) for tag in tags if tag.strip()))
     notes = Notes(unique, note.strip(), clean(name.strip()), color)
     if len(unique) > MAX_TAGS or any(len(tag) > MAX_TAG_CHARS for tag in (*unique, notes.name)):
-        raise UnusableInputError(
-            f"at most {MAX_TAGS} tags; tags and names have at most {MAX_TAG_CHARS} characters"
-        )
+        message = f"at most {MAX_TAGS} tags; tags and names have at most {MAX_TAG_CHARS} characters"
+        raise UnusableInputError(message)
     if len(notes.note) > MAX_NOTE_CHARS:
         raise UnusableInputError(f"a note has at most {MAX_NOTE_CHARS:,} characters")
     if color and color not in COLORS:
@@ -102,8 +96,6 @@ def write(run: Run, *, tags: Sequence[str], note: str, name: str, color: str = "
             with storage.put(run.path / FILE_NAME) as file:
                 file.write_bytes(msgspec.json.encode(notes))
     except OSError as error:
-        raise UnusableInputError(
-            f"the notes of {run.path.name} cannot be written: {storage.reason(error)}",
-            hint="check the permissions of the store",
-        ) from error
+        message = f"the notes of {run.path.name} cannot be written: {storage.reason(error)}"
+        raise UnusableInputError(message, hint="check the permissions of the store") from error
     return notes

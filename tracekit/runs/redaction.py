@@ -15,10 +15,9 @@ from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from tracekit.runs.meta import RunMeta
+from tracekit.runs.meta import RunMeta
 
 HIDDEN = "***"
 """Replacement of a secret."""
@@ -65,15 +64,9 @@ def _is_secret_name(name: str) -> bool:
 
 
 class _Form(NamedTuple):
-    """A form of a secret or of a name.
+    """A form of a secret or of a name."""
 
-    Attributes:
-        markers: Texts in lower case of which one must occur, as a search for them is much faster.
-        pattern: Regular expression; compiled on first use.
-        replacement: As in `re.sub`.
-    """
-
-    markers: tuple[str, ...]
+    markers: tuple[str, ...]  # in lower case; one must occur, as a search for them is much faster
     pattern: str
     replacement: str | Callable[[re.Match[str]], str]
 

@@ -94,9 +94,8 @@ def commit(revision: str, cwd: Path | None = None) -> str:
     """
     sha = line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", cwd=cwd)
     if sha is None:
-        raise RunNotFoundError(
-            f"no git revision {revision!r}", hint="run this inside the repository, and check `git log`"
-        )
+        message = f"no git revision {revision!r}"
+        raise RunNotFoundError(message, hint="run this inside the repository, and check `git log`")
     return sha
 
 
@@ -146,8 +145,7 @@ def submodule_commits(tree: Path) -> dict[str, str]:
     return {os.fsdecode(name): words.split()[1].decode() for words, name in links}
 
 
-_FORM = "%H%x00%s%x00%an%x00%aI"
-"""Fields separated by NUL, which messages cannot contain."""
+_FORM = "%H%x00%s%x00%an%x00%aI"  # fields separated by NUL, which messages cannot contain
 
 
 @dataclass(frozen=True)
@@ -167,30 +165,21 @@ class Commit:
     author_date: str
 
 
-def merge_base(first: str, second: str, *, cwd: Path | None = None) -> str:
-    """Return the newest common ancestor of two commits.
-
-    Args:
-        first: Full sha of one commit.
-        second: Full sha of the other.
-        cwd: Folder inside the repository.
+def merge_base(first: str, second: str) -> str:
+    """Return the newest common ancestor of two commits, given by their full shas.
 
     Raises:
         UnusableInputError: There is none, as in a shallow clone.
     """
-    code, base = _ask("merge-base", first, second, cwd=cwd)
+    code, base = _ask("merge-base", first, second)
     if code > 1:
-        exists = {sha: not _ask("cat-file", "-e", f"{sha}^{{commit}}", cwd=cwd)[0] for sha in (first, second)}
+        exists = {sha: not _ask("cat-file", "-e", f"{sha}^{{commit}}")[0] for sha in (first, second)}
         lost = next((sha for sha in exists if not exists[sha]), second)
-        raise UnusableInputError(
-            f"commit {lost[:12]} is not in this repository",
-            hint="run `git fetch --unshallow` in a shallow clone; after a rebase, record its runs again",
-        )
+        hint = "run `git fetch --unshallow` in a shallow clone; after a rebase, record its runs again"
+        raise UnusableInputError(f"commit {lost[:12]} is not in this repository", hint=hint)
     if code or not base:
-        raise UnusableInputError(
-            f"{first[:12]} and {second[:12]} have no common ancestor",
-            hint="if the clone is shallow, run `git fetch --unshallow`",
-        )
+        message = f"{first[:12]} and {second[:12]} have no common ancestor"
+        raise UnusableInputError(message, hint="if the clone is shallow, run `git fetch --unshallow`")
     return base
 
 
@@ -199,18 +188,17 @@ def is_shallow(*, cwd: Path | None = None) -> bool:
     return _ask("rev-parse", "--is-shallow-repository", cwd=cwd) == (0, "true")
 
 
-def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> list[tuple[str, int]]:
+def nearest(commits: Iterable[str], head: str) -> list[tuple[str, int]]:
     """Return the commits that are the head or its ancestors, with their distance, nearest first.
 
     Args:
         commits: Full shas.
         head: Full sha of the head.
-        cwd: Folder inside the repository.
 
     Returns:
         Commit and distance: the number of commits that are ancestors of the head but not of the commit.
     """
-    lines = [line.split() for line in _lines("rev-list", "--parents", "--topo-order", head, cwd=cwd)]
+    lines = [line.split() for line in _lines("rev-list", "--parents", "--topo-order", head)]
     bits = {sha: 1 << place for place, sha in enumerate(sorted(set(commits)))}
     reached = [sha for sha, *_ in lines if sha in bits]
     ancestors = _ancestors(lines, {sha: bits[sha] for sha in reached})
@@ -218,12 +206,7 @@ def nearest(commits: Iterable[str], head: str, *, cwd: Path | None = None) -> li
 
 
 def _ancestors(lines: Sequence[Sequence[str]], bits: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of ancestors of some commits, including themselves, in one pass over the history.
-
-    Args:
-        lines: Commits with their parents, children first.
-        bits: A bit for each of the commits.
-    """
+    """Return the number of ancestors, with itself, of each commit with a bit; `lines` have children first."""
     masks: dict[str, int] = dict(bits)  # the commits that it is, or is an ancestor of
     sizes: Counter[int] = Counter()
     for sha, *parents in lines:
@@ -236,7 +219,7 @@ def _ancestors(lines: Sequence[Sequence[str]], bits: Mapping[str, int]) -> dict[
 
 
 def between(
-    good: str, bad: str, *, paths: Sequence[str] = (), first_parent: bool = True, cwd: Path | None = None
+    good: str, bad: str, *, paths: Sequence[str] = (), first_parent: bool = True
 ) -> tuple[Commit, ...]:
     """Return the commits after `good` up to `bad`, oldest first.
 
@@ -245,29 +228,27 @@ def between(
         bad: Full sha of the newest commit, which is always included.
         paths: Include only commits that change one of these files or folders.
         first_parent: Follow first parents only, so that a merge is one commit.
-        cwd: Folder inside the repository.
 
     Raises:
         UnusableInputError: `good` is not an ancestor of `bad`, or not along first parents.
     """
     how = ["--first-parent"] if first_parent else ["--topo-order"]
-    if good == bad or good not in _lines("rev-list", *how, bad, cwd=cwd):
-        raise _range_error(good, bad, cwd)
+    if good == bad or good not in _lines("rev-list", *how, bad):
+        raise _range_error(good, bad)
     how += ["--reverse"] if first_parent else ["--reverse", "--ancestry-path"]
-    shas = _lines("rev-list", *how, f"{good}..{bad}", *(["--", *paths] if paths else []), cwd=cwd)
-    return describe([*(sha for sha in shas if sha != bad), bad], cwd=cwd)
+    shas = _lines("rev-list", *how, f"{good}..{bad}", *(["--", *paths] if paths else []))
+    return describe([*(sha for sha in shas if sha != bad), bad])
 
 
-def _range_error(good: str, bad: str, cwd: Path | None) -> UnusableInputError:
+def _range_error(good: str, bad: str) -> UnusableInputError:
     start, end = good[:12], bad[:12]
     if good == bad:
         hint = "choose an older good commit: GOOD..BAD"
         return UnusableInputError(f"both ends are {start}", hint=hint)
-    is_ancestor = _ask("merge-base", "--is-ancestor", good, bad, cwd=cwd)[0] == 0
-    if is_ancestor:
+    if _ask("merge-base", "--is-ancestor", good, bad)[0] == 0:
         hint = "use the commit that merged it, or --all-parents"
         return UnusableInputError(f"{start} is not an ancestor of {end} along first parents", hint=hint)
-    code, base = _ask("merge-base", good, bad, cwd=cwd)
+    code, base = _ask("merge-base", good, bad)
     if base == bad:
         hint = f"the ends are reversed: use {end}..{start}"
     elif base and not code:
@@ -289,20 +270,19 @@ def describe(shas: Sequence[str], *, cwd: Path | None = None) -> tuple[Commit, .
     return tuple(Commit(*fields[first : first + 4]) for first in range(0, len(fields), 4))
 
 
-def _lines(*arguments: str, cwd: Path | None) -> list[str]:
-    return _text(*arguments, cwd=cwd).splitlines()
+def _lines(*arguments: str) -> list[str]:
+    return _text(*arguments).splitlines()
 
 
-def _text(*arguments: str, cwd: Path | None, text: str = "") -> str:
+def _text(*arguments: str, cwd: Path | None = None, text: str = "") -> str:
     code, printed = _ask(*arguments, cwd=cwd, text=text)
     if code:
-        raise UnusableInputError(
-            f"`git {arguments[0]}` failed", hint="run this inside the repository, and check `git log`"
-        )
+        message = f"`git {arguments[0]}` failed"
+        raise UnusableInputError(message, hint="run this inside the repository, and check `git log`")
     return printed
 
 
-def _ask(*arguments: str, cwd: Path | None, text: str = "") -> tuple[int, str]:
+def _ask(*arguments: str, cwd: Path | None = None, text: str = "") -> tuple[int, str]:
     """Return exit code and output of git, with input, as command lines are limited to 2 MB."""
     try:
         done = _run(*arguments, cwd=cwd or root(), text=text)

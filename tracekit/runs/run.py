@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 ENDING = ".parquet"
 RanksByFile: TypeAlias = Mapping[str, frozenset[int]]
 """Ranks in each part file, by file name; the parts of one trace have the same name in all tables."""
-_SIZES = ("steps", "device_intervals", "host_intervals")
-"""Tables whose rows stand for the size of a run."""
+_SIZES = ("steps", "device_intervals", "host_intervals")  # tables whose rows stand for the size of a run
 RANKED = [
     table.name
     for table in TABLES.values()
@@ -171,6 +170,9 @@ class Run:
         check_filters(where, window)
         if not self.rows(name):
             return spec.arrow.empty_table().select(chosen)
+        in_ranks = self._rank_filter(name)
+        if in_ranks is not None:
+            where = in_ranks if where is None else in_ranks & where
         with self.one_line_errors(name):
             dataset, condition = restrict(self._dataset(name), window, where)
             try:
@@ -263,15 +265,12 @@ class Run:
         for rank in ranks:
             check_type(rank, int, "a rank", "an integer, as in of_ranks(0, 1)")
         if unknown := sorted(set(ranks) - set(self.ranks)):
-            raise UnusableInputError(
-                f"run {self.id} has no rank {unknown[0]}",
-                hint=f"it has {format_ranks(self.ranks) or 'no ranks'}",
-            )
+            message = f"run {self.id} has no rank {unknown[0]}"
+            raise UnusableInputError(message, hint=f"it has {format_ranks(self.ranks) or 'no ranks'}")
         chosen = frozenset(ranks)
         included = {file: held for file, held in self.ranks_by_file.items() if held & chosen}
-        view = RankView(
-            self.path, self.peaks, chosen, included, frozenset(self.ranks_by_file) - set(included)
-        )
+        others = frozenset(self.ranks_by_file) - set(included)
+        view = RankView(self.path, self.peaks, chosen, included, others)
         vars(view)["meta"] = self.meta
         return view
 
@@ -355,6 +354,10 @@ class Run:
         """Return the number of rows of the files according to `run.json`; None if unknown."""
         return self.rows(name)
 
+    def _rank_filter(self, _name: str) -> pc.Expression | None:
+        """Return the filter for the ranks of this view of a table, if its files contain others too."""
+        return None
+
 
 @dataclass(frozen=True, repr=False)
 class RankView(Run):
@@ -407,22 +410,7 @@ class RankView(Run):
         """Return whether the rows are in several files."""
         return super().in_parts(name) and len(self.files(name)) > 1
 
-    def arrow(
-        self,
-        name: str,
-        *,
-        columns: Sequence[str] | None = None,
-        where: pc.Expression | None = None,
-        window: Window | None = None,
-    ) -> pa.Table:
-        """Return a table as Arrow; arguments are those of `Run.arrow`."""
-        in_ranks = self._rank_filter(name)
-        if in_ranks is not None:
-            where = in_ranks if where is None else in_ranks & where
-        return super().arrow(name, columns=columns, where=where, window=window)
-
     def _rank_filter(self, name: str) -> pc.Expression | None:
-        """Return the filter for these ranks, if their files contain others too."""
         import pyarrow.compute as pc
 
         in_ranks = pc.field(C.RANK).isin(list(self.ranks))
@@ -442,9 +430,7 @@ class RankView(Run):
 
     def __getstate__(self) -> dict[str, object]:
         """Pickle without cached data."""
-        return {
-            name: vars(self)[name] for name in ("path", "peaks", "chosen", "ranks_by_file", "other_files")
-        }
+        return {field.name: vars(self)[field.name] for field in fields(self)}
 
     @cached_property
     def _files(self) -> dict[str, list[Place]]:

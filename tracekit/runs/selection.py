@@ -91,10 +91,8 @@ def check_expression(table: Table, where: pc.Expression | None) -> None:
         if field := _NO_FIELD.search(str(error)):
             names = [column.name for column in table.columns]
             raise unknown_name(f"column of table {table.name}", field[1], names) from error
-        raise UnusableInputError(
-            f"the filter {where} does not suit table {table.name}: {storage.reason(error)}",
-            hint="compare a column with a value of its type",
-        ) from error
+        message = f"the filter {where} does not suit table {table.name}: {storage.reason(error)}"
+        raise UnusableInputError(message, hint="compare a column with a value of its type") from error
 
 
 def restrict(
@@ -109,27 +107,19 @@ def restrict(
     """
     if window is None:
         return dataset, where
-    in_window = rows_in(dataset.schema, window)
+    in_window = _rows_in(dataset.schema, window)
     return row_groups_in(dataset, window), in_window if where is None else in_window & where
 
 
-def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
-    """Return the filter for rows of a window: intervals that overlap it or start in it, and samples.
-
-    Rows without a time are in every window.
-
-    Example:
-        >>> from tracekit.schema import TABLES
-        >>> str(rows_in(TABLES["counters"].arrow, (5, 9)))
-        '((t_ns >= 5) and (t_ns < 9))'
-    """
+def _rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
+    """Return the filter for rows of a window: intervals that overlap it or start in it, and samples."""
     import pyarrow.compute as pc
 
     low, high = window
     if C.T_NS in schema.names:
         return (pc.field(C.T_NS) >= low) & (pc.field(C.T_NS) < high)
     if C.START_NS not in schema.names:
-        return pc.scalar(True)  # noqa: FBT003 (has no keyword)
+        return pc.scalar(True)  # noqa: FBT003 (rows without a time are in every window)
     start = pc.field(C.START_NS)
     return (start < high) & ((start >= low) | (pc.add(start, pc.field(C.DUR_NS)) > low))
 

@@ -38,6 +38,7 @@ __all__ = ["RUN_ID", "Draft", "Store", "locate", "new_run_id", "timestamp"]
 ENVIRONMENT_VARIABLE = "TRACEKIT_STORE"
 DIRECTORY = ".tracekit"
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
+_MAX_SHOWN = 200  # characters of a reference in an error
 
 
 def locate(option: str | None = None) -> Place:
@@ -173,9 +174,8 @@ class Store:
         """
         name = run.path.name
         if not RUN_ID.fullmatch(name) or run.path.parent.resolve() != self.path.resolve():
-            raise UnusableInputError(
-                f"{run.path} is not in the store {self.path}", hint="list runs with `tracekit runs`"
-            )
+            message = f"{run.path} is not in the store {self.path}"
+            raise UnusableInputError(message, hint="list runs with `tracekit runs`")
         with self.convert_write_errors():
             self.backend.remove(run)
         # After the run: a cache without its run is a leftover, a run without its cache is complete.
@@ -210,10 +210,9 @@ class Store:
             raise
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
-            raise UnusableInputError(
-                f"the store {self.path} cannot be written: {reason}",
-                hint="choose another store with --store or $TRACEKIT_STORE",
-            ) from error
+            message = f"the store {self.path} cannot be written: {reason}"
+            hint = "choose another store with --store or $TRACEKIT_STORE"
+            raise UnusableInputError(message, hint=hint) from error
 
     @contextmanager
     def convert_read_errors(self) -> Iterator[None]:
@@ -225,10 +224,8 @@ class Store:
         try:
             yield
         except RemoteError as error:
-            raise UnusableInputError(
-                f"the store {self.path} cannot be read: {error}",
-                hint="check the address, the credentials and the network",
-            ) from error
+            hint = "check the address, the credentials and the network"
+            raise UnusableInputError(f"the store {self.path} cannot be read: {error}", hint=hint) from error
 
     def resolve(self, reference: str) -> Run:
         """Return the run of a reference: a path to a run, or what `find` accepts.
@@ -242,11 +239,8 @@ class Store:
         run = path if os.sep in reference and path else self.find(reference) or path
         if run:
             return run
-        what = (
-            f"no run, label or file matches {_short(reference)!r}"
-            if reference
-            else "the run reference is empty"
-        )
+        shown = reference if len(reference) <= _MAX_SHOWN else f"{reference[:_MAX_SHOWN]}..."
+        what = f"no run, label or file matches {shown!r}" if reference else "the run reference is empty"
         names = ["latest", *filter(None, (run.meta.label for run in self.readable()))]
         raise RunNotFoundError(what, hint=did_you_mean(reference, names) or "list runs with `tracekit runs`")
 
@@ -271,10 +265,9 @@ class Store:
 
     def _latest(self, runs: list[Run], back: int) -> Run:
         if back >= len(runs):
-            raise RunNotFoundError(
-                f"the store {self.path} has {len(runs)} run{'s' * (len(runs) != 1)}",
-                hint="record one with `tracekit collect --workload resnet50` or `tracekit import PATH`",
-            )
+            message = f"the store {self.path} has {len(runs)} run{'s' * (len(runs) != 1)}"
+            hint = "record one with `tracekit collect --workload resnet50` or `tracekit import PATH`"
+            raise RunNotFoundError(message, hint=hint)
         return runs[-1 - back]
 
     def _of_commit(self, revision: str) -> Run:
@@ -291,9 +284,8 @@ class Store:
         starting = [run for run in runs if run.path.name.startswith(reference)]
         if len(starting) > 1:
             shown = ", ".join(run.path.name for run in starting[:3])
-            raise RunNotFoundError(
-                f"{reference!r} matches {len(starting)} runs: {shown}, ...", hint="use a longer prefix"
-            )
+            message = f"{reference!r} matches {len(starting)} runs: {shown}, ..."
+            raise RunNotFoundError(message, hint="use a longer prefix")
         return starting[0] if starting else None
 
 
@@ -303,15 +295,10 @@ def _run_at(reference: str) -> Run | None:
     try:
         return Run(path) if (path / run_meta.FILE_NAME).is_file() else None
     except RemoteError as error:
-        raise UnusableInputError(
-            f"{reference} cannot be read: {error}", hint="check the address, the credentials and the network"
-        ) from error
+        hint = "check the address, the credentials and the network"
+        raise UnusableInputError(f"{reference} cannot be read: {error}", hint=hint) from error
     except OSError:
         return None
-
-
-def _short(reference: str) -> str:
-    return reference if len(reference) <= 200 else f"{reference[:200]}..."
 
 
 def _is_readable(run: Run) -> bool:

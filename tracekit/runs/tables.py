@@ -27,19 +27,12 @@ if TYPE_CHECKING:
 
 
 ENDING = ".parquet"
-_TAIL = struct.Struct("<I4s")
-"""Last bytes of a Parquet file: length of the footer before them, and `PAR1`."""
-MAX_UPLOADS = 8
-"""Files that are moved to a draft at the same time."""
+_TAIL = struct.Struct("<I4s")  # last bytes of a Parquet file: length of the footer before them, and `PAR1`
+_MAX_UPLOADS = 8  # files that are moved to a draft at the same time
 
 
 class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a draft.
-
-    Attributes:
-        table: The table.
-        file: Name, rows, bytes and digest; the name `<table>.parquet` is that of a whole table.
-    """
+    """A file of a draft, and its table; the name `<table>.parquet` is that of a whole table."""
 
     table: str
     file: PartFile
@@ -74,7 +67,7 @@ def move_to_draft(folder: Path, address: Place) -> tuple[WrittenFile, ...]:
         return described
 
     files = [(table, file) for table, files in table_files(folder) for file in files]
-    with ThreadPoolExecutor(MAX_UPLOADS, "tracekit-upload") as threads:
+    with ThreadPoolExecutor(_MAX_UPLOADS, "tracekit-upload") as threads:
         return tuple(threads.map(lambda pair: move(*pair), files))
 
 
@@ -156,12 +149,7 @@ def _count_rows(file: Path) -> int:
 
 
 def sha256(files: Iterable[Place], progress: Callable[[int], None] = lambda _: None) -> str:
-    """Return the digest of the concatenated files.
-
-    Args:
-        files: The files.
-        progress: Called with the number of further bytes read.
-    """
+    """Return the digest of the concatenated files; `progress` receives the number of further bytes read."""
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as stream:
@@ -171,8 +159,7 @@ def sha256(files: Iterable[Place], progress: Callable[[int], None] = lambda _: N
     return digest.hexdigest()
 
 
-_MAX_FOOTERS = 16
-"""Files on object storage whose footers are read concurrently."""
+_MAX_FOOTERS = 16  # files on object storage whose footers are read concurrently
 _MAX_NAMED = 5
 _MAX_INT64 = (1 << 63) - 1
 
@@ -265,7 +252,11 @@ def check_values(table: Table, rows: pa.Table) -> pa.Table:
                 chunk.dictionary.validate(full=True)
         _check_range(columns[name], values)
     if {C.START_NS, C.DUR_NS} <= set(rows.column_names):
-        _check_ends(rows)
+        import pyarrow.compute as pc
+
+        starts = rows[C.START_NS]
+        if pc.any(pc.less(pc.add(starts, rows[C.DUR_NS]), starts)).as_py():  # 64 bits overflowed
+            raise MisfitError(f"an interval ends later than {_MAX_INT64}")
     return rows
 
 
@@ -278,15 +269,6 @@ def _check_range(column: Column, values: pa.ChunkedArray) -> None:
     for value in pc.min_max(values).as_py().values():
         if not minimum <= value <= maximum:
             raise MisfitError(f"{column.name} is {value}, not between {minimum} and {maximum}")
-
-
-def _check_ends(rows: pa.Table) -> None:
-    """Check that ends fit 64 bits: a sum that overflows is less than the start."""
-    import pyarrow.compute as pc
-
-    starts = rows[C.START_NS]
-    if pc.any(pc.less(pc.add(starts, rows[C.DUR_NS]), starts)).as_py():
-        raise MisfitError(f"an interval ends later than {_MAX_INT64}")
 
 
 @contextmanager
@@ -310,7 +292,5 @@ def one_line_errors(name: str, run_id: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ArrowException, UnicodeError, MisfitError) as error:
-        raise UnusableInputError(
-            f"table {name} of run {run_id} cannot be read: {storage.reason(error)}",
-            hint=f"check the run with `tracekit verify {run_id}`",
-        ) from error
+        message = f"table {name} of run {run_id} cannot be read: {storage.reason(error)}"
+        raise UnusableInputError(message, hint=f"check the run with `tracekit verify {run_id}`") from error

@@ -15,6 +15,7 @@ ELLIPSIS = "…"
 BECAME = " → "
 """Separator between a name in the base and its name in the head."""
 _MIN_PAIR_WIDTH = 12
+_MAX_RANGES = 8
 MISSING = "–"
 PROSE = "prose"
 """Unit of a column of sentences, which wrap instead of being shortened."""
@@ -130,20 +131,15 @@ def plain(value: Any) -> Any:
 
 def _number(value: float, unit: str) -> str:
     if unit in SCALES:
-        return _scale(value, *SCALES[unit])
+        scales, base = SCALES[unit]
+        fitting = (f"{value / scale:,.2f} {name}" for scale, name in scales if abs(value) >= scale)
+        return next(fitting, f"{value:g} {base}")
     if unit == "share":
         return f"{100 * value:z.1f}%"
     if unit == "count":
         return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
     text = str(value) if isinstance(value, int) else f"{value:,.2f}"
     return text if unit in {"", PROSE} else f"{text} {unit}"
-
-
-def _scale(value: float, scales: tuple[tuple[float, str], ...], base: str) -> str:
-    for scale, name in scales:
-        if abs(value) >= scale:
-            return f"{value / scale:,.2f} {name}"
-    return f"{value:g} {base}"
 
 
 def duration(seconds: float) -> str:
@@ -159,7 +155,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def format_ranks(ranks: Sequence[int], max_ranges: int = 8) -> str:
+def format_ranks(ranks: Sequence[int]) -> str:
     """Format ranks, with ranges of consecutive ones.
 
     Example:
@@ -175,7 +171,7 @@ def format_ranks(ranks: Sequence[int], max_ranges: int = 8) -> str:
     words = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
     if not words:
         return ""
-    if len(words) > max_ranges:
-        words = [*words[:max_ranges], f"{sum(map(len, runs[max_ranges:]))} more"]
+    if len(words) > _MAX_RANGES:
+        words = [*words[:_MAX_RANGES], f"{sum(map(len, runs[_MAX_RANGES:]))} more"]
     text = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
     return f"rank{'s' * (len(ranks) > 1)} {text}"

@@ -32,22 +32,12 @@ class Toolchain:
 
     def missing_tools(self) -> tuple[str, ...]:
         """Return what is missing, empty if programs can be built."""
-        wanted = {
-            "CMake": self.cmake,
-            "C++ compiler": self.compiler,
-            "ninja or make": self.generator,
-        }
+        wanted = {"CMake": self.cmake, "C++ compiler": self.compiler, "ninja or make": self.generator}
         return tuple(name for name, path in wanted.items() if path is None)
 
 
 def find_toolchain() -> Toolchain:
-    """Find the programs to build C++.
-
-    Example:
-        >>> tools = find_toolchain()
-        >>> bool(tools.missing_tools()) == (None in (tools.cmake, tools.compiler, tools.generator))
-        True
-    """
+    """Find the programs to build C++."""
     named = shlex.split(os.environ.get("CXX", ""))[:1]  # it may contain options
     compilers = named or _COMPILERS
     drivers = (name for driver, name in _GENERATORS.items() if shutil.which(driver))
@@ -74,12 +64,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def find_nsys() -> str | None:
-    """Return the path of `nsys` in `$NSYS_HOME`, else on `PATH`, else the newest of the usual folders.
-
-    Example:
-        >>> isinstance(find_nsys(), (str, type(None)))
-        True
-    """
+    """Return the path of `nsys` in `$NSYS_HOME`, else on `PATH`, else the newest of the usual folders."""
     home = os.environ.get("NSYS_HOME")
     named = shutil.which("nsys", path=str(Path(home) / "bin")) if home else None
     return named or shutil.which("nsys") or next(_installed_nsys(), None)
@@ -88,9 +73,5 @@ def find_nsys() -> str | None:
 def _installed_nsys() -> Iterator[str]:
     for pattern in NSYS_PATTERNS:
         paths = [path for path in glob(pattern) if os.access(path, os.X_OK)]  # noqa: PTH207
-        yield from sorted(paths, key=_version, reverse=True)
-
-
-def _version(path: str) -> list[int]:
-    """Return the sort key of the version in a path: 2024.10 after 2024.9."""
-    return [int(number) for number in _NUMBER.findall(path)]
+        # by the numbers of the version: 2024.10 is newer than 2024.9
+        yield from sorted(paths, key=lambda path: [*map(int, _NUMBER.findall(path))], reverse=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,10 @@ from tracekit import storage
 from tracekit.errors import TracekitError
 from tracekit.runs import meta as run_meta
 from tracekit.runs.meta import RunMeta, TableFile
+from tracekit.runs.run import Run
 from tracekit.runs.tables import sha256, sha256_of_parts
 from tracekit.schema import SCHEMA_VERSION, TABLES, VERSION_KEY, Table
 from tracekit.storage import Place
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
 
 __all__ = ["Damage", "Kind", "Verdict", "verify"]
 
@@ -178,15 +176,7 @@ def _read_metadata(run: Run) -> tuple[RunMeta | None, list[Damage]]:
 def _check_table(
     table: Table, files: Sequence[Place], entry: TableFile, *, quick: bool, report: Callable[[int], None]
 ) -> list[Damage]:
-    """Return the damage of a table.
-
-    Args:
-        table: The table.
-        files: Its files, in order, at least one.
-        entry: Its entry in `run.json`.
-        quick: Check sizes, footers and columns only, without reading content.
-        report: Called with the number of further bytes read.
-    """
+    """Return the damage of a table; a quick check of sizes, footers and columns reads no content."""
     damage: list[tuple[Kind, str]] = []
     if (size := size_of(files)) != entry.bytes:
         damage.append((Kind.SIZE, f"{size:,} bytes on disk, {entry.bytes:,} were stored"))

@@ -65,9 +65,8 @@ def parse(text: str) -> Place:
 def _local(rest: str) -> Path:
     host, _, path = rest.partition("/")
     if host not in ("", "localhost"):
-        raise UnusableInputError(
-            f"file://{host}/... is on another machine", hint="use three slashes: file:///path"
-        )
+        message = f"file://{host}/... is on another machine"
+        raise UnusableInputError(message, hint="use three slashes: file:///path")
     return Path("/" + unquote(path))
 
 
@@ -77,10 +76,8 @@ def _options(scheme: str, query: str) -> tuple[tuple[str, str], ...]:
         raise _credentials_error(scheme)
     unknown = sorted(set(options) - set(OPTIONS[scheme]))
     if unknown:
-        raise UnusableInputError(
-            f"unknown option {unknown[0][:40]!r} in a {scheme}:// URL",
-            hint=f"use {', '.join(OPTIONS[scheme])}",
-        )
+        message = f"unknown option {unknown[0][:40]!r} in a {scheme}:// URL"
+        raise UnusableInputError(message, hint=f"use {', '.join(OPTIONS[scheme])}")
     return tuple(sorted(options.items()))
 
 
@@ -88,10 +85,8 @@ def _credentials_error(scheme: str) -> UnusableInputError:
     variables = (
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" if scheme == "s3" else "GOOGLE_APPLICATION_CREDENTIALS"
     )
-    return UnusableInputError(
-        "the URL contains credentials, which shells and logs may record; it was not used",
-        hint=f"remove them and set {variables}",
-    )
+    message = "the URL contains credentials, which shells and logs may record; it was not used"
+    return UnusableInputError(message, hint=f"remove them and set {variables}")
 
 
 def expand(text: str) -> list[Place]:
@@ -114,9 +109,8 @@ def expand(text: str) -> list[Place]:
     try:
         matching = sorted(_match(anchor, pattern))
     except OSError as error:
-        raise UnusableInputError(
-            f"{anchor} cannot be listed: {error}", hint="check the address, the credentials and the network"
-        ) from error
+        hint = "check the address, the credentials and the network"
+        raise UnusableInputError(f"{anchor} cannot be listed: {error}", hint=hint) from error
     if not matching:
         raise UnusableInputError(f"nothing matches {place}", hint="list the bucket with the provider's tool")
     return matching
@@ -167,10 +161,8 @@ def kind(path: Place) -> Kind:
     try:
         mode = path.stat().st_mode
     except RemoteError as error:
-        raise UnusableInputError(
-            f"{printable(str(path))} cannot be read: {error}",
-            hint="check the address, the credentials and the network",
-        ) from error
+        hint = "check the address, the credentials and the network"
+        raise UnusableInputError(f"{printable(str(path))} cannot be read: {error}", hint=hint) from error
     except (OSError, ValueError):
         return Kind.NOTHING
     if stat.S_ISDIR(mode):

@@ -29,8 +29,7 @@ BLOCK_BYTES = 1 << 20
 """Bytes of a request during sequential reading."""
 MAX_REQUESTS = 8
 """Limit of concurrent requests during sequential reading."""
-_DIRECT_READS = 4
-"""Consecutive reads from which reading counts as sequential."""
+_DIRECT_READS = 4  # consecutive reads from which reading counts as sequential
 _COPY_BYTES = 8 << 20
 
 
@@ -297,29 +296,21 @@ class _RemoteFile(io.RawIOBase):
         self._threads = ThreadPoolExecutor(MAX_REQUESTS, "tracekit-read")
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the position."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Set the position."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, start + offset)
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer; return the number of bytes, 0 only at the end.
-
-        Raises:
-            OSError: Access is denied, or the service does not respond.
-        """
+        """Fill a buffer; return the number of bytes, 0 only at the end."""
         if self._position >= self._size:
             return 0
         if self._position != self._expected:

@@ -186,10 +186,8 @@ class Workload:
         if dataset_shape == OWN_SHAPE:
             return defaults
         if not self.dataset_shapes:
-            raise UnusableInputError(
-                f"--dataset-shape does not apply to {self.name}, which has no images",
-                hint="remove --dataset-shape",
-            )
+            message = f"--dataset-shape does not apply to {self.name}, which has no images"
+            raise UnusableInputError(message, hint="remove --dataset-shape")
         _one_of("dataset-shape", dataset_shape, self.dataset_shapes, self.name)
         return {**defaults, **DATASET_SHAPES[dataset_shape].defaults}
 
@@ -208,30 +206,24 @@ class Workload:
         _at_least("resolution", options.resolution, self.smallest_resolution, self.name)
         self.defaults_for(size=options.size, dataset_shape=options.dataset_shape)
         if options.offload == "activations" and options.mode == "infer":
-            raise UnusableInputError(
-                f"{self.name} has no activations to offload in inference",
-                hint="use --mode train or --offload parameters",
-            )
+            message = f"{self.name} has no activations to offload in inference"
+            raise UnusableInputError(message, hint="use --mode train or --offload parameters")
         if options.level == LIBTORCH and options.offload != "none":
-            raise UnusableInputError(
-                f"--level libtorch does not support --offload for {self.name}",
-                hint="use --offload none or --level eager",
-            )
+            message = f"--level libtorch does not support --offload for {self.name}"
+            raise UnusableInputError(message, hint="use --offload none or --level eager")
         self.check(options)
 
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...], workload: str) -> None:
     if value not in allowed:
-        raise UnusableInputError(
-            f"{workload} has no {option} {value!r}", hint=f"use --{option} {' or '.join(allowed)}"
-        )
+        message = f"{workload} has no {option} {value!r}"
+        raise UnusableInputError(message, hint=f"use --{option} {' or '.join(allowed)}")
 
 
 def _at_least(option: str, value: int, least: int, workload: str) -> None:
     if value < least:
-        raise UnusableInputError(
-            f"{workload} cannot run with --{option} {value}", hint=f"use --{option} {least} or more"
-        )
+        message = f"{workload} cannot run with --{option} {value}"
+        raise UnusableInputError(message, hint=f"use --{option} {least} or more")
 
 
 def batch_norm_check(name: str, *, side: int) -> Callable[[Options], None]:
@@ -265,14 +257,10 @@ def positions_check(name: str, positions: int, *, chunk: int = 1) -> Callable[[O
     def check(options: Options) -> None:
         tokens = options.resolution
         if tokens > positions:
-            raise UnusableInputError(
-                f"{name} has {positions} positions and cannot take --resolution {tokens}",
-                hint=f"use --resolution {positions} or less",
-            )
+            message = f"{name} has {positions} positions and cannot take --resolution {tokens}"
+            raise UnusableInputError(message, hint=f"use --resolution {positions} or less")
         if tokens % chunk:
-            raise UnusableInputError(
-                f"{name} reads chunks of {chunk} tokens and cannot take --resolution {tokens}",
-                hint=f"use --resolution {(tokens // chunk + 1) * chunk}",
-            )
+            message = f"{name} reads chunks of {chunk} tokens and cannot take --resolution {tokens}"
+            raise UnusableInputError(message, hint=f"use --resolution {(tokens // chunk + 1) * chunk}")
 
     return check

@@ -59,8 +59,7 @@ class Embeddings(nn.Module):
         """Embed (batch, tokens) into (batch, tokens, width)."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         embedded = self.word(tokens) + self.position(positions) + self.segment(segments)
-        out: torch.Tensor = self.dropout(self.norm(embedded))
-        return out
+        return self.dropout(self.norm(embedded))
 
 
 class Layer(nn.Module):
@@ -82,8 +81,7 @@ class Layer(nn.Module):
         """One layer; (batch, tokens, width) in and out."""
         x = self.attention_norm(x + self.dropout(self.mixed(self._attend(x))))
         wide = functional.gelu(self.wide(x))
-        out: torch.Tensor = self.norm(x + self.dropout(self.narrow(wide)))
-        return out
+        return self.norm(x + self.dropout(self.narrow(wide)))
 
     def _attend(self, x: torch.Tensor) -> torch.Tensor:
         batch, tokens, _ = x.shape

@@ -30,9 +30,7 @@ def _build_with(module: str, name: str = "build", **arguments: Any) -> Callable[
     """Return a function that imports a module of this folder and calls a function of it."""
 
     def build(options: Options) -> Program:
-        function = getattr(import_module(f"{__package__}.{module}"), name)
-        program: Program = function(options, **arguments)
-        return program
+        return getattr(import_module(f"{__package__}.{module}"), name)(options, **arguments)
 
     return build
 

@@ -64,8 +64,7 @@ class DLRM(nn.Module):
         """Logits of shape (batch,) from dense (batch, 13) and bags (batch, tables, categories in a bag)."""
         bottom = self.bottom(dense)
         embedded = [table(bags[:, place]) for place, table in enumerate(self.tables)]
-        logits: torch.Tensor = self.top(self._interact(bottom, embedded)).squeeze(1)
-        return logits
+        return self.top(self._interact(bottom, embedded)).squeeze(1)
 
     def _interact(self, bottom: torch.Tensor, embedded: list[torch.Tensor]) -> torch.Tensor:
         """Return the dense feature and the dot products of each pair of features."""

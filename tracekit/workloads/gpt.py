@@ -51,8 +51,7 @@ class Attention(nn.Module):
             for part in self.c_attn(x).split(WIDTH, dim=2)
         )
         mixed = functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-        out: torch.Tensor = self.c_proj(mixed.transpose(1, 2).reshape(batch, tokens, WIDTH))
-        return out
+        return self.c_proj(mixed.transpose(1, 2).reshape(batch, tokens, WIDTH))
 
 
 class Block(nn.Module):
@@ -70,8 +69,7 @@ class Block(nn.Module):
         """One layer."""
         x = x + self.attn(self.ln_1(x))
         wide = functional.gelu(self.c_fc(self.ln_2(x)), approximate="tanh")
-        out: torch.Tensor = x + self.c_proj(wide)
-        return out
+        return x + self.c_proj(wide)
 
 
 class GPT2(nn.Module):

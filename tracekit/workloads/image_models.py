@@ -82,8 +82,7 @@ class VGG16Model(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return logits of a batch of images."""
         pooled = torch.flatten(self.avgpool(self.features(x)), 1)
-        logits: torch.Tensor = self.classifier(pooled)
-        return logits
+        return self.classifier(pooled)
 
 
 def _vgg_features(inputs: int) -> nn.Sequential:
@@ -131,7 +130,7 @@ class InvertedResidual(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Convolve and, if shapes match, add the shortcut."""
-        out: torch.Tensor = self.conv(x)
+        out = self.conv(x)
         return x + out if self.shortcut else out
 
 
@@ -155,8 +154,7 @@ class MobileNetV2(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return logits of a batch of images."""
         pooled = torch.flatten(self.avgpool(self.features(x)), 1)
-        logits: torch.Tensor = self.classifier(pooled)
-        return logits
+        return self.classifier(pooled)
 
 
 def _convolution(
@@ -197,8 +195,7 @@ class BasicBlock(nn.Module):
         shortcut = x if self.downsample is None else self.downsample(x)
         out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
         out += shortcut
-        activated: torch.Tensor = self.relu(out)
-        return activated
+        return self.relu(out)
 
 
 class Bottleneck(nn.Module):
@@ -223,8 +220,7 @@ class Bottleneck(nn.Module):
         out = self.relu(self.bn2(self.conv2(out)))
         out = self.bn3(self.conv3(out))
         out += shortcut
-        activated: torch.Tensor = self.relu(out)
-        return activated
+        return self.relu(out)
 
 
 class ResNet(nn.Module):
@@ -271,8 +267,7 @@ class ResNet(nn.Module):
         """Return logits of a batch of images."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        logits: torch.Tensor = self.fc(torch.flatten(self.avgpool(x), 1))
-        return logits
+        return self.fc(torch.flatten(self.avgpool(x), 1))
 
 
 _RESNETS = {
@@ -317,8 +312,7 @@ class Up(nn.Module):
         x = self.up(x)
         rows, columns = skipped.shape[-2] - x.shape[-2], skipped.shape[-1] - x.shape[-1]
         x = functional.pad(x, [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2])
-        convolved: torch.Tensor = self.conv(torch.cat([skipped, x], dim=1))
-        return convolved
+        return self.conv(torch.cat([skipped, x], dim=1))
 
 
 class UNet(nn.Module):
@@ -347,8 +341,7 @@ class UNet(nn.Module):
             x = down(x)
         for up, level in zip(self.up, reversed(skipped), strict=True):
             x = up(x, level)
-        logits: torch.Tensor = self.outc(x)
-        return logits
+        return self.outc(x)
 
 
 def _double(inputs: int, outputs: int) -> nn.Sequential:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import torch
 
 from tracekit.errors import UnusableInputError
 from tracekit.workloads.base import COMPILE, INDUCTOR, TORCHSCRIPT, Options
 
-if TYPE_CHECKING:
-    Forward = Callable[..., Any]
+Forward: TypeAlias = Callable[..., Any]
 
 
 def at_level(
@@ -41,7 +40,7 @@ def at_level(
     if options.level == TORCHSCRIPT:
         return trace_module(model, example())
     if options.level == COMPILE:
-        return compile_module(model, backend=options.backend, device=options.device)
+        return _compile_module(model, backend=options.backend, device=options.device)
     return model
 
 
@@ -71,32 +70,18 @@ def trace_module(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> to
     return module
 
 
-def compile_module(model: torch.nn.Module, *, backend: str, device: str = "cpu") -> Forward:
-    """Return the module under `torch.compile`, which compiles in its first calls.
-
-    Args:
-        model: The module.
-        backend: A backend of `torch._dynamo.list_backends`.
-        device: `cpu` or `cuda`.
-
-    Raises:
-        UnusableInputError: The backend is unknown, or a compiler that it needs is missing.
-    """
+def _compile_module(model: torch.nn.Module, *, backend: str, device: str) -> Forward:
+    """Return the module under `torch.compile`, which compiles in its first calls."""
     from torch._dynamo import list_backends
 
     if backend not in list_backends(exclude_tags=()):
         usual = (*list_backends(), "aot_eager", "eager")
-        raise UnusableInputError(
-            f"torch {torch.__version__} has no compile backend {backend!r}",
-            hint=f"use --backend {' or '.join(usual)}",
-        )
+        message = f"torch {torch.__version__} has no compile backend {backend!r}"
+        raise UnusableInputError(message, hint=f"use --backend {' or '.join(usual)}")
     if backend == INDUCTOR and (missing := _missing_compiler(device)):
-        raise UnusableInputError(
-            f"backend inductor needs {missing}, which is missing",
-            hint="install it, or use --backend aot_eager, which generates no code",
-        )
-    forward: Forward = torch.compile(model, backend=backend)
-    return forward
+        hint = "install it, or use --backend aot_eager, which generates no code"
+        raise UnusableInputError(f"backend inductor needs {missing}, which is missing", hint=hint)
+    return torch.compile(model, backend=backend)
 
 
 def _missing_compiler(device: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.profiler import record_function
@@ -17,9 +17,7 @@ from torch.profiler import record_function
 from tracekit.workloads.base import COMPILE, Options
 from tracekit.workloads.levels import allow_inner_gradients, at_level
 
-if TYPE_CHECKING:
-    ZeroGrad = Callable[[torch.optim.Optimizer], None]
-
+ZeroGrad: TypeAlias = Callable[[torch.optim.Optimizer], None]
 Tensors: TypeAlias = "tuple[torch.Tensor, ...]"
 Batch: TypeAlias = "tuple[Tensors, Tensors]"
 """Inputs of the model, and targets of the loss."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import torch
 from torch import nn
@@ -23,9 +23,7 @@ from tracekit.workloads.base import Options, Program
 from tracekit.workloads.program import Batch, Task, build_program
 from tracekit.workloads.tasks import adamw, initialize_transformer, mask_tokens, token_loss
 
-if TYPE_CHECKING:
-    Scale = Callable[[torch.Tensor], torch.Tensor]
-
+Scale: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 VOCABULARY = 320
 WIDTH = 256
 HEADS = 12
@@ -37,8 +35,7 @@ AXES = (64, 64)
 AXIAL_WIDTHS = (64, 192)
 DROPOUT = 0.05
 _MASK = 3
-_SELF = -1e4
-"""Attention score that masks a token from itself; fits float16."""
+_SELF = -1e4  # attention score that masks a token from itself; fits float16
 
 
 def build(options: Options, *, copies: bool) -> Program:
@@ -96,8 +93,7 @@ class LocalAttention(nn.Module):
         values = _look_back(_chunks(_split(self.value(x))))
         weights = functional.softmax(queries @ keys.transpose(-1, -2), dim=-1)
         heads = (weights @ values).flatten(2, 3)
-        out: torch.Tensor = self.mixed(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.mixed(heads.transpose(1, 2).flatten(2))
 
 
 class HashedAttention(nn.Module):
@@ -123,8 +119,7 @@ class HashedAttention(nn.Module):
         weights = functional.softmax(scores.masked_fill(is_self, _SELF), dim=-1)
         heads = (weights @ _look_back(_chunks(values.gather(2, take)))).flatten(2, 3)
         back = order.argsort(dim=-1).unsqueeze(-1).expand_as(heads)
-        out: torch.Tensor = self.mixed(heads.gather(2, back).transpose(1, 2).flatten(2))
-        return out
+        return self.mixed(heads.gather(2, back).transpose(1, 2).flatten(2))
 
     def _buckets(self, vectors: torch.Tensor) -> torch.Tensor:
         """Hash each token to the nearest of random directions and their opposites, two per chunk."""
@@ -175,8 +170,7 @@ class Reformer(nn.Module):
         first = second = self.word(tokens) + self._positions(tokens.shape[1])
         for layer in self.layers:
             first, second = layer(first, second)
-        logits: torch.Tensor = self.head(self.norm(torch.cat([first, second], dim=-1)))
-        return logits
+        return self.head(self.norm(torch.cat([first, second], dim=-1)))
 
     def _positions(self, tokens: int) -> torch.Tensor:
         parts = [part.expand(*AXES, -1) for part in (self.rows, self.columns)]

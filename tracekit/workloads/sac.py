@@ -31,8 +31,7 @@ LEARNING_RATE = 3e-4
 HIDDEN = 256
 _LOG_STD = (-20.0, 2.0)
 _REPLAY_ROWS = 10_000
-_RANDOM_STEPS = 1000
-"""Steps of a random policy that fill the replay before training."""
+_RANDOM_STEPS = 1000  # steps of a random policy that fill the replay before training
 OBSERVATIONS = 3
 ACTIONS = 1
 TORQUE = 2.0

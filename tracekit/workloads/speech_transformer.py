@@ -24,8 +24,7 @@ WIDE = 2048
 LAYERS = 12
 DROPOUT = 0.1
 TOKENS = 5000
-_FRAMES_PER_PIECE = 4
-"""Downsampled frames per word piece, which takes about 160 ms."""
+_FRAMES_PER_PIECE = 4  # downsampled frames per word piece, which takes about 160 ms
 
 
 def build(options: Options) -> Program:
@@ -68,8 +67,7 @@ class SpeechTransformer(nn.Module):
         x = self.dropout(x + _positions(x))
         for layer in self.layers:
             x = layer(x)
-        logits: torch.Tensor = self.head(self.norm(x))
-        return logits
+        return self.head(self.norm(x))
 
 
 def _layer() -> nn.Module:

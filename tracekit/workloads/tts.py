@@ -69,8 +69,7 @@ class Encoder(nn.Module):
         x = x.transpose(1, 2)
         for convolution in self.convolutions:
             x = functional.dropout(functional.relu(convolution(x)), _CONVOLUTION_DROPOUT, self.training)
-        encoded: torch.Tensor = self.lstm(x.transpose(1, 2))[0]
-        return encoded
+        return self.lstm(x.transpose(1, 2))[0]
 
 
 class Attention(nn.Module):

@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.collectors.program import diagnostics, failure, read_ranks, samples, timings
+from tracekit.collectors.program import diagnostics, failure, make_recording, read_ranks
+from tracekit.collectors.sampling import SampleBuffer
 
 from tracekit.errors import ProgramFailedError
-from tracekit.recording.collector import Program
+from tracekit.recording.collector import Program, Recording
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 PROGRAM = Program(command=("python", "train.py"))
 FACTS: dict[str, Any] = {
     "rank": 0,
+    "device": "cpu",
+    "threads": 2,
+    "version": "2.13",
+    "environment": {},
+    "options": {},
     "world_size": 1,
     "source": "optimizer",
     "requested_steps": 5,
@@ -34,6 +40,10 @@ def write(folder: Path, name: str, **given: Any) -> None:
     (folder / f"{name}.facts").write_text(json.dumps({**FACTS, **given}))
 
 
+def recorded(folder: Path) -> Recording:
+    return make_recording(PROGRAM, folder, read_ranks(folder), code=0, sampled=SampleBuffer())
+
+
 def codes(folder: Path, code: int = 0) -> list[str]:
     return [one.code for one in diagnostics(read_ranks(folder), code)]
 
@@ -44,24 +54,25 @@ def test_warnings_of_all_ranks_keep_their_codes(tmp_path: Path) -> None:
     ranks = read_ranks(tmp_path)
     assert [rank.number for rank in ranks] == [0, 1]
     assert codes(tmp_path) == ["ranks_missing", "captured_steps", "steps_not_timed"]
-    times = timings(ranks)
+    recording = recorded(tmp_path)
+    times = recording.timings
     assert times is not None
     assert (times.step_ns, times.clock) == ([5, 6], "cuda_event")
-    assert [(one.metric, one.t_unix_ns, one.device) for one in samples(ranks)] == [
+    assert [(one.metric, one.t_unix_ns, one.device) for one in recording.samples] == [
         ("device_peak_allocated_bytes", 7, 0)
     ]
 
 
 def test_steps_after_the_window_follow_those_before_it(tmp_path: Path) -> None:
     write(tmp_path, "rank-0", later_ns=[7, 8, 9], left_out=2)
-    times = timings(read_ranks(tmp_path))
+    times = recorded(tmp_path).timings
     assert times is not None
     assert (times.step_ns, times.later, times.left_out) == ([5, 6, 7, 8, 9], 3, 2)
 
 
 def test_steps_that_could_not_be_timed_leave_no_timings(tmp_path: Path) -> None:
     write(tmp_path, "rank-0", step_ns=[], notes=[UNREAD])
-    assert timings(read_ranks(tmp_path)) is None
+    assert recorded(tmp_path).timings is None
 
 
 @pytest.mark.parametrize(

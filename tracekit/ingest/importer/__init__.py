@@ -38,7 +38,6 @@ def import_traces(
     *,
     label: str | None = None,
     steps: str = "",
-    progress: Progress = ignore_progress,
 ) -> list[Run]:
     """Import traces; ranks of one job become one run.
 
@@ -47,12 +46,11 @@ def import_traces(
         paths: Files, folders, or `-` for standard input.
         label: Label of the new runs.
         steps: Name of the ranges that are the steps; the usual markers by default.
-        progress: Called with the progress of decoding.
 
     Raises:
         UnusableInputError: A path cannot be used; what could be imported of the others remains.
     """
-    outcomes = list(import_each(store, paths, label=label, steps=steps, progress=progress))
+    outcomes = list(import_each(store, paths, label=label, steps=steps))
     for outcome in outcomes:
         if isinstance(outcome, TracekitError):
             raise outcome
@@ -93,9 +91,7 @@ def import_each(
         except TracekitError as error:
             plan.errors.append(error)
             continue
-        plan.errors.extend(_incomplete(run, job))
-        if steps and not run.rows("steps"):
-            plan.errors.append(_without_range(run, steps))
+        plan.errors.extend(_find_missing(run, job, steps))
         yield run
     yield from plan.errors
 
@@ -106,30 +102,21 @@ def with_captures(job: Job, places: Sequence[Place] = ()) -> Job:
     return structs.replace(job, sources=sources)
 
 
-def _incomplete(run: Run, job: Job) -> list[TracekitError]:
-    """Return the error of an incomplete run; its diagnostics contain the reasons."""
-    lost = [note for note in run.meta.diagnostics if note.code == LEFT_OUT]
-    if not lost:
-        return []
-    what = f"{len(lost)} of {job.name}'s {len(job.sources)} traces could not be imported"
-    return [
-        UnusableInputError(
-            what, hint=f"see `tracekit show {run.id}` for the reasons; the other traces are imported"
-        )
-    ]
+def _find_missing(run: Run, job: Job, steps: str) -> Iterator[TracekitError]:
+    """Yield the errors of a run that lacks traces of its job, or ranges of the name that was asked for."""
+    if lost := [note for note in run.meta.diagnostics if note.code == LEFT_OUT]:
+        what = f"{len(lost)} of {job.name}'s {len(job.sources)} traces could not be imported"
+        hint = f"see `tracekit show {run.id}` for the reasons; the other traces are imported"
+        yield UnusableInputError(what, hint=hint)
+    if steps and not run.rows("steps"):
+        import pyarrow.compute as pc
 
-
-def _without_range(run: Run, name: str) -> TracekitError:
-    """Return the error of a run without ranges of the name that was asked for."""
-    import pyarrow.compute as pc
-
-    where = pc.field(C.KIND) == str(HostKind.ANNOTATION)
-    names = run.table("host_intervals", columns=[C.NAME], where=where)[C.NAME].astype(str)
-    most = ", ".join(repr(str(range_name)) for range_name in names.value_counts().index[:3])
-    return UnusableInputError(
-        f"run {run.id} has no range named {name!r}, so no steps are marked",
-        hint=f"its most frequent ranges are {most}" if most else "no ranges were recorded",
-    )
+        where = pc.field(C.KIND) == str(HostKind.ANNOTATION)
+        names = run.table("host_intervals", columns=[C.NAME], where=where)[C.NAME].astype(str)
+        most = ", ".join(repr(str(name)) for name in names.value_counts().index[:3])
+        what = f"run {run.id} has no range named {steps!r}, so no steps are marked"
+        hint = f"its most frequent ranges are {most}" if most else "no ranges were recorded"
+        yield UnusableInputError(what, hint=hint)
 
 
 def import_job(
@@ -179,7 +166,6 @@ def import_recording(
     *,
     samples: Sequence[Sample] = (),
     kernels: Sequence[Kernel] = (),
-    progress: Progress = ignore_progress,
 ) -> Run:
     """Normalize what a collector recorded.
 
@@ -189,7 +175,6 @@ def import_recording(
         meta: Metadata of the run; zero, tables and diagnostics are filled in.
         samples: Rows of `counters` sampled by the collector.
         kernels: Kernels of the program, as `tracekit.ingest.artifacts` reads them.
-        progress: Called with the progress of decoding.
 
     Raises:
         UnusableInputError: A trace cannot be used.
@@ -197,7 +182,7 @@ def import_recording(
     alone = len(traces) == 1
     added = serving.read_patterns(Path.cwd())
     sources = tuple(Source(path, None if alone else rank, serving=added) for rank, path in enumerate(traces))
-    return _normalize(store, sources, meta, samples=samples, kernels=kernels, progress=progress)
+    return _normalize(store, sources, meta, samples=samples, kernels=kernels)
 
 
 def _normalize(
@@ -205,7 +190,7 @@ def _normalize(
     sources: tuple[Source, ...],
     meta: RunMeta,
     *,
-    progress: Progress,
+    progress: Progress = ignore_progress,
     samples: Sequence[Sample] = (),
     kernels: Sequence[Kernel] = (),
     with_sources: bool = False,

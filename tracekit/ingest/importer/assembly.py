@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import structs
 
 from tracekit.errors import TracekitError, printable
 from tracekit.ingest import artifacts
 from tracekit.ingest.artifacts import Kernel
-from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Linked, Size, Written
+from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Linked, Written
 from tracekit.ingest.jobs import sources
 from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.kineto.source import file_name
@@ -21,20 +21,12 @@ from tracekit.ingest.link import graphs
 from tracekit.ingest.link.trace import DeviceProperties, TopLevel, Trace
 from tracekit.ingest.write import Sample, write_samples
 from tracekit.runs.meta import PROFILER_FIELDS, Diagnostic, Level, RunMeta, fingerprint
-
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Draft
+from tracekit.runs.run import Run
+from tracekit.runs.store import Draft
 
 
-def complete_metadata(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> RunMeta:
-    """Fill in the GPUs, the CUDA version and the fingerprint from the traces' top level.
-
-    Args:
-        meta: Known metadata, which takes precedence.
-        tops: The top level of each rank's trace.
-        has_device: Whether anything ran on a device.
-    """
+def _complete_metadata(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> RunMeta:
+    """Fill in the GPUs, the CUDA version and the fingerprint from the top level of each rank's trace."""
     top = tops[0]
     environment = dict(meta.environment)
     environment["gpus"] = _gpus(environment.get("gpus") or [], top.devices)
@@ -143,10 +135,13 @@ def assemble(
     write_samples(draft.path, samples, zero)
     artifacts.write(draft.path, kernels)
     tops = [trace.trace.top for trace in usable]
-    complete = complete_metadata(meta, tops, has_device=any(result.linked.device for result in done))
+    complete = _complete_metadata(meta, tops, has_device=any(result.linked.device for result in done))
     if with_sources:
         complete = _with_sources(complete, outcomes)
-    diagnostics = [*meta.diagnostics, *map(_describe_failure, failed), *_collect_diagnostics(usable, done)]
+    diagnostics = [*meta.diagnostics, *map(_describe_failure, failed)]
+    for trace, result in zip(usable, done, strict=True):
+        diagnostics += [*trace.trace.notes, *_link_diagnostics(trace.trace, result.linked)]
+    diagnostics += _rank_diagnostics(usable)
     files_of_it = [file for result in done for file in result.delivered]
     return draft.commit(replace(complete, t0_unix_ns=zero, diagnostics=diagnostics), files_of_it)
 
@@ -169,15 +164,11 @@ def _with_declared_rank(trace: Decoded) -> Source:
 def _write_traces(
     draft: Draft, write: Write, decoded: list[Decoded]
 ) -> tuple[dict[int, Written], list[Failed]]:
-    """Write the traces; repeat without those that failed, as later ones then get smaller row ids.
-
-    Returns:
-        Results by `id` of the `Decoded`, and the failures.
-    """
+    """Write the traces; return the results by `id` of the `Decoded`, and the failures."""
     done: dict[int, tuple[Destination, Written]] = {}
     failed: list[Failed] = []
     left = decoded
-    while True:
+    while True:  # again without those that failed, as later ones then get smaller row ids
         places = _destinations(draft, left)
         todo = [
             (trace, place)
@@ -218,16 +209,6 @@ def _destinations(draft: Draft, decoded: Sequence[Decoded]) -> list[Destination]
     ]
 
 
-def _collect_diagnostics(decoded: Sequence[Decoded], written: Sequence[Written]) -> list[Diagnostic]:
-    diagnostics: list[Diagnostic] = []
-    for outcome, result in zip(decoded, written, strict=True):
-        diagnostics += outcome.trace.notes
-        diagnostics += _link_diagnostics(outcome.trace, result.linked)
-    tops = [outcome.trace.top for outcome in decoded]
-    sizes: list[Size] = [outcome.size for outcome in decoded]
-    return [*diagnostics, *_rank_diagnostics([outcome.source for outcome in decoded], tops, sizes)]
-
-
 def _describe_failure(failed: Failed) -> Diagnostic:
     source, error = failed.source, failed.error
     name = file_name(source.path)
@@ -238,14 +219,12 @@ def _describe_failure(failed: Failed) -> Diagnostic:
 
 def _with_sources(meta: RunMeta, outcomes: Sequence[Decoded | Failed]) -> RunMeta:
     """Add the identities of the source files; a file of several ranks is listed once."""
-    identities: dict[int, dict[str, Any]] = {}
-    for outcome in outcomes:
-        identities[id(outcome.source)] = (
-            outcome.identity if isinstance(outcome, Decoded) else _identity(outcome.source)
-        )
+    identities = {
+        id(outcome.source): outcome.identity if isinstance(outcome, Decoded) else _identity(outcome.source)
+        for outcome in outcomes
+    }
     options = {"sources": list(identities.values()), **meta.collector.options}
-    captures = sources.capture_identities(outcome.source for outcome in outcomes)
-    if captures:
+    if captures := sources.capture_identities(outcome.source for outcome in outcomes):
         options["captures"] = captures
     return replace(meta, collector=replace(meta.collector, options=options))
 
@@ -256,46 +235,31 @@ def _identity(source: Source) -> dict[str, Any]:
     return {"name": file_name(source.path)}
 
 
-_LISTED = 8
-
-
 def _link_diagnostics(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
     name = file_name(trace.path)
     if linked.device == 0 and (linked.launches or trace.top.devices):
-        reason = trace.no_device_work
-        yield Diagnostic(
-            Level.ERROR if reason else Level.WARN,
-            "no_device_events",
-            f"{name}: a machine with a GPU, but no device activity was recorded; this is not an idle GPU: "
-            + (
-                reason
-                or "check the profiler's permission (tracekit doctor) and that it recorded CUDA activities"
-            ),
-        )
+        usual = "check the profiler's permission (tracekit doctor) and that it recorded CUDA activities"
+        what = "a machine with a GPU, but no device activity was recorded; this is not an idle GPU"
+        message = f"{name}: {what}: {trace.no_device_work or usual}"
+        yield Diagnostic(Level.ERROR if trace.no_device_work else Level.WARN, "no_device_events", message)
     if linked.unlinked:
-        yield Diagnostic(
-            Level.INFO,
-            "unlinked",
-            f"{name}: {linked.unlinked} of {linked.device} device intervals have no launching call",
-        )
+        message = f"{name}: {linked.unlinked} of {linked.device} device intervals have no launching call"
+        yield Diagnostic(Level.INFO, "unlinked", message)
     if linked.graphs:
         yield from graphs.notes(name, linked.graphs)
 
 
-def _rank_diagnostics(
-    traces: Sequence[Source], tops: Sequence[TopLevel], sizes: list[Size]
-) -> Iterator[Diagnostic]:
-    assumed = [source for source in traces if source.assumed]
+def _rank_diagnostics(decoded: Sequence[Decoded]) -> Iterator[Diagnostic]:
+    assumed = [trace.source for trace in decoded if trace.source.assumed]
     if assumed:
         listed = ", ".join(f"{file_name(source.path)} = {source.rank}" for source in assumed)
-        yield Diagnostic(
-            Level.WARN, "rank_assumed", f"the traces do not tell their rank; counted by name: {listed}"
-        )
-    yield from _missing_ranks({source.rank or 0 for source in traces}, max(top.world_size for top in tops))
-    if max(size.first_ns for size in sizes) > min(size.last_ns for size in sizes):
-        yield Diagnostic(
-            Level.WARN, "ranks_apart", "some ranks' traces do not overlap in time: are they of one job?"
-        )
+        message = f"the traces do not tell their rank; counted by name: {listed}"
+        yield Diagnostic(Level.WARN, "rank_assumed", message)
+    world_size = max(trace.trace.top.world_size for trace in decoded)
+    yield from _missing_ranks({trace.source.rank or 0 for trace in decoded}, world_size)
+    if max(trace.size.first_ns for trace in decoded) > min(trace.size.last_ns for trace in decoded):
+        message = "some ranks' traces do not overlap in time: are they of one job?"
+        yield Diagnostic(Level.WARN, "ranks_apart", message)
 
 
 def _missing_ranks(present: set[int], world_size: int) -> Iterator[Diagnostic]:
@@ -304,10 +268,7 @@ def _missing_ranks(present: set[int], world_size: int) -> Iterator[Diagnostic]:
     if count <= 0:
         return
     absent = (rank for rank in range(world_size) if rank not in present)
-    listed = ", ".join(map(str, islice(absent, _LISTED))) + ", ..." * (count > _LISTED)
-    yield Diagnostic(
-        Level.WARN if len(present) > 1 else Level.INFO,
-        "missing_ranks",
-        f"{len(present)} of the job's {world_size} ranks {'is' if len(present) == 1 else 'are'} here; "
-        f"missing: {listed}",
-    )
+    listed = ", ".join(map(str, islice(absent, 8))) + ", ..." * (count > 8)
+    here = f"{len(present)} of the job's {world_size} ranks {'is' if len(present) == 1 else 'are'} here"
+    level = Level.WARN if len(present) > 1 else Level.INFO
+    yield Diagnostic(level, "missing_ranks", f"{here}; missing: {listed}")

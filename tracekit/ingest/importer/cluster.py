@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,45 +60,25 @@ class Spool(msgspec.Struct, frozen=True, kw_only=True):
                 return folder
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """Task: decode one source."""
-
-    source: Source
-    spool: Spool
-
-
-class Writing(msgspec.Struct, frozen=True, kw_only=True):
-    """Task: write the tables of one decoded trace."""
-
-    decoded: Decoded
-    place: Destination
-    spool: Spool
-
-
-def decode(task: Reading) -> list[Decoded | Failed]:
+def decode(source: Source, spool: Spool) -> list[Decoded | Failed]:
     """Decode a source, in the worker."""
-    _check(task)
-    _delete_abandoned(task.spool.name)
-    path, size = task.source.path, task.source.text_bytes
-    with open_pool(1) as pool, scanners(size) as fast, convert_read_errors(path):
-        folder = task.spool.make()
+    _check_access(source.path, spool.address)
+    _delete_abandoned(spool.name)
+    with open_pool(1) as pool, scanners(source.text_bytes) as fast, convert_read_errors(source.path):
+        folder = spool.make()
         keep(folder)
-        traces = read(path, folder, (pool, fast), lambda _run_tasks: None)
-        return close_traces(task.source, traces, task.source.identity)
+        traces = read(source.path, folder, (pool, fast), lambda _done: None)
+        return close_traces(source, traces, source.identity)
 
 
-def _check(task: Reading) -> None:
-    """Check that this machine sees the same file as the importing process."""
-    path, address = task.source.path, task.spool.address
+def _check_access(path: Address, address: Address) -> None:
+    """Check that this machine sees the trace and the draft run, as the importing process does."""
     if storage.kind(path) is storage.Kind.NOTHING:
-        raise UnusableInputError(
-            f"{path} is missing on a worker", hint="use traces that all workers find under the same path"
-        )
+        message = f"{path} is missing on a worker"
+        raise UnusableInputError(message, hint="use traces that all workers find under the same path")
     if isinstance(address, Path) and not address.is_dir():
-        raise UnusableInputError(
-            f"the store {address.parent} is missing on a worker",
-            hint="choose a --store that all workers find under the same path, or a URL such as s3://",
-        )
+        hint = "choose a --store that all workers find under the same path, or a URL such as s3://"
+        raise UnusableInputError(f"the store {address.parent} is missing on a worker", hint=hint)
 
 
 def _delete_abandoned(current: str) -> None:
@@ -113,37 +94,33 @@ def _delete_abandoned(current: str) -> None:
                 folder.rmdir()  # if it is empty
 
 
-def write_parts(task: Writing) -> Written:
+def write_parts(task: tuple[Decoded, Destination], spool: Spool) -> Written:
     """Write the tables of a decoded trace, in the worker."""
-    trace = _ensure_spooled(task).trace
-    folder = task.spool.make()
+    decoded, place = task
+    trace = _ensure_spooled(decoded, spool).trace
+    folder = spool.make()
     try:
-        linked = write(trace, structs.replace(task.place, directory=folder))
-        if task.place.part is not None:
+        linked = write(trace, structs.replace(place, directory=folder))
+        if place.part is not None:
             for part in folder.glob("*/*.parquet"):  # another attempt must not overwrite it
                 part.rename(part.with_stem(f"{part.stem}-{secrets.token_hex(8)}"))
-        return Written(linked=linked, delivered=move_to_draft(folder, task.spool.address))
+        return Written(linked=linked, delivered=move_to_draft(folder, spool.address))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             folder.parent.rmdir()  # if the client is gone, and the spools with it
 
 
-def _ensure_spooled(task: Writing) -> Decoded:
-    """Return the decoded trace; decode it again if its spool is not on this machine.
-
-    Raises:
-        TracekitError: The file has changed.
-    """
-    if task.decoded.trace.directory.is_dir():
-        return task.decoded
-    again = decode(Reading(source=task.decoded.source, spool=task.spool))[task.decoded.number]
+def _ensure_spooled(decoded: Decoded, spool: Spool) -> Decoded:
+    """Return the decoded trace; decode it again if its spool is not on this machine."""
+    if decoded.trace.directory.is_dir():
+        return decoded
+    again = decode(decoded.source, spool)[decoded.number]
     if isinstance(again, Failed):
         raise again.error
-    if again.size != task.decoded.size:
-        raise UnusableInputError(
-            f"{task.decoded.source.path} changed during the import", hint="import it again"
-        )
+    if again.size != decoded.size:
+        message = f"{decoded.source.path} changed during the import"
+        raise UnusableInputError(message, hint="import it again")
     return again
 
 
@@ -176,7 +153,7 @@ class WorkerExecutor:
 
     def decode(self, sources: Sequence[Source]) -> list[Decoded | Failed]:
         """Decode traces; return those of each source, in the order of the sources."""
-        tasks = [Reading(source=_with_absolute_paths(source), spool=self._spool) for source in sources]
+        tasks = [_with_absolute_paths(source) for source in sources]
         decoded: list[Decoded | Failed] = []
         outcomes = self._run_tasks("reading", decode, tasks, [])
         for source, outcome in zip(sources, outcomes, strict=True):
@@ -191,8 +168,7 @@ class WorkerExecutor:
         sent = []
         for decoded, place in tasks:
             source = _with_absolute_paths(decoded.source)
-            decoded, place = structs.replace(decoded, source=source), structs.replace(place, source=source)
-            sent.append(Writing(decoded=decoded, place=place, spool=self._spool))
+            sent.append((structs.replace(decoded, source=source), structs.replace(place, source=source)))
         outcomes = self._run_tasks("writing", write_parts, sent, [decoded.host for decoded, _ in tasks])
         return [
             Failed(source=decoded.source, error=outcome.error) if outcome.error else outcome.get()
@@ -200,11 +176,11 @@ class WorkerExecutor:
         ]
 
     def _run_tasks(
-        self, what: str, function: Callable[[Any], Any], tasks: Sequence[Any], near: Sequence[str]
+        self, what: str, function: Callable[..., Any], tasks: Sequence[Any], near: Sequence[str]
     ) -> list[Outcome[Any]]:
         outcomes: dict[int, Outcome[Any]] = {}
         self._report_progress(what, 0, len(tasks))
-        for outcome in self._workers.map(function, tasks, near=near):
+        for outcome in self._workers.map(partial(function, spool=self._spool), tasks, near=near):
             outcomes[outcome.index] = outcome
             self._report_progress(what, len(outcomes), len(tasks))
         return [outcomes[index] for index in range(len(tasks))]

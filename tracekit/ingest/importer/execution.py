@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from tracekit.errors import TracekitError
-
-if TYPE_CHECKING:
-    from tracekit.ingest.jobs.sources import Source
-    from tracekit.ingest.link.graphs import Outcome
-    from tracekit.ingest.link.trace import Trace
-    from tracekit.runs.tables import WrittenFile
-    from tracekit.schema import Table
+from tracekit.ingest.jobs.sources import Source
+from tracekit.ingest.link.graphs import Outcome
+from tracekit.ingest.link.trace import Trace
+from tracekit.runs.tables import WrittenFile
+from tracekit.schema import Table
 
 
 class Destination(msgspec.Struct, frozen=True):
@@ -81,24 +79,14 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace that failed and is left out of the run.
-
-    Attributes:
-        source: Its source.
-        error: The error.
-    """
+    """A trace that is left out of the run, and why."""
 
     source: Source
     error: TracekitError
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of writing a trace's tables.
-
-    Attributes:
-        linked: Counts of linked rows.
-        delivered: The files, if they are not in the draft's folder.
-    """
+    """Counts of the linked rows of a trace, and its files if they are not in the draft's folder."""
 
     linked: Linked
     delivered: tuple[WrittenFile, ...] = ()

@@ -35,8 +35,6 @@ THREAD_BYTES = 1 << 20
 """Bytes of text, of all traces together, from which more than one thread decodes."""
 POOL_BYTES = 24 << 20
 """Bytes of text from which worker processes save more time than their start takes."""
-UNKNOWN_BYTES = POOL_BYTES
-"""Assumed bytes of text if a source is a stream, whose size is unknown: enough for worker processes."""
 _FIRST_IDLE_PART = 900_000
 """Number of the first spool part of idle rows, larger than that of any decoded part."""
 _WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -148,7 +146,7 @@ def decode(
     """
     # Exports of Nsight Systems are tables, which need neither pool nor scanner.
     sizes = [source.text_bytes for source in sources if not nsys.is_nsys(source.path)]
-    total_bytes = sum(sizes) if 0 not in sizes else UNKNOWN_BYTES  # 0: a stream, which may be of any size
+    total_bytes = sum(sizes) if 0 not in sizes else POOL_BYTES  # 0: a stream, which may be of any size
     workers = cores() if total_bytes >= THREAD_BYTES else 1
     outcomes: list[Decoded | Failed] = []
     with open_pool(workers, processes=total_bytes >= POOL_BYTES) as pool, scanners(total_bytes) as fast:

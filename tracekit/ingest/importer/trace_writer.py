@@ -49,7 +49,10 @@ class _Writer:
         scoped = C.PID in device.names
         launchers = Launchers(self._directory, host.distinct(C.PID) if scoped else None)
         self._write_steps(steps)
-        self._write_counters()
+        counters = self._table(schema.COUNTERS)
+        with self._file(schema.COUNTERS, counters.texts) as file:
+            for rows in _sorted_windows(counters, counters.names, counter_order):
+                file.add(rows, {})
         with ExitStack() as files:  # one is still encoded while the next is linked
             replaying = self._write_host(host, steps, launchers, files)
             linked = self._write_device(device, launchers, steps, files, replaying)
@@ -121,9 +124,8 @@ class _Writer:
         for rows in _sorted_windows(device, _DEVICE, device_order):
             call = launchers.of(rows, np.full(rows.count, NONE)).call
             work = kinds.among(replays.JOINED_KINDS)[rows.integers(C.KIND)]
-            chunks.append(
-                replays.select_replays(rows, first, call, np.flatnonzero(work & np.isin(call, replaying)))
-            )
+            chosen = np.flatnonzero(work & np.isin(call, replaying))
+            chunks.append(replays.select_replays(rows, first, call, chosen))
             first += rows.count
         launched = replays.concatenate(chunks)
         captures, unusable = _read_captures(self._source.captures if len(launched.row) else ())
@@ -140,15 +142,8 @@ class _Writer:
             C.DUR_NS: numbers(steps.end - steps.start),
             **serving.columns(steps.batches, len(steps.number)),
         }
-        write_table(
-            pa.table(columns, schema=schema.STEPS.arrow), schema.STEPS, self._place.path(schema.STEPS)
-        )
-
-    def _write_counters(self) -> None:
-        counters = self._table(schema.COUNTERS)
-        with self._file(schema.COUNTERS, counters.texts) as file:
-            for rows in _sorted_windows(counters, counters.names, counter_order):
-                file.add(rows, {})
+        rows = pa.table(columns, schema=schema.STEPS.arrow)
+        write_table(rows, schema.STEPS, self._place.path(schema.STEPS))
 
 
 def _sorted_windows(

@@ -16,8 +16,6 @@ from tracekit.ingest.jobs.sources import Source
 from tracekit.storage import Kind, Place, inside, kind
 
 DETAILS = "execution_details.json"
-_FOLDERS = ("", "capture_traces")
-"""Folders of captures, relative to the trace."""
 _NAME = re.compile(r"(?i)capture.*\.json(\.gz)?$")
 _LIMIT = 1 << 20
 
@@ -47,21 +45,13 @@ def list_captures(folder: Place) -> list[Place]:
 
 
 def captures_of(source: Source, places: Sequence[Place] = ()) -> tuple[Place, ...]:
-    """Return the captures of a trace: those given, else those beside it; of its rank if their names tell.
-
-    Args:
-        source: The trace.
-        places: Traces of captures that a user names.
-    """
+    """Return the captures of a trace: those given, else those beside it; of its rank if their names tell."""
     if places:
         return tuple(places)
-    ranks = (None, source.rank or 0)
-    return tuple(path for path in _beside(source.path) if from_name(path.name) in ranks)
-
-
-def _beside(path: Place) -> list[Place]:
-    if kind(path) is not Kind.FILE:
-        return []
-    folders = [path.parent / name if name else path.parent for name in _FOLDERS]
-    captures = [capture for folder in folders for capture in list_captures(folder)]
-    return [] if path in captures else captures
+    if kind(source.path) is not Kind.FILE:
+        return ()
+    beside = source.path.parent
+    captures = [*list_captures(beside), *list_captures(beside / "capture_traces")]
+    if source.path in captures:
+        return ()
+    return tuple(path for path in captures if from_name(path.name) in (None, source.rank or 0))

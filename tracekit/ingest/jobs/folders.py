@@ -21,8 +21,7 @@ from tracekit.runs.meta import Diagnostic, Level
 from tracekit.storage import Place
 
 _TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
-_OTHER_LIMIT = 64 << 20
-"""Most bytes of a JSON file that are read to distinguish it from a damaged trace."""
+_OTHER_LIMIT = 64 << 20  # most bytes of a JSON file that are read to distinguish it from a damaged trace
 
 Key = TypeVar("Key")
 
@@ -36,16 +35,15 @@ def jobs_in(root: Place) -> list[Job]:
     headers, skipped = _read_folder(root)
     if not headers:
         reason = f": {next(iter(skipped.values())).message}" if skipped else ""
-        raise UnusableInputError(
-            f"{root} has no traces of torch.profiler or Nsight Systems{reason}",
-            hint="give a folder of traces, or a trace",
-        )
+        message = f"{root} has no traces of torch.profiler or Nsight Systems{reason}"
+        raise UnusableInputError(message, hint="give a folder of traces, or a trace")
     exports = [header for header in headers if header.is_nsys]
     headers = [header for header in headers if not header.is_nsys]
     groups = _group_by(headers, lambda trace: trace.group)
+    ranked = [header for header in headers if header.top.rank is not None and header.group is None]
     jobs = [
         *(job for group, traces in groups.items() if group for job in _jobs_of_group(root, traces)),
-        *_jobs_of_ranks(headers),
+        *(job for folder, traces in _group_by(ranked, _folder).items() for job in _jobs_in(folder, traces)),
         *_jobs_without_ranks(root, headers),
         *_jobs_of_exports(exports),
     ]
@@ -158,13 +156,11 @@ class _Bundle(msgspec.Struct, frozen=True):
     def ranks(self) -> set[int | None]:
         return {trace.top.rank for trace in self.traces}
 
-    @property
-    def is_complete(self) -> bool:
-        return len(self.ranks) >= self.traces[0].top.world_size
 
-    def jobs(self) -> list[Job]:
-        title = self.folder.resolve().name if len(self.traces) > 1 else None
-        return split_cycles(title, [Source(trace.path, trace.top.rank) for trace in self.traces])
+def _jobs_in(folder: Place, traces: list[TraceHeader]) -> list[Job]:
+    """Return the jobs of traces that declare their ranks, named after their folder."""
+    title = folder.resolve().name if len(traces) > 1 else None
+    return split_cycles(title, [Source(trace.path, trace.top.rank) for trace in traces])
 
 
 def _jobs_of_group(root: Place, traces: list[TraceHeader]) -> Iterator[Job]:
@@ -176,11 +172,11 @@ def _jobs_of_group(root: Place, traces: list[TraceHeader]) -> Iterator[Job]:
         folder = max(waiting, key=lambda path: len(path.parts))
         bundles = waiting.pop(folder)
         pool = _merge(folder, bundles)
-        if pool and folder != root and not pool.is_complete:
+        if pool and folder != root and len(pool.ranks) < traces[0].top.world_size:
             waiting[folder.parent].append(pool)
             continue
         for bundle in [pool] if pool else bundles:
-            yield from bundle.jobs()
+            yield from _jobs_in(bundle.folder, bundle.traces)
 
 
 def _merge(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
@@ -190,13 +186,6 @@ def _merge(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
     if len(set().union(*(bundle.ranks for bundle in bundles))) < sum(len(b.ranks) for b in bundles):
         return None
     return _Bundle(folder, [trace for bundle in bundles for trace in bundle.traces])
-
-
-def _jobs_of_ranks(headers: list[TraceHeader]) -> Iterator[Job]:
-    """Return the jobs of traces that declare a rank but no process group."""
-    single = (trace for trace in headers if trace.top.rank is not None and trace.group is None)
-    for folder, traces in _group_by(single, _folder).items():
-        yield from _Bundle(folder, traces).jobs()
 
 
 def _jobs_without_ranks(root: Place, headers: list[TraceHeader]) -> Iterator[Job]:

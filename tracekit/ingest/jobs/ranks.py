@@ -17,8 +17,7 @@ from tracekit.ingest.kineto.source import convert_errors
 from tracekit.ingest.link.trace import MAX_RANK, Distributed, TopLevel
 from tracekit.storage import Place
 
-_CONCURRENT = 8
-"""Traces that are peeked at concurrently."""
+_CONCURRENT = 8  # traces that are peeked at concurrently
 _TAIL = 1 << 20
 _GZIP = b"\x1f\x8b"
 _KEY = b'"distributedInfo"'
@@ -58,32 +57,23 @@ def from_name(name: str) -> int | None:
     return int(match[1]) if match and int(match[1]) <= MAX_RANK else None
 
 
-def read_header(path: Place) -> TraceHeader:
-    """Read the top level of a trace, without decoding its events.
-
-    Raises:
-        UnusableInputError: The file is not a trace, or cannot be read.
-    """
-    if nsys.is_nsys(path):
-        return TraceHeader(path, TopLevel(), is_nsys=True)
-    with convert_errors(path):
-        top = peek(path)
-        if top.distributed is None:
-            top = msgspec.structs.replace(top, distributed=_after_events(path))
-    return TraceHeader(path, top)
-
-
 def read_headers(paths: Sequence[Place]) -> list[TraceHeader | TracekitError]:
-    """Return the result or error of `read_header` for each trace, several concurrently."""
+    """Read the top level of each trace, without decoding its events, or return its error; several at once."""
     with ThreadPoolExecutor(_CONCURRENT, "tracekit-header") as threads:
-        return list(threads.map(_try_read_header, paths))
+        return list(threads.map(_read_header, paths))
 
 
-def _try_read_header(path: Place) -> TraceHeader | TracekitError:
+def _read_header(path: Place) -> TraceHeader | TracekitError:
     try:
-        return read_header(path)
+        if nsys.is_nsys(path):
+            return TraceHeader(path, TopLevel(), is_nsys=True)
+        with convert_errors(path):
+            top = peek(path)
+            if top.distributed is None:
+                top = msgspec.structs.replace(top, distributed=_after_events(path))
     except TracekitError as error:
         return error
+    return TraceHeader(path, top)
 
 
 def _after_events(path: Place) -> Distributed | None:
@@ -92,12 +82,9 @@ def _after_events(path: Place) -> Distributed | None:
         if stream.read(2) == _GZIP:
             return None
         stream.seek(max(0, path.stat().st_size - _TAIL))
-        _, key, text = stream.read().rpartition(_KEY)
-    return _value(text.decode(errors="replace")) if key else None
-
-
-def _value(text: str) -> Distributed | None:
-    if colon := _COLON.match(text):
+        _, key, tail = stream.read().rpartition(_KEY)
+    text = tail.decode(errors="replace")
+    if key and (colon := _COLON.match(text)):
         with suppress(ValueError, RecursionError, msgspec.ValidationError):
             value, _ = json.JSONDecoder().raw_decode(text, colon.end())
             return msgspec.convert(value, Distributed, strict=False)

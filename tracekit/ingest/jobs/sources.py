@@ -58,10 +58,8 @@ def have_digests(identities: list[dict[str, Any]]) -> bool:
 
 
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?$|\.(sqlite|nsys-rep|qdrep)$|_pqtdir$")
-_CONCURRENT = 8
-"""Files that are read concurrently."""
-_INFLATED = 12
-"""Least ratio of a trace's size to its gzipped size."""
+_CONCURRENT = 8  # files that are read concurrently
+_INFLATED = 12  # least ratio of a trace's size to its gzipped size
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -21,26 +22,19 @@ from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 COPY_COLUMNS = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 """Columns of the parts that `columns.copy_ends` returns."""
 _NOWHERE = (None, None, None)
+HOST_NUMBERS = (C.CORRELATION_ID, C.SEQUENCE, C.FWD_TID)
+DEVICE_NUMBERS = (C.CONTEXT, C.CORRELATION_ID, C.REGISTERS, C.DYNAMIC_SHARED_BYTES)
+MEMORY_NUMBERS = (C.ADDRESS, C.TOTAL_ALLOCATED, C.TOTAL_RESERVED)
 COLLECTIVE_NUMBERS = (
-    C.COLLECTIVE_SEQUENCE,
-    C.ELEMENTS_IN,
-    C.ELEMENTS_OUT,
-    C.GROUP_SIZE,
-    C.SRC_RANK,
-    C.DST_RANK,
+    *(C.COLLECTIVE_SEQUENCE, C.ELEMENTS_IN, C.ELEMENTS_OUT),
+    *(C.GROUP_SIZE, C.SRC_RANK, C.DST_RANK),
 )
 COLLECTIVE_TEXTS = (
-    C.COLLECTIVE,
-    C.DTYPE,
-    C.GROUP_NAME,
-    C.GROUP_DESCRIPTION,
-    C.GROUP_RANKS,
-    C.SPLIT_IN,
-    C.SPLIT_OUT,
+    *(C.COLLECTIVE, C.DTYPE, C.GROUP_NAME, C.GROUP_DESCRIPTION),
+    *(C.GROUP_RANKS, C.SPLIT_IN, C.SPLIT_OUT),
 )
-"""Columns of the metadata of a collective, named as the attributes of `Args`."""
 KERNEL_TEXTS = (C.KERNEL_BACKEND, C.KERNEL_FILE, C.KERNEL_HASH, C.KERNEL_KWARGS)
-"""Columns of the metadata of a generated kernel, named as the attributes of `Args`."""
+"""Columns named as the attributes of `Args`: of a table, of a collective, of a generated kernel."""
 _GRID = (C.GRID_X, C.GRID_Y, C.GRID_Z)
 _BLOCK = (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
 _CPU = 0  # c10::DeviceType of the host
@@ -70,51 +64,43 @@ def to_batches(decoded: Decoded) -> tuple[dict[str, Batch], Tally]:
         the tally.
     """
     tally = Tally(events=len(decoded.events), repaired=decoded.repaired, dropped=decoded.dropped)
-    groups = _group_events(decoded.events, tally)
+    device, host, memory = _group_events(decoded.events, tally)
     built = {
-        schema.DEVICE_INTERVALS.name: _device(groups.device, tally),
-        schema.HOST_INTERVALS.name: _host(groups.host, tally),
-        schema.ALLOCATIONS.name: _memory(groups.memory, tally),
+        schema.DEVICE_INTERVALS.name: _device(device, tally),
+        schema.HOST_INTERVALS.name: _host(host, tally),
+        schema.ALLOCATIONS.name: _memory(memory, tally),
         schema.COUNTERS.name: counter_rows(decoded.counters, tally),
     }
     return {name: batch for name, batch in built.items() if batch.rows.count}, tally
 
 
-class _Groups(msgspec.Struct):
-    """Events by the table they go to, each with its kind."""
-
-    device: dict[Any, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
-    host: dict[Any, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
-    memory: dict[Any, list[Event]] = msgspec.field(default_factory=lambda: defaultdict(list))
+_Groups: TypeAlias = dict[Any, list[Event]]
+"""Events by kind."""
 
 
-def _group_events(decoded: list[Event], tally: Tally) -> _Groups:
-    groups = _Groups()
+def _group_events(decoded: list[Event], tally: Tally) -> tuple[_Groups, _Groups, _Groups]:
+    """Return the events on devices, those on the host, and those of memory."""
+    device: _Groups = defaultdict(list)
+    host: _Groups = defaultdict(list)
+    memory: list[Event] = []
     for (phase, category), members in _by_category(decoded).items():
         if phase == "X" and category in columns.DEVICE_CATEGORIES:
-            groups.device[columns.DEVICE_CATEGORIES[category]] += members
+            device[columns.DEVICE_CATEGORIES[category]] += members
         elif phase == "X" and category == columns.MTIA_DEVICE:
             for event in members:
-                kind = columns.MTIA_KINDS.get(str(event.name), DeviceKind.KERNEL)
-                groups.device[kind].append(event)
+                device[columns.MTIA_KINDS.get(str(event.name), DeviceKind.KERNEL)].append(event)
         elif phase == "X" and category in columns.HOST_CATEGORIES:
-            groups.host[columns.HOST_CATEGORIES[category]] += members
-        elif phase == "X" and category is None:
-            _add_legacy(groups, members)
+            host[columns.HOST_CATEGORIES[category]] += members
+        elif phase == "X" and category is None:  # of torch's legacy autograd profiler
+            device[DeviceKind.KERNEL] += [event for event in members if event.pid == columns.LEGACY_DEVICE]
+            host[HostKind.OP] += [event for event in members if event.pid != columns.LEGACY_DEVICE]
         elif phase in ("i", "I"):
-            groups.memory[None] += [event for event in members if event.name == columns.MEMORY_EVENT]
+            memory += [event for event in members if event.name == columns.MEMORY_EVENT]
         elif phase == "X" and category not in columns.DERIVED_CATEGORIES:
             tally.ignored[str(category)] += len(members)
         elif phase not in columns.KNOWN_PHASES:
             tally.ignored[f"phase {phase}"] += len(members)
-    return groups
-
-
-def _add_legacy(groups: _Groups, members: list[Event]) -> None:
-    """Add events of torch's legacy autograd profiler."""
-    for event in members:
-        legacy = event.pid == columns.LEGACY_DEVICE
-        (groups.device[DeviceKind.KERNEL] if legacy else groups.host[HostKind.OP]).append(event)
+    return device, host, {None: memory}
 
 
 def _by_category(decoded: list[Event]) -> dict[tuple[Any, Any], list[Event]]:
@@ -155,13 +141,9 @@ def _durations(decoded: Sequence[Event], tally: Tally) -> Column:
     return Column(np.where(bad, 0, duration))
 
 
-def _arguments(decoded: Sequence[Event]) -> list[Args]:
-    return [event.args or NO_ARGS for event in decoded]
-
-
 def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     decoded, kinds, start = _select_timed(groups, tally)
-    args = _arguments(decoded)
+    args = [event.args or NO_ARGS for event in decoded]
     named = _names(decoded)
     built = BatchBuilder(len(decoded))
     built.numbers(C.START_NS, start)
@@ -172,10 +154,8 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.texts(C.NAME, texts(named))
     built.numbers(C.PID, columns.thread_ids([event.pid for event in decoded]))
     built.numbers(C.TID, columns.thread_ids([event.tid for event in decoded]))
-    built.numbers(C.CORRELATION_ID, integers([arg.correlation for arg in args]))
     built.numbers(C.EXTERNAL_ID, _external(args))
-    built.numbers(C.SEQUENCE, integers([arg.sequence for arg in args]))
-    built.numbers(C.FWD_TID, integers([arg.fwd_tid for arg in args]))
+    _add_numbers(built, args, HOST_NUMBERS)
     built.texts(C.INPUT_SHAPES, columns.json_texts([arg.dims or arg.dims_old for arg in args]))
     built.texts(C.INPUT_DTYPES, columns.json_texts([arg.dtypes for arg in args]))
     built.texts(C.STACK, texts([arg.stack or None for arg in args]))
@@ -192,22 +172,18 @@ def _add_metadata(
     numbers: Sequence[str],
     words: Sequence[str],
 ) -> None:
-    """Add metadata of ops that have a member; few do.
-
-    Args:
-        built: The batch.
-        args: Arguments of the ops.
-        member: Attribute of the arguments that tells which ops have the metadata.
-        numbers: Columns of numbers.
-        words: Columns of texts.
-    """
+    """Add the columns of numbers and of words for the ops whose arguments have a member; few do."""
     if all(getattr(arg, member) is None for arg in args):
         return
     metadata = [NO_ARGS if getattr(arg, member) is None else arg for arg in args]
-    for name in numbers:
-        built.numbers(name, integers([getattr(arg, name) for arg in metadata]))
+    _add_numbers(built, metadata, numbers)
     for name in words:
         built.texts(name, texts([getattr(arg, name) for arg in metadata]))
+
+
+def _add_numbers(built: BatchBuilder, args: Sequence[Args], names: Sequence[str]) -> None:
+    for name in names:
+        built.numbers(name, integers([*map(attrgetter(name), args)]))
 
 
 def _names(decoded: Sequence[Event]) -> list[str]:
@@ -232,7 +208,7 @@ def _external(args: Sequence[Args]) -> Column:
 
 def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     decoded, kinds, start = _select_timed(groups, tally)
-    args = _arguments(decoded)
+    args = [event.args or NO_ARGS for event in decoded]
     named = _names(decoded)
     both = [*zip(args, decoded, strict=True)]
     built = BatchBuilder(len(decoded))
@@ -242,15 +218,12 @@ def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     built.texts(C.NAME, texts(named))
     built.numbers(C.DEVICE, columns.devices([_first(arg.device, event.pid) for arg, event in both]))
     built.numbers(C.STREAM, columns.thread_ids([_first(arg.stream, event.tid) for arg, event in both]))
-    built.numbers(C.CONTEXT, integers([arg.context for arg in args]))
-    built.numbers(C.CORRELATION_ID, integers([arg.correlation for arg in args]))
     built.numbers(C.EXTERNAL_ID, _external(args))
+    _add_numbers(built, args, DEVICE_NUMBERS)
     for axes, sizes in ((_GRID, [arg.grid for arg in args]), (_BLOCK, [arg.block for arg in args])):
         for axis, column in zip(axes, columns.triples(sizes), strict=True):
             built.numbers(axis, column)
-    built.numbers(C.REGISTERS, integers([arg.registers for arg in args]))
-    built.numbers(C.DYNAMIC_SHARED_BYTES, integers([arg.shared for arg in args]))
-    built.numbers(C.OCCUPANCY_PCT, columns.floats([arg.occupancy for arg in args]))
+    built.numbers(C.OCCUPANCY_PCT, columns.floats([arg.occupancy_pct for arg in args]))
     built.numbers(C.GRAPH_ID, integers([arg.graph_id or None for arg in args]))
     built.numbers(C.GRAPH_NODE_ID, integers([arg.graph_node_id or None for arg in args]))
     sizes = [arg.size if event.cat == columns.MTIA_DEVICE else arg.bytes for arg, event in both]
@@ -281,7 +254,7 @@ def _add_ends(
 
 def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     decoded, _, time = _select_timed(groups, tally, earliest=EARLIEST_INSTANT_NS)
-    args = _arguments(decoded)
+    args = [event.args or NO_ARGS for event in decoded]
     built = BatchBuilder(len(decoded))
     built.numbers(C.T_NS, time)
     built.numbers(C.PID, columns.thread_ids([event.pid for event in decoded]))
@@ -291,9 +264,7 @@ def _memory(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     ]
     built.numbers(C.DEVICE, columns.devices(device))
     built.numbers(C.BYTES, columns.thread_ids([arg.alloc_bytes for arg in args]))
-    built.numbers(C.ADDRESS, integers([arg.address for arg in args]))
-    built.numbers(C.TOTAL_ALLOCATED, integers([arg.total_allocated for arg in args]))
-    built.numbers(C.TOTAL_RESERVED, integers([arg.total_reserved for arg in args]))
+    _add_numbers(built, args, MEMORY_NUMBERS)
     return built.build()
 
 

@@ -53,10 +53,8 @@ def read(path: Place) -> list[Capture]:
         threads, executed = _threads(_events(path))
     captures = _captures(file_name(path), threads, executed)
     if not captures:
-        raise UnusableInputError(
-            f"{title(path)} has no launches that were recorded into a graph",
-            hint="give the trace that was recorded while the graph was captured",
-        )
+        hint = "give the trace that was recorded while the graph was captured"
+        raise UnusableInputError(f"{title(path)} has no launches that were recorded into a graph", hint=hint)
     return captures
 
 
@@ -97,13 +95,10 @@ def _threads(chunks: Iterable[list[Event]]) -> tuple[_Threads, set[Any]]:
     threads: _Threads = defaultdict(list)
     executed: set[Any] = set()
     for events in chunks:
-        timed = [
-            event
-            for event in events
-            if event.ph == "X" and type(event.cat) is str and type(event.name) is str
-        ]
+        complete = (event for event in events if event.ph == "X")
+        timed = [event for event in complete if type(event.cat) is str and type(event.name) is str]
         ran = [event.args or NO_ARGS for event in timed if event.cat in DEVICE_CATEGORIES]
-        executed.update(args.correlation for args in ran)
+        executed.update(args.correlation_id for args in ran)
         wanted = [event for event in timed if _is_wanted(HOST_CATEGORIES.get(event.cat), event.name)]
         start, usable = nanoseconds([bytes(event.ts) for event in wanted])
         end = start + np.maximum(nanoseconds([bytes(event.dur) for event in wanted])[0], 0)
@@ -140,7 +135,9 @@ def _captures(name: str, threads: _Threads, executed: set[Any]) -> list[Capture]
     for first, last in sorted(set(spans or [(interval.start, interval.end) for interval in ranges])):
         inside = [launch for launch in placed if first <= launch.call.start < last]
         if inside:
-            captures.append(Capture(_title(name, ranges, first), _launches(inside)))
+            numbers: dict[int, int] = {}  # op calls are numbered in order of their first launch
+            launches = tuple(_launch(launch, numbers) for launch in inside)
+            captures.append(Capture(_title(name, ranges, first), launches))
     return captures
 
 
@@ -170,17 +167,11 @@ def _captured_launches(intervals: list[_Interval], executed: set[Any]) -> Iterat
         while open_ and open_[-1].end <= interval.start:
             open_.pop()
         kind = interval.launched
-        correlation = interval.args.correlation
+        correlation = interval.args.correlation_id
         was_executed = correlation is not None and correlation in executed
         if kind and not was_executed and not any(outer.launched for outer in open_):
             yield _Placed(kind, interval, tuple(open_))
         open_.append(interval)
-
-
-def _launches(placed: list[_Placed]) -> tuple[Launch, ...]:
-    """Describe the launches of a capture; op calls are numbered in order of their first launch."""
-    calls: dict[int, int] = {}
-    return tuple(_launch(launch, calls) for launch in placed)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -189,7 +180,7 @@ def _redacted(text: str) -> str:
     return redaction.redact_texts([text])[0]
 
 
-def _launch(placed: _Placed, calls: dict[int, int]) -> Launch:
+def _launch(placed: _Placed, numbers: dict[int, int]) -> Launch:
     around = [interval for interval in placed.around if interval.kind in (HostKind.OP, HostKind.PYTHON)]
     kernel = placed.call.args.kernel
     name = _redacted(kernel) if isinstance(kernel, str) and kernel else None
@@ -201,7 +192,7 @@ def _launch(placed: _Placed, calls: dict[int, int]) -> Launch:
         kind=placed.kind,
         name=name if placed.kind is DeviceKind.KERNEL else None,
         op=None if op is None else _redacted(op.name),
-        call=None if op is None else calls.setdefault(id(op), len(calls)),
+        call=None if op is None else numbers.setdefault(id(op), len(numbers)),
         path=JOINED.join(_redacted(interval.name) for interval in outer) or None,
         module=None if module is None else _redacted(module.name),
         shapes=None if op is None else _shapes(op.args),

@@ -162,27 +162,17 @@ def _utf8(text: bytes) -> bytes:
 
 
 DEVICE_CATEGORIES = {
-    "kernel": DeviceKind.KERNEL,
-    "Kernel": DeviceKind.KERNEL,
-    "gpu_memcpy": DeviceKind.MEMCPY,
-    "Memcpy": DeviceKind.MEMCPY,
-    "gpu_memset": DeviceKind.MEMSET,
-    "Memset": DeviceKind.MEMSET,
+    **dict.fromkeys(("kernel", "Kernel"), DeviceKind.KERNEL),
+    **dict.fromkeys(("gpu_memcpy", "Memcpy"), DeviceKind.MEMCPY),
+    **dict.fromkeys(("gpu_memset", "Memset"), DeviceKind.MEMSET),
     "cuda_sync": DeviceKind.SYNC,
 }
 HOST_CATEGORIES = {
-    "cpu_op": HostKind.OP,
-    "Operator": HostKind.OP,
-    "cuda_runtime": HostKind.RUNTIME,
-    "cuda_driver": HostKind.RUNTIME,
-    "Runtime": HostKind.RUNTIME,
-    "glow_runtime": HostKind.RUNTIME,
-    "hpu_op": HostKind.RUNTIME,
-    "mtia_runtime": HostKind.RUNTIME,
-    "xpu_runtime": HostKind.RUNTIME,
-    "xpu_driver": HostKind.RUNTIME,
-    "privateuse1_runtime": HostKind.RUNTIME,
-    "privateuse1_driver": HostKind.RUNTIME,
+    **dict.fromkeys(("cpu_op", "Operator"), HostKind.OP),
+    **dict.fromkeys(("cuda_runtime", "cuda_driver", "Runtime"), HostKind.RUNTIME),
+    **dict.fromkeys(("xpu_runtime", "xpu_driver"), HostKind.RUNTIME),
+    **dict.fromkeys(("privateuse1_runtime", "privateuse1_driver"), HostKind.RUNTIME),
+    **dict.fromkeys(("glow_runtime", "hpu_op", "mtia_runtime"), HostKind.RUNTIME),
     "user_annotation": HostKind.ANNOTATION,
     "python_function": HostKind.PYTHON,
     "overhead": HostKind.OVERHEAD,
@@ -216,33 +206,14 @@ _COPY_HIP = re.compile(r"Copy(Host|Device)To(Host|Device)")
 _COPY_PTI = re.compile(r"\(([MHDS])2([MHDS])\b")
 """Intel's names: memory of the program, host (pinned), device or shared memory."""
 _PTI_MEMORIES = {"M": Memory.PAGEABLE, "H": Memory.PINNED, "D": Memory.DEVICE, "S": Memory.UNIFIED}
-_MEMORY = re.compile(r"\((\w+)\s*->\s*(\w+)\)")
-"""Source and destination memory in the names of CUPTI."""
-COPY_KINDS = {
-    "HtoD": CopyKind.H2D,
-    "DtoH": CopyKind.D2H,
-    "DtoD": CopyKind.D2D,
-    "PtoP": CopyKind.P2P,
-    "HtoH": CopyKind.H2H,
-    "HtoA": CopyKind.H2D,  # arrays are memory of a device
-    "AtoH": CopyKind.D2H,
+_MEMORY = re.compile(r"\((\w+)\s*->\s*(\w+)\)")  # source and destination memory in the names of CUPTI
+COPY_KINDS = {  # arrays (A) are memory of a device
+    **dict.fromkeys(("HtoD", "HtoA", "HostToDevice", "HOST_TO_DEVICE", "MD", "HD"), CopyKind.H2D),
+    **dict.fromkeys(("DtoH", "AtoH", "DeviceToHost", "DEVICE_TO_HOST", "DM", "DH"), CopyKind.D2H),
+    **dict.fromkeys(("DtoD", "DeviceToDevice", "DEVICE_TO_DEVICE", "DD"), CopyKind.D2D),
     **dict.fromkeys(("AtoA", "AtoD", "DtoA"), CopyKind.D2D),
-    "HostToDevice": CopyKind.H2D,
-    "DeviceToHost": CopyKind.D2H,
-    "DeviceToDevice": CopyKind.D2D,
-    "HostToHost": CopyKind.H2H,
-    "HOST_TO_DEVICE": CopyKind.H2D,
-    "DEVICE_TO_HOST": CopyKind.D2H,
-    "DEVICE_TO_DEVICE": CopyKind.D2D,
-    "MH": CopyKind.H2H,
-    "HM": CopyKind.H2H,
-    "MM": CopyKind.H2H,
-    "HH": CopyKind.H2H,
-    "MD": CopyKind.H2D,
-    "HD": CopyKind.H2D,
-    "DM": CopyKind.D2H,
-    "DH": CopyKind.D2H,
-    "DD": CopyKind.D2D,
+    **dict.fromkeys(("HtoH", "HostToHost", "MH", "HM", "MM", "HH"), CopyKind.H2H),
+    "PtoP": CopyKind.P2P,
 }
 _MEMORIES = {
     "Pageable": Memory.PAGEABLE,
@@ -296,8 +267,7 @@ def copy_ends(name: str) -> tuple[CopyKind, Memory, Memory]:
     )
 
 
-_DECIMALS = 3
-"""Digits after the decimal point down to nanoseconds."""
+_DECIMALS = 3  # digits after the decimal point down to nanoseconds
 _TIME_DIGITS = 19
 
 

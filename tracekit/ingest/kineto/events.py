@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,15 +24,15 @@ class Args(msgspec.Struct, gc=False):
 
     external_id: Any = msgspec.field(default=None, name="External id")
     external_id_old: Any = msgspec.field(default=None, name="external id")
-    correlation: Any = None
+    correlation_id: Any = msgspec.field(default=None, name="correlation")
     device: Any = None
     stream: Any = None
     context: Any = None
     grid: Any = None
     block: Any = None
     registers: Any = msgspec.field(default=None, name="registers per thread")
-    shared: Any = msgspec.field(default=None, name="shared memory")
-    occupancy: Any = msgspec.field(default=None, name="est. achieved occupancy %")
+    dynamic_shared_bytes: Any = msgspec.field(default=None, name="shared memory")
+    occupancy_pct: Any = msgspec.field(default=None, name="est. achieved occupancy %")
     graph_id: Any = msgspec.field(default=None, name="graph id")
     graph_node_id: Any = msgspec.field(default=None, name="graph node id")
     bytes: Any = None
@@ -134,8 +135,10 @@ class Decoded(msgspec.Struct):
         try:
             try:
                 self._add_event(text)
-            except msgspec.ValidationError:
-                self._add_event(_without_invalid_arguments(text))
+            except msgspec.ValidationError:  # the arguments are not an object, all that an event must have
+                fields = _decode_any(text)
+                fields.pop("args", None)
+                self._add_event(msgspec.json.encode(fields))
             self.repaired += 1
         except UNREADABLE:
             self.dropped += 1
@@ -189,13 +192,6 @@ def _counters_of(events: list[Event], text: bytes) -> list[CounterEvent]:
 def decode_counters(text: bytes) -> list[CounterEvent]:
     """Decode comma-separated events as samples of counters."""
     return _decode_samples(b"[" + text + b"]")
-
-
-def _without_invalid_arguments(text: bytes) -> bytes:
-    """Drop arguments that are not an object, the only requirement of a decoded event."""
-    fields = _decode_any(text)
-    fields.pop("args", None)
-    return msgspec.json.encode(fields)
 
 
 def _decode_damaged(text: bytes) -> Decoded:
@@ -269,20 +265,14 @@ def _fields(text: bytes) -> dict[str, msgspec.Raw] | None:
 
 
 def _known_fields(fields: dict[str, msgspec.Raw]) -> TopLevel:
+    """Return the top level without fields of unexpected types, and without times and ranks beyond limits."""
     values = {}
     for spec in msgspec.structs.fields(TopLevel):
         raw = fields.get(spec.encode_name)
-        if raw is None:
-            continue
-        try:
-            values[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
-        except UNREADABLE:
-            continue
-    return _within_limits(TopLevel(**values))
-
-
-def _within_limits(top: TopLevel) -> TopLevel:
-    """Return the top level without base times and ranks beyond the limits."""
+        if raw is not None:
+            with suppress(*UNREADABLE):
+                values[spec.name] = msgspec.json.decode(raw, type=spec.type, strict=False)
+    top = TopLevel(**values)
     if not 0 <= top.base_ns < LATEST_NS:
         top.base_ns = 0
     if top.distributed and not 0 <= (top.distributed.rank or 0) < MAX_RANKS:

@@ -27,7 +27,7 @@ Missing data is unknown, never guessed: without `Concrete Inputs` (which PyTorch
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, TypeAlias
 
@@ -38,8 +38,7 @@ Shapes: TypeAlias = list[Shape]
 Values: TypeAlias = list[Any]
 
 _LIMIT = 1 << 63
-_SPATIAL = 2
-"""Dimensions before the spatial ones: batch and channels."""
+_SPATIAL = 2  # dimensions before the spatial ones: batch and channels
 
 
 def count(name: str, dims: bytes, concrete: bytes) -> int | None:
@@ -98,11 +97,7 @@ def _product(left: Shape, right: Shape) -> int:
 
 def _products(first: int) -> Callable[[Shapes, Values], int]:
     """Return the formula of an op that multiplies inputs `first` and `first + 1`."""
-
-    def formula(shapes: Shapes, _values: Values) -> int:
-        return _product(shapes[first], shapes[first + 1])
-
-    return formula
+    return lambda shapes, _values: _product(shapes[first], shapes[first + 1])
 
 
 def _vector(first: int) -> Callable[[Shapes, Values], int]:
@@ -169,14 +164,10 @@ def _convolution_backward(shapes: Shapes, values: Values) -> int:
 def _attention(
     first: int, *, matmuls: tuple[int, int], causal: int, heads: int = 1, window: int | None = None
 ) -> Callable[[Shapes, Values], int]:
-    """Return the formula of fused attention.
+    """Return the formula of fused attention, from the index of the input with the queries.
 
-    Args:
-        first: Index of the input with the queries.
-        matmuls: Number of products over d and over d_v.
-        causal: Index of the flag of a causal mask.
-        heads: Dimension of the heads, 1 or 2; the other one is that of the positions.
-        window: Index of the size of a sliding window; negative for none.
+    `matmuls` are the numbers of products over d and over d_v; `heads` is the dimension of the heads, 1 or 2.
+    `causal` and `window` are indices of the flag of a causal mask, and of the size of a sliding window.
     """
 
     def formula(shapes: Shapes, values: Values) -> int:
@@ -186,7 +177,7 @@ def _attention(
             raise ValueError
         if query[3] != key[3] or key[1:3] != value[1:3]:
             raise ValueError
-        if window is not None and window < len(values) and values[window] >= 0:
+        if window is not None and window < len(values) and values[window] >= 0:  # negative: no window
             raise ValueError
         depth = matmuls[0] * query[3] + matmuls[1] * value[3]
         pairs = _pairs(query[3 - heads], key[3 - heads], is_causal=causal < len(values) and values[causal])
@@ -216,7 +207,6 @@ def _packed_attention(causal: int) -> Callable[[Shapes, Values], int]:
     return formula
 
 
-_FORWARD, _BACKWARD = (1, 1), (3, 2)
 _FUSED = {
     "flash_attention": (4, 11),
     "efficient_attention": (6, 11),
@@ -227,45 +217,33 @@ _FUSED = {
 
 
 def _fused_attention() -> dict[str, Callable[[Shapes, Values], int]]:
-    names = {}
-    for kind, (forward, backward) in _FUSED.items():
-        names[f"aten::_scaled_dot_product_{kind}"] = _attention(0, matmuls=_FORWARD, causal=forward)
-        names[f"aten::_scaled_dot_product_{kind}_backward"] = _attention(
-            1, matmuls=_BACKWARD, causal=backward
-        )
-    names["flash_attn::_flash_attn_forward"] = _attention(0, matmuls=_FORWARD, causal=5, window=6, heads=2)
-    names["flash_attn::_flash_attn_backward"] = _attention(
-        1, matmuls=_BACKWARD, causal=11, window=12, heads=2
-    )
-    names["aten::_flash_attention_forward"] = _packed_attention(causal=8)
-    names["flash_attn::_flash_attn_varlen_forward"] = _packed_attention(causal=9)
+    forward, backward = partial(_attention, 0, matmuls=(1, 1)), partial(_attention, 1, matmuls=(3, 2))
+    names = {
+        "flash_attn::_flash_attn_forward": forward(causal=5, window=6, heads=2),
+        "flash_attn::_flash_attn_backward": backward(causal=11, window=12, heads=2),
+        "aten::_flash_attention_forward": _packed_attention(causal=8),
+        "flash_attn::_flash_attn_varlen_forward": _packed_attention(causal=9),
+    }
+    for kind, (in_forward, in_backward) in _FUSED.items():
+        names[f"aten::_scaled_dot_product_{kind}"] = forward(causal=in_forward)
+        names[f"aten::_scaled_dot_product_{kind}_backward"] = backward(causal=in_backward)
     return names
 
 
 _FORMULAS: dict[str, Callable[[Shapes, Values], int]] = {
-    "aten::mm": _products(0),
-    "aten::bmm": _products(0),
-    "aten::_int_mm": _products(0),
-    "aten::_scaled_mm": _products(0),
-    "aten::addmm": _products(1),
-    "aten::addmm_": _products(1),
-    "aten::_addmm_activation": _products(1),
-    "aten::baddbmm": _products(1),
-    "aten::baddbmm_": _products(1),
-    "aten::addbmm": _products(1),
-    "aten::mv": _vector(0),
-    "aten::addmv": _vector(1),
-    "aten::addmv_": _vector(1),
-    "aten::dot": _vector(0),
-    "aten::vdot": _vector(0),
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_int_mm", "aten::_scaled_mm"), _products(0)),
+    **dict.fromkeys(("aten::addmm", "aten::addmm_", "aten::_addmm_activation"), _products(1)),
+    **dict.fromkeys(("aten::baddbmm", "aten::baddbmm_", "aten::addbmm"), _products(1)),
+    **dict.fromkeys(("aten::mv", "aten::dot", "aten::vdot"), _vector(0)),
+    **dict.fromkeys(("aten::addmv", "aten::addmv_"), _vector(1)),
     "aten::linear": _linear,
-    "aten::convolution": _convolution,
-    "aten::_convolution": _convolution,
-    "aten::convolution_overrideable": _convolution,
-    "aten::cudnn_convolution_transpose": _transposed_convolution,
-    "aten::miopen_convolution_transpose": _transposed_convolution,
-    "aten::slow_conv_transpose2d": _transposed_convolution,
-    "aten::slow_conv_transpose3d": _transposed_convolution,
+    **dict.fromkeys(
+        ("aten::convolution", "aten::_convolution", "aten::convolution_overrideable"), _convolution
+    ),
+    **dict.fromkeys(
+        ("aten::cudnn_convolution_transpose", "aten::miopen_convolution_transpose"), _transposed_convolution
+    ),
+    **dict.fromkeys(("aten::slow_conv_transpose2d", "aten::slow_conv_transpose3d"), _transposed_convolution),
     "aten::convolution_backward": _convolution_backward,
     **_fused_attention(),
 }

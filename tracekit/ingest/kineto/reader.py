@@ -30,59 +30,39 @@ _MAX_NAME_CHARS = 60
 def _diagnostics(
     name: str, top: TopLevel, tally: Tally, *, truncated: str, trailing: int
 ) -> Iterator[Diagnostic]:
-    """Return the diagnostics of decoding a file.
-
-    Args:
-        name: Name of the file.
-        top: Its top level.
-        tally: Counts of unusual events.
-        truncated: Why the events end early; empty if they do not.
-        trailing: Bytes after the end of the trace, which were not read.
-    """
+    """Yield diagnostics of decoding; `truncated` says why events end early, `trailing` are bytes not read."""
     if top.simulated:
         yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
     if truncated:
         yield Diagnostic(Level.WARN, "truncated", f"{name}: {truncated}; the events before that were kept")
+    no_duration = "had a negative, absent or unreadable duration, which was set to 0"
     counts = (
-        (Level.WARN, "dropped_events", tally.dropped, "could not be read and were dropped"),
-        (Level.WARN, "bad_timestamp", tally.bad_time, "had no usable time stamp and were dropped"),
-        (Level.WARN, "repaired_events", tally.repaired, "were not valid JSON and were repaired"),
-        (
-            Level.WARN,
-            "bad_duration",
-            tally.bad_duration,
-            "had a negative, absent or unreadable duration, which was set to 0",
-        ),
+        ("dropped_events", tally.dropped, "could not be read and were dropped"),
+        ("bad_timestamp", tally.bad_time, "had no usable time stamp and were dropped"),
+        ("repaired_events", tally.repaired, "were not valid JSON and were repaired"),
+        ("bad_duration", tally.bad_duration, no_duration),
     )
-    for level, code, count, what in counts:
+    for code, count, what in counts:
         if count:
-            yield Diagnostic(level, code, f"{name}: {count} of {tally.events + tally.dropped} events {what}")
+            message = f"{name}: {count} of {tally.events + tally.dropped} events {what}"
+            yield Diagnostic(Level.WARN, code, message)
     if tally.ignored:
-        listed = join_names(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
+        listed = _join_names(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
         yield Diagnostic(Level.INFO, "ignored_categories", f"{name}: categories that are not read: {listed}")
     if trailing:
-        yield Diagnostic(
-            Level.WARN,
-            "trailing_data",
-            f"{name}: {trailing} bytes follow the end of the trace and were not read; "
-            "import another trace from a file of its own",
-        )
+        message = f"{name}: {trailing} bytes follow the end of the trace and were not read"
+        advice = "import another trace from a file of its own"
+        yield Diagnostic(Level.WARN, "trailing_data", f"{message}; {advice}")
 
 
-def join_names(names: Iterable[str]) -> str:
-    """List the first names, shortened, and the number of further ones.
-
-    Example:
-        >>> join_names(str(number) for number in range(12))
-        '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
-    """
+def _join_names(names: Iterable[str]) -> str:
+    """List the first names, shortened, and the number of further ones."""
     shown = [name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}..." for name in names]
     more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
     return ", ".join(shown[:LISTED]) + more
 
 
-_SALVAGED = 800_000
-"""Number of the first spool part of events that were salvaged from damaged text."""
+_SALVAGED = 800_000  # number of the first spool part of events that were salvaged from damaged text
 
 
 class _Chunk(msgspec.Struct, frozen=True):
@@ -181,13 +161,9 @@ def read(
         truncated = stream.damage or ("" if assembly.ended else "the file ends in the middle of its events")
         top = top_level(opening.header, assembly.after[:end])
         notes = _diagnostics(file_name(path), top, assembly.tally, truncated=truncated, trailing=trailing)
+        empty = _not_a_trace(path, assembly.tally)
         return Trace(
-            path=path,
-            directory=directory,
-            top=top,
-            notes=tuple(notes),
-            empty=_not_a_trace(path, assembly.tally),
-            nest=scanners.nest(),
+            path=path, directory=directory, top=top, notes=tuple(notes), empty=empty, nest=scanners.nest()
         )
 
 
@@ -268,12 +244,8 @@ class _Assembly(msgspec.Struct):
 
 def _not_a_trace(path: Place, tally: Tally) -> UnusableInputError:
     if tally.ignored:
-        kinds = join_names(sorted(tally.ignored))
-        return UnusableInputError(
-            f"none of the {tally.events} events in {title(path)} is of a supported category: {kinds}",
-            hint="export the trace with torch.profiler's export_chrome_trace",
-        )
-    return UnusableInputError(
-        f"{title(path)} has no events with a duration",
-        hint="profile at least one step, with activities enabled",
-    )
+        kinds = _join_names(sorted(tally.ignored))
+        message = f"none of the {tally.events} events in {title(path)} is of a supported category: {kinds}"
+        return UnusableInputError(message, hint="export the trace with torch.profiler's export_chrome_trace")
+    message = f"{title(path)} has no events with a duration"
+    return UnusableInputError(message, hint="profile at least one step, with activities enabled")

@@ -106,10 +106,8 @@ class GzipStream(Stream):
             size -= len(piece)
             self._given += len(piece)
         if self._given > max(_HARMLESS, MAX_RATIO * self._taken):
-            raise UnusableInputError(
-                f"{title(self._path)} decompresses to over {MAX_RATIO} times its size, unlike any trace",
-                hint="if it is a trace, decompress it and import the result",
-            )
+            message = f"{title(self._path)} decompresses to over {MAX_RATIO} times its size, unlike any trace"
+            raise UnusableInputError(message, hint="if it is a trace, decompress it and import the result")
         return b"".join(pieces)
 
     def readinto(self, room: memoryview) -> int:
@@ -187,23 +185,17 @@ def _bytewise(member: zlib._Decompress, block: bytes) -> bytes:
 
 
 def _recognize_format(path: Place, raw: io.BufferedReader) -> Stream:
-    head = _peek(raw)
+    try:
+        head = raw.peek(16)[:16]
+    except IsADirectoryError as error:
+        raise UnusableInputError(f"{error.filename} is a folder", hint="give a trace in it") from error
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):
-            raise UnusableInputError(
-                f"{title(path)} is {name}, not a Kineto trace",
-                hint="give JSON or gzipped JSON from torch.profiler",
-            )
+            message = f"{title(path)} is {name}, not a Kineto trace"
+            raise UnusableInputError(message, hint="give JSON or gzipped JSON from torch.profiler")
     if not head:
         raise UnusableInputError(f"{title(path)} is empty", hint="record the trace again")
     return GzipStream(path, raw) if head.startswith(_GZIP) else Stream(raw)
-
-
-def _peek(stream: io.BufferedReader) -> bytes:
-    try:
-        return stream.peek(16)[:16]
-    except IsADirectoryError as error:
-        raise UnusableInputError(f"{error.filename} is a folder", hint="give a trace in it") from error
 
 
 def title(path: Place) -> str:
@@ -227,9 +219,8 @@ def convert_errors(path: Place) -> Iterator[None]:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UnusableInputError(
-            f"{printable(str(path))} cannot be read: {reason}", hint="check the path, or copy the file again"
-        ) from error
+        message = f"{printable(str(path))} cannot be read: {reason}"
+        raise UnusableInputError(message, hint="check the path, or copy the file again") from error
 
 
 def file_bytes(path: Place) -> int:

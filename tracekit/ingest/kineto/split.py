@@ -10,21 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-
-if TYPE_CHECKING:
-    from tracekit.ingest.kineto.source import Stream
-
+from tracekit.ingest.kineto.source import Stream
 
 CHUNK_BYTES = 8 << 20
 """Approximate bytes of a chunk: each has a fixed cost, and memory is bounded by their size."""
-_OPENING = 1 << 18
-"""Bytes that are read first for the top level before the events."""
+_OPENING = 1 << 18  # bytes that are read first for the top level before the events
 HEADER_LIMIT = 256 << 20
 """Limit of the text before the events; a file with more is no trace."""
 EVENT_LIMIT = 16 << 20
@@ -32,10 +27,8 @@ EVENT_LIMIT = 16 << 20
 
 ROOM = 64
 """Zero bytes after a piece: the widest load beyond its end."""
-_OVERLAP = 1 << 16
-"""Limit of the length of a boundary, with its white space."""
-_NEAR = 1 << 12
-"""Bytes in which a boundary is searched first: some events."""
+_OVERLAP = 1 << 16  # limit of the length of a boundary, with its white space
+_NEAR = 1 << 12  # bytes in which a boundary is searched first: some events
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
@@ -80,24 +73,20 @@ def read_opening(stream: Stream, name: str) -> Opening:
 
 def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
     if text[257:262] == b"ustar":  # the magic number of tar, in the header of the first member
-        return UnusableInputError(
-            f"{name} is a tar archive, not a Kineto trace", hint="unpack it (`tar -xf`) and import the traces"
-        )
+        message = f"{name} is a tar archive, not a Kineto trace"
+        return UnusableInputError(message, hint="unpack it (`tar -xf`) and import the traces")
     if damage:
         return UnusableInputError(f"{name}: {damage}", hint="copy or record the trace again")
     if not text:
         return UnusableInputError(f"{name} is empty", hint="record the trace again")
     what = "has no traceEvents" if text[:1] in b"{[" else "is not JSON"
-    return UnusableInputError(
-        f"{name} {what}: not a Kineto trace", hint="give a file exported by torch.profiler"
-    )
+    message = f"{name} {what}: not a Kineto trace"
+    return UnusableInputError(message, hint="give a file exported by torch.profiler")
 
 
 def _events_start(buffer: bytes) -> int | None:
-    """Return the position after the bracket that opens the events; None if it is not in the text so far.
-
-    Brackets are counted, as other members before the events may contain what looks like them.
-    """
+    """Return the position after the bracket that opens the events; None if it is not in the text so far."""
+    # Brackets are counted, as other members before the events may contain what looks like them.
     start = len(buffer) - len(buffer.removeprefix(_BYTE_ORDER_MARK).lstrip())
     if buffer[start : start + 1] == b"[":
         # A bare list of events; a list of numbers is JSON, too.
@@ -197,10 +186,8 @@ def _pad(buffer: memoryview, length: int) -> Text:
 
 
 def _last_cut(buffer: memoryview, start: int, end: int) -> tuple[int, int] | None:
-    """Return the end of the last event that is followed by another, and the start of that one.
-
-    Only the comma is between them: if the cut is wrong, the white space may belong to a string.
-    """
+    """Return the end of the last event that is followed by another, and the start of that one."""
+    # Only the comma is between them: if the cut is wrong, the white space may belong to a string.
     # Backwards, in windows that grow: the last boundary is near the end unless the last event is long.
     low, window = end, _NEAR
     while low > start:

@@ -15,8 +15,7 @@ from tracekit.ingest.spool.text_columns import Strings
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import C
 
-_REFUSALS = 3
-"""Limit of the reasons that are kept."""
+_REFUSALS = 3  # limit of the reasons that are kept
 
 _TEXTS = {
     C.CAPTURED_OP: "op",
@@ -184,8 +183,7 @@ def _common_value(launches: Sequence[Launch], attribute: str) -> Any:
     return values.pop() if len(values) == 1 else None
 
 
-_LISTED = 8
-"""Limit of the captures that a diagnostic names."""
+_LISTED = 8  # limit of the captures that a diagnostic names
 _UNNAMED = "; the captured launches have no names, so only their number and kinds were compared"
 
 
@@ -195,18 +193,13 @@ def notes(name: str, outcome: Outcome) -> Iterator[Diagnostic]:
     if not outcome.kernels:
         return
     if not outcome.titles and not outcome.refusals:
-        yield Diagnostic(
-            Level.INFO,
-            "graph_ops_unknown",
-            f"{name}: the ops of {all_} are unknown: a trace of the capture of the graph names them "
-            "(`tracekit import --capture-trace`)",
-        )
+        hint = "a trace of the capture of the graph names them (`tracekit import --capture-trace`)"
+        yield Diagnostic(Level.INFO, "graph_ops_unknown", f"{name}: the ops of {all_} are unknown: {hint}")
         return
     text = f"{name}: {outcome.attributed:,} of {all_} were attributed to the ops that captured them"
     if outcome.titles:
         unnamed = _UNNAMED if outcome.unnamed else ""
-        yield Diagnostic(
-            Level.INFO, "graph_ops", f"{text}, by {', '.join(outcome.titles[:_LISTED])}{unnamed}"
-        )
+        message = f"{text}, by {', '.join(outcome.titles[:_LISTED])}{unnamed}"
+        yield Diagnostic(Level.INFO, "graph_ops", message)
     for reason in outcome.refusals:
         yield Diagnostic(Level.WARN, "graph_capture_differs", f"{name}: {reason}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from tracekit.ingest.link.nesting import Ints
+from tracekit.ingest.link.steps import HostWindow
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows, distinct
@@ -18,9 +18,6 @@ from tracekit.ingest.spool.text_columns import NO_STRINGS
 from tracekit.ingest.spool.window_reader import SortedColumns, windows
 from tracekit.runs import intervals
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
-
-if TYPE_CHECKING:
-    from tracekit.ingest.link.steps import HostWindow
 
 HELD = 1 << 18
 """Rows of a lookup that are kept in memory before they are written to a file."""
@@ -78,7 +75,9 @@ class Lookup:
     def _spool_rows(self) -> None:
         columns = self._take_sorted()
         if len(columns[0]):
-            part_files.write_batches(self._directory, self._parts, {self._name: _batch(columns)})
+            named = {f"c{place}": Column(column) for place, column in enumerate(columns)}
+            batch = Batch(Rows(count=len(columns[0]), columns=named))
+            part_files.write_batches(self._directory, self._parts, {self._name: batch})
             self._parts += 1
 
     def _read(self) -> list[Ints]:
@@ -111,11 +110,6 @@ def _first_rows(columns: list[Ints]) -> list[Ints]:
     keys = columns[0][order]
     order = order[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
     return [column[order] for column in columns]
-
-
-def _batch(columns: list[Ints]) -> Batch:
-    named = {f"c{place}": Column(column) for place, column in enumerate(columns)}
-    return Batch(Rows(count=len(columns[0]), columns=named))
 
 
 class Launches(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,12 +160,7 @@ class Launchers:
         self._ops.add(external.take(ops), window.first + ops)
 
     def of(self, rows: Rows, step_at_start: Ints) -> Launches:
-        """Link device rows; a call may launch many rows (graphs), or be missing.
-
-        Args:
-            rows: Device rows.
-            step_at_start: The step at each row's start.
-        """
+        """Link device rows, with the step at each start; a call may launch many rows, or be missing."""
         # CUPTI gives a kernel the correlation id of its call; Kineto adds the id of the op around it, which
         # still links kernels whose call was not recorded
         call, op, step = self._calls.find(self._keys(rows.integers(C.CORRELATION_ID), rows.integers(C.PID)))

@@ -12,11 +12,10 @@ never read again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from tracekit.ingest.link import nesting
@@ -24,8 +23,8 @@ from tracekit.ingest.link.nesting import Bools, Ints, Nest
 from tracekit.ingest.spool.rows import NONE
 
 
-class Inherited(msgspec.Struct, frozen=True):
-    """Values of rows, or inherited from enclosing rows; -1 for none.
+class Inherited(NamedTuple):
+    """Columns of values of rows, or inherited from enclosing rows; -1 for none.
 
     Attributes:
         op: Row id of the innermost op.
@@ -39,14 +38,9 @@ class Inherited(msgspec.Struct, frozen=True):
     forward: Ints
     module: Ints
 
-    @property
-    def columns(self) -> list[Ints]:
-        """The columns, in order."""
-        return list(msgspec.structs.astuple(self))
 
-
-class OpenRows(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that are open at a border, by thread and start.
+class OpenRows(NamedTuple):
+    """Columns of the rows that are open at a border, by thread and start; the last four are inherited values.
 
     Attributes:
         thread: Number of the thread.
@@ -54,7 +48,6 @@ class OpenRows(msgspec.Struct, frozen=True, kw_only=True):
         end: End, ns.
         row: Row id.
         depth: Number of enclosing rows.
-        inherited: Inherited values.
     """
 
     thread: Ints
@@ -62,27 +55,22 @@ class OpenRows(msgspec.Struct, frozen=True, kw_only=True):
     end: Ints
     row: Ints
     depth: Ints
-    inherited: Inherited
+    op: Ints
+    phase: Ints
+    forward: Ints
+    module: Ints
 
     @property
-    def columns(self) -> list[Ints]:
-        """The columns, in order."""
-        return [self.thread, self.start, self.end, self.row, self.depth, *self.inherited.columns]
+    def inherited(self) -> Inherited:
+        """The inherited values."""
+        return Inherited(self.op, self.phase, self.forward, self.module)
 
     def select(self, chosen: Ints | Bools) -> OpenRows:
         """Return the rows at positions, or of a mask."""
-        return _open_rows([column[chosen] for column in self.columns])
+        return OpenRows(*(column[chosen] for column in self))
 
 
-def _open_rows(columns: Sequence[Ints]) -> OpenRows:
-    thread, start, end, row, depth, *inherited = columns
-    return OpenRows(
-        thread=thread, start=start, end=end, row=row, depth=depth, inherited=Inherited(*inherited)
-    )
-
-
-_N_COLUMNS = 9
-NO_OPEN_ROWS = _open_rows([np.empty(0, np.int64)] * _N_COLUMNS)
+_N_COLUMNS = len(OpenRows._fields)
 
 
 class Threads:
@@ -136,7 +124,7 @@ class NestedWindow:
         self._thread = np.concatenate((carried.thread, thread))
         self._start, self._end = np.concatenate((carried.start, start)), np.concatenate((carried.end, end))
         self.row = np.concatenate((carried.row, np.arange(first, first + len(start))))
-        pairs = zip(carried.inherited.columns, values_of_rows.columns, strict=True)
+        pairs = zip(carried.inherited, values_of_rows, strict=True)
         self.parent, self.depth, values = nest(
             self._thread, self._start, self._end, carried.depth, [np.concatenate(pair) for pair in pairs]
         )
@@ -165,8 +153,8 @@ class NestedWindow:
         reach = rank + thread * (len(late) + 1)
         outlasts = np.append(True, reach[1:] > np.maximum.accumulate(reach)[:-1])[: len(late)]
         open_ = late[outlasts][::-1]
-        columns = (self._thread, self._start, self._end, self.row, self.depth, *self.inherited.columns)
-        return _open_rows([column[open_] for column in columns])
+        rows = OpenRows(self._thread, self._start, self._end, self.row, self.depth, *self.inherited)
+        return rows.select(open_)
 
 
 MAX_HELD_ROWS = 1 << 16
@@ -175,7 +163,7 @@ MIN_ROWS_PER_THREAD = 16
 """Rows in memory of each thread."""
 
 
-class _Block(msgspec.Struct, frozen=True):
+class _Block(NamedTuple):
     """Location of the rows of one thread in the file."""
 
     offset: int
@@ -186,13 +174,9 @@ class Stacks:
     """The stacks of all threads."""
 
     def __init__(self, path: Path) -> None:
-        """Create empty stacks.
-
-        Args:
-            path: File for rows that are not kept in memory.
-        """
+        """Create empty stacks, with a file for rows that are not kept in memory."""
         self._path = path
-        self._top = NO_OPEN_ROWS
+        self._top = OpenRows(*[np.empty(0, np.int64)] * _N_COLUMNS)
         self._below: defaultdict[int, list[_Block]] = defaultdict(list)
 
     def open_rows(self, thread: Ints, reach: Ints) -> OpenRows:
@@ -207,8 +191,7 @@ class Stacks:
         pieces = [self._top]
         for number in np.intersect1d(thread, list(self._below)).tolist():
             pieces += self._lower(number, np.unique(reach[thread == number]))
-        columns = zip(*(piece.columns for piece in pieces), strict=True)
-        rows = _open_rows([np.concatenate(column) for column in columns])
+        rows = OpenRows(*map(np.concatenate, zip(*pieces, strict=True)))
         return rows.select(np.lexsort((rows.row, rows.thread)))
 
     def _lower(self, thread: int, reach: Ints) -> list[OpenRows]:
@@ -240,18 +223,16 @@ class Stacks:
     def _write(self, thread: int, rows: OpenRows) -> None:
         with self._path.open("ab") as file:
             self._below[thread].append(_Block(file.tell(), len(rows.row)))
-            np.stack(rows.columns, dtype=np.int64).tofile(file)
+            np.stack(rows, dtype=np.int64).tofile(file)
 
     def _read(self, block: _Block) -> OpenRows:
         read = np.fromfile(self._path, np.int64, _N_COLUMNS * block.rows, offset=block.offset)
-        return _open_rows(list(read.reshape(_N_COLUMNS, block.rows)))
+        return OpenRows(*read.reshape(_N_COLUMNS, block.rows))
 
 
 def _rows_around(block: OpenRows, reach: Ints) -> OpenRows:
-    """Return the rows of a block that can be the innermost around an interval or instant.
-
-    All rows of the block end within the window, or are covered by a row of it: others are not needed again.
-    """
+    """Return the rows of a block that can be the innermost around an interval or instant."""
+    # All rows of the block end within the window, or are covered by a row of it: others are not needed again.
     wanted = np.unique(np.concatenate((reach, reach + 1)))  # the end of an empty one is after its start
     place = np.searchsorted(block.end[::-1], wanted)
     return block.select(len(block.end) - 1 - np.unique(place[place < len(block.end)])[::-1])

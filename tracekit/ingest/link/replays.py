@@ -23,8 +23,7 @@ from tracekit.schema import C, DeviceKind
 JOINED_KINDS = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)
 _OWN_KERNELS = {"__amd_rocclr_copyBuffer": DeviceKind.MEMCPY, "__amd_rocclr_fillBuffer": DeviceKind.MEMSET}
 """Beginning of the names of the kernels by which HIP copies and sets memory in a graph."""
-_UNKNOWN, _ABSENT = -1, -2
-"""Codes of captured names: not recorded, and not among the names of the rows."""
+_UNKNOWN, _ABSENT = -1, -2  # codes of captured names: not recorded, and not among the names of the rows
 _SHOWN = 60
 
 
@@ -115,12 +114,7 @@ def concatenate(pieces: Sequence[Replays]) -> Replays:
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """First difference between a launch and a capture.
-
-    Attributes:
-        position: Number of equal kernels before it.
-        text: Description.
-    """
+    """First difference between a launch and a capture: a text, and the number of equal kernels before it."""
 
     position: int
     text: str
@@ -131,12 +125,7 @@ Match: TypeAlias = "Ints | Difference"
 
 
 class Candidate:
-    """A capture that launches may replay.
-
-    Attributes:
-        capture: The capture.
-        unnamed: Whether names of its kernels are unknown.
-    """
+    """A capture that launches may replay, and whether names of its kernels are unknown."""
 
     def __init__(self, capture: Capture, names: Strings, kinds: Strings) -> None:
         """Prepare the comparison.
@@ -147,12 +136,9 @@ class Candidate:
             kinds: Texts of their kinds.
         """
         self.capture = capture
-        codes = {name: code for code, name in enumerate(names.values)}
-        wanted = [
-            _UNKNOWN if launch.name is None else codes.get(launch.name, _ABSENT)
-            for launch in capture.launches
-        ]
-        self._name = np.array(wanted, np.int64)
+        codes: dict[str | None, int] = {name: code for code, name in enumerate(names.values)}
+        codes[None] = _UNKNOWN
+        self._name = np.array([codes.get(launch.name, _ABSENT) for launch in capture.launches], np.int64)
         self._kind = np.array([_index(launch.kind) for launch in capture.launches], np.int64)
         self._names = names.values
         self._kind_of = np.array([_index(kind) for kind in kinds.values], np.int64)
@@ -191,9 +177,8 @@ class Candidate:
             fitting = heads[self._fits(launch.take(heads), np.full(len(heads), position))]
             if len(fitting) > 1:
                 name = _short(self._names[launch.name[fitting[0]]])
-                return Difference(
-                    position, f"{name} runs on {len(fitting)} streams, in an order that is unknown"
-                )
+                text = f"{name} runs on {len(fitting)} streams, in an order that is unknown"
+                return Difference(position, text)
             if not len(fitting):
                 return self._difference(launch, position, heads)
             place[waiting[int(launch.stream[fitting[0]])].popleft()] = position
@@ -211,15 +196,11 @@ class Candidate:
         """Describe a difference, given the rows that a launch could go on with."""
         launches = self.capture.launches
         names = sorted({_short(self._names[code]) for code in launch.name[rows].tolist()})
-        expected = [
-            _short(captured.name or f"a {captured.kind}") for captured in launches[position : position + 1]
-        ]
-        return Difference(
-            position,
-            f"kernel {position + 1:,} is {' or '.join(names) or 'missing'}, "
-            f"expected {''.join(expected) or 'none'} "
-            f"({len(launch.row):,} kernels were replayed, {len(launches):,} captured)",
-        )
+        captured = launches[position] if position < len(launches) else None
+        expected = _short(captured.name or f"a {captured.kind}") if captured else "none"
+        counts = f"({len(launch.row):,} kernels were replayed, {len(launches):,} captured)"
+        found = " or ".join(names) or "missing"
+        return Difference(position, f"kernel {position + 1:,} is {found}, expected {expected} {counts}")
 
 
 def _index(kind: str) -> int:

@@ -37,10 +37,8 @@ from tracekit.ingest.spool.rows import NONE, compact, numbers
 from tracekit.runs.configuration import patterns
 from tracekit.schema import SERVING, STEPS, C, Column, ServingPhase
 
-_MAX_DIGITS = 18
-"""Maximum digits of a number: one of 19 may not fit into a signed integer of 64 bits."""
-_TOKENS = "tokens"
-"""Group of a pattern for the tokens of a step of one phase."""
+_MAX_DIGITS = 18  # maximum digits of a number: one of 19 may not fit into a signed integer of 64 bits
+_TOKENS = "tokens"  # group of a pattern for the tokens of a step of one phase
 
 
 def _number(group: str) -> str:
@@ -214,12 +212,7 @@ def read_steps(names: Sequence[str], added: tuple[str, ...]) -> list[Batch]:
 
 
 def columns(batches: Sequence[Batch], count: int) -> dict[str, pa.Array]:
-    """Return the columns of `steps` that describe batches; null if there are none.
-
-    Args:
-        batches: A batch per step, or none.
-        count: Number of steps.
-    """
+    """Return the columns of `steps` that describe the batch of each step; null if there is none."""
     described = [column for column in STEPS.columns if column.nullable]  # the others are of every run
     return {column.name: _column(column, batches, count) for column in described}
 

@@ -55,10 +55,8 @@ def find_steps(host: SpooledTable, named: str = "", added: tuple[str, ...] = ())
         added: Patterns of ranges of an inference server, beside the built-in ones.
     """
     names = host.texts.get(C.NAME, NO_STRINGS)
-    ranges = [HostKind.ANNOTATION, HostKind.OP]
-    rows = _find_ranges(
-        host, names.matching(named.__eq__ if named else partial(serving.read, added=added)), ranges
-    )
+    matching = names.matching(named.__eq__ if named else partial(serving.read, added=added))
+    rows = _find_ranges(host, matching, [HostKind.ANNOTATION, HostKind.OP])
     if rows is not None:
         steps = _outermost_steps(rows, names)
         return steps if named else _describe_batches(steps, added)
@@ -66,18 +64,14 @@ def find_steps(host: SpooledTable, named: str = "", added: tuple[str, ...] = ())
         rows = _find_ranges(host, names.matching(marker.match), [HostKind.ANNOTATION])
         if rows is not None:
             matches = [marker.match(names.values[code]) for code in rows.integers(C.NAME)]
-            return _numbered_steps(
-                rows, np.array([int(match[1]) for match in matches if match], np.int64), names
-            )
+            numbers = np.array([int(match[1]) for match in matches if match], np.int64)
+            return _numbered_steps(rows, numbers, names)
     none = np.empty(0, np.int64)
     return Steps(number=none, name=[], start=none, end=none)
 
 
 def _outermost_steps(rows: Rows, names: Strings) -> Steps:
-    """Return the outermost ranges of the thread with the most of them as steps, numbered from 0.
-
-    Of threads with as many, it is the one whose ranges begin first.
-    """
+    """Return the outermost ranges of the thread with the most of them, or its first, as steps from 0."""
     thread = Threads().of(rows.integers(C.PID), rows.integers(C.TID))
     _, first, lane, count = np.unique(thread, return_index=True, return_inverse=True, return_counts=True)
     mine = np.flatnonzero(lane == np.lexsort((first, -count))[0])
@@ -184,25 +178,18 @@ class Host:
     """Host rows and allocator events of one trace."""
 
     def __init__(self, host: SpooledTable, allocations: SpooledTable, steps: Steps, nest: Nest) -> None:
-        self._host, self._allocations, self._numbered_steps, self._nest = host, allocations, steps, nest
+        self._host, self._allocations, self._steps, self._nest = host, allocations, steps, nest
         self._threads = Threads()
-        names, kinds = (host.texts.get(name, NO_STRINGS) for name in (C.NAME, C.KIND))
-        self._kinds = kinds
-        self._is_op, self._is_call = (
-            kinds.among([HostKind.OP]),
-            kinds.among([HostKind.RUNTIME, HostKind.SYNC]),
-        )
+        names, self._kinds = (host.texts.get(name, NO_STRINGS) for name in (C.NAME, C.KIND))
+        self._is_op = self._kinds.among([HostKind.OP])
+        self._is_call = self._kinds.among([HostKind.RUNTIME, HostKind.SYNC])
         self._is_module = names.matching(lambda name: name.startswith(MODULE_MARKER))
         self._phase = np.full(len(names.values) + 1, NONE)
         for phase, pattern in _PHASE_MARKERS:
             self._phase[names.matching(pattern.match)] = PHASES.index(phase)
 
     def windows(self, first: int) -> Iterator[HostWindow]:
-        """Yield the windows, in order of time.
-
-        Args:
-            first: Row id of the first row.
-        """
+        """Yield the windows in order of time; `first` is the id of the first row."""
         stacks = Stacks(self._host.directory / "open.rows")
         hosts = SortedColumns(table=self._host, columns=_HOST, order=partial(host_order, kinds=self._kinds))
         events = SortedColumns(table=self._allocations, columns=_ALLOCATIONS, order=allocation_order)
@@ -216,13 +203,14 @@ class Host:
         nested = self._nest_window(rows, events, stacks, first)
         if window.until is not None:
             stacks.replace_open(nested.open_at(window.until))
-        inherited = Inherited(*[nested.of_window(column) for column in nested.inherited.columns])
+        inherited = Inherited(*map(nested.of_window, nested.inherited))
+        around = nested.innermost(self._thread(events), events.integers(C.T_NS))
         return HostWindow(
             first=first,
             rows=rows,
             columns={
                 C.ROW_ID: np.arange(first, first + rows.count),
-                C.STEP: self._numbered_steps.at(rows.integers(C.START_NS)),
+                C.STEP: self._steps.at(rows.integers(C.START_NS)),
                 C.PARENT_ROW: np.append(nested.row, NONE).take(nested.of_window(nested.parent)),
                 C.DEPTH: nested.of_window(nested.depth),
                 C.PHASE: phases(inherited),
@@ -232,9 +220,7 @@ class Host:
             is_op=self._is_op.take(rows.integers(C.KIND)),
             is_call=self._is_call.take(rows.integers(C.KIND)),
             allocations=events,
-            allocating=np.append(nested.inherited.op, NONE)[
-                nested.innermost(self._thread(events), events.integers(C.T_NS))
-            ],
+            allocating=np.append(nested.inherited.op, NONE)[around],
         )
 
     def _nest_window(self, rows: Rows, events: Rows, stacks: Stacks, first: int) -> NestedWindow:

@@ -95,7 +95,7 @@ def _add_kernels(batch: BatchBuilder, chunk: Chunk, strings: Strings) -> None:
 def _add_copies(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
     columns = [chunk.integers(name) for name in _ENDS]
     kind, source, target = (np.where(column == rows.NULL, _UNKNOWN, column) & 0xFF for column in columns)
-    distinct, place = rows.factorize(kind << 16 | source << 8 | target)
+    distinct, place = np.unique(kind << 16 | source << 8 | target, return_inverse=True)
     ends = [rows.describe_copy(code >> 16, code >> 8 & 0xFF, code & 0xFF) for code in distinct.tolist()]
     for number, column in enumerate((C.NAME, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)):
         batch.texts(column, encode(place, [str(end[number]) for end in ends]))
@@ -105,13 +105,13 @@ def _add_copies(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
 
 
 def _add_memsets(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
-    distinct, place = rows.factorize(chunk.integers("memKind"))
+    distinct, place = np.unique(chunk.integers("memKind"), return_inverse=True)
     batch.texts(C.NAME, encode(place, [f"Memset ({rows.memory_name(kind)})" for kind in distinct.tolist()]))
     batch.numbers(C.BYTES, nullable(chunk.integers("bytes")))
 
 
 def _add_syncs(batch: BatchBuilder, chunk: Chunk, _strings: Strings) -> None:
-    distinct, place = rows.factorize(chunk.integers("syncType"))
+    distinct, place = np.unique(chunk.integers("syncType"), return_inverse=True)
     batch.texts(C.NAME, encode(place, [rows.SYNCS.get(kind, "Sync") for kind in distinct.tolist()]))
 
 
@@ -132,37 +132,21 @@ _OP = (
 torch/csrc/profiler/util.cpp."""
 
 
-def add_ranges(batch: BatchBuilder, texts: pa.Array) -> None:
-    """Add kind, name, ids and shapes of ranges, parsed from their texts.
-
-    `aten::mm, seq = 5, op_id = 7, sizes = [[2, 3], [3, 4]]` is the op `aten::mm`; a text without these
-    fields is an annotation, and so is what torch.profiler would call one.
-
-    Example:
-        >>> batch = BatchBuilder(2)
-        >>> add_ranges(batch, pa.array(["aten::relu, op_id = 7, sizes = [[2, 3]]", "epoch 1"]))
-        >>> built = batch.build()
-        >>> built.texts["kind"], built.texts["name"], built.texts["input_shapes"]
-        ([b'op', b'annotation'], [b'aten::relu', b'epoch 1'], [b'[[2,3]]'])
-        >>> built.rows.integers("external_id")
-        array([ 7, -1])
-    """
+def _add_ranges(batch: BatchBuilder, texts: pa.Array) -> None:
+    """Add kind, name, ids and shapes of ranges, parsed from their texts."""
+    # `aten::mm, seq = 5, op_id = 7, sizes = [[2, 3], [3, 4]]` is the op `aten::mm`; a text without these
+    # fields is an annotation, and so is what torch.profiler would call one.
     distinct = texts.dictionary_encode()
     place = distinct.indices.to_numpy()
     parts = pc.extract_regex(distinct.dictionary, _OP)
     fields = {name: parts.field(name).to_pylist() for name in ("name", "seq", "op", "sizes")}
-    is_op = [bool(seq or op) for seq, op in zip(fields["seq"], fields["op"], strict=True)]
-    plain = distinct.dictionary.to_pylist()
-    names = [
-        name if has_ids else text for name, has_ids, text in zip(fields["name"], is_op, plain, strict=True)
-    ]
-    shapes = [
-        sizes.replace(" ", "") if sizes and has_ids else None
-        for sizes, has_ids in zip(fields["sizes"], is_op, strict=True)
-    ]
-    kinds = [
-        _kind(name) if has_ids else HostKind.ANNOTATION for name, has_ids in zip(names, is_op, strict=True)
-    ]
+    names, kinds, shapes = [], [], []
+    for text, name, seq, op, sizes in zip(distinct.dictionary.to_pylist(), *fields.values(), strict=True):
+        is_op = bool(seq or op)
+        names.append(name if is_op else text)
+        is_annotation = not is_op or is_marker(name)
+        kinds.append(HostKind.ANNOTATION if is_annotation else host_kind(HostKind.OP, name))
+        shapes.append(sizes.replace(" ", "") if sizes and is_op else None)
     batch.texts(C.KIND, encode(place, kinds))
     batch.texts(C.NAME, encode(place, names))
     batch.texts(C.INPUT_SHAPES, encode(place, shapes))
@@ -174,10 +158,6 @@ def add_ranges(batch: BatchBuilder, texts: pa.Array) -> None:
     for column, values in numbers.items():
         integers = np.array([rows.NULL if value in (None, "") else int(value) for value in values], np.int64)
         batch.numbers(column, nullable(integers[place]))
-
-
-def _kind(name: str) -> HostKind:
-    return HostKind.ANNOTATION if is_marker(name) else host_kind(HostKind.OP, name)
 
 
 _CALL = rows.Wanted(integers=("start", "end", "globalTid", "correlationId", "nameId"))
@@ -232,7 +212,7 @@ def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[Batch, int]:
     rows.add_times(batch, start, np.where(marks, start, until))
     _add_thread(batch, chunk)
     referred = strings.of(chunk.integers("textId")).cast(pa.string())
-    add_ranges(batch, pc.fill_null(pc.coalesce(chunk.texts("text"), referred), ""))
+    _add_ranges(batch, pc.fill_null(pc.coalesce(chunk.texts("text"), referred), ""))
     return batch.build(), int((ends == rows.NULL)[~marks].sum())
 
 
@@ -274,7 +254,7 @@ def metrics(chunk: Chunk, names: Mapping[tuple[int | None, int | None], str]) ->
     chunk = chunk.where(np.isfinite(chunk.reals("value")))
     kind, number = chunk.integers("typeId"), chunk.integers("metricId")
     mask = (1 << _METRIC_BITS) - 1
-    distinct, place = rows.factorize(kind << _METRIC_BITS | number & mask)
+    distinct, place = np.unique(kind << _METRIC_BITS | number & mask, return_inverse=True)
     titles = [
         names.get((code >> _METRIC_BITS, code & mask), f"metric {code & mask}") for code in distinct.tolist()
     ]

@@ -65,9 +65,8 @@ class ParquetTables:
             for batch in file.iter_batches(self._rows, columns=names):
                 left -= batch.num_rows
                 if left < 0:
-                    raise ValueError(
-                        f"it has more than the {file.metadata.num_rows} rows that it says it has"
-                    )
+                    message = f"it has more than the {file.metadata.num_rows} rows that it says it has"
+                    raise ValueError(message)
                 yield _chunk(batch, wanted)
 
     def _open(self, table: str) -> pq.ParquetFile:
@@ -87,21 +86,15 @@ class ParquetTables:
             yield
         except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UnusableInputError(
-                f"{printable(str(self._files[table]))} is damaged: {reason}",
-                hint="export the report again: nsys export --type=parquetdir REPORT.nsys-rep",
-            ) from error
+            message = f"{printable(str(self._files[table]))} is damaged: {reason}"
+            hint = "export the report again: nsys export --type=parquetdir REPORT.nsys-rep"
+            raise UnusableInputError(message, hint=hint) from error
 
 
 def _check_size(metadata: pq.FileMetaData, size: int) -> None:
-    """Refuse files whose declared sizes are out of proportion to their bytes.
-
-    Sizes of columns are not checked: pyarrow ends the process if it reads damaged column metadata alone;
-    if it reads the column, it raises an error.
-
-    Raises:
-        ValueError: More rows, or larger row groups, than recorded events have in a file of this size.
-    """
+    """Refuse files that declare more rows, or larger row groups, than events have in a file of this size."""
+    # Sizes of columns are not checked: pyarrow ends the process if it reads damaged column metadata alone; if
+    # it reads the column, it raises an error.
     if metadata.num_rows > max(HARMLESS_ROWS, size * MAX_ROWS_PER_BYTE):
         raise ValueError(f"{metadata.num_rows} rows in {size} bytes: no recording has so many")
     for number in range(metadata.num_row_groups):
@@ -133,13 +126,12 @@ def _reals(column: pa.Array) -> Any:
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows of a small table, with text for text and bytes, like SQLite."""
-    columns = [_texts(column) if _is_text(column.type) else column for column in batch.columns]
+    types = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in batch.schema.types]
+    columns = [
+        _texts(column) if any(is_text(kind) for is_text in _TEXTS) else column
+        for column, kind in zip(batch.columns, types, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    held = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(is_(held) for is_ in _TEXTS)
 
 
 def _texts(column: pa.Array) -> pa.Array:

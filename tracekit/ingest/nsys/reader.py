@@ -70,10 +70,8 @@ def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
     tables = SqliteTables(report.ensure_export(local, directory) if report.is_report(local) else local)
     if not tables.names() & (rows.TABLES | rows.MARKS):
         tables.close()
-        raise UnusableInputError(
-            f"{printable(str(path))} is an SQLite database, but not an export of Nsight Systems",
-            hint="export the report: nsys export --type=sqlite REPORT.nsys-rep",
-        )
+        message = f"{printable(str(path))} is an SQLite database, but not an export of Nsight Systems"
+        raise UnusableInputError(message, hint="export the report: nsys export --type=sqlite REPORT.nsys-rep")
     return tables
 
 
@@ -87,21 +85,12 @@ _GPU_NUMBERS = {
 }
 """Columns of numbers of which 0 is unknown, by property."""
 _GPU_WORDS = ("name", "uuid")
-_GPU = (
-    "id",
-    "deviceId",
-    "computeMajor",
-    "computeMinor",
-    "maxWarpsPerSm",
-    *_GPU_WORDS,
-    *_GPU_NUMBERS.values(),
-)
+_GPU_COLUMNS = ("id", "deviceId", "computeMajor", "computeMinor", "maxWarpsPerSm", *_GPU_NUMBERS.values())
 _ABOUT_CUDA = re.compile(r"(?i)cuda|cupti|gpu|\blost\b|dropped|not enough")
 _MINOR = re.compile(r"(?i)unified memory cannot be traced")
 _HOME = re.compile(r"(/(?:home|Users)|[A-Z]:\\Users)[/\\][^/\\\s]+")
 _MAX_TEXT_CHARS = 300
-_SIMULATED = "TRACEKIT_SIMULATED"
-"""Marker of exports that the simulator of this project writes."""
+_SIMULATED = "TRACEKIT_SIMULATED"  # marker of exports that the simulator of this project writes
 
 
 def top_level(tables: Tables) -> TopLevel:
@@ -136,12 +125,12 @@ def version(tables: Tables) -> str:
 def gpus(tables: Tables) -> list[DeviceProperties]:
     """Return the CUDA GPUs; old exports have only their names."""
     has_sm_counts = "smCount" in tables.columns("TARGET_INFO_GPU")
-    records = tables.records("TARGET_INFO_GPU", _GPU)
+    records = tables.records("TARGET_INFO_GPU", (*_GPU_WORDS, *_GPU_COLUMNS))
     return [_gpu(row) for row in records if rows.as_integer(row["smCount"]) or not has_sm_counts]
 
 
 def _gpu(row: dict[str, Any]) -> DeviceProperties:
-    numbers = {name: rows.as_integer(value) for name, value in row.items() if name not in _GPU_WORDS}
+    numbers = {name: rows.as_integer(row[name]) for name in _GPU_COLUMNS}
     warps, warp = numbers["maxWarpsPerSm"], numbers["threadsPerWarp"]
     return DeviceProperties(
         index=numbers["id"] if numbers["id"] is not None else numbers["deviceId"] or 0,
@@ -281,7 +270,11 @@ class _Reading:
         bad = 0
         if table in events.DEVICE_TABLES:
             name = DEVICE_INTERVALS.name
-            batch, bad = events.device_intervals(table, self._with_devices(table, chunk), self._strings)
+            if table == rows.SYNC:  # exports number the devices of waits differently
+                chunk = self._devices.correct(chunk)
+            else:
+                self._devices.add(chunk)
+            batch, bad = events.device_intervals(table, chunk, self._strings)
         elif table in events.HOST_TABLES:
             name = HOST_INTERVALS.name
             batch, bad = events.host_intervals(table, chunk, self._strings, end=self._end)
@@ -291,13 +284,6 @@ class _Reading:
             name, batch = COUNTERS.name, events.metrics(chunk, self._metrics)
         self._tally.bad[table] += bad
         return name, batch
-
-    def _with_devices(self, table: str, chunk: Chunk) -> Chunk:
-        """Correct the devices of waits, which exports number differently."""
-        if table == rows.SYNC:
-            return self._devices.correct(chunk)
-        self._devices.add(chunk)
-        return chunk
 
     def _spool(self, table: str, batch: Batch) -> None:
         for rank, part in self._by_rank(batch):
@@ -359,5 +345,4 @@ _WANTED = {
     rows.MEMORY: events.ALLOCATED,
     rows.VENDOR_METRICS: events.METRICS,
 }
-_INSTANTS = {rows.MEMORY: "start", rows.VENDOR_METRICS: "timestamp"}
-"""Time columns of tables of instants."""
+_INSTANTS = {rows.MEMORY: "start", rows.VENDOR_METRICS: "timestamp"}  # time columns of tables of instants

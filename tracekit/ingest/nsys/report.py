@@ -16,6 +16,7 @@ from tracekit.storage import Place, locks
 from tracekit.storage.atomic import write_atomically
 
 SUFFIXES = (".nsys-rep", ".qdrep")
+"""Suffixes of reports; the second one before version 2021.4."""
 _MAX_OUTPUT_CHARS = 400
 _PART = ".part.sqlite"
 AnyPlace = TypeVar("AnyPlace", Path, Place)
@@ -85,10 +86,9 @@ def _export(path: Path, target: Path) -> Path:
         )
         if done.returncode or not part.is_file():
             output = " ".join((done.stderr or done.stdout).split())[-_MAX_OUTPUT_CHARS:] or "no message"
-            raise UnusableInputError(
-                f"nsys could not export {file_name(path)} (exit code {done.returncode}): {output}",
-                hint=f"export the report where it was recorded: nsys export --type=sqlite {path.name}",
-            )
+            message = f"nsys could not export {file_name(path)} (exit code {done.returncode}): {output}"
+            hint = f"export the report where it was recorded: nsys export --type=sqlite {path.name}"
+            raise UnusableInputError(message, hint=hint)
     return target
 
 

@@ -138,12 +138,6 @@ def nullable(values: Ints, *, above: int | None = None) -> Column:
     return Column(values, values == NULL if above is None else values <= above)
 
 
-def factorize(values: Ints) -> tuple[Ints, Ints]:
-    """Return distinct values, and the index of each row's value."""
-    distinct, place = np.unique(values, return_inverse=True)
-    return distinct, place
-
-
 def encode(place: Ints, values: Sequence[str | None]) -> Words:
     """Return texts by index into values, which may contain duplicates and null.
 
@@ -164,7 +158,7 @@ def read_names(strings: Strings, ids: Ints, change: Callable[[str], str] = str) 
         ids: Id of each row's name.
         change: Converts a name.
     """
-    distinct, place = factorize(ids)
+    distinct, place = np.unique(ids, return_inverse=True)
     return place, [change(name or "") for name in strings.of(distinct).to_pylist()]
 
 
@@ -236,8 +230,7 @@ _COPIES: Final = (
     *("HtoD", "DtoH", "DtoD"),
 )
 """Directions of copyKind, by number."""
-_MIGRATIONS: Final = (11, 12, 13)
-"""Copies of unified memory, whose memory kinds are unknown in the export."""
+_MIGRATIONS: Final = (11, 12, 13)  # copies of unified memory, whose memory kinds are unknown in the export
 SYNCS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 """Names by syncType, as in torch.profiler."""
 NO_STREAM: Final = 0xFFFF_FFFF

@@ -15,27 +15,22 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tracekit.errors import UnusableInputError, printable
 from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
 from tracekit.ingest.spool.text_columns import MAX_STEPS, MAX_VALUE_BYTES
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-
 _STORED: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
-_TABLE: Final = b"CREATE TABLE "
-"""Start of the statement that creates an ordinary table, as SQLite stores it."""
+_TABLE: Final = b"CREATE TABLE "  # start of the statement that creates an ordinary table, as SQLite stores it
 _FUNCTIONS: Final = frozenset({"count", "group_concat", "ifnull", "max", "min"})
 _PRAGMAS: Final = frozenset({"table_info"})
-_STEPS: Final = 1_000_000
-"""Steps of SQLite's virtual machine between two checks of the budget."""
+_STEPS: Final = 1_000_000  # steps of SQLite's virtual machine between two checks of the budget
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -70,17 +65,8 @@ def _authorize(
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
-def ordinary_tables(file: sqlite3.Connection) -> Iterator[bytes]:
-    """Return the names of ordinary tables; the connection must return text as bytes."""
-    for name, statement in file.execute(_STORED):
-        if isinstance(name, bytes) and isinstance(statement, bytes) and statement.startswith(_TABLE):
-            yield name
-
-
-_FEWER = 16
-"""Factor by which chunks shrink if their joined texts are too long."""
-_BETWEEN = b"\x1f"
-"""Separator of joined texts; texts that contain it are read one by one."""
+_FEWER = 16  # factor by which chunks shrink if their joined texts are too long
+_BETWEEN = b"\x1f"  # separator of joined texts; texts that contain it are read one by one
 _HINT = "export the report again: nsys export --type=sqlite REPORT.nsys-rep"
 
 
@@ -98,7 +84,11 @@ class SqliteTables:
             self._file.text_factory = bytes  # invalid UTF-8 must not be an error
             self._file.set_progress_handler(self._is_over_budget, _STEPS)
             self._steps = MAX_STEPS
-            self._names = frozenset(map(_text, ordinary_tables(self._file)))
+            self._names = frozenset(
+                _text(name)
+                for name, statement in self._file.execute(_STORED)
+                if isinstance(name, bytes) and isinstance(statement, bytes) and statement.startswith(_TABLE)
+            )
 
     def close(self) -> None:
         """Close the file."""
@@ -240,11 +230,7 @@ def _decode_texts(values: list[Any]) -> pa.Array:
 
 
 def _parse_numbers(text: Any, rows: int, kind: type) -> npt.NDArray[Any]:
-    """Parse joined numbers.
-
-    Raises:
-        ValueError: A value is not a number.
-    """
+    """Parse joined numbers."""
     numbers: npt.NDArray[Any] = np.fromstring(_text(text), kind, sep=",")
     if len(numbers) != rows:
         raise ValueError("a column of numbers holds something else")

@@ -31,11 +31,9 @@ from tracekit.ingest.spool.rows import (
 from tracekit.ingest.spool.text_columns import Strings, StringsBuilder
 from tracekit.schema import C
 
-_CODE: Final = np.dtype(np.int32)
-"""Type of spooled codes of texts: a chunk has fewer."""
+_CODE: Final = np.dtype(np.int32)  # type of spooled codes of texts: a chunk has fewer
 _ROWS, _TEXTS = ".rows", ".texts"
-_EXTENT: Final = b"extent"
-"""Key of the extent in the metadata of a file."""
+_EXTENT: Final = b"extent"  # key of the extent in the metadata of a file
 _DECODE_TEXTS: Final = msgspec.msgpack.Decoder(dict[str, list[bytes]]).decode
 
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tracekit.ingest.spool.text_columns import Strings
 from tracekit.schema import C, HostKind
-
-if TYPE_CHECKING:
-    from tracekit.ingest.spool.text_columns import Strings
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 AnyInts: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -47,12 +45,7 @@ class Column(NamedTuple):
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True):
-    """Some rows of a table.
-
-    Attributes:
-        count: Number of rows.
-        columns: Columns with any value; others are null.
-    """
+    """Rows of a table: their number, and the columns with any value; others are null."""
 
     count: int
     columns: dict[str, Column]

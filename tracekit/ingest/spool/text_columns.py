@@ -6,17 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain, count
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tracekit.errors import UnusableInputError
 from tracekit.runs import redaction
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
+Codes: TypeAlias = npt.NDArray[np.int32]
 
 LATEST_NS: Final = 1 << 61
 """Limit of times (the year 2043), durations and the base time of a file, in ns: all sums and differences of
@@ -53,10 +52,6 @@ MAX_GROUP_BYTES: Final = 4 << 30
 
 LISTED: Final = 10
 """Limit of names listed in a message."""
-
-
-if TYPE_CHECKING:
-    Codes = npt.NDArray[np.int32]
 
 
 class Strings(msgspec.Struct, frozen=True, dict=True):
@@ -112,10 +107,8 @@ class StringsBuilder:
         if self._bytes > MAX_TEXT_BYTES:  # of all parts, which may have the same values
             self._bytes = sum(map(len, self._known))
         if self._bytes > MAX_TEXT_BYTES:
-            raise UnusableInputError(
-                f"the trace has over {MAX_TEXT_BYTES >> 30} GiB of distinct strings in one column",
-                hint="record fewer steps, or disable stacks (with_stack=False)",
-            )
+            message = f"the trace has over {MAX_TEXT_BYTES >> 30} GiB of distinct strings in one column"
+            raise UnusableInputError(message, hint="record fewer steps, or disable stacks (with_stack=False)")
 
     def build(self) -> Strings:
         """Return the column."""

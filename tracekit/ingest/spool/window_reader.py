@@ -26,8 +26,7 @@ WINDOW_ROWS = 1 << 16
 """Approximate number of rows of a window."""
 MAX_WINDOWS = 2
 """Limit of the rows of a window, as a multiple of `WINDOW_ROWS`."""
-_STRIDE = 64
-"""Rows of a part per sampled time, if windows are large."""
+_STRIDE = 64  # rows of a part per sampled time, if windows are large
 
 
 class SortedColumns(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,25 +118,13 @@ def _ranges_by_window(table: SpooledTable, borders: Ints) -> defaultdict[int, li
 
 
 def _count(ranges: Sequence[RowRange]) -> int:
-    """Return the number of rows of ranges.
-
-    Example:
-        >>> _count([RowRange(part=0, first=2, stop=5), RowRange(part=1, first=0, stop=1)])
-        4
-    """
     return sum(rows.stop - rows.first for rows in ranges)
 
 
 def _split_at(
     columns: SortedColumns, ranges: Sequence[RowRange], instant: int
 ) -> tuple[list[RowRange], list[RowRange]]:
-    """Divide ranges into the rows at an instant and those after it.
-
-    Args:
-        columns: Columns of the table.
-        ranges: Rows that start at the instant, or after it.
-        instant: The instant, ns.
-    """
+    """Divide ranges of rows that start at an instant or after it into those at it and those after it."""
     equal, later = [], []
     for rows in ranges:
         times = columns.table.times(rows.part)[rows.first : rows.stop]
@@ -154,14 +141,7 @@ def _range(part: int, first: int, stop: int) -> list[RowRange]:
 def _sorted_chunks(
     columns: SortedColumns, ranges: Sequence[RowRange], instant: int, size: int
 ) -> Iterator[Rows]:
-    """Yield the rows of an instant in their final order, about `size` of them at a time.
-
-    Args:
-        columns: Columns of the table.
-        ranges: The rows of the instant.
-        instant: The instant in ns, which names the runs in the spool.
-        size: Approximate number of rows of a chunk.
-    """
+    """Yield the rows of an instant in their final order, about `size` of them at a time."""
     if columns.order is None:
         yield from map(columns.read, _cut(ranges, size))
     elif _count(ranges) <= size:

@@ -82,27 +82,20 @@ class Agent:
         _before_signals(self.finish)
 
     def _new_window(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
-        recorder = (NvtxRecorder if self._outside else TorchRecorder)(
-            self._torch, stacks=self._request.stacks
-        )
+        make = NvtxRecorder if self._outside else TorchRecorder
+        recorder = make(self._torch, stacks=self._request.stacks)
         self._notes = recorder.notes
         window = Window(start_step, steps, recorder)
         recorder.trace_path = lambda: self._report.trace_path(fallback=fallback)
         recorder.on_written = lambda trace, recorded: self._report.write_facts(
-            trace,
-            recorder,
-            source=self.source,
-            recorded_steps=recorded,
-            requested_steps=steps,
+            trace, recorder, source=self.source, recorded_steps=recorded, requested_steps=steps
         )
         recorder.on_conflict = lambda: self._run_safely(window.close)
         return window
 
     def is_recording(self) -> bool:
         """Return whether a profiler of this agent is running."""
-        return any(
-            window is not None and window.state == "recording" for window in (self._window, self._fallback)
-        )
+        return any(window.state == "recording" for window in self._windows())
 
     def quit(self) -> None:
         """Stop following steps and recording."""
@@ -260,31 +253,14 @@ class Report:
         recorded_steps: int,
         requested_steps: int,
     ) -> None:
-        """Describe a complete trace.
-
-        Args:
-            trace: Path of the trace.
-            recorder: Its recorder.
-            source: Source of the steps.
-            recorded_steps: Steps that were recorded completely.
-            requested_steps: Steps that were to be recorded.
-        """
+        """Describe a trace, with the source of its steps, and how many were complete and to be recorded."""
         rank, world = self._rank()
-        step_ns, clock = recorder.timings()
         facts = {
+            **recorder.facts(source),
             "rank": rank,
             "world_size": world,
-            "source": source,
             "requested_steps": requested_steps,
             "recorded_steps": recorded_steps,
-            "step_ns": step_ns,
-            "clock": clock,
-            "device": recorder.device,
-            "threads": self._torch.get_num_threads(),
-            "version": str(self._torch.__version__),
-            "options": recorder.options,
-            "peaks": recorder.peaks,
-            "began_unix_ns": recorder.began_unix_ns,
             "notes": recorder.notes,
             "environment": _environment(),
         }
@@ -293,23 +269,13 @@ class Report:
 
     def add_later_steps(self) -> None:
         """Add the times of the steps after the window, at the end of the program."""
-        if self._described is None:
-            return
-        path, facts, recorder = self._described
-        later_ns, clock = recorder.later_timings()
-        if later_ns and clock != facts["clock"]:  # the program first used its GPU after the window
-            facts = facts | {"step_ns": [], "clock": clock}
-        if recorder.left_out:
-            self._write(path, facts | {"later_ns": later_ns, "left_out": recorder.left_out})
+        if self._described is not None:
+            path, facts, recorder = self._described
+            if recorder.left_out:
+                self._write(path, recorder.with_later_steps(facts))
 
     def write_note(self, *, source: str, steps_done: int, notes: list[tuple[str, str]]) -> None:
-        """Describe a process that recorded nothing, and the reason if it is known.
-
-        Args:
-            source: Source of the steps.
-            steps_done: Steps that have ended.
-            notes: Codes and messages of the last recorder.
-        """
+        """Describe a process that recorded nothing, and why, from the notes of its last recorder."""
         if self._described is None:
             error = "; ".join(filter(None, [self._error, *(message for _, message in notes)]))
             codes = [code for code, _ in notes]

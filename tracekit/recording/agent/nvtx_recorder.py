@@ -90,11 +90,8 @@ class NvtxRecorder(TorchRecorder):
             ops.__exit__(None, None, None)
 
     def _mark_ops(self) -> Any:
-        """Enable ranges of ops; None if this torch cannot, or the program runs its own profiler.
-
-        Enabling them would initialize CUDA in a program that does not use it.
-        """
-        if self.device != CUDA:
+        """Enable ranges of ops; None if this torch cannot, or the program runs its own profiler."""
+        if self.device != CUDA:  # enabling them would initialize CUDA in a program that does not use it
             self._note("no_nvtx_ops", "ops were not marked for the profiler: the program used no GPU")
             return None
         ops = self._torch.autograd.profiler.emit_nvtx(record_shapes=True)

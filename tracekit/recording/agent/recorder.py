@@ -133,6 +133,28 @@ class TorchRecorder:
             self._note("steps_not_timed", f"{unread} could not be timed: {reason}")
         return durations, self._clock.name
 
+    def facts(self, source: str) -> dict[str, Any]:
+        """Describe the recording for `recording.collector.read_facts`, with the source of its steps."""
+        step_ns, clock = self.timings()
+        return {
+            "source": source,
+            "step_ns": step_ns,
+            "clock": clock,
+            "device": self.device,
+            "threads": self._torch.get_num_threads(),
+            "version": str(self._torch.__version__),
+            "options": self.options,
+            "peaks": self.peaks,
+            "began_unix_ns": self.began_unix_ns,
+        }
+
+    def with_later_steps(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return facts with the times of the steps after the window; never waits for the device."""
+        later_ns, clock = self.later_timings()
+        if later_ns and clock != facts["clock"]:  # the program first used its GPU after the window
+            facts = facts | {"step_ns": [], "clock": clock}
+        return facts | {"later_ns": later_ns, "left_out": self.left_out}
+
     def _note(self, code: str, message: str) -> None:
         if (code, message) not in self.notes:
             self.notes.append((code, message))

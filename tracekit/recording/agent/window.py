@@ -58,11 +58,7 @@ class Window:
             self._recorder.start(self._start, warm=warm)
 
     def close(self, *, keep_open: bool = False) -> None:
-        """Write the recording at the end of the program, if it has a complete step.
-
-        Args:
-            keep_open: Write it even without a complete step.
-        """
+        """Write the recording at the end of the program if it has a complete step, or with `keep_open`."""
         steps, former = self.recorded_steps, self.state
         self.state = "done"
         if former != "recording":

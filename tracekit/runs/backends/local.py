@@ -122,10 +122,8 @@ class LocalBackend:
 
 
 def _table_entries(folder: Path, written: Sequence[WrittenFile]) -> dict[str, TableFile]:
-    """Return the entries of tables; those with reported files consist of these only.
-
-    Others are of tasks that were done twice or that nobody waited for.
-    """
+    """Return the entries of tables; those with reported files consist of these only."""
+    # Others are of tasks that were done twice or that nobody waited for.
     if not written:
         return {name: whole_entry(files) for name, files in table_files(folder)}
     reported = {(part.table, part.file.name) for part in written}
@@ -159,10 +157,8 @@ def _leftover(entry: Path) -> Leftover:
 
 
 def _stamp(run: Path) -> Stamp | None:
-    """Return the state of a run's `run.json`; None if it is not a run.
-
-    One system call, as a run may be deleted concurrently.
-    """
+    """Return the state of a run's `run.json`; None if it is not a run."""
+    # One system call, as a run may be deleted concurrently.
     try:
         status = os.stat(f"{run}/{run_meta.FILE_NAME}")  # noqa: PTH116 (a path takes longer than the call)
     except OSError:

@@ -42,8 +42,7 @@ INDEX = ".index"
 _ENTRY = re.compile(r"(.+)@(\d{1,19})\.json")
 MAX_REQUESTS = 32
 """Number of concurrent requests."""
-_START_TOLERANCE_S = 2.0
-"""Tolerance of a process's start time in seconds."""
+_START_TOLERANCE_S = 2.0  # tolerance of a process's start time in seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +118,7 @@ class RemoteBackend:
         return [run for *_, run in sorted((run for run in runs if run), key=lambda run: run[:3])]
 
     def _find(self, name: str, entry: Entry | None, *, read: bool) -> tuple[str, int, str, Run] | None:
-        """Return the run of a folder after its sort key: second of the id, time of `run.json`, id.
-
-        None if it is not a run. The index saves requests.
-        """
+        """Return second and time, by which runs are sorted, the id, and the run; None if it is not a run."""
         manifest = entry.place if entry else self.path / name / run_meta.FILE_NAME
         try:
             manifest = replace(manifest, listed=manifest.stat())
@@ -230,8 +226,11 @@ class RemoteBackend:
     def _draft_leftover(self, name: str) -> Leftover:
         place = self.path / name
         files = [path for path in place.rglob("*") if path.is_file()]
-        writer = next((path for path in files if path.name == WRITER), None)
-        return _leftover(place, files, _read_writer(writer) if writer else None)
+        writer = None
+        for file in (path for path in files if path.name == WRITER):
+            with suppress(OSError, msgspec.MsgspecError):
+                writer = msgspec.json.decode(file.read_bytes(), type=Writer)
+        return _leftover(place, files, writer)
 
     def delete_leftover(self, leftover: Leftover) -> None:
         """Delete a leftover, local or remote."""
@@ -241,13 +240,6 @@ class RemoteBackend:
             leftover.place.unlink(missing_ok=True)
         else:
             leftover.place.remove()
-
-
-def _read_writer(file: RemotePath) -> Writer | None:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=Writer)
-    except (OSError, msgspec.MsgspecError):
-        return None
 
 
 def _leftover(place: RemotePath, files: Sequence[RemotePath], writer: Writer | None) -> Leftover:

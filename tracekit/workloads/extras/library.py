@@ -36,10 +36,9 @@ def import_library(name: str) -> Any:
     try:
         return import_module(name)
     except Exception as error:  # a library built for another torch fails in many ways
-        raise PluginError(
-            f"{source(name)} is installed but cannot be imported: {_summary(error)}",
-            hint=f"install a build of {name} that matches this torch, or uninstall it",
-        ) from error
+        message = f"{source(name)} is installed but cannot be imported: {_summary(error)}"
+        hint = f"install a build of {name} that matches this torch, or uninstall it"
+        raise PluginError(message, hint=hint) from error
 
 
 def import_class(library: str, name: str) -> Any:
@@ -55,10 +54,9 @@ def import_class(library: str, name: str) -> Any:
         cause: BaseException = error
         while earlier := cause.__cause__ or cause.__context__:
             cause = earlier
-        raise PluginError(
-            f"{source(library)} cannot import its {name}: {_summary(cause)}",
-            hint=f"fix or uninstall the packages that {library} fails to import",
-        ) from error
+        message = f"{source(library)} cannot import its {name}: {_summary(cause)}"
+        hint = f"fix or uninstall the packages that {library} fails to import"
+        raise PluginError(message, hint=hint) from error
 
 
 def _summary(error: BaseException) -> str:
@@ -100,9 +98,8 @@ def image_classifier(
 
     def check(options: Options) -> None:
         if fixed_side and options.resolution != SIDE:
-            raise UnusableInputError(
-                f"{name} cannot run with --resolution {options.resolution}", hint=f"use --resolution {SIDE}"
-            )
+            message = f"{name} cannot run with --resolution {options.resolution}"
+            raise UnusableInputError(message, hint=f"use --resolution {SIDE}")
 
     smallest = SIDE if fixed_side else MIN_SIDE
     return Workload(

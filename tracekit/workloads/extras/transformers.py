@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracekit.workloads.program import Batch
 
     Data = Callable[[int, int, int], Batch]
+    """Makes a batch from the number of samples, tokens and words of the vocabulary."""
 
 _LIBRARY = "transformers"
 _INPUTS = {"T5ForConditionalGeneration": ("input_ids", "decoder_input_ids")}
@@ -26,17 +27,7 @@ import_library(_LIBRARY)
 def _workload(
     name: str, model: str, config: str, *, summary: str, parameters: int, data: Data, test: Mapping[str, int]
 ) -> Workload:
-    """Declare a workload of one class of the library.
-
-    Args:
-        name: Registered name.
-        model: Class of the model.
-        config: Class of its configuration.
-        summary: Description of the workload.
-        parameters: Number of parameters with the default configuration.
-        data: Makes a batch from the number of samples, tokens and words of the vocabulary.
-        test: Changes of the configuration in size `test`.
-    """
+    """Declare a workload of one class of the library; `test` changes its configuration in size `test`."""
 
     def build(options: Options) -> Program:
         return _build(options, model, config, data, test if options.size == "test" else {})
@@ -74,19 +65,12 @@ def _build(options: Options, model: str, config: str, data: Data, changes: Mappi
             self.model = network(configuration)
 
         def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-            logits: torch.Tensor = self.model(**dict(zip(inputs, tensors, strict=True))).logits
-            return logits
+            return self.model(**dict(zip(inputs, tensors, strict=True))).logits
 
     def batch(_: torch.dtype) -> Batch:
         return data(options.batch_size, options.resolution, configuration.vocab_size)
 
-    task = Task(
-        model=Logits,
-        data=batch,
-        loss=token_loss,
-        optimizer=adamw,
-    )
-    return build_program(task, options)
+    return build_program(Task(model=Logits, data=batch, loss=token_loss, optimizer=adamw), options)
 
 
 def _mask(batch: int, tokens: int, vocabulary: int) -> Batch:

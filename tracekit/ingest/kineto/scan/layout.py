@@ -15,7 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tracekit.ingest.kineto import columns, flops
-from tracekit.ingest.kineto.batches import COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS, KERNEL_TEXTS
+from tracekit.ingest.kineto.batches import (
+    COLLECTIVE_NUMBERS,
+    COLLECTIVE_TEXTS,
+    DEVICE_NUMBERS,
+    HOST_NUMBERS,
+    KERNEL_TEXTS,
+    MEMORY_NUMBERS,
+)
 from tracekit.ingest.kineto.events import Args, Event
 from tracekit.ingest.kineto.split import ROOM
 from tracekit.schema import C, DeviceKind, HostKind
@@ -45,7 +52,7 @@ _SLOT_KINDS = {
     **dict.fromkeys(("dims", "dims_old", "dtypes", "concrete"), SlotKind.JSON),
     **dict.fromkeys(("grid", "block"), SlotKind.TRIPLE),
     **dict.fromkeys(("pid", "tid", "device", "stream", "alloc_bytes", "device_id"), SlotKind.ID),
-    "occupancy": SlotKind.REAL,
+    "occupancy_pct": SlotKind.REAL,
     "args": SlotKind.ARGS,
 }
 _FIELDS = (*msgspec.structs.fields(Event), *msgspec.structs.fields(Args))  # `args` is the last of an event's
@@ -68,15 +75,16 @@ VALUES = GAPS + MAX_GAPS * GAP_FIELDS
 SCRATCH = VALUES + (VALUE_FIELDS << VALUE_BITS)
 """Numbers of a scan's scratch memory: an event's slots, then the gaps, then the values."""
 
+
+def _slots(*columns: str) -> dict[str, int]:
+    """Return the slots of columns that are named as attributes of `Event` or `Args`."""
+    return {column: getattr(SLOT, column) for column in columns}
+
+
 HOST_COLUMNS = {
     C.START_NS: SLOT.ts,
     C.DUR_NS: SLOT.dur,
-    C.PID: SLOT.pid,
-    C.TID: SLOT.tid,
-    C.CORRELATION_ID: SLOT.correlation,
-    C.EXTERNAL_ID: SLOT.external_id,
-    C.SEQUENCE: SLOT.sequence,
-    C.FWD_TID: SLOT.fwd_tid,
+    **_slots(C.PID, C.TID, C.EXTERNAL_ID, *HOST_NUMBERS),
 }
 HOST_STRING_COLUMNS = {
     C.NAME: SLOT.name,
@@ -85,41 +93,24 @@ HOST_STRING_COLUMNS = {
     C.STACK: SLOT.stack,
     C.FLOPS: SLOT.concrete,  # the work is computed from the name, the shapes and this
 }
-COLLECTIVE_SLOTS = [getattr(SLOT, name) for name in (*COLLECTIVE_NUMBERS, *COLLECTIVE_TEXTS)]
+COLLECTIVE_SLOTS = [*_slots(*COLLECTIVE_NUMBERS, *COLLECTIVE_TEXTS).values()]
 """Slots of a collective's metadata: numbers, then strings."""
-KERNEL_SLOTS = [getattr(SLOT, name) for name in KERNEL_TEXTS]
+KERNEL_SLOTS = [*_slots(*KERNEL_TEXTS).values()]
 """Slots of a generated kernel's metadata, which are strings."""
 DEVICE_COLUMNS = {
     C.START_NS: SLOT.ts,
     C.DUR_NS: SLOT.dur,
-    C.DEVICE: SLOT.device,
-    C.STREAM: SLOT.stream,
-    C.CONTEXT: SLOT.context,
-    C.CORRELATION_ID: SLOT.correlation,
-    C.EXTERNAL_ID: SLOT.external_id,
-    C.GRID_X: SLOT.grid,
-    C.GRID_Y: GRID_Y,
-    C.GRID_Z: GRID_Y + 1,
-    C.BLOCK_X: SLOT.block,
-    C.BLOCK_Y: BLOCK_Y,
-    C.BLOCK_Z: BLOCK_Y + 1,
-    C.REGISTERS: SLOT.registers,
-    C.DYNAMIC_SHARED_BYTES: SLOT.shared,
-    C.OCCUPANCY_PCT: SLOT.occupancy,
-    C.GRAPH_ID: SLOT.graph_id,
-    C.GRAPH_NODE_ID: SLOT.graph_node_id,
-    C.BYTES: SLOT.bytes,
+    **_slots(C.DEVICE, C.STREAM, C.EXTERNAL_ID, *DEVICE_NUMBERS, C.OCCUPANCY_PCT, C.BYTES),
+    **_slots(C.GRAPH_ID, C.GRAPH_NODE_ID),
+    **dict(zip((C.GRID_X, C.GRID_Y, C.GRID_Z), (SLOT.grid, GRID_Y, GRID_Y + 1), strict=True)),
+    **dict(zip((C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z), (SLOT.block, BLOCK_Y, BLOCK_Y + 1), strict=True)),
 }
 DEVICE_STRING_COLUMNS = {C.NAME: SLOT.name}
 MEMORY_COLUMNS = {
     C.T_NS: SLOT.ts,
-    C.PID: SLOT.pid,
-    C.TID: SLOT.tid,
     C.DEVICE: SLOT.device_id,
     C.BYTES: SLOT.alloc_bytes,
-    C.ADDRESS: SLOT.address,
-    C.TOTAL_ALLOCATED: SLOT.total_allocated,
-    C.TOTAL_RESERVED: SLOT.total_reserved,
+    **_slots(C.PID, C.TID, *MEMORY_NUMBERS),
 }
 
 

@@ -41,15 +41,13 @@ def place() -> Path:
 
 @cache
 def _fingerprint(python: str) -> str:
-    digest = hashlib.sha256(f"{python} {llvmlite.__version__} {_target()}".encode())
+    processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    made_for = f"{python} {llvmlite.__version__} {llvm.get_process_triple()} {processor}"
+    digest = hashlib.sha256(made_for.encode())
     sources = Path(kineto.__file__).parent.rglob("*.py")
     for file in [Path(schema.__file__), Path(text_columns.__file__), *sorted(sources)]:
         digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-def _target() -> str:
-    return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
 
 
 def is_compiled() -> bool:

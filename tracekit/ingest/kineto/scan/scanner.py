@@ -28,8 +28,7 @@ from tracekit.schema import ALLOCATIONS, COUNTERS, DEVICE_INTERVALS, HOST_INTERV
 Batches = dict[str, Batch]
 
 _NOT_ASCII = 0x80
-_HEADROOM = 8
-"""Buffers are this fraction of a text longer than it, so that the next text may be longer."""
+_HEADROOM = 8  # buffers are this fraction of a text longer than it, so that the next text may be longer
 _REALS = {C.OCCUPANCY_PCT}
 _NEVER_NULL = {C.DEVICE, C.DUR_NS, C.PID, C.START_NS, C.T_NS, C.TID}
 """Columns for which the compiled code fills in a value where the event has none."""
@@ -118,14 +117,8 @@ def _is_utf8(text: Text) -> bool:
         return False
 
 
-class CodeMap:
-    """Map codes to values that are computed once, at first use.
-
-    Example:
-        >>> lengths = CodeMap(lambda code: 10 * code, np.int64)
-        >>> lengths.of(np.array([2, 5]))
-        array([20, 50])
-    """
+class _CodeMap:
+    """Map codes to values that are computed once, at first use."""
 
     def __init__(self, compute: Callable[[int], Any], dtype: type[np.generic]) -> None:
         self._compute = compute
@@ -159,11 +152,11 @@ class Strings:
     def __init__(self, interner: Interner, code: native.Code) -> None:
         self._interner, self._code = interner, code
         self._latest = np.full(layout.MAX_STRINGS, NONE)
-        self.decoded = CodeMap(lambda code: _decode(self.raw(code)), np.object_)
-        self.encoded = CodeMap(lambda code: _decode(self.raw(code)).encode(), np.object_)
-        self.fragments = CodeMap(lambda code: compact_json(self.raw(code)), np.object_)
-        self.escaped = CodeMap(lambda code: b"\\" in self.raw(code), np.bool_)
-        self.kinds = {kind: CodeMap(partial(self._kind, kind), np.int64) for kind in columns.NAMED_KINDS}
+        self.decoded = _CodeMap(lambda code: _decode(self.raw(code)), np.object_)
+        self.encoded = _CodeMap(lambda code: _decode(self.raw(code)).encode(), np.object_)
+        self.fragments = _CodeMap(lambda code: compact_json(self.raw(code)), np.object_)
+        self.escaped = _CodeMap(lambda code: b"\\" in self.raw(code), np.bool_)
+        self.kinds = {kind: _CodeMap(partial(self._kind, kind), np.int64) for kind in columns.NAMED_KINDS}
 
     def _kind(self, kind: HostKind, code: int) -> int:
         return HOST_KINDS.index(columns.host_kind(kind, _decode(self.raw(code))))
@@ -192,15 +185,12 @@ def _decode(raw: bytes) -> str:
 
 
 def _batches(buffers: RowBuffers, strings: Strings, text: memoryview, tally: Tally) -> Batches:
-    """Build a batch for each table that has rows, and add the scan's counts to the tally.
-
-    Raises:
-        UnsupportedError: A name has a meaning that the compiled code did not recognize, or the time of a
-            memory event is unusable.
-    """
+    """Build a batch for each table that has rows, and add the scan's counts to the tally."""
     tally.events += buffers.count(layout.N_EVENTS)
     tally.bad_duration += buffers.count(layout.N_BAD_DURATION)
-    tally.ignored += _unknown_categories(buffers, strings)
+    unknown = np.bincount(buffers.rows(layout.UNKNOWN, layout.N_UNKNOWN)[0])
+    codes = np.flatnonzero(unknown)
+    tally.ignored += Counter(dict(zip(strings.decoded.of(codes), unknown[codes].tolist(), strict=True)))
     built = {
         DEVICE_INTERVALS.name: _device_batch(buffers, strings),
         HOST_INTERVALS.name: _host_batch(buffers, strings),
@@ -208,12 +198,6 @@ def _batches(buffers: RowBuffers, strings: Strings, text: memoryview, tally: Tal
         COUNTERS.name: _counter_batch(buffers, text, tally),
     }
     return {name: batch for name, batch in built.items() if batch.rows.count}
-
-
-def _unknown_categories(buffers: RowBuffers, strings: Strings) -> Counter[str]:
-    count = np.bincount(buffers.rows(layout.UNKNOWN, layout.N_UNKNOWN)[0])
-    codes = np.flatnonzero(count)
-    return Counter(dict(zip(strings.decoded.of(codes), count[codes].tolist(), strict=True)))
 
 
 def _add_columns(built: BatchBuilder, columns: Mapping[str, int], rows: Ints) -> None:
@@ -235,7 +219,10 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     string_rows = buffers.rows(layout.HOST_STRINGS, layout.N_HOST)
     codes = dict(zip(layout.HOST_STRING_COLUMNS, string_rows, strict=True))
     distinct, index = strings.distinct(codes[C.NAME])
-    _refuse_escaped_ops(distinct, strings)
+    escaped = distinct[strings.escaped.of(distinct)]
+    # The code of an op whose name has escapes is not the preset one of the ops whose work is counted.
+    if len(escaped) and not flops.COUNTED.isdisjoint(strings.decoded.of(escaped)):
+        raise UnsupportedError
     kinds = rows[-1]
     for kind, refined in strings.kinds.items():
         kinds = np.where(kinds == HOST_KINDS.index(kind), refined.of(distinct)[index], kinds)
@@ -277,13 +264,6 @@ def _spread(values: Ints, rows: Ints, count: int, absent: int) -> Ints:
     return column
 
 
-def _refuse_escaped_ops(names_found: Ints, strings: Strings) -> None:
-    """Refuse an op whose work is counted and whose name has escapes: its code is not the preset one."""
-    escaped = names_found[strings.escaped.of(names_found)]
-    if len(escaped) and not flops.COUNTED.isdisjoint(strings.decoded.of(escaped)):
-        raise UnsupportedError
-
-
 def _kind_names(numbers: Ints, kinds: tuple[str, ...], strings: Strings) -> Words:
     distinct, index = strings.distinct(numbers)
     return index, [kinds[number].encode() for number in distinct]
@@ -305,17 +285,13 @@ def _flops(name: Ints, shapes: Ints, values: Ints, strings: Strings) -> Ints:
     codes = [column[counted] + 1 for column in (name, shapes, values)]  # none is 0
     sizes = (layout.N_COUNTED + 1, strings.count + 1, strings.count + 1)
     calls, call = np.unique(np.ravel_multi_index(codes, sizes), return_inverse=True)
-    work_of_calls = [
-        _flops_of_call(column, strings) for column in np.transpose(np.unravel_index(calls, sizes)).tolist()
-    ]
+    work_of_calls = []
+    for codes_of_call in np.transpose(np.unravel_index(calls, sizes)).tolist():
+        op, dims, concrete = (strings.raw(code - 1) for code in codes_of_call)
+        count = _count_flops(op.decode(), dims, concrete)
+        work_of_calls.append(NULL if count is None else count)
     work[counted] = np.array(work_of_calls, np.int64)[call]
     return work
-
-
-def _flops_of_call(codes: list[int], strings: Strings) -> int:
-    name, shapes, values = (strings.raw(code - 1) for code in codes)
-    work = _count_flops(name.decode(), shapes, values)
-    return NULL if work is None else work
 
 
 def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:

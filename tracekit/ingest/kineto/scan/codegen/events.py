@@ -17,10 +17,8 @@ from tracekit.ingest.kineto.scan.layout import NULL, SLOT, SlotKind
 from tracekit.ingest.kineto.split import ROOM
 from tracekit.ingest.spool.text_columns import LATEST_NS
 
-_NO_GAP, _FIRST_GAP = 0, 1
-"""No cached gap, and the one that precedes each event's first."""
-_GAP_COUNT = 0
-"""Index of the number of gaps: `_NO_GAP` has no text there."""
+_NO_GAP, _FIRST_GAP = 0, 1  # no cached gap, and the one that precedes each event's first
+_GAP_COUNT = 0  # index of the number of gaps: `_NO_GAP` has no text there
 _ADDRESS, _LENGTH, _SLOT, _LEVEL, _SUCCESSORS = range(layout.GAP_FIELDS - layout.GAP_WAYS + 1)
 
 _ARGS, _GRID = SLOT.args, SLOT.grid
@@ -86,10 +84,8 @@ def _move_to_front(gaps: int, successors: int, way: int, gap: int) -> None:
 
 @compiled
 def _add_gap(gaps: int, last: int, address: int, end: int, slot: int, level: int) -> int:
-    """Cache the gap between two addresses as a successor of the last one; `_NO_GAP` if that is impossible.
-
-    The comparison with a gap longer than `ROOM` could read beyond the padding of a text.
-    """
+    """Cache the gap between two addresses as a successor of the last one; `_NO_GAP` if that is impossible."""
+    # The comparison with a gap longer than `ROOM` could read beyond the padding of a text.
     gap = peek(gaps, _GAP_COUNT)
     if last == _NO_GAP or gap == layout.MAX_GAPS or end - address > ROOM:
         return _NO_GAP
@@ -260,10 +256,8 @@ def _read_member(address: int, slot: int, scratch: int, origin: int, mistyped: i
 
 @compiled
 def _next_value(address: int, level: int) -> tuple[int, int, int]:
-    """Parse the gap before the next value, or the event's end; return the address, the slot and the level.
-
-    The arguments are no value of their own: their members are.
-    """
+    """Parse the gap before the next value, or the event's end; return the address, the slot and the level."""
+    # The arguments are no value of their own: their members are.
     address, level = _next_member(address, level)
     while address != INVALID and level != _END:
         address, slot = grammar.read_key(address)
@@ -292,10 +286,8 @@ def _next_member(address: int, level: int) -> tuple[int, int]:
 
 @compiled
 def _open_arguments(address: int, level: int) -> tuple[int, int]:
-    """Skip to the first argument, or past the arguments if there are none.
-
-    Arguments that occur twice, or are no object, are left to the reference.
-    """
+    """Skip to the first argument, or past the arguments if there are none."""
+    # Arguments that occur twice, or are no object, are left to the reference.
     if level == _AFTER:
         return INVALID, level
     if byte(address) == grammar.OBJECT:

@@ -7,14 +7,13 @@ arithmetic wraps. The comparisons read up to `WIDE_BLOCK` bytes from an address,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-if TYPE_CHECKING:
-    Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 BLOCK = 16
 """Bytes compared at once in strings and white space, most of which are shorter."""

@@ -260,18 +260,8 @@ def _add_host(kind: int, scratch: int, mistyped: int, origin: int, interner: int
 def _add_metadata(
     buffer: int, count: int, first: int, stop: int, scratch: int, origin: int, interner: int, buffers: int
 ) -> bool:
-    """Add the metadata that few host rows have; return whether there was space for its strings.
-
-    Args:
-        buffer: Buffer of the metadata, which begins with the row of the host.
-        count: Its number of rows.
-        first: Index of its first slot in `_METADATA_SLOTS`.
-        stop: Index after its last slot.
-        scratch: Address of the event's slots.
-        origin: Address of the text.
-        interner: Address of the interner's header.
-        buffers: Address of the row buffers' header.
-    """
+    """Add the metadata that few host rows have; return whether there was space for its strings."""
+    # Its slots are from `first` to `stop` in `_METADATA_SLOTS`; its buffer begins with the row of the host.
     row, capacity, metadata = peek(buffers, count), peek(buffers, layout.CAPACITY), peek(buffers, buffer)
     poke(metadata, row, peek(buffers, layout.N_HOST))
     for column in range(first, stop):
