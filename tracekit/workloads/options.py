@@ -11,7 +11,8 @@ The values go this way; only the code that uses an option names it again:
 2. In `tracekit.recording.collector`, `Request` has the fields of `RecordingOptions` and `WorkloadOptions`,
    `Program` those of `RecordingOptions` and `ProgramOptions`. Collectors read them.
 3. The process of a workload receives the `Request`, and builds the workload from the `Options` of `base.py`,
-   most often in `build_program` of `program.py`, whose model all levels and libtorch take as it is.
+   most often in `build_program` of `program.py`, whose model all levels and libtorch take as it is. The C++
+   program of libtorch makes batches and clears gradients itself.
 4. Processes of the user's program receive the options in an environment variable. The agent in them reads
    those that are fields of `tracekit.recording.agent.agent.AgentRequest`.
 """
