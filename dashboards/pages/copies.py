@@ -68,8 +68,8 @@ def _figures(results: PageResults) -> list[Component]:
     histograms = {name: results.frame("sizes", DIRECTIONS[name]) for name in groups}
     context, links = results.context, results.frame("by_memory", "pinned_memory")
     links = links.dropna(subset="ceiling_gb_per_s")[["direction", "ceiling_gb_per_s"]]
-    known = links.astype({"direction": str, "ceiling_gb_per_s": float}).itertuples(index=False, name=None)
-    ceilings = {direction: rate for direction, rate in known if direction in DIRECTIONS}
+    rows = links.astype({"direction": str, "ceiling_gb_per_s": float}).itertuples(index=False, name=None)
+    ceilings = {direction: rate for direction, rate in rows if direction in DIRECTIONS}
     kinds = ", ".join(  # as in the legend
         f"{direction} {memory}"
         for direction, table in groups.items()

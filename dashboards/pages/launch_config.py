@@ -66,8 +66,8 @@ def _figures(results: PageResults) -> list[Component]:
         columns, title = ("op", "family", _GRID, _BLOCK, *rest), "Configurations with the most time"
         shown += results.first_rows("configs", columns, rows=configs, title=title, row="first_row", limit=12)
     relu = _with_grid_text(results.frame("relu"))
-    told = ("launches", "total_ns", "median_ns", "share", "told_by")
-    names = ("kind", "direction", "op", _GRID, _BLOCK, *told)
+    measures = ("launches", "total_ns", "median_ns", "share", "told_by")
+    names = ("kind", "direction", "op", _GRID, _BLOCK, *measures)
     shown += results.first_rows("relu", names, rows=relu, title="ReLU grids", row="first_row", limit=16)
     return shown if len(relu) else [*shown, show_nothing("No ReLU kernels found by name or op.")]
 

@@ -50,8 +50,8 @@ def captures_of(source: Source, places: Sequence[Place] = ()) -> tuple[Place, ..
         return tuple(places)
     if kind(source.path) is not Kind.FILE:
         return ()
-    beside = source.path.parent
-    captures = [*list_captures(beside), *list_captures(beside / "capture_traces")]
+    folder = source.path.parent
+    captures = [*list_captures(folder), *list_captures(folder / "capture_traces")]
     if source.path in captures:
         return ()
     return tuple(path for path in captures if from_name(path.name) in (None, source.rank or 0))

@@ -199,8 +199,8 @@ class Candidate:
         captured = launches[position] if position < len(launches) else None
         expected = _short(captured.name or f"a {captured.kind}") if captured else "none"
         counts = f"({len(launch.row):,} kernels were replayed, {len(launches):,} captured)"
-        found = " or ".join(names) or "missing"
-        return Difference(position, f"kernel {position + 1:,} is {found}, expected {expected} {counts}")
+        replayed = " or ".join(names) or "missing"
+        return Difference(position, f"kernel {position + 1:,} is {replayed}, expected {expected} {counts}")
 
 
 def _index(kind: str) -> int:
