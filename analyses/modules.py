@@ -160,7 +160,7 @@ def _by_op(run: Run, modules: Modules, ops: Ops, *, on_device: bool) -> pd.DataF
 
 
 def _sum_by_name(node: Ints, names: Ints, labels: pd.Index, values: dict[str, Ints]) -> pd.DataFrame:
-    """Sums of values by node and name."""
+    """One row per pair of node and name that occurs."""
     keys, groups = np.unique(node * max(len(labels), 1) + names, return_inverse=True)
     sums = {name: sum_by_code(groups, len(keys), column) for name, column in values.items()}
     nodes, code = np.divmod(keys, max(len(labels), 1))

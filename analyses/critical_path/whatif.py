@@ -299,7 +299,7 @@ class WhatIf:
         return chosen & self._span.contains(graph.device.start)
 
     def _removed_host_time(self, candidates: Sequence[tuple[str, str]]) -> dict[tuple[str, str], RemovedTime]:
-        """Host time removed by each of these."""
+        """Time without each of these in the queried slices."""
         host, codes = self._graph.host, np.zeros(len(self._graph.host.kind) + 1, np.int8)
         rows = codes[:-1]
         for number, (where, what) in enumerate(candidates, 1):

@@ -22,6 +22,7 @@ from tracekit.schema import C, Phase
 
 from ..collectives import NO_COLLECTIVES
 from ..shared.collective_kinds import ALL_GATHER, ALL_REDUCE
+from ..shared.collectives import group_keys
 from ..shared.common import NO_STEPS, PLACE, concat_tables, ints, nothing_note, share, sort_by
 from . import calls as communication
 from . import experts, pipeline, process_groups
@@ -64,7 +65,8 @@ def combine(run: Run, parts: Sequence[Partial]) -> Result:
     if rows.empty:
         return Result(notes=(nothing_note(run, NO_COLLECTIVES),))
     calls = process_groups.with_groups(run, rows)
-    sent = process_groups.with_key(concat_tables([part.sent for part in parts]))
+    sent = concat_tables([part.sent for part in parts])
+    sent = sent.assign(**{KEY: group_keys(sent)})
     groups = calls.groupby(KEY, sort=True)
     roles = {str(key): role_of(of_group, sent[sent[KEY] == key]) for key, of_group in groups}
     steps = concat_tables([part.steps for part in parts])

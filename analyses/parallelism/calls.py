@@ -75,7 +75,8 @@ def read_calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame
     host = host_rows(run, kernels[C.OP_ROW], [*(C.PHASE, C.SPLIT_IN, C.SPLIT_OUT)])
     issued = launch_calls(run, kernels)
     table = describe_collectives(run, kernels.drop(columns=C.LAUNCH_ROW)).join(host)
-    table[LIBRARY] = _name_libraries(kernels[C.NAME])
+    expert, group = (matches(kernels[C.NAME], pattern) for pattern in (_EXPERT_KERNELS, r"(?i)nccl|rccl"))
+    table[LIBRARY] = np.where(expert, "expert", np.where(group, "group", "")).astype(object)
     table[RANGE] = _find_ranges(run, kernels[C.OP_ROW])
     table[ISSUED] = issued[C.START_NS].astype("Int64")
     table = _with_messages(table, issued, sent)
@@ -86,13 +87,6 @@ def read_calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame
         for name, values in _measure_times(table[on_place], intervals_by_class(device).computation).items():
             table.loc[on_place, name] = values
     return table
-
-
-def _name_libraries(names: pd.Series) -> pd.Series:
-    expert, group = matches(names, _EXPERT_KERNELS), matches(names, r"(?i)nccl|rccl")
-    return pd.Series(
-        np.where(expert, "expert", np.where(group, "group", "")), index=names.index, dtype=object
-    )
 
 
 def _find_ranges(run: Run, ops: pd.Series) -> pd.Series:

@@ -17,7 +17,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, Phase
 
 from ..shared.collective_kinds import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, SEND_RECV
-from ..shared.collectives import collective_waits, group_keys
+from ..shared.collectives import collective_waits
 from ..shared.common import contains, share
 from .calls import EXPOSED, LIBRARY, RANGE, parse_members
 from .tables import GROUPS
@@ -234,11 +234,6 @@ def with_groups(run: Run, calls: pd.DataFrame) -> pd.DataFrame:
             calls.loc[unknown, name] = value
     key = calls["group"].where(calls["group"] != "", calls[LIBRARY].map({"expert": "(expert library)"}))
     return calls.assign(**{KEY: key.fillna("")})
-
-
-def with_key(sent: pd.DataFrame) -> pd.DataFrame:
-    """Add `KEY` to sends and receives."""
-    return sent.assign(**{KEY: group_keys(sent)})
 
 
 def list_groups(run: Run, calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:

@@ -107,10 +107,6 @@ class Peaks:
         peak_of = {row: self.tflops(*row) for row in set(rows)}
         return np.array([peak_of[row] for row in rows], np.float64)
 
-    def memory_of_each(self, devices: Ints) -> Floats:
-        """`gb_per_s` of each row."""
-        return np.array([self.gb_per_s(device) for device in devices.tolist()], np.float64)
-
 
 def peaks(run: Run, devices: Ints) -> Peaks:
     """Peaks of these devices of a run."""

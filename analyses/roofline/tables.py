@@ -161,7 +161,7 @@ def _against_roofs(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
     device = ints(table, C.DEVICE)
     compute = peaks.of_each(device, table[PRECISION])
     compute[~matrix] = np.nan
-    memory = peaks.memory_of_each(device)
+    memory = np.array([peaks.gb_per_s(index) for index in device.tolist()], np.float64)
     # 1 TFLOP/s is 1,000 FLOP per ns; 1 GB/s is one byte per ns
     by_flops, by_bytes = flops / (compute * 1_000), moved / memory
     roof = np.where(matrix, np.where(np.isnan(by_flops), np.nan, np.fmax(by_flops, by_bytes)), by_bytes)
