@@ -78,8 +78,10 @@ def test_both_runs_begin_at_one_instant_and_say_that_they_are_simulated(pair: tu
 
 
 @pytest.mark.slow_except(
+    "training-compile",
     "training-critical_path",
     "training-gpu_breakdown",
+    "training-h2d_copies",
     "training-idle_gaps",
     "training-integrity",
     "training-kernels",

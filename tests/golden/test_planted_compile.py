@@ -111,7 +111,6 @@ def test_an_eager_program_has_nothing_compiled(load: Load) -> None:
     assert "no compiled code" in result.notes[0]
 
 
-@pytest.mark.slow
 def test_regions_without_numbers_have_no_frames(load: Load) -> None:
     run = load(Compilation(numbered=False))
     row = summary(run)
@@ -236,7 +235,6 @@ def test_the_sides_are_told_apart(load: Load) -> None:
     assert "two compiled programs" in compare(compiled, compiled, "compile").notes[0]
 
 
-@pytest.mark.slow
 def test_a_pair_without_a_device_has_no_quantities_of_one(load: Load, shared_runs: SharedRuns) -> None:
     runs = []
     for compiled in (False, True):

@@ -70,7 +70,6 @@ def test_an_op_that_gains_too_little_is_found(load: Load) -> None:
     assert len(finding.evidence["device_intervals"]) >= 1
 
 
-@pytest.mark.slow
 def test_a_copy_over_the_link_is_not_held_against_the_memory(load: Load) -> None:
     slow_link = replace(FAST, link_gb_per_s=5)
     result = compare(load(Machine()), load(slow_link), "device_compare")
@@ -145,7 +144,6 @@ def test_one_kind_of_device_is_not_compared(load: Load) -> None:
     assert A100 in result.notes[0]
 
 
-@pytest.mark.slow
 def test_devices_without_listed_peaks_are_compared_without_them(load: Load) -> None:
     strange = Machine(name="Simulated GPU", add=0.5)
     result = compare(load(Machine()), load(strange), "device_compare")

@@ -194,7 +194,6 @@ def test_a_threshold_kernel_of_the_backward_pass_is_a_relu(run_of: Any) -> None:
     assert (row["kind"], row["direction"], row["launches"]) == ("relu", "backward", launches.STEPS)
 
 
-@pytest.mark.slow
 def test_twice_the_batch_is_different_work_and_not_a_slow_relu(run_of: Any) -> None:
     base, head = (
         run_of(launches.convolution(16, 372_600)),
@@ -223,7 +222,6 @@ def test_another_grid_for_the_same_elements_is_another_configuration(run_of: Any
     ]
 
 
-@pytest.mark.slow
 def test_without_shapes_the_batch_sizes_of_the_fingerprints_explain_a_grid(
     run_of: Any, tmp_path: Path
 ) -> None:

@@ -129,7 +129,6 @@ def test_fragmentation_is_named_only_where_free_memory_did_not_serve(load: Any) 
     assert finding.severity == "warn"
 
 
-@pytest.mark.slow
 def test_driver_calls_in_later_steps_cost_their_host_time(load: Any) -> None:
     run = load(planted.churn(from_step=0, to_step=STEPS))
     finding = found(run, "memory")["allocator_churn"]

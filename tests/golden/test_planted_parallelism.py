@@ -41,7 +41,7 @@ SCHEDULES = [
 
 
 @pytest.mark.parametrize(
-    ("stages", "microbatches", "chunks", "kind", "schedule"), tiers.thinned(SCHEDULES, default=SCHEDULES[2:3])
+    ("stages", "microbatches", "chunks", "kind", "schedule"), tiers.thinned(SCHEDULES, default=SCHEDULES[1:3])
 )
 def test_the_bubble_is_the_ideal_one_to_the_nanosecond(
     stages: int, microbatches: int, chunks: int, kind: str, schedule: str, result: Any
@@ -82,7 +82,6 @@ def test_two_stages_with_several_chunks_are_not_guessed(result: Any) -> None:
     assert one["bubble_share"] == 1 / 9
 
 
-@pytest.mark.slow
 def test_part_of_a_pipeline_has_no_bubble(result: Any) -> None:
     found: Result = result(pipelines.pipeline(4, 8)[:3])
     assert "pipelines" not in found.tables
@@ -103,7 +102,6 @@ def test_the_slow_stage_is_named_and_its_cost_told_once(shared_runs: SharedRuns)
     assert "exposed_communication" not in found
 
 
-@pytest.mark.slow_except(1)
 @pytest.mark.parametrize(("microbatches", "codes"), [(8, ["pipeline_bubble"]), (40, [])])
 def test_only_a_large_bubble_is_worth_advice(microbatches: int, codes: list[str], result: Any) -> None:
     found: Result = result(pipelines.pipeline(4, microbatches, steps=1, durations=(100_000, 200_000)))

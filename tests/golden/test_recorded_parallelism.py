@@ -66,7 +66,6 @@ def test_exposed_time_and_waits_are_those_of_overlap_and_collectives(shared_runs
     assert row[C.DUR_NS] == by_group[C.DUR_NS].sum()
 
 
-@pytest.mark.slow
 def test_every_all_gather_was_issued_when_the_trace_says(result: Any) -> None:
     """The launch call of each correlated all-gather, and its distance to the start of the kernel."""
     name = ranks(NORMUON)[0]
@@ -113,7 +112,6 @@ def test_without_groups_only_buckets_are_measured(result: Any) -> None:
     assert found.findings == ()
 
 
-@pytest.mark.slow
 def test_unbucketed_all_reduces_are_counted_and_exposed(result: Any) -> None:
     table = result(UNBUCKETED).tables["buckets"]
     assert table["count"].tolist() == [404] * 5
