@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.watch import leave
-
 if TYPE_CHECKING:
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
 
 
 def test_findings_arrive_and_lead_to_their_evidence(site: Served, warm_tab: Opening) -> None:
-    page = warm_tab(site).go(site.url("overview", "gpu"), "Overview")
+    watch = warm_tab(site)
+    page = watch.go(site.url("overview", "gpu"), "Overview")
     cards = page.locator("#advice .tk-finding")
     expect(cards.first).to_be_visible()
     expect(page.locator("#advice .tk-advice-summary")).to_be_visible()  # the final cards replace partial ones
@@ -27,7 +26,8 @@ def test_findings_arrive_and_lead_to_their_evidence(site: Served, warm_tab: Open
     first.get_by_role("link", name="Show on the timeline").click()
     expect(page).to_have_url(re.compile(r"/timeline\?.*from=\d+&to=\d+&row=\w+:\d+"))
     # a selection that the chosen rank leaves out is told
-    leave(page, site.url("timeline", "job", rank=1, row="device_intervals:1"))
+    watch.go(site.url("overview", "job"), "Overview")
+    watch.go(site.url("timeline", "job", rank=1, row="device_intervals:1"), "Timeline")
     expect(page.get_by_text("The selection is on rank 0, device 0, which is filtered out")).to_be_visible()
 
 

@@ -34,6 +34,7 @@ from tests.integration.killed_child import ROOM
 from tests.traces import kernels_text
 from tracekit.cli.leftovers import free, leftovers
 from tracekit.recording import logs
+from tracekit.runs import index
 from tracekit.runs.store import Store
 from tracekit.runs.verify import verify
 
@@ -300,7 +301,8 @@ class Scene:
         for run in runs:
             self.store.remove(run)
         names = [path.name for path in self.store.path.iterdir()] if self.store.path.is_dir() else []
-        assert set(names) <= {".gitignore", logs.FOLDER}, names
+        # The list of runs is indexed once their age shows that they are settled.
+        assert set(names) <= {".gitignore", logs.FOLDER, index.FILE_NAME}, names
         left = {path.name.partition("_")[0] for path in (self.folder / "temporary").iterdir()}
         assert left <= {"torchinductor"}, left  # a folder of torch's own
         assert [one for one in (self.folder / "cache").rglob("*") if ".o." in one.name] == []

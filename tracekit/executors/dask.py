@@ -42,7 +42,7 @@ ANSWER_S = 5.0
 _POLL_S = 0.25  # seconds between two queries of the workers
 RETRIES = 1
 """Further attempts of a task whose machine fails: no space, no memory, a missing file system."""
-SETTLED_S = 1.0
+SETTLED_S = 2.0
 """Seconds after which a nanny knows that its worker has started: it does not restart one that ends before."""
 _YOUNG_S = 60.0  # age in seconds of a worker's process up to which its nanny may not know that yet
 

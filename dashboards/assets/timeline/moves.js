@@ -195,9 +195,15 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       app.say("No interval in view");
     }
 
-    fit() {
+    /** Zoom to the marked range, else to the selection once it is loaded, else to the whole capture. */
+    async fit() {
       const { app } = this;
       if (app.brush) { const { from, to } = app.brush; app.setBrush(null); this.jump(from, to); return; }
+      await this.queued(() => this.#fitSelection());
+    }
+
+    #fitSelection() {
+      const { app } = this;
       const one = app.selected;
       const dur = one && Math.max(one.dur_ns, 50);
       const shown = one && Math.abs(app.scale.span - dur * 1.2) < dur * 0.05 && one.start_ns >= app.scale.from && one.start_ns <= app.scale.to;

@@ -52,7 +52,7 @@ _SLOT_KINDS = {
     **dict.fromkeys(("dims", "dims_old", "dtypes", "concrete"), SlotKind.JSON),
     **dict.fromkeys(("grid", "block"), SlotKind.TRIPLE),
     **dict.fromkeys(("pid", "tid", "device", "stream", "alloc_bytes", "device_id"), SlotKind.ID),
-    "occupancy_pct": SlotKind.REAL,
+    C.OCCUPANCY_PCT: SlotKind.REAL,
     "args": SlotKind.ARGS,
 }
 _FIELDS = (*msgspec.structs.fields(Event), *msgspec.structs.fields(Args))  # `args` is the last of an event's
