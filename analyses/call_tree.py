@@ -4,6 +4,13 @@ Calls with the same name and the same parent node are one node, so every step an
 Sums are exact at every node: total = self + sum of the children's totals. Device times are missing, not zero,
 if no device interval can be linked to its launch. Ops that captured a graph are nodes without calls under the
 node that launches the graph.
+
+Sources: Gregg 2016: The Flame Graph; torch.profiler's events.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "call_tree")  # doctest: +SKIP
+    >>> result.tables["nodes"].query("parent.isna()")  # doctest: +SKIP
 """
 
 from __future__ import annotations

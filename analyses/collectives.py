@@ -4,6 +4,13 @@
   come from the elements and the dtype that the op recorded; without these, from its first input where input
   and output are of one size.
 * Where the transfer is unknown the duration is used, so the bandwidth is the least that it can be.
+
+Source: NVIDIA nccl-tests, doc/PERFORMANCE.md.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "collectives")  # doctest: +SKIP
+    >>> result.tables["by_group"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -3,6 +3,13 @@
 The launching op of `.cpu()` is `aten::copy_`, that of `.item()` `aten::_local_scalar_dense`. The host is
 blocked in the launching call and in the synchronize call directly after it (`copies.read_copies` has the
 definition). That may take much longer than the copy, because the host also waits for kernels queued before.
+
+Source: TorchBench (Hao et al., 2023), 4.1.2.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "d2h_copies")  # doctest: +SKIP
+    >>> result.tables["groups"].head(10)  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -9,6 +9,13 @@ host may differ, all other comparability fields must be equal.
 * An op that uses both devices equally well gains at least `allowed`. Peaks do not apply to short kernels,
   launch costs, or copies to and from the host.
 * An op that gains much more than allowed uses the base's device poorly, so the gain is not due to the head's.
+
+Source: TorchBench (Hao et al., 2023), section 3.3, Fig. 5 and Table 3.
+
+Example:
+    >>> import tracekit
+    >>> a100, mi210 = tracekit.open("a100"), tracekit.open("mi210")  # doctest: +SKIP
+    >>> tracekit.compare(a100, mi210, "device_compare").tables["ops"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -2,7 +2,15 @@
 
 Opaque graphs are nonzero only if a profiler records a graph replay as one interval. In `per_step` an interval
 counts by its part inside the window, whichever step launched it, so windows of steps that overlap on the
-device share time; `profiled_steps` counts that time once. HTA's temporal breakdown rounds, this one does not.
+device share time; `profiled_steps` counts that time once.
+
+Sources: TorchBench (Hao et al., 2023), figures 1 and 2, table 2; HTA's temporal breakdown without its
+rounding.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "gpu_breakdown")  # doctest: +SKIP
+    >>> result.tables["whole"][["active_ns", "movement_ns", "idle_ns"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -115,6 +123,7 @@ class _DeviceUnions:
     def __init__(self, rows: pd.DataFrame) -> None:
         self.spans = {kind: spans(rows[rows[C.KIND] == kind]) for kind in _SUMMED}
         self.by_class = intervals_by_class(rows)
+        self.copies = intervals.union(*self.spans[DeviceKind.MEMCPY])
         is_movement = rows[C.KIND].isin([str(DeviceKind.MEMCPY), str(DeviceKind.MEMSET)])
         self.movement = intervals.union(*spans(rows[is_movement]))
         self.recorded = intervals.union(*spans(rows[rows[C.KIND] != DeviceKind.GRAPH]))
@@ -141,7 +150,7 @@ def _amounts(unions: _DeviceUnions, start: Ints, end: Ints, *, last: int = 0) ->
         "movement_ns": recorded - active,
         "idle_ns": end - start - occupied,
         "copies_union_ns": movement,
-        "memcpy_union_ns": inside(intervals.union(*unions.spans[DeviceKind.MEMCPY])),
+        "memcpy_union_ns": inside(unions.copies),
         "overlapped_ns": movement - (recorded - active),
         "communication_ns": communication,
         "communication_exposed_ns": exposed,

@@ -12,6 +12,14 @@ Medians are lower medians; p95 is the smallest value that 95% do not exceed.
 
 HTA averages the queue length over the instants at which it changes, per stream, so a long full queue counts
 like a short one.
+
+Source: HTA's CUDA kernel launch statistics and queue length. HTA averages the queue length over the instants
+at which it changes, per stream, so a long full queue counts like a short one.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "launch_latency")  # doctest: +SKIP
+    >>> result.tables["queue"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

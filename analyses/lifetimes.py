@@ -3,6 +3,13 @@
 Allocations are pairs of allocator events, as in `memory`. What was allocated before the capture is unknown
 but for its amount, and, where its free was recorded, its size. The rows of `peak` sum to `peak_allocated` of
 `memory` exactly, for each of op, category and module; so do the bytes at the peak in `lifetimes`.
+
+Sources: PyTorch memory_viz (active memory timeline); torch.profiler memory events.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "lifetimes")  # doctest: +SKIP
+    >>> result.tables["peak"].query("by == 'category'")  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -3,6 +3,13 @@
 Times are those of the operator table, divided among the modules in which the ops were called: their sums,
 with the row outside of any module, equal those of the operator table exactly. Device work launched outside of
 ops, as by Triton kernels and extensions without a registered op, is counted too, and stated apart.
+
+Sources: TensorBoard's profiler plugin (module view); torch.profiler key_averages.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "modules")  # doctest: +SKIP
+    >>> result.tables["tree"].nlargest(5, "device_self_ns")  # doctest: +SKIP
 """
 
 from __future__ import annotations

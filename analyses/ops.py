@@ -4,6 +4,13 @@
   to the op that makes it.
 * device self sums the intervals (kernels, copies, memsets, graphs) of which the op is the innermost launching
   op. Missing, not zero, if no device interval can be linked to its launch.
+
+Sources: torch.profiler's key_averages; PyTorch report, Fig. 3.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "ops")  # doctest: +SKIP
+    >>> result.tables["ops"].sort_values("allocated_bytes", ascending=False)  # doctest: +SKIP
 """
 
 from __future__ import annotations

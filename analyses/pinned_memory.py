@@ -15,6 +15,11 @@ move twice in vain.
 
 Sources: CUDA C++ Programming Guide, Overlapping Data Transfers (`asyncEngineCount`); CUDA C++ Best Practices
 Guide, Unified Memory prefetching.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "pinned_memory")  # doctest: +SKIP
+    >>> result.tables["by_memory"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -8,6 +8,14 @@ is not idle there.
 
 `tracekit.ingest.link.serving` has the definitions of vLLM's and SGLang's profilers; time per output token is
 that of NVIDIA GenAI-Perf.
+
+Source: definitions of vLLM's and SGLang's profilers, see `tracekit.ingest.link.serving`; NVIDIA GenAI-Perf
+for time per output token.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "serving")  # doctest: +SKIP
+    >>> result.tables["by_batch"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

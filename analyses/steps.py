@@ -6,6 +6,13 @@ numbers of tokens take different times by design, so none is a warm-up outlier o
 
 `cuda_event` clocks measure a step from when the device reaches it until the device finishes it, so they are
 compared with own; the window of the first step may include work queued before the capture.
+
+Source: TorchBench (Hao et al., 2023), 2.2.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "steps")  # doctest: +SKIP
+    >>> result.tables["summary"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

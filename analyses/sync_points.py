@@ -15,6 +15,13 @@ The cost of a wait follows it: the queue is empty, so the device idles until the
 
 Devices of a rank idle concurrently: idle times sum over them. Nsight Systems ranks synchronization calls by
 host time only.
+
+Sources: nsys rule "synchronization calls", plus idle time; TorchBench (Hao et al., 2023), 4.1.2.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "sync_points")  # doctest: +SKIP
+    >>> result.tables["waits"].head()  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -10,6 +10,13 @@ and memsets whose launching call is inside the range on its thread. A range that
   `aten::_foreach_zero_`, or neither.
 * saving compared with a fused fill: the shortest fill is taken as the fixed cost of a kernel. The rest of
   each fill writes bytes, which a fused kernel writes as well. `set_to_none=True` saves the whole span.
+
+Source: TorchBench (Hao et al., 2023), listing 2.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "zero_grad_gaps")  # doctest: +SKIP
+    >>> result.tables["ranges"][["mode", "kernels", "idle_ns"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -128,7 +128,13 @@ def _describe(metrics: Any, part: str) -> dict[str, Any]:
 
 
 def _id(metrics: Any) -> str:
-    """Return torch's own `i/j`, or the frame and how often it was compiled before."""
+    """Return torch's own `i/j`, or the frame and how often it was compiled before.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> _id(SimpleNamespace(frame_key="3", cache_size=1))
+        '3/1'
+    """
     frame = f"{getattr(metrics, 'frame_key', 0)}/{getattr(metrics, 'cache_size', 0)}"
     return str(getattr(metrics, "compile_id", None) or frame)
 
@@ -164,7 +170,13 @@ def _breaks(metrics: Iterable[Any], counts: Counter[str]) -> list[dict[str, Any]
 
 
 def _explain_break(text: str) -> tuple[str, str]:
-    """Split torch's message of a graph break into its reason and its explanation with hints."""
+    r"""Split torch's message of a graph break into its reason and its explanation with hints.
+
+    Example:
+        >>> text = "no print\n  Explanation: It prints.\n  Hint: Do not.\n  Developer debug context: "
+        >>> _explain_break(text)
+        ('no print', 'It prints. Do not.')
+    """
     first, _, rest = _DEVELOPER_NOTES.split(text.strip())[0].partition("\n")
     lines = (line.strip().removeprefix("Explanation: ").removeprefix("Hint: ") for line in rest.splitlines())
     return first, " ".join(line for line in lines if line)

@@ -3,6 +3,13 @@
 Every row is derived from the tables of the run: what is empty in them although work ran that it would
 describe. A setting that the run says was on and that recorded nothing is not advised again, and neither is
 what the framework of the program does not offer.
+
+Sources: documentation of torch.profiler, and of the profiling of each framework.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "capture")  # doctest: +SKIP
+    >>> result.tables["missing"]["setting"].tolist()  # doctest: +SKIP
 """
 
 from __future__ import annotations

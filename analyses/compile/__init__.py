@@ -17,6 +17,14 @@ Compiled code is identified by the names that PyTorch records, in profiled steps
 `compare` compares an eager base with a compiled head, per step; `level`, shapes of ops and the profiler's
 flags may differ. Peaks are those of the allocator and of the process. `fusion` lists the changed kernels,
 matched by `tracekit.diff`. `tracekit suite` compares many pairs, with geometric means.
+
+Source: TorchBench (Hao et al., 2023), section 3.2, Fig. 3 and 4.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "compile")  # doctest: +SKIP
+    >>> result.tables["kernels"]  # doctest: +SKIP
+    >>> tracekit.compare(tracekit.open("latest~1"), tracekit.open("latest"), "compile")  # doctest: +SKIP
 """
 
 from __future__ import annotations

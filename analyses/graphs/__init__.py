@@ -2,6 +2,13 @@
 
 A graph is a graph id with the same kernels, as often; where ids are not recorded, the same kernels alone. The
 layer is found in the graph's first launch, in order of time.
+
+Sources: CUDA C++ Programming Guide, CUDA Graphs; HIP documentation, HIP graph; TraceLens, graph capture.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "graphs")  # doctest: +SKIP
+    >>> result.tables["ops"].head(10)  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -19,6 +19,13 @@ HTA divides the gaps of each stream: host wait if the launch call began after th
 others below a threshold. Here the host is also late if a call began before the gap and returned late in it,
 and gaps are per device, not per stream. The profiler adds a few µs per op on the host, so gaps are longer
 than without it.
+
+Sources: TorchBench (Hao et al., 2023), 4.1.1, and its tool TorchExpert; HTA's idle time breakdown.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "idle_gaps")  # doctest: +SKIP
+    >>> result.tables["by_cause"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -3,6 +3,13 @@
 Times are integer nanoseconds, summed over all ranks and devices. sum − union is the time that overlapped. A
 first launch that takes far longer than later ones probably paid for module loading, autotuning or cold
 caches.
+
+Sources: torch.profiler, HTA and nsys; `tracekit.analysis.kernel_names` defines the families.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "kernels")  # doctest: +SKIP
+    >>> result.tables["families"].head(10)  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -8,6 +8,14 @@ whose inputs the trace lacks: registers and shared memory of AMD GPUs, shapes wi
 
 Two runs are compared by op and family, and within them by input shapes, else by the order of first launch;
 ranks and devices together. Only differences are listed.
+
+Sources: Levental & Orlova, the grids of ReLU; CUDA C++ Programming Guide, technical specifications per
+compute capability; `cuda_occupancy.h`.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "launch_config")  # doctest: +SKIP
+    >>> result.tables["configs"][["op", "grid_x", "block_x", "waves"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -10,6 +10,13 @@ total ignores earlier allocations, and may be negative.
 * steps: net is between start and end of the step's marker on the host, since the caching allocator's events
   are the host's.
 * driver_calls: the first step, or the first half of the capture if no steps are marked, counts as warm-up.
+
+Sources: TorchBench (Hao et al., 2023), 4.2: peaks, and the leak of cuBLAS workspaces (pytorch 85447).
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "memory")  # doctest: +SKIP
+    >>> result.tables["summary"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

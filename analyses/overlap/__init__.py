@@ -13,6 +13,13 @@ TorchExpert subtracts overlap twice; this analysis does not.
 A saving is at most the exposed time, and at most the kernel time that has nothing of the kind to overlap yet;
 that of communication also at most what the critical path is shorter without it.
 Devices of one rank run concurrently, so the one with the largest amount counts.
+
+Sources: HTA communication/computation overlap; TraceLens GPU timeline; nsys recipes.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "overlap")  # doctest: +SKIP
+    >>> result.tables["whole"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -5,6 +5,14 @@ The purpose of a process group follows from its name (DeviceMesh: `mesh_tp`; Meg
 column. Without either it is "cannot tell".
 
 Exposed time is that of `overlap`, waiting that of `collectives`.
+
+Sources: PyTorch `record_param_comms` (metadata); Megatron-LM, DeviceMesh (names of groups); Huang et al.,
+GPipe, 2019, and Narayanan et al., 2021 (bubble).
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "parallelism")  # doctest: +SKIP
+    >>> result.tables["groups"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

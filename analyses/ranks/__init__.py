@@ -12,6 +12,14 @@
   time no other kernel ran; host slack limits what mending another rank saves. The excess times are counted
   from the end of the collective before. All devices end a collective together, so these parts are of one span
   and sum to the lateness of the device.
+
+Sources: HTA communication analysis and straggler detection; Hao et al., TorchBench, 2023, for the
+breakdown.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "ranks")  # doctest: +SKIP
+    >>> result.tables["stragglers"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -14,6 +14,14 @@ missing if the recorded inputs do not determine them.
 Peaks are dense, from vendors' data sheets (`tracekit/runs/devices.json`, with sources), or given by the user
 (`--peaks`). A product of 32-bit floats is compared with the TF32 peak if a kernel name of its call indicates
 tensor cores, else with FP32.
+
+Sources: Williams et al., Roofline (2009); Chowdhery et al., PaLM (2022), appendix B for MFU; TorchBench
+(Hao et al., 2023), section 3.1 and table 3.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "roofline")  # doctest: +SKIP
+    >>> result.tables["ops"][["op", "tflops", "gb_per_s", "utilization", "bound"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations

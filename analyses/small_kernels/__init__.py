@@ -9,6 +9,13 @@ on the device, and once, whichever streams are idle. Only in the late part did t
 to one. `kinds` groups the same kernels by kind of work: kernels of optimizer steps, of zero_grad (see
 `zero_grad_gaps`), element-wise kernels (without sums of gradients by AccumulateGrad), others. The tables
 count the same kernels in different ways: don't sum their times.
+
+Sources: TorchBench (Hao et al., 2023), 4.1.1; HTA's CUDA kernel launch statistics.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "small_kernels")  # doctest: +SKIP
+    >>> result.tables["kinds"][["kind", "kernels", "gap_ns"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations

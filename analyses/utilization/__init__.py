@@ -5,6 +5,13 @@ Each sample represents a period of time (see `series`).
 * NVML's GPU utilization has a sample period of 1/6 s to 1 s, by product. A device can be 100% utilized by one
   small kernel at a time, and steps shorter than the period share one value.
 * power: on Ampere (except GA100) and newer, the mean of the past second.
+
+Sources: NVML API reference; Levental & Orlova, fig. 6 to 11; PCI Express Base Specification.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "utilization")  # doctest: +SKIP
+    >>> result.tables["metrics"][["metric", "mean", "max", "unit"]]  # doctest: +SKIP
 """
 
 from __future__ import annotations

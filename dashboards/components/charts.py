@@ -172,7 +172,12 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
 
 
 def _with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
-    """Add the theme's colors, fonts and margins; the figure's settings take precedence."""
+    """Add the theme's colors, fonts and margins; the figure's settings take precedence.
+
+    Example:
+        >>> _with_theme({"data": [], "layout": {"height": 100}}, dark=True)["layout"]["height"]
+        100
+    """
     ink, grid = _INK[dark]
     axis = {"gridcolor": grid, "zerolinecolor": grid, "linecolor": grid, "automargin": True}
     layout = figure.get("layout", {})

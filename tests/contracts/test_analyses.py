@@ -84,6 +84,13 @@ def test_metadata_is_complete(name: str) -> None:
             assert (column.unit == "ns") == column.name.endswith("_ns")
 
 
+@each
+def test_module_docstring_gives_definition_and_example(name: str) -> None:
+    doc = __import__(f"tracekit.analyses.{name}", fromlist=["x"]).__doc__
+    assert "Source" in doc
+    assert "Example:" in doc
+
+
 @pytest.mark.slow_except("h2d_copies", "gpu_breakdown", "idle_gaps", "kernels", "memory", "steps")
 @each
 def test_results_match_metadata_and_repeat(name: str, simulated: Run) -> None:

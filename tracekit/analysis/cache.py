@@ -255,19 +255,27 @@ class ResultCache:
         return self._read_cached(path, key) or self._compute_locked(run, name, path, key)
 
     @contextmanager
-    def compute_ahead(self, run: Run, names: Sequence[str]) -> Iterator[None]:
+    def compute_ahead(self, run: Run, names: Sequence[str] = ()) -> Iterator[None]:
         """Compute missing results in a second process too, last analysis first, during the context.
 
         Both processes use the cache, so the first one that asks for a result computes it, and the other one
-        waits or reads it. Where the second process would not save time or memory is short, there is none.
+        waits or reads it. Where the second process would not save time, memory is short, or results are not
+        cached, there is none.
 
         Args:
             run: The run.
-            names: Analyses in the order in which the context asks for them.
+            names: Analyses in the order in which the context asks for them; all by default.
         """
+        names = names or [loaded.name for loaded in analysis.available()]
         missing = [name for name in names if not self._path(run, name).exists()]
-        is_split = self.fresh or self.workers is not None  # a fresh result is not read from the cache
-        if is_split or len(missing) < MIN_AHEAD or not by_rank.is_worth_two_processes(run):
+        hands_over = not self.fresh and self.workers is None  # a fresh result is not read from the cache
+        if (
+            not hands_over
+            or len(missing) < MIN_AHEAD
+            or not by_rank.is_worth_two_processes(run)
+            or self._key(run, missing[0]) is None
+            or not self._make_folder(self._path(run, missing[0]).parent)
+        ):
             yield
             return
         processes = Processes()
@@ -356,7 +364,8 @@ class ResultCache:
 
 def _compute_each(processes: Processes, tasks: Sequence[tuple[ResultCache, Run, str]]) -> None:
     for task in tasks:
-        with suppress(TracekitError):  # of an analysis, told to whoever needs it; or the process was killed
+        # What fails here, or is left undone as the process cannot start or was killed, the context computes.
+        with suppress(TracekitError, OSError):
             processes.call(_compute_cached, task)
 
 

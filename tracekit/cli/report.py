@@ -153,7 +153,6 @@ def _analyze(
                 shown[analyzed.name] = analyzed, result
             yield analyzed, result
 
-    order = [loaded.name for loaded in analysis.available()]
-    with result_cache.compute_ahead(run, order), analysis_progress() as progress:
+    with result_cache.compute_ahead(run), analysis_progress() as progress:
         advice = gather(run, results())
     return shown, advice

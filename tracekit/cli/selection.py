@@ -76,7 +76,6 @@ class Selection:
         Raises:
             TracekitError: The cluster cannot be used.
         """
-        from tracekit import analysis
         from tracekit.analysis.by_rank import count_processes
         from tracekit.analysis.cache import ResultCache
         from tracekit.executors import workers
@@ -84,8 +83,7 @@ class Selection:
         count = None if self.scheduler else count_processes(run)
         with nullcontext() if count == 0 else workers(self.scheduler, count=count) as pool:
             result_cache = ResultCache(options.open_store(self.store), fresh=self.fresh, workers=pool)
-            order = names or [loaded.name for loaded in analysis.available()]
-            with result_cache.compute_ahead(run, order):
+            with result_cache.compute_ahead(run, names):
                 yield result_cache.analyze
 
 

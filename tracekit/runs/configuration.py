@@ -22,6 +22,11 @@ def patterns(key: str, folder: Path, *, hint: str) -> list[str]:
 
     Raises:
         UnusableInputError: They are not a list of regular expressions.
+
+    Example:
+        >>> from pathlib import Path
+        >>> patterns("communication", Path("/"), hint="")
+        []
     """
     for file in (place / CONFIGURATION for place in (folder, *folder.parents)):
         if file.is_file():

@@ -347,8 +347,8 @@ class Run:
         return {}
 
     def __getstate__(self) -> dict[str, object]:
-        """Pickle without what was computed from tables."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        """Pickle without cached data."""
+        return {field.name: vars(self)[field.name] for field in fields(self)}
 
     def _expected_rows(self, name: str) -> int | None:
         """Return the number of rows of the files according to `run.json`; None if unknown."""
@@ -427,10 +427,6 @@ class RankView(Run):
 
     def _expected_rows(self, name: str) -> int | None:
         return None
-
-    def __getstate__(self) -> dict[str, object]:
-        """Pickle without cached data."""
-        return {field.name: vars(self)[field.name] for field in fields(self)}
 
     @cached_property
     def _files(self) -> dict[str, list[Place]]:

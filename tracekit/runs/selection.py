@@ -112,7 +112,13 @@ def restrict(
 
 
 def _rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
-    """Return the filter for rows of a window: intervals that overlap it or start in it, and samples."""
+    """Return the filter for rows of a window: intervals that overlap it or start in it, and samples.
+
+    Example:
+        >>> from tracekit.schema import TABLES
+        >>> str(_rows_in(TABLES["counters"].arrow, (5, 9)))
+        '((t_ns >= 5) and (t_ns < 9))'
+    """
     import pyarrow.compute as pc
 
     low, high = window

@@ -387,6 +387,21 @@ def test_no_second_process_for_few_results_or_fresh_ones(
         pass
 
 
+@pytest.mark.parametrize("place", ["elsewhere", "read-only"])
+def test_no_second_process_where_no_result_can_be_cached(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(cache, "MIN_AHEAD", 2)
+    monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_TWO", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(cache, "Processes", None)
+    store = Store(tmp_path / "other") if place == "elsewhere" else Store(run.path.parent)
+    if place == "read-only":
+        (run.path.parent / FOLDER).write_text("")  # no folder can be made
+    with ResultCache(store).compute_ahead(run, [NAME, "steps"]):
+        pass
+
+
 _TWO = """
 import sys
 from pathlib import Path
