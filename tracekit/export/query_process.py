@@ -134,9 +134,12 @@ def _start(code: str, scratch: str, errors: IO[bytes]) -> subprocess.Popen[bytes
 def _send(child: subprocess.Popen[bytes], content: dict[str, Any]) -> None:
     """Send a line; the pipe stays open, since its end tells the child that its parent has ended."""
     if child.stdin:
-        with suppress(BrokenPipeError):  # it failed to start, which its exit code tells
+        try:
             child.stdin.write(json.dumps(content).encode() + b"\n")
             child.stdin.flush()
+        except BrokenPipeError:  # it failed to start or was killed, which its exit code tells
+            with suppress(BrokenPipeError):  # it flushes the line once more
+                child.stdin.close()
 
 
 def _receive(child: subprocess.Popen[bytes], timer: Timer | None, max_bytes: int) -> Iterator[str]:

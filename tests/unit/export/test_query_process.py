@@ -16,6 +16,7 @@ from tracekit.errors import ExitCode, TracekitError, UnusableInputError
 from tracekit.export.query_process import Query, run_query
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SERVE = "from tracekit.export.query_process import serve; "
@@ -64,6 +65,16 @@ def test_memory_beyond_the_limit_is_refused_and_what_fits_is_not() -> None:
 def test_a_process_that_crashes_is_one_line() -> None:
     with pytest.raises(UnusableInputError, match="was ended by SIGSEGV"):
         texts("__import__('os').kill(__import__('os').getpid(), 11)")
+
+
+def test_a_process_killed_before_its_query_was_sent_is_one_line() -> None:
+    def kill_and_wait(kill: Callable[[], None]) -> None:
+        kill()
+        kill.__self__.wait()  # type: ignore[attr-defined]
+
+    query = Query(sql="FROM a", store=None, output_format="", seconds=9, memory_bytes=MEMORY)
+    with pytest.raises(UnusableInputError, match="was ended by SIGKILL"):
+        list(run_query(query, started=kill_and_wait))
 
 
 def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
