@@ -222,7 +222,7 @@ _ENDING = ".zip"
 
 @dataclass(frozen=True)
 class ResultCache:
-    """Cache of the results of a store's runs; results of other runs are not cached.
+    """Cache of the results of a store's whole runs; of other runs and of some ranks, none is cached.
 
     Attributes:
         store: The store; if it is read-only, the cache is too.
@@ -256,7 +256,7 @@ class ResultCache:
 
     @contextmanager
     def compute_ahead(self, run: Run, names: Sequence[str] = ()) -> Iterator[None]:
-        """Compute missing results in a second process too, last analysis first, during the context.
+        """Compute results without a file in a second process too, last analysis first, during the context.
 
         Both processes use the cache, so the first one that asks for a result computes it, and the other one
         waits or reads it. Where the second process would not save time, memory is short, or results are not
@@ -291,6 +291,7 @@ class ResultCache:
             processes.dismiss()
 
     def _path(self, run: Run, name: str) -> Path:
+        """Return the file of a result: `.results/RUN/ANALYSIS.zip` in the local folder of the store."""
         return self.store.local_folder / FOLDER / run.path.name / f"{name}{_ENDING}"
 
     def _read_cached(self, path: Path, key: str) -> Result | None:
@@ -336,7 +337,7 @@ class ResultCache:
         return True
 
     def _keep(self, path: Path, key: str, result: Result) -> bool:
-        """Cache a result if it reads back unchanged and is not too large; errors are ignored."""
+        """Cache a result unless it is incomplete, too large or reads back changed; errors are ignored."""
         if result.incomplete:
             return False
         try:
@@ -348,7 +349,7 @@ class ResultCache:
         return True
 
     def _delete_oldest(self) -> None:
-        """Delete the oldest files above the limit, and those of deleted runs."""
+        """Delete the files written longest ago above the limit of all files."""
         files = []
         for path in storage.inside(self.store.local_folder / FOLDER, f"*/*{_ENDING}"):
             with suppress(OSError):

@@ -108,8 +108,9 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
         for finding in result.findings
     ]
     rules = sum(len(analysis.rules) for analysis, _ in checked)
-    once = by_saving(unordered)
-    return Advice(once, against, rules, tuple(checked), evidence.verdict(once) if evidence.complete else None)
+    ranked = by_saving(unordered)
+    verdict = evidence.verdict(ranked) if evidence.complete else None
+    return Advice(ranked, against, rules, tuple(checked), verdict)
 
 
 def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:
@@ -125,13 +126,14 @@ def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranke
 
 
 def by_saving(findings: Iterable[Ranked]) -> tuple[Ranked, ...]:
-    """Rank findings: larger saving first, those without one last, then by severity and confidence.
+    """Rank findings by saving, and take the saving from those whose time an earlier one claims.
 
-    A finding whose evidence in `device_intervals` is all among that of an earlier one with a saving is of the
-    same time: it becomes information that names the earlier one.
+    Larger savings come first, findings without one last, then by severity and confidence. A finding whose
+    evidence in `device_intervals` is all among that of an earlier one with a saving is of the same time: it
+    becomes information that names the earlier one.
     """
     credited: list[Ranked] = []
-    for candidate in sorted(findings, key=_place):
+    for candidate in sorted(findings, key=_sort_key):
         rows = _rows(candidate)
         claiming = (other for other in credited if other.finding.saving_ns_per_step and rows <= _rows(other))
         earlier = next(claiming, None) if rows else None
@@ -141,7 +143,7 @@ def by_saving(findings: Iterable[Ranked]) -> tuple[Ranked, ...]:
             credited.append(replace(candidate, finding=lower, share_of_step=None))
         else:
             credited.append(candidate)
-    return tuple(sorted(credited, key=_place))
+    return tuple(sorted(credited, key=_sort_key))
 
 
 def _rows(ranked: Ranked) -> set[int]:
@@ -154,7 +156,8 @@ def _share_of_step(finding: Finding, against: Budget) -> float | None:
     return finding.saving_ns_per_step / against.step_ns
 
 
-def _place(ranked: Ranked) -> tuple[bool, int, int, float, str, str]:
+def _sort_key(ranked: Ranked) -> tuple[bool, int, int, float, str, str]:
+    """Return the place among findings: saving, severity, confidence, then code and title."""
     finding = ranked.finding
     saving = finding.saving_ns_per_step
     weight = _WEIGHT[finding.severity]

@@ -124,7 +124,7 @@ def describe(name: str, value: float) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """Ranked advice with its evidence.
+    """Advice of a rule with its evidence.
 
     Attributes:
         code: Code of the rule that gave it.

@@ -35,7 +35,7 @@ CONFIDENT = 0.9
 
 @dataclass(frozen=True)
 class Ranked:
-    """Finding with the analysis that made it.
+    """Finding with what its place among others depends on; `findings.by_saving` orders them.
 
     Attributes:
         analysis: Name of the analysis.

@@ -231,7 +231,7 @@ _COUNTS = ["kernels", "memcpys", "memsets"]
 
 
 def _of_device(lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int) -> Verdict:
-    """Name the largest part of the window of devices, then the largest loss."""
+    """Write the verdict on a window of devices: its largest part, then the largest loss."""
     if 2 * edges_ns > sum(lengths.values()) + edges_ns:
         window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
     else:
@@ -270,7 +270,7 @@ def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck) -> str:
 
 
 def _of_host(host: pd.DataFrame) -> Verdict:
-    """Describe a run without device work by its ops with the highest self time."""
+    """Write the verdict on a run without device work: its ops with the highest self time."""
     table = host.sort_values("self_ns", ascending=False, kind="stable")
     names, times = [clean(str(name)) for name in table[C.NAME]], table["self_ns"].tolist()
     lengths = {
@@ -295,6 +295,7 @@ def _parts(lengths: dict[tuple[Bottleneck, str], int], total: int) -> tuple[Part
 
 
 def _cannot_tell(reason: str) -> Verdict:
+    """Return the verdict that nothing certain can be said, with the reason."""
     return Verdict(Bottleneck.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}.")
 
 

@@ -46,7 +46,7 @@ class Selection:
         """Return the selected ranks of a run, with the given peaks; `Store.resolve` finds a stored run.
 
         Args:
-            run: Run reference or path; may also be a misspelt analysis.
+            run: Run reference or path, as `split_arguments` returns it; may be a misspelt analysis.
             names: Analyses to run; all if empty.
 
         Raises:
@@ -65,9 +65,9 @@ class Selection:
 
     @contextmanager
     def open_cache(self, run: Run, names: Sequence[str]) -> Iterator[Analyze]:
-        """Start workers for a run, if they help; return `analyze` with cached results.
+        """Start workers for the ranks, or a second process that computes ahead; yield `analyze` with a cache.
 
-        The workers are a cluster or processes of this machine: for the ranks, or for a part of the analyses.
+        The workers are a cluster or processes of this machine.
 
         Args:
             run: The run.

@@ -60,7 +60,7 @@ def rows(findings: Sequence[Ranked]) -> list[dict[str, Any]]:
 def render(
     run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: str, output_format: str
 ) -> str:
-    """Render in one of the formats of data.
+    """Render advice as text, Markdown, JSON or CSV.
 
     As text: the run, its integrity and verdict, a summary, each finding (`finding_text`), the analyses that
     lack data, and what to record.
@@ -117,6 +117,7 @@ def _lines(lines: Sequence[str]) -> str:
 
 
 def _finding_block(place: int, ranked: Ranked, width: int) -> Raw:
+    """Return a numbered finding."""
     finding, share = ranked.finding, ranked.share_of_step
     text = finding_text(ranked.analysis, finding, share=share, width=width)
     lines = [
@@ -165,6 +166,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _summarize(findings: Sequence[Ranked], advice: Advice) -> str:
+    """Return the line with the time per step and the counts of findings and rules."""
     budget = advice.budget
     unit = "profiled step" if budget.marked else "capture"
     length = human(budget.step_ns, "ns")
