@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tracekit.analyses.graphs.layers import Repeat, largest_repeat
+from tracekit.analyses.graphs import Repeat, largest_repeat
 
 from samples.simulator import Program, trace
 from samples.simulator.planted.graphs import (

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tracekit.analyses.roofline.minimum_bytes import minimum_bytes
+from tracekit.analyses.roofline.calls import minimum_bytes
 
 
 def moved(name: str, shapes: list[Any], dtypes: list[str], flops: int | None = None) -> int | None:
