@@ -24,11 +24,10 @@ OF_OTHERS = {
     "sqlite3",
     "tracekit.executors",
     "tracekit.ingest.importer.cluster",
-    "tracekit.ingest.jobs.folders",
     "tracekit.ingest.nsys.reader",
     "tracekit.runs.backends.remote",
 }
-"""What exports, folders, clusters, object storage, terminals and who asks for help need."""
+"""What exports, clusters, object storage, terminals and who asks for help need."""
 
 IMPORTED = """
 import sys

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .device import is_capturing, summary
-from .nvtx_recorder import NvtxRecorder
-from .recorder import TorchRecorder
+from .recorder import NvtxRecorder, TorchRecorder
 from .step_hooks import ModuleCalls
 from .window import Window
 

@@ -13,8 +13,7 @@ from tests.fake_cuda import ILLEGAL, FakeCuda
 from tracekit.recording import agent as package
 from tracekit.recording.agent import agent as agents
 from tracekit.recording.agent.agent import Agent
-from tracekit.recording.agent.nvtx_recorder import NvtxRecorder
-from tracekit.recording.agent.recorder import OPEN_NAME, TorchRecorder
+from tracekit.recording.agent.recorder import OPEN_NAME, NvtxRecorder, TorchRecorder
 from tracekit.recording.agent.step_hooks import ModuleCalls
 from tracekit.recording.agent.window import Window
 
