@@ -1,18 +1,20 @@
-"""Blocks of pages: placeholders that a separate request fills, and their errors.
+"""Blocks of pages: placeholders that a separate request fills, their errors, and prefetching of results.
 
 A block is a pure function from a `Context` to a component, called when the page is opened and whenever the
-view changes. One that fails shows its error; the others are unaffected.
+view changes. One that fails shows its error; the others are unaffected. The browser spends about a second
+loading scripts before it asks for the first block; what a page shows first is computed in the meantime.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 import dash_mantine_components as dmc
 from dash import MATCH, ClientsideFunction, Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
-from flask import abort
+from flask import Flask, abort, request
 
 from tracekit.errors import TracekitError
 
@@ -92,6 +94,50 @@ def compute_block(site: Site, view: View, name: str, *, dark: bool) -> Any:
             "see the traceback in the terminal that runs the dashboard",
             again=(view.page, name),
         )
+
+
+PREFETCH_NAME = "tracekit-prefetch"
+"""Name of the prefetch thread; at most one runs at a time."""
+
+
+def connect_prefetch(site: Site) -> None:
+    """Prefetch for each page that a browser opens; install after the request checks."""
+    server: Flask = site.app.server
+    free = threading.Lock()
+
+    @server.before_request
+    def start() -> None:
+        if "text/html" not in request.headers.get("Accept", "") or request.method != "GET":
+            return
+        view = View.parse(request.path, request.query_string.decode(errors="replace"))
+        if view.page in site.pages and free.acquire(blocking=False):
+            threading.Thread(
+                target=_prefetch_and_release, args=(site, view, free), name=PREFETCH_NAME, daemon=True
+            ).start()
+
+
+def _prefetch_and_release(site: Site, view: View, free: threading.Lock) -> None:
+    try:
+        prefetch(site, view)
+    except TracekitError:
+        pass  # the page shows the error
+    except Exception:
+        _LOG.exception("prefetch for page %s failed", view.page)
+    finally:
+        free.release()
+
+
+def prefetch(site: Site, view: View) -> None:
+    """Compute the results that a page shows first, if its run exists.
+
+    Raises:
+        PluginError: An analysis failed.
+        UnusableInputError: The device of the peaks is not listed.
+    """
+    page, context = site.pages[view.page], site.context(view, dark=False)
+    if context.chosen is not None:
+        for name in page.prefetch or page.covers:
+            context.result(name)
 
 
 def error_alert(message: str, hint: str = "", *, again: tuple[str, str] | None = None) -> Component:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import dash_mantine_components as dmc
@@ -19,8 +20,9 @@ from tracekit.runs.devices import names as device_names
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from . import run_picker, shortcuts
+from . import shortcuts
 from .components.charts import aria, data
+from .components.links import display_name
 from .exports import downloads
 from .site import Context, Needs, Page, Section, Site, View
 
@@ -49,7 +51,7 @@ def _picker(name: str, label: str, *, section: int, **options: Any) -> Component
         allowDeselect=False,
         leftSection=html.Span(label, className="tk-choice-label"),
         leftSectionWidth=section,
-        limit=run_picker.MAX_OPTIONS + 1,
+        limit=MAX_OPTIONS + 1,
         maxDropdownHeight=360,
         nothingFoundMessage="no match",
         comboboxProps={"width": "max-content", "position": "bottom-start", "shadow": "md"},
@@ -91,12 +93,60 @@ def picker_states(site: Site, context: Context) -> list[PickerState]:
 def offer_runs(site: Site, view: View) -> list[PickerState]:
     """Return the state of the pickers of the run and of its baseline."""
     runs = site.catalog.list_runs().runs
-    run = run_picker.list_options(runs, view.run)
-    base = run_picker.list_options(runs, view.base, without=view.run)
+    run = list_run_options(runs, view.run)
+    base = list_run_options(runs, view.base, without=view.run)
     return [
         PickerState(run, view.run or None, hidden=not runs, title=view.run),
         PickerState(base, view.base or None, hidden=len(runs) < 2, title=view.base),
     ]
+
+
+MAX_OPTIONS = 100
+"""Options at once, besides the chosen run."""
+
+
+def list_run_options(
+    runs: Sequence[Run], chosen: str | None, *, without: str = "", search: str = ""
+) -> list[dict[str, str]]:
+    """Return the newest runs that match a search, and the chosen one, as options of a picker.
+
+    Args:
+        runs: All runs, oldest first.
+        chosen: Id of the chosen run, which is always an option.
+        without: Id of a run that is none.
+        search: Text in label or id, ignoring case; the label of the chosen run is no search.
+    """
+    current = next((run for run in runs if run.path.name == chosen), None)
+    words = search.lower().split()
+    if current and search == display_name(current):
+        words = []
+    others = (run for run in reversed(runs) if run.path.name != without and _matches(run, words))
+    shown = list(islice(others, MAX_OPTIONS))
+    if current and current not in shown:
+        shown.append(current)
+    return [{"value": run.path.name, "label": display_name(run)} for run in shown]
+
+
+def _matches(run: Run, words: Sequence[str]) -> bool:
+    text = f"{run.header.label or ''} {run.path.name}".lower() if words else ""
+    return all(word in text for word in words)
+
+
+def _connect_search(site: Site, name: str) -> None:
+    @site.app.callback(
+        Output(name, "data", allow_duplicate=True),
+        Input(name, "searchValue"),
+        State(name, "value"),
+        State("view", "data"),
+        prevent_initial_call=True,
+    )
+    def search(text: str | None, chosen: str | None, view: dict[str, str] | None) -> Any:
+        runs = site.catalog.list_runs().runs
+        if view is None or len(runs) <= MAX_OPTIONS:
+            return no_update  # the browser has all of them
+        current = site.context_of(view).view.run
+        without = current if name == "base" else ""
+        return list_run_options(runs, chosen, without=without, search=text or "")
 
 
 def _peaks_picker(site: Site, view: View) -> PickerState:
@@ -151,7 +201,8 @@ def connect_pickers(site: Site) -> None:
         offered = offer_runs(site, site.context_of(view).view)
         return [choice.options for choice in offered] + [choice.hidden for choice in offered] + [stamp]
 
-    run_picker.connect(site)
+    for name in _RUN_NAMES:
+        _connect_search(site, name)
 
     @site.app.callback(
         Output("url", "search"),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from tracekit.dashboards import app, security
-from tracekit.dashboards.callback_bodies import UPDATE_PATH
+from tracekit.dashboards.security import UPDATE_PATH
 
 from fuzz.case import Case
 from fuzz.checks import DefectError

@@ -13,8 +13,7 @@ from tracekit.dashboards.app import create_app
 from tracekit.dashboards.blocks import compute_block
 from tracekit.dashboards.exports.downloads import quote_formula
 from tracekit.dashboards.figures import shares
-from tracekit.dashboards.pages.compare import selection
-from tracekit.dashboards.pages.compare.banner import describe_differences, describe_doubts
+from tracekit.dashboards.pages.compare import describe_differences, describe_doubts, selection
 from tracekit.dashboards.pages.compare.breakdowns import show_step_ranges
 from tracekit.dashboards.site import Site, View
 

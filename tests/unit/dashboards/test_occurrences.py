@@ -9,8 +9,14 @@ import pytest
 
 pytest.importorskip("dash")
 
-from tracekit.dashboards.tables import occurrences
-from tracekit.dashboards.tables.columns import ROW_ID_TABLES, with_cause_labels
+from tracekit.dashboards.tables.columns import (
+    LONGEST,
+    NEXT,
+    ROW_ID_TABLES,
+    STEP,
+    link_parameters,
+    with_cause_labels,
+)
 from tracekit.dashboards.timeline import search
 
 from samples.simulator.planted import memory_ranks
@@ -41,9 +47,9 @@ NUMBERED = "ProfilerStep"
     ],
 )
 def test_a_row_about_a_step_leads_to_that_of_the_rank_it_names(columns: list[str], rank: str) -> None:
-    link = occurrences.link_parameters(columns)
+    link = link_parameters(columns)
     assert link is not None
-    assert (link["go"], link["column"], link["rank"]) == (occurrences.STEP, "step", rank)
+    assert (link["go"], link["column"], link["rank"]) == (STEP, "step", rank)
 
 
 def searched(link: dict[str, Any], row: dict[str, Any]) -> tuple[str, str]:
@@ -66,7 +72,7 @@ def found(index: Index, link: dict[str, Any], row: dict[str, Any]) -> dict[str, 
     rank, device = (row[link[name]] if link[name] else None for name in (C.RANK, C.DEVICE))
     text, mode = searched(link, row)
     query = search.Query(text=text, mode=mode, rank=rank, device=None if device == -1 else device)
-    longest = link["go"] == occurrences.LONGEST
+    longest = link["go"] == LONGEST
     key = (-(1 << 62) if longest else row[link["at"]], -1)
     lanes = query.lanes(index)
     step = search.step(index, lanes, query.labels(index), key=key, by=1, longest=longest)
@@ -92,13 +98,13 @@ def test_every_row_leads_to_an_interval(run: Run, results: dict[str, Result]) ->
     followed, lost = set(), []
     for analyzed, result in results.items():
         for name, frame in result.tables.items():
-            link = occurrences.link_parameters([column for column in frame if not frame[column].isna().all()])
+            link = link_parameters([column for column in frame if not frame[column].isna().all()])
             if link is None or ROW_ID_TABLES.keys() & set(frame.columns):
                 continue
             for row in with_cause_labels(frame.head(50)).to_dict("records"):
-                if link["go"] == occurrences.STEP:
+                if link["go"] == STEP:
                     value = row[link["column"]]
-                    followed.add(occurrences.STEP)
+                    followed.add(STEP)
                     lost += (
                         [] if link["text"] or pd.isna(value) or value in steps else [(analyzed, name, value)]
                     )
@@ -108,7 +114,7 @@ def test_every_row_leads_to_an_interval(run: Run, results: dict[str, Result]) ->
                     continue
                 followed.add(f"{link['go']} {mode}")
                 interval = found(index, link, row)
-                named = link["go"] == occurrences.NEXT and not link["text"]
+                named = link["go"] == NEXT and not link["text"]
                 exact = not named or interval.get(C.START_NS) == row[C.START_NS]
                 lost += [] if interval and exact else [(analyzed, name, text)]
     assert lost == []
@@ -159,7 +165,7 @@ def test_tables_without_links_are_known() -> None:
         for one in analysis.available()
         for spec in one.tables
         if not ROW_ID_TABLES.keys() & {column.name for column in spec.columns}
-        and occurrences.link_parameters([column.name for column in spec.columns]) is None
+        and link_parameters([column.name for column in spec.columns]) is None
     }
     assert without == WITHOUT.keys()
 
@@ -168,7 +174,7 @@ def test_the_longest_of_a_kernel_is_its_longest(shared_runs: SharedRuns) -> None
     run = shared_runs.simulated(*memory_ranks.job(ranks=2, late=1))
     index = index_of(run)
     names = analyze(run, "kernels").tables["names"]
-    link = occurrences.link_parameters(list(names))
+    link = link_parameters(list(names))
     assert link is not None
     for row in names.to_dict("records"):
         assert found(index, link, row)[C.DUR_NS] == row["max_ns"]
@@ -176,7 +182,7 @@ def test_the_longest_of_a_kernel_is_its_longest(shared_runs: SharedRuns) -> None
 
 def test_causes_are_shown_and_found_by_their_labels() -> None:
     shown = with_cause_labels(pd.DataFrame({"cause": [*CAUSES]}))["cause"]
-    link = occurrences.link_parameters(["cause"])
+    link = link_parameters(["cause"])
     assert link is not None
     assert [link["texts"][one][0] for one in shown] == [f"idle: {label(cause)}" for cause in CAUSES]
     assert with_cause_labels(pd.DataFrame({"cause": ["sync", "aten::add"]}))["cause"].tolist() == [

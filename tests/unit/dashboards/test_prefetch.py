@@ -13,7 +13,7 @@ from tests.runs import make_run
 pytest.importorskip("dash")
 
 from dash import Dash, html
-from tracekit.dashboards import prefetch
+from tracekit.dashboards import blocks
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.site import Results, Site, View
 
@@ -48,7 +48,7 @@ def asked() -> Asked:
 def site(store: Store, asked: Asked) -> Site:
     made = Site(app=Dash(), store=store, pages=load_pages(), results=Results(analyze=asked))
     made.app.layout = html.Div()
-    prefetch.connect(made)
+    blocks.connect_prefetch(made)
     return made
 
 
@@ -58,7 +58,7 @@ def test_opening_a_page_begins_what_it_shows_first(site: Site, store: Store, ask
     first = site.pages["overview"].prefetch
     assert all(asked.done.acquire(timeout=HANG_SECONDS) for _ in first)
     assert asked.names == [(new.path.name, name) for name in first]
-    prefetch.prefetch(site, View.parse("/kernels", f"?run={old.path.name}"))
+    blocks.prefetch(site, View.parse("/kernels", f"?run={old.path.name}"))
     assert asked.names[len(first) :] == [(old.path.name, name) for name in site.pages["kernels"].covers]
 
 
@@ -69,13 +69,13 @@ def test_what_is_no_page_begins_nothing(site: Site, store: Store, asked: Asked) 
     client.post("/overview", headers=HTML)
     for path in ("/assets/a.js", "/timeline/x/draw", "/no-such-page"):
         client.get(path, headers=HTML)
-    assert not [one for one in threading.enumerate() if one.name == prefetch.NAME]
+    assert not [one for one in threading.enumerate() if one.name == blocks.PREFETCH_NAME]
     assert asked.names == []
 
 
 def test_a_run_that_is_not_there_begins_nothing(site: Site, asked: Asked) -> None:
-    prefetch.prefetch(site, View.parse("/overview", ""))
-    prefetch.prefetch(site, View.parse("/overview", "?run=none"))
+    blocks.prefetch(site, View.parse("/overview", ""))
+    blocks.prefetch(site, View.parse("/overview", "?run=none"))
     assert asked.names == []
 
 

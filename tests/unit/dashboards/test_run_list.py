@@ -14,11 +14,10 @@ from tracekit.runs.store import Store
 
 pytest.importorskip("dash")
 
-from tracekit.dashboards import run_picker
+from tracekit.dashboards import shell
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.blocks import compute_block
-from tracekit.dashboards.callback_bodies import UPDATE_PATH
 from tracekit.dashboards.components.links import color_of_run
 from tracekit.dashboards.figures.axis import COLORWAY
 from tracekit.dashboards.pages.runs.rows import (
@@ -29,6 +28,7 @@ from tracekit.dashboards.pages.runs.rows import (
     group_sweeps,
     sort_rows,
 )
+from tracekit.dashboards.security import UPDATE_PATH
 from tracekit.dashboards.site import Site, View
 from tracekit.dashboards.tables.table import TABLE_PX
 
@@ -213,11 +213,11 @@ def test_a_run_has_a_colour_of_the_palette_whatever_its_notes_say(store: Store) 
 def test_pickers_offer_the_newest_and_search_the_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_picker, "MAX_OPTIONS", 2)
+    monkeypatch.setattr(shell, "MAX_OPTIONS", 2)
     runs = fill(store, [make_run(store)], 6)
     oldest = runs[0].path.name
     newest = [run.path.name for run in runs[:-3:-1]]
-    assert [one["value"] for one in run_picker.list_options(runs, oldest)] == [*newest, oldest]
-    found = run_picker.list_options(runs, None, search="TRIAL 0")
+    assert [one["value"] for one in shell.list_run_options(runs, oldest)] == [*newest, oldest]
+    found = shell.list_run_options(runs, None, search="TRIAL 0")
     assert [one["value"] for one in found] == [oldest]
-    assert [one["value"] for one in run_picker.list_options(runs, None, without=newest[0])][:1] == newest[1:]
+    assert [one["value"] for one in shell.list_run_options(runs, None, without=newest[0])][:1] == newest[1:]

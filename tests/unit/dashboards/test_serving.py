@@ -25,7 +25,7 @@ pytest.importorskip("dash")
 pytest.importorskip("waitress")
 
 import waitress
-from tracekit.dashboards import app, connections, security
+from tracekit.dashboards import app, security
 from tracekit.dashboards.imports.import_jobs import FOLDER
 from waitress import wasyncore
 
@@ -165,7 +165,7 @@ def test_half_open_connections_lock_nobody_out(local: str) -> None:
 
 
 def test_a_header_has_a_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEADER_S", 0.2)
+    monkeypatch.setattr(app, "HEADER_S", 0.2)
     ready: queue.Queue[str] = queue.Queue()
     started = {"host": "127.0.0.1", "port": 0, "on_ready": ready.put}
     threading.Thread(target=app.serve, args=(store,), kwargs=started, daemon=True).start()
@@ -183,7 +183,7 @@ def answering(answer: Callable[..., list[bytes]]) -> Iterator[tuple[Any, Callabl
     """A server with the dashboard's connections, and a function that runs its loop once."""
     opened: dict[int, Any] = {}
     server = waitress.create_server(answer, opened, host="127.0.0.1", port=0, threads=1)
-    server.channel_class = connections.connection_opener(lambda _headers: True)
+    server.channel_class = app.connection_opener(lambda _headers: True)
     try:
         yield server, partial(wasyncore.loop, timeout=0.05, use_poll=True, map=opened, count=1)
     finally:
@@ -192,7 +192,7 @@ def answering(answer: Callable[..., list[bytes]]) -> Iterator[tuple[Any, Callabl
 
 
 def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "STALLED_S", 0.2)
+    monkeypatch.setattr(app, "STALLED_S", 0.2)
     body = bytes(32 << 20)  # more than the buffers of the system
 
     def answer(_environ: object, start: Callable[..., object]) -> list[bytes]:
@@ -219,7 +219,7 @@ def test_a_proxy_on_this_machine_opens_many_connections() -> None:
     with answering(answer) as (server, turn), ExitStack() as opened:
         opened.callback(over.set)
         address = ("127.0.0.1", int(server.effective_port))
-        for number in range(connections.MAX_PER_ADDRESS + 1):
+        for number in range(app.MAX_PER_ADDRESS + 1):
             opened.enter_context(socket.create_connection(address, timeout=HANG_SECONDS)).sendall(REQUEST)
             while sum(bool(one.requests) for one in server.active_channels.values()) <= number:
                 turn()

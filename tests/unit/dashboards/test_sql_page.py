@@ -17,11 +17,10 @@ from tracekit.errors import UnusableInputError
 pytest.importorskip("dash")
 
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.callback_bodies import UPDATE_PATH
-from tracekit.dashboards.pages.sql import query_runner
+from tracekit.dashboards.pages.sql import EXAMPLES, list_examples, query_runner, tables_with_rows
 from tracekit.dashboards.pages.sql.query_runner import MAX_RUNNING, Queries, Query
 from tracekit.dashboards.pages.sql.result import _axes
-from tracekit.dashboards.pages.sql.tables import EXAMPLES, list_examples, tables_with_rows
+from tracekit.dashboards.security import UPDATE_PATH
 from tracekit.dashboards.site import MAX_SQL_CHARS, View
 
 from tracekit.export.query import read
