@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tracekit.cli.main import one_line
+from tracekit.cli.progress import print_error
 from tracekit.errors import ExitCode, TracekitError
 from tracekit.ingest import artifacts
 from tracekit.recording.collect import collect
@@ -185,7 +185,7 @@ def _prove(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
         return kit.prove(options.out, minutes=minutes, names=options.names)
     except TracekitError as error:
-        sys.stderr.write(f"{one_line(error)}\n")
+        print_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; what was recorded until then is in {options.out}\n")

@@ -18,7 +18,7 @@ from tracekit.cli.options import (
     scheduler_option,
     store_option,
 )
-from tracekit.cli.progress import note
+from tracekit.cli.progress import note, print_error
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -182,10 +182,8 @@ def _expand(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Pl
 
 def _raise_errors(errors: list[TracekitError]) -> None:
     """Print a line for each error but the last, which is raised and sets the exit code."""
-    from tracekit.cli.main import one_line
-
     for error in errors[:-1]:
-        click.echo(one_line(error), err=True)
+        print_error(error)
     if errors:
         raise errors[-1]
 

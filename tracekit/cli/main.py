@@ -9,6 +9,7 @@ from importlib import import_module
 from itertools import takewhile
 
 from tracekit.cli import lazy_click as click
+from tracekit.cli.progress import print_error
 from tracekit.errors import ExitCode, TracekitError, did_you_mean
 
 _NAMES = (
@@ -108,13 +109,8 @@ def _fail(error: TracekitError, code: ExitCode, *, debug: bool) -> int:
         import traceback
 
         traceback.print_exception(error)
-    click.echo(one_line(error), err=True)
+    print_error(error)
     return code
-
-
-def one_line(error: TracekitError) -> str:
-    """Format an error as it is printed."""
-    return f"tracekit: {error.message}" + (f"; {error.hint}" if error.hint else "")
 
 
 def _convert_os_error(error: OSError) -> TracekitError:

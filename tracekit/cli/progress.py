@@ -1,4 +1,4 @@
-"""Progress bars and notes on stderr; rich is imported only if stderr may be a terminal."""
+"""Progress bars, notes and errors on stderr; rich is imported only if stderr may be a terminal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tracekit.cli import lazy_click as click
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+
+    from tracekit.errors import TracekitError
 
     Update = Callable[[str, int, int], None]
 
@@ -35,6 +37,11 @@ def note(text: str) -> None:
     """Print a line of progress or a hint on stderr, unless the command is to be quiet."""
     if not click.is_quiet():
         click.echo(text, err=True)
+
+
+def print_error(error: TracekitError) -> None:
+    """Print an error on stderr in one line."""
+    click.echo(f"tracekit: {error.message}" + (f"; {error.hint}" if error.hint else ""), err=True)
 
 
 def _may_be_terminal() -> bool:
