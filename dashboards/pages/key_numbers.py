@@ -95,7 +95,7 @@ _TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "small_share": ("Small kernels", "of the capture: kernels shorter than a launch"),
             "launch_ns": ("Launch cost", "of the capture: median launch call"),
-            "in_runs": ("In sequences", "of the capture: 5 or more small kernels in a row on a stream"),
+            "in_runs": ("In sequences", "of the capture: several small kernels in a row on a stream"),
             "gap_ns": ("Idle in sequences", "of the capture: device idle time"),
             "late_ns": ("Launch-bound part", "of the capture: idle during a launch call"),
         },

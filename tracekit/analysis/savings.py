@@ -79,7 +79,7 @@ class Budget:
         return int(total_ns) / (self.steps * self.step_ns) if self.step_ns else 0.0
 
     def matters(self, total_ns: int, *, least: float = MIN_SHARE) -> bool:
-        """Whether a total over the run is worth a finding."""
+        """Whether a total over the run is worth a finding: at least this share of all steps."""
         return total_ns > 0 and self.share(total_ns) >= least
 
     def severity(self, total_ns: int) -> Severity:
