@@ -7,7 +7,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.object_storage import Server
 
     Git = Callable[..., str]
+
+_BROWSER_TESTS = "tests/browser/"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +51,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tiers.mark_variants(items)
     tiers.mark_properties(config, items)
     tiers.keep_shard(config, items)
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give a worker whole files, and in the default tier all browser tests.
+
+    These share a server with the results of its runs, and a browser with its compiled scripts.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            is_browser = file.startswith(_BROWSER_TESTS) and tiers.tier_of(config) == tiers.DEFAULT
+            return _BROWSER_TESTS if is_browser else file
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:

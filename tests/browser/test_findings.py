@@ -26,7 +26,6 @@ def test_findings_arrive_and_lead_to_their_evidence(site: Served, warm_tab: Open
     first.get_by_role("link", name="Show on the timeline").click()
     expect(page).to_have_url(re.compile(r"/timeline\?.*from=\d+&to=\d+&row=\w+:\d+"))
     # a selection that the chosen rank leaves out is told
-    watch.go(site.url("overview", "job"), "Overview")
     watch.go(site.url("timeline", "job", rank=1, row="device_intervals:1"), "Timeline")
     expect(page.get_by_text("The selection is on rank 0, device 0, which is filtered out")).to_be_visible()
 

@@ -88,9 +88,9 @@ def test_a_page_a_run_and_a_theme_are_chosen_with_the_keyboard_and_the_theme_is_
     page.keyboard.press("Enter")
     expect(page.locator("#page:focus, #page :focus")).to_have_count(1)
     # a page
-    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Overview").focus()
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Steps").focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#page h1")).to_have_text("Overview")
+    expect(page.locator("#page h1")).to_have_text("Steps")
     watch.settled()
     # a run
     page.locator("#run").focus()

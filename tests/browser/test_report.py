@@ -10,7 +10,7 @@ import pytest
 from samples.simulator import write
 from tests.browser import axe, hostile
 from tests.browser.conftest import TIMEOUT_MS
-from tests.tiers import thinned
+from tests.tiers import SLOW, thinned, tier_of
 from tracekit.cli.main import run as tracekit
 
 if TYPE_CHECKING:
@@ -18,17 +18,20 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
+_ANALYSES = "gpu_breakdown,kernels,memory,steps"
 _CUT = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
 _STYLE = "(one) => [getComputedStyle(one).fill, getComputedStyle(document.body).backgroundColor]"
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A report, in the slow tier on all analyses: axe takes a minute for that."""
     folder = tmp_path_factory.mktemp("report")
     write(hostile.program(), folder / "trace.json")
     file = folder / "report.html"
-    asked = ["report", str(folder / "trace.json"), "-o", str(file), "--analyses", "all"]
-    assert tracekit([*asked, "--title", hostile.LABEL, "--store", str(folder / "store")]) == 0
+    command = ["report", str(folder / "trace.json"), "-o", str(file), "--title", hostile.LABEL]
+    every = ["--analyses", "all"] if tier_of(request.config) == SLOW else ["--analyses", _ANALYSES]
+    assert tracekit([*command, *every, "--store", str(folder / "store")]) == 0
     return file
 
 
