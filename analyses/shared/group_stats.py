@@ -14,7 +14,7 @@ from tracekit.schema import C
 
 from .common import ints, share, spans, sum_by_code, union_by
 
-_GROUP, _OFTEN, _UNION = "group", "often", "union_ns"
+_UNION = "union_ns"
 STAT_COLUMNS = (
     Column("count", "count", "number of kernels"),
     Column("sum_ns", "ns", "Σ of durations"),
@@ -30,9 +30,11 @@ STAT_COLUMNS = (
 class PartialStats:
     """Partial statistics of intervals by group, which can be combined exactly across ranks."""
 
-    # a row per group and distinct duration: the keys, the duration, and how `often` it occurs
-    counts: pd.DataFrame
-    unions: pd.DataFrame  # a row per group: the keys and union_ns
+    labels: pd.DataFrame  # a row per group: the keys and union_ns
+    # an element per group and distinct duration, sorted: row in `labels`, duration, how often it occurs
+    groups: Ints
+    durations: Ints
+    counts: Ints
 
 
 def group_stats(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
@@ -47,34 +49,44 @@ def partial_stats(frame: pd.DataFrame, keys: Sequence[str]) -> PartialStats:
     """Partial statistics of some ranks; the arguments are those of `group_stats`."""
     grouped = frame.groupby(list(keys), sort=True, observed=True)
     codes = grouped.ngroup().to_numpy().astype(np.int64)
-    unions = grouped.size().reset_index()[list(keys)]
-    durations = pd.DataFrame({_GROUP: codes, C.DUR_NS: ints(frame, C.DUR_NS)})
-    often = durations.value_counts(sort=False).rename(_OFTEN).reset_index()
-    labels = _with_plain_text(unions).iloc[often.pop(_GROUP)].reset_index(drop=True)
-    unions[_UNION] = unions_over_devices(frame, codes, len(unions))
-    return PartialStats(counts=labels.join(often), unions=_with_plain_text(unions))
+    labels = _with_plain_text(grouped.size().reset_index()[list(keys)])
+    labels[_UNION] = unions_over_devices(frame, codes, len(labels))
+    durations = ints(frame, C.DUR_NS)
+    order = np.lexsort((durations, codes))
+    codes, durations = codes[order], durations[order]
+    first = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(durations, prepend=-1) != 0))
+    counts = np.diff(first, append=len(codes))
+    return PartialStats(labels=labels, groups=codes[first], durations=durations[first], counts=counts)
 
 
 def combine_stats(parts: Sequence[PartialStats]) -> pd.DataFrame:
     """Combine at least one partial result into the table of `group_stats`."""
-    unions = pd.concat([part.unions for part in parts], ignore_index=True)
-    keys = [str(name) for name in unions.columns[:-1]]
-    table = unions.groupby(keys, sort=True)[_UNION].sum().reset_index()
-    counts = pd.concat([part.counts for part in parts], ignore_index=True)
-    counts[_GROUP] = counts.groupby(keys, sort=True).ngroup()
-    counts = counts.groupby([_GROUP, C.DUR_NS], sort=True)[_OFTEN].sum().reset_index()
-    grouped, duration = counts.groupby(_GROUP), ints(counts, C.DUR_NS)
-    table["count"] = grouped[_OFTEN].sum().to_numpy(np.int64)
-    table["sum_ns"] = sum_by_code(ints(counts, _GROUP), len(table), duration * ints(counts, _OFTEN))
-    table["min_ns"] = grouped[C.DUR_NS].first().to_numpy(np.int64)
-    table["max_ns"] = grouped[C.DUR_NS].last().to_numpy(np.int64)
+    labels = pd.concat([part.labels for part in parts], ignore_index=True)
+    keys = [str(name) for name in labels.columns[:-1]]
+    by_keys = labels.groupby(keys, sort=True)
+    table = by_keys[_UNION].sum().reset_index()
+    of_label = by_keys.ngroup().to_numpy()
+    first_label = np.cumsum([0, *(len(part.labels) for part in parts)])
+    groups = np.concatenate(
+        [of_label[first:][part.groups] for first, part in zip(first_label, parts, strict=False)]
+    )
+    durations = np.concatenate([part.durations for part in parts])
+    counts = np.concatenate([part.counts for part in parts])
+    order = np.lexsort((durations, groups))
+    groups, durations, counts = groups[order], durations[order], counts[order]
+    first = np.searchsorted(groups, np.arange(len(table)))
+    table["count"] = sum_by_code(groups, len(table), counts)
+    table["sum_ns"] = sum_by_code(groups, len(table), durations * counts)
+    table["min_ns"] = durations[first]
+    table["max_ns"] = durations[np.append(first, len(groups))[1:] - 1]
     # the lower median is the first duration that at least half of the group does not exceed
-    half = 2 * grouped[_OFTEN].cumsum() >= grouped[_OFTEN].transform("sum")
-    table["median_ns"] = counts[half].groupby(_GROUP)[C.DUR_NS].first().to_numpy(np.int64)
+    up_to = np.cumsum(counts)
+    before = (up_to - counts)[first]
+    table["median_ns"] = durations[np.searchsorted(up_to, before + (ints(table, "count") + 1) // 2)]
     table["share"] = share(ints(table, "sum_ns"), int(table["sum_ns"].sum()))
-    order = [*keys, *(column.name for column in STAT_COLUMNS)]
+    columns = [*keys, *(column.name for column in STAT_COLUMNS)]
     ascending = [False, *(True for _ in keys)]
-    return table[order].sort_values(["sum_ns", *keys], ascending=ascending, ignore_index=True)
+    return table[columns].sort_values(["sum_ns", *keys], ascending=ascending, ignore_index=True)
 
 
 def _with_plain_text(labels: pd.DataFrame) -> pd.DataFrame:

@@ -118,8 +118,12 @@ def matches(names: pd.Series, pattern: str) -> pd.Series:
         >>> matches(pd.Series(["cudaLaunchKernel", "cudaFree"], dtype="category"), "(?i)launch").tolist()
         [True, False]
     """
-    distinct = names.cat.categories.astype(str)
-    return names.isin(distinct[distinct.str.contains(pattern, regex=True)])
+    import numpy as np
+    import pandas as pd
+
+    contained = [bool(re.search(pattern, str(name))) for name in names.cat.categories]
+    codes = names.cat.codes.to_numpy()  # -1 for a missing name, which contains nothing
+    return pd.Series(np.array([*contained, False])[codes], index=names.index, name=names.name)
 
 
 def brief(name: str, width: int = BRIEF) -> str:

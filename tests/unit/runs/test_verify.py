@@ -19,14 +19,13 @@ from tests.tiers import examples
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.meta import FILE_NAME
+from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.runs.verify import Kind, verify
 from tracekit.schema import SCHEMA_VERSION, STEPS, TABLES, VERSION_KEY, C
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tracekit.runs.run import Run
 
 
 def kinds(run: Run, *, quick: bool = False) -> set[str]:
@@ -226,9 +225,9 @@ def test_content_that_changed_never_gives_other_numbers(imported: Run) -> None:
 
 
 def read(run: Run, table: str) -> pa.Table | str:
-    """A table, or what is said instead."""
+    """A table as its file has it now, or what is said instead."""
     try:
-        return run.arrow(table)
+        return Run(run.path).arrow(table)
     except UnusableInputError as error:
         return str(error)
 
