@@ -25,6 +25,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,7 @@ from .copies.read_copies import (
     DIRECTION,
     LARGE_BYTES,
     LINK,
+    LINKED,
     MEMORY,
     REACHABLE,
     REACHED_SHARE,
@@ -57,13 +59,13 @@ from .copies.read_copies import (
     faster_ns,
     host_waits,
     in_steps,
-    link_ceilings,
-    number_by,
     read_copies,
+    with_link_rates,
     with_origins,
 )
 from .copies.tables import KernelUnions
 from .shared.common import DEVICE, PLACE, RANK, ints, max_per_rank, nothing_note, select, size, spans
+from .shared.groups import rows_by_device
 from .shared.host_rows import host_rows
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
@@ -73,7 +75,7 @@ NO_CEILING = (
     "the ceiling is unknown: the PCIe link was not recorded (`tracekit collect` reads it from NVML) and "
     f"there is no pinned copy of {size(LARGE_BYTES)} or more"
 )
-_LINKED = _UP, _DOWN = (str(CopyKind.H2D), str(CopyKind.D2H))
+_UP, _DOWN = LINKED
 
 
 def compute(run: Run) -> Result:
@@ -83,13 +85,12 @@ def compute(run: Run) -> Result:
         return Result(notes=(nothing_note(run, NO_COPIES),))
     waits = host_waits(run, copies)
     copies = copies.assign(**{BLOCKED_NS: waits[CALL_NS] + waits[WAIT_NS]})
-    rates = link_ceilings(run, copies[copies[DIRECTION].isin(_LINKED)])
-    copies = copies.merge(rates, on=[C.RANK, C.DEVICE, DIRECTION], how="left")
+    copies = with_link_rates(run, copies)
     kernels = KernelUnions(run)
     tables = {
         "by_memory": _by(copies, [DIRECTION, MEMORY], kernels),
         "by_device": _by(copies, [C.RANK, C.DEVICE, DIRECTION, MEMORY], kernels),
-        "by_name": select(copy_tables.totals_table(copies, [C.NAME], kernels), _BY_NAME),
+        "by_name": select(copy_tables.totals_table(copies, [C.NAME], kernels)[0], _BY_NAME),
     }
     steps = budget(run)
     recurring = in_steps(copies, marked=steps.marked)
@@ -103,19 +104,21 @@ def compute(run: Run) -> Result:
 
 
 def _by(copies: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions) -> pd.DataFrame:
-    table = copy_tables.totals_table(copies, keys, kernels)
-    codes, count = number_by(copies, keys)
-    grouped = copies.assign(rate=copy_tables.gb_per_s(copies[C.BYTES], copies[C.DUR_NS])).groupby(codes)
-    table["median_gb_per_s"] = grouped["rate"].median().to_numpy(np.float64)
-    table["min_bytes"] = grouped[C.BYTES].min().astype("Int64").to_numpy()
-    table["max_bytes"] = grouped[C.BYTES].max().astype("Int64").to_numpy()
-    table[CEILING] = grouped[CEILING].max().to_numpy(np.float64)
-    table[BLOCKED_NS] = copy_tables.sums_if_known(copies, codes, count, BLOCKED_NS)
-    return table[[*keys, *(column.name for column in _MEASURES)]]
+    table, codes = copy_tables.totals_table(copies, keys, kernels)
+    rate = pd.Series(copy_tables.gb_per_s(copies[C.BYTES], copies[C.DUR_NS]))
+    size = copies[C.BYTES].groupby(codes)
+    measures: dict[str, Any] = {
+        "median_gb_per_s": rate.groupby(codes).median(),
+        "min_bytes": size.min(),
+        "max_bytes": size.max(),
+        CEILING: copies[CEILING].groupby(codes).max(),
+        BLOCKED_NS: copy_tables.sums_if_known(copies, codes, len(table), BLOCKED_NS),
+    }
+    return table.assign(**measures)[[*keys, *(column.name for column in _MEASURES)]]
 
 
 def _notes(copies: pd.DataFrame) -> tuple[str, ...]:
-    linked = copies[copies[DIRECTION].isin(_LINKED)]
+    linked = copies[copies[DIRECTION].isin(LINKED)]
     holds = {
         NO_BYTES: copies[C.BYTES].isna().any(),
         HOST_MEMORY_UNKNOWN: (linked[MEMORY] == str(Memory.UNKNOWN)).any(),
@@ -201,12 +204,13 @@ def _slow_links(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> I
     """Yield the finding of each device and direction with a recorded link."""
     large = (copies[C.BYTES] >= SLOW_LINK["min_bytes"]).fillna(value=False)
     pinned = copies[(copies[MEMORY] == str(Memory.PINNED)) & copies[LINK].notna() & large]
-    for _, rows in pinned.groupby([*PLACE, DIRECTION], sort=True):
-        yield _slow(rows, kernels, steps)
+    if len(pinned):
+        for _, rows in pinned.groupby([*PLACE, DIRECTION], sort=True):
+            yield _slow(rows, kernels, steps)
 
 
 def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
-    exposed = kernels.exposed_ns(rows)
+    exposed = kernels.exposed_ns(rows) if len(rows) else 0
     if not steps.matters(exposed, least=PAGEABLE["min_saving_share"]):
         return None
     faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
@@ -271,16 +275,16 @@ def _slow(rows: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding |
 
 def _in_turn(run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
     large = (copies[C.BYTES] >= IN_TURN["min_bytes"]).fillna(value=False)
-    pinned = copies[(copies[MEMORY] == str(Memory.PINNED)) & copies[DIRECTION].isin(_LINKED) & large]
+    pinned = copies[(copies[MEMORY] == str(Memory.PINNED)) & copies[DIRECTION].isin(LINKED) & large]
+    if pinned[DIRECTION].nunique() < len(LINKED):
+        return None
     engines = {gpu.get("index"): gpu.get("copy_engines") for gpu in run.meta.environment.get("gpus") or []}
     issued = host_rows(run, pinned[C.LAUNCH_ROW], [C.START_NS])[C.START_NS].to_numpy()
     rows = pinned.assign(**{_ISSUED: issued})[~pinned[C.DEVICE].map(engines).eq(1)]
-    gains = [_overlap(of_device) for _, of_device in rows.groupby(PLACE, sort=True)]
-    places = rows[PLACE].drop_duplicates().sort_values(PLACE)
-    gain = max_per_rank(places, gains) if gains else 0
-    exposed = min(
-        (kernels.exposed_ns(rows[rows[DIRECTION] == direction]) for direction in (_UP, _DOWN)), default=0
-    )
+    of_devices = rows_by_device(rows)
+    gains = [_overlap(rows.iloc[of_device]) for of_device in of_devices.values()]
+    gain = max_per_rank(pd.DataFrame([*of_devices], columns=PLACE), gains)
+    exposed = min(kernels.exposed_ns(rows[rows[DIRECTION] == direction]) for direction in LINKED)
     saving = min(gain, exposed)
     if not steps.matters(saving, least=IN_TURN["min_saving_share"]):
         return None
@@ -320,10 +324,10 @@ def _overlap(rows: pd.DataFrame) -> int:
 
 
 def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
-    managed = copies[(copies[MEMORY] == str(Memory.UNIFIED)) & copies[DIRECTION].isin(_LINKED)]
+    managed = copies[(copies[MEMORY] == str(Memory.UNIFIED)) & copies[DIRECTION].isin(LINKED)]
     moved = [
-        _returned_rows(of_device, kernels.unions.get(place, intervals.EMPTY))
-        for place, of_device in managed.groupby(PLACE, sort=True)
+        _returned_rows(managed.iloc[of_device], kernels.unions.get(place, intervals.EMPTY))
+        for place, of_device in rows_by_device(managed).items()
     ]
     rows = managed[managed[C.ROW_ID].isin(np.concatenate(moved))] if moved else managed
     saving = kernels.exposed_ns(rows) if len(rows) else 0

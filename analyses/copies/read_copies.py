@@ -18,8 +18,6 @@ overhead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -31,7 +29,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind, Memory
 
-from ..shared.common import NO_PARENT, PLACE, Objects, ints, is_kind, positions, sort_by
+from ..shared.common import NO_PARENT, PLACE, Objects, ids_or_absent, ints, is_kind, positions, sort_by
+from ..shared.groups import number_by
 from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows, source_lines
 from ..shared.pcie import link_rates
 
@@ -60,12 +59,12 @@ def read_copies(run: Run, direction: CopyKind | None = None) -> pd.DataFrame:
     return sort_by(table, C.START_NS, C.ROW_ID)
 
 
-def _host_side(directions: Objects, frame: pd.DataFrame) -> pd.Series:
-    source, target = (frame[name].astype(object).fillna(str(Memory.UNKNOWN)) for name in _ENDS)
-    way = pd.Series(directions, index=frame.index)
-    side = source.where(way != str(CopyKind.D2H), target)
-    side = side.where(side.isin(_HOST_SIDES) & (way != str(CopyKind.UNKNOWN)), str(Memory.UNKNOWN))
-    return side.mask(way.isin([str(CopyKind.D2D), str(CopyKind.P2P)]), str(Memory.DEVICE))
+def _host_side(directions: Objects, frame: pd.DataFrame) -> Objects:
+    source, target = (fill_missing_text(frame[name], str(Memory.UNKNOWN)) for name in _ENDS)
+    side = np.where(directions == str(CopyKind.D2H), target, source)
+    is_known = np.isin(side, _HOST_SIDES) & (directions != str(CopyKind.UNKNOWN))
+    in_device = np.isin(directions, [str(CopyKind.D2D), str(CopyKind.P2P)])
+    return np.where(in_device, str(Memory.DEVICE), np.where(is_known, side, str(Memory.UNKNOWN)))
 
 
 def describe_copies(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
@@ -104,39 +103,40 @@ def host_waits(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     """
     launch = host_rows(run, copies[C.LAUNCH_ROW], [C.PARENT_ROW])
     inside = run.arrow("host_intervals", columns=[C.ROW_ID], where=is_kind(HostKind.OP))
-    parents = launch[C.PARENT_ROW].dropna().unique()
-    ops = pd.Index(parents).intersection(pd.Index(inside[C.ROW_ID].to_numpy()))
-    calls = _calls(run, copies[C.LAUNCH_ROW], ops.to_numpy(dtype=np.int64))
+    ops = np.intersect1d(ids_or_absent(launch[C.PARENT_ROW]), inside[C.ROW_ID].to_numpy())
+    calls = _read_calls(run, copies[C.LAUNCH_ROW], ops)
     position = positions(calls[C.ROW_ID], copies[C.LAUNCH_ROW])
-    unknown = pd.Series(position == NO_PARENT, index=copies.index)
-    picked = calls.reindex(position).set_axis(copies.index)
-    names = [CALL_START_NS, CALL_NS, WAIT_START_NS, WAIT_NS]
-    return pd.DataFrame({name: picked[name].astype("Int64").mask(unknown) for name in names})
+    times = {
+        name: pd.arrays.IntegerArray(np.append(values, 0)[position], position == NO_PARENT)
+        for name, values in _time_calls(calls).items()
+    }
+    return pd.DataFrame(times, copies.index)
 
 
-def _calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
-    """Runtime calls inside these ops and these launches, each with the wait that directly follows it."""
+def _read_calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
+    """Runtime calls inside these ops and these launches, by thread and start."""
     launch_ids = pa.array(np.unique(launches.dropna().to_numpy(dtype=np.int64)), pa.int64())
     near = pc.field(C.ROW_ID).isin(launch_ids) | pc.field(C.PARENT_ROW).isin(pa.array(ops, pa.int64()))
-    calls = run.table(
+    return run.table(
         "host_intervals",
         columns=[C.ROW_ID, C.NAME, C.PARENT_ROW, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS],
         where=is_kind(HostKind.RUNTIME, HostKind.SYNC) & near,
     ).sort_values([C.RANK, C.PID, C.TID, C.START_NS, C.ROW_ID], ignore_index=True)
-    after = calls[[C.PARENT_ROW]].shift(-1)
-    waits = matches(calls[C.NAME], r"(?i)synchronize").shift(-1, fill_value=False)
-    follows = waits & (after[C.PARENT_ROW] == calls[C.PARENT_ROW])
-    followed = follows.fillna(value=False).to_numpy(dtype=bool)
-    duration, start = ints(calls, C.DUR_NS), ints(calls, C.START_NS)
-    return pd.DataFrame(
-        {
-            C.ROW_ID: calls[C.ROW_ID],
-            CALL_START_NS: start,
-            CALL_NS: duration,
-            WAIT_START_NS: np.where(followed, np.append(start[1:], 0)[: len(start)], start + duration),
-            WAIT_NS: np.where(followed, np.append(duration[1:], 0)[: len(start)], 0),
-        }
-    )
+
+
+def _time_calls(calls: pd.DataFrame) -> dict[str, Ints]:
+    """Start and duration of each call, and of the wait that directly follows it inside the same op."""
+    start, duration = ints(calls, C.START_NS), ints(calls, C.DUR_NS)
+    parent = ids_or_absent(calls[C.PARENT_ROW])
+    is_wait = matches(calls[C.NAME], r"(?i)synchronize").to_numpy(bool)
+    followed = np.zeros(len(calls), np.bool_)
+    followed[:-1] = is_wait[1:] & (parent[1:] == parent[:-1]) & (parent[1:] != NO_PARENT)
+    return {
+        CALL_START_NS: start,
+        CALL_NS: duration,
+        WAIT_START_NS: np.where(followed, np.roll(start, -1), start + duration),
+        WAIT_NS: np.where(followed, np.roll(duration, -1), 0),
+    }
 
 
 def in_steps(copies: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
@@ -177,31 +177,30 @@ def describe_places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
     return ", ".join(words[:most]) + more
 
 
-def number_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, int]:
-    """Number the distinct combinations of keys: the code of each row, and how many there are."""
-    grouped = frame.groupby(list(keys), sort=True, dropna=False, observed=True)
-    return grouped.ngroup().to_numpy().astype(np.int64), grouped.ngroups
-
-
 LARGE_BYTES = 1 << 20
+LINKED = (str(CopyKind.H2D), str(CopyKind.D2H))
+"""Directions of copies that cross the link."""
 REACHED_SHARE = 0.8
 LINK, SEEN, CEILING, REACHABLE = "link_gb_per_s", "seen_gb_per_s", "ceiling_gb_per_s", "reachable_gb_per_s"
 
 
-def link_ceilings(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """Known rates of each rank, device and direction of these copies; missing if unknown."""
-    keys = [*PLACE, DIRECTION]
-    table = copies[keys].drop_duplicates().sort_values(keys, ignore_index=True)
-    large = copies[(copies[MEMORY] == str(Memory.PINNED)) & (copies[C.BYTES] >= LARGE_BYTES)]
-    large = large[large[C.DUR_NS] > 0]
-    rates = large[C.BYTES].astype(float) / large[C.DUR_NS].astype(float)
-    best = large[keys].assign(**{SEEN: rates}).groupby(keys, as_index=False)[SEEN].max()
-    table = table.merge(best, on=keys, how="left")
+def with_link_rates(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
+    """Add the known rates of the link of each copy; missing if unknown, or for copies inside a device."""
+    codes, first = number_by(copies, [*PLACE, DIRECTION])
+    size, duration = (copies[name].to_numpy(np.float64, na_value=np.nan) for name in (C.BYTES, C.DUR_NS))
+    is_large = (copies[MEMORY] == str(Memory.PINNED)).to_numpy(bool) & (size >= LARGE_BYTES) & (duration > 0)
+    seen = np.full(len(first), np.nan)
+    np.fmax.at(seen, codes[is_large], size[is_large] / duration[is_large])
     links = link_rates(run)
-    table[LINK] = table[C.DEVICE].map(links).astype(float)
-    table[CEILING] = table[[LINK, SEEN]].max(axis=1)
-    table[REACHABLE] = table[SEEN].fillna(table[LINK] * REACHED_SHARE)
-    return table
+    link = np.array([links.get(device, np.nan) for device in ints(copies, C.DEVICE)[first].tolist()])
+    rates = {
+        LINK: link,
+        SEEN: seen,
+        CEILING: np.fmax(link, seen),
+        REACHABLE: np.where(np.isnan(seen), link * REACHED_SHARE, seen),
+    }
+    is_linked = copies[DIRECTION].isin(LINKED).to_numpy(bool)
+    return copies.assign(**{name: np.where(is_linked, rate[codes], np.nan) for name, rate in rates.items()})
 
 
 def faster_ns(size: pd.Series, duration: pd.Series, rate: pd.Series) -> pd.Series:

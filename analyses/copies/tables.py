@@ -11,7 +11,7 @@ import pandas as pd
 from tracekit.analysis import Column, Remark, TableSpec
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
-from tracekit.runs.run import Run, busy
+from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import (
@@ -20,17 +20,21 @@ from ..shared.common import (
     PLACE,
     RANK,
     STEP,
+    Floats,
     ints,
+    is_kind,
     max_per_rank,
+    medians,
     segments_by,
     select,
     share,
     spans,
     sum_by_code,
 )
-from ..shared.group_stats import group_stats, unions_over_devices
+from ..shared.group_stats import unions_over_devices
+from ..shared.groups import number_by, rows_by_device
 from ..shared.host_rows import NO_SOURCE
-from .read_copies import BLOCKED_NS, CALL_START_NS, EXPOSED_NS, MEMORY, OP, OUTER, SOURCE, number_by
+from .read_copies import BLOCKED_NS, CALL_START_NS, EXPOSED_NS, MEMORY, OP, OUTER, SOURCE
 
 RATE = "gb_per_s"
 NEEDED = "needed_bytes"
@@ -89,7 +93,7 @@ def copy_notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
     return tuple(note for note, true in holds.items() if true)
 
 
-def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.Series:
+def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.arrays.IntegerArray:
     """Exact sums by group, missing if a value of the group is missing.
 
     Args:
@@ -98,38 +102,44 @@ def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) ->
         groups: Number of groups.
         column: Column of integers.
     """
-    values = frame[column].astype("Int64")
-    total = sum_by_code(codes, groups, values.fillna(0).to_numpy(dtype=np.int64))
-    incomplete = np.zeros(groups, bool)
-    incomplete[codes[values.isna().to_numpy(dtype=bool)]] = True
-    return pd.Series(total, dtype="Int64").mask(incomplete)
+    values = frame[column]
+    incomplete = np.zeros(groups, np.bool_)
+    incomplete[codes[values.isna().to_numpy(bool)]] = True
+    return pd.arrays.IntegerArray(sum_by_code(codes, groups, values.fillna(0).to_numpy(np.int64)), incomplete)
 
 
-def gb_per_s(size: pd.Series, duration: pd.Series) -> pd.Series:
+def gb_per_s(size: pd.Series, duration: pd.Series) -> Floats:
     """Bytes over nanoseconds, which is GB/s; missing if either is missing or 0."""
-    is_known = size.notna()
-    total = duration.where(is_known & (duration > 0), 0).fillna(0)
-    return pd.Series(share(size.fillna(0).to_numpy(np.float64), total.to_numpy(dtype=np.int64)), size.index)
+    sizes, took = (values.to_numpy(np.float64, na_value=np.nan) for values in (size, duration))
+    return share(sizes, np.where(took > 0, took, 0))
 
 
-def totals_table(frame: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions) -> pd.DataFrame:
+def totals_table(
+    frame: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions
+) -> tuple[pd.DataFrame, Ints]:
     """Copies, bytes, sum, union, exposed and rate by these keys, in their order; null keys count as one.
 
     Args:
         frame: Copies with rank and device.
         keys: Columns to group by.
         kernels: Kernels of each device.
+
+    Returns:
+        The table, and the row of each copy in it.
     """
-    codes, groups = number_by(frame, keys)
-    _, first = np.unique(codes, return_index=True)
-    table = frame[list(keys)].iloc[first].reset_index(drop=True)
-    table["copies"] = np.bincount(codes, minlength=groups).astype(np.int64)
-    table[C.BYTES] = sums_if_known(frame, codes, groups, C.BYTES)
-    table["sum_ns"] = sums_if_known(frame, codes, groups, C.DUR_NS).astype(np.int64)
-    table["union_ns"] = unions_over_devices(frame, codes, groups)
-    table[EXPOSED_NS] = kernels.exposed_by(frame, codes, groups)
-    table[RATE] = gb_per_s(table[C.BYTES], table["sum_ns"])
-    return table
+    codes, first = number_by(frame, keys)
+    groups, known_bytes = len(first), sums_if_known(frame, codes, len(first), C.BYTES)
+    sum_ns = sum_by_code(codes, groups, ints(frame, C.DUR_NS))
+    table = frame[[*keys]].iloc[first].reset_index(drop=True)
+    totals: dict[str, Any] = {
+        COPIES.name: np.bincount(codes, minlength=groups),
+        C.BYTES: known_bytes,
+        SUM.name: sum_ns,
+        UNION.name: unions_over_devices(frame, codes, groups),
+        EXPOSED_NS: kernels.exposed_by(frame, codes, groups),
+        RATE: gb_per_s(pd.Series(known_bytes), pd.Series(sum_ns)),
+    }
+    return table.assign(**totals), codes
 
 
 def per_step_table(frame: pd.DataFrame, kernels: KernelUnions, extra: Sequence[str]) -> pd.DataFrame:
@@ -140,12 +150,8 @@ def per_step_table(frame: pd.DataFrame, kernels: KernelUnions, extra: Sequence[s
         kernels: Kernels of each device.
         extra: Further columns to sum.
     """
-    keys = [C.RANK, C.DEVICE, C.STEP]
-    table = totals_table(frame, keys, kernels)
-    codes, groups = number_by(frame, keys)
-    for column in extra:
-        table[column] = sums_if_known(frame, codes, groups, column)
-    return table
+    table, codes = totals_table(frame, [C.RANK, C.DEVICE, C.STEP], kernels)
+    return table.assign(**{column: sums_if_known(frame, codes, len(table), column) for column in extra})
 
 
 def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.DataFrame:
@@ -156,23 +162,30 @@ def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.Da
         kernels: Kernels of each device.
         steps: Profiled steps of all ranks; 0 where none are marked.
     """
-    keyed = frame.assign(bytes_each=frame[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64))
+    size = frame[C.BYTES].fillna(_UNKNOWN).to_numpy(np.int64)
     keys = [OP, "bytes_each", MEMORY, C.INPUT_SHAPES, C.INPUT_DTYPES, SOURCE, OUTER]
-    table = group_stats(keyed, keys).rename(columns={"count": "copies"})
-    codes, count = number_by(keyed, keys)
-    _, first = np.unique(codes, return_index=True)
-    inside = np.bincount(codes[keyed[C.STEP].notna().to_numpy(dtype=bool)], minlength=count)
-    more = keyed[keys].iloc[first].reset_index(drop=True)
-    more["copies_per_step"] = inside / steps if steps else np.full(count, np.nan)
-    more[EXPOSED_NS] = kernels.exposed_by(keyed, codes, count)
-    more[BLOCKED_NS] = sums_if_known(keyed, codes, count, BLOCKED_NS)
-    more["first_row"] = ints(keyed, C.ROW_ID)[first]
-    table = table.merge(more, on=keys, how="left", validate="1:1")
-    is_known = table["bytes_each"] != _UNKNOWN
-    table["bytes_each"] = table["bytes_each"].astype("Int64").where(is_known)
-    table[C.BYTES] = table["bytes_each"] * table["copies"]
-    table[RATE] = gb_per_s(table[C.BYTES], table["sum_ns"])
-    return select(table, GROUPS)
+    keyed, took = frame.assign(bytes_each=size), ints(frame, C.DUR_NS)
+    codes, first = number_by(keyed, keys)
+    groups, copies = len(first), np.bincount(codes)
+    in_step = np.bincount(codes[frame[C.STEP].notna().to_numpy(bool)], minlength=groups)
+    bytes_each, is_unknown = size[first], size[first] == _UNKNOWN
+    total_bytes = pd.arrays.IntegerArray(bytes_each * copies, is_unknown)
+    sum_ns = sum_by_code(codes, groups, took)
+    columns: dict[str, Any] = {
+        "bytes_each": pd.arrays.IntegerArray(bytes_each, is_unknown),
+        COPIES.name: copies,
+        "copies_per_step": in_step / steps if steps else np.full(groups, np.nan),
+        C.BYTES: total_bytes,
+        SUM.name: sum_ns,
+        "median_ns": medians(codes, groups, took),
+        RATE: gb_per_s(pd.Series(total_bytes), pd.Series(sum_ns)),
+        BLOCKED_NS: sums_if_known(frame, codes, groups, BLOCKED_NS),
+        EXPOSED_NS: kernels.exposed_by(frame, codes, groups),
+        "first_row": ints(frame, C.ROW_ID)[first],
+    }
+    table = keyed[keys].iloc[first].reset_index(drop=True).assign(**columns)
+    largest_first = np.argsort(-sum_ns, kind="stable")  # the groups are in the order of the keys
+    return select(table.iloc[largest_first].reset_index(drop=True), GROUPS)
 
 
 def size_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -180,19 +193,18 @@ def size_table(frame: pd.DataFrame) -> pd.DataFrame:
     is_known = frame[C.BYTES].notna().to_numpy(dtype=bool)
     size = frame[C.BYTES].fillna(0).to_numpy(dtype=np.int64)
     power = np.where(size > 0, np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1, -1)
-    power = np.where(is_known, power, 64)
-    codes, count = number_by(frame.assign(power=power), ["power"])
-    powers = np.unique(power)
+    powers, codes = np.unique(np.where(is_known, power, 64), return_inverse=True)
+    count = len(powers)
     lower = np.where(powers >= 0, 1 << np.clip(powers, 0, 61), 0).astype(np.int64)
     upper = np.where(powers >= 0, 2 << np.clip(powers, 0, 61), 1).astype(np.int64)
     missing = powers == 64
     return pd.DataFrame(
         {
-            "from_bytes": pd.Series(lower, dtype="Int64").mask(missing),
-            "to_bytes": pd.Series(upper, dtype="Int64").mask(missing),
-            "copies": np.bincount(codes, minlength=count).astype(np.int64),
+            "from_bytes": pd.arrays.IntegerArray(lower, missing),
+            "to_bytes": pd.arrays.IntegerArray(upper, missing, copy=True),
+            "copies": np.bincount(codes, minlength=count),
             C.BYTES: sums_if_known(frame, codes, count, C.BYTES),
-            "sum_ns": sums_if_known(frame, codes, count, C.DUR_NS).astype(np.int64),
+            "sum_ns": sum_by_code(codes, count, ints(frame, C.DUR_NS)),
         }
     )
 
@@ -201,10 +213,12 @@ class KernelUnions:
     """Unions of kernels and opaque graphs per device, which overlap copies."""
 
     def __init__(self, run: Run) -> None:
-        frame = busy(run, [C.KIND, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
-        hides = frame[frame[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)])]
-        self.unions: dict[Any, Union] = {
-            place: intervals.union(*spans(rows)) for place, rows in hides.groupby(PLACE, sort=True)
+        columns = [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]
+        kinds = is_kind(DeviceKind.KERNEL, DeviceKind.GRAPH)
+        hides = run.table("device_intervals", columns=columns, where=kinds)
+        start, end = spans(hides)
+        self.unions: dict[tuple[int, int], Union] = {
+            place: intervals.union(start[rows], end[rows]) for place, rows in rows_by_device(hides).items()
         }
 
     def exposed_by(self, frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
@@ -216,8 +230,9 @@ class KernelUnions:
             groups: Number of groups.
         """
         total = np.zeros(groups, np.int64)
-        for place, rows in frame.groupby(PLACE, sort=True).indices.items():
-            group, start, end = segments_by(codes[rows], *spans(frame.iloc[rows]))
+        starts, ends = spans(frame)
+        for place, rows in rows_by_device(frame).items():
+            group, start, end = segments_by(codes[rows], starts[rows], ends[rows])
             union = self.unions.get(place, intervals.EMPTY)
             np.add.at(total, group, end - start - overlap_lengths(union, start, end))
         return total
@@ -229,19 +244,17 @@ class KernelUnions:
         and the gap since the first of their calls. The device of each rank with the largest sum counts.
         """
         blocking = copies[copies[BLOCKED_NS].notna()]
-        codes, _ = number_by(blocking, PLACE)
-        places = blocking[PLACE].iloc[np.unique(codes, return_index=True)[1]]
-        waited = [
-            _start_delay(blocking[codes == number], *self.unions.get(place, intervals.EMPTY))
-            for number, place in enumerate(places.itertuples(index=False, name=None))
+        of_devices = rows_by_device(blocking)
+        delays = [
+            _start_delay(blocking.iloc[rows], *self.unions.get(place, intervals.EMPTY))
+            for place, rows in of_devices.items()
         ]
-        return max_per_rank(places, waited)
+        return max_per_rank(pd.DataFrame([*of_devices], columns=PLACE), delays)
 
     def exposed_ns(self, frame: pd.DataFrame) -> int:
         """Exposed length of the union of these intervals, on the device of each rank with most of it."""
-        codes, count = number_by(frame, PLACE)
-        places = frame[PLACE].iloc[np.unique(codes, return_index=True)[1]]
-        return max_per_rank(places, self.exposed_by(frame, codes, count))
+        codes, first = number_by(frame, PLACE)
+        return max_per_rank(frame.iloc[first], self.exposed_by(frame, codes, len(first)))
 
 
 def _start_delay(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
@@ -251,10 +264,9 @@ def _start_delay(rows: pd.DataFrame, start: Ints, end: Ints) -> int:
     ended = spans(rows)[1]
     before = np.searchsorted(start, ended, side="right") - 1
     idle = (before >= 0) & (end[before] <= ended) & (before + 1 < len(start))
-    table = pd.DataFrame(
-        {"gap": before, "call": ints(rows, CALL_START_NS), "blocked": ints(rows, BLOCKED_NS)}
-    )
-    gaps = table[idle].groupby("gap").agg(call=("call", "min"), blocked=("blocked", "sum"))
-    before = gaps.index.to_numpy(dtype=np.int64)
-    length = start[before + 1] - np.maximum(end[before], ints(gaps, "call"))
-    return int(np.minimum(np.maximum(length, 0), ints(gaps, "blocked")).sum())
+    gaps, codes = np.unique(before[idle], return_inverse=True)
+    called = start[gaps + 1]
+    np.minimum.at(called, codes, ints(rows, CALL_START_NS)[idle])
+    blocked = sum_by_code(codes, len(gaps), ints(rows, BLOCKED_NS)[idle])
+    length = start[gaps + 1] - np.maximum(end[gaps], called)
+    return int(np.minimum(length, blocked).sum())

@@ -27,10 +27,10 @@ from ..copies.read_copies import (
     describe_places,
     evidence_of_copies,
     in_steps,
-    number_by,
 )
 from ..copies.tables import KernelUnions
 from ..shared.common import PLACE, ints
+from ..shared.groups import number_by
 from .tensors import DTYPE, ITEM, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE, CopyGroup
 
 WIDER = Rule(
@@ -248,7 +248,7 @@ def _ping_pong(paired: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> li
     """Findings about data that is copied to the host and back."""
     if paired.empty:
         return []
-    _, visited = number_by(paired, [*PLACE, C.STEP])
+    visited = len(number_by(paired, [*PLACE, C.STEP])[1])
     up_first = paired[~paired["down_first"].to_numpy(dtype=bool)]
     if len(up_first) < 2 * PING_PONG["min_pairs"] * visited:
         paired = paired[paired["down_first"].to_numpy(dtype=bool)]

@@ -14,7 +14,7 @@ which a kernel of the same device converts the copy later, if nothing else reads
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,9 +23,10 @@ from tracekit.analysis.savings import budget
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind
 
-from ..copies.read_copies import MEMORY, OP, SOURCE, describe_copies, in_steps, number_by, read_copies
+from ..copies.read_copies import MEMORY, OP, SOURCE, describe_copies, in_steps, read_copies
 from ..copies.tables import KernelUnions
 from ..shared.common import PLACE, ints, is_kind, largest_rows
+from ..shared.groups import number_by
 from ..shared.host_rows import host_rows
 from ..shared.tensor_shapes import Tensor, item_bytes, tensors
 
@@ -56,16 +57,12 @@ _COLUMNS = (ELEMENTS, ITEM, DTYPE, SHAPE, NEEDED_ITEM, NARROW, WHERE)
 def with_tensors(copies: pd.DataFrame) -> pd.DataFrame:
     """Add the properties of the copied tensors to described copies."""
     keys = [OP, C.INPUT_SHAPES, C.INPUT_DTYPES, C.BYTES]
-    distinct = copies[keys].drop_duplicates()
-    copied = [_copied(*row) for row in distinct.itertuples(index=False, name=None)]
-    properties = pd.DataFrame(copied, columns=list(_COLUMNS), index=distinct.index)
-    types: dict[str, Any] = {
-        name: "object" if name in (DTYPE, SHAPE, NARROW, WHERE) else "Int64" for name in _COLUMNS
-    }
-    properties = pd.DataFrame({name: properties[name].astype(kind) for name, kind in types.items()})
-    codes = copies.groupby(keys, sort=False, dropna=False).ngroup()
-    table = properties.set_axis(codes.loc[distinct.index]).reindex(codes).set_axis(copies.index)
-    return copies.join(table)
+    codes, first = number_by(copies, keys)
+    distinct = copies[keys].iloc[first].itertuples(index=False, name=None)
+    properties = pd.DataFrame([_copied(*row) for row in distinct], columns=list(_COLUMNS))
+    texts = (DTYPE, SHAPE, NARROW, WHERE)
+    typed = properties.astype({name: "object" if name in texts else "Int64" for name in _COLUMNS})
+    return copies.join(typed.iloc[codes].set_axis(copies.index))
 
 
 def _copied(op: str, shapes: str, dtypes: str, size: int | None) -> _Copied:
@@ -205,8 +202,8 @@ def read_groups(run: Run) -> list[CopyGroup]:
     copies = copies.assign(place=copies.groupby([C.RANK, C.STEP], dropna=False).cumcount())
     copies = copies.fillna({SHAPE: "", DTYPE: ""}).reset_index(drop=True)
     copies["size"] = copies[C.BYTES].astype("Int64").fillna(_UNKNOWN).astype(np.int64)
-    codes, count = number_by(copies, [OP, SHAPE, DTYPE, "size", MEMORY])
-    exposed = KernelUnions(run).exposed_by(copies, codes, count)
+    codes, first = number_by(copies, [OP, SHAPE, DTYPE, "size", MEMORY])
+    exposed = KernelUnions(run).exposed_by(copies, codes, len(first))
     groups = [
         _group(rows, int(exposed_ns), steps.steps)
         for (_, rows), exposed_ns in zip(copies.groupby(codes, sort=True), exposed, strict=True)

@@ -35,32 +35,33 @@ from ..shared.common import (
     duration,
     ints,
     is_kind,
+    medians,
     sort_by,
     to_categorical,
 )
-from ..shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, group_stats, partial_stats
+from ..shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, partial_stats
+from ..shared.groups import number_by
 from ..shared.host_rows import CAPTURED, NO_OP, NO_SHAPES, launching_texts
-from .findings import RULES, findings, select_slow_kernels
+from .findings import FAMILY, OP, RULES, TENSOR, findings, select_slow_kernels
 
 MIN_FIRST_RATIO = 3
 """Duration of a first launch over the median of the later ones from which it is slow."""
 MIN_FIRST_EXCESS_NS = 10_000
 MIN_LATER_LAUNCHES = 2
 
-_FAMILY, _OP, _TENSOR = "family", "op", "tensor_cores"
 _FIRST, _LATER = "first_ns", "later_median_ns"
 _READ = (
-    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW),
+    *(C.ROW_ID, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW, C.LAUNCH_ROW),
     *CAPTURED.values(),
 )
 
 _LAUNCHED = [C.NAME, C.RANK, C.DEVICE]
 _KEYS = {
-    "families": [_FAMILY, _TENSOR],
-    "names": [C.NAME, _FAMILY, _TENSOR],
-    "by_op": [_OP],
-    "by_shape": [_OP, C.INPUT_SHAPES, _FAMILY],
-    "tensor_cores": [_TENSOR],
+    "families": [FAMILY, TENSOR],
+    "names": [C.NAME, FAMILY, TENSOR],
+    "by_op": [OP],
+    "by_shape": [OP, C.INPUT_SHAPES, FAMILY],
+    "tensor_cores": [TENSOR],
 }
 
 NO_OPS_NOTE = (
@@ -98,14 +99,14 @@ def measure(run: Run) -> Partial:
             spent=measure_steps(run), others={kind: int((kinds == kind).sum()) for kind in _NOT_KERNELS}
         )
     kernels = _describe(run, frame)
-    in_ops, ops = (kernels[_OP] != NO_OP).any(), is_kind(HostKind.OP)
+    in_ops, ops = (kernels[OP] != NO_OP).any(), is_kind(HostKind.OP)
     return Partial(
         spent=measure_steps(run),
         groups={table: partial_stats(kernels, keys) for table, keys in _KEYS.items()},
         first=_first_launches(kernels),
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
         has_ops=bool(in_ops) or run.arrow("host_intervals", columns=[C.ROW_ID], where=ops).num_rows > 0,
-        slow=select_slow_kernels(run),
+        slow=select_slow_kernels(kernels),
     )
 
 
@@ -115,7 +116,7 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     if not parts:
         return Result(notes=(_no_kernels_note(run, partials),))
     tables = {name: combine_stats([part.groups[name] for part in parts]) for name in _KEYS}
-    in_ops = (tables["by_op"][_OP] != NO_OP).any()
+    in_ops = (tables["by_op"][OP] != NO_OP).any()
     shaped = (tables["by_shape"][C.INPUT_SHAPES] != NO_SHAPES).any()
     tables = {name: table for name, table in tables.items() if in_ops or name not in ("by_op", "by_shape")}
     first = concat_tables([part.first for part in parts if part.first is not None])
@@ -157,39 +158,50 @@ def _describe(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     launching = launching_texts(run, frame, {C.NAME: NO_OP, C.INPUT_SHAPES: NO_SHAPES})
     described: dict[str, Any] = {
         C.NAME: to_categorical(distinct, codes),
-        _FAMILY: to_categorical([family(name) for name in distinct], codes),
-        _TENSOR: np.array([uses_tensor_cores(name) for name in distinct], np.bool_)[codes],
-        _OP: launching[C.NAME],
+        FAMILY: to_categorical([family(name) for name in distinct], codes),
+        TENSOR: np.array([uses_tensor_cores(name) for name in distinct], np.bool_)[codes],
+        OP: launching[C.NAME],
         C.INPUT_SHAPES: launching[C.INPUT_SHAPES],
     }
-    return frame[[C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]].assign(**described)
+    return frame[[C.ROW_ID, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP]].assign(**described)
 
 
 def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     """Kernels with a slow first launch on a device, most expensive first."""
-    keys = _LAUNCHED
-    ordered = kernels.sort_values([*keys, C.START_NS], kind="stable", ignore_index=True)
-    is_first = ~ordered.duplicated(keys)
-    first = ordered.loc[is_first, [*keys, C.DUR_NS, C.ROW_ID]].rename(columns={C.DUR_NS: _FIRST})
-    first = first.astype({C.NAME: object})
+    codes, _ = number_by(kernels, _LAUNCHED)
+    repeated = np.flatnonzero(np.bincount(codes)[codes] > MIN_LATER_LAUNCHES)
+    codes = np.unique(codes[repeated], return_inverse=True)[1]
+    order = np.lexsort((ints(kernels, C.START_NS)[repeated], codes))
+    rows, codes = repeated[order], codes[order]
+    is_first = np.diff(codes, prepend=-1) != 0
+    took = ints(kernels, C.DUR_NS)[rows]
+    later_codes = codes[~is_first]
     # the lower median is a time that occurred; a mean would count later outliers
-    later = group_stats(ordered[~is_first], keys).rename(columns={"median_ns": _LATER})
-    table = first.merge(later[[*keys, "count", _LATER]], on=keys)
-    excess = ints(table, _FIRST) - ints(table, _LATER)
-    slow = (ints(table, _FIRST) > MIN_FIRST_RATIO * ints(table, _LATER)) & (excess > MIN_FIRST_EXCESS_NS)
-    outliers = table.assign(excess_ns=excess)[slow & (ints(table, "count") >= MIN_LATER_LAUNCHES)]
-    columns = [C.NAME, C.RANK, C.DEVICE, _FIRST, _LATER, "count", "excess_ns", C.ROW_ID]
-    return sort_by(outliers[columns], "-excess_ns", *keys)
+    later = medians(later_codes, int(is_first.sum()), took[~is_first])
+    excess = took[is_first] - later
+    slow = (took[is_first] > MIN_FIRST_RATIO * later) & (excess > MIN_FIRST_EXCESS_NS)
+    first = kernels.iloc[rows[is_first][slow]]
+    table = pd.DataFrame(
+        {
+            C.NAME: first[C.NAME].astype(object),
+            C.RANK: first[C.RANK],
+            C.DEVICE: first[C.DEVICE],
+            _FIRST: first[C.DUR_NS],
+            _LATER: later[slow],
+            "count": np.bincount(later_codes)[slow],
+            "excess_ns": excess[slow],
+            C.ROW_ID: first[C.ROW_ID],
+        }
+    )
+    return sort_by(table, "-excess_ns", *_LAUNCHED)
 
 
 _NAME = Column(C.NAME, "", "full name as recorded")
 _FAMILY_COLUMN = Column(
-    _FAMILY, "", "canonical name: template types kept; parameters, numbers and hashes removed"
+    FAMILY, "", "canonical name: template types kept; parameters, numbers and hashes removed"
 )
-_TENSOR_COLUMN = Column(
-    _TENSOR, "", "whether the name indicates tensor cores; other kernels may use them too"
-)
-_OP_COLUMN = Column(_OP, "", "innermost op that launched it, or captured it in a graph launched outside ops")
+_TENSOR_COLUMN = Column(TENSOR, "", "whether the name indicates tensor cores; other kernels may use them too")
+_OP_COLUMN = Column(OP, "", "innermost op that launched it, or captured it in a graph launched outside ops")
 _SHAPES = Column(C.INPUT_SHAPES, "", "shapes of that op's inputs")
 
 _BY_RANK = ByRank(map=measure, combine=combine)

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
-from tracekit.analysis.kernel_names import COMMUNICATION, brief, family, matches, uses_tensor_cores
+from tracekit.analysis.kernel_names import COMMUNICATION, brief, matches
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
-from tracekit.runs.run import Run, busy
+from tracekit.runs.intervals import Ints
 from tracekit.runs.text import human
-from tracekit.schema import C, DeviceKind
+from tracekit.schema import C
 
 from ..shared.common import (
     PLACE,
@@ -30,12 +30,11 @@ from ..shared.common import (
     duration,
     ints,
     largest_rows,
-    map_texts,
     max_per_rank,
     percent,
     spans,
 )
-from ..shared.host_rows import CAPTURED, NO_OP, launching_texts
+from ..shared.groups import rows_by_device
 
 FP32 = Rule(
     "fp32_without_tensor_cores",
@@ -81,6 +80,7 @@ CONFIDENCE = 0.6
 MAYBE_COLD = 0.5
 """Confidence that a first launch paid for loading or cold caches, which a trace does not show."""
 ALONE_NS = "alone_ns"
+FAMILY, OP, TENSOR = "family", "op", "tensor_cores"
 TENSOR_CORES, ALL = "tensor cores", "all"
 """Ops of rows that are sums: of the kernels with tensor cores, and of all kernels."""
 _SINGLE = (
@@ -91,54 +91,53 @@ _DOUBLE, _LOWER = r"[<, ]double[,>]", r"(?i)float|half"
 """A name with both types converts, or computes a scalar in double precision."""
 _SOFTMAX = r"^aten::_?(?:safe_)?softmax$"
 _PRODUCT = r"^aten::(?:bmm|baddbmm)$"
-_READ = [
-    *(C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW),
-    *CAPTURED.values(),
-]
 
 
-def select_slow_kernels(run: Run) -> pd.DataFrame:
+def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return the kernels of some ranks that a rule is about, in steps if steps are marked.
+
+    Args:
+        kernels: All kernels with their family, their op, and whether they use tensor cores.
 
     Returns:
         Code of the rule, rank, device, op, family, `row_id`, and `alone_ns`, the time in which no other
         kernel runs; rows without a rule (empty text) are sums, with `TENSOR_CORES` or `ALL` as op.
     """
-    rows = busy(run, _READ)
-    rows = rows[rows[C.KIND] == DeviceKind.KERNEL].reset_index(drop=True)
-    alone = alone_ns(rows, rows)
-    in_step = rows[C.STEP].notna()
-    selected = (in_step if in_step.any() else ~in_step).to_numpy(bool)
-    rows, alone = rows[selected].reset_index(drop=True), alone[selected]
-    names = rows[C.NAME].astype("category")
-    op = pd.Series(launching_texts(run, rows, {C.NAME: NO_OP})[C.NAME]).astype("category")
-    fast = [uses_tensor_cores(str(name)) for name in names.cat.categories]
-    on_tensor_cores = np.array([*fast, False], np.bool_)[names.cat.codes.to_numpy()]
+    alone = alone_ns(kernels, kernels)
+    in_step = kernels[C.STEP].notna().to_numpy(bool)
+    selected = in_step if in_step.any() else ~in_step
+    rows, alone = kernels[selected].reset_index(drop=True), alone[selected]
+    names, on_tensor_cores = rows[C.NAME], rows[TENSOR].to_numpy(bool)
     flags: dict[str, Bools] = {
         FP32.code: matches(names, _SINGLE).to_numpy(bool) & ~on_tensor_cores,
         DOUBLE.code: (matches(names, _DOUBLE) & ~matches(names, _LOWER)).to_numpy(bool),
-        EAGER.code: _find_attention(rows, op),
+        EAGER.code: _find_attention(rows),
     }
-    families = map_texts(names, family)
-    table = rows[[*PLACE, C.ROW_ID]].assign(alone_ns=alone, op=op.astype(object), family=families)
-    parts = [table[of_rule].assign(rule=code) for code, of_rule in flags.items()]
-    sums = table[on_tensor_cores].groupby(PLACE, as_index=False)[[ALONE_NS]].sum()
-    parts.append(sums.assign(rule="", op=TENSOR_CORES, family="", row_id=-1))
-    parts.append(_sum_busy(rows).assign(rule="", op=ALL, family="", row_id=-1))
-    return pd.concat(parts, ignore_index=True)
+    table = rows[[*PLACE, C.ROW_ID]].assign(
+        alone_ns=alone, op=rows[OP].astype(object), family=rows[FAMILY].astype(object)
+    )
+    found = [table[of_rule].assign(rule=code) for code, of_rule in flags.items() if of_rule.any()]
+    return pd.concat([*found, _sum_by_device(rows, np.where(on_tensor_cores, alone, 0))], ignore_index=True)
 
 
-def _sum_busy(rows: pd.DataFrame) -> pd.DataFrame:
-    """Time in which any kernel runs on each device."""
-    unions = {place: intervals.union(*spans(kernels)) for place, kernels in rows.groupby(PLACE)}
-    table = pd.DataFrame([*unions], columns=PLACE)
-    return table.assign(**{ALONE_NS: [intervals.length(union) for union in unions.values()]})
+def _sum_by_device(rows: pd.DataFrame, on_tensor_cores: Ints) -> pd.DataFrame:
+    """Time with tensor cores, and time in which any kernel runs, of each device."""
+    start, end = spans(rows)
+    sums = [
+        (rank, device, label, length)
+        for (rank, device), mine in rows_by_device(rows).items()
+        for label, length in (
+            (TENSOR_CORES, int(on_tensor_cores[mine].sum())),
+            (ALL, intervals.length(intervals.union(start[mine], end[mine]))),
+        )
+    ]
+    return pd.DataFrame(sums, columns=[*PLACE, OP, ALONE_NS]).assign(rule="", family="", row_id=-1)
 
 
-def _find_attention(rows: pd.DataFrame, op: pd.Series) -> Bools:
+def _find_attention(rows: pd.DataFrame) -> Bools:
     """Softmax kernels between batched products of the same stream, and these products."""
     flags = np.zeros(len(rows), np.bool_)
-    is_softmax, is_product = (matches(op, pattern).to_numpy(bool) for pattern in (_SOFTMAX, _PRODUCT))
+    is_softmax, is_product = (matches(rows[OP], pattern).to_numpy(bool) for pattern in (_SOFTMAX, _PRODUCT))
     if not is_softmax.any():
         return flags
     for indices in rows.groupby([*PLACE, C.STREAM], dropna=False).indices.values():

@@ -19,6 +19,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import SIZES, TIMES, human
 from tracekit.schema import C, DeviceKind, HostKind
 
+from .groups import rows_by_device
+
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Objects: TypeAlias = npt.NDArray[np.object_]
@@ -60,8 +62,10 @@ def map_texts(texts: pd.Series, function: Callable[[str], Any]) -> pd.Series:
         >>> map_texts(pd.Series(["b", "a", "b"], dtype="category"), str.upper).tolist()
         ['B', 'A', 'B']
     """
-    plain = texts.astype(object)
-    return plain.map({text: function(str(text)) for text in plain.unique()}).astype(object)
+    codes, distinct = pd.factorize(texts, use_na_sentinel=False)
+    results = np.empty(len(distinct), object)
+    results[:] = [function(str(text)) for text in distinct]
+    return pd.Series(results[codes], texts.index, dtype=object)
 
 
 def contains(texts: pd.Series, pattern: str) -> Bools:
@@ -137,11 +141,12 @@ def is_launch(names: pd.Series) -> pd.Series:
 def alone_ns(rows: pd.DataFrame, others: pd.DataFrame) -> Ints:
     """Time in which each device interval is the only one of `others`, which it is one of, on its device."""
     alone = np.zeros(len(rows), np.int64)
-    places = rows.groupby(PLACE, sort=False).indices
-    for place, of_device in others.groupby(PLACE, sort=False):
-        if place in places:
-            mine = spans(rows.iloc[places[place]])
-            alone[places[place]] = intervals.overlap_lengths(intervals.alone(*spans(of_device)), *mine)
+    (start, end), (other_start, other_end) = spans(rows), spans(others)
+    of_others = rows_by_device(others)
+    for place, mine in rows_by_device(rows).items():
+        of_device = of_others[place]
+        single = intervals.alone(other_start[of_device], other_end[of_device])
+        alone[mine] = intervals.overlap_lengths(single, start[mine], end[mine])
     return alone
 
 
@@ -251,8 +256,12 @@ def max_per_rank(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
         >>> max_per_rank(frame, [2, 3, 4, 7])
         12
     """
-    lanes = frame[[C.RANK, C.DEVICE]].assign(value=np.asarray(values, np.int64))
-    return int(lanes.groupby([C.RANK, C.DEVICE])["value"].sum().groupby(level=C.RANK).max().sum())
+    amounts = np.asarray(values, np.int64)
+    largest: dict[int, int] = {}
+    for (rank, _), rows in rows_by_device(frame).items():
+        total = int(amounts[rows].sum())
+        largest[rank] = max(largest.get(rank, total), total)
+    return sum(largest.values())
 
 
 def positions(row_ids: pd.Series, wanted: pd.Series) -> Ints:

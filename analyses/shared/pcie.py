@@ -42,6 +42,8 @@ def _sampled_rates(run: Run) -> dict[int, float]:
     metrics = [M.PCIE_GENERATION, M.PCIE_WIDTH]
     where = (pc.field(C.SOURCE) == SOURCE) & pc.field(C.METRIC).isin(metrics) & pc.field(C.DEVICE).is_valid()
     rows = run.table("counters", columns=[C.DEVICE, C.METRIC, C.VALUE], where=where)
+    if rows.empty:
+        return {}
     rows[C.METRIC] = rows[C.METRIC].astype(str)
     best = rows.groupby([C.DEVICE, C.METRIC])[C.VALUE].max().unstack()
     if not set(metrics) <= set(best.columns):
