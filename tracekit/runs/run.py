@@ -178,11 +178,10 @@ class Run:
         with self.one_line_errors(name):
             dataset, condition = restrict(self._dataset(name), window, where)
             try:
-                small = self._small_table(name)
-                if small is None:
-                    table = dataset.to_table(columns=chosen, filter=condition)
-                else:
-                    table = (small if condition is None else small.filter(condition)).select(chosen)
+                if small := self._small_table(name):
+                    rows = small.rows if condition is None else small.rows.filter(condition)
+                    return rows.select(chosen)
+                table = dataset.to_table(columns=chosen, filter=condition)
             except Exception:  # Arrow has one error for a bad filter and for a bad file
                 check_expression(spec, where)
                 raise
@@ -210,10 +209,12 @@ class Run:
 
         table = self.arrow(name, columns=columns, where=where, window=window)
         specs = {column.name: column for column in TABLES[name].columns}
+        small = self._small_tables.get(name)
+        categories = small.categories if small else {}
         converted: dict[str, object] = {}
         rows = table.num_rows
         for column in table.column_names:  # free each one at once: both copies of a table would not fit
-            converted[column] = _to_pandas(table[column], specs[column])
+            converted[column] = _to_pandas(table[column], specs[column], categories)
             table = table.drop_columns([column])
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(converted, index=pd.RangeIndex(rows), copy=False)
@@ -352,7 +353,7 @@ class Run:
     def _datasets(self) -> dict[str, ds.FileSystemDataset]:
         return {}
 
-    def _small_table(self, name: str) -> pa.Table | None:
+    def _small_table(self, name: str) -> _SmallTable | None:
         """Return all of a table of few rows in one file, read once; None for others.
 
         Each read of a file costs 2 ms, and the analyses of a run read 180 times.
@@ -362,13 +363,14 @@ class Run:
             return None
         if name not in self._small_tables:
             try:
-                self._small_tables[name] = self._dataset(name).to_table()
+                rows = self._dataset(name).to_table().combine_chunks()
+                self._small_tables[name] = _SmallTable(tables.check_values(TABLES[name], rows))
             except Exception:  # Arrow has many errors for damage, maybe of columns that are not asked for
                 self._small_tables[name] = None
         return self._small_tables[name]
 
     @cached_property
-    def _small_tables(self) -> dict[str, pa.Table | None]:
+    def _small_tables(self) -> dict[str, _SmallTable | None]:
         return {}
 
     def __getstate__(self) -> dict[str, object]:
@@ -382,6 +384,14 @@ class Run:
     def _rank_filter(self, _name: str) -> pc.Expression | None:
         """Return the filter for the ranks of this view of a table, if its files contain others too."""
         return None
+
+
+@dataclass(frozen=True)
+class _SmallTable:
+    """A table of few rows, and the pandas types of its columns of text that were converted."""
+
+    rows: pa.Table  # of one chunk, so that all of its rows have the same dictionaries
+    categories: dict[str, pd.CategoricalDtype] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)
@@ -476,11 +486,25 @@ def _sort_by_time(table: pa.Table) -> pa.Table:
     return table.sort_by(key) if key else table
 
 
-def _to_pandas(column: pa.ChunkedArray, spec: Column) -> object:
-    """Convert a column to pandas: exact integers, with a mask if nullable."""
+def _to_pandas(column: pa.ChunkedArray, spec: Column, categories: dict[str, pd.CategoricalDtype]) -> object:
+    """Convert a column to an array for pandas: exact integers, with a mask if nullable.
+
+    Args:
+        column: The column.
+        spec: Its declaration.
+        categories: Categories of columns of text by name, to which those of this column are added: making
+            them costs more than converting a few rows.
+    """
     import pandas as pd
     import pyarrow as pa
 
     if spec.is_integer and not spec.nullable:
         return column.to_numpy()
-    return column.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get)
+    if spec.name in categories and column.num_chunks == 1:
+        codes = column.chunk(0).indices.fill_null(-1).to_numpy()
+        return pd.Categorical.from_codes(codes, dtype=categories[spec.name])
+    mapper = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get
+    values = column.to_pandas(types_mapper=mapper).array
+    if isinstance(values, pd.Categorical):
+        categories[spec.name] = values.dtype
+    return values
