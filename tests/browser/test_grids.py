@@ -197,7 +197,7 @@ def test_perfetto_is_given_the_trace(apart: Page, address: str) -> None:
     apart.context.route(
         "https://ui.perfetto.dev/**", lambda route: route.fulfill(body=ANSWERS, content_type="text/html")
     )
-    apart.goto(f"{address}/kernels")
+    apart.goto(f"{address}/integrity")
     with apart.expect_popup() as opened:
         apart.get_by_role("button", name="Open in Perfetto").click()
     expect(opened.value).to_have_title(re.compile(r"got [1-9]\d+ \d{8}T"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.hostile import ATTACK, INJECTED, WORDS
@@ -83,6 +84,7 @@ def test_run_rank_and_peaks_are_chosen_and_another_run_forgets_the_rank(
     assert watch.unsound() == []
 
 
+@pytest.mark.slow
 def test_a_tick_while_the_pickers_are_filled_leaves_none_empty(site: Served, warm_tab: Opening) -> None:
     page = warm_tab(site).page
     callbacks = re.compile("_dash-update-component")
@@ -132,13 +134,15 @@ def test_an_address_of_nothing_is_answered_with_a_way_back_and_a_hostile_one_is_
     site: Served, tab: Opening
 ) -> None:
     watch = tab(site)
+    page = watch.open(f"{site.address}/..%2f..%2fetc")
+    expect(page.locator("#page").get_by_role("link").first).to_be_visible()
     for path in (
         "no_such_page",
-        "..%2f..%2fetc",
         "kernels?run=no-such-run",
         "kernels?run=..%2F..%2Fetc&rank=x&from=1e9&row=passwd:1",
     ):
-        page = watch.open(f"{site.address}/{path}")
+        leave(page, f"{site.address}/{path}")
+        watch.settled()
         expect(page.locator("#page").get_by_role("link").first).to_be_visible()
     watch.resize(NARROW)
     page = watch.open(site.url("timeline", "gpu", **dict.fromkeys(WORDS, ATTACK)))

@@ -330,6 +330,7 @@ def test_a_link_shows_the_exact_view(tab: Page, timelines: Served) -> None:
     assert tab.url == shared
 
 
+@pytest.mark.slow
 def test_the_panel_stands_beside_the_lanes_and_its_width_is_remembered(tab: Page, address: str) -> None:
     canvas = opened(tab, f"{address}&row=device_intervals:30")
     side, edge = tab.locator("#timeline-side"), tab.get_by_role("separator", name="Width of the panel")
@@ -392,6 +393,7 @@ def test_memory_stands_below_its_device_and_a_note_is_written_with_the_keyboard(
     assert tab.evaluate("window.pwned") is None
 
 
+@pytest.mark.slow
 def test_a_lane_and_a_group_are_dragged_by_their_labels(tab: Page, address: str) -> None:
     opened(tab, address)
     titles = tab.locator(".tkl-labels .tkl-title")
