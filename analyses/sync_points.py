@@ -26,6 +26,8 @@ Example:
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -53,7 +55,9 @@ from .idle_gaps import causes
 from .idle_gaps.causes import CALL, OP, OUTSIDE, SOURCE, Idle
 from .idle_gaps.context import MAX_CLOCK_SKEW_NS
 from .shared.common import (
+    NO_PARENT,
     NO_STEPS,
+    PLACE,
     RANK,
     absent_device_note,
     duration,
@@ -62,7 +66,9 @@ from .shared.common import (
     select,
     share,
     spans,
+    sum_by_code,
 )
+from .shared.groups import count_by_rank, group_rows
 from .shared.host_rows import advise_on_wait, host_rows, source_lines
 from .shared.idle_neighbors import inside_steps
 
@@ -93,7 +99,7 @@ def compute(run: Run) -> Result:
         return Result(notes=(NO_WAITS if calls.any() else NO_CALLS,))
     windows = step_windows(run)
     waits = _with_idle(_describe_waits(run, idle), idle, windows)
-    tables = {"waits": _group_waits(run, waits, idle), "calls": _list_calls(waits)}
+    tables = {"waits": _group_waits(waits, idle, windows), "calls": _list_calls(waits)}
     notes = () if len(windows) else (NO_STEPS,)
     return Result(tables, _findings(run, waits, idle.gaps), notes)
 
@@ -127,54 +133,51 @@ def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.Dat
     wait_row = idle.explained.wait  # host position, as in `idle.waits`, which is sorted
     has_wait = wait_row >= 0
     wait_number = np.searchsorted(idle.waits, wait_row[has_wait])
-    wait_ns = ints(waits, C.DUR_NS)[wait_number]
-    gaps = idle.gaps[has_wait].assign(wait_number=wait_number)
-    gaps["caused"] = np.minimum(ints(gaps, C.DUR_NS), wait_ns)
-    inside = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
-    inside = np.where(idle.explained.waiting_elsewhere[has_wait], 0, inside)
-    gaps["saved"] = np.minimum(inside, wait_ns)
+    wait_ns, count = ints(waits, C.DUR_NS)[wait_number], len(waits)
+    gaps, elsewhere = idle.gaps[has_wait], idle.explained.waiting_elsewhere[has_wait]
+    length, row_id = ints(gaps, C.DUR_NS), ints(gaps, C.ROW_ID)
+    inside = np.where(elsewhere, 0, inside_steps(gaps, windows) if len(windows) else length)
     # The longest interval of a wait first: its row is shown as evidence.
-    gaps = gaps.sort_values(["wait_number", C.DUR_NS, C.ROW_ID], ascending=[True, False, True])
-    per_wait = gaps.groupby("wait_number").agg(
-        gaps=(C.ROW_ID, "size"),
-        after=(C.DUR_NS, "sum"),
-        caused=("caused", "sum"),
-        saved=("saved", "sum"),
-        row=(C.ROW_ID, "first"),
-    )
-    per_wait = per_wait.reindex(range(len(waits)))
-    table = waits.copy()
-    for name, column in ((GAPS, "gaps"), (CAUSED_NS, "caused"), (AFTER_NS, "after"), (SAVED_NS, "saved")):
-        table[name] = per_wait[column].astype("Int64").fillna(0).to_numpy(np.int64)
-    table[IDLE_ROW] = per_wait["row"].astype("Int64").array
-    return table
+    order = np.lexsort((row_id, -length, wait_number))
+    numbers, first = np.unique(wait_number[order], return_index=True)
+    longest = np.full(count, NO_PARENT, np.int64)
+    longest[numbers] = row_id[order[first]]
+    columns: dict[str, Any] = {
+        GAPS: np.bincount(wait_number, minlength=count),
+        CAUSED_NS: sum_by_code(wait_number, count, np.minimum(length, wait_ns)),
+        AFTER_NS: sum_by_code(wait_number, count, length),
+        SAVED_NS: sum_by_code(wait_number, count, np.minimum(inside, wait_ns)),
+        IDLE_ROW: pd.arrays.IntegerArray(longest, longest == NO_PARENT),
+    }
+    return waits.assign(**columns)
 
 
-def _group_waits(run: Run, waits: pd.DataFrame, idle: Idle) -> pd.DataFrame:
+def _group_waits(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
     """Group waits by call, op and line, most expensive first."""
     keys = [C.RANK, CALL, OP, SOURCE]
-    table = waits.groupby(keys, sort=True, as_index=False).agg(
-        count=(C.DUR_NS, "size"),
-        host_ns=(C.DUR_NS, "sum"),
-        device_busy_ns=(BUSY_NS, "sum"),
-        idle_caused_ns=(CAUSED_NS, "sum"),
-        idle_after_ns=(AFTER_NS, "sum"),
-        longest_ns=(C.DUR_NS, "max"),
+    groups = group_rows(waits, keys)
+    table = waits[keys].take(groups.first).reset_index(drop=True)
+    ranks, caused = ints(table, C.RANK), groups.sums(ints(waits, CAUSED_NS))
+    in_steps = groups.sums(waits[C.STEP].notna().to_numpy().astype(np.int64))
+    table = table.assign(
+        count=groups.sizes(),
+        host_ns=groups.sums(ints(waits, C.DUR_NS)),
+        device_busy_ns=groups.sums(ints(waits, BUSY_NS)),
+        idle_caused_ns=caused,
+        idle_after_ns=groups.sums(ints(waits, AFTER_NS)),
+        longest_ns=groups.largest(ints(waits, C.DUR_NS)),
+        idle_share=share(caused, _idle_of_ranks(idle.gaps, ranks)),
+        per_step=share(in_steps, count_by_rank(windows, ranks)),
     )
-    idle_ns = idle.gaps.groupby(C.RANK)[C.DUR_NS].sum()
-    table["idle_share"] = share(table[CAUSED_NS], table[C.RANK].map(idle_ns).fillna(0).to_numpy(np.int64))
-    table["per_step"] = _per_step(run, waits, table, keys)
     return select(table, _WAITS, f"-{CAUSED_NS}", "-host_ns", *keys)
 
 
-def _per_step(run: Run, waits: pd.DataFrame, table: pd.DataFrame, keys: list[str]) -> pd.Series:
-    """Waits inside the profiled steps per step of the rank, by group; missing without steps."""
-    inside = waits[waits[C.STEP].notna()].groupby(keys, as_index=False).size()
-    count = table[keys].merge(inside, how="left", on=keys)["size"].fillna(0)
-    windows = step_windows(run)
-    steps = table[C.RANK].map(windows.groupby(C.RANK).size())
-    per_step: pd.Series = (count / steps).astype(float)
-    return per_step
+def _idle_of_ranks(gaps: pd.DataFrame, ranks: Ints) -> Ints:
+    """Idle time of the devices of each of these ranks, ns."""
+    groups = group_rows(gaps, [C.RANK])
+    sums = groups.sums(ints(gaps, C.DUR_NS)).tolist()
+    idle_ns = dict(zip(ints(gaps, C.RANK)[groups.first].tolist(), sums, strict=True))
+    return np.array([idle_ns.get(rank, 0) for rank in ranks.tolist()], np.int64)
 
 
 def _list_calls(waits: pd.DataFrame) -> pd.DataFrame:
@@ -238,13 +241,16 @@ def _findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Findin
     if budget.marked:
         waits = waits[waits[C.STEP].notna()]
     # Idle times sum over the devices of a rank, which idle concurrently: their mean is what a step saves.
-    devices = gaps.groupby(C.RANK)[C.DEVICE].nunique()
-    devices_per_rank = int(devices.max()) if len(devices) else 1
+    ranks = ints(gaps, C.RANK)[group_rows(gaps, PLACE).first]
+    devices_per_rank = int(np.unique(ranks, return_counts=True)[1].max()) if len(ranks) else 1
+    groups = group_rows(waits, [CALL, OP, SOURCE])
     ranked = []
-    for (call, op, line), rows in waits.groupby([CALL, OP, SOURCE], sort=True):
-        saving = int(rows[SAVED_NS].sum()) // max(1, devices_per_rank)
+    for number, saved in enumerate(groups.sums(ints(waits, SAVED_NS)).tolist()):
+        saving = saved // devices_per_rank
         if budget.matters(saving, least=STARVES["min_saving_share"]):
-            ranked.append((saving, _finding(str(call), str(op), str(line), rows, saving, budget)))
+            rows = waits[groups.codes == number]
+            call, op, line = (str(rows[key].iloc[0]) for key in (CALL, OP, SOURCE))
+            ranked.append((saving, _finding(call, op, line, rows, saving, budget)))
     ranked.sort(key=lambda pair: -pair[0])
     return tuple(finding for _, finding in ranked[:MAX_FINDINGS])
 

@@ -22,6 +22,7 @@ Example:
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,7 @@ from tracekit.analysis import (
 )
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import MIN_SHARE, Budget
+from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, HOST_NS, step_windows
 from tracekit.runs.text import human
@@ -49,10 +51,12 @@ from .shared.common import (
     PLACE,
     RANK,
     UNLINKED,
+    Floats,
     Objects,
     absent_device_note,
     contains,
     duration,
+    ids_or_absent,
     ints,
     largest_rows,
     max_per_rank,
@@ -62,7 +66,9 @@ from .shared.common import (
     share,
     spans,
     union_by,
+    values_at,
 )
+from .shared.groups import group_rows
 from .shared.host_rows import host_rows, source_lines
 from .shared.thread_ranges import covering_ranges, launch_calls, outermost_ranges, ranges_by_name
 
@@ -86,15 +92,11 @@ def find_ranges(run: Run) -> pd.DataFrame:
     return ranges.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
-def count_zeroed(run: Run, ranges: pd.DataFrame) -> pd.DataFrame:
-    """By position of the range: number of tensors zeroed individually, and of calls that zero lists."""
-    counts = {}
-    for name, pattern in (("singly", _ZERO), ("listed", _FOREACH)):
-        ops = outermost_ranges(ranges_by_name(run, pattern, (HostKind.OP,)))
-        ops = ops[~contains(ops[C.NAME], f"{_NEW}$")]
-        position = covering_ranges(ranges, ops)
-        counts[name] = np.bincount(position[position != NO_PARENT], minlength=len(ranges)).astype(np.int64)
-    return pd.DataFrame(counts)
+def count_zeroed(run: Run, ranges: pd.DataFrame, pattern: re.Pattern[str]) -> Ints:
+    """Number of ops in each range whose name matches, without those that create tensors."""
+    ops = outermost_ranges(ranges_by_name(run, pattern, (HostKind.OP,)))
+    position = covering_ranges(ranges, ops[~contains(ops[C.NAME], f"{_NEW}$")])
+    return np.bincount(position[position != NO_PARENT], minlength=len(ranges))
 
 
 def _launched_fills(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
@@ -107,30 +109,30 @@ def _launched_fills(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.D
     return rows.assign(fused=contains(rows[C.NAME], FUSED) | contains(ops, _FOREACH.pattern))
 
 
-def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per range and device with launched work; `frame` has all intervals that occupy the devices."""
-    keys = [RANGE, C.DEVICE]
-    grouped = fills.groupby(keys, sort=True)
-    codes = grouped.ngroup().to_numpy().astype(np.int64)
-    table = grouped.agg(**{C.RANK: (C.RANK, "first"), FILLS: (C.ROW_ID, "size")}).reset_index()
-    size = len(table)
+def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> dict[str, Ints]:
+    """Columns of one row per range and device with launched work; `frame` has all their intervals."""
+    groups = group_rows(fills, [RANGE, C.DEVICE])
+    codes, size = groups.codes, len(groups.first)
     start, end = spans(fills)
-    first, last = np.full(size, np.iinfo(np.int64).max), np.zeros(size, np.int64)
-    np.minimum.at(first, codes, start)
-    np.maximum.at(last, codes, end)
-    kernels = (fills[C.KIND] == DeviceKind.KERNEL).to_numpy()
-    for name, which in (("kernels", kernels), ("memsets", ~kernels), ("fused", fills["fused"].to_numpy())):
-        table[name] = np.bincount(codes[which], minlength=size).astype(np.int64)
-    table["kernel_ns"] = union_by(codes[kernels], size, start[kernels], end[kernels])
-    table["memset_ns"] = union_by(codes[~kernels], size, start[~kernels], end[~kernels])
-    table["span_ns"] = last - first
-    place = pd.concat([table[PLACE], frame[PLACE]]).groupby(PLACE).ngroup().to_numpy(np.int64)
-    table["idle_ns"] = last - first - overlap_by(place[size:], spans(frame), place[:size], (first, last))
-    table["median_ns"] = medians(codes, size, end - start)
-    shortest = np.full(size, MAX_FIXED_NS, np.int64)
-    np.minimum.at(shortest, codes, end - start)
-    table["fixed_ns"] = shortest
-    return table
+    first, last = -groups.largest(-start), groups.largest(end)
+    kernels = (fills[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)
+    place = fills[PLACE].take(groups.first)
+    device = group_rows(pd.concat([place, frame[PLACE]]), PLACE).codes
+    span = last - first
+    return {
+        RANGE: ints(fills, RANGE)[groups.first],
+        C.DEVICE: ints(place, C.DEVICE),
+        FILLS: groups.sizes(),
+        "kernels": groups.sums(kernels.astype(np.int64)),
+        "memsets": groups.sums((~kernels).astype(np.int64)),
+        "fused": groups.sums(fills["fused"].to_numpy(np.int64)),
+        "kernel_ns": union_by(codes[kernels], size, start[kernels], end[kernels]),
+        "memset_ns": union_by(codes[~kernels], size, start[~kernels], end[~kernels]),
+        "span_ns": span,
+        "idle_ns": span - overlap_by(device[size:], spans(frame), device[:size], (first, last)),
+        "median_ns": medians(codes, size, end - start),
+        "fixed_ns": np.minimum(-groups.largest(start - end), MAX_FIXED_NS),
+    }
 
 
 def linked_ranks(frame: pd.DataFrame) -> list[int]:
@@ -181,72 +183,82 @@ def _notes(run: Run, frame: pd.DataFrame) -> tuple[str, ...]:
 
 def _range_table(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.DataFrame) -> pd.DataFrame:
     """One row per range and device, in the order of the ranges."""
-    host = ranges.assign(**{RANGE: np.arange(len(ranges))}).join(count_zeroed(run, ranges))
-    on_device = per_device(fills, frame).drop(columns=[C.RANK])
-    table = host.merge(on_device, how="left", on=RANGE)
-    has_links = table[C.RANK].isin(linked_ranks(frame))
-    idle = table[FILLS].isna() & has_links
-    for name in ("kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "fills", "fused"):
-        table[name] = table[name].astype("Int64").mask(idle, 0)
-    for name in ("median_ns", "fixed_ns", C.DEVICE):
-        table[name] = table[name].astype("Int64")
-    table["mode"] = _modes(table)
-    table["parameters"] = table["singly"].astype("Int64").mask(table["listed"] > 0)
-    table["saving_ns"] = _savings(table)
-    return _shares(run, table.rename(columns={C.ROW_ID: "host_row"}))
-
-
-def _modes(table: pd.DataFrame) -> Objects:
-    """Mode of each range: by its fills, else by its ops."""
-    fills = table["fills"].fillna(0).to_numpy(dtype=np.int64)
-    fused = table["fused"].fillna(0).to_numpy(dtype=np.int64)
-    singly, listed = ints(table, "singly"), ints(table, "listed")
+    on_device = per_device(fills, frame)
+    devices = np.bincount(on_device[RANGE], minlength=len(ranges))
+    position = np.repeat(np.arange(len(ranges)), np.maximum(devices, 1))
+    is_on_device = devices[position] > 0
+    row = np.where(is_on_device, np.cumsum(is_on_device) - 1, NO_PARENT)
+    table = ranges.take(position).reset_index(drop=True)
+    # Where launches are linked, a range without fills launched nothing; elsewhere it is unknown what it did.
+    is_unknown = ~is_on_device & ~table[C.RANK].isin(linked_ranks(frame)).to_numpy(bool)
+    launched = {name: values_at(values, row, 0) for name, values in on_device.items()}
+    singly, listed = (count_zeroed(run, ranges, pattern)[position] for pattern in (_ZERO, _FOREACH))
     by_op = np.where(listed > 0, FOREACH, np.where(singly > 0, PER_PARAMETER, NONE))
-    by_fill = np.where(
-        fills == 0, NONE, np.where(fused >= ONE_BY_ONE["max_fused_share"] * fills, FOREACH, PER_PARAMETER)
-    )
-    return np.where(table["fills"].notna(), by_fill, by_op).astype(object)
+    mode = np.where(is_unknown, by_op, _modes(launched)).astype(object)
+    launched["saving_ns"] = np.where(mode == PER_PARAMETER, _savings(launched), 0)
+    of_device = (C.DEVICE, "median_ns", "fixed_ns")  # missing too where nothing was launched
+    columns: dict[str, Any] = {
+        name: pd.arrays.IntegerArray(values, ~is_on_device if name in of_device else is_unknown)
+        for name, values in launched.items()
+    }
+    parameters = pd.arrays.IntegerArray(singly, listed > 0)
+    columns |= {RANGE: position, "mode": mode, "parameters": parameters}
+    table = table.rename(columns={C.ROW_ID: "host_row"}).assign(**columns)
+    return table.assign(**_shares(run, table, np.where(is_unknown, np.nan, launched["span_ns"])))
 
 
-def _savings(table: pd.DataFrame) -> pd.Series:
-    """Saving of a fused fill for each range; 0 if it is fused already or launches nothing."""
-    fixed = table["fixed_ns"].fillna(0) * (table["fills"] - 1).clip(lower=0)
-    return (table["idle_ns"] + fixed).where(table["mode"] == PER_PARAMETER, table["idle_ns"] * 0)
+def _modes(launched: dict[str, Ints]) -> Objects:
+    """Mode of each range by its fills."""
+    fills, fused = launched[FILLS], launched["fused"]
+    mode = np.where(fused >= ONE_BY_ONE["max_fused_share"] * fills, FOREACH, PER_PARAMETER)
+    return np.where(fills == 0, NONE, mode).astype(object)
 
 
-def _shares(run: Run, table: pd.DataFrame) -> pd.DataFrame:
-    windows = step_windows(run).assign(window=lambda steps: steps[END_NS] - steps[C.START_NS])
-    steps = windows[[C.RANK, C.STEP, "window", HOST_NS]].astype({C.STEP: "Int64"})
-    joined = table.merge(steps, how="left", on=[C.RANK, C.STEP])
-    parts = {"share": ("span_ns", "window"), "host_share": (C.DUR_NS, HOST_NS)}
-    for name, (part, total) in parts.items():
-        wholes = joined[total].fillna(0).to_numpy(dtype=np.int64)
-        unknown = joined[part].isna().to_numpy()
-        joined[name] = np.where(unknown, np.nan, share(joined[part].fillna(0), wholes))
-    return joined
+def _savings(launched: dict[str, Ints]) -> Ints:
+    """Saving of a fused fill for each range whose fills are not fused."""
+    saving: Ints = launched["idle_ns"] + launched["fixed_ns"] * np.maximum(launched[FILLS] - 1, 0)
+    return saving
+
+
+def _shares(run: Run, table: pd.DataFrame, span_ns: Floats) -> dict[str, Floats]:
+    """Shares of the ranges in their steps, on the device and on the host."""
+    windows = step_windows(run)
+    steps = zip(ints(windows, C.RANK).tolist(), ints(windows, C.STEP).tolist(), strict=True)
+    places = {step: place for place, step in enumerate(steps)}
+    of_ranges = zip(ints(table, C.RANK).tolist(), ids_or_absent(table[C.STEP]).tolist(), strict=True)
+    place = np.array([places.get(step, NO_PARENT) for step in of_ranges], np.int64)
+    window = values_at(ints(windows, END_NS) - ints(windows, C.START_NS), place, 0)
+    on_host = values_at(ints(windows, HOST_NS), place, 0)
+    return {"share": share(span_ns, window), "host_share": share(table[C.DUR_NS], on_host)}
 
 
 def _summary(table: pd.DataFrame, budget: Budget) -> pd.DataFrame:
     """One row per rank, device, name and mode."""
     keys = [C.RANK, "mode", C.NAME, C.DEVICE]
-    texts_of = table.astype({C.NAME: object})
-    grouped = texts_of.groupby(keys, sort=True, dropna=False)
-    summed = grouped[["kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "saving_ns"]]
-    result = grouped.size().rename("ranges").to_frame().join(summed.sum(min_count=1)).reset_index()
-    result[C.DUR_NS] = grouped[C.DUR_NS].sum().to_numpy(dtype=np.int64)
+    named = table[keys].assign(**{C.NAME: table[C.NAME].astype(object)})
+    groups = group_rows(named, keys)
+    unknown = table["span_ns"].isna().to_numpy()[groups.first]  # all ranges of a group, or none
+    measures = ("kernels", "kernel_ns", "memsets", "memset_ns", "idle_ns", "span_ns", "saving_ns")
+    sums = {name: groups.sums(table[name].to_numpy(np.int64, na_value=0)) for name in measures}
     total = float(budget.steps * budget.step_ns) or float("nan")
-    result["share"] = np.where(result["span_ns"].isna(), np.nan, result["span_ns"].fillna(0) / total)
-    return select(result, _SUMMARY).astype({C.DEVICE: "Int64"})
+    columns: dict[str, Any] = {
+        **{name: pd.arrays.IntegerArray(values, unknown) for name, values in sums.items()},
+        "ranges": groups.sizes(),
+        C.DUR_NS: groups.sums(ints(table, C.DUR_NS)),
+        "share": np.where(unknown, np.nan, sums["span_ns"] / total),
+    }
+    return select(named.take(groups.first).reset_index(drop=True).assign(**columns), _SUMMARY)
 
 
 def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, budget: Budget) -> tuple[Finding, ...]:
-    counted = table[table[C.STEP].notna()] if budget.marked else table
-    chosen = counted[
-        (counted["mode"] == PER_PARAMETER) & (counted["fills"].fillna(0) >= ONE_BY_ONE["min_fills"])
-    ]
+    enough = table[FILLS].to_numpy(np.int64, na_value=0) >= ONE_BY_ONE["min_fills"]
+    chosen = (table["mode"] == PER_PARAMETER).to_numpy(bool) & enough
+    if budget.marked:
+        chosen = chosen & table[C.STEP].notna().to_numpy(bool)
+    counted = table[chosen]
     findings = (
         _finding(run, str(name), rows, fills[fills[RANGE].isin(rows[RANGE])], budget)
-        for name, rows in chosen.astype({C.NAME: object}).groupby(C.NAME, sort=True)
+        for name, rows in counted.groupby(counted[C.NAME].astype(object), sort=True)
         if budget.matters(max_per_rank(rows, rows["saving_ns"]), least=ONE_BY_ONE["min_saving_share"])
     )
     return tuple(sorted(findings, key=lambda finding: -(finding.saving_ns_per_step or 0)))
@@ -254,7 +266,7 @@ def _findings(run: Run, table: pd.DataFrame, fills: pd.DataFrame, budget: Budget
 
 def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, budget: Budget) -> Finding:
     saving, idle, span = (max_per_rank(rows, rows[name]) for name in ("saving_ns", "idle_ns", "span_ns"))
-    lines = [line for line in source_lines(run, rows["host_row"].astype("Int64")) if line]
+    lines = [line for line in source_lines(run, rows["host_row"]) if line]
     where, name = f" at {brief(lines[0])}" if lines else "", brief(name)
     return budget.finding(
         ONE_BY_ONE,

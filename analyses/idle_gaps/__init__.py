@@ -48,13 +48,16 @@ from ..shared.common import (
     PLACE,
     PLACE_COLUMNS,
     RANK,
+    Bools,
     absent_device_note,
     duration,
     ints,
     select,
     share,
     spans,
+    sum_by_code,
 )
+from ..shared.groups import Groups, count_by_rank, group_rows
 from ..shared.idle_neighbors import AFTER, BEFORE, inside_steps
 from . import causes as idle_rows
 from . import findings as idle_findings
@@ -102,46 +105,50 @@ def compute(run: Run) -> Result:
 
 
 def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
-    grouped = gaps.groupby([*PLACE, CAUSE], sort=True, observed=True)[C.DUR_NS]
-    table = grouped.agg(gaps="size", idle_ns="sum", longest_ns="max").reset_index()
-    table[CAUSE] = table[CAUSE].astype(object)
-    idle = table.groupby(PLACE)[IDLE_NS].transform("sum")
-    table["share"] = share(table[IDLE_NS], idle.to_numpy(np.int64))
-    table = table.assign(**_in_steps(table, gaps, windows))
-    return select(table, BY_CAUSE, *PLACE, f"-{IDLE_NS}", CAUSE)
+    groups, length = group_rows(gaps, [*PLACE, CAUSE]), ints(gaps, C.DUR_NS)
+    table = _keys(gaps, groups, [*PLACE, CAUSE])
+    table |= {"gaps": groups.sizes(), IDLE_NS: groups.sums(length), "longest_ns": groups.largest(length)}
+    table |= _in_steps(gaps, groups, windows)
+    return select(_with_share(table), BY_CAUSE, *PLACE, f"-{IDLE_NS}", CAUSE)
 
 
-def _in_steps(table: pd.DataFrame, gaps: pd.DataFrame, windows: pd.DataFrame) -> dict[str, pd.Series]:
+def _keys(gaps: pd.DataFrame, groups: Groups, keys: list[str]) -> dict[str, object]:
+    """Keys of each group, texts as objects."""
+    firsts = {key: gaps[key].array[groups.first] for key in keys}
+    return {key: np.asarray(first, object) if key not in PLACE else first for key, first in firsts.items()}
+
+
+def _with_share(table: dict[str, object]) -> pd.DataFrame:
+    """Table with the share of each row in the idle time of its device."""
+    rows = pd.DataFrame(table)
+    devices, idle = group_rows(rows, PLACE), ints(rows, IDLE_NS)
+    return rows.assign(share=share(idle, devices.sums(idle)[devices.codes]))
+
+
+def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame) -> dict[str, object]:
     """Idle time inside the profiled steps, in all and per step of the rank, and its part that is set aside.
 
     Without steps the former are missing, and the latter is that of the whole capture.
     """
-    keys = [*PLACE, CAUSE]
     lengths = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
-    inside = gaps[keys].assign(inside=lengths, aside=np.where(gaps[ASIDE], lengths, 0))
-    sums = inside.groupby(keys, observed=True)[["inside", "aside"]].sum().reset_index()
-    sums_by_cause = (
-        table[keys].merge(sums.astype({CAUSE: object}), how="left", on=keys).astype({"inside": "Int64"})
-    )
-    steps = table[C.RANK].map(windows.groupby(C.RANK).size()).astype("Int64")
-    stepped = sums_by_cause["inside"].where(steps.notna())
-    return {"steps_ns": stepped, "per_step_ns": stepped // steps, "aside_ns": sums_by_cause["aside"]}
+    inside, steps = groups.sums(lengths), count_by_rank(windows, ints(gaps, C.RANK)[groups.first])
+    per_step = inside // np.maximum(steps, 1)
+    return {
+        "steps_ns": pd.arrays.IntegerArray(inside, steps == 0),
+        "per_step_ns": pd.arrays.IntegerArray(per_step, steps == 0),
+        "aside_ns": groups.sums(np.where(gaps[ASIDE].to_numpy(), lengths, 0)),
+    }
 
 
 def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
     keys = [*PLACE, CAUSE, OP, SOURCE]
     order = np.lexsort((ints(gaps, C.ROW_ID), -ints(gaps, C.DUR_NS)))
-    grouped = gaps[[*keys, C.DUR_NS, C.ROW_ID]].iloc[order].groupby(keys, sort=True, observed=True)
-    table = grouped.agg(
-        gaps=(C.DUR_NS, "size"),
-        idle_ns=(C.DUR_NS, "sum"),
-        longest_ns=(C.DUR_NS, "max"),
-        longest_row=(C.ROW_ID, "first"),
-    ).reset_index()
-    table = table.astype(dict.fromkeys((CAUSE, OP, SOURCE), str))
-    idle = gaps.groupby(PLACE)[C.DUR_NS].sum().rename("whole")
-    table["share"] = share(table[IDLE_NS], ints(table.join(idle, on=PLACE), "whole"))
-    return select(table, BY_OP, f"-{IDLE_NS}", *keys)
+    longest_first = gaps[[*keys, C.DUR_NS, C.ROW_ID]].take(order)
+    groups, length = group_rows(longest_first, keys), ints(longest_first, C.DUR_NS)
+    table = _keys(longest_first, groups, keys)
+    table |= {"gaps": groups.sizes(), IDLE_NS: groups.sums(length), "longest_ns": length[groups.first]}
+    table["longest_row"] = ints(longest_first, C.ROW_ID)[groups.first]
+    return select(_with_share(table), BY_OP, f"-{IDLE_NS}", *keys)
 
 
 def _listed(gaps: pd.DataFrame) -> pd.DataFrame:
@@ -159,16 +166,18 @@ def _plain(values: ExtensionArray) -> ExtensionArray | pd.Series:
 
 def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     """One row per device, even if it was never idle."""
+    ranks, devices, length = (ints(gaps, name) for name in (*PLACE, C.DUR_NS))
     rows = []
     for (rank, device), of_device in idle.device.groupby(PLACE, sort=True):
         start, end = spans(of_device)
         first, last = int(start.min()), int(end.max())
-        mine = gaps.loc[(gaps[C.RANK] == rank) & (gaps[C.DEVICE] == device), [C.DUR_NS, CAUSE]]
-        lengths = np.sort(ints(mine, C.DUR_NS))
+        mine = (ranks == rank) & (devices == device)
+        lengths, by_cause = np.sort(length[mine]), _sum_causes(gaps, mine)
         row = {C.RANK: rank, C.DEVICE: device, "window_ns": last - first, "gaps": len(lengths)}
         row |= {IDLE_NS: int(lengths.sum()), "listed": int((lengths >= MIN_LISTED_NS).sum())}
-        row |= {"host_late_ns": _sum_of(mine, HOST_LATE), "had_work_ns": _sum_of(mine, QUEUED)}
-        row["unknown_ns"] = _sum_of(mine, (Cause.UNKNOWN,))
+        row["host_late_ns"] = sum(by_cause[cause] for cause in HOST_LATE)
+        row["had_work_ns"] = sum(by_cause[cause] for cause in QUEUED)
+        row["unknown_ns"] = by_cause[Cause.UNKNOWN]
         row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
         row["edges_ns"] = _edges(windows[windows[C.RANK] == rank], first, last)
@@ -179,8 +188,11 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
     return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in SUMMARY]]
 
 
-def _sum_of(gaps: pd.DataFrame, causes: tuple[Cause, ...]) -> int:
-    return int(gaps[C.DUR_NS][gaps[CAUSE].isin([str(cause) for cause in causes])].sum())
+def _sum_causes(gaps: pd.DataFrame, chosen: Bools | slice = slice(None)) -> dict[Cause, int]:
+    """Idle time of each cause in some of the gaps, or in all."""
+    codes, length = np.asarray(gaps[CAUSE].cat.codes, np.int64)[chosen], ints(gaps, C.DUR_NS)[chosen]
+    sums = sum_by_code(codes, len(CAUSES), length).tolist()
+    return dict(zip(Cause, sums, strict=True))
 
 
 def _edges(windows: pd.DataFrame, first: int, last: int) -> object:
@@ -193,7 +205,7 @@ def _edges(windows: pd.DataFrame, first: int, last: int) -> object:
 
 
 def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
-    unknown = _sum_of(gaps, (Cause.UNKNOWN,)) / max(1, idle_rows.total_ns(gaps))
+    unknown = _sum_causes(gaps)[Cause.UNKNOWN] / max(1, idle_rows.total_ns(gaps))
     if unknown < MIN_UNKNOWN_SHARE:
         return []
     if not len(idle.host.start):
@@ -209,7 +221,7 @@ def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
     notes = []
     if len(idle.host.start) and not idle.host.of_kind(HostKind.OP).any():
         notes.append("no ops were recorded, so no op is named: record CPU activity too")
-    profiler = _sum_of(gaps, (Cause.PROFILER,)) / max(1, idle_rows.total_ns(gaps))
+    profiler = _sum_causes(gaps)[Cause.PROFILER] / max(1, idle_rows.total_ns(gaps))
     if profiler >= MIN_PROFILER_SHARE:
         notes.append(f"{profiler:.0%} of the idle time is profiler overhead, absent without the profiler")
     return notes

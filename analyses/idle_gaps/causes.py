@@ -38,7 +38,18 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_windows import step_windows
 from tracekit.schema import MARKER, C, HostKind
 
-from ..shared.common import NO_PARENT, Bools, Small, ints, overlap_by, spans, to_categorical, values_at
+from ..shared.common import (
+    NO_PARENT,
+    PLACE,
+    Bools,
+    Small,
+    ints,
+    overlap_by,
+    spans,
+    to_categorical,
+    values_at,
+)
+from ..shared.groups import group_rows
 from ..shared.host_columns import HostColumns, read_host_columns
 from ..shared.host_rows import NO_OP, source_lines
 from ..shared.idle_neighbors import (
@@ -274,6 +285,8 @@ WAIT_ROW, ANCHOR_ROW, WAITS_ELSEWHERE, ALLOCATING = "wait_row", "host_row", "res
 ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
 """Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
 and a known activity."""
+MAX_SHARED_ROWS = 1_000_000
+"""Rows of a run up to which its idle intervals stay in memory: about 100 MB."""
 BETWEEN = "(between ops)"
 OUTSIDE = "(outside of ops)"
 
@@ -290,7 +303,12 @@ class Idle:
 
 
 def read_idle(run: Run) -> Idle:
-    """Read and explain the idle intervals of a run."""
+    """Read and explain the idle intervals of a run; several analyses share those of a small run."""
+    is_small = run.rows("host_intervals") + run.rows("device_intervals") <= MAX_SHARED_ROWS
+    return run.compute_once(_read_idle) if is_small else _read_idle(run)
+
+
+def _read_idle(run: Run) -> Idle:
     device = read_occupying(run)
     host = read_host_columns(run)
     gaps = read_gaps(run, device, host)
@@ -325,36 +343,40 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         host.positions(idle.device[C.OP_ROW].iloc[gaps[name].to_numpy()]) for name in (BEFORE, AFTER)
     )
     common = host.nearest_ancestor(host.common_ancestor(earlier_op, next_op), host.of_kind(HostKind.OP))
-    shown = gaps[[C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID]].copy()
-    shown[NEXT_OP] = host.categories(next_op, NO_OP)
-    shown[OP] = _op_labels(idle, anchor, next_op)
-    calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
-    shown[CALL] = host.categories(np.where(_is_marked(calls, subject), subject, why.call), "")
-    shown[COMMON_OP] = host.categories(common, "")
-    for name in (BEFORE, AFTER):
-        shown[name] = idle.device[C.NAME].array.take(gaps[name].to_numpy())
     launch = gaps[LAUNCH].to_numpy()
-    shown[HOST_NS] = _nullable(why.host_ns, launch >= 0)
-    shown[QUEUED_NS] = _nullable(why.queued_ns, launch >= 0)
-    length = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
-    shown[WAIT_NS] = _nullable(length, why.wait >= 0)
-    shown[WAIT_ROW] = host.ids(why.wait)
-    shown[C.LAUNCH_ROW] = host.ids(launch)
-    source = np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch))
-    shown[ANCHOR_ROW] = host.ids(source)
-    shown[SOURCE] = source_lines(run, shown[ANCHOR_ROW]).astype("category")
-    shown[WAITS_ELSEWHERE], shown[ALLOCATING] = why.waiting_elsewhere, why.allocating
-    shown[ASIDE], shown[STARTING] = why.aside, why.starting
-    shown[FIRST], rare = context.first_calls(host, anchor)
-    shown[NAMED] = (anchor >= 0) & ~rare & ~_is_marked(host.name_matches(_BACKWARD_NODE), anchor)
+    calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
+    call = np.where(_is_marked(calls, subject), subject, why.call)
+    wait_ns = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
+    anchor_ids = host.ids(np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch)))
+    first, rare = context.first_calls(host, anchor)
     in_module = host.nearest_ancestor(anchor, host.name_matches(r"^nn\.Module: ")) >= 0
-    shown[DISPATCH] = in_module | _is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
-    calling = (shown[CALL] != "").to_numpy(bool)
-    codes = context.refine_causes(
-        why.cause, why.host_ns, calling, *(shown[column].to_numpy() for column in (FIRST, DISPATCH))
-    )
-    shown[CAUSE] = pd.Categorical.from_codes(codes, categories=pd.Index(CAUSES))
-    return shown
+    dispatch = in_module | _is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
+    is_calling = host.labels(call, "") != ""
+    causes = context.refine_causes(why.cause, why.host_ns, is_calling, first, dispatch)
+    shown = {
+        NEXT_OP: host.categories(next_op, NO_OP),
+        OP: _op_labels(idle, anchor, next_op),
+        CALL: host.categories(call, ""),
+        COMMON_OP: host.categories(common, ""),
+        **{name: idle.device[C.NAME].array.take(gaps[name].to_numpy()) for name in (BEFORE, AFTER)},
+        HOST_NS: _nullable(why.host_ns, launch >= 0),
+        QUEUED_NS: _nullable(why.queued_ns, launch >= 0),
+        WAIT_NS: _nullable(wait_ns, why.wait >= 0),
+        WAIT_ROW: host.ids(why.wait).array,
+        C.LAUNCH_ROW: host.ids(launch).array,
+        ANCHOR_ROW: anchor_ids.array,
+        SOURCE: source_lines(run, anchor_ids).astype("category").array,
+        WAITS_ELSEWHERE: why.waiting_elsewhere,
+        ALLOCATING: why.allocating,
+        ASIDE: why.aside,
+        STARTING: why.starting,
+        FIRST: first,
+        NAMED: (anchor >= 0) & ~rare & ~_is_marked(host.name_matches(_BACKWARD_NODE), anchor),
+        DISPATCH: dispatch,
+        CAUSE: pd.Categorical.from_codes(causes, categories=pd.Index(CAUSES)),
+    }
+    read = {name: gaps[name].array for name in (*PLACE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID)}
+    return pd.DataFrame(read | shown, copy=False)
 
 
 def _is_marked(marked: Bools, rows: Ints) -> Bools:
@@ -392,12 +414,13 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
 
 def idlest_devices(gaps: pd.DataFrame) -> pd.DataFrame:
     """Gaps of the device with most idle time of each rank: devices of a rank run concurrently."""
-    totals = gaps.groupby([C.RANK, C.DEVICE], sort=True)[C.DUR_NS].sum().reset_index()
-    worst = totals.sort_values([C.DUR_NS, C.DEVICE], ascending=[False, True]).drop_duplicates(C.RANK)
-    place = [C.RANK, C.DEVICE]
-    selected = gaps[pd.MultiIndex.from_frame(gaps[place]).isin(pd.MultiIndex.from_frame(worst[place]))]
-    order = np.lexsort((ints(selected, C.ROW_ID), ints(selected, C.RANK), -ints(selected, C.DUR_NS)))
-    return selected.iloc[order].reset_index(drop=True)
+    ranks, lengths, devices = ints(gaps, C.RANK), ints(gaps, C.DUR_NS), group_rows(gaps, PLACE)
+    totals, rank_of_device = devices.sums(lengths), ranks[devices.first]
+    falling = np.lexsort((-totals, rank_of_device))
+    is_idlest = np.zeros(len(totals), np.bool_)
+    is_idlest[falling[np.unique(rank_of_device[falling], return_index=True)[1]]] = True
+    order = np.lexsort((ints(gaps, C.ROW_ID), ranks, -lengths))
+    return gaps.take(order[is_idlest[devices.codes[order]]]).reset_index(drop=True)
 
 
 def total_ns(gaps: pd.DataFrame) -> int:

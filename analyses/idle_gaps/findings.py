@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, savings
+from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget
@@ -19,7 +20,17 @@ from tracekit.runs.step_times import unprofiled_step_time
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
-from ..shared.common import LAUNCH_PATTERN, Bools, contains, duration, ints, percent, share
+from ..shared.common import (
+    LAUNCH_PATTERN,
+    PLACE,
+    Bools,
+    contains,
+    duration,
+    ints,
+    percent,
+    share,
+)
+from ..shared.groups import group_rows
 from ..shared.host_rows import NO_OP, blocking_calls
 from ..shared.idle_neighbors import AFTER, inside_steps
 from ..steps import measure_steps
@@ -128,20 +139,21 @@ def amount(rows: pd.DataFrame, budget: Budget) -> str:
 
 def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
     """Text: the ops with most idle time and their source lines."""
-    sums = rows.groupby([*keys], observed=True)[C.DUR_NS].sum().reset_index()
-    first = sums.sort_values([C.DUR_NS, *keys], ascending=[False, *(True for _ in keys)])[:MAX_NAMED]
-    shares = first[C.DUR_NS] / total_ns(rows)
+    groups = group_rows(rows, keys)
+    sums = groups.sums(ints(rows, C.DUR_NS))
+    largest = np.argsort(-sums, kind="stable")[:MAX_NAMED]  # groups are in the order of their keys
+    shares = sums / total_ns(rows)
     parts = [
-        f"{_place([str(row[key]) for key in keys])} ({100 * part:.0f}%)"
-        for (_, row), part in zip(first.iterrows(), shares, strict=True)
-        if part >= MIN_NAMED_SHARE
+        f"{_place([str(rows[key].iloc[groups.first[group]]) for key in keys])} ({100 * shares[group]:.0f}%)"
+        for group in largest
+        if shares[group] >= MIN_NAMED_SHARE
     ]
     if (rows[OP] == BETWEEN).all() and not (rows[SOURCE] != "").any():
         return "No op or source line was recorded for these gaps"
     verb = "is" if len(parts) == 1 else "are"
     if parts:
         return f"The largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
-    return f"It is spread over {len(sums):,} ops and lines"
+    return f"It is spread over {len(shares):,} ops and lines"
 
 
 def _place(names: list[str]) -> str:
@@ -195,11 +207,11 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     """
     budget = savings.budget(run)
     gaps = _with_idle_share(run, gaps[_NEEDED], summary)
-    gaps = gaps[~gaps[ASIDE]]
+    gaps = gaps[~gaps[ASIDE].to_numpy()]
     is_named = gaps[NAMED].to_numpy(bool)
     replays = contains(gaps[CALL], r"(?i)graphlaunch")
-    caused = {cause: (gaps[CAUSE] == cause).to_numpy(bool) for cause in Cause}
-    waits = blocking_calls(run, marked=budget.marked)
+    caused = {cause: gaps[CAUSE].cat.codes.to_numpy() == CAUSES.index(cause) for cause in Cause}
+    lengths, idle_shares = ints(gaps, C.DUR_NS), gaps[_IDLE_SHARE].to_numpy()
     cases = (
         (LAUNCHES, caused[Cause.LAUNCH_BOUND], "GPU is launch-bound"),
         (COMPUTES, caused[Cause.HOST_WORK] & is_named, "GPU idle: CPU busy outside kernel launches"),
@@ -212,17 +224,20 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     )
     result = []
     for rule, chosen, title in cases:
-        is_idle = gaps[_IDLE_SHARE].to_numpy() >= rule["min_idle_share"]
-        rows = idlest_devices(gaps[chosen & is_idle])
+        selected = chosen & (idle_shares >= rule["min_idle_share"])
+        least = rule["min_saving_share"]
+        if not budget.matters(int(lengths[selected].sum()), least=least):
+            continue  # the idlest devices have no more than all
+        rows = idlest_devices(gaps[selected])
         idle = total_ns(rows)
-        if not budget.matters(idle, least=rule["min_saving_share"]):
+        if not budget.matters(idle, least=least):
             continue
         inside = " inside the profiled steps" if budget.marked else ""
         finding = budget.finding(
             rule,
             idle,
             f"{title} {amount(rows, budget)}",
-            _advise(rule, rows, budget, waits),
+            _advise(run, rule, rows, budget),
             _HOW.format(inside=inside, per=budget.per) + (_AT_MOST if rule is DEPENDS else _PROFILED),
             basis=Basis.ESTIMATED if rule is DEPENDS else Basis.MEASURED,
             confidence=0.6 if rule is DEPENDS else CONFIDENT,
@@ -281,23 +296,26 @@ def _limit_saving(finding: Finding, limit: int, budget: Budget, text: dict[str, 
 def _with_idle_share(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
     """Add the idle share of their device to gaps, with their lengths inside the steps if there are any."""
     windows = step_windows(run)
-    places = summary[[C.RANK, C.DEVICE, "window_ns"]]
     if len(windows):
-        lengths = {
-            rank: intervals.length(intervals.union(ints(of_rank, C.START_NS), ints(of_rank, END_NS)))
-            for rank, of_rank in windows.groupby(C.RANK)
-        }
-        places = places.assign(window_ns=places[C.RANK].map(lengths).fillna(0).to_numpy(np.int64))
-        gaps = gaps.assign(**{C.DUR_NS: inside_steps(gaps, windows)})
-        gaps = gaps[gaps[C.DUR_NS] > 0]
-    idle = gaps.groupby([C.RANK, C.DEVICE], as_index=False)[C.DUR_NS].sum().merge(places)
-    idle[_IDLE_SHARE] = share(idle[C.DUR_NS], ints(idle, "window_ns"))
-    idle_share = idle.set_index([C.RANK, C.DEVICE])[_IDLE_SHARE]
-    return gaps.join(idle_share, on=[C.RANK, C.DEVICE])
+        inside = inside_steps(gaps, windows)
+        gaps = gaps.assign(**{C.DUR_NS: inside})[inside > 0]
+    devices = group_rows(gaps, PLACE)
+    ranks, indices = (ints(gaps, name)[devices.first].tolist() for name in PLACE)
+    if len(windows):
+        steps = {rank: windows[windows[C.RANK] == rank] for rank in ranks}
+        unions = [intervals.union(ints(steps[rank], C.START_NS), ints(steps[rank], END_NS)) for rank in ranks]
+        window_ns = [intervals.length(union) for union in unions]
+    else:
+        places = zip(*(summary[name].tolist() for name in PLACE), strict=True)
+        length = dict(zip(places, summary["window_ns"].tolist(), strict=True))
+        window_ns = [length[place] for place in zip(ranks, indices, strict=True)]
+    idle_share = share(devices.sums(ints(gaps, C.DUR_NS)), np.array(window_ns, np.int64))
+    return gaps.assign(**{_IDLE_SHARE: idle_share[devices.codes]})
 
 
-def _after_waits(waits: pd.DataFrame, rows: pd.DataFrame, budget: Budget) -> str:
+def _after_waits(run: Run, rows: pd.DataFrame, budget: Budget) -> str:
     """Sentence on waits before these gaps that take longer: without them the host could run ahead."""
+    waits = blocking_calls(run, marked=budget.marked)
     last = waits[C.RANK].map((rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max())
     before = waits[waits[C.START_NS] + waits[C.DUR_NS] < last.fillna(-1)]
     by_thread = before.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
@@ -339,14 +357,14 @@ _ADVICE = {
 }
 
 
-def _advise(rule: Rule, rows: pd.DataFrame, budget: Budget, waits: pd.DataFrame) -> str:
+def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
     """Name the ops with most of the time, and say what to do."""
     if rule is COMPUTES:
         named = _with_kernels(rows) if rows[NAMED].all() else rows
         return f"{largest_part(named)}. {_on_host(rows)}{one_off(rows)}"
     if rule is CALLS:
         return f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}"
-    after = _after_waits(waits, rows, budget) if rule is LAUNCHES else ""
+    after = _after_waits(run, rows, budget) if rule is LAUNCHES else ""
     return f"{largest_part(rows)}. {_ADVICE[rule.code]}{after}"
 
 

@@ -19,7 +19,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import SIZES, TIMES, human
 from tracekit.schema import C, DeviceKind, HostKind
 
-from .groups import rows_by_device
+from .groups import codes_of, rows_by_device
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -85,8 +85,17 @@ def sort_by(table: pd.DataFrame, *order: str) -> pd.DataFrame:
         >>> sort_by(pd.DataFrame({"n": [1, 1, 2], "at": [8, 7, 9]}), "-n", "at")["at"].tolist()
         [9, 7, 8]
     """
-    names, falling = [name.removeprefix("-") for name in order], [name.startswith("-") for name in order]
-    return table.sort_values(names, ascending=[not falls for falls in falling], ignore_index=True)
+    keys = [_sort_key(table[name.removeprefix("-")], falls=name.startswith("-")) for name in reversed(order)]
+    return table.take(np.lexsort(keys)).reset_index(drop=True)
+
+
+def _sort_key(values: pd.Series, *, falls: bool) -> npt.NDArray[Any]:
+    """Numbers in the order of the values, missing ones last."""
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "if":
+        numbers = values.to_numpy()
+        return -numbers if falls else numbers
+    codes, count = codes_of(values)
+    return np.where(codes < 0, count, -codes if falls else codes)
 
 
 def select(table: pd.DataFrame, columns: Iterable[Column], *order: str) -> pd.DataFrame:

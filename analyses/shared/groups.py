@@ -1,10 +1,16 @@
-"""Rows of a table by device, and numbers of their groups."""
+"""Groups of rows with equal keys, computed on arrays.
+
+`DataFrame.groupby` has a fixed cost per call that exceeds the work on small tables many times.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tracekit.runs.intervals import Ints
@@ -25,6 +31,25 @@ def rows_by_device(frame: pd.DataFrame) -> dict[tuple[int, int], Ints]:
     return {(int(rank[rows[0]]), int(device[rows[0]])): rows for rows in parts}
 
 
+def count_by_rank(rows: pd.DataFrame, ranks: Ints) -> Ints:
+    """Number of rows of each of these ranks.
+
+    Example:
+        >>> count_by_rank(pd.DataFrame({C.RANK: [0, 0, 2]}), np.array([0, 1, 2]))
+        array([2, 0, 1])
+    """
+    ordered = np.sort(rows[C.RANK].to_numpy(np.int64))
+    return np.searchsorted(ordered, ranks, side="right") - np.searchsorted(ordered, ranks)
+
+
+def codes_of(values: pd.Series) -> tuple[Ints, int]:
+    """Number of each value in the order of the values, -1 if missing, and how many numbers there are."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return np.asarray(values.cat.codes, np.int64), len(values.cat.categories)
+    codes, distinct = pd.factorize(values, sort=True)
+    return np.asarray(codes, np.int64), len(distinct)
+
+
 def number_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
     """Number the distinct combinations of keys in their order, with nulls last.
 
@@ -37,7 +62,43 @@ def number_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
     """
     numbers = np.zeros(len(frame), np.int64)
     for key in keys:
-        codes, distinct = pd.factorize(frame[key], sort=True)
-        codes = np.where(codes < 0, len(distinct), codes)
-        numbers = np.unique(numbers * (len(distinct) + 1) + codes, return_inverse=True)[1]
-    return numbers, np.unique(numbers, return_index=True)[1]
+        codes, count = codes_of(frame[key])
+        keyed = numbers * (count + 1) + np.where(codes < 0, count, codes)
+        numbers, distinct = pd.factorize(keyed, sort=True)
+    first = np.empty(len(distinct), np.int64)
+    first[numbers[::-1]] = np.arange(len(frame))[::-1]
+    return numbers, first
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows with equal keys; groups are numbered in the order of the keys."""
+
+    codes: Ints  # number of each row's group
+    first: Ints  # position of the first row of each group
+
+    def sizes(self) -> Ints:
+        """Number of rows of each group."""
+        return np.bincount(self.codes, minlength=len(self.first))
+
+    def sums(self, values: npt.NDArray[np.integer[Any]]) -> Ints:
+        """Exact sum of integers over each group."""
+        sums = np.zeros(len(self.first), np.int64)
+        np.add.at(sums, self.codes, values)
+        return sums
+
+    def largest(self, values: Ints) -> Ints:
+        """Largest integer of each group."""
+        largest = values[self.first]
+        np.maximum.at(largest, self.codes, values)
+        return largest
+
+
+def group_rows(table: pd.DataFrame, keys: Sequence[str]) -> Groups:
+    """Group rows by columns, as `number_by` numbers them.
+
+    Example:
+        >>> group_rows(pd.DataFrame({"op": ["b", "a", "b"]}), ["op"]).sums(np.array([1, 2, 4]))
+        array([2, 5])
+    """
+    return Groups(*number_by(table, keys))

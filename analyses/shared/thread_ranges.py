@@ -13,11 +13,10 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
-from .common import NO_PARENT, is_kind, spans
+from .common import NO_PARENT, ids_or_absent, ints, is_kind, spans
 from .host_rows import host_rows
 
 THREAD = (C.RANK, C.PID, C.TID)
-_NEVER = np.iinfo(np.int64).min
 
 
 def ranges_by_name(run: Run, pattern: re.Pattern[str], kinds: tuple[HostKind, ...]) -> pd.DataFrame:
@@ -40,13 +39,23 @@ def ranges_by_name(run: Run, pattern: re.Pattern[str], kinds: tuple[HostKind, ..
 
 def outermost_ranges(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows that no other of them encloses on its thread, sorted by rank, thread and start."""
-    lane = rows.groupby([*THREAD]).ngroup()
-    table = rows.assign(lane=lane, end=spans(rows)[1])
-    keys = ["lane", C.START_NS, "end", C.DEPTH, C.ROW_ID]
-    table = table.sort_values(keys, ascending=[True, True, False, True, True], ignore_index=True)
-    reach = table.groupby("lane")["end"].cummax().groupby(table["lane"]).shift(fill_value=_NEVER)
-    outer = table[C.START_NS].to_numpy() >= reach.to_numpy()
-    return table[outer].drop(columns=["lane", "end"]).reset_index(drop=True)
+    thread = _thread_numbers(rows)
+    start, end = spans(rows)
+    order = np.lexsort((ints(rows, C.ROW_ID), ints(rows, C.DEPTH), -end, start, thread))
+    thread, start, end = thread[order], start[order], end[order]
+    reach = pd.Series(end).groupby(thread, sort=False).cummax().to_numpy(np.int64)
+    outer = np.ones(len(order), np.bool_)
+    outer[1:] = (thread[1:] != thread[:-1]) | (start[1:] >= reach[:-1])
+    return rows.take(order[outer]).reset_index(drop=True)
+
+
+def _thread_numbers(rows: pd.DataFrame) -> Ints:
+    """Number of each row's thread, by rank, process and thread."""
+    numbers = np.zeros(len(rows), np.int64)
+    for column in THREAD:
+        codes, distinct = pd.factorize(ints(rows, column), sort=True)
+        numbers = numbers * len(distinct) + codes
+    return numbers
 
 
 def covering_ranges(ranges: pd.DataFrame, instants: pd.DataFrame) -> Ints:
@@ -55,16 +64,18 @@ def covering_ranges(ranges: pd.DataFrame, instants: pd.DataFrame) -> Ints:
     The ranges are disjoint, as `outermost_ranges` returns them; instants have a thread and a start.
     """
     position = np.full(len(instants), NO_PARENT, np.int64)
-    has_start = instants[C.START_NS].notna().to_numpy()
-    for key, of_thread in ranges.groupby([*THREAD], sort=True):
+    has_start = instants[C.START_NS].notna().to_numpy(bool)
+    instant = ids_or_absent(instants[C.START_NS])
+    keys = [(ids_or_absent(instants[column]), ints(ranges, column)) for column in THREAD]
+    number, (start, end) = _thread_numbers(ranges), spans(ranges)
+    for thread in np.unique(number):
+        rows = np.flatnonzero(number == thread)
         same = has_start.copy()
-        for column, value in zip(THREAD, key, strict=True):
-            same &= (instants[column] == value).fillna(value=False).to_numpy(dtype=bool)
-        start, end = spans(of_thread)
-        instant = instants.loc[same, C.START_NS].to_numpy(dtype=np.int64)
-        place = np.searchsorted(start, instant, side="right") - 1
-        inside = (place >= 0) & (instant < end[np.maximum(place, 0)])
-        position[same] = np.where(inside, of_thread.index.to_numpy()[np.maximum(place, 0)], NO_PARENT)
+        for of_instant, of_range in keys:
+            same &= of_instant == of_range[rows[0]]
+        place = np.searchsorted(start[rows], instant[same], side="right") - 1
+        row = rows[np.maximum(place, 0)]
+        position[same] = np.where((place >= 0) & (instant[same] < end[row]), row, NO_PARENT)
     return position
 
 

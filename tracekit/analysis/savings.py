@@ -150,6 +150,10 @@ class StepTotals:
 
 def measure_steps(run: Run) -> StepTotals:
     """The steps of a run of one rank, or of few."""
+    return run.compute_once(_measure_steps)
+
+
+def _measure_steps(run: Run) -> StepTotals:
     windows = step_windows(run)
     if len(windows):
         total = sum(_sum_windows(of_rank) for _, of_rank in windows.groupby(C.RANK))
@@ -181,6 +185,10 @@ def combine_budget(parts: Iterable[StepTotals]) -> Budget:
 
 def budget(run: Run) -> Budget:
     """The run's steps: how many, and how long they take."""
+    return run.compute_once(_budget)  # most analyses ask
+
+
+def _budget(run: Run) -> Budget:
     return combine_budget(measure_steps(part) for part in rank_view.split_by_rank(run))
 
 

@@ -76,6 +76,10 @@ def of_different_batches(run: Run) -> set[int]:
 
     Such steps take different times by design, so that none of them is a warm-up outlier.
     """
+    return run.compute_once(_of_different_batches)
+
+
+def _of_different_batches(run: Run) -> set[int]:
     batch = [C.PHASE, C.REQUESTS, C.CONTEXT_TOKENS, C.GENERATION_TOKENS]
     kinds = run.table("steps", columns=[C.RANK, *batch]).drop_duplicates()
     return set(kinds.loc[kinds.duplicated(C.RANK), C.RANK].tolist())
