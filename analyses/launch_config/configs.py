@@ -49,9 +49,9 @@ from ..shared.common import (
     map_texts,
     medians,
     share,
-    sort_by,
     sum_by_code,
 )
+from ..shared.groups import number_by
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
 from ..shared.tensor_shapes import Shape, numel, parse_shapes
 
@@ -148,34 +148,32 @@ _PLACED = (C.ROW_ID, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP)
 def read_kernels(run: Run) -> pd.DataFrame:
     """All kernels with op, family, shapes and elements; unknown integers are `UNKNOWN`."""
     where = is_kind(DeviceKind.KERNEL)
-    columns = (*_PLACED, C.NAME, C.OP_ROW, *GRID, *BLOCK, *_RESOURCES)
-    frame = run.table("device_intervals", columns=columns, where=where)
+    recorded = (*_PLACED, C.NAME, C.OP_ROW, *GRID, *BLOCK, *_RESOURCES)
+    frame = run.table("device_intervals", columns=recorded, where=where)
     names = frame[C.NAME].astype(object)
     host = host_rows(run, frame[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.PHASE])
     shapes = fill_missing_text(host[C.INPUT_SHAPES], "")
-    largest = {text: _largest(text) for text in pd.unique(shapes)}
     static, dynamic = frame[C.STATIC_SHARED_BYTES], frame[C.DYNAMIC_SHARED_BYTES]
     counts = [*GRID, *BLOCK, C.REGISTERS, C.OP_ROW]
-    plain = {name: frame[name].fillna(UNKNOWN).astype(np.int64) for name in counts}
-    shared = static.fillna(0) + dynamic.fillna(0)
-    plain[SHARED] = shared.mask(static.isna() & dynamic.isna(), UNKNOWN).astype(np.int64)
     work = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
-    base = frame[[*_PLACED]].assign(alone_ns=alone_ns(frame, frame), exposed_ns=alone_ns(frame, work))
     percent = frame[C.OCCUPANCY_PCT].to_numpy(dtype=np.float64, na_value=np.nan)
-    return base.assign(**plain).join(
-        pd.DataFrame(
-            {
-                C.NAME: names,
-                FAMILY: map_texts(names, family),
-                OP: fill_missing_text(host[C.NAME], NO_OP),
-                "occupancy": np.where(percent > 0, percent / 100, np.nan),
-                C.PHASE: fill_missing_text(host[C.PHASE], ""),
-                C.INPUT_SHAPES: shapes,
-                NUMEL: pd.Series(shapes, index=frame.index).map(largest).astype(np.int64),
-            },
-            index=frame.index,
-        )
-    )
+    shared = static.fillna(0).to_numpy(np.int64) + dynamic.fillna(0).to_numpy(np.int64)
+    has_shared = (static.notna() | dynamic.notna()).to_numpy(bool)
+    columns: dict[str, Any] = {
+        **{name: frame[name] for name in _PLACED},
+        "alone_ns": alone_ns(frame, frame),
+        "exposed_ns": alone_ns(frame, work),
+        **{name: frame[name].fillna(UNKNOWN).to_numpy(np.int64) for name in counts},
+        SHARED: np.where(has_shared, shared, UNKNOWN),
+        C.NAME: names,
+        FAMILY: map_texts(names, family),
+        OP: fill_missing_text(host[C.NAME], NO_OP),
+        "occupancy": np.where(percent > 0, percent / 100, np.nan),
+        C.PHASE: fill_missing_text(host[C.PHASE], ""),
+        C.INPUT_SHAPES: shapes,
+        NUMEL: map_texts(pd.Series(shapes, dtype=object), _largest).astype(np.int64),
+    }
+    return pd.DataFrame(columns)
 
 
 MIN_SEARCH_KERNELS, MIN_SEARCH_FAMILIES, MIN_SEARCH_RATIO = 8, 4, 3
@@ -189,15 +187,19 @@ def is_algorithm_search(rows: pd.DataFrame) -> Bools:
     families, and `MIN_SEARCH_RATIO` times as many as the median of the calls with the same shapes;
     without other calls it is unknown.
     """
-    call = [C.RANK, C.OP_ROW]
-    convolutions = rows[contains(rows[OP], r"(?i)conv") & (rows[C.OP_ROW] != UNKNOWN)]
-    by_call = convolutions.groupby([*call, OP, C.INPUT_SHAPES], sort=True)[FAMILY]
-    calls = by_call.agg(["size", "nunique"]).reset_index()
-    same = calls.groupby([C.RANK, OP, C.INPUT_SHAPES], sort=True)["size"]
-    median = same.transform("quantile", 0.5, interpolation="lower")
-    varied = (calls["size"] >= MIN_SEARCH_KERNELS) & (calls["nunique"] >= MIN_SEARCH_FAMILIES)
-    searches = calls[varied & (calls["size"] >= MIN_SEARCH_RATIO * median)]
-    searched: Bools = pd.MultiIndex.from_frame(rows[call]).isin(pd.MultiIndex.from_frame(searches[call]))
+    searched = np.zeros(len(rows), np.bool_)
+    launched = np.flatnonzero(contains(rows[OP], r"(?i)conv") & (rows[C.OP_ROW] != UNKNOWN).to_numpy(bool))
+    convolutions = rows.iloc[launched]
+    calls, first = number_by(convolutions, [C.RANK, C.OP_ROW, OP, C.INPUT_SHAPES])
+    kernels = np.bincount(calls)
+    if kernels.max(initial=0) < MIN_SEARCH_KERNELS:
+        return searched
+    families = pd.Series(convolutions[FAMILY].to_numpy()).groupby(calls).nunique().to_numpy()
+    same_shapes, _ = number_by(convolutions.iloc[first], [C.RANK, OP, C.INPUT_SHAPES])
+    median = medians(same_shapes, int(same_shapes.max()) + 1, kernels)[same_shapes]
+    varied = (kernels >= MIN_SEARCH_KERNELS) & (families >= MIN_SEARCH_FAMILIES)
+    searches = varied & (kernels >= MIN_SEARCH_RATIO * median)
+    searched[launched] = searches[calls]
     return searched
 
 
@@ -220,57 +222,78 @@ def group_kernels(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     `counted_alone_ns` are the parts of the times in which no other kernel ran on the device, `exposed_ns` and
     `counted_exposed_ns` those in which nothing else did.
     """
-    groups = rows.groupby(list(keys), sort=True, observed=True)
-    codes = groups.ngroup().to_numpy().astype(np.int64)
-    table = groups.size().rename("launches").reset_index()
-    size, duration = len(table), ints(rows, C.DUR_NS)
-    in_steps = rows[C.STEP].notna().to_numpy()
-    all_rows, alone = np.ones(len(rows), bool), ints(rows, "alone_ns")
-    for name, which, values in (
-        ("total_ns", all_rows, duration),
-        ("counted_ns", in_steps, duration),
-        ("alone_ns", all_rows, alone),
-        ("counted_alone_ns", in_steps, alone),
-        ("exposed_ns", all_rows, ints(rows, "exposed_ns")),
-        ("counted_exposed_ns", in_steps, ints(rows, "exposed_ns")),
-    ):
-        table[name] = sum_by_code(codes[which], size, values[which])
-    table["counted"] = np.bincount(codes[in_steps], minlength=size).astype(np.int64)
-    table["median_ns"] = medians(codes, size, duration)
+    codes, first = number_by(rows, keys)
+    size, duration = len(first), ints(rows, C.DUR_NS)
+    in_steps, all_rows = rows[C.STEP].notna().to_numpy(), slice(None)
+    sums = {
+        f"{part}{name}_ns": sum_by_code(codes[which], size, values[which])
+        for name, values in (
+            ("total", duration),
+            ("alone", ints(rows, "alone_ns")),
+            ("exposed", ints(rows, "exposed_ns")),
+        )
+        for part, which in (("", all_rows), ("counted_", in_steps))
+    }
     order = np.lexsort((ints(rows, C.ROW_ID), ints(rows, C.START_NS), codes))
-    first_rows = order[np.concatenate(([True], np.diff(codes[order]) > 0))[: len(order)]]
-    table["first_row"] = ints(rows, C.ROW_ID)[first_rows]
-    table["first_ns"] = ints(rows, C.START_NS)[first_rows]
-    table["occupancy"] = groups["occupancy"].median().to_numpy(dtype=np.float64)
-    table["share"] = share(table["total_ns"], int(duration.sum()))
-    return table
+    first_rows = order[np.diff(codes[order], prepend=-1) > 0]
+    columns: dict[str, Any] = {
+        "launches": np.bincount(codes, minlength=size),
+        "counted_ns": sums.pop("counted_total_ns"),
+        **sums,
+        "counted": np.bincount(codes[in_steps], minlength=size),
+        "median_ns": medians(codes, size, duration),
+        "first_row": ints(rows, C.ROW_ID)[first_rows],
+        "first_ns": ints(rows, C.START_NS)[first_rows],
+        "occupancy": pd.Series(rows["occupancy"].to_numpy()).groupby(codes).median(),
+        "share": share(sums["total_ns"], int(duration.sum())),
+    }
+    return rows[[*keys]].iloc[first].reset_index(drop=True).assign(**columns)
 
 
 def group_by_configuration(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
     """Kernels by configuration, with quantities derived from device limits, sorted by time."""
     table = group_kernels(rows, KEYS)
-    table["blocks"] = table[GRID].prod(axis=1).astype(np.int64)
-    table["block_threads"] = table[BLOCK].prod(axis=1).astype(np.int64)
-    table["threads"] = table["blocks"] * table["block_threads"]
-    for name in (NUMEL, C.REGISTERS, SHARED):
-        table[name] = table[name].astype("Int64").mask(table[name] == UNKNOWN)
-    gpus = device_limits(run)
-    counts = table[C.DEVICE].map({index: sm.count for index, sm in gpus.items()}).astype("Int64")
-    table["sms"] = counts
-    table["resident_blocks"] = resident_blocks(table, gpus)
-    table["max_threads"] = table[C.DEVICE].map({index: sm.threads for index, sm in gpus.items()})
-    table["blocks_per_sm"] = _ratio(table["blocks"], counts)
-    table["waves"] = _ratio(table["blocks"], counts * table["resident_blocks"])
-    waves = table["waves"].to_numpy()
-    table["tail_share"] = 1 - waves / np.maximum(np.ceil(waves), 1)
-    table["threads_per_element"] = _ratio(table["threads"], table[NUMEL])
-    keys = ["total_ns", *KEYS]
-    return table.sort_values(keys, ascending=[False, *(True for _ in KEYS)], ignore_index=True)
+    blocks, block_threads = (product(table, names) for names in (GRID, BLOCK))
+    table = table.assign(**_known(table, [NUMEL, C.REGISTERS, SHARED]), block_threads=block_threads)
+    gpus, device = device_limits(run), table[C.DEVICE]
+    sms = device.map({index: sm.count for index, sm in gpus.items()}).astype("Int64")
+    resident = resident_blocks(table, gpus)
+    waves = _ratio(blocks, sms * resident)
+    derived = table.assign(
+        blocks=blocks,
+        threads=blocks * block_threads,
+        sms=sms,
+        resident_blocks=resident,
+        max_threads=device.map({index: sm.threads for index, sm in gpus.items()}),
+        blocks_per_sm=_ratio(blocks, sms),
+        waves=waves,
+        tail_share=1 - waves / np.maximum(np.ceil(waves), 1),
+        threads_per_element=_ratio(blocks * block_threads, table[NUMEL]),
+    )
+    return _longest_first(derived)
 
 
-def _ratio(part: pd.Series, total: pd.Series) -> Floats:
-    """Ratio of part to whole, NaN if either is unknown."""
-    return share(*(values.to_numpy(dtype=np.float64, na_value=np.nan) for values in (part, total)))
+def _known(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, pd.arrays.IntegerArray]:
+    """Columns of integers, missing where they are `UNKNOWN`."""
+    values = {name: ints(table, name) for name in columns}
+    return {name: pd.arrays.IntegerArray(column, column == UNKNOWN) for name, column in values.items()}
+
+
+def _longest_first(table: pd.DataFrame) -> pd.DataFrame:
+    """Sort the result of `group_kernels`, which is in the order of its keys, by time."""
+    order = np.argsort(-ints(table, "total_ns"), kind="stable")
+    return table.iloc[order].reset_index(drop=True)
+
+
+def product(table: pd.DataFrame, columns: Sequence[str]) -> Ints:
+    """Product of columns of integers."""
+    factors: Ints = np.prod([ints(table, name) for name in columns], axis=0)
+    return factors
+
+
+def _ratio(part: Ints, total: pd.Series) -> Floats:
+    """Ratio of part to whole, NaN if the whole is unknown."""
+    return share(part, total.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 RELU, FUSED, COMPILED, OTHER = "relu", "fused", "compiled", "other"
@@ -318,16 +341,18 @@ def kind_of(kernel: str, op: str) -> str:
 
 def relu_table(rows: pd.DataFrame) -> pd.DataFrame:
     """ReLU-named kernels and kernels of ReLU ops, by kind, direction, op, family and configuration."""
-    pairs = rows[[C.NAME, OP]].drop_duplicates()
-    kinds = {(name, op): kind_of(name, op) for name, op in pairs.itertuples(index=False)}
-    kind = pd.Series([kinds[pair] for pair in pairs.itertuples(index=False)], index=pairs.index, dtype=object)
-    chosen = rows.merge(pairs.assign(kind=kind)[kind != ""], on=[C.NAME, OP])
-    chosen = chosen.assign(told_by=_identified_by(chosen), direction=_directions(chosen))
+    codes, first = number_by(rows, [C.NAME, OP])
+    pairs = rows[[C.NAME, OP]].iloc[first].itertuples(index=False, name=None)
+    kind = np.array([kind_of(name, op) for name, op in pairs], object)[codes]
+    chosen: pd.DataFrame = rows[kind != ""]
+    if chosen.empty:
+        return chosen
+    chosen = chosen.assign(
+        kind=kind[kind != ""], told_by=_identified_by(chosen), direction=_directions(chosen)
+    )
     relu = group_kernels(chosen, ACTIVATION_KEYS)
-    relu["share"] = relu["total_ns"] / max(int(rows[C.DUR_NS].sum()), 1)
-    for name in (*GRID, *BLOCK):
-        relu[name] = relu[name].astype("Int64").mask(relu[name] == UNKNOWN)
-    return sort_by(relu, "-total_ns", *ACTIVATION_KEYS)
+    shares = relu["total_ns"] / max(int(rows[C.DUR_NS].sum()), 1)
+    return _longest_first(relu.assign(share=shares, **_known(relu, [*GRID, *BLOCK])))
 
 
 def _identified_by(rows: pd.DataFrame) -> Objects:

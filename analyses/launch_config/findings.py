@@ -12,14 +12,15 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity, savings
-from tracekit.analysis.kernel_names import COMMUNICATION, brief, matches
+from tracekit.analysis.kernel_names import COMMUNICATION, brief
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from ..shared.common import Bools, contains, largest_rows
-from .configs import BLOCK, FAMILY, FUSED, GRID, NUMEL, OP, UNKNOWN, kind_of, shapes_of
+from ..shared.common import Bools, contains, ints, largest_rows, map_texts
+from ..shared.groups import number_by
+from .configs import BLOCK, FAMILY, FUSED, GRID, NUMEL, OP, UNKNOWN, kind_of, product, shapes_of
 from .launches import (
     MIN_ALONE_SHARE,
     Launches,
@@ -158,7 +159,7 @@ _CONFIG = [*GRID, *BLOCK]
 
 def findings(launches: Launches) -> tuple[Finding, ...]:
     """Every finding, those with the largest saving first."""
-    configs = launches.configs[~_name_matches(launches.configs, COMMUNICATION)]
+    configs = launches.configs[~contains(launches.configs[FAMILY], COMMUNICATION)]
     cases = (
         (SERIAL, _select_serial(configs), _describe_serial),
         (FEW_BLOCKS, _select_few_blocks(configs), _describe_few_blocks),
@@ -258,10 +259,10 @@ def _describe_partial_wave(launches: Launches, rows: pd.DataFrame) -> tuple[str,
 
 
 def _select_low_occupancy(configs: pd.DataFrame) -> pd.DataFrame:
-    resident = configs["resident_blocks"].astype("Float64") * configs["block_threads"]
-    low = (resident <= LOW_OCCUPANCY["max_thread_share"] * configs["max_threads"]).fillna(value=False)
-    full = configs["waves"] >= LOW_OCCUPANCY["min_waves"]
-    return configs[low.to_numpy(dtype=bool) & full & ~_name_matches(configs, _LIBRARY)]
+    full = configs[configs["waves"] >= LOW_OCCUPANCY["min_waves"]]
+    resident = full["resident_blocks"].to_numpy(np.float64) * ints(full, "block_threads")
+    low = full[resident <= LOW_OCCUPANCY["max_thread_share"] * full["max_threads"].to_numpy(np.float64)]
+    return low[~contains(low[FAMILY], _LIBRARY)]
 
 
 def _describe_low_occupancy(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
@@ -278,13 +279,12 @@ def _describe_low_occupancy(launches: Launches, rows: pd.DataFrame) -> tuple[str
 
 def _select_idle_threads(launches: Launches) -> pd.DataFrame:
     rows, configs = launches.rows, launches.configs
-    elementwise = rows[rows[NUMEL] > 0]
-    elementwise = elementwise[contains(elementwise[FAMILY], r"(?i)elementwise_kernel")]
-    elements = {text: _broadcast(text) for text in elementwise[C.INPUT_SHAPES].unique()}
-    needed = elementwise[C.INPUT_SHAPES].map(elements).astype(np.int64)
-    many = elementwise[[*GRID, *BLOCK]].prod(axis=1) >= IDLE_THREADS["min_threads_ratio"] * needed
-    full = configs["blocks_per_sm"] >= IDLE_THREADS["min_blocks_per_sm"]
-    return configs[configs["first_row"].isin(elementwise.loc[many, C.ROW_ID]) & full]
+    full = configs[configs["blocks_per_sm"] >= IDLE_THREADS["min_blocks_per_sm"]]
+    rows = rows[(rows[NUMEL] > 0) & rows[C.ROW_ID].isin(full["first_row"])]
+    rows = rows[contains(rows[FAMILY], r"(?i)elementwise_kernel")]
+    needed = map_texts(rows[C.INPUT_SHAPES], _broadcast).to_numpy(np.int64)
+    many = product(rows, [*GRID, *BLOCK]) >= IDLE_THREADS["min_threads_ratio"] * needed
+    return full[full["first_row"].isin(rows.loc[many, C.ROW_ID])]
 
 
 def _describe_idle_threads(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
@@ -318,25 +318,24 @@ def _describe_varying(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]
 
 def _kernels_that_vary(rows: pd.DataFrame) -> pd.DataFrame:
     """Kernels launched by one op in few configurations on the same shapes, each repeatedly."""
-    alone = rows[(rows[C.OP_ROW] != UNKNOWN) & (rows[NUMEL] > 0)]
-    alone = alone[~alone.duplicated([C.OP_ROW, FAMILY], keep=False)]
+    rows = rows[(rows[C.OP_ROW] != UNKNOWN) & (rows[NUMEL] > 0)]
+    of_op, _ = number_by(rows, [C.OP_ROW, FAMILY])
+    rows = rows[np.bincount(of_op)[of_op] == 1]
     keys = [OP, FAMILY, C.INPUT_SHAPES, C.RANK, C.DEVICE]
-    ways = alone.groupby([*keys, *_CONFIG], sort=True).size().reset_index(name="launches")
-    counts = ways.groupby(keys, sort=True)["launches"].agg(["size", "min"])
-    repeated = counts[
-        counts["size"].between(VARIES["min_configs"], VARIES["max_configs"])
-        & (counts["min"] >= VARIES["min_launches"])
-    ]
-    varied = alone[pd.MultiIndex.from_frame(alone[keys]).isin(repeated.index)]
-    counted = np.where(varied[C.STEP].notna(), varied[C.DUR_NS], 0).astype(np.int64)
-    exposed = np.where(varied[C.STEP].notna(), varied["alone_ns"], 0).astype(np.int64)
+    kernels, _ = number_by(rows, keys)
+    configs, first = number_by(rows, [*keys, *_CONFIG])
+    kernel_of_config, launches = kernels[first], np.bincount(configs)
+    count = np.bincount(kernel_of_config)
+    repeated = np.bincount(kernel_of_config[launches >= VARIES["min_launches"]], minlength=len(count))
+    varies = (count >= VARIES["min_configs"]) & (count <= VARIES["max_configs"]) & (repeated == count)
+    varied = rows[varies[kernels]]
+    in_step = varied[C.STEP].notna().to_numpy(bool)
     return varied.assign(
-        total_ns=varied[C.DUR_NS], first_row=varied[C.ROW_ID], counted_ns=counted, counted_alone_ns=exposed
+        total_ns=varied[C.DUR_NS],
+        first_row=varied[C.ROW_ID],
+        counted_ns=np.where(in_step, ints(varied, C.DUR_NS), 0),
+        counted_alone_ns=np.where(in_step, ints(varied, "alone_ns"), 0),
     )
-
-
-def _name_matches(configs: pd.DataFrame, pattern: str) -> pd.Series:
-    return matches(configs[FAMILY].astype("category"), pattern)
 
 
 def comparison_findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) -> Iterator[Finding]:

@@ -61,6 +61,8 @@ def significant(launches: Launches, rule: Rule, chosen: pd.DataFrame) -> Iterato
         chosen: Configurations to which it applies.
     """
     chosen = chosen[chosen[launches.alone] >= rule["min_alone_share"] * chosen[launches.time]]
+    if not launches.budget.matters(int(chosen[launches.alone].sum()), least=rule["min_saving_share"]):
+        return
     by_device = chosen.groupby([OP, FAMILY, C.RANK, C.DEVICE], sort=True)[launches.alone].sum()
     totals = by_device.groupby([OP, FAMILY, C.RANK], sort=True).max().groupby([OP, FAMILY], sort=True).sum()
     ordered = totals.sort_values(ascending=False, kind="stable").head(MAX_FINDINGS)
