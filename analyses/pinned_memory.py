@@ -65,7 +65,7 @@ from .copies.read_copies import (
 )
 from .copies.tables import KernelUnions
 from .shared.common import DEVICE, PLACE, RANK, ints, max_per_rank, nothing_note, select, size, spans
-from .shared.groups import rows_by_device
+from .shared.groups import rows_by_device, sums_if_known
 from .shared.host_rows import host_rows
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
@@ -112,7 +112,7 @@ def _by(copies: pd.DataFrame, keys: Sequence[str], kernels: KernelUnions) -> pd.
         "min_bytes": size.min(),
         "max_bytes": size.max(),
         CEILING: copies[CEILING].groupby(codes).max(),
-        BLOCKED_NS: copy_tables.sums_if_known(copies, codes, len(table), BLOCKED_NS),
+        BLOCKED_NS: sums_if_known(copies, codes, len(table), BLOCKED_NS),
     }
     return table.assign(**measures)[[*keys, *(column.name for column in _MEASURES)]]
 

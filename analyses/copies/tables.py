@@ -32,7 +32,7 @@ from ..shared.common import (
     sum_by_code,
 )
 from ..shared.group_stats import unions_over_devices
-from ..shared.groups import number_by, rows_by_device
+from ..shared.groups import number_by, rows_by_device, sums_if_known
 from ..shared.host_rows import NO_SOURCE
 from .read_copies import BLOCKED_NS, CALL_START_NS, EXPOSED_NS, MEMORY, OP, OUTER, SOURCE
 
@@ -91,21 +91,6 @@ def copy_notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
         NO_STACKS: (copies[SOURCE] == NO_SOURCE).all(),
     }
     return tuple(note for note, true in holds.items() if true)
-
-
-def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.arrays.IntegerArray:
-    """Exact sums by group, missing if a value of the group is missing.
-
-    Args:
-        frame: Copies.
-        codes: Group of each, 0 up to `groups`.
-        groups: Number of groups.
-        column: Column of integers.
-    """
-    values = frame[column]
-    incomplete = np.zeros(groups, np.bool_)
-    incomplete[codes[values.isna().to_numpy(bool)]] = True
-    return pd.arrays.IntegerArray(sum_by_code(codes, groups, values.fillna(0).to_numpy(np.int64)), incomplete)
 
 
 def gb_per_s(size: pd.Series, duration: pd.Series) -> Floats:

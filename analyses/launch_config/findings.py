@@ -328,7 +328,7 @@ def _kernels_that_vary(rows: pd.DataFrame) -> pd.DataFrame:
     count = np.bincount(kernel_of_config)
     repeated = np.bincount(kernel_of_config[launches >= VARIES["min_launches"]], minlength=len(count))
     varies = (count >= VARIES["min_configs"]) & (count <= VARIES["max_configs"]) & (repeated == count)
-    varied = rows[varies[kernels]]
+    varied: pd.DataFrame = rows[varies[kernels]]
     in_step = varied[C.STEP].notna().to_numpy(bool)
     return varied.assign(
         total_ns=varied[C.DUR_NS],

@@ -160,17 +160,17 @@ def compute(run: Run) -> Result:
     kernels, counted = calls_of.read_kernels(run)
     if kernels.empty or not kernels[OWNER].notna().any():
         return _without_launches(run, any_kernel=not kernels.empty)
-    calls = calls_of.read_calls(run, kernels, counted)
+    calls, call = calls_of.read_calls(run, kernels, counted)
     if not has_work(calls).any():
         return Result(notes=absent(run))
     peaks = devices.peaks(run, ints(calls, C.DEVICE))
-    table, group = group_calls(kernels, calls, peaks)
+    table, group = group_calls(kernels, calls, call, peaks)
     tables = {
         "families": select(sum_families(kernels, table, group), FAMILIES),
         "ops": select(select_rated(table), OPS),
     }
     if (calls[C.FLOPS] != UNKNOWN).any():
-        tables |= devices.build_tables(run, kernels, calls, peaks)
+        tables |= devices.build_tables(run, kernels, calls, call, peaks)
     results = findings(run, table, kernels.assign(**{GROUP: group}))
     return Result(tables, devices.with_given(run, results), _notes(run, tables, table, peaks))
 

@@ -24,6 +24,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, is_kind, map_texts, positions
+from ..shared.groups import number_by
 from ..shared.host_columns import climb_to
 from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows
 from ..shared.tensor_shapes import Tensor, item_bytes, tensors
@@ -52,12 +53,10 @@ _PRECISIONS = {
 def read_kernels(run: Run) -> tuple[pd.DataFrame, Ints]:
     """The kernels, each with its call (`owner`, null without one), and the ids of counted calls."""
     kernels = run.table("device_intervals", columns=_READ, where=is_kind(DeviceKind.KERNEL))
-    rows = pd.Series(kernels[C.OP_ROW].dropna().unique(), dtype="Int64")
-    nearest, counted = _nearest(run, rows)
-    owner_of_op = dict(zip(rows, nearest, strict=True))
-    owners = kernels[C.OP_ROW].map(owner_of_op, na_action="ignore").astype("Int64")
-    columns = pd.DataFrame({OWNER: owners, **_by_name(kernels[C.NAME])})
-    return kernels.join(columns), counted
+    codes, rows = pd.factorize(kernels[C.OP_ROW])
+    nearest, counted = _nearest(run, pd.Series(rows, dtype="Int64"))
+    owners = pd.arrays.IntegerArray(np.append(nearest, 0)[codes], codes < 0)
+    return kernels.assign(**{OWNER: owners}, **_by_name(kernels[C.NAME])), counted
 
 
 def _by_name(names: pd.Series) -> dict[str, pd.Series]:
@@ -95,7 +94,7 @@ def _nearest(run: Run, rows: pd.Series) -> tuple[Ints, Ints]:
     return np.where(own_stop == NO_PARENT, wanted, ids[own_stop]), ids[counts]
 
 
-def read_calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> pd.DataFrame:
+def read_calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> tuple[pd.DataFrame, Ints]:
     """One row per call and device: op, shapes, dtype, precision, FLOPs and bytes (`UNKNOWN` if missing).
 
     `matrix` means that the op itself multiplies matrices, with known or unknown FLOPs.
@@ -104,12 +103,19 @@ def read_calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> pd.DataFrame:
         run: The run.
         kernels: Its kernels with their calls.
         counted: Ids of counted calls.
+
+    Returns:
+        The calls, and the row of the call of each kernel, `UNKNOWN` without one.
     """
-    of_calls = kernels[kernels[OWNER].notna()]
-    keys = [OWNER, C.RANK, C.DEVICE]
-    uses_tensor = of_calls.groupby(keys, sort=False)[[TENSOR]].any()
-    table = uses_tensor.join(of_calls.groupby(keys, sort=False)[[C.STEP]].min()).reset_index()
-    return _describe(run, table, counted)
+    launched = np.flatnonzero(kernels[OWNER].notna())
+    of_calls, keys = kernels.iloc[launched], [OWNER, C.RANK, C.DEVICE]
+    codes, first = number_by(of_calls, keys)
+    uses_tensor = np.bincount(codes, of_calls[TENSOR]) > 0
+    table = of_calls[keys].iloc[first].reset_index(drop=True)
+    table[TENSOR], table[C.STEP] = uses_tensor, of_calls[C.STEP].groupby(codes).min()
+    call = np.full(len(kernels), UNKNOWN)
+    call[launched] = codes
+    return _describe(run, table, counted), call
 
 
 def read_host_calls(run: Run) -> pd.DataFrame:
@@ -124,28 +130,32 @@ def read_host_calls(run: Run) -> pd.DataFrame:
 
 
 def _describe(run: Run, table: pd.DataFrame, counted: Ints) -> pd.DataFrame:
-    columns = [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES, C.FLOPS]
-    host = host_rows(run, table[OWNER], columns)
-    flops = host[C.FLOPS].where(table[OWNER].isin(counted)).fillna(UNKNOWN).to_numpy(np.int64)
-    texts_of = {name: fill_missing_text(host[name], "") for name in columns[:3]}
-    described = pd.DataFrame({OP: fill_missing_text(host[C.NAME], NO_OP), **texts_of, C.FLOPS: flops})
-    described[[MOVED, DTYPE, MATRIX]] = _describe_distinct(described)
-    encloses = host[C.FLOPS].notna().to_numpy(bool) & (flops == UNKNOWN)
-    described[MATRIX] = described[MATRIX].astype(bool) & ~encloses
-    tensor = table[TENSOR].to_numpy(bool)
-    precision = described[DTYPE].map(precision_of).to_numpy(object)
-    described[PRECISION] = np.where((precision == "fp32") & tensor, "tf32", precision)
-    described[C.INPUT_SHAPES] = described[C.INPUT_SHAPES].replace("", NO_SHAPES)
-    return table.join(described.drop(columns=[C.NAME, C.INPUT_DTYPES]).set_index(table.index))
-
-
-def _describe_distinct(described: pd.DataFrame) -> pd.DataFrame:
-    """Bytes, dtype and whether it is a matrix product, computed once per distinct call."""
-    keys = [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES, C.FLOPS]
-    codes = described.groupby(keys, sort=False).ngroup().to_numpy()
-    rows = described[keys].drop_duplicates().itertuples(index=False, name=None)
-    distinct = pd.DataFrame([_describe_call(*row) for row in rows], columns=[MOVED, DTYPE, MATRIX])
-    return distinct.iloc[codes].set_axis(described.index)
+    columns = [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES]
+    host = host_rows(run, table[OWNER], [*columns, C.FLOPS])
+    recorded = host[C.FLOPS].fillna(UNKNOWN).to_numpy(np.int64)
+    flops = np.where(table[OWNER].isin(counted), recorded, UNKNOWN)
+    described = pd.DataFrame({name: fill_missing_text(host[name], "") for name in columns})
+    described[C.FLOPS] = flops
+    codes, first = number_by(described, [*described])
+    distinct = described.iloc[first].itertuples(index=False, name=None)
+    calls = [_describe_call(*row) for row in distinct]
+    moved = np.array([moved for moved, _, _ in calls], np.int64)[codes]
+    dtype = np.array([dtype for _, dtype, _ in calls], object)[codes]
+    matrix = np.array([matrix for _, _, matrix in calls], np.bool_)[codes]
+    encloses = (recorded != UNKNOWN) & (flops == UNKNOWN)
+    precision = map_texts(pd.Series(dtype, dtype=object), precision_of).to_numpy(object)
+    shapes = described[C.INPUT_SHAPES].to_numpy(object)
+    return table.assign(
+        **{
+            OP: fill_missing_text(host[C.NAME], NO_OP),
+            C.INPUT_SHAPES: np.where(shapes == "", NO_SHAPES, shapes),
+            C.FLOPS: flops,
+            MOVED: moved,
+            DTYPE: dtype,
+            MATRIX: matrix & ~encloses,
+            PRECISION: np.where((precision == "fp32") & table[TENSOR].to_numpy(bool), "tf32", precision),
+        }
+    )
 
 
 def _describe_call(name: str, shapes: str, dtypes: str, flops: int) -> tuple[int, str, bool]:

@@ -19,8 +19,9 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
-from ..shared.common import PLACE, Floats, ints, spans, union_by
-from .calls import MATRIX, OWNER, PRECISION, UNKNOWN
+from ..shared.common import PLACE, Floats, ints, sort_by, spans, union_by
+from ..shared.groups import number_by, rows_by_device
+from .calls import MATRIX, PRECISION, UNKNOWN
 
 
 def device_names(run: Run, devices: Iterable[int]) -> dict[int, str]:
@@ -115,7 +116,7 @@ def peaks(run: Run, devices: Ints) -> Peaks:
 
 
 def build_tables(
-    run: Run, kernels: pd.DataFrame, calls: pd.DataFrame, peaks: Peaks
+    run: Run, kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: Peaks
 ) -> dict[str, pd.DataFrame]:
     """Return the work per device and window, and per step if steps are marked.
 
@@ -123,22 +124,22 @@ def build_tables(
         run: The run.
         kernels: Its kernels with their calls.
         calls: The calls with their FLOPs.
+        call: The row of the call of each kernel, `UNKNOWN` without one.
         peaks: Peaks of the devices.
     """
     work = _work(calls, peaks)
-    marked = _mark_kernels(kernels, calls)
-    totals = _windows(run).merge(_sum_work(work, marked, PLACE), how="left", on=PLACE)
-    build_tables = {"summary": _with_peaks(_rate(totals, PLACE), work, peaks)}
-    windows = step_windows(run)
-    inside = work[work[C.STEP].notna()]
+    marked = _mark_kernels(kernels, calls, call)
+    summary = _rate(_sum_work(_windows(run), work, marked, PLACE), PLACE)
+    tables = {"summary": _with_peaks(summary, work, peaks)}
+    windows, inside = step_windows(run), work[work[C.STEP].notna()]
     if len(windows) and len(inside):
         keys = [*PLACE, C.STEP]
-        steps = _sum_work(inside, marked[marked[C.STEP].notna()], keys)
-        steps[C.STEP] = steps[C.STEP].astype(np.int64)
-        length = windows.assign(window_ns=windows[END_NS] - windows[C.START_NS])
-        timed = steps.merge(length[[C.RANK, C.STEP, "window_ns"]], on=[C.RANK, C.STEP])
-        build_tables["per_step"] = _rate(timed, keys)
-    return build_tables
+        steps = inside[keys].iloc[number_by(inside, keys)[1]].astype({C.STEP: np.int64})
+        timed = steps.merge(
+            windows.assign(window_ns=windows[END_NS] - windows[C.START_NS]), on=[C.RANK, C.STEP]
+        )
+        tables["per_step"] = _rate(_sum_work(timed, inside, marked[marked[C.STEP].notna()], keys), keys)
+    return tables
 
 
 def _work(calls: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
@@ -150,57 +151,61 @@ def _work(calls: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
     return columns.assign(**{C.FLOPS: flops, _BEST: flops / (peak * 1_000)})
 
 
-def _mark_kernels(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+def _mark_kernels(kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints) -> pd.DataFrame:
     """Kernels that multiply matrices: those of counted calls, and those with unknown FLOPs."""
-    counted = calls.loc[calls[C.FLOPS] != UNKNOWN, OWNER]
-    products = calls.loc[calls[MATRIX].astype(bool), OWNER]
-    is_counted = kernels[OWNER].isin(counted).to_numpy(bool)
-    is_product = kernels[OWNER].isin(products).to_numpy(bool) | kernels[MATRIX].to_numpy(bool)
+    counted, product = (calls[C.FLOPS] != UNKNOWN).to_numpy(), calls[MATRIX].to_numpy(bool)
+    # index -1, of a kernel without a call, gives the last entry
+    is_counted, is_product = (np.append(flags, False)[call] for flags in (counted, product))
+    is_product |= kernels[MATRIX].to_numpy(bool)
     marked = kernels.assign(**{_COUNTED: is_counted, _UNCOUNTED: is_product & ~is_counted})
     selected: pd.DataFrame = marked[is_counted | is_product]
     return selected
 
 
 def _windows(run: Run) -> pd.DataFrame:
-    """From the first start to the last end on each device."""
+    """Time from the first start to the last end on each device."""
     frame = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
-    ends = frame.assign(**{END_NS: ints(frame, C.START_NS) + ints(frame, C.DUR_NS)})
-    by_device = ends.groupby(PLACE)
-    table = by_device[[C.START_NS]].min().join(by_device[[END_NS]].max()).reset_index()
-    table["window_ns"] = table[END_NS] - table[C.START_NS]
-    return table
+    start, end = spans(frame)
+    rows = rows_by_device(frame)
+    window_ns = [end[of_device].max() - start[of_device].min() for of_device in rows.values()]
+    return pd.DataFrame([*rows], columns=PLACE).assign(window_ns=window_ns)
 
 
-def _sum_work(work: pd.DataFrame, marked: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """FLOPs, best time and unions of matrix kernels by key.
+def _sum_work(
+    windows: pd.DataFrame, work: pd.DataFrame, marked: pd.DataFrame, keys: Sequence[str]
+) -> pd.DataFrame:
+    """FLOPs, best time and unions of matrix kernels of each window, which has these keys.
 
-    The best time is missing if that of one call is, whose precision has no known peak.
+    The best time is missing if that of one call is, whose precision has no known peak, and without calls.
     """
-    by_key = work.groupby(list(keys))
-    sums = by_key[[C.FLOPS]].sum().join(by_key[_BEST].apply(lambda times: times.sum(skipna=False)))
-    for flag, column in ((_COUNTED, "matrix_ns"), (_UNCOUNTED, "uncounted_ns")):
-        sums[column] = _unions(marked[marked[flag]], keys).reindex(sums.index).fillna(0).astype(np.int64)
-    return sums.reset_index()
-
-
-def _unions(kernels: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
-    by_key = kernels.groupby(list(keys), sort=True)
-    sizes = by_key.size()
-    codes = by_key.ngroup().to_numpy().astype(np.int64)
-    return pd.DataFrame({"ns": union_by(codes, len(sizes), *spans(kernels))}, index=sizes.index)["ns"]
+    parts = [part[[*keys]] for part in (windows, work, marked)]
+    codes, first = number_by(pd.concat(parts, ignore_index=True), keys)
+    of_window, of_work, of_marked = np.split(codes, [len(windows), len(windows) + len(work)])
+    start, end = spans(marked)
+    best = np.full(len(first), np.nan)
+    for code in np.unique(of_work):
+        best[code] = work[_BEST].to_numpy()[of_work == code].sum()
+    unions = {
+        name: union_by(of_marked[flags], len(first), start[flags], end[flags])[of_window]
+        for name, flags in (
+            ("matrix_ns", marked[_COUNTED].to_numpy(bool)),
+            ("uncounted_ns", marked[_UNCOUNTED].to_numpy(bool)),
+        )
+    }
+    flops = work[C.FLOPS].groupby(of_work).sum().reindex(of_window, fill_value=0.0).to_numpy()
+    return windows.assign(**{C.FLOPS: flops, _BEST: best[of_window]}, **unions)
 
 
 def _rate(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Add rates over the window; a device without counted calls has 0 FLOPs."""
-    filled = table.fillna({C.FLOPS: 0.0, "matrix_ns": 0, "uncounted_ns": 0})
-    window = filled["window_ns"].to_numpy(np.float64)
+    """Add rates over the window, in the order of the keys."""
+    window = table["window_ns"].to_numpy(np.float64)
     usable = np.where(window > 0, window, np.nan)
-    is_mostly_counted = filled["matrix_ns"] >= filled["uncounted_ns"]
-    rated = filled.assign(
-        mfu=(filled[_BEST] / usable).where(is_mostly_counted), tflops=filled[C.FLOPS] / (usable * 1_000)
+    is_mostly_counted = ints(table, "matrix_ns") >= ints(table, "uncounted_ns")
+    rated = table.assign(
+        mfu=np.where(is_mostly_counted, table[_BEST] / usable, np.nan),
+        tflops=table[C.FLOPS] / (usable * 1_000),
     )
-    exact = rated.astype(dict.fromkeys(("window_ns", "matrix_ns", "uncounted_ns"), np.int64))
-    return exact.sort_values(list(keys), ignore_index=True)[[*keys, *_COLUMNS]]
+    return sort_by(rated, *keys)[[*keys, *_COLUMNS]]
 
 
 def _with_peaks(table: pd.DataFrame, work: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:

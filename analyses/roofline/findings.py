@@ -14,7 +14,7 @@ from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget, 
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.common import duration, ints, percent
+from ..shared.common import Bools, contains, duration, ints, percent
 from ..shared.host_rows import source_lines
 from ..shared.tensor_shapes import parse_shapes
 from .calls import MATRIX, NARROW, OP, OWNER, PRECISION, SIMT
@@ -79,15 +79,14 @@ class _Kernels:
         rows = self.rows[self.rows[GROUP].isin(groups.index)]
         return rows.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True]).head(EVIDENCE_ROWS)
 
-    def where(self, groups: pd.DataFrame) -> str:
-        """Source line that launched the longest of these kernels, as the end of a sentence."""
-        line = source_lines(self.run, self.longest_of(groups)[OWNER].head(1)).iloc[0]
+    def where(self, longest: pd.DataFrame) -> str:
+        """Source line that launched the first of these kernels, as the end of a sentence."""
+        line = source_lines(self.run, longest[OWNER].head(1)).iloc[0]
         return f"; the longest kernel is launched at {line}" if line else ""
 
-    def evidence(self, groups: pd.DataFrame) -> dict[str, list[int]]:
-        rows = self.longest_of(groups)
-        hosts = rows[OWNER].drop_duplicates().to_numpy(dtype=np.int64)
-        return {"device_intervals": ints(rows, C.ROW_ID).tolist(), "host_intervals": hosts.tolist()}
+    def evidence(self, longest: pd.DataFrame) -> dict[str, list[int]]:
+        hosts = [*dict.fromkeys(ints(longest, OWNER).tolist())]
+        return {"device_intervals": ints(longest, C.ROW_ID).tolist(), "host_intervals": hosts}
 
     def share_text(self, total: int) -> str:
         unit = "step time" if self.budget.marked else "capture"
@@ -106,22 +105,28 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
     if rated.empty:
         return ()
     case = _Kernels(run, kernels, budget(run))
-    plain = _select_plain_fp32(rated)
-    unaligned = _select_unaligned(rated.drop(plain.index))
-    rest = rated.drop(plain.index).drop(unaligned.index)
-    convolutions = plain[OP].str.contains("conv")
+    is_plain = _is_plain_fp32(rated)
+    is_unaligned = _is_unaligned(rated) & ~is_plain
+    is_slow = (rated["bound"] == "neither").to_numpy(bool) & ~is_plain & ~is_unaligned
+    plain = _with_saving_by_tf32(rated[is_plain])
+    convolutions = contains(plain[OP], "conv")
     return (
         *_report_fp32(case, plain[~convolutions], "matrix products", _ALLOW_PRODUCTS),
         *_report_fp32(case, plain[convolutions], "convolutions", _ALLOW_CONVOLUTIONS),
-        *_report_unaligned(case, unaligned),
-        *_report_low(case, rest[rest["bound"] == "neither"]),
+        *_report_unaligned(case, rated[is_unaligned]),
+        *_report_low(case, rated[is_slow]),
     )
 
 
-def _select_plain_fp32(table: pd.DataFrame) -> pd.DataFrame:
-    """Groups bound by FP32 according to kernel names, with a higher TF32 roof, and the saving by TF32."""
-    is_plain = (table[PRECISION] == "fp32") & table[SIMT].astype(bool) & (table["bound"] == "compute")
-    plain = table[is_plain & (table["tf32_tflops"] > table["peak_tflops"])]
+def _is_plain_fp32(table: pd.DataFrame) -> Bools:
+    """Whether each group is bound by FP32 according to kernel names, with a higher TF32 roof."""
+    is_fp32 = (table[PRECISION] == "fp32") & table[SIMT] & (table["bound"] == "compute")
+    return (is_fp32 & (table["tf32_tflops"] > table["peak_tflops"])).to_numpy(bool)
+
+
+def _with_saving_by_tf32(plain: pd.DataFrame) -> pd.DataFrame:
+    if plain.empty:
+        return plain.assign(saving_ns=0)
     by_tf32 = plain[C.FLOPS] / (plain["tf32_tflops"] * 1_000)
     roof = np.fmax(plain["by_flops"], plain["by_bytes"])
     speedup = np.minimum(roof / np.fmax(by_tf32, plain["by_bytes"]), PLAIN_FP32["max_speedup"])
@@ -133,25 +138,26 @@ def _report_fp32(case: _Kernels, groups: pd.DataFrame, what: str, advice: str) -
     saving = int(groups["saving_ns"].sum())
     if not case.budget.matters(saving, least=PLAIN_FP32["min_saving_share"]):
         return
-    peaks = groups.iloc[0]
+    peaks, longest = groups.iloc[0], case.longest_of(groups)
     yield case.budget.finding(
         PLAIN_FP32,
         saving,
         f"Float32 {what} run without tensor cores for {case.share_text(int(groups['sum_ns'].sum()))}",
-        f"{advice}, if 10 bits of mantissa are enough{case.where(groups)}",
+        f"{advice}, if 10 bits of mantissa are enough{case.where(longest)}",
         f"their roof with TF32 ({peaks['tf32_tflops']:g} against {peaks['peak_tflops']:g} TFLOP/s) "
         f"over the one without, at most {PLAIN_FP32['max_speedup']:g} times faster; device time "
         f"{case.budget.per}, which shortens the step unless the device waits for the host",
         confidence=0.7,
-        evidence=case.evidence(groups),
+        evidence=case.evidence(longest),
     )
 
 
-def _select_unaligned(table: pd.DataFrame) -> pd.DataFrame:
-    slow = (table["utilization"] < MIN_BOUND_SHARE) & (table[NARROW] | table[SIMT]).astype(bool)
-    products = table[table[OP].isin(_PRODUCTS) & slow & table[PRECISION].isin(("fp16", "bf16"))]
-    is_unaligned = products[C.INPUT_SHAPES].map(lambda text: bool(find_unaligned_sizes(text)))
-    return products[is_unaligned.astype(bool)]
+def _is_unaligned(table: pd.DataFrame) -> Bools:
+    slow = (table["utilization"] < MIN_BOUND_SHARE) & (table[NARROW] | table[SIMT])
+    products = table[OP].isin(_PRODUCTS) & slow & table[PRECISION].isin(("fp16", "bf16"))
+    flags = products.to_numpy(bool, copy=True)
+    flags[flags] = [bool(find_unaligned_sizes(shapes)) for shapes in table.loc[flags, C.INPUT_SHAPES]]
+    return flags
 
 
 def find_unaligned_sizes(shapes: str) -> list[int]:
@@ -170,7 +176,7 @@ def _report_unaligned(case: _Kernels, groups: pd.DataFrame) -> Iterator[Finding]
     total, multiple = int(groups["sum_ns"].sum()), UNALIGNED["min_alignment"]
     if not case.budget.matters(total, least=UNALIGNED["min_share"]):
         return
-    first = groups.sort_values("sum_ns", ascending=False, kind="stable").iloc[0]
+    first, longest = _longest(groups), case.longest_of(groups)
     sizes = ", ".join(str(size) for size in find_unaligned_sizes(first[C.INPUT_SHAPES]))
     yield Finding(
         UNALIGNED.code,
@@ -178,32 +184,39 @@ def _report_unaligned(case: _Kernels, groups: pd.DataFrame) -> Iterator[Finding]
         f"16-bit products with sizes that are not multiples of {multiple} take "
         f"{case.share_text(total)} at {percent(_utilization(groups))} of their roof",
         f"Pad {sizes} in {first[OP]} {_shapes(first)} to a multiple of {multiple} (better 64)"
-        f"{case.where(groups)}",
+        f"{case.where(longest)}",
         confidence=CONFIDENT,
-        evidence=case.evidence(groups),
+        evidence=case.evidence(longest),
         how="savings not estimated: they depend on the kernel that the library selects after padding",
     )
 
 
 def _report_low(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
     """Findings on ops that are slow without a cause visible in names or shapes."""
+    if not case.budget.matters(int(table["sum_ns"].sum()), least=LOW_UTILIZATION["min_share"]):
+        return
     for op, groups in table.groupby(OP, sort=True):
         total, calls = int(groups["sum_ns"].sum()), int(groups["calls"].sum())
         if not case.budget.matters(total, least=LOW_UTILIZATION["min_share"]):
             continue
         best = int(groups["roof_ns"].sum()) // calls
-        first = groups.sort_values("sum_ns", ascending=False, kind="stable").iloc[0]
+        first, longest = _longest(groups), case.longest_of(groups)
         yield Finding(
             LOW_UTILIZATION.code,
             Severity.INFO,
             f"{op} runs at {percent(_utilization(groups))} of its roof for {case.share_text(total)}",
             f"{_SMALL if best < SHORT_NS else _LARGE} A call takes {duration(total // calls)} on average, "
             f"its work {duration(best)} at the roof; most time goes to {_shapes(first)} in "
-            f"{first[PRECISION]}{case.where(groups)}",
+            f"{first[PRECISION]}{case.where(longest)}",
             confidence=CONFIDENT,
-            evidence=case.evidence(groups),
+            evidence=case.evidence(longest),
             how="savings not estimated: the distance from the roof is known, its cause is not",
         )
+
+
+def _longest(groups: pd.DataFrame) -> pd.Series:
+    """The first group with most time."""
+    return groups.iloc[int(np.argmax(ints(groups, "sum_ns")))]
 
 
 def _shapes(row: pd.Series) -> str:

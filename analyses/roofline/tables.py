@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -24,7 +26,8 @@ from ..shared.common import (
     sum_by_code,
     union_by,
 )
-from .calls import DTYPE, MATRIX, MOVED, NARROW, OP, OWNER, PRECISION, SIMT, UNKNOWN
+from ..shared.groups import number_by, rows_by_device, sums_if_known
+from .calls import DTYPE, MATRIX, MOVED, NARROW, OP, PRECISION, SIMT, UNKNOWN
 from .devices import PEAKS, Peaks
 
 MIN_BOUND_SHARE = 0.30
@@ -91,68 +94,56 @@ def has_work(calls: pd.DataFrame) -> pd.Series:
     return (calls[C.FLOPS] != UNKNOWN) | (calls[MOVED] != UNKNOWN)
 
 
-def group_calls(kernels: pd.DataFrame, calls: pd.DataFrame, peaks: Peaks) -> tuple[pd.DataFrame, Ints]:
+def group_calls(
+    kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: Peaks
+) -> tuple[pd.DataFrame, Ints]:
     """Return one row per device, op, shapes, precision and work of a call, every call in one row.
 
     Args:
         kernels: The kernels of a run with their calls.
         calls: The calls with their FLOPs and bytes.
+        call: The row of the call of each kernel, `UNKNOWN` without one.
         peaks: Peaks of the devices.
 
     Returns:
         The table, including columns that are not shown (roofs and flags from kernel names), and the row of
         each kernel, `UNKNOWN` for a kernel without a call.
     """
-    by_key = calls.groupby(_KEYS, sort=True, observed=True)
-    codes = by_key.ngroup().to_numpy().astype(np.int64)
-    table = by_key.size().rename("calls").reset_index()
-    flops = ints(table, C.FLOPS).astype(np.float64)
-    moved, count = ints(table, MOVED), ints(table, "calls")
-    table[C.FLOPS] = np.where(flops == UNKNOWN, np.nan, flops) * count
-    table[C.BYTES] = _nullable(moved * count, moved != UNKNOWN)
-    group = _group_of(kernels, calls, codes)
-    timed = table.join(_times(kernels, group, len(table)))
+    codes, first = number_by(calls, _KEYS)
+    count, of_group = np.bincount(codes), calls[_KEYS].iloc[first].reset_index(drop=True)
+    flops, moved = ints(of_group, C.FLOPS).astype(np.float64), ints(of_group, MOVED)
+    group = np.where(call == UNKNOWN, UNKNOWN, codes[call])
+    work: dict[str, Any] = {
+        "calls": count,
+        C.FLOPS: np.where(flops == UNKNOWN, np.nan, flops) * count,
+        C.BYTES: _nullable(moved * count, moved != UNKNOWN),
+    }
+    timed = of_group.assign(**work, **_times(kernels, group, len(first)))
     return _against_roofs(timed, peaks), group
 
 
-def _group_of(kernels: pd.DataFrame, calls: pd.DataFrame, codes: Ints) -> Ints:
-    """The group of each kernel, `UNKNOWN` for one without a call."""
-    keys = [OWNER, C.RANK, C.DEVICE]
-    index = pd.MultiIndex.from_frame(calls[keys].astype(np.int64))
-    wanted = pd.MultiIndex.from_frame(kernels[keys].fillna(UNKNOWN).astype(np.int64))
-    call = index.get_indexer(wanted)
-    group: Ints = np.where(call < 0, UNKNOWN, codes[call])
-    return group
-
-
-def _times(kernels: pd.DataFrame, group: Ints, groups: int) -> pd.DataFrame:
+def _times(kernels: pd.DataFrame, group: Ints, groups: int) -> dict[str, Any]:
     """Times of the kernels of each group, their share, and flags from their names."""
-    of_calls = kernels[group != UNKNOWN]
-    codes = group[group != UNKNOWN]
-    sums = sum_by_code(codes, groups, ints(of_calls, C.DUR_NS))
-    device_ns = kernels.groupby([C.RANK, C.DEVICE])[C.DUR_NS].transform("sum").to_numpy(np.int64)
-    of_device = np.zeros(groups, np.int64)
-    of_device[codes] = device_ns[group != UNKNOWN]
-    return pd.DataFrame(
-        {
-            "device_ns": union_by(codes, groups, *spans(of_calls)),
-            "sum_ns": sums,
-            "share": share(sums, of_device),
-            **{flag: _any(of_calls[flag], codes, groups) for flag in (SIMT, NARROW)},
-        }
-    )
+    duration, of_calls = ints(kernels, C.DUR_NS), group != UNKNOWN
+    codes, (start, end) = group[of_calls], spans(kernels)
+    on_device = np.zeros(groups, np.int64)
+    for rows in rows_by_device(kernels).values():
+        on_device[group[rows][of_calls[rows]]] = duration[rows].sum()
+    sums = sum_by_code(codes, groups, duration[of_calls])
+    return {
+        "device_ns": union_by(codes, groups, start[of_calls], end[of_calls]),
+        "sum_ns": sums,
+        "share": share(sums, on_device),
+        **{
+            flag: np.bincount(codes, kernels[flag].to_numpy()[of_calls], groups) > 0
+            for flag in (SIMT, NARROW)
+        },
+    }
 
 
-def _any(flags: pd.Series, codes: Ints, groups: int) -> Bools:
-    is_any = np.zeros(groups, np.bool_)
-    is_any[codes[flags.to_numpy(bool)]] = True
-    return is_any
-
-
-def _nullable(values: Ints | Floats, is_known: Bools) -> pd.Series:
+def _nullable(values: Ints | Floats, is_known: Bools) -> pd.arrays.IntegerArray:
     """Integers, missing if unknown."""
-    filled = np.where(is_known, np.nan_to_num(values), 0).astype(np.int64)
-    return pd.Series(filled).astype("Int64").where(pd.Series(is_known))
+    return pd.arrays.IntegerArray(np.where(is_known, np.nan_to_num(values), 0).astype(np.int64), ~is_known)
 
 
 def _against_roofs(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
@@ -190,7 +181,7 @@ def _name_bound(used: Floats, by_flops: Floats, by_bytes: Floats, matrix: Bools)
     return word
 
 
-def _float(values: pd.Series) -> Floats:
+def _float(values: pd.Series | pd.arrays.IntegerArray) -> Floats:
     floats: Floats = values.to_numpy(dtype=np.float64, na_value=np.nan)
     return floats
 
@@ -209,22 +200,29 @@ def sum_families(kernels: pd.DataFrame, table: pd.DataFrame, group: Ints) -> pd.
         table: Result of `group_calls`.
         group: int64 array of shape (kernels,): the row of each in the table, `UNKNOWN` without a call.
     """
-    keys = [C.RANK, C.DEVICE, OP]
-    by_op = table.groupby(keys, sort=True, observed=True)
-    parts = by_op[[C.FLOPS, C.BYTES, "roof_ns"]]
-    amounts = parts.sum().where(parts.count().eq(by_op.size(), axis=0))
-    sums = by_op[["calls", "sum_ns", "share"]].sum().join(amounts).reset_index()
-    of_calls = kernels[group != UNKNOWN]
-    family = by_op.ngroup().to_numpy(np.int64)[group[group != UNKNOWN]]
-    sums["device_ns"] = union_by(family, len(sums), *spans(of_calls))
-    device = sums["device_ns"].to_numpy(np.float64)
-    rated = sums.assign(
-        tflops=share(sums[C.FLOPS].to_numpy(np.float64), device * 1_000),
-        gb_per_s=share(_float(sums[C.BYTES]), device),
-        utilization=share(_float(sums["roof_ns"]), device),
-    )
-    known_work = rated[rated[C.FLOPS].notna() | rated[C.BYTES].notna()]
-    return sort_by(known_work, "-device_ns", *keys)
+    keys, of_calls = [C.RANK, C.DEVICE, OP], group != UNKNOWN
+    codes, first = number_by(table, keys)
+    groups, (start, end) = len(first), spans(kernels)
+    floats = table[[C.FLOPS, "share"]].groupby(codes).sum()
+    is_counted = np.bincount(codes, table[C.FLOPS].isna(), groups) == 0
+    flops = np.where(is_counted, floats[C.FLOPS], np.nan)
+    moved, roof = (sums_if_known(table, codes, groups, name) for name in (C.BYTES, "roof_ns"))
+    device_ns = union_by(codes[group[of_calls]], groups, start[of_calls], end[of_calls])
+    device = device_ns.astype(np.float64)
+    rated: dict[str, Any] = {
+        **{name: sum_by_code(codes, groups, ints(table, name)) for name in ("calls", "sum_ns")},
+        "share": floats["share"],
+        C.FLOPS: flops,
+        C.BYTES: moved,
+        "roof_ns": roof,
+        "device_ns": device_ns,
+        "tflops": share(flops, device * 1_000),
+        "gb_per_s": share(_float(moved), device),
+        "utilization": share(_float(roof), device),
+    }
+    known_work = is_counted | ~moved.isna()
+    sums = table[keys].iloc[first].reset_index(drop=True).assign(**rated)
+    return sort_by(sums[known_work], "-device_ns", *keys)
 
 
 def rate_on_host(calls: pd.DataFrame) -> pd.DataFrame:

@@ -102,3 +102,23 @@ def group_rows(table: pd.DataFrame, keys: Sequence[str]) -> Groups:
         array([2, 5])
     """
     return Groups(*number_by(table, keys))
+
+
+def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.arrays.IntegerArray:
+    """Exact sums by group, missing if a value of the group is missing.
+
+    Args:
+        frame: Rows.
+        codes: Group of each, 0 up to `groups`.
+        groups: Number of groups.
+        column: Column of integers.
+
+    Example:
+        >>> frame = pd.DataFrame({"n": pd.array([1, 2, None], dtype="Int64")})
+        >>> sums_if_known(frame, np.array([0, 0, 1]), 2, "n").tolist()
+        [3, <NA>]
+    """
+    values, sums, incomplete = frame[column], np.zeros(groups, np.int64), np.zeros(groups, np.bool_)
+    np.add.at(sums, codes, values.fillna(0).to_numpy(np.int64))
+    incomplete[codes[values.isna().to_numpy(bool)]] = True
+    return pd.arrays.IntegerArray(sums, incomplete)
