@@ -19,6 +19,7 @@ from flask import Flask, abort, request
 from tracekit.errors import TracekitError
 
 from .components.charts import aria
+from .components.elements import join_elements
 from .site import Site, View
 
 _LOG = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ def connect(site: Site) -> None:
             return no_update, no_update  # the user has navigated away
         if requested.page not in site.pages or place["name"] not in site.pages[requested.page].blocks:
             abort(404)
-        return compute_block(site, requested, place["name"], dark=theme == "dark"), "false"
+        return join_elements(compute_block(site, requested, place["name"], dark=theme == "dark")), "false"
 
     site.app.clientside_callback(
         ClientsideFunction("tracekit", "again"),

@@ -22,6 +22,7 @@ from tracekit.schema import C
 
 from . import shortcuts
 from .components.charts import aria, data
+from .components.elements import join_elements
 from .components.links import display_name
 from .exports import downloads
 from .site import Context, Needs, Page, Section, Site, View
@@ -344,9 +345,9 @@ def connect(site: Site) -> None:
         view = View.parse(path, search)
         context = site.context(view, dark=False)
         stays = before is not None and View.parse(before["path"], "").page == view.page
-        page = no_update if stays and context.chosen else page_layout(site, context)
+        page = no_update if stays and context.chosen else join_elements(page_layout(site, context))
         # Stay on the run that was the latest when the page was opened.
-        return page, menu(site, context), {"path": path, "search": context.view.search()}
+        return page, join_elements(menu(site, context)), {"path": path, "search": context.view.search()}
 
     client = site.app.clientside_callback
     client(

@@ -11,13 +11,13 @@ window.dash_clientside = window.dash_clientside || {};
     window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
   }
 
-  function plainClick(event) {
+  function isPlainClick(event) {
     return event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
   }
 
   document.addEventListener("click", (event) => {
     const link = event.target.closest ? event.target.closest("a.tk-go") : null;
-    if (link && plainClick(event) && !event.defaultPrevented) {
+    if (link && isPlainClick(event) && !event.defaultPrevented) {
       event.preventDefault();
       go(link.getAttribute("href"));
     }
@@ -65,6 +65,7 @@ window.dash_clientside = window.dash_clientside || {};
   }
 
   window.tracekit.go = go;
+  window.tracekit.isPlainClick = isPlainClick;
   window.tracekit.narrow = () => window.matchMedia(NARROW).matches;
   window.dash_clientside.tracekit = Object.assign(window.dash_clientside.tracekit || {}, {
     theme,

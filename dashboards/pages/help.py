@@ -9,6 +9,7 @@ from tracekit import analysis
 from tracekit.analysis import Analysis
 
 from .. import shortcuts
+from ..components.elements import join_elements
 from ..site import Context, Needs, Page, Section, Site
 from .runs.dialogs import command
 
@@ -85,7 +86,7 @@ def _definition(analysis_shown: Analysis, context: Context) -> Component:
 def connect(site: Site) -> None:
     """Register the callback that lists the shortcuts."""
     site.app.callback(Output(_SHORTCUTS, "children"), Input(_SHORTCUTS, "id"))(
-        lambda _: shortcuts.show_shortcuts(site.pages)
+        lambda _: join_elements(shortcuts.show_shortcuts(site.pages))
     )
 
 

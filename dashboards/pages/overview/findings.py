@@ -24,6 +24,7 @@ from tracekit.runs.run import Run
 
 from ...blocks import error_alert
 from ...components.charts import aria
+from ...components.elements import join_elements
 from ...components.finding import Known, read_evidence, show_bottleneck, show_capture, show_finding
 from ...components.text import block_title, sentence, with_code
 from ...site import Context, Results, Site
@@ -169,7 +170,8 @@ def connect(site: Site) -> None:
             job = find_job(site.context_of(view)) if view else None
         except TracekitError as error:
             return error_alert(error.message, error.hint)
-        return _bottleneck(job) if job and (job.verdict or job.finished.is_set()) else no_update
+        known = job and (job.verdict or job.finished.is_set())
+        return join_elements(_bottleneck(job)) if job and known else no_update
 
     @site.app.callback(
         Output("advice", "children"),
@@ -188,10 +190,11 @@ def connect(site: Site) -> None:
             context = site.context_of(view, theme)
             job = find_job(context)
             if job.finished.is_set():
-                return _content(context, job), no_update, no_update, no_update
+                return join_elements(_content(context, job)), no_update, no_update, no_update
         except TracekitError as error:
             return error_alert(error.message, error.hint), no_update, no_update, no_update
-        return no_update, round(100 * job.done / job.total), _progress_text(job), _partial_cards(context, job)
+        cards = join_elements(_partial_cards(context, job))
+        return no_update, round(100 * job.done / job.total), _progress_text(job), cards
 
 
 def _content(context: Context, job: FindingsJob) -> list[Component]:

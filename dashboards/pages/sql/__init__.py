@@ -21,6 +21,7 @@ from tracekit.schema import Table
 
 from ...blocks import block, error_alert
 from ...components.charts import aria, data
+from ...components.elements import join_elements
 from ...components.links import Choice, show_choices
 from ...security import is_same_origin
 from ...site import MAX_SQL_CHARS, Context, Page, Section, Site
@@ -130,7 +131,7 @@ def _connect(site: Site) -> None:
         if listed == shown_before or context.chosen is None:
             return no_update, no_update
         try:
-            return _list_tables(context.chosen, several=several), listed
+            return join_elements(_list_tables(context.chosen, several=several)), listed
         except TracekitError as error:
             return error_alert(error.message, error.hint), None
 
