@@ -3,12 +3,16 @@
 Only the test itself counts, with the child processes that it waits for: neither the set-up of its fixtures
 nor the first import of libraries, which one test pays for all. Tests in the browser are walks of many steps,
 and the server computes in their process: they have no limit.
+
+A busy machine takes more CPU time for the same work, since its cores share their units and caches with
+others. What exceeds the limit is therefore judged by what a fixed loop takes at that moment.
 """
 
 from __future__ import annotations
 
 import resource
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SECONDS = 6.0
-"""Twice what a test may cost on a quiet machine: a busy one takes up to twice the CPU time."""
+"""Twice what a test may cost on a quiet machine."""
+LOOPS, LOOP_SECONDS = 1_000_000, 0.06
+"""Iterations of the reference loop, and the CPU time of twice as many on a quiet machine."""
 OF_PROGRAMS = 3
 """So many times the limit in `tests/integration`, where each of several real programs imports torch."""
 IMPORT_SECONDS = 0.005
@@ -36,6 +42,14 @@ def cpu_seconds() -> float:
     """User and system time of this process and of its children that have ended."""
     usages = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def slowness() -> float:
+    """CPU time of the reference loop now over `LOOP_SECONDS`, at least 1."""
+    before, total = time.process_time(), 0
+    for number in range(LOOPS):
+        total += number
+    return max(1.0, (time.process_time() - before) / LOOP_SECONDS)
 
 
 def excess(seconds: float, *, imported: int, limit: float) -> str:
@@ -67,9 +81,11 @@ def check(item: pytest.Item, seconds: float, *, imported: int) -> None:
     exempt = any(item.get_closest_marker(name) for name in ("slow", "browser"))
     if tiers.tier_of(item.config) == tiers.DEFAULT and not exempt:
         factor = OF_PROGRAMS if item.path.is_relative_to(tiers.TESTS / "integration") else 1
-        message = excess(seconds, imported=imported, limit=factor * item.config.option.cpu_limit)
-        if message:
-            pytest.fail(message, pytrace=False)
+        limit = factor * item.config.option.cpu_limit
+        if excess(seconds, imported=imported, limit=limit):
+            message = excess(seconds / slowness(), imported=imported, limit=limit)
+            if message:
+                pytest.fail(message, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)  # around the test alone

@@ -81,7 +81,10 @@ def test_a_test_beyond_the_limit_is_told_its_cost_and_what_to_do() -> None:
         ("", [], False),
     ],
 )
-def test_only_tests_of_the_default_tier_have_a_limit(markexpr: str, marks: list[str], fails: bool) -> None:
+def test_only_tests_of_the_default_tier_have_a_limit(
+    markexpr: str, marks: list[str], fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_limit, "slowness", lambda: 1.0)
     item: Any = Item("tests/test_x.py::test_y")
     item.config = SimpleNamespace(option=SimpleNamespace(markexpr=markexpr, cpu_limit=3.0))
     for mark in marks:
@@ -90,9 +93,12 @@ def test_only_tests_of_the_default_tier_have_a_limit(markexpr: str, marks: list[
         cpu_limit.check(item, 8.0, imported=0)
 
 
-def test_tests_of_real_programs_may_cost_more() -> None:
+def test_tests_of_real_programs_may_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_limit, "slowness", lambda: 1.0)
     item: Any = Item("tests/integration/test_x.py::test_y")
     item.config = SimpleNamespace(option=SimpleNamespace(markexpr="not slow", cpu_limit=3.0))
     cpu_limit.check(item, 8.0, imported=0)
     with pytest.raises(pytest.fail.Exception, match="the limit is 9"):
         cpu_limit.check(item, 10.0, imported=0)
+    monkeypatch.setattr(cpu_limit, "slowness", lambda: 1.2)  # the machine is slow at the moment
+    cpu_limit.check(item, 10.0, imported=0)
