@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PROGRAMS = Path(__file__).with_name("programs")
 IMPORT = "tracekit import"
 BREAKDOWN = "tracekit analyze gpu_breakdown"
+FINDINGS = "tracekit findings"
+_FINDINGS = "imports, then computes every analysis, and ranks what they found"
 _TRACEKIT = "from tracekit.cli.main import main\nif __name__ == '__main__': main()"
 
 
@@ -93,16 +95,20 @@ def _tracekit(trace: Trace) -> list[Contender]:
         does = "imports, then computes the breakdown of device time"
         analyze = ("analyze", trace.path, "gpu_breakdown", "--format", "json")
         found.append(tracekit(BREAKDOWN, does, *analyze))
-    return found
+    return [*found, tracekit(FINDINGS, _FINDINGS, "findings", trace.path, "--format", "json")]
 
 
 def _hta(trace: Trace, peers: Mapping[str, Environment]) -> list[Contender]:
     peer = peers["HolisticTraceAnalysis"]
     if trace.base.on_device:
-        does = "`TraceAnalysis(trace_dir)`, then `get_temporal_breakdown`"
-        arguments = (trace.path.parent, "breakdown")
+        folder, script = trace.path.parent, "load_hta.py"
+        breakdown = "`TraceAnalysis(trace_dir)`, then `get_temporal_breakdown`"
+        every = "`TraceAnalysis(trace_dir)`, then its analyses of one rank that need no further choice"
         return [
-            program("HTA load and breakdown", does, "load_hta.py", *arguments, against=BREAKDOWN, peer=peer)
+            program(
+                "HTA load and breakdown", breakdown, script, folder, "breakdown", against=BREAKDOWN, peer=peer
+            ),
+            program("HTA load and analyses", every, script, folder, "every", against=FINDINGS, peer=peer),
         ]
     does = "`TraceAnalysis(trace_dir)`; its breakdown needs a device"
     return [program("HTA load", does, "load_hta.py", trace.path.parent, against=IMPORT, peer=peer)]
@@ -177,6 +183,7 @@ def export_readers(export: Export, peers: Mapping[str, Environment]) -> Sequence
     script = "read_export.py"
     return [
         tracekit(IMPORT, "reads, checks, links and writes every table to Parquet", "import", export.path),
+        tracekit(FINDINGS, _FINDINGS, "findings", export.path, "--format", "json"),
         _nsys_ai(export, peers["nsys-ai"]),
         program("sqlite3 + pandas", frames, script, "pandas", export.path, against=IMPORT),
         program("sqlite3", rows, script, "rows", export.path, against=IMPORT),
