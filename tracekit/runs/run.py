@@ -23,7 +23,7 @@ from tracekit.runs.selection import (
     restrict,
 )
 from tracekit.runs.text import format_ranks
-from tracekit.schema import BUSY_KINDS, COUNTERS, TABLES, C, Column
+from tracekit.schema import BUSY_KINDS, COUNTERS, TABLES, C
 from tracekit.storage import Place
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 
 ENDING = ".parquet"
-_SMALL_ROWS = 20_000
-"""Maximum rows of a table that a run holds in memory once read: about 3 MB."""
 RanksByFile: TypeAlias = Mapping[str, frozenset[int]]
 """Ranks in each part file, by file name; the parts of one trace have the same name in all tables."""
 _SIZES = ("steps", "device_intervals", "host_intervals")  # tables whose rows stand for the size of a run
@@ -214,7 +212,7 @@ class Run:
         converted: dict[str, object] = {}
         rows = table.num_rows
         for column in table.column_names:  # free each one at once: both copies of a table would not fit
-            converted[column] = _to_pandas(table[column], specs[column], categories)
+            converted[column] = tables.to_pandas(table[column], specs[column], categories)
             table = table.drop_columns([column])
             pa.default_memory_pool().release_unused()
         return pd.DataFrame(converted, index=pd.RangeIndex(rows), copy=False)
@@ -353,24 +351,24 @@ class Run:
     def _datasets(self) -> dict[str, ds.FileSystemDataset]:
         return {}
 
-    def _small_table(self, name: str) -> _SmallTable | None:
+    def _small_table(self, name: str) -> tables.SmallTable | None:
         """Return all of a table of few rows in one file, read once; None for others.
 
         Each read of a file costs 2 ms, and the analyses of a run read 180 times.
         """
         stored = self.meta.tables.get(name)
-        if stored is None or stored.rows > _SMALL_ROWS or self.in_parts(name):
+        if stored is None or stored.rows > tables.MAX_SMALL_ROWS or self.in_parts(name):
             return None
         if name not in self._small_tables:
             try:
                 rows = self._dataset(name).to_table().combine_chunks()
-                self._small_tables[name] = _SmallTable(tables.check_values(TABLES[name], rows))
+                self._small_tables[name] = tables.SmallTable(tables.check_values(TABLES[name], rows))
             except Exception:  # Arrow has many errors for damage, maybe of columns that are not asked for
                 self._small_tables[name] = None
         return self._small_tables[name]
 
     @cached_property
-    def _small_tables(self) -> dict[str, _SmallTable | None]:
+    def _small_tables(self) -> dict[str, tables.SmallTable | None]:
         return {}
 
     def __getstate__(self) -> dict[str, object]:
@@ -384,14 +382,6 @@ class Run:
     def _rank_filter(self, _name: str) -> pc.Expression | None:
         """Return the filter for the ranks of this view of a table, if its files contain others too."""
         return None
-
-
-@dataclass(frozen=True)
-class _SmallTable:
-    """A table of few rows, and the pandas types of its columns of text that were converted."""
-
-    rows: pa.Table  # of one chunk, so that all of its rows have the same dictionaries
-    categories: dict[str, pd.CategoricalDtype] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)
@@ -484,27 +474,3 @@ def _sort_by_time(table: pa.Table) -> pa.Table:
     """Merge the rows of parts by time if it was selected; else keep their order."""
     key = next((key for key in (C.START_NS, C.T_NS) if key in table.column_names), None)
     return table.sort_by(key) if key else table
-
-
-def _to_pandas(column: pa.ChunkedArray, spec: Column, categories: dict[str, pd.CategoricalDtype]) -> object:
-    """Convert a column to an array for pandas: exact integers, with a mask if nullable.
-
-    Args:
-        column: The column.
-        spec: Its declaration.
-        categories: Categories of columns of text by name, to which those of this column are added: making
-            them costs more than converting a few rows.
-    """
-    import pandas as pd
-    import pyarrow as pa
-
-    if spec.is_integer and not spec.nullable:
-        return column.to_numpy()
-    if spec.name in categories and column.num_chunks == 1:
-        codes = column.chunk(0).indices.fill_null(-1).to_numpy()
-        return pd.Categorical.from_codes(codes, dtype=categories[spec.name])
-    mapper = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get
-    values = column.to_pandas(types_mapper=mapper).array
-    if isinstance(values, pd.Categorical):
-        categories[spec.name] = values.dtype
-    return values

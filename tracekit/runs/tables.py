@@ -1,4 +1,4 @@
-"""Parquet files of tables: move them to a draft, compute digests and footers, open and check them."""
+"""Parquet files of tables: move them to a draft, compute digests, open, check and convert them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from tracekit.schema import TABLES, C, Column, Table
 from tracekit.storage import Place
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.dataset as ds
 
@@ -269,6 +271,42 @@ def _check_range(column: Column, values: pa.ChunkedArray) -> None:
     for value in pc.min_max(values).as_py().values():
         if not minimum <= value <= maximum:
             raise MisfitError(f"{column.name} is {value}, not between {minimum} and {maximum}")
+
+
+MAX_SMALL_ROWS = 20_000
+"""Maximum rows of a table that a run holds in memory once read: about 3 MB."""
+
+
+@dataclass(frozen=True)
+class SmallTable:
+    """A table of few rows, and the pandas types of its columns of text that were converted."""
+
+    rows: pa.Table  # of one chunk, so that all of its rows have the same dictionaries
+    categories: dict[str, pd.CategoricalDtype] = field(default_factory=dict)
+
+
+def to_pandas(column: pa.ChunkedArray, spec: Column, categories: dict[str, pd.CategoricalDtype]) -> object:
+    """Convert a column to an array for pandas: exact integers, with a mask if nullable.
+
+    Args:
+        column: The column.
+        spec: Its declaration.
+        categories: Categories of columns of text by name, to which those of this column are added: making
+            them costs more than converting a few rows.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    if spec.is_integer and not spec.nullable:
+        return column.to_numpy()
+    if spec.name in categories and column.num_chunks == 1:
+        codes = column.chunk(0).indices.fill_null(-1).to_numpy()
+        return pd.Categorical.from_codes(codes, dtype=categories[spec.name])
+    mapper = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get
+    values = column.to_pandas(types_mapper=mapper).array
+    if isinstance(values, pd.Categorical):
+        categories[spec.name] = values.dtype
+    return values
 
 
 @contextmanager
