@@ -20,12 +20,13 @@ Example:
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
-from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind
 
@@ -35,12 +36,13 @@ from ..shared.common import (
     absent_device_note,
     ints,
     medians,
-    select,
     share,
     sort_by,
     spans,
+    sum_by_code,
     union_by,
 )
+from ..shared.groups import group_rows, rows_by_device
 from .findings import RULES, findings
 from .runs import MAX_GAP_LAUNCHES, MIN_RUN_KERNELS, Work, read_work, runs
 
@@ -54,21 +56,22 @@ NO_RUNS = (
 
 def compute(run: Run) -> Result:
     """Find the runs of small kernels."""
-    frame = busy(run, [C.KIND, C.LAUNCH_ROW])
-    if frame.empty:
-        return Result(notes=(absent_device_note(run),))
     work = read_work(run)
     if work is None:
+        frame = busy(run, [C.KIND, C.LAUNCH_ROW])
+        if frame.empty:
+            return Result(notes=(absent_device_note(run),))
         kernels = frame[frame[C.KIND] == DeviceKind.KERNEL]
         return Result(notes=(NO_LAUNCHES if kernels[C.LAUNCH_ROW].isna().any() else NO_KERNELS,))
     by_table = {name: runs(work, group) for name, group in GROUPS.items()}
-    tables = {"summary": summarize(work, runs(work, None))}
+    all_runs = runs(work, None)
+    tables = {"summary": summarize(work, all_runs)}
     tables |= {name: sum_runs(kernels, name) for name, kernels in by_table.items() if len(kernels)}
     notes: tuple[str, ...] = ()
     if len(tables) == 1:
         small = int(work.rows["small"].sum())
         notes = (Remark(NO_RUNS.format(least=MIN_RUN_KERNELS, small=small, launch_ns=work.launch_ns)),)
-    return Result(tables, findings(run, work, by_table["kinds"], budget(run)), notes)
+    return Result(tables, findings(run, work, by_table["kinds"], all_runs, budget(run)), notes)
 
 
 GROUPS = {"ranges": "range", "ops": "op", "kinds": "kind_of_work"}
@@ -110,47 +113,50 @@ TABLES = (
     TableSpec("ranges", "Runs by outermost annotation", (_NAME, *_MEASURES)),
     TableSpec("ops", "Runs by outermost op", (_NAME, *_MEASURES)),
 )
-_SUMS = {"runs": ("first", "sum"), "gap_ns": ("gap_ns", "sum"), "late_ns": ("late_ns", "sum")}
 
 
 def sum_runs(kernels: pd.DataFrame, table_name: str) -> pd.DataFrame:
     """Return one row per group and device, largest gap first, of kernels as `runs.runs` returns them."""
     group, label = GROUPS[table_name], "kind" if table_name == "kinds" else C.NAME
-    grouped = kernels.groupby([group, C.RANK, C.DEVICE], sort=True, observed=True)
-    codes = grouped.ngroup().to_numpy().astype(np.int64)
-    table = grouped.agg(kernels=(C.ROW_ID, "size"), first_row=(C.ROW_ID, "first"), **_SUMS).reset_index()
-    size = len(table)
-    start, end = spans(kernels)
-    table["kernel_ns"] = union_by(codes, size, start, end)
-    table["span_ns"] = _sum_spans(kernels, codes, size)
-    table["gap_share"] = share(table["gap_ns"], ints(table, "span_ns"))
-    table["median_ns"] = medians(codes, size, end - start)
-    later = ~kernels["first"].to_numpy()
-    table["interval_ns"] = medians(codes[later], size, ints(kernels, "interval_ns")[later])
+    keys = [group, C.RANK, C.DEVICE]
+    groups = group_rows(kernels, keys)
+    codes, size, (start, end) = groups.codes, len(groups.first), spans(kernels)
+    first = kernels["first"].to_numpy(bool)
+    first_of_run = np.flatnonzero(first)  # the kernels of a run follow each other in order of their start
+    spans_of_runs = np.maximum.reduceat(end, first_of_run) - start[first_of_run]
+    span_ns = sum_by_code(codes[first_of_run], size, spans_of_runs)
+    gap_ns = groups.sums(ints(kernels, "gap_ns"))
+    measures: dict[str, Any] = {
+        "kernels": groups.sizes(),
+        "runs": groups.sums(first.astype(np.int64)),
+        "kernel_ns": union_by(codes, size, start, end),
+        "gap_ns": gap_ns,
+        "gap_share": share(gap_ns, span_ns),
+        "late_ns": groups.sums(ints(kernels, "late_ns")),
+        "median_ns": medians(codes, size, end - start),
+        "interval_ns": medians(codes[~first], size, ints(kernels, "interval_ns")[~first]),
+        "span_ns": span_ns,
+        "first_row": ints(kernels, C.ROW_ID)[groups.first],
+    }
+    table = kernels[keys].iloc[groups.first].reset_index(drop=True).assign(**measures)
     table = table.rename(columns={group: label}).astype({label: str})
     table = sort_by(table, "-gap_ns", label, C.RANK, C.DEVICE)
     return table[[label, *(column.name for column in _MEASURES)]]
 
 
-def _sum_spans(kernels: pd.DataFrame, codes: Ints, size: int) -> Ints:
-    ends = kernels.assign(code=codes).groupby(["code", "run"], sort=True)
-    length = ends["end"].max() - ends[C.START_NS].min()
-    total: Ints = length.groupby(level="code").sum().reindex(range(size)).to_numpy(dtype=np.int64)
-    return total
-
-
 def summarize(work: Work, kernels: pd.DataFrame) -> pd.DataFrame:
     """Return one row per device: small kernels, and those in runs whatever launched them."""
-    keys = [C.RANK, C.DEVICE]
     rows = work.rows[work.rows[C.KIND] == DeviceKind.KERNEL]
-    table = rows.groupby(keys, sort=True).agg(kernels=(C.ROW_ID, "size"), small=("small", "sum"))
-    in_runs = kernels.groupby(keys, sort=True).agg(in_runs=(C.ROW_ID, "size"), **_SUMS)
-    table = table.join(in_runs).reset_index()
-    sums = ["in_runs", *_SUMS]
-    table[sums] = table[sums].fillna(0).astype(np.int64)
-    table["launch_ns"] = work.launch_ns
-    table["small_share"] = share(table["small"], ints(table, "kernels"))
-    return select(table, _SUMMARY)
+    small, in_runs = rows["small"].to_numpy(bool), rows_by_device(kernels)
+    sums = {name: kernels[name].to_numpy() for name in ("first", "gap_ns", "late_ns")}
+    records = []
+    for (rank, device), own in rows_by_device(rows).items():
+        members = in_runs.get((rank, device), np.zeros(0, np.int64))
+        runs, gap_ns, late_ns = (int(values[members].sum()) for values in sums.values())
+        shorter = int(small[own].sum())
+        counts = (len(own), shorter, shorter / len(own), work.launch_ns, len(members), runs)
+        records.append((*counts, gap_ns, late_ns, rank, device))
+    return pd.DataFrame(records, columns=[column.name for column in _SUMMARY])
 
 
 ANALYSIS = Analysis(

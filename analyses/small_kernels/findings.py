@@ -19,7 +19,7 @@ from tracekit.schema import C, DeviceKind
 from ..copies.read_copies import WORST
 from ..shared.common import contains, ints, largest_rows, max_per_rank
 from ..shared.host_rows import source_lines
-from .runs import ELEMENTWISE, MIN_RUN_KERNELS, OPTIMIZER, ZERO_GRAD, Work, runs
+from .runs import ELEMENTWISE, MIN_RUN_KERNELS, OPTIMIZER, ZERO_GRAD, Work
 
 OPTIMIZER_KERNELS = Rule(
     "small_optimizer_kernels",
@@ -67,20 +67,23 @@ _UNFUSED = (
 _HOW = f"idle time before late launches in the runs, {WORST}, with the profiler, including its cost per op"
 
 
-def findings(run: Run, work: Work, by_kind: pd.DataFrame, budget: Budget) -> tuple[Finding, ...]:
+def findings(
+    run: Run, work: Work, by_kind: pd.DataFrame, all_runs: pd.DataFrame, budget: Budget
+) -> tuple[Finding, ...]:
     """Return all findings, largest saving first.
 
     Args:
         run: The run.
         work: The work of its devices.
         by_kind: Kernels of runs that are of one kind of work.
+        all_runs: Kernels of runs of any work.
         budget: Time of the run's steps.
     """
     rows = by_kind[by_kind[C.STEP].notna()] if budget.marked else by_kind
     results = [
         *_report_optimizer(run, work, rows[rows["kind_of_work"] == OPTIMIZER], budget),
         *_report_elementwise(run, work, rows[rows["kind_of_work"] == ELEMENTWISE], budget),
-        *_report_launch_bound(run, work, budget),
+        *_report_launch_bound(run, work, all_runs, budget),
     ]
     return tuple(sorted(results, key=lambda finding: -(finding.saving_ns_per_step or 0)))
 
@@ -114,9 +117,8 @@ def _report_elementwise(run: Run, work: Work, rows: pd.DataFrame, budget: Budget
     yield _finding(ELEMENTWISE_KERNELS, title, advice, rows, saving, budget)
 
 
-def _report_launch_bound(run: Run, work: Work, budget: Budget) -> Iterator[Finding]:
-    rows = runs(work, None)
-    rows = rows[rows[C.STEP].notna() & (rows["kind_of_work"] != ZERO_GRAD)]
+def _report_launch_bound(run: Run, work: Work, all_runs: pd.DataFrame, budget: Budget) -> Iterator[Finding]:
+    rows = all_runs[all_runs[C.STEP].notna() & (all_runs["kind_of_work"] != ZERO_GRAD)]
     replay_ns = LAUNCH_BOUND["min_replay_ns"]
     saving = max_per_rank(rows, np.maximum(ints(rows, "late_ns") - replay_ns, 0))
     if not budget.marked or not budget.matters(saving, least=LAUNCH_BOUND["min_saving_share"]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import MARKER, C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, Bools, ints, percentile, positions, spans
-from ..shared.thread_ranges import launch_calls
+from ..shared.groups import number_by, rows_by_device
+from ..shared.host_rows import host_rows
 
 MIN_RUN_KERNELS = 5
 MAX_GAP_LAUNCHES = 10
@@ -46,7 +46,7 @@ def read_work(run: Run) -> Work | None:
     is_single = kernels & ~shares_launch & ~in_graph & frame[C.LAUNCH_ROW].notna().to_numpy()
     if not is_single.any():
         return None
-    calls = launch_calls(run, frame)
+    calls = host_rows(run, frame[C.LAUNCH_ROW].fillna(frame[C.OP_ROW]), [C.START_NS, C.DUR_NS])
     is_timed = is_single & calls[C.DUR_NS].notna().to_numpy()
     costs = calls.loc[is_timed, C.DUR_NS].to_numpy(dtype=np.int64)
     if not len(costs):
@@ -62,12 +62,13 @@ def read_work(run: Run) -> Work | None:
 
 def _with_idle(frame: pd.DataFrame) -> pd.DataFrame:
     """Assign each idle time of a device to the interval that ends it."""
-    order = [C.RANK, C.DEVICE, C.START_NS, C.STREAM, C.ROW_ID]
-    rows = frame.assign(end=spans(frame)[1]).sort_values(order, ignore_index=True)
-    place = [rows[C.RANK], rows[C.DEVICE]]
-    reach = rows.groupby(place)["end"].cummax().groupby(place).shift().astype("Int64")
-    idle = (rows[C.START_NS] - reach).fillna(0).clip(lower=0).astype(np.int64)
-    return rows.assign(idle_ns=idle)
+    (start, end), idle = spans(frame), np.zeros(len(frame), np.int64)
+    stream, row_id = ints(frame, C.STREAM), ints(frame, C.ROW_ID)
+    for rows in rows_by_device(frame).values():
+        ordered = rows[np.lexsort((row_id[rows], stream[rows], start[rows]))]
+        reach = np.maximum.accumulate(end[ordered])[:-1]
+        idle[ordered[1:]] = np.maximum(start[ordered[1:]] - reach, 0)
+    return frame.assign(end=end, idle_ns=idle)
 
 
 def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
@@ -116,18 +117,20 @@ def runs(work: Work, group: str | None) -> pd.DataFrame:
     if group is not None:
         small = small & (rows[group] != NO_NAME).to_numpy()
     starts_run: Bools = ~small | ~np.concatenate(([False], small[:-1]))
-    keys: Sequence[str] = [*LANE, C.STEP] if group is None else [*LANE, C.STEP, group]
-    for name in keys:
-        codes = pd.factorize(rows[name])[0]
-        starts_run |= np.concatenate(([True], codes[1:] != codes[:-1]))
+    lane, _ = number_by(rows, [*LANE, C.STEP] if group is None else [*LANE, C.STEP, group])
+    starts_run[1:] |= lane[1:] != lane[:-1]
     start, end = spans(rows)
-    starts_run |= start - np.concatenate((start[:1], end[:-1])) > MAX_GAP_LAUNCHES * work.launch_ns
+    starts_run[1:] |= start[1:] - end[:-1] > MAX_GAP_LAUNCHES * work.launch_ns
     number = np.cumsum(starts_run)
     counts = np.bincount(number[small], minlength=int(number[-1]) + 1 if len(number) else 1)
     in_run = small & (counts[number] >= MIN_RUN_KERNELS)
-    kernels = rows[in_run].assign(run=number[in_run])
-    first = ~kernels["run"].duplicated().to_numpy()
-    kernels["gap_ns"] = np.where(first, 0, ints(kernels, "idle_ns"))
-    kernels["late_ns"] = np.where(kernels["late"], ints(kernels, "gap_ns"), 0)
-    kernels["interval_ns"] = np.where(first, 0, np.diff(ints(kernels, "launch_start"), prepend=0))
-    return kernels.assign(first=first).reset_index(drop=True)
+    kernels, number = rows[in_run].reset_index(drop=True), number[in_run]
+    first = np.diff(number, prepend=-1) != 0
+    gap_ns = np.where(first, 0, ints(kernels, "idle_ns"))
+    return kernels.assign(
+        run=number,
+        first=first,
+        gap_ns=gap_ns,
+        late_ns=np.where(kernels["late"], gap_ns, 0),
+        interval_ns=np.where(first, 0, np.diff(ints(kernels, "launch_start"), prepend=0)),
+    )
