@@ -30,6 +30,7 @@ from tracekit.schema import C, HostKind, Phase
 from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
 from .memory.events import NEVER, OP, Events, read_events, thin_events
 from .shared.common import RANK, ints, is_kind, select, sort_by
+from .shared.groups import group_rows
 from .shared.host_rows import fill_missing_text, host_rows
 
 MOST, DRAWN = 1_000, 100
@@ -82,7 +83,7 @@ def compute(run: Run) -> Result:
         notes.append(NO_TOTALS)
     modules = read_modules(run)
     notes += [] if modules else [NO_MODULES]
-    phases = _phases(run)
+    phases = _phases(run, {of_device.rank for of_device in paired})
     by_device = [_allocations(run, of_device, modules, phases[of_device.rank]) for of_device in paired]
     pairs = list(zip(paired, by_device, strict=True))
     tables = {
@@ -97,13 +98,12 @@ def _joined(parts: list[pd.DataFrame], columns: tuple[Column, ...]) -> pd.DataFr
     return select(pd.concat(parts, ignore_index=True), columns)
 
 
-def _phases(run: Run) -> dict[int, _Phases]:
-    """The phases of each rank, in order of time."""
+def _phases(run: Run, ranks: set[int]) -> dict[int, _Phases]:
+    """The phases of these ranks, in order of time."""
     kinds = is_kind(HostKind.OP, HostKind.ANNOTATION)
     columns = [C.RANK, C.START_NS, C.DUR_NS, C.PHASE]
     rows = run.table("host_intervals", columns=columns, where=kinds & pc.field(C.PHASE).is_valid())
-    ranks = run.table("allocations", columns=[C.RANK])[C.RANK].unique()
-    return {int(rank): _merged(rows[rows[C.RANK] == rank]) for rank in ranks}
+    return {rank: _merged(rows[rows[C.RANK] == rank]) for rank in ranks}
 
 
 def _merged(rows: pd.DataFrame) -> _Phases:
@@ -229,9 +229,8 @@ def _active(events: Events, table: pd.DataFrame) -> pd.DataFrame:
     edges = np.concatenate((ints(first, _FROM), ints(first, _UNTIL)))
     moment = np.unique(np.concatenate((thin_events(events, POINTS), edges[edges < len(events.bytes)])))
     level, largest = events.level[moment], _in_use(events, first)[moment]
-    by_category = {
-        _column(name): _in_use(events, rest[rest[CATEGORY] == name])[moment] for name in _CATEGORIES
-    }
+    category = rest[CATEGORY].to_numpy(object)
+    by_category = {_column(name): _in_use(events, rest[category == name])[moment] for name in _CATEGORIES}
     moments = {**events.key, C.T_NS: events.t_ns[moment], "allocated": level, "largest": largest}
     others = level - largest
     return pd.DataFrame(
@@ -241,9 +240,9 @@ def _active(events: Events, table: pd.DataFrame) -> pd.DataFrame:
 
 def _in_use(events: Events, table: pd.DataFrame) -> Ints:
     """Bytes of some allocations in use after each event."""
-    changes = np.zeros(len(events.bytes) + 1, np.int64)
-    np.add.at(changes, ints(table, _FROM), ints(table, "size"))
-    np.subtract.at(changes, ints(table, _UNTIL), ints(table, "size"))
+    changes, size = np.zeros(len(events.bytes) + 1, np.int64), ints(table, "size")
+    np.add.at(changes, ints(table, _FROM), size)
+    np.subtract.at(changes, ints(table, _UNTIL), size)
     return np.cumsum(changes[:-1])
 
 
@@ -254,12 +253,21 @@ def _column(category: str) -> str:
 def _peak(events: Events, table: pd.DataFrame, by: str) -> pd.DataFrame:
     """Bytes in use at the peak by op, category or module, most first."""
     live = table[table["at_peak"] != 0]
-    grouped = live.groupby(by, sort=True)["at_peak"].agg(["sum", "count"]).reset_index()
-    grouped = grouped.rename(columns={by: C.NAME, "sum": "at_peak", "count": "allocations"})
-    total = max(int(grouped["at_peak"].sum()), 1)
-    ordered = grouped.sort_values(["at_peak", C.NAME], ascending=[False, True])
-    counts = ordered["allocations"].where(ordered[C.NAME] != BEFORE).astype("Int64")
-    return ordered.assign(by=by, share=ordered["at_peak"] / total, allocations=counts, **events.key)
+    groups = group_rows(live, [by])
+    at_peak = groups.sums(ints(live, "at_peak"))
+    order = np.argsort(-at_peak, kind="stable")  # the groups are in the order of their names
+    names = live[by].to_numpy(object)[groups.first[order]]
+    return pd.DataFrame(
+        {
+            **events.key,
+            "by": by,
+            C.NAME: names,
+            "at_peak": at_peak[order],
+            "share": at_peak[order] / max(int(at_peak.sum()), 1),
+            "allocations": pd.arrays.IntegerArray(groups.sizes()[order], names == BEFORE),
+        },
+        index=range(len(names)),
+    )
 
 
 _DEVICE = Column(C.DEVICE, "", "device index; -1 is the host")

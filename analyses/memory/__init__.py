@@ -31,7 +31,8 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.common import RANK, STEP, Bools, ints, sort_by
+from ..shared.common import RANK, STEP, ints
+from ..shared.groups import group_rows
 from . import findings
 from .events import (
     COLUMNS,
@@ -109,11 +110,12 @@ def _tables(events: list[Events], steps: pd.DataFrame) -> dict[str, pd.DataFrame
 
 def _typed(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Build a table with integer amounts, nullable if one is unknown."""
-    table = pd.DataFrame(rows, columns=[column.name for column in columns], dtype=object)
-    text = ("peak_op", "totals")
-    names = [name for name in table.columns if name not in text]
-    integers = table.astype(dict.fromkeys(names, "Int64"))
-    return integers.astype({name: "int64" for name in names if integers[name].notna().all()})
+    table: dict[str, pd.Series] = {}
+    for name in (column.name for column in columns):
+        values = [row[name] for row in rows]
+        is_text, is_known = name in ("peak_op", "totals"), None not in values
+        table[name] = pd.Series(values, dtype=object if is_text else "int64" if is_known else "Int64")
+    return pd.DataFrame(table)
 
 
 def _notes(events: list[Events], tables: dict[str, pd.DataFrame]) -> list[str]:
@@ -129,6 +131,8 @@ def _peaks(run: Run) -> pd.DataFrame:
     """Peaks sampled without a profiler."""
     where = pc.field(C.METRIC).isin(list(_PEAKS))
     rows = run.table("counters", columns=[C.SOURCE, C.DEVICE, C.METRIC, C.VALUE], where=where)
+    if rows.empty:
+        return rows
     metric = rows[C.METRIC].astype(object)
     table = pd.DataFrame(
         {
@@ -195,27 +199,29 @@ def timeline(events: Events) -> pd.DataFrame:
 
 def by_op(events: Events) -> pd.DataFrame:
     """Allocated bytes by op, most first, with unfreed bytes and bytes in use at the peak."""
-    size = np.maximum(events.bytes, 0)
-    amounts: dict[str, object] = {"allocated": size, "allocations": events.bytes > 0}
-    for name, flags in (("unfreed", events.unfreed), ("live_at_peak", events.live_at_peak)):
-        amounts[name] = _sizes(events, flags)
-    amounts["largest"] = size
-    allocated = pd.DataFrame({OP: events.frame[OP].astype(object), **amounts})[events.bytes > 0]
-    grouped = allocated.groupby(OP, sort=True)
-    table = grouped[["allocated", "allocations"]].sum()
-    for name in ("unfreed", "live_at_peak"):
-        table[name] = grouped[name].sum(min_count=1)
-    table["largest"] = grouped["largest"].max()
-    table = sort_by(table.reset_index(), "-allocated", OP)
-    order = [*events.key, OP, "allocated", "live_at_peak", "unfreed", "largest", "allocations"]
-    return table.assign(**events.key)[order].astype({"allocations": np.int64})
-
-
-def _sizes(events: Events, flags: Bools | None) -> object:
-    """The sizes of the flagged events, missing if the flags are unknown."""
-    if flags is None:
-        return pd.array([None] * len(events.bytes), dtype="Int64")
-    return pd.array(np.where(flags, events.bytes, 0), dtype="Int64")
+    made = events.bytes > 0
+    size, ops = events.bytes[made], pd.DataFrame({OP: events.frame[OP].astype(object)})[made]
+    groups = group_rows(ops, [OP])
+    sums = {
+        name: pd.array(
+            [None] * len(groups.first) if flags is None else groups.sums(size * flags[made]), "Int64"
+        )
+        for name, flags in (("live_at_peak", events.live_at_peak), ("unfreed", events.unfreed))
+    }
+    allocated = groups.sums(size)
+    largest_first = np.argsort(-allocated, kind="stable")  # the groups are in the order of their names
+    table = pd.DataFrame(
+        {
+            **events.key,
+            OP: ops[OP].to_numpy(object)[groups.first],
+            "allocated": allocated,
+            **sums,
+            "largest": groups.largest(size),
+            "allocations": groups.sizes(),
+        },
+        index=range(len(groups.first)),
+    )
+    return table.iloc[largest_first].reset_index(drop=True)
 
 
 def by_step(events: Events, steps: pd.DataFrame) -> pd.DataFrame:

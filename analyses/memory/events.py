@@ -25,6 +25,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
 from ..shared.common import RANK, Bools, ints, is_kind, select
+from ..shared.groups import rows_by_device
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
 
 OP = "op"
@@ -126,10 +127,8 @@ def read_events(run: Run) -> list[Events]:
     names = fill_missing_text(host_rows(run, frame[C.OP_ROW], [C.NAME])[C.NAME], NO_OP)
     frame = frame.assign(**{OP: pd.Categorical(names)})
     devices = [
-        Events(
-            int(of_device[C.RANK].iloc[0]), int(of_device[C.DEVICE].iloc[0]), of_device.reset_index(drop=True)
-        )
-        for _, of_device in frame.groupby([C.RANK, C.DEVICE], sort=True)
+        Events(rank, device, frame.iloc[rows].reset_index(drop=True))
+        for (rank, device), rows in rows_by_device(frame).items()
     ]
     return sorted(devices, key=lambda of_rank: (of_rank.rank, of_rank.device == HOST_DEVICE, of_rank.device))
 
@@ -242,7 +241,7 @@ def read_driver_calls(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
 
 def _is_after_warmup(rows: pd.DataFrame, steps: pd.DataFrame, middle: float) -> Bools:
     """Whether each call is after warm-up."""
-    if steps.empty:
+    if steps.empty or rows.empty:
         return ints(rows, C.START_NS) >= middle
     first_steps = steps.drop_duplicates(C.RANK).set_index(C.RANK)[C.STEP]
     first = rows[C.RANK].map(first_steps)
