@@ -221,6 +221,7 @@ _TYPES: dict[str, Any] = {
     "view.data": _Address | None,
     "theme.data": str | None,
     "listed.data": str | None,
+    "offered.data": str | None,
     "runs-known.data": _List | None,
     "runs-find.value": str | None,
     "sql-schema-of.data": str | None,

@@ -12,6 +12,7 @@ import dash_mantine_components as dmc
 import pyarrow.compute as pc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
+from dash.exceptions import PreventUpdate
 
 from tracekit import analysis
 from tracekit.errors import TracekitError, UnusableInputError
@@ -178,12 +179,19 @@ def connect_pickers(site: Site) -> None:
 
     @site.app.callback(
         *(Output(f"{name}{place}", prop) for name in NAMES for place, prop in _PROPERTIES),
+        Output("offered", "data"),
         Input("view", "data"),
+        State("offered", "data"),
+        *(State(name, "value") for name in NAMES),
     )
-    def offer(view: dict[str, str] | None) -> list[Any]:
+    def offer(view: dict[str, str] | None, before: str | None, *values: str | None) -> list[Any]:
         if view is None:
-            return [no_update] * len(_PROPERTIES) * len(NAMES)
-        return [value for state in picker_states(site, site.context_of(view)) for value in state]
+            raise PreventUpdate
+        states = picker_states(site, site.context_of(view))
+        stamp = str(hash(repr(states)))
+        if stamp == before and [state.value for state in states] == [*values]:
+            raise PreventUpdate  # most pages offer the same, and to set all pickers costs the browser 0.1 s
+        return [value for state in states for value in state] + [stamp]
 
     # Not an input of `offer`: Dash drops a request in progress when its callback is triggered again.
     @site.app.callback(
@@ -274,6 +282,7 @@ def shell(pages: dict[str, Page]) -> Component:
             dcc.Store(id="theme-chosen", storage_type="local"),
             dcc.Store(id="shown"),
             dcc.Store(id="listed"),
+            dcc.Store(id="offered"),
             dcc.Interval(id="tick", interval=REFRESH_MS),
             html.A("Skip to content", href="#page", className="tk-skip"),
             _body(),
