@@ -38,7 +38,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import backlog
 from tracekit.schema import C, HostKind, Memory
 
-from .shared.common import NO_PARENT, NOT_RECORDED, ints, is_kind, is_launch, positions, spans
+from .shared.common import NO_PARENT, NOT_RECORDED, ids_or_absent, ints, is_kind, is_launch, positions, spans
+from .shared.groups import group_rows
 from .steps import measure_steps, overhead
 
 OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
@@ -212,10 +213,12 @@ def _check_durations(device: pd.DataFrame) -> Check:
 
 def _check_empty_steps(run: Run, device: pd.DataFrame) -> Check:
     steps = run.table("steps", columns=[C.RANK, C.STEP])
-    launched = device.loc[device[C.STEP].notna(), [C.RANK, C.STEP]].drop_duplicates()
-    filled = pd.MultiIndex.from_frame(launched.astype(np.int64))
-    empty = ~pd.MultiIndex.from_frame(steps.astype(np.int64)).isin(filled)
-    return check_share("empty_steps", int(empty.sum()), len(steps), "steps launched no device work")
+    first = group_rows(device, [C.RANK, C.STEP]).first
+    ranks, numbers = ints(device, C.RANK)[first], ids_or_absent(device[C.STEP])[first]
+    filled = set(zip(ranks.tolist(), numbers.tolist(), strict=True))
+    recorded = zip(ints(steps, C.RANK).tolist(), ints(steps, C.STEP).tolist(), strict=True)
+    empty = sum(step not in filled for step in recorded)
+    return check_share("empty_steps", empty, len(steps), "steps launched no device work")
 
 
 PROFILER_PATTERN = r"(?i)activity buffer request|buffer flush|instrumentation|cupti|resource"

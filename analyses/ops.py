@@ -36,6 +36,7 @@ from .shared.common import (
     sort_by,
     sum_by_code,
 )
+from .shared.groups import number_by
 from .shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
 from .shared.op_families import TREE, tree
 
@@ -86,9 +87,8 @@ def _sort(name: str, table: pd.DataFrame) -> pd.DataFrame:
 def _by_shape(ops: Ops) -> tuple[Ints, dict[str, pd.Series]]:
     shapes = ops.frame[C.INPUT_SHAPES].astype(object)
     keys = pd.DataFrame({C.NAME: ops.labels[ops.names], C.INPUT_SHAPES: shapes.where(shapes.notna(), "")})
-    grouped = keys.groupby([C.NAME, C.INPUT_SHAPES], sort=True)
-    labels = grouped.size().reset_index()
-    codes = grouped.ngroup().to_numpy().astype(np.int64)
+    codes, first = number_by(keys, [C.NAME, C.INPUT_SHAPES])
+    labels = keys.take(first).reset_index(drop=True)
     return codes, {C.NAME: labels[C.NAME], C.INPUT_SHAPES: labels[C.INPUT_SHAPES]}
 
 

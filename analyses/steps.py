@@ -37,6 +37,7 @@ from tracekit.runs.text import human
 from tracekit.schema import C
 
 from .shared.common import NO_STEPS, RANK, STEP, Bools, absent_device_note, ints, percentile, spans, union_by
+from .shared.groups import group_rows
 
 WARM_UP = Rule(
     "warmup_steps",
@@ -205,7 +206,11 @@ def _describe_timings(run: Run) -> Result:
 
 
 def measure_steps(run: Run) -> pd.DataFrame:
-    """Compute the table of every profiled step."""
+    """Compute the table of every profiled step, which several analyses need."""
+    return run.compute_once(_measure_steps).copy()
+
+
+def _measure_steps(run: Run) -> pd.DataFrame:
     table = step_windows(run).merge(_on_device(run), how="left", on=[C.RANK, C.STEP])
     own_ns = (table[END_NS] - table[C.START_NS]).astype("Int64")
     table["window_ns"] = table[END_NS] - table[HOST_START_NS]
@@ -224,13 +229,16 @@ def _on_device(run: Run) -> pd.DataFrame:
     """Span and union of the device intervals launched in each step."""
     frame = busy(run, [C.RANK, C.STEP, C.START_NS, C.DUR_NS])
     frame = frame[frame[C.STEP].notna()].reset_index(drop=True)
-    start, end = spans(frame)
-    grouped = frame.assign(end=end).groupby([C.RANK, C.STEP], sort=True)
-    table = grouped.agg(first=(C.START_NS, "min"), last=("end", "max")).reset_index()
-    codes = grouped.ngroup().to_numpy().astype(np.int64)
-    table["device_span_ns"] = (table["last"] - table["first"]).astype("Int64")
-    table["device_busy_ns"] = pd.array(union_by(codes, len(table), start, end), dtype="Int64")
-    return table.drop(columns=["first", "last"]).astype({C.STEP: np.int64})
+    (start, end), groups = spans(frame), group_rows(frame, [C.RANK, C.STEP])
+    span_ns = groups.largest(end) + groups.largest(-start)
+    busy_ns = union_by(groups.codes, len(groups.first), start, end)
+    columns = {
+        C.RANK: frame[C.RANK].array[groups.first],
+        C.STEP: ints(frame, C.STEP)[groups.first],
+        "device_span_ns": pd.array(span_ns, dtype="Int64"),
+        "device_busy_ns": pd.array(busy_ns, dtype="Int64"),
+    }
+    return pd.DataFrame(columns)
 
 
 def _warmup(times: pd.Series) -> Bools:

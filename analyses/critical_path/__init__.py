@@ -27,6 +27,7 @@ Example:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -52,6 +53,7 @@ from ..shared.common import (
     share,
     sort_by,
 )
+from ..shared.groups import group_rows
 from . import device as path_device
 from . import findings as path_findings
 from . import whatif
@@ -132,8 +134,10 @@ def _what_if(graph: Graph, walker: Backtracker, span: MeasuredSpan, steps: int) 
     path = describe_segments(graph, walker.pieces([span.window]))
     start = ints(path, C.START_NS)
     path[C.DUR_NS] = overlap_lengths(span.steps, start, start + ints(path, C.DUR_NS))
-    sums = path.groupby([C.KIND, "op"], observed=True)[C.DUR_NS].sum().reset_index()
-    del path
+    groups = group_rows(path, [C.KIND, "op"])
+    kinds, ops = (np.asarray(path[name].array[groups.first], object).tolist() for name in (C.KIND, "op"))
+    sums = list(zip(kinds, ops, groups.sums(ints(path, C.DUR_NS)).tolist(), strict=True))
+    del path, groups
     table = _savings(WhatIf(graph, span), sums, steps)
     return table.assign(**path_findings.measure_limits(graph, span))
 
@@ -198,7 +202,6 @@ _CLASS_KINDS = {
     whatif.COMMUNICATION: (COMMUNICATE,),
 }
 WHAT_IF = [C.RANK, "removed", "where", "saving_ns", "saving_share", "new_step_ns", "path_ns"]
-_COUNTED = ("path_ns", "share", "segments")
 
 
 def name_segments(graph: Graph, path: pd.DataFrame) -> pd.DataFrame:
@@ -260,26 +263,28 @@ def _result_tables(
 
 def _totals(paths: pd.DataFrame, keys: list[str], window: list[str]) -> pd.DataFrame:
     """Time, share of the windows and number of segments by keys, the longest of each window first."""
-    grouped = paths.groupby(keys, sort=True, observed=True)[C.DUR_NS]
-    table = grouped.agg(path_ns="sum", segments="count").reset_index()
-    table = table.astype({name: str for name in (C.KIND, "op") if name in keys})
-    windows = table.groupby(window)["path_ns"].transform("sum")
-    table["share"] = share(table["path_ns"], windows.to_numpy(np.int64))
-    order = [*window, "path_ns", *(key for key in keys if key not in window)]
-    ascending = [name != "path_ns" for name in order]
-    return table.sort_values(order, ascending=ascending, ignore_index=True)[[*keys, *_COUNTED]]
+    groups = group_rows(paths, keys)
+    path_ns = groups.sums(ints(paths, C.DUR_NS))
+    firsts = {key: paths[key].array[groups.first] for key in keys}
+    texts = {name: np.asarray(firsts[name], object) for name in (C.KIND, "op") if name in keys}
+    table = pd.DataFrame(firsts | texts)
+    windows = group_rows(table, window)
+    in_window = share(path_ns, windows.sums(path_ns)[windows.codes])
+    table = table.assign(path_ns=path_ns, share=in_window, segments=groups.sizes())
+    return sort_by(table, *window, "-path_ns", *(key for key in keys if key not in window))
 
 
 def _longest_segments(paths: pd.DataFrame) -> pd.DataFrame:
     length = ints(paths, C.DUR_NS)
     threshold = np.partition(length, -MAX_LISTED)[-MAX_LISTED] if len(length) > MAX_LISTED else 0
-    longest = paths[length >= threshold].astype({C.KIND: object, "op": object})
+    longest = paths[length >= threshold]
+    longest = longest.assign(**{name: longest[name].astype(object) for name in (C.KIND, "op")})
     longest = sort_by(longest, f"-{C.DUR_NS}", C.RANK, C.START_NS, C.STEP, C.KIND)
     columns = [C.RANK, C.STEP, C.KIND, "op", C.DUR_NS, C.START_NS, "device_row", "host_row"]
     return longest.head(MAX_LISTED)[columns]
 
 
-def _savings(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
+def _savings(model: WhatIf, path: Sequence[tuple[str, str, int]], steps: int) -> pd.DataFrame:
     """What-if savings of one rank, largest first; amounts are per step."""
     candidates = _candidates(path, waits=model.waits)
     savings = model.savings([(where, what) for where, what, _ in candidates])
@@ -293,22 +298,27 @@ def _savings(model: WhatIf, path: pd.DataFrame, steps: int) -> pd.DataFrame:
     return sort_by(table, "-saving_ns", "-path_ns", "where", "removed")
 
 
-def _candidates(path: pd.DataFrame, *, waits: bool) -> list[tuple[str, str, int]]:
+def _candidates(path: Sequence[tuple[str, str, int]], *, waits: bool) -> list[tuple[str, str, int]]:
     """Parts of the path to remove, with their time on the path.
 
     Waits are included even without time of their own: a wait may return at the instant the device finishes.
+
+    Args:
+        path: Kind, op and time of its parts.
+        waits: Whether there are calls that wait.
     """
-    by_kind = path.groupby(C.KIND, observed=True)[C.DUR_NS].sum()
     candidates = []
     for where, kinds in ((whatif.DEVICE_OP, DEVICE_KINDS), (whatif.HOST_OP, HOST_KINDS)):
-        of_kinds = path[path[C.KIND].isin(kinds)]
-        ops = of_kinds.groupby("op", observed=True)[C.DUR_NS].sum().reset_index().astype({"op": object})
-        top = ops.sort_values([C.DUR_NS, "op"], ascending=[False, True]).head(MAX_OPS_REMOVED)
-        candidates += [(where, str(op), int(ns)) for op, ns in zip(top["op"], top[C.DUR_NS], strict=True)]
+        by_op: Counter[str] = Counter()
+        for kind, op, ns in path:
+            if kind in kinds:
+                by_op[op] += ns
+        top = sorted(by_op.items(), key=lambda part: (-part[1], part[0]))[:MAX_OPS_REMOVED]
+        candidates += [(where, op, ns) for op, ns in top]
     for name in whatif.CLASSES:
-        own_kinds = [kind for kind in _CLASS_KINDS[name] if kind in by_kind.index]
-        if own_kinds or (name == whatif.WAITS and waits):
-            candidates.append((whatif.CLASS, name, int(by_kind[own_kinds].sum())))
+        own_parts = [ns for kind, _, ns in path if kind in _CLASS_KINDS[name]]
+        if own_parts or (name == whatif.WAITS and waits):
+            candidates.append((whatif.CLASS, name, sum(own_parts)))
     return candidates
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
@@ -86,12 +88,13 @@ def findings(run: Run, paths: pd.DataFrame, what_if: pd.DataFrame) -> tuple[Find
         what_if: What-if tables of all ranks, with the times of `measure_limits`.
     """
     budget = savings.budget(run)
-    total = what_if.groupby(["where", "removed"], sort=True)[TOTAL].sum()
-    ordered = total.reset_index().sort_values([TOTAL, "where", "removed"], ascending=[False, True, True])
+    totals: Counter[str] = Counter()
+    for where, what, saving in zip(*(what_if[name] for name in ("where", "removed", TOTAL)), strict=True):
+        if where == CLASS:
+            totals[what] += int(saving)
     result = []
-    for row in ordered.itertuples(index=False):
-        where, what, saving = str(row.where), str(row.removed), int(getattr(row, TOTAL))
-        if where == CLASS and what in _RULES:
+    for what, saving in sorted(totals.items(), key=lambda total: (-total[1], total[0])):
+        if what in _RULES:
             rule = _RULES[what]
             if not budget.matters(saving, least=rule["min_model_share"]):
                 continue

@@ -24,7 +24,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ import pandas as pd
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs import intervals
-from tracekit.runs.intervals import Union, overlap_lengths
+from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, CopyKind, DeviceKind
@@ -55,17 +55,19 @@ from ..shared.common import (
     concat_tables,
     extent,
     ints,
+    select,
     share,
-    sort_by,
     spans,
 )
-from ..shared.intervals_by_class import IntervalsByClass, intervals_by_class, is_communication
+from ..shared.groups import rows_by_device
+from ..shared.intervals_by_class import is_communication
 from .exposed import (
     ADVISED,
     ALL_COPIES,
     COMMUNICATION,
     WHAT,
     Exposed,
+    OnDevice,
     join_exposed,
     limit_by_critical_path,
     measure_exposed,
@@ -73,48 +75,50 @@ from .exposed import (
 from .findings import COMMUNICATES, RULES, findings
 
 
-def measure_windows(
-    subject: Union, hiding: Union, windows: Union, key: dict[str, object], *, by_window: bool = False
-) -> pd.DataFrame:
-    """One row for all windows, which do not overlap, or one row for each of them.
+def measure_windows(subject: Union, hiding: Union, windows: Union) -> dict[str, Ints]:
+    """Time of a subject in each window, and its exposed and overlapped part.
 
     Args:
         subject: Union of the copies or communication.
         hiding: Union of what overlaps them.
-        windows: Starts and ends of the windows.
-        key: Columns that name the rows.
-        by_window: Whether each window has a row.
+        windows: Starts and ends of the windows, which do not overlap.
     """
     total = overlap_lengths(subject, *windows)
     exposed = overlap_lengths(intervals.subtract(subject, hiding), *windows)
-    if not by_window:
-        total, exposed = total.sum(keepdims=True), exposed.sum(keepdims=True)
-    overlapped = total - exposed
-    measures = {"union_ns": total, "exposed_ns": exposed, "overlapped_ns": overlapped}
-    return pd.DataFrame({**key, **measures, "overlapped_share": share(overlapped, total)})
+    return {"union_ns": total, "exposed_ns": exposed, "overlapped_ns": total - exposed}
 
 
-def collectives(run: Run, rows: pd.DataFrame, communication: pd.DataFrame) -> pd.DataFrame:
+def _as_row(measures: dict[str, Ints]) -> dict[str, int]:
+    """Sums over all windows."""
+    return {name: int(lengths.sum()) for name, lengths in measures.items()}
+
+
+def _with_share(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(overlapped_share=share(table["overlapped_ns"], ints(table, "union_ns")))
+
+
+def collectives(run: Run, devices: Sequence[OnDevice], communication: pd.DataFrame) -> pd.DataFrame:
     """Communication by kind of collective, most exposed first on each device.
 
     Args:
         run: The run.
-        rows: All intervals that occupy the devices.
-        communication: Those that communicate.
+        devices: The devices.
+        communication: Their intervals that communicate.
     """
     kinds = collective_kinds(run, communication)
-    unions: dict[object, IntervalsByClass] = {
-        place: intervals_by_class(of_kind) for place, of_kind in rows.groupby(PLACE, sort=True)
+    hiding: dict[object, Union] = {
+        (device.rank, device.device): device.unions.computation for device in devices
     }
-    parts = []
+    rows = []
     for (rank, device, kind), of_kind in communication.groupby(
         [C.RANK, C.DEVICE, kinds.to_numpy(object)], sort=True
     ):
         subject = intervals.union(*spans(of_kind))
+        measures = measure_windows(subject, hiding[rank, device], extent(of_kind))
         key = {C.RANK: rank, C.DEVICE: device, "collective": kind}
-        table = measure_windows(subject, unions[rank, device].computation, extent(of_kind), key)
-        parts.append(table.assign(sum_ns=int(ints(of_kind, C.DUR_NS).sum()), count=len(of_kind)))
-    return sort_by(pd.concat(parts), *PLACE, "-exposed_ns", "collective")
+        plain = {"sum_ns": int(ints(of_kind, C.DUR_NS).sum()), "count": len(of_kind)}
+        rows.append({**key, **_as_row(measures), **plain})
+    return select(_with_share(pd.DataFrame(rows)), _COLLECTIVES, *PLACE, "-exposed_ns", "collective")
 
 
 def streams(rows: pd.DataFrame) -> pd.DataFrame:
@@ -172,17 +176,21 @@ def measure(run: Run) -> Partial:
         return Partial(tables={}, spent=measure_steps(run))
     rows = frame.assign(**{WHAT: _what(run, frame)})
     windows = step_windows(run)
-    tables = _measure_subjects(rows, windows)
+    devices = [
+        OnDevice(rank, device, rows.take(places), windows[windows[C.RANK] == rank])
+        for (rank, device), places in rows_by_device(rows).items()
+    ]
+    tables = _measure_subjects(devices)
     present = set(tables["whole"][WHAT]) if "whole" in tables else set()
     communication = rows[rows[WHAT] == COMMUNICATION]
     if len(communication):
-        tables["collectives"] = collectives(run, rows, communication)
+        tables["collectives"] = collectives(run, devices, communication)
     on_streams = rows[rows[C.STREAM].notna()]
     if len(on_streams):
         tables["streams"] = streams(on_streams)
     steps = measure_steps(run)
     subjects = [what for what in (COMMUNICATION, *ADVISED) if what in present]
-    exposed = {what: measure_exposed(run, rows, what, windows) for what in subjects}
+    exposed = {what: measure_exposed(run, devices, what) for what in subjects}
     if COMMUNICATION in exposed:
         exposed[COMMUNICATION] = limit_by_critical_path(
             run, exposed[COMMUNICATION], combine_budget([steps]), least=COMMUNICATES["min_saving_share"]
@@ -194,8 +202,14 @@ def measure(run: Run) -> Partial:
         ranks=rows[C.RANK].nunique(),
         opaque=bool((rows[C.KIND] == DeviceKind.GRAPH).any()),
         unplaced=int(rows[C.STREAM].isna().sum()),
-        calls=shared_collectives.read_collectives(run),
+        calls=_describe_calls(run, rows) if COMMUNICATION in exposed else pd.DataFrame(),
     )
+
+
+def _describe_calls(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
+    """The communication kernels among the rows, as `describe_collectives` returns them."""
+    kernels = rows.loc[is_communication(rows), list(shared_collectives.READ)].reset_index(drop=True)
+    return shared_collectives.describe_collectives(run, kernels)
 
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
@@ -209,7 +223,8 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
         for what in subjects
     }
     steps = combine_budget(partial.spent for partial in partials)
-    calls = concat_tables([partial.calls for partial in partials if partial.ranks])
+    parts = [partial.calls for partial in partials if COMMUNICATION in partial.exposed]
+    calls = concat_tables(parts) if parts else pd.DataFrame()
     advised = findings(run, exposed, steps, sum(partial.ranks for partial in partials), calls)
     return Result(tables, advised, _notes(tables, partials, has_steps=steps.marked))
 
@@ -235,48 +250,52 @@ def _what(run: Run, frame: pd.DataFrame) -> Objects:
     return np.where(talks, COMMUNICATION, np.where(is_copy, directions, "")).astype(object)
 
 
-def _measure_subjects(rows: pd.DataFrame, windows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def _measure_subjects(devices: Sequence[OnDevice]) -> dict[str, pd.DataFrame]:
     """The tables `whole`, `profiled_steps` and `per_step`, without empty ones."""
-    parts: dict[str, list[pd.DataFrame]] = {"whole": [], "profiled_steps": [], "per_step": []}
-    for (rank, device), of_device in rows.groupby(PLACE, sort=True):
-        unions = intervals_by_class(of_device)
-        mine = windows[windows[C.RANK] == rank]
-        start, end = ints(mine, C.START_NS), ints(mine, END_NS)
-        stepped = intervals.union(start, end)
-        for what, selected in _subjects(of_device):
-            key = {C.RANK: rank, C.DEVICE: device, WHAT: what}
-            subject = intervals.union(*spans(selected))
-            hiding = unions.computation if what == COMMUNICATION else unions.kernels
-            row = measure_windows(subject, hiding, extent(selected), key)
-            parts["whole"].append(row.assign(**_plain(selected)))
-            if len(mine):
-                parts["profiled_steps"].append(measure_windows(subject, hiding, stepped, key))
-                keys = {**key, C.STEP: ints(mine, C.STEP)}
-                parts["per_step"].append(measure_windows(subject, hiding, (start, end), keys, by_window=True))
-    tables = {name: pd.concat(tables, ignore_index=True) for name, tables in parts.items() if tables}
-    if "per_step" in tables:
-        order = [*PLACE, C.STEP]
-        tables["per_step"] = tables["per_step"].sort_values(order, kind="stable", ignore_index=True)
+    whole: list[dict[str, Any]] = []
+    profiled_steps: list[dict[str, object]] = []
+    per_step: list[pd.DataFrame] = []
+    for on_device in devices:
+        steps = ints(on_device.windows, C.START_NS), ints(on_device.windows, END_NS)
+        for what, selected in _subjects(on_device.rows):
+            key = {C.RANK: on_device.rank, C.DEVICE: on_device.device, WHAT: what}
+            subject, hiding = intervals.union(*spans(selected)), on_device.hiding(what)
+            measures = measure_windows(subject, hiding, extent(selected))
+            whole.append({**key, **_as_row(measures), **_plain(selected)})
+            if len(on_device.windows):
+                measures = measure_windows(subject, hiding, intervals.union(*steps))
+                profiled_steps.append({**key, **_as_row(measures)})
+                numbers = {C.STEP: ints(on_device.windows, C.STEP)}
+                per_step.append(pd.DataFrame({**key, **measure_windows(subject, hiding, steps), **numbers}))
+    tables = {}
+    if whole:
+        sizes = pd.array([row[C.BYTES] for row in whole], dtype="Int64")
+        table = _with_share(pd.DataFrame(whole)).assign(**{C.BYTES: sizes})
+        tables["whole"] = select(table, _WHOLE)
+    if profiled_steps:
+        tables["profiled_steps"] = _with_share(pd.DataFrame(profiled_steps))
+        ordered = pd.concat(per_step, ignore_index=True).sort_values([*PLACE, C.STEP], kind="stable")
+        tables["per_step"] = select(_with_share(ordered.reset_index(drop=True)), _PER_STEP)
     return tables
 
 
-def _subjects(of_device: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def _subjects(of_device: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Communication, all copies, and the copies of each direction, without empty ones."""
-    copies = of_device[of_device[C.KIND] == DeviceKind.MEMCPY]
-    subjects = [(COMMUNICATION, of_device[of_device[WHAT] == COMMUNICATION]), (ALL_COPIES, copies)]
-    subjects += [(str(what), rows) for what, rows in copies.groupby(WHAT, sort=True) if what != COMMUNICATION]
-    return [(what, rows) for what, rows in subjects if len(rows)]
+    subject = of_device[WHAT].to_numpy(object)
+    is_copy = (of_device[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
+    directions = sorted(set(subject[is_copy]) - {COMMUNICATION})
+    chosen = {COMMUNICATION: subject == COMMUNICATION, ALL_COPIES: is_copy}
+    chosen |= {direction: is_copy & (subject == direction) for direction in directions}
+    for what, rows in chosen.items():
+        if rows.any():
+            yield what, of_device.loc[rows, [C.START_NS, C.DUR_NS, C.BYTES]]
 
 
-def _plain(selected: pd.DataFrame) -> dict[str, Any]:
+def _plain(selected: pd.DataFrame) -> dict[str, object]:
     """Measures of the whole capture besides the unions."""
     size = selected[C.BYTES]
-    has_sizes = bool(size.notna().all())
-    return {
-        "sum_ns": int(ints(selected, C.DUR_NS).sum()),
-        "count": len(selected),
-        C.BYTES: pd.array([int(size.sum()) if has_sizes else None], dtype="Int64"),
-    }
+    known = int(size.sum()) if size.notna().all() else None
+    return {"sum_ns": int(ints(selected, C.DUR_NS).sum()), "count": len(selected), C.BYTES: known}
 
 
 _OVERLAP = (
@@ -313,12 +332,13 @@ _STREAMS = (
     Column("most_streams", "count", "maximum number of streams busy at once"),
     Column("sum_ns", "ns", "Σ over the streams of the time each is busy"),
 )
+_PER_STEP = (*PLACE_COLUMNS, _WHAT, STEP, *_OVERLAP)
 TABLES = (
     TableSpec("whole", "Whole capture, per device", _WHOLE),
     TableSpec("profiled_steps", "Union of the profiled steps, per device", (RANK, DEVICE, _WHAT, *_OVERLAP)),
     TableSpec("collectives", "Communication by kind of collective, whole capture", _COLLECTIVES),
     TableSpec("streams", "Concurrent work on several streams, whole capture", _STREAMS),
-    TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, _WHAT, STEP, *_OVERLAP)),
+    TableSpec("per_step", "Per profiled step and device", _PER_STEP),
 )
 
 _BY_RANK = ByRank(map=measure, combine=combine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -11,15 +12,16 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS
 from tracekit.analysis.savings import Budget
 from tracekit.runs import intervals
-from tracekit.runs.intervals import overlap_lengths
+from tracekit.runs.intervals import Union, overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, Memory
 
 from ..critical_path import saved_without_communication
 from ..shared.collective_kinds import collective_kinds
 from ..shared.common import Bools, Objects, concat_tables, ints, sort_by, spans
+from ..shared.groups import group_rows
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
-from ..shared.intervals_by_class import intervals_by_class, measured_window
+from ..shared.intervals_by_class import IntervalsByClass, intervals_by_class, measured_window
 
 COMMUNICATION = "communication"
 WHAT = "what"
@@ -56,62 +58,78 @@ def limit_by_critical_path(run: Run, exposed: Exposed, budget: Budget, *, least:
     return exposed if saved is None else replace(exposed, path_ns=min(exposed.hidable_ns, saved))
 
 
-def measure_exposed(run: Run, rows: pd.DataFrame, what: str, windows: pd.DataFrame) -> Exposed:
+@dataclass(frozen=True)
+class OnDevice:
+    """What one device did."""
+
+    rank: int
+    device: int
+    rows: pd.DataFrame  # its intervals with their subject
+    windows: pd.DataFrame  # the profiled steps of its rank
+
+    @cached_property
+    def unions(self) -> IntervalsByClass:
+        """The unions of its intervals by class."""
+        return intervals_by_class(self.rows)
+
+    @cached_property
+    def is_prepared(self) -> Bools:
+        """Whether each interval is a copy to which the advice does not apply.
+
+        These are migrations of managed memory, and copies from or to pinned memory on a stream other than
+        that of most computation: they can overlap already, as far as the program's dependencies allow.
+        """
+        rows = self.rows
+        source, target = (rows[name].astype(object) for name in (C.SRC_MEMORY, C.DST_MEMORY))
+        computing = rows[((rows[C.KIND] == DeviceKind.KERNEL) & (rows[WHAT] == "")).to_numpy(bool)]
+        by_stream = computing.groupby(C.STREAM, sort=True)[C.DUR_NS].sum()
+        main = by_stream.index[2 * by_stream >= by_stream.sum()]
+        aside = rows[C.STREAM].notna() & ~rows[C.STREAM].isin(main) & bool(len(computing))
+        pinned = (source == Memory.PINNED) | (target == Memory.PINNED)
+        pageable = (source == Memory.PAGEABLE) | (target == Memory.PAGEABLE)
+        managed = (source == Memory.UNIFIED) | (target == Memory.UNIFIED)
+        return (managed | (pinned & ~pageable & aside)).to_numpy(bool)
+
+    def hiding(self, what: str) -> Union:
+        """Union of what overlaps a subject."""
+        return self.unions.computation if what == COMMUNICATION else self.unions.kernels
+
+
+def measure_exposed(run: Run, devices: Sequence[OnDevice], what: str) -> Exposed:
     """Measure the exposed intervals of one subject.
 
     Args:
         run: The run.
-        rows: Device intervals with their subject.
+        devices: The devices, of which at least one has intervals of the subject.
         what: The subject.
-        windows: The profiled steps.
     """
     best: dict[int, tuple[int, int, int]] = {}
     exposed_parts = []
-    for _, of_device in rows.groupby([C.RANK, C.DEVICE], sort=True):
-        rank = int(of_device[C.RANK].iloc[0])
-        lengths, listed = _on_device(of_device, what, windows[windows[C.RANK] == rank])
-        best[rank] = max(best.get(rank, (0, 0, 0)), lengths)
+    for device in devices:
+        lengths, listed = _on_device(device, what)
+        best[device.rank] = max(best.get(device.rank, (0, 0, 0)), lengths)
         exposed_parts.append(listed)
     totals = np.array(list(best.values()), np.int64).sum(axis=0)
-    return _summarize(run, what, _longest_first(pd.concat(exposed_parts)), *(int(total) for total in totals))
+    rows = exposed_parts[0] if len(exposed_parts) == 1 else pd.concat(exposed_parts)
+    return _summarize(run, what, _longest_first(rows), *(int(total) for total in totals))
 
 
-def _on_device(
-    of_device: pd.DataFrame, what: str, windows: pd.DataFrame
-) -> tuple[tuple[int, int, int], pd.DataFrame]:
+def _on_device(device: OnDevice, what: str) -> tuple[tuple[int, int, int], pd.DataFrame]:
     """Exposed, hidable and union length on one device, and the exposed intervals."""
-    selected = of_device[(of_device[WHAT] == what) & ~_overlap_is_prepared(of_device)]
+    is_subject = (device.rows[WHAT] == what).to_numpy(bool)
+    selected = device.rows[is_subject if what == COMMUNICATION else is_subject & ~device.is_prepared]
     if selected.empty:
         return (0, 0, 0), selected.assign(**{EXPOSED_NS: 0})
-    inside = measured_window(of_device, windows)
-    unions = intervals_by_class(of_device)
-    hiding = unions.computation if what == COMMUNICATION else unions.kernels
-    subject = intervals.union(*spans(selected))
+    inside = measured_window(device.rows, device.windows)
+    start, end = spans(selected)
+    subject, hiding = intervals.union(start, end), device.hiding(what)
     exposed, uncovered = intervals.subtract(subject, hiding), intervals.subtract(hiding, subject)
     lengths = [
         intervals.length(intervals.intersect(union, inside)) for union in (exposed, uncovered, subject)
     ]
-    start, end = spans(selected)
-    listed = selected.assign(
-        **{EXPOSED_NS: overlap_lengths(intervals.intersect(exposed, inside), start, end)}
-    )
-    return (lengths[0], min(lengths[0], lengths[1]), lengths[2]), listed[ints(listed, EXPOSED_NS) > 0]
-
-
-def _overlap_is_prepared(of_device: pd.DataFrame) -> Bools:
-    """Copies to which the advice does not apply.
-
-    These are migrations of managed memory, and copies from or to pinned memory on a stream other than that of
-    most computation: they can overlap already, and do so as far as the program's dependencies allow.
-    """
-    ends = of_device[[C.SRC_MEMORY, C.DST_MEMORY]].astype(object)
-    computing = of_device[(of_device[C.KIND] == DeviceKind.KERNEL) & (of_device[WHAT] == "")]
-    by_stream = computing.groupby(C.STREAM, sort=True)[C.DUR_NS].sum()
-    main = by_stream.index[2 * by_stream >= by_stream.sum()]
-    aside = of_device[C.STREAM].notna() & ~of_device[C.STREAM].isin(main) & bool(len(computing))
-    pinned = (ends == Memory.PINNED).any(axis=1) & ~(ends == Memory.PAGEABLE).any(axis=1)
-    managed = (ends == Memory.UNIFIED).any(axis=1)
-    return ((of_device[WHAT] != COMMUNICATION) & (managed | (pinned & aside))).to_numpy(bool)
+    exposed_ns = overlap_lengths(intervals.intersect(exposed, inside), start, end)
+    listed = selected.assign(**{EXPOSED_NS: exposed_ns})[exposed_ns > 0]
+    return (lengths[0], min(lengths[0], lengths[1]), lengths[2]), listed
 
 
 def _longest_first(rows: pd.DataFrame) -> pd.DataFrame:
@@ -121,18 +139,16 @@ def _longest_first(rows: pd.DataFrame) -> pd.DataFrame:
 def _summarize(
     run: Run, what: str, rows: pd.DataFrame, exposed_ns: int, hidable_ns: int, union_ns: int
 ) -> Exposed:
-    named = rows[[C.ROW_ID, C.RANK, C.OP_ROW, C.NAME, EXPOSED_NS]].astype({C.NAME: object})
-    named = named.assign(**{OP: _op_names(run, rows) if len(rows) else ""})
-    kinds = collective_kinds(run, rows) if what == COMMUNICATION else pd.Series([], dtype=object)
-    by_kind = rows[: len(kinds)].groupby(kinds.to_numpy(object), sort=True)[EXPOSED_NS].sum()
-    ends = pd.concat([rows[C.SRC_MEMORY].astype(object), rows[C.DST_MEMORY].astype(object)])
+    ops = _op_names(run, rows) if len(rows) else np.empty(0, object)
+    named = rows[[C.ROW_ID, C.RANK, C.OP_ROW, EXPOSED_NS]]
+    named = named.assign(**{C.NAME: rows[C.NAME].astype(object), OP: ops, "longest": rows[EXPOSED_NS]})
+    kinds = rows[[EXPOSED_NS]][: len(rows) if what == COMMUNICATION else 0]
+    kinds = kinds.assign(**{COLLECTIVE: collective_kinds(run, rows) if len(kinds) else ""})
     return Exposed(
         rows=named.head(EVIDENCE_ROWS),
-        ops=_by_op(named.assign(longest=named[EXPOSED_NS])),
-        kinds=pd.DataFrame(
-            {COLLECTIVE: by_kind.index.to_numpy(object), EXPOSED_NS: ints(by_kind.to_frame(), EXPOSED_NS)}
-        ),
-        pageable=bool((ends == Memory.PAGEABLE).any()),
+        ops=_by_op(named),
+        kinds=_by_kind(kinds),
+        pageable=any((rows[name] == Memory.PAGEABLE).any() for name in (C.SRC_MEMORY, C.DST_MEMORY)),
         exposed_ns=exposed_ns,
         hidable_ns=hidable_ns,
         path_ns=hidable_ns,
@@ -142,19 +158,27 @@ def _summarize(
 
 def _by_op(named: pd.DataFrame) -> pd.DataFrame:
     """Exposed time by op, sorted by name, with the longest interval of each."""
-    ordered = named.sort_values(["longest", C.ROW_ID], ascending=[False, True])
-    longest = ordered.drop_duplicates(OP).drop(columns=EXPOSED_NS)
-    sums = named.groupby(OP, sort=True)[EXPOSED_NS].sum().reset_index()
-    return sums.merge(longest, on=OP)
+    longest_first = sort_by(named, "-longest", C.ROW_ID)
+    groups = group_rows(longest_first, [OP])
+    exposed_ns = groups.sums(ints(longest_first, EXPOSED_NS))
+    return longest_first.take(groups.first).reset_index(drop=True).assign(**{EXPOSED_NS: exposed_ns})
+
+
+def _by_kind(kinds: pd.DataFrame) -> pd.DataFrame:
+    """Exposed time by kind of collective, sorted by name."""
+    groups = group_rows(kinds, [COLLECTIVE])
+    names = kinds[COLLECTIVE].to_numpy(object)[groups.first]
+    return pd.DataFrame({COLLECTIVE: names, EXPOSED_NS: groups.sums(ints(kinds, EXPOSED_NS))})
 
 
 def join_exposed(parts: Sequence[Exposed]) -> Exposed:
     """Combine the exposed intervals of one subject of all parts."""
-    kinds = concat_tables([part.kinds for part in parts])
+    if len(parts) == 1:
+        return parts[0]
     return Exposed(
         rows=_longest_first(concat_tables([part.rows for part in parts])).head(EVIDENCE_ROWS),
         ops=_by_op(concat_tables([part.ops for part in parts])),
-        kinds=kinds.groupby(COLLECTIVE, sort=True)[EXPOSED_NS].sum().reset_index(),
+        kinds=_by_kind(concat_tables([part.kinds for part in parts])),
         pageable=any(part.pageable for part in parts),
         exposed_ns=sum(part.exposed_ns for part in parts),
         hidable_ns=sum(part.hidable_ns for part in parts),

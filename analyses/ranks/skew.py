@@ -23,6 +23,7 @@ from ..shared.collectives import (
     last_arrivals,
 )
 from ..shared.common import ints, is_kind, map_texts, spans
+from ..shared.groups import group_rows
 from ..shared.intervals_by_class import (
     IntervalsByClass,
     intervals_by_class,
@@ -232,9 +233,10 @@ def _sum_kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     selected = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~is_communication(rows)
     selected &= rows[C.STEP].notna().to_numpy(bool) | (not marked)
     kernels = rows[selected]
-    families = map_texts(kernels[C.NAME], family).rename("family")
-    sums = kernels.groupby([kernels[C.RANK], families], sort=True)[C.DUR_NS]
-    return sums.agg(sum_ns="sum", count="size").reset_index()
+    keys = pd.DataFrame({C.RANK: kernels[C.RANK], "family": map_texts(kernels[C.NAME], family)})
+    groups = group_rows(keys, [C.RANK, "family"])
+    sums = {"sum_ns": groups.sums(ints(kernels, C.DUR_NS)), "count": groups.sizes()}
+    return keys.take(groups.first).reset_index(drop=True).assign(**sums)
 
 
 def _measure_device(rows: pd.DataFrame, unions: IntervalsByClass, windows: pd.DataFrame) -> dict[str, object]:

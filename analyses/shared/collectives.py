@@ -44,6 +44,8 @@ RECORDED = (
     *(C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE, C.SRC_RANK, C.DST_RANK),
 )
 """Columns of the launching op that describe a collective."""
+READ = (C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW)
+"""Columns of communication kernels that `describe_collectives` needs."""
 _OF_ONE_SIZE = {ALL_REDUCE, BROADCAST, REDUCE, SEND_RECV}
 """Kinds whose input and output are of one size: that of the input is the bytes of the collective."""
 
@@ -168,7 +170,7 @@ def end_together(matched: MatchedCollectives, spread: Ints) -> Bools:
 
 def read_collectives(run: Run) -> pd.DataFrame:
     """The communication kernels of a run, as `describe_collectives` returns them."""
-    rows = busy(run, [C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW])
+    rows = busy(run, READ)
     return describe_collectives(run, rows[is_communication(rows)].reset_index(drop=True))
 
 
@@ -184,8 +186,7 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
         family, kind of collective, bytes as nccl-tests count them, size (the same, of the op's first input if
         unknown, else 0), group (the process group's name and ranks; empty if unknown) and `RECORDED`.
     """
-    host = host_rows(run, kernels[C.OP_ROW], [C.COLLECTIVE, C.INPUT_SHAPES, C.INPUT_DTYPES, *RECORDED])
-    recorded = host.set_axis(kernels.index)
+    recorded = host_rows(run, kernels[C.OP_ROW], [C.COLLECTIVE, C.INPUT_SHAPES, C.INPUT_DTYPES, *RECORDED])
     named = kinds_of(recorded[C.COLLECTIVE].astype(object).fillna(""))
     kinds = named.where(named != OTHER, collective_kinds(run, kernels))
     first = _first_inputs(recorded)
@@ -200,7 +201,8 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
         C.BYTES: sent,
         "size": sent.fillna(first).astype(np.int64),
     }
-    return kernels.drop(columns=[C.NAME, C.OP_ROW]).assign(**columns).join(recorded[[*RECORDED]])
+    kept = {name: values for name, values in kernels.items() if name not in (C.NAME, C.OP_ROW)}
+    return pd.DataFrame(kept | columns | {name: recorded[name] for name in RECORDED})
 
 
 def group_keys(recorded: pd.DataFrame) -> pd.Series:

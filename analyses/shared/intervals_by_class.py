@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import COMMUNICATION, matches
+from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union
 from tracekit.runs.run import Run, busy
@@ -31,10 +33,16 @@ class IntervalsByClass:
 
 def is_communication(rows: pd.DataFrame) -> Bools:
     """Whether each row is a communication kernel."""
-    communicates: Bools = (
-        (rows[C.KIND] == DeviceKind.KERNEL) & matches(rows[C.NAME], COMMUNICATION)
-    ).to_numpy(bool)
+    names = rows[C.NAME].cat
+    by_name = np.array([*map(_is_of_communication, names.categories), False])  # the last one: no name
+    communicates: Bools = by_name[names.codes] & (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)
     return communicates
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_of_communication(name: str) -> bool:
+    """Whether a kernel of this name communicates; the pattern is long, and several analyses ask."""
+    return re.search(COMMUNICATION, name) is not None
 
 
 def intervals_by_class(rows: pd.DataFrame) -> IntervalsByClass:

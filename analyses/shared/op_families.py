@@ -15,6 +15,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
 from .common import ints, select, share, sort_by, sum_by_code
+from .groups import group_rows
 from .host_rows import NO_OP, Ops, launching_texts
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
@@ -136,9 +137,12 @@ def _kernels(run: Run) -> pd.DataFrame | None:
 
 def _per_op(kernels: pd.DataFrame) -> pd.DataFrame:
     """Sums of device intervals by op, with the longest of each."""
-    longest = sort_by(kernels, f"-{_LONGEST}", "longest_row").drop_duplicates(OP)
-    sums = kernels.groupby(OP, sort=True)[["device_self_ns", "launches"]].sum().reset_index()
-    return sums.merge(longest[[OP, "longest_row"]], on=OP)
+    longest_first = sort_by(kernels, f"-{_LONGEST}", "longest_row")
+    groups = group_rows(longest_first, [OP])
+    columns = {name: longest_first[name].array[groups.first] for name in (OP, "longest_row")}
+    for name in ("device_self_ns", "launches"):
+        columns[name] = pd.array(groups.sums(ints(longest_first, name)), dtype="Int64")
+    return pd.DataFrame(columns)
 
 
 def _families(by_op: pd.DataFrame) -> pd.DataFrame:

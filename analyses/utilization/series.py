@@ -22,7 +22,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import Floats, extent, ints, spans
+from ..shared.common import Floats, extent, ids_or_absent, ints, spans
+from ..shared.groups import group_rows
 
 CPU, RSS, THREADS, PROCESSES = "cpu_percent", "rss_bytes", "threads", "processes"
 PROCESS = "process"
@@ -128,28 +129,26 @@ def quantile(values: Floats, weights: Ints, share: float) -> float:
 
 def read(run: Run) -> list[Series]:
     """Read every metric of the run's counters; values that are not finite are omitted."""
-    rows = run.table("counters")
-    if not rows[C.T_NS].is_monotonic_increasing:
-        rows = rows.sort_values(C.T_NS, kind="stable")
-    rows = rows[np.isfinite(rows[C.VALUE])]
-    rows = rows.assign(**{C.DEVICE: rows[C.DEVICE].fillna(-1).astype(np.int64)})
     keys = [C.SOURCE, C.DEVICE, C.METRIC, C.UNIT]
-    groups = rows.groupby(keys, sort=False, observed=True)
-    return [
-        _series(key, samples) for key, samples in sorted(groups, key=lambda group: tuple(map(str, group[0])))
+    rows = run.table("counters", columns=[*keys, C.T_NS, C.VALUE])
+    rows = rows[np.isfinite(rows[C.VALUE].to_numpy(np.float64))]
+    groups, times = group_rows(rows, keys), ints(rows, C.T_NS)
+    values = rows[C.VALUE].to_numpy(np.float64)
+    order = np.lexsort((times, groups.codes))
+    texts = [rows[key].astype(object).to_numpy()[groups.first] for key in (C.SOURCE, C.METRIC, C.UNIT)]
+    devices = ids_or_absent(rows[C.DEVICE])[groups.first].tolist()
+    parts = np.split(order, np.cumsum(groups.sizes())[:-1]) if len(order) else []
+    series = [
+        Series(str(source), None if device < 0 else device, str(metric), str(unit), times[part], values[part])
+        for source, metric, unit, device, part in zip(*texts, devices, parts, strict=True)
     ]
+    return sorted(series, key=_text_key)
 
 
-def _series(key: tuple[object, ...], rows: pd.DataFrame) -> Series:
-    source, device, metric, unit = map(str, key)
-    return Series(
-        source,
-        None if device == "-1" else int(device),
-        metric,
-        unit,
-        rows[C.T_NS].to_numpy(np.int64),
-        rows[C.VALUE].to_numpy(np.float64),
-    )
+def _text_key(series: Series) -> tuple[str, ...]:
+    """Order of metrics; those of the host go before those of devices."""
+    device = "" if series.device is None else str(series.device)
+    return series.source, device, series.metric, series.unit
 
 
 STEPS, CAPTURE, WHOLE = "steps", "capture", "whole run"

@@ -151,24 +151,26 @@ def build_tables(scene: Scene) -> dict[str, pd.DataFrame]:
         HOST_TIMELINE: _sample_host(scene),
         METRICS: [*_summarize_metrics(scene)],
     }
-    tables = {
+    return {
         spec.name: _table(values, spec) if isinstance(values, list) else values
         for spec, values in rows.items()
+        if len(values) or spec is METRICS
     }
-    return {name: table for name, table in tables.items() if len(table) or name == METRICS.name}
 
 
 def _table(rows: list[Row], spec: TableSpec) -> pd.DataFrame:
     """Build a table with the declared columns: integers, text, or floats with NaN for unknown."""
-    table = pd.DataFrame(rows, columns=[column.name for column in spec.columns], dtype=object)
+    columns: dict[str, Any] = {}
     for column in spec.columns:
-        values = table[column.name]
+        values = [row.get(column.name) for row in rows]
         if column.name in _INTEGERS or column.unit in {"ns", "bytes", "count"}:
-            integers = pd.to_numeric(values).round().astype("Int64")
-            table[column.name] = integers.astype(np.int64) if integers.notna().all() else integers
+            integers = [None if value is None or np.isnan(value) else round(value) for value in values]
+            columns[column.name] = pd.array(integers, dtype="Int64" if None in integers else np.int64)
         elif column.unit or column.unit_in:
-            table[column.name] = values.astype(np.float64)
-    return table
+            columns[column.name] = np.array(values, np.float64)
+        else:
+            columns[column.name] = np.array(values, object)
+    return pd.DataFrame(columns)
 
 
 def _summarize_metrics(scene: Scene) -> Iterator[Row]:
