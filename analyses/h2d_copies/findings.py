@@ -30,7 +30,7 @@ from ..copies.read_copies import (
 )
 from ..copies.tables import KernelUnions
 from ..shared.common import PLACE, ints
-from ..shared.groups import number_by
+from ..shared.groups import number_by, rows_by_device
 from .tensors import DTYPE, ITEM, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE, CopyGroup
 
 WIDER = Rule(
@@ -171,14 +171,17 @@ def _repeated(
 ) -> Iterator[Finding]:
     """Yield findings about copies that one op makes again and again in a step."""
     keys = [*PLACE, OP, C.BYTES, C.INPUT_SHAPES, C.INPUT_DTYPES, MEMORY, SOURCE]
-    for (rank, _), of_device in all_copies.groupby(PLACE, sort=True):
-        numbers = all_copies.loc[all_copies[C.RANK] == rank, C.STEP].nunique()
+    large = copies[(copies[C.BYTES] >= REPEATED["min_bytes"]).fillna(value=False)]
+    of_devices = rows_by_device(large)
+    for place, rows_of_all in rows_by_device(all_copies).items():
+        if place not in of_devices:
+            continue
+        of_device = all_copies.iloc[rows_of_all]
+        numbers = all_copies.loc[all_copies[C.RANK] == place[0], C.STEP].nunique()
         copies_per_step = _per_step(of_device[of_device[C.BYTES] > SCALARS["max_bytes"]], keys, numbers)
         if numbers < REPEATED["min_steps"] or not (copies_per_step == 1).any():
             continue
-        mine = copies.loc[copies.index.intersection(of_device.index)]
-        large = mine[(mine[C.BYTES] >= REPEATED["min_bytes"]).fillna(value=False)]
-        for _, rows in large.groupby(keys, sort=True):
+        for _, rows in large.iloc[of_devices[place]].groupby(keys, sort=True):
             repeats = int(_per_step(rows, keys, numbers).iloc[0])
             if REPEATED["min_repeats"] <= repeats <= REPEATED["max_repeats"]:
                 yield from _repeat(rows, repeats, kernels, steps)
