@@ -65,9 +65,8 @@ def assert_same_gradients(eager: Any, other: Any) -> None:
 
 def callables(program: Any) -> list[Any]:
     """Return the callables that a program uses for its networks."""
-    if hasattr(program, "forwards"):
-        return list(vars(program.forwards).values())
-    return [program.actor if hasattr(program, "actor") else program.forward]
+    names = ("sample", "critic_values", "target_values", "actor", "forward")
+    return [getattr(program, name) for name in names if hasattr(program, name)]
 
 
 def assert_agrees(name: str, mode: str, *, steps: int, **way: Any) -> Any:
