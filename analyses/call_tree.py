@@ -34,9 +34,9 @@ from .shared.common import (
     absent_device_note,
     ints,
     positions,
-    sum_by_code,
     sum_subtrees,
 )
+from .shared.groups import sum_by_code
 from .shared.host_rows import MODULE, PATH_SEPARATOR
 
 NO_CALLS = (

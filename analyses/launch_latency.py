@@ -10,9 +10,6 @@ graph replay is one launch.
 
 Medians are lower medians; p95 is the smallest value that 95% do not exceed.
 
-HTA averages the queue length over the instants at which it changes, per stream, so a long full queue counts
-like a short one.
-
 Source: HTA's CUDA kernel launch statistics and queue length. HTA averages the queue length over the instants
 at which it changes, per stream, so a long full queue counts like a short one.
 

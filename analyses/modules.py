@@ -28,7 +28,8 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from .shared.common import UNLINKED, absent_device_note, ints, select, share, sum_by_code, sum_subtrees
+from .shared.common import UNLINKED, absent_device_note, ints, select, share, sum_subtrees
+from .shared.groups import sum_by_code
 from .shared.host_rows import CAPTURED, NO_OP, Ops, launching_texts, read_ops
 
 NO_MODULES = Remark(

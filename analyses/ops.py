@@ -34,9 +34,8 @@ from .shared.common import (
     positions,
     share,
     sort_by,
-    sum_by_code,
 )
-from .shared.groups import number_by
+from .shared.groups import number_by, sum_by_code
 from .shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
 from .shared.op_families import TREE, tree
 

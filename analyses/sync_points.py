@@ -66,9 +66,8 @@ from .shared.common import (
     select,
     share,
     spans,
-    sum_by_code,
 )
-from .shared.groups import count_by_rank, group_rows
+from .shared.groups import count_by_rank, group_rows, sum_by_code
 from .shared.host_rows import advise_on_wait, host_rows, source_lines
 from .shared.idle_neighbors import inside_steps
 

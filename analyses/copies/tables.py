@@ -29,10 +29,9 @@ from ..shared.common import (
     select,
     share,
     spans,
-    sum_by_code,
 )
 from ..shared.group_stats import unions_over_devices
-from ..shared.groups import number_by, rows_by_device, sums_if_known
+from ..shared.groups import number_by, rows_by_device, sum_by_code, sums_if_known
 from ..shared.host_rows import NO_SOURCE
 from .read_copies import BLOCKED_NS, CALL_START_NS, EXPOSED_NS, MEMORY, OP, OUTER, SOURCE
 

@@ -15,7 +15,7 @@ another; *unknown* has no recorded dependence.
 
 `what_if` recomputes the longest path from the first step's start to the last step's end (`whatif` states the
 limits); time between steps is kept. The saving can be less than the time on the path if another chain is
-nearly as long. HTA's critical path analysis does not recompute the path.
+nearly as long.
 
 Sources: HTA critical path analysis, which does not recompute the path.
 

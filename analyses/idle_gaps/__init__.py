@@ -55,9 +55,8 @@ from ..shared.common import (
     select,
     share,
     spans,
-    sum_by_code,
 )
-from ..shared.groups import Groups, count_by_rank, group_rows
+from ..shared.groups import Groups, count_by_rank, group_rows, sum_by_code
 from ..shared.idle_neighbors import AFTER, BEFORE, inside_steps
 from . import causes as idle_rows
 from . import findings as idle_findings

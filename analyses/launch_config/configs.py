@@ -49,9 +49,8 @@ from ..shared.common import (
     map_texts,
     medians,
     share,
-    sum_by_code,
 )
-from ..shared.groups import number_by
+from ..shared.groups import number_by, sum_by_code
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
 from ..shared.tensor_shapes import Shape, numel, parse_shapes
 

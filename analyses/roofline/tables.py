@@ -23,10 +23,9 @@ from ..shared.common import (
     share,
     sort_by,
     spans,
-    sum_by_code,
     union_by,
 )
-from ..shared.groups import number_by, rows_by_device, sums_if_known
+from ..shared.groups import number_by, rows_by_device, sum_by_code, sums_if_known
 from .calls import DTYPE, MATRIX, MOVED, NARROW, OP, PRECISION, SIMT, UNKNOWN
 from .devices import PEAKS, Peaks
 

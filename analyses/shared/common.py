@@ -19,7 +19,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import SIZES, TIMES, human
 from tracekit.schema import C, DeviceKind, HostKind
 
-from .groups import codes_of, rows_by_device
+from .groups import codes_of, rows_by_device, sum_by_code
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -197,19 +197,6 @@ def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     first = np.concatenate(([True], (lane[1:] != lane[:-1]) | (starts[1:] > reach[:-1])))
     last = np.concatenate((first[1:], [True]))
     return lane[first], starts[first], reach[last]
-
-
-def sum_by_code(codes: Ints, groups: int, values: Small) -> Ints:
-    """Exact integer sums per group.
-
-    Args:
-        codes: Group of each value, 0 up to `groups`.
-        groups: Number of groups.
-        values: Integers.
-    """
-    sums = np.zeros(groups, np.int64)
-    np.add.at(sums, codes, values)
-    return sums
 
 
 def sum_subtrees(parent: Ints, values: Ints) -> Ints:

@@ -12,7 +12,8 @@ from tracekit.analysis import Column
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
-from .common import ints, share, spans, sum_by_code, union_by
+from .common import ints, share, spans, union_by
+from .groups import sum_by_code
 
 _UNION = "union_ns"
 STAT_COLUMNS = (

@@ -70,6 +70,19 @@ def number_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
     return numbers, first
 
 
+def sum_by_code(codes: Ints, groups: int, values: npt.NDArray[np.integer[Any]]) -> Ints:
+    """Exact integer sums per group.
+
+    Args:
+        codes: Group of each value, 0 up to `groups`.
+        groups: Number of groups.
+        values: Integers.
+    """
+    sums = np.zeros(groups, np.int64)
+    np.add.at(sums, codes, values)
+    return sums
+
+
 @dataclass(frozen=True)
 class Groups:
     """Rows with equal keys; groups are numbered in the order of the keys."""
@@ -83,9 +96,7 @@ class Groups:
 
     def sums(self, values: npt.NDArray[np.integer[Any]]) -> Ints:
         """Exact sum of integers over each group."""
-        sums = np.zeros(len(self.first), np.int64)
-        np.add.at(sums, self.codes, values)
-        return sums
+        return sum_by_code(self.codes, len(self.first), values)
 
     def largest(self, values: Ints) -> Ints:
         """Largest integer of each group."""
@@ -118,7 +129,7 @@ def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) ->
         >>> sums_if_known(frame, np.array([0, 0, 1]), 2, "n").tolist()
         [3, <NA>]
     """
-    values, sums, incomplete = frame[column], np.zeros(groups, np.int64), np.zeros(groups, np.bool_)
-    np.add.at(sums, codes, values.fillna(0).to_numpy(np.int64))
+    values, incomplete = frame[column], np.zeros(groups, np.bool_)
+    sums = sum_by_code(codes, groups, values.fillna(0).to_numpy(np.int64))
     incomplete[codes[values.isna().to_numpy(bool)]] = True
     return pd.arrays.IntegerArray(sums, incomplete)

@@ -41,9 +41,9 @@ from .common import (
     positions,
     share,
     sort_by,
-    sum_by_code,
     to_categorical,
 )
+from .groups import sum_by_code
 from .host_columns import LazyColumns, climb_to
 
 NO_OP = "(no op recorded)"

@@ -14,8 +14,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
-from .common import ints, select, share, sort_by, sum_by_code
-from .groups import group_rows
+from .common import ints, select, share, sort_by
+from .groups import group_rows, sum_by_code
 from .host_rows import NO_OP, Ops, launching_texts
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")

@@ -39,10 +39,9 @@ from ..shared.common import (
     share,
     sort_by,
     spans,
-    sum_by_code,
     union_by,
 )
-from ..shared.groups import group_rows, rows_by_device
+from ..shared.groups import group_rows, rows_by_device, sum_by_code
 from .findings import RULES, findings
 from .runs import MAX_GAP_LAUNCHES, MIN_RUN_KERNELS, Work, read_work, runs
 
