@@ -21,6 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tracekit.errors import CollectionError
 from tracekit.recording.collector import Request
 from tracekit.runs.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
@@ -145,10 +147,17 @@ def _commands(tools: Toolchain, source: Path, folder: Path) -> list[list[str]]:
     settings = {
         "CMAKE_PREFIX_PATH": torch.utils.cmake_prefix_path,
         "TORCH_CXX11_ABI": str(int(torch.compiled_with_cxx11_abi())),
+        "CXX_RUNTIME": _loaded_library("libstdc++.so"),
     }
     definitions = [f"-D{name}={value}" for name, value in settings.items()]
     configure = [cmake, "-S", str(source), "-B", str(folder), "-G", str(tools.generator), *definitions]
     return [configure, [cmake, "--build", str(folder)]]
+
+
+def _loaded_library(name: str) -> str:
+    """Return the path of a shared library that this process has loaded, by the start of its name; else empty."""
+    mapped = {Path(file.path) for file in psutil.Process().memory_maps()}
+    return next((str(path) for path in sorted(mapped) if path.name.startswith(name)), "")
 
 
 def _build_error(log: Path) -> CollectionError:

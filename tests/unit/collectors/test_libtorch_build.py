@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,15 @@ set(CMAKE_CXX_COMPILER_ID_RUN TRUE)
 project(small LANGUAGES CXX)
 execute_process(COMMAND sh -c "echo built >> '{log}'; cat '{gate}'")
 add_executable(tracekit_libtorch main.cpp)
+"""
+DEVICES = """
+#include <sstream>
+#include <c10/core/Device.h>
+int main() {
+  std::ostringstream text;
+  text << c10::Device("cpu").str() << c10::Device("cuda:1");  // torch uses a stream of its own for the first
+  return text.str() == "cpucuda:1" ? 42 : 1;
+}
 """
 BUILD = """
 import sys
@@ -84,6 +94,19 @@ def test_another_source_is_built_separately(small: Small) -> None:
     (small.source / "main.cpp").write_text("int main() { return 43; }\n")
     second = small.built()
     assert [subprocess.run([one], check=False).returncode for one in (first, second)] == [42, 43]
+
+
+@pytest.mark.slow  # CMake tries the compiler, and torch's headers are compiled
+def test_a_compiler_without_a_shared_runtime_uses_that_of_torch(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\nexec c++ -static-libstdc++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    (small.source / "main.cpp").write_text(DEVICES)
+    shutil.copy(build.SOURCE / "CMakeLists.txt", small.source)
+    assert subprocess.run([small.built()], check=False).returncode == 42
 
 
 @pytest.mark.slow
