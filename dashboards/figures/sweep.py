@@ -1,4 +1,4 @@
-"""Sweeps as lines or heatmap, grouped bars, cumulative shares, and metrics over commits."""
+"""Sweeps as lines, grouped bars, cumulative shares, and metrics over commits."""
 
 from __future__ import annotations
 
@@ -108,57 +108,6 @@ def _ticks(values: Sequence[Any], *, log: bool) -> dict[str, Any]:
     return {
         "type": "log" if logarithmic else "linear",
         **({"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]} if len(ticks) <= 24 else {}),
-    }
-
-
-def heatmap(
-    rows: Sequence[str],
-    columns: Sequence[str],
-    values: Sequence[Sequence[float | None]],
-    unit: str,
-    **titles: str,
-) -> dict[str, Any]:
-    """Draw a quantity over two settings; cells without runs stay empty.
-
-    Args:
-        rows: Labels from the bottom up.
-        columns: Labels from the left.
-        values: One list per row.
-        unit: Unit of the quantity.
-        titles: Titles `x`, `y` and `z` of the axes and the quantity.
-    """
-    (z, scale), y_title = axis.scale_rows(values, unit), axis.shorten_label(titles["y"])
-    label_rows = [["" if value is None else human(value, unit) for value in row] for row in values]
-    trace = {
-        "type": "heatmap",
-        "x": [axis.shorten_label(column) for column in columns],
-        "y": [axis.shorten_label(row) for row in rows],
-        "z": z,
-        "text": label_rows,
-        "texttemplate": "%{text}",
-        "hovertext": [
-            [
-                f"{axis.hover_name(row)}<br>{axis.hover_name(column)}<br>{text or 'not run'}"
-                for column, text in zip(columns, line, strict=True)
-            ]
-            for row, line in zip(rows, label_rows, strict=True)
-        ],
-        "hoverinfo": "text",
-        "colorscale": axis.SEQUENTIAL,
-        "xgap": 2,
-        "ygap": 2,
-        "colorbar": {
-            "title": {"text": f"{axis.shorten_label(titles['z'])} ({scale})", "side": "right"},
-            "thickness": 12,
-        },
-    }
-    return {
-        "data": [trace],
-        "layout": {
-            "height": 140 + 46 * len(rows),
-            "xaxis": {"title": {"text": axis.shorten_label(titles["x"])}, "type": "category"},
-            "yaxis": {"title": {"text": y_title}, "type": "category", "automargin": True},
-        },
     }
 
 

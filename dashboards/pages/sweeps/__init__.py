@@ -21,6 +21,7 @@ from ...components.charts import chart, connect_clicks
 from ...components.links import color_dot, show_option
 from ...components.text import section
 from ...figures import sweep
+from ...figures.lines import heatmap
 from ...site import Context, Needs, Page, Section
 from ...tables.html import html_table
 from .points import (
@@ -62,7 +63,7 @@ def _sweep(context: Context) -> list[Component]:
     quantity = QUANTITIES[sweep_view.quantity]
     sections: list[Component] = [html.Div(offered, className="tk-stacked")]
     if not any(line for _, line in series):
-        count, what = len(sweep_view.shown), f"{quantity.title} ({quantity.definition})"
+        count, what = len(sweep_view.shown), f"{quantity.name} ({quantity.meaning})"
         text = f"None of the {count} runs shown has {what}."
         return [*sections, dmc.Alert(text, color="gray", variant="light")]
     return [*sections, _chart(context, sweep_view, series), _table(context, sweep_view, series)]
@@ -87,10 +88,10 @@ def _series(context: Context, sweep_view: SweepView) -> sweep.Series:
 def _chart(context: Context, sweep_view: SweepView, series: sweep.Series) -> Component:
     quantity = QUANTITIES[sweep_view.quantity]
     fixed = ", ".join(describe_setting(name, text) for name, text in sweep_view.fixed.items())
-    what = f"{quantity.title.capitalize()} of {sweep_view.workload}: {quantity.definition}."
+    what = f"{quantity.name.capitalize()} of {sweep_view.workload}: {quantity.meaning}."
     fixed = f" Fixed: {fixed}." if fixed else ""
     if sweep_view.form == HEATMAP:
-        caption = f"{what} Each cell is the median of its runs.{fixed}"
+        caption = f"{what} Each cell is the median of its runs; empty ones have none.{fixed}"
         return chart(context, CHART, _heatmap(sweep_view, series), caption=caption)
     left = len(series) - MAX_SERIES
     more = f" {left} more series are in the table." if left > 0 else ""
@@ -98,7 +99,7 @@ def _chart(context: Context, sweep_view: SweepView, series: sweep.Series) -> Com
         [(name or sweep_view.workload, line) for name, line in series[:MAX_SERIES] if line],
         quantity.unit,
         x=format_setting(sweep_view.x),
-        y=quantity.title,
+        y=quantity.name,
         href=lambda run: context.view.elsewhere("overview", run=run.path.name),
         log=sweep_view.log,
     )
@@ -109,14 +110,15 @@ def _chart(context: Context, sweep_view: SweepView, series: sweep.Series) -> Com
 def _heatmap(sweep_view: SweepView, series: sweep.Series) -> dict[str, Any]:
     columns = [spell(value) for value in sweep_view.vary[sweep_view.x]]
     median_rows = [{spell(dot.x): dot.median for dot in line} for _, line in series]
-    return sweep.heatmap(
-        [name for name, _ in series],
+    quantity = QUANTITIES[sweep_view.quantity]
+    return heatmap(
+        [name for name, _ in reversed(series)],  # sizes grow upwards
         columns,
-        [[row.get(column) for column in columns] for row in median_rows],
-        QUANTITIES[sweep_view.quantity].unit,
-        x=format_setting(sweep_view.x),
-        y=format_setting(sweep_view.rows),
-        z=QUANTITIES[sweep_view.quantity].title,
+        [[row.get(column) for column in columns] for row in reversed(median_rows)],
+        quantity.unit,
+        title=quantity.name,
+        row_title=format_setting(sweep_view.rows),
+        column_title=format_setting(sweep_view.x),
     )
 
 
@@ -126,7 +128,7 @@ def _table(context: Context, sweep_view: SweepView, series: sweep.Series) -> Com
     columns = (
         Column(series_name, "prose", "settings that are neither on the axis nor fixed"),
         Column(sweep_view.x, "prose", "setting on the axis"),
-        Column("median", unit, QUANTITIES[sweep_view.quantity].definition),
+        Column("median", unit, QUANTITIES[sweep_view.quantity].meaning),
         Column("min", unit, "minimum of the runs"),
         Column("max", unit, "maximum of the runs"),
         Column("n", "count", "number of runs"),

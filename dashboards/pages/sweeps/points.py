@@ -10,7 +10,7 @@ from typing import Any
 
 from dash.development.base_component import Component
 
-from tracekit.analysis import Result
+from tracekit.analysis import Column, Result
 from tracekit.experiments.sweep import shares
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME
 from tracekit.runs.run import Run
@@ -32,27 +32,19 @@ FIELDS = (
 PER_SAMPLE, THROUGHPUT, ACTIVE = "sample_time", "throughput", "active"
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A quantity: title, unit and definition."""
-
-    title: str
-    unit: str
-    definition: str
-
-
 QUANTITIES = {
-    STEP_TIME: Quantity("step time", "ns", "median of the run's unprofiled steps"),
-    PER_SAMPLE: Quantity("time per sample", "ns", "step time divided by the batch size"),
-    THROUGHPUT: Quantity("throughput", "samples/s", "batch size divided by the step time"),
-    DEVICE_PEAK: Quantity("device peak", "bytes", "peak bytes allocated on a device"),
-    HOST_PEAK: Quantity("host peak", "bytes", "peak resident memory of the process"),
-    ACTIVE: Quantity(
+    STEP_TIME: Column("step time", "ns", "median of the run's unprofiled steps"),
+    PER_SAMPLE: Column("time per sample", "ns", "step time divided by the batch size"),
+    THROUGHPUT: Column("throughput", "samples/s", "batch size divided by the step time"),
+    DEVICE_PEAK: Column("device peak", "bytes", "peak bytes allocated on a device"),
+    HOST_PEAK: Column("host peak", "bytes", "peak resident memory of the process"),
+    ACTIVE: Column(
         "GPU active share",
         "share",
         "kernel time as a share of the profiled steps, on the device with the most kernel time",
     ),
 }
+"""Title, unit and definition of each quantity."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +257,7 @@ def show_controls(view: View, sweep_view: SweepView, offered: Sequence[str]) -> 
         offered: Names of the workloads.
     """
     axes = {name: format_setting(name) for name in sweep_view.vary if name != COMMIT}
-    titles = {key: of.title for key, of in QUANTITIES.items()}
+    titles = {key: of.name for key, of in QUANTITIES.items()}
     workloads = {name: name for name in offered}
     controls = [
         show_option(view, "Workload", "workload", workloads, sweep_view.workload),

@@ -146,12 +146,6 @@ def test_words_make_an_axis_of_categories(store: Store) -> None:
     assert figure["layout"]["xaxis"]["type"] == "category"
 
 
-def test_what_was_not_run_stays_empty_in_a_heatmap() -> None:
-    figure = sweep.heatmap(["a"], ["8", "16"], [[1.0, None]], "share", x="batch", y="level", z="active")
-    assert figure["data"][0]["z"] == [[100.0, None]]
-    assert figure["data"][0]["text"] == [["100.0%", ""]]
-
-
 def test_the_active_share_is_the_one_of_the_sweep_table(store: Store, tmp_path: Path) -> None:
     (run,) = import_traces(store, [write(training(), tmp_path / "t.json")])
     kept = sweep_module.of_run(run)
