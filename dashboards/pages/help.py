@@ -10,8 +10,8 @@ from tracekit.analysis import Analysis
 
 from .. import shortcuts
 from ..components.elements import join_elements
+from ..components.links import show_command
 from ..site import Context, Needs, Page, Section, Site
-from .runs.dialogs import command
 
 _SHORTCUTS = "help-shortcuts"
 _CENTRAL = "gpu_breakdown"
@@ -41,9 +41,9 @@ def _layout(context: Context) -> Component:
     central = (terms for entry in analyses if entry.name == _CENTRAL for terms in _list_terms(entry))
     record = [
         html.H2("Record a trace"),
-        command("tracekit doctor"),
-        command("tracekit collect --workload resnet50 --mode train"),
-        command("tracekit collect -- python train.py"),
+        show_command("tracekit doctor"),
+        show_command("tracekit collect --workload resnet50 --mode train"),
+        show_command("tracekit collect -- python train.py"),
         html.P("Or use torch.profiler in your own program, and drop the file on any page:"),
         html.Pre(_PROGRAM, tabIndex="0"),
     ]
@@ -78,7 +78,7 @@ def _definition(analysis_shown: Analysis, context: Context) -> Component:
         html.P(analysis_shown.definition, className="tk-prose"),
         *([html.P(f"Sources: {sources}.")] if sources else []),
         html.P(link),
-        command(f"tracekit analyze {context.view.run or 'latest'} {analysis_shown.name}"),
+        show_command(f"tracekit analyze {context.view.run or 'latest'} {analysis_shown.name}"),
     ]
     return html.Details(content)
 

@@ -14,6 +14,7 @@ from tracekit.runs import notes
 
 from ...blocks import error_alert
 from ...components.charts import aria, data
+from ...components.links import show_command
 from ...site import Site, View
 from .rows import selection_ids
 
@@ -214,14 +215,6 @@ def _connect_opening(site: Site) -> None:
         return [True, run.path.name, noted.name, list(noted.tags), color, noted.note, None]
 
 
-def command(text: str) -> Component:
-    """Show a command with a copy button."""
-    copy = dmc.CopyButton(
-        value=text, children="Copy", copiedChildren="Copied", size="compact-xs", variant="default"
-    )
-    return html.Div([html.Code(text), copy], className="tk-command", **aria(label=text), role="group")
-
-
 def welcome() -> Component:
     """Show three ways to get a first run."""
     ways = [
@@ -230,13 +223,13 @@ def welcome() -> Component:
             "Drop a torch.profiler trace (.json, .json.gz) or an Nsight Systems export (.sqlite) "
             "anywhere on this page. Drop the traces of all ranks together to get one run.",
             html.Button("Choose files", className="tk-button tk-primary tk-import-pick tk-first"),
-            command("tracekit import trace.json.gz"),
+            show_command("tracekit import trace.json.gz"),
         ),
         (
             "Record a run",
             "Profile a built-in workload or your own program; the run appears here when it finishes.",
-            command("tracekit collect --workload resnet50"),
-            command("tracekit collect -- python train.py"),
+            show_command("tracekit collect --workload resnet50"),
+            show_command("tracekit collect -- python train.py"),
         ),
         (
             "Try the samples",
