@@ -68,7 +68,7 @@ def connect(site: Site) -> None:
         "/export/<run_id>/<name>/<table>.csv": _csv,
         "/export/<run_id>/<name>.zip": _zip,
         "/export/<run_id>/<name>.html": _html,
-        "/export/<run_id>/trace.json.gz": lambda _, run: _file(
+        "/export/<run_id>/trace.json.gz": lambda _, run: download(
             compress(chrome_trace(run)), "application/gzip", f"{run.path.name}.json.gz"
         ),
     }
@@ -135,7 +135,7 @@ def _csv(site: Site, run: Run, *, name: str, table: str) -> Response:
     if table not in specs or table not in frames:
         abort(404)
     file = f"{run.path.name}-{name}-{table}.csv"
-    return _file(_csv_chunks(frames[table], specs[table].columns), "text/csv; charset=utf-8", file)
+    return download(_csv_chunks(frames[table], specs[table].columns), "text/csv; charset=utf-8", file)
 
 
 def _zip(site: Site, run: Run, *, name: str) -> Response:
@@ -147,7 +147,7 @@ def _zip(site: Site, run: Run, *, name: str) -> Response:
                     with files.open(f"{page_analysis.name}-{spec.name}.csv", "w") as file:
                         for piece in _csv_chunks(result.tables[spec.name], spec.columns):
                             file.write(piece.encode())
-    return _file(stream.getvalue(), "application/zip", f"{run.path.name}-{name}.zip")
+    return download(stream.getvalue(), "application/zip", f"{run.path.name}-{name}.zip")
 
 
 def _html(site: Site, run: Run, *, name: str) -> Response:
@@ -165,7 +165,7 @@ def _html(site: Site, run: Run, *, name: str) -> Response:
         bound=judge(run, by=site.results.of).sentence if page.advice else "",
         advice=advice,
     )
-    response = _file(text, "text/html; charset=utf-8", f"{run.path.name}-{name}.html")
+    response = download(text, "text/html; charset=utf-8", f"{run.path.name}-{name}.html")
     response.headers["Content-Security-Policy"] = POLICY
     return response
 
@@ -178,7 +178,7 @@ def _results(site: Site, run: Run, name: str) -> list[tuple[analysis.Analysis, a
     return [(analysis.get(name), site.results.of(run, name)) for name in names]
 
 
-def _file(content: Any, kind: str, name: str) -> Response:
-    """Return a file download; the name contains only a run id and registered names."""
+def download(content: Any, kind: str, name: str) -> Response:
+    """Return a file download; the name contains only run ids and registered names."""
     disposition = f'attachment; filename="{name}"'
     return Response(content, content_type=kind, headers={"Content-Disposition": disposition})

@@ -18,7 +18,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import HOST_DEVICE, TABLES, C
 
-from ..exports.downloads import csv_lines
+from ..exports.downloads import csv_lines, download
 from ..site import Results, Site, parse_row
 from . import details, disk, interval_notes, read_columns, search
 from .details import Totals
@@ -223,9 +223,10 @@ class _Routes:
     def summary_csv(self, run: str) -> Response:
         stored, index = self.open_index(run)
         sums = self.sum_lanes(stored, index, _read_lanes(request.args, index))
-        named = f'attachment; filename="{stored.path.name}-timeline.csv"'
-        headers = {"Content-Disposition": named, **_NO_STORE}
-        return Response(csv_text(details.rows(index, sums)[0]), mimetype="text/csv", headers=headers)
+        text = csv_text(details.rows(index, sums)[0])
+        response = download(text, "text/csv; charset=utf-8", f"{stored.path.name}-timeline.csv")
+        response.headers.update(_NO_STORE)
+        return response
 
     def notes(self, run: str) -> Response:
         return json_response({"notes": interval_notes.read_notes(self.find_run(run))})

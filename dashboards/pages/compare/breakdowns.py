@@ -19,11 +19,10 @@ from tracekit.errors import ExitCode, TracekitError, clean
 from tracekit.render import diff_sentences, diff_tables, human
 from tracekit.render.cells import csv_text
 from tracekit.render.document import Table
-from tracekit.schema import TABLES
 
 from ...components.charts import chart
 from ...components.text import capitalize, section, small_text
-from ...exports.downloads import quote_formula
+from ...exports.downloads import download, quote_formula
 from ...figures import shares
 from ...site import Context, Site
 from ...tables.html import MAX_CELL_CHARS, html_table
@@ -201,8 +200,7 @@ def _link_each(context: Context, diff: Diff, cause: Cause) -> list[Component]:
 
 
 def _table(diff: Diff) -> str:
-    on_device = bool(diff.compared and diff.compared.on_device)
-    return next(name for name in TABLES if name.startswith("device" if on_device else "host"))
+    return "device_intervals" if diff.compared and diff.compared.on_device else "host_intervals"
 
 
 def _grids(context: Context, diff: Diff) -> Component:
@@ -252,11 +250,7 @@ def connect(site: Site) -> None:
         except TracekitError as error:
             return Response(f"{error.message}\n{error.hint}\n", 422, mimetype="text/plain")
         name = f"{comparison.base[0].path.name}-to-{comparison.head[0].path.name}.{kind}"
-        return Response(
-            text,
-            content_type=f"{_TYPES[kind]}; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        )
+        return download(text, f"{_TYPES[kind]}; charset=utf-8", name)
 
     site.app.server.add_url_rule("/export/compare.<any(html, csv, json):kind>", "export_compare", export)
 

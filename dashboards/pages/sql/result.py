@@ -21,7 +21,7 @@ from tracekit.export.views import unit
 
 from ...components.charts import aria, chart
 from ...components.links import show_command, show_option
-from ...exports.downloads import csv_lines
+from ...exports.downloads import csv_lines, download
 from ...figures.bars import bars
 from ...figures.lines import lines
 from ...site import MAX_SQL_CHARS, Context
@@ -177,8 +177,7 @@ def csv_file(query: Query) -> Response:
     size = file.tell()
     file.seek(0)
     name = f"{query.runs[-1] if query.runs else 'runs'}-query.csv"
-    response = Response(iter(lambda: file.read(1 << 16), b""), content_type="text/csv; charset=utf-8")
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    response = download(iter(lambda: file.read(1 << 16), b""), "text/csv; charset=utf-8", name)
     response.content_length = size
     response.call_on_close(file.close)
     return response
