@@ -20,6 +20,7 @@ from tracekit.render.capture import TITLE, Capture
 from tracekit.render.cells import cell, first_rows, header, is_text
 from tracekit.render.facts import FACT, sections
 from tracekit.render.findings import evidence
+from tracekit.render.page import page
 from tracekit.runs.run import Run
 
 from ..components.links import device_names
@@ -63,36 +64,33 @@ def render_report(
         capture: What to record in a further run.
         limit: Maximum number of rows per table.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     sections_shown = (of for of in sections(run.meta) if of.columns == FACT) if facts else ()
-    loader = FileSystemLoader(Path(__file__).parent / "templates")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template("report.html.j2").render(
-        title=clean(title),
-        question=clean(question),
-        run=clean(run.id),
-        label=clean(run.meta.label or ""),
-        created=clean(run.meta.created_at),
-        verdict=sentence(verdict_line(integrity).strip()),
-        bound=clean(bound),
-        advice=[_finding(finding) for finding in advice or ()],
-        advised=advice is not None,
-        parts=[_part(analysis, result, limit, advised=advice is not None) for analysis, result in results],
-        unit="step" if budget(run).marked else "capture",
-        facts=[
+    content = {
+        "title": clean(title),
+        "question": clean(question),
+        "run": clean(run.id),
+        "label": clean(run.meta.label or ""),
+        "created": clean(run.meta.created_at),
+        "verdict": sentence(verdict_line(integrity).strip()),
+        "bound": clean(bound),
+        "advice": [_finding(finding) for finding in advice or ()],
+        "advised": advice is not None,
+        "parts": [_part(analysis, result, limit, advised=advice is not None) for analysis, result in results],
+        "unit": "step" if budget(run).marked else "capture",
+        "facts": [
             (of.title, [(clean(str(row["name"])), clean(str(row["value"]))) for row in of.rows])
             for of in sections_shown
         ],
-        lacking=[(as_html(note), ", ".join(names)) for note, names in lacking],
-        capture=capture
+        "lacking": [(as_html(note), ", ".join(names)) for note, names in lacking],
+        "capture": capture
         and {
             "title": f"{TITLE} ({clean(capture.framework)})",
             "missing": [as_html(gap.text) for gap in capture.missing],
             "lines": "\n".join(map(clean, capture.lines)),
         },
-        version=VERSION,
-    )
+        "version": VERSION,
+    }
+    return page("report.html.j2", content, Path(__file__).parent / "templates")
 
 
 def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> dict[str, Any]:

@@ -16,11 +16,11 @@ _MAX_CHARS = 100
 """Length from which a name is shortened, and shown in full when expanded."""
 
 
-def page(template: str, content: dict[str, Any]) -> str:
-    """Render a template with all content escaped."""
+def page(template: str, content: dict[str, Any], folder: Path | None = None) -> str:
+    """Render a template with all content escaped; it is in this folder by default."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    loader = FileSystemLoader(Path(__file__).parent)
+    loader = FileSystemLoader(folder or Path(__file__).parent)
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.get_template(template).render(content) + "\n"
 
