@@ -111,10 +111,7 @@ def _read_run(run: Run) -> Run | Unreadable:
 
 def read_metric(run: Run, metric: str) -> float | None:
     """Return a metric of a run; None if it was not measured."""
-    return step_time(run) if metric == STEP_TIME else _read_peaks(run).get(metric)
+    return step_time(run) if metric == STEP_TIME else _PEAKS(run).get(metric)
 
 
-@lru_cache(maxsize=65_536)
-def _read_peaks(run: Run) -> dict[str, float]:
-    """Return the peaks of memory; cached, since runs never change."""
-    return peaks(run)
+_PEAKS = lru_cache(maxsize=65_536)(peaks)  # runs never change

@@ -24,6 +24,8 @@ from ..figures.axis import COLORWAY
 from ..site import View
 from .charts import aria
 
+_MAX_CHARS = 52
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -124,28 +126,12 @@ def color_dot(run: Run) -> Component:
 
 
 def display_name(run: Run) -> str:
-    """Return label and id of a run within 52 characters."""
-    return join_label(clean(run.header.label or ""), run.path.name)
-
-
-def join_label(label: str, run_id: str, *, width: int = 52) -> str:
-    """Join the label of a run, which may be empty, and its id; the label gets more room.
-
-    Args:
-        label: Label of the run.
-        run_id: Its id.
-        width: Maximum characters.
-
-    Example:
-        >>> join_label("baseline", "20261121T031500Z-resnet50-train-1f3a9c", width=36)
-        'baseline · 20261121T0315…train-1f3a9c'
-        >>> join_label("", "20261121T031500Z-resnet50-train-1f3a9c")
-        '20261121T031500Z-resnet50-train-1f3a9c'
-    """
+    """Return label and id of a run within 52 characters; the label gets more room."""
+    label, run_id = clean(run.header.label or ""), run.path.name
     if not label:
-        return shorten(run_id, width)
-    short_label = shorten(label, max(width - min(len(run_id), 24) - 3, 8))
-    return f"{short_label} · {shorten(run_id, max(width - len(short_label) - 2, 12))}"
+        return shorten(run_id, _MAX_CHARS)
+    short_label = shorten(label, _MAX_CHARS - min(len(run_id), 24) - 3)
+    return f"{short_label} · {shorten(run_id, max(_MAX_CHARS - len(short_label) - 2, 12))}"
 
 
 def with_device_names(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from tracekit.analysis import NODE, PARENT
 from tracekit.render import human
 from tracekit.schema import C
 
-from .axis import COLORWAY, LABEL, TOTAL, hover_name, shorten_label
+from .axis import COLORWAY, LABEL, TOTAL, hover, shorten_label
 
 MAX_BOXES = 300
 """Maximum number of boxes."""
@@ -75,8 +75,7 @@ def _trace(boxes: list[tuple[str, str, str, int, str, str]], total: int) -> dict
         "branchvalues": "total",
         "text": texts,
         "texttemplate": "%{label}<br>%{text}",
-        "hovertext": [f"{hover_name(name)}<br>{text}" for name, text in zip(names, texts, strict=True)],
-        "hoverinfo": "text",
+        **hover(names, texts),
         "customdata": addresses,
         "marker": {"colors": colors, "line": {"width": 1, "color": "rgba(0,0,0,0.4)"}},
         "textfont": {"color": "#111"},

@@ -255,7 +255,9 @@ def _layout(context: Context) -> list[Component]:
         html.Div(id="compare-stage", className="tk-stage", role="status", **aria(live="polite")),
         block(NAME, "sides", height=170),
         *blocks[:2],
-        *aligned.create_section(),
+        dcc.Store(id="aligned-source"),
+        dcc.Store(id="aligned-shown"),
+        html.Section(id="aligned", className="tka", **aria(label="Both runs on one time axis")),
         *blocks[2:],
     ]
 

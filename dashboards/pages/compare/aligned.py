@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow.compute as pc
-from dash import dcc, html
-from dash.development.base_component import Component
 from flask import Response
 
 from tracekit.analysis.kernel_names import brief
@@ -21,7 +19,6 @@ from tracekit.render import human
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ...components.charts import aria
 from ...components.text import format_change
 from ...site import WORDS, Context, Results, Site, parse_row
 from ...timeline.routes import json_response
@@ -34,16 +31,6 @@ OPTIONS = ("side", "align", "step", "off")
 """Options of the address besides range and selection, which are fields of every view."""
 _DEVICE, _HOST, _STEPS = "device_intervals", "host_intervals", "steps"
 _MAX_NAME_CHARS = 90
-
-
-def create_section() -> list[Component]:
-    """Create the section that the scripts fill; it stays hidden until two runs are compared."""
-    label = aria(label="Both runs on one time axis")
-    return [
-        dcc.Store(id="aligned-source"),
-        dcc.Store(id="aligned-shown"),
-        html.Section(id="aligned", className="tka", **label),
-    ]
 
 
 def source(context: Context) -> dict[str, Any] | None:

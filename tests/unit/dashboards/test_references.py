@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import PurePath
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
@@ -13,6 +15,7 @@ from tests.runs import make_run
 pytest.importorskip("dash")
 
 from tracekit.dashboards.app import create_app
+from tracekit.dashboards.components.links import display_name
 from tracekit.dashboards.pages.runs.dialogs import delete_runs
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
@@ -69,3 +72,20 @@ def test_a_link_out_of_the_store_is_not_deleted_from_the_page(site: Site, tmp_pa
     with pytest.raises(UnusableInputError, match="is not in the store"):
         delete_runs(site, [outside.path.name])
     assert (outside.path / "run.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("", "20261121T031500Z-resnet50-train-1f3a9c"),
+        ("baseline", "baseline · 20261121T031500Z-resnet50-train-1f3a9c"),
+        (
+            "baseline of the batch size and resolution",
+            "baseline of …d resolution · 20261121T031…train-1f3a9c",
+        ),
+    ],
+)
+def test_the_name_of_a_run_is_its_label_and_id(label: str, shown: str) -> None:
+    header = SimpleNamespace(label=label)
+    run: Any = SimpleNamespace(header=header, path=PurePath("20261121T031500Z-resnet50-train-1f3a9c"))
+    assert display_name(run) == shown
