@@ -45,7 +45,10 @@ def render(
     """
     match output_format:
         case "json":
-            content = {name: _content(*result, limit or 0) for name, result in results.items()}
+            content = {
+                name: result_content(result, analysis.tables, limit or 0)
+                for name, (analysis, result) in results.items()
+            }
             base = {"against": against} if against else {}
             return json_text("analyze", run=run_id, **base, results=content)
         case "csv":
@@ -62,7 +65,7 @@ def _blocks(run_id: str, results: Results, limit: int, integrity: str, against: 
     for analysis, result in results.values():
         title = clean(analysis.title)
         yield Raw(f"── {title}: {clean(analysis.question)}\n", f"## {escape(title)}\n")
-        for spec, frame in _tables(analysis, result):
+        for spec, frame in _tables(result, analysis.tables):
             yield Raw(
                 partial(_table, frame, spec, analysis.name, limit),
                 partial(markdown_text, frame, spec.columns, title=spec.title, limit=limit),
@@ -74,12 +77,19 @@ def _blocks(run_id: str, results: Results, limit: int, integrity: str, against: 
             yield Raw(f"note: {clean(note)}\n", f"> {escape(note)}\n")
 
 
-def _tables(analysis: Analysis, result: Result) -> list[tuple[TableSpec, pd.DataFrame]]:
-    return [(spec, result.tables[spec.name]) for spec in analysis.tables if spec.name in result.tables]
+def _tables(result: Result, specs: Sequence[TableSpec]) -> list[tuple[TableSpec, pd.DataFrame]]:
+    return [(spec, result.tables[spec.name]) for spec in specs if spec.name in result.tables]
 
 
-def _content(analysis: Analysis, result: Result, limit: int) -> dict[str, Any]:
-    tables = _tables(analysis, result)
+def result_content(result: Result, specs: Sequence[TableSpec], limit: int = 0) -> dict[str, Any]:
+    """Return tables, findings and notes as JSON values.
+
+    Args:
+        result: The result of an analysis, or of its comparison.
+        specs: The tables that it can have.
+        limit: Maximum rows per table, 0 for all.
+    """
+    tables = _tables(result, specs)
     return {
         "tables": {spec.name: first_rows(frame, spec.columns, limit)[0] for spec, frame in tables},
         "findings": [*map(asdict, result.findings)],
@@ -91,7 +101,7 @@ def _csv(results: Results, limit: int) -> str:
     tables = [
         (f"{name}.{spec.name}", csv_text(first_rows(frame, spec.columns, limit)[0], spec.columns))
         for name, (analysis, result) in results.items()
-        for spec, frame in _tables(analysis, result)
+        for spec, frame in _tables(result, analysis.tables)
     ]
     if len(tables) == 1:
         return tables[0][1]

@@ -11,7 +11,8 @@ from tracekit.errors import clean
 from tracekit.render import diff_sentences as sentences
 from tracekit.render import diff_tables as tables
 from tracekit.render import document as doc
-from tracekit.render.cells import csv_text, escape, escape_prose, json_text, records
+from tracekit.render.analyze import result_content
+from tracekit.render.cells import csv_text, escape, escape_prose, json_text
 from tracekit.render.layout import DEFAULT_LIMIT
 from tracekit.render.page import fold_table, page
 from tracekit.runs.text import PROSE, human
@@ -275,7 +276,9 @@ def as_json(diff: Diff, *, exit_code: int, limit: int = 0) -> str:
         only_base=[*map(asdict, diff.only_base[: limit or None])],
         only_head=[*map(asdict, diff.only_head[: limit or None])],
         match=_match(diff),
-        analyses=_analyses_json(diff),
+        analyses={
+            analysis.name: result_content(result, analysis.comparison) for analysis, result in diff.analyses
+        },
         warnings=list(diff.warnings),
         misleading=list(diff.misleading),
     )
@@ -354,19 +357,4 @@ def _match(diff: Diff) -> dict[str, Any] | None:
             for level in diff.match.by_level
         ],
         "rules": diff.match.rules,
-    }
-
-
-def _analyses_json(diff: Diff) -> dict[str, Any]:
-    return {
-        analysis.name: {
-            "tables": {
-                spec.name: records(result.tables[spec.name], spec.columns)
-                for spec in analysis.comparison
-                if spec.name in result.tables
-            },
-            "findings": [asdict(finding) for finding in result.findings],
-            "notes": list(result.notes),
-        }
-        for analysis, result in diff.analyses
     }
