@@ -75,8 +75,12 @@ def command(
         click.echo(list_analyses(available(), output_format), nl=False)
         return
     run, names = split_arguments(selection.run, selection.names)
+    if by_module and "ops" not in names:
+        raise UnusableInputError(
+            "--by module is an option of ops", hint="tracekit analyze RUN ops --by module"
+        )
     if by_module:
-        names = _replace_ops(names)
+        names = tuple("modules" if name == "ops" else name for name in names)
     head = selection.open(run, names)
     runs = open_store(selection.store)
     base = select_ranks(resolve(runs, against), selection.ranks) if against else None
@@ -95,19 +99,6 @@ def command(
     against = base.id if base else ""
     text = analyze.render(head.id, results, output_format, limit=limit, integrity=integrity, against=against)
     click.echo(text, nl=False)
-
-
-def _replace_ops(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Replace `ops` by the analysis that sums it by module.
-
-    Raises:
-        UnusableInputError: `ops` is not among the analyses.
-    """
-    if "ops" not in names:
-        raise UnusableInputError(
-            "--by module is an option of ops", hint="tracekit analyze RUN ops --by module"
-        )
-    return tuple("modules" if name == "ops" else name for name in names)
 
 
 def _analyze(run: Run, names: tuple[str, ...], by: Analyze) -> Results:

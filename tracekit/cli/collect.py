@@ -134,7 +134,9 @@ def record_program(store: Store, program: Program, *, output_format: str) -> int
         code = (run.meta.workload or {}).get("exit_code", 0)
         if output_format == "table":
             click.echo(run.id, err=True)
-    _print_warnings(runs[-1])
+    for diagnostic in runs[-1].meta.diagnostics:
+        if diagnostic.level != "info":
+            click.echo(f"tracekit: {diagnostic.message}", err=True)
     _print_runs(runs, output_format, err=True)
     return code
 
@@ -143,12 +145,6 @@ def _progress(part: str, done: int, _total: int) -> None:
     """Report the import; the program uses the terminal until then."""
     if part == "import" and done == 0:
         note("tracekit: program finished; importing the profile")
-
-
-def _print_warnings(run: Run) -> None:
-    for diagnostic in run.meta.diagnostics:
-        if diagnostic.level != "info":
-            click.echo(f"tracekit: {diagnostic.message}", err=True)
 
 
 _PANELS = {

@@ -25,8 +25,19 @@ _VIEWS = ("op", "module", "kernel")
 @click.option(
     "--by", type=click.Choice(_VIEWS), default="op", show_default=True, help="Group causes by this."
 )
-@options.varying_option("Ignore this difference, such as torch, gpu or batch_size; repeatable.")
-@options.threshold_option("Smallest change of the step time that matters.")
+@click.option(
+    "--varying",
+    multiple=True,
+    metavar="FIELD",
+    help="Ignore this difference, such as torch, gpu or batch_size; repeatable.",
+)
+@click.option(
+    "--threshold",
+    type=options.Percent(),
+    default="7%",
+    show_default=True,
+    help="Smallest change of the step time that matters.",
+)
 @click.option(
     "--exit-code", "use_exit_code", is_flag=True, help="Exit with 1 on a regression and 3 if inconclusive."
 )

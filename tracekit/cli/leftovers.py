@@ -140,7 +140,7 @@ def temporary(_store: Store) -> Iterator[Leftover]:
 
 def code(_store: Store) -> Iterator[Leftover]:
     """Find compiled code that this installation does not use, and unfinished files."""
-    root = _cache()
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tracekit"
     scans = _list(root / "scan")
     current = _current() if scans else None
     for path in scans:
@@ -186,10 +186,6 @@ def _is_mine(path: Path) -> bool:
         return path.lstat().st_uid == os.getuid()
     except OSError:
         return False
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tracekit"
 
 
 def _current() -> str | None:

@@ -164,16 +164,6 @@ format_option = format_of("data", FORMATS)
 report_option = format_of("result", REPORTS)
 
 
-def threshold_option(text: str) -> Decorator:
-    """Return the option for the smallest change that matters, 7% by default."""
-    return click.option("--threshold", type=Percent(), default="7%", show_default=True, help=text)
-
-
-def varying_option(text: str) -> Decorator:
-    """Return the option for fingerprint fields whose difference is ignored."""
-    return click.option("--varying", multiple=True, metavar="FIELD", help=text)
-
-
 output_option = click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
 )

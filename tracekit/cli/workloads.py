@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit import registry, render
 from tracekit.analysis import Column
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option
 from tracekit.workloads.base import BUILT_IN, DOMAINS, LEVELS
-
-if TYPE_CHECKING:
-    from tracekit.workloads.base import Workload
 
 COLUMNS = (
     Column("name", "", "name for `tracekit collect --workload`"),
@@ -48,9 +45,9 @@ def command(*, output_format: str) -> None:
     workloads, broken = registry.load_all(registry.WORKLOADS)
     print_skipped(broken)
     columns = {column.name: column for column in COLUMNS}
-    rows = [
-        {name: getattr(workload, name) for name in columns} for workload in sorted(workloads, key=_sort_key)
-    ]
+    place = {domain: number for number, domain in enumerate(DOMAINS)}  # others come last
+    workloads = sorted(workloads, key=lambda one: (place.get(one.domain, len(place)), one.name))
+    rows = [{name: getattr(workload, name) for name in columns} for workload in workloads]
     if output_format == "table":
         rows = [row | {"levels": _abbreviate_levels(row["levels"])} for row in rows]
         others = any(workload.source != BUILT_IN for workload in workloads)
@@ -67,12 +64,6 @@ def print_skipped(broken: Mapping[str, Sequence[str]]) -> None:
     """Print a line on stderr for each reason why workloads cannot be loaded."""
     for why, names in broken.items():
         click.echo(f"tracekit: skipped {', '.join(names)}: {why}; see `tracekit doctor`", err=True)
-
-
-def _sort_key(workload: Workload) -> tuple[int, str]:
-    """Sort by domain in the order of `DOMAINS`, others last, then by name."""
-    is_listed = workload.domain in DOMAINS
-    return DOMAINS.index(workload.domain) if is_listed else len(DOMAINS), workload.name
 
 
 def _abbreviate_levels(levels: Sequence[str]) -> str:
