@@ -94,11 +94,12 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run),))
     if not len(idle.waits):
         # Without any runtime call the capture lacks them; with some, the program did not wait.
-        calls = idle.host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
-        return Result(notes=(NO_WAITS if calls.any() else NO_CALLS,))
+        recorded = idle.host.of_kind(HostKind.RUNTIME, HostKind.SYNC).any()
+        return Result(notes=(NO_WAITS if recorded else NO_CALLS,))
     windows = step_windows(run)
     waits = _with_idle(_describe_waits(run, idle), idle, windows)
-    tables = {"waits": _group_waits(waits, idle, windows), "calls": _list_calls(waits)}
+    calls = select(waits, _CALLS, f"-{CAUSED_NS}", f"-{C.DUR_NS}", C.START_NS, THREAD_ROW)
+    tables = {"waits": _group_waits(waits, idle, windows), "calls": calls[:MAX_LISTED]}
     notes = () if len(windows) else (NO_STEPS,)
     return Result(tables, _findings(run, waits, idle.gaps), notes)
 
@@ -117,14 +118,9 @@ def _describe_waits(run: Run, idle: Idle) -> pd.DataFrame:
     table[SOURCE] = source_lines(run, host.ids(np.where(op >= 0, op, rows)))
     table[C.STEP] = host_rows(run, ids, [C.STEP])[C.STEP].astype("Int64")
     table[THREAD_ROW] = ids.astype(np.int64)
-    table[BUSY_NS] = _busy(idle, table)
+    device_rank = ints(idle.device, C.RANK)
+    table[BUSY_NS] = overlap_by(device_rank, spans(idle.device), rank, spans(table))
     return table
-
-
-def _busy(idle: Idle, waits: pd.DataFrame) -> Ints:
-    """Part of each wait during which a device of its rank was busy, ns."""
-    device, waiting = idle.device, ints(waits, C.RANK)
-    return overlap_by(ints(device, C.RANK), spans(device), waiting, spans(waits))
 
 
 def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
@@ -177,12 +173,6 @@ def _idle_of_ranks(gaps: pd.DataFrame, ranks: Ints) -> Ints:
     sums = groups.sums(ints(gaps, C.DUR_NS)).tolist()
     idle_ns = dict(zip(ints(gaps, C.RANK)[groups.first].tolist(), sums, strict=True))
     return np.array([idle_ns.get(rank, 0) for rank in ranks.tolist()], np.int64)
-
-
-def _list_calls(waits: pd.DataFrame) -> pd.DataFrame:
-    """The most expensive single waits: by the idle time they caused, then by their length."""
-    order = (f"-{CAUSED_NS}", f"-{C.DUR_NS}", C.START_NS, THREAD_ROW)
-    return select(waits, _CALLS, *order)[:MAX_LISTED]
 
 
 _CALL = Column(CALL, "", "runtime call in which the host waited")

@@ -52,7 +52,6 @@ from .shared.common import (
     RANK,
     UNLINKED,
     Floats,
-    Objects,
     absent_device_note,
     contains,
     duration,
@@ -84,12 +83,6 @@ _ZERO = re.compile(r"^(?:aten::)?zero(?:_|s)$")
 _NEW = "zeros"
 """Suffix of ops that create a tensor of zeros, also with `zero_`, and zero no gradient."""
 _FOREACH = re.compile(r"_foreach_zero_$|multi_tensor_zero")
-
-
-def find_ranges(run: Run) -> pd.DataFrame:
-    """Outermost zero_grad ranges, sorted by start."""
-    ranges = outermost_ranges(ranges_by_name(run, NAMED, (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)))
-    return ranges.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 
 
 def count_zeroed(run: Run, ranges: pd.DataFrame, pattern: re.Pattern[str]) -> Ints:
@@ -162,7 +155,8 @@ HOST_ONLY = "so modes are derived from host ops, and launched work is unknown"
 
 def compute(run: Run) -> Result:
     """Measure every zero_grad range."""
-    ranges = find_ranges(run)
+    ranges = outermost_ranges(ranges_by_name(run, NAMED, (HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)))
+    ranges = ranges.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
     if ranges.empty:
         return Result(notes=(NO_RANGES,))
     links = [C.LAUNCH_ROW, C.OP_ROW]
@@ -194,8 +188,12 @@ def _range_table(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.
     launched = {name: values_at(values, row, 0) for name, values in on_device.items()}
     singly, listed = (count_zeroed(run, ranges, pattern)[position] for pattern in (_ZERO, _FOREACH))
     by_op = np.where(listed > 0, FOREACH, np.where(singly > 0, PER_PARAMETER, NONE))
-    mode = np.where(is_unknown, by_op, _modes(launched)).astype(object)
-    launched["saving_ns"] = np.where(mode == PER_PARAMETER, _savings(launched), 0)
+    is_fused = launched["fused"] >= ONE_BY_ONE["max_fused_share"] * launched[FILLS]
+    by_fill = np.where(launched[FILLS] == 0, NONE, np.where(is_fused, FOREACH, PER_PARAMETER))
+    mode = np.where(is_unknown, by_op, by_fill).astype(object)
+    # What a fused fill would save where fills are not fused.
+    saving = launched["idle_ns"] + launched["fixed_ns"] * np.maximum(launched[FILLS] - 1, 0)
+    launched["saving_ns"] = np.where(mode == PER_PARAMETER, saving, 0)
     of_device = (C.DEVICE, "median_ns", "fixed_ns")  # missing too where nothing was launched
     columns: dict[str, Any] = {
         name: pd.arrays.IntegerArray(values, ~is_on_device if name in of_device else is_unknown)
@@ -205,19 +203,6 @@ def _range_table(run: Run, ranges: pd.DataFrame, frame: pd.DataFrame, fills: pd.
     columns |= {RANGE: position, "mode": mode, "parameters": parameters}
     table = table.rename(columns={C.ROW_ID: "host_row"}).assign(**columns)
     return table.assign(**_shares(run, table, np.where(is_unknown, np.nan, launched["span_ns"])))
-
-
-def _modes(launched: dict[str, Ints]) -> Objects:
-    """Mode of each range by its fills."""
-    fills, fused = launched[FILLS], launched["fused"]
-    mode = np.where(fused >= ONE_BY_ONE["max_fused_share"] * fills, FOREACH, PER_PARAMETER)
-    return np.where(fills == 0, NONE, mode).astype(object)
-
-
-def _savings(launched: dict[str, Ints]) -> Ints:
-    """Saving of a fused fill for each range whose fills are not fused."""
-    saving: Ints = launched["idle_ns"] + launched["fixed_ns"] * np.maximum(launched[FILLS] - 1, 0)
-    return saving
 
 
 def _shares(run: Run, table: pd.DataFrame, span_ns: Floats) -> dict[str, Floats]:

@@ -241,20 +241,16 @@ def sum_producers(run: Run, parts: CompiledRun) -> pd.DataFrame:
 def _on_device(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     names = kernels[C.NAME]
     opaque = (kernels[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(bool)
-    generated = (kernels[ORIGIN] == GENERATED).to_numpy(bool) | _is_generated(run, kernels)
+    # A launching op can name a compiler, as of Triton kernels of the program's own.
+    ops = run.table("host_intervals", columns=[C.ROW_ID, C.KERNEL_BACKEND])
+    of_compiler = kernels[C.OP_ROW].isin(ops.loc[ops[C.KERNEL_BACKEND].notna(), C.ROW_ID])
+    generated = ((kernels[ORIGIN] == GENERATED) | of_compiler.fillna(value=False)).to_numpy(bool)
     part = np.select(
         [opaque, generated, matches(names, COMMUNICATION), matches(names, _LIBRARY)],
         [OPAQUE, COMPILER, COMM, LIBRARY],
         ATEN,
     )
     return kernels[[C.DUR_NS, INSIDE]].assign(**{PART: part.astype(object)})
-
-
-def _is_generated(run: Run, kernels: pd.DataFrame) -> Bools:
-    """Whether the launching op of each kernel names a compiler, as of Triton kernels of the program's own."""
-    ops = run.table("host_intervals", columns=[C.ROW_ID, C.KERNEL_BACKEND])
-    ops = ops[ops[C.KERNEL_BACKEND].notna()]
-    return kernels[C.OP_ROW].isin(ops[C.ROW_ID]).fillna(value=False).to_numpy(bool)
 
 
 def _on_host(run: Run) -> pd.DataFrame:

@@ -86,7 +86,8 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run),))
     steps = step_windows(run)
     results = [_analyze_rank(run.of_ranks(rank), rank, steps[steps[C.RANK] == rank]) for rank in ranks]
-    paths = concat_paths([path for path, _, _ in results])
+    named = {name: _sorted([path[name] for path, _, _ in results]) for name in (C.KIND, "op")}
+    paths = pd.concat([path for path, _, _ in results], ignore_index=True).assign(**named)
     what_if = pd.concat([table for _, table, _ in results], ignore_index=True)
     tables = _result_tables(run, paths, what_if, marked=len(steps) > 0)
     notes = tuple(dict.fromkeys(note for _, _, rank_notes in results for note in rank_notes))
@@ -234,14 +235,8 @@ def _ids(rows: Small, absent: Bools) -> pd.api.extensions.ExtensionArray:
     return pd.arrays.IntegerArray(rows.astype(np.int64, copy=False), absent)
 
 
-def concat_paths(paths: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Concatenate the paths of all ranks, with common sorted categories."""
-    named = {name: _sorted([path[name] for path in paths]) for name in (C.KIND, "op")}
-    combined = paths[0] if len(paths) == 1 else pd.concat(paths, ignore_index=True)
-    return combined.assign(**named)
-
-
 def _sorted(columns: Sequence[pd.Series]) -> pd.Categorical:
+    """Concatenate categorical columns, with common sorted categories."""
     combined = union_categoricals([column.cat.remove_unused_categories() for column in columns])
     return combined.reorder_categories(sorted(combined.categories))
 

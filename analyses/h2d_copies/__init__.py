@@ -52,19 +52,16 @@ def compute(run: Run) -> Result:
         "groups": copy_tables.group_table(copies, kernels, steps),
         "sizes": copy_tables.size_table(copies),
     }
+    shapeless = (copies[C.INPUT_SHAPES] == NO_SHAPES).all()
+    notes = (*((SHAPES_MISSING,) if shapeless else ()), *copy_tables.copy_notes(copies, steps))
     down = read_copies(run, CopyKind.D2H)
-    return Result(tables, findings.findings(run, copies, down, kernels), _notes(copies, steps))
+    return Result(tables, findings.findings(run, copies, down, kernels), notes)
 
 
 def _excess(table: pd.DataFrame) -> Floats:
     is_known = (table[C.BYTES].notna() & table[NEEDED].notna()).to_numpy(dtype=bool)
     size, needed = (table[column].fillna(0).to_numpy(dtype=np.int64) for column in (C.BYTES, NEEDED))
     return share(size, np.where(is_known, needed, 0))
-
-
-def _notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
-    shapeless = (copies[C.INPUT_SHAPES] == NO_SHAPES).all()
-    return (*((SHAPES_MISSING,) if shapeless else ()), *copy_tables.copy_notes(copies, steps))
 
 
 _PER_STEP = (

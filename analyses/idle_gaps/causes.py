@@ -131,13 +131,14 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
     thread = _responsible_thread(host, gaps, start, high, late)
     part = _Part(host, thread, start, high, late)
     wait_rows = _waits_before(host, waits, part)
+    wait_ns = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
     causes = np.full(len(gaps), CAUSES.index(Cause.UNKNOWN), np.int64)
     # An earlier interval of the same launch has run: the rest was queued for the whole gap.
     queued_ns = np.where(gaps["replayed"], end - start, queued_ns)
     depends = queued & ((queued_ns >= MIN_DEPENDENCY_NS) | _has_waited_for_event(gaps, device, host))
     for cause, holds in (  # each overrides those before it: of several that hold, the last one is the cause
         (Cause.LAUNCH_BOUND, late),
-        (Cause.SYNC, part.mostly(waits) | _long_enough(host, wait_rows, part)),
+        (Cause.SYNC, part.mostly(waits) | (wait_rows >= 0) & (2 * wait_ns >= part.end - part.start)),
         (Cause.DATALOAD, part.mostly(np.flatnonzero(host.data_loading | host.name_matches(LOADER)))),
         (Cause.PROFILER, _is_profiler_overhead(host, gaps, part)),
         (Cause.KERNEL_TO_KERNEL, queued),
@@ -146,7 +147,8 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
         causes[holds] = CAUSES.index(cause)
     covering_row = np.where(late, host.mostly_covering(thread, start, high), NO_PARENT)
     waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS)))
-    aside = context.is_set_aside(gaps, device, host, waits, queued)
+    at_edge = context.after_backlog(gaps, device) | context.in_first_wait(gaps, host, waits, queued)
+    aside = at_edge | context.in_warm_up(gaps, host)
     return Explained(
         causes,
         high - start,
@@ -229,13 +231,6 @@ def _waits_before(host: HostColumns, waits: Ints, part: _Part) -> Ints:
         fits &= values_at(host.end, wait, 0) <= part.end
         chosen = np.where(fits, wait, chosen)
     return chosen
-
-
-def _long_enough(host: HostColumns, wait_rows: Ints, part: _Part) -> Bools:
-    """Whether each wait was at least half as long as the host's part of its gap."""
-    length = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
-    enough: Bools = (wait_rows >= 0) & (2 * length >= part.end - part.start)
-    return enough
 
 
 def _responsible_thread(host: HostColumns, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:

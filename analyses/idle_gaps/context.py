@@ -48,22 +48,7 @@ MIN_LONG_NS = 200_000
 """Dispatching one op takes up to some tens of µs; a longer host part is examined for its reason."""
 
 
-def is_set_aside(
-    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools
-) -> Bools:
-    """Whether each gap is at an edge of the capture, or begins in a range marked as warm-up (gaps,).
-
-    Args:
-        gaps: Idle intervals of devices.
-        device: Intervals of devices.
-        host: Intervals of the host.
-        waits: Rows of `host` that wait for a device.
-        queued: Whether work was queued at the start of each gap (gaps,).
-    """
-    return _after_backlog(gaps, device) | _in_first_wait(gaps, host, waits, queued) | _in_warm_up(gaps, host)
-
-
-def _after_backlog(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
+def after_backlog(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
     """Whether all work of the rank that ended by the start of the gap was launched before the capture."""
     unlinked = device[C.LAUNCH_ROW].isna().to_numpy()
     _, end = spans(device)
@@ -78,7 +63,7 @@ def _after_backlog(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
     return precedes
 
 
-def _in_first_wait(gaps: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools) -> Bools:
+def in_first_wait(gaps: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools) -> Bools:
     """Whether work was queued and most of the gap lies in the first wait of its rank."""
     in_wait = np.zeros(len(gaps), np.bool_)
     start, end = spans(gaps)
@@ -127,7 +112,7 @@ def is_start_up(
     return starting
 
 
-def _in_warm_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
+def in_warm_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
     """Whether each gap begins in a range marked as warm-up, or lies mostly in one."""
     rows = np.flatnonzero(host.of_kind(HostKind.ANNOTATION) & host.name_matches(WARM_UP))
     start, end = spans(gaps)

@@ -190,7 +190,9 @@ def compare(base: Run, head: Run) -> Result:
     pairs = _pair_configs(*sides)
     if pairs.empty:
         return Result(notes=("every op, kernel family, shape and launch configuration is in both runs",))
-    pairs = _with_verdicts(pairs, _ratio(*(_batch(run) for run in (head, base))))
+    batches = [setting(run, "batch_size") for run in (head, base)]
+    known = all(isinstance(batch, int) for batch in batches)
+    pairs = _with_verdicts(pairs, _ratio(*batches) if known else None)
     differ = _other_devices(base, head)
     if differ:
         notes = (f"the runs used different devices ({differ}), which may explain different configurations",)
@@ -260,11 +262,6 @@ def _name_columns(side: pd.DataFrame, which: str) -> pd.DataFrame:
     renamed |= {C.INPUT_SHAPES: f"{which}_shapes", "first_row": f"{which}_first"}
     columns = [OP, FAMILY, C.INPUT_SHAPES, *numbers]
     return side[columns].astype(dict.fromkeys(numbers, "Int64")).rename(columns=renamed)
-
-
-def _batch(run: Run) -> int:
-    value = setting(run, "batch_size")
-    return value if isinstance(value, int) else 0
 
 
 def _ratio(head: int, base: int) -> Fraction | None:

@@ -195,6 +195,10 @@ def measure(run: Run) -> Partial:
         exposed[COMMUNICATION] = limit_by_critical_path(
             run, exposed[COMMUNICATION], combine_budget([steps]), least=COMMUNICATES["min_saving_share"]
         )
+    calls = pd.DataFrame()
+    if COMMUNICATION in exposed:
+        kernels = rows.loc[is_communication(rows), list(shared_collectives.READ)].reset_index(drop=True)
+        calls = shared_collectives.describe_collectives(run, kernels)
     return Partial(
         tables=tables,
         spent=steps,
@@ -202,14 +206,8 @@ def measure(run: Run) -> Partial:
         ranks=rows[C.RANK].nunique(),
         opaque=bool((rows[C.KIND] == DeviceKind.GRAPH).any()),
         unplaced=int(rows[C.STREAM].isna().sum()),
-        calls=_describe_calls(run, rows) if COMMUNICATION in exposed else pd.DataFrame(),
+        calls=calls,
     )
-
-
-def _describe_calls(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
-    """The communication kernels among the rows, as `describe_collectives` returns them."""
-    kernels = rows.loc[is_communication(rows), list(shared_collectives.READ)].reset_index(drop=True)
-    return shared_collectives.describe_collectives(run, kernels)
 
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:

@@ -25,7 +25,7 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, ByRank, Result
 from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
-from tracekit.runs.run import Run
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, Phase
 
 from ..collectives import NO_COLLECTIVES
@@ -57,7 +57,7 @@ class Partial:
 
 def measure(run: Run) -> Partial:
     """Measure the communication kernels of some ranks, and the computation beside them."""
-    rows, sent = communication.read_device_rows(run), communication.read_messages(run)
+    rows, sent = busy(run, communication.READ), communication.read_messages(run)
     calls = communication.read_calls(run, rows, sent)
     return Partial(
         calls=calls,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs.intervals import Ints, Union, covered_before, overlap_lengths
-from tracekit.runs.run import Run, busy
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.collective_kinds import ALL_TO_ALL, SEND_RECV
@@ -34,18 +34,13 @@ RANGES = (
 _EXPERT_KERNELS = r"(?i)deep_?ep|(?:intra|inter)node(?:_ll)?::\w*|\bEp(?:Dispatch|Combine)"
 _LEVELS = 8
 """Enclosing host rows above a launching op whose names are read."""
-_READ = (
+READ = (
     *(C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP),
     *(C.OP_ROW, C.LAUNCH_ROW),
 )
 _MESSAGE = (C.RANK, C.STEP, C.COLLECTIVE, C.SRC_RANK, C.DST_RANK, C.PID, C.TID, C.START_NS)
 _GROUP = (C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE)
 SEND, RECEIVE = "send", "recv"
-
-
-def read_device_rows(run: Run) -> pd.DataFrame:
-    """The intervals that occupy a device."""
-    return busy(run, [*_READ])
 
 
 def read_messages(run: Run) -> pd.DataFrame:
@@ -61,7 +56,7 @@ def read_calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame
 
     Args:
         run: The run.
-        rows: Result of `read_device_rows`.
+        rows: Columns `READ` of the intervals that occupy a device.
         sent: Result of `read_messages`; a kernel of several has the process group of the last.
 
     Returns:

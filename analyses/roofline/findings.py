@@ -105,7 +105,9 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
     if rated.empty:
         return ()
     case = _Kernels(run, kernels, budget(run))
-    is_plain = _is_plain_fp32(rated)
+    # Bound by FP32 according to kernel names, with a higher TF32 roof.
+    is_fp32 = (rated[PRECISION] == "fp32") & rated[SIMT] & (rated["bound"] == "compute")
+    is_plain = (is_fp32 & (rated["tf32_tflops"] > rated["peak_tflops"])).to_numpy(bool)
     is_unaligned = _is_unaligned(rated) & ~is_plain
     is_slow = (rated["bound"] == "neither").to_numpy(bool) & ~is_plain & ~is_unaligned
     plain = _with_saving_by_tf32(rated[is_plain])
@@ -116,12 +118,6 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
         *_report_unaligned(case, rated[is_unaligned]),
         *_report_low(case, rated[is_slow]),
     )
-
-
-def _is_plain_fp32(table: pd.DataFrame) -> Bools:
-    """Whether each group is bound by FP32 according to kernel names, with a higher TF32 roof."""
-    is_fp32 = (table[PRECISION] == "fp32") & table[SIMT] & (table["bound"] == "compute")
-    return (is_fp32 & (table["tf32_tflops"] > table["peak_tflops"])).to_numpy(bool)
 
 
 def _with_saving_by_tf32(plain: pd.DataFrame) -> pd.DataFrame:

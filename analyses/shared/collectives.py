@@ -114,13 +114,9 @@ def _match_from_the_end(rows: pd.DataFrame) -> MatchedCollectives | None:
     spread = end_spreads([ending])[0]
     together = end_together(ending, spread).mean() >= NEARLY_ALL_ALIGNED
     # A match that is one collective early or late is off by the time between collectives.
-    return ending if together and 2 * np.median(spread) <= _distance(ending) else None
-
-
-def _distance(matched: MatchedCollectives) -> float:
-    """Median time between the ends of successive collectives: one match too early or late is that far off."""
-    distances = np.diff(np.sort(matched.start[:, 0] + matched.dur[:, 0]))
-    return float(np.median(distances)) if len(distances) else float("inf")
+    distances = np.diff(np.sort(ending.start[:, 0] + ending.dur[:, 0]))
+    distance = float(np.median(distances)) if len(distances) else float("inf")
+    return ending if together and 2 * np.median(spread) <= distance else None
 
 
 def _match_in_order(rows: pd.DataFrame) -> MatchedCollectives:
@@ -189,7 +185,9 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     recorded = host_rows(run, kernels[C.OP_ROW], [C.COLLECTIVE, C.INPUT_SHAPES, C.INPUT_DTYPES, *RECORDED])
     named = kinds_of(recorded[C.COLLECTIVE].astype(object).fillna(""))
     kinds = named.where(named != OTHER, collective_kinds(run, kernels))
-    first = _first_inputs(recorded)
+    inputs = (fill_missing_text(recorded[name], "") for name in (C.INPUT_SHAPES, C.INPUT_DTYPES))
+    first_sizes = [_first_bytes(*pair) for pair in zip(*inputs, strict=True)]
+    first = pd.Series(first_sizes, index=recorded.index, dtype=np.int64)
     sent = _recorded_bytes(recorded, kinds)
     sent = sent.fillna(first.where(kinds.isin(_OF_ONE_SIZE) & (first > 0)))
     columns = {
@@ -220,15 +218,9 @@ def _recorded_bytes(recorded: pd.DataFrame, kinds: pd.Series) -> pd.Series:
     return elements * pd.Series(pd.array(item_sizes, "Int64"), index=recorded.index)
 
 
-def _first_inputs(recorded: pd.DataFrame) -> pd.Series:
-    """Bytes of the first input of each op, 0 if unknown."""
-    texts = (fill_missing_text(recorded[name], "") for name in (C.INPUT_SHAPES, C.INPUT_DTYPES))
-    sizes = [_first_bytes(*pair) for pair in zip(*texts, strict=True)]
-    return pd.Series(sizes, index=recorded.index, dtype=np.int64)
-
-
 @lru_cache(maxsize=1 << 16)
 def _first_bytes(shapes: str, dtypes: str) -> int:
+    """Bytes of the first input of an op, 0 if unknown."""
     shape, dtype = next(iter(parse_shapes(shapes)), None), next(iter(parse_dtypes(dtypes)), "")
     item_size = item_bytes(dtype) or 0
     if isinstance(shape, list):
@@ -293,19 +285,6 @@ def last_arrivals(dur: Ints) -> Ints:
     return np.where(ordered[:, 0] < ordered[:, 1], np.argmin(dur, axis=1), -1)
 
 
-def wait_times(rows: pd.DataFrame) -> pd.Series:
-    """Time in which kernels of all ranks wait for the last rank, by row id, ns; unknown ones are left out.
-
-    Of a matched collective it is its wait. Of another one it is the time by which it is longer than a
-    kernel of the same name and group on the same device that moved at least as many bytes: the transfer
-    cannot have taken longer than that.
-    """
-    matched = collective_waits(rows)["wait_ns"]
-    others = rows[~rows[C.ROW_ID].isin(matched.index)]
-    waits: pd.Series = pd.concat([matched, _longer_than_larger_ones(others)])
-    return waits
-
-
 def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
     """Time by which each kernel exceeds the shortest one of its name, group and device that is as large."""
     # From the largest: the running minimum is over all kernels that are as large or larger.
@@ -315,10 +294,18 @@ def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
 
 
 def wait_share(rows: pd.DataFrame) -> float:
-    """Share of the time of these kernels, those in steps if marked, that is waiting for the last rank."""
+    """Share of the time of these kernels, those in steps if marked, that is waiting for the last rank.
+
+    Of a matched collective it is its wait. Of another one it is the time by which it is longer than a
+    kernel of the same name and group on the same device that moved at least as many bytes: the transfer
+    cannot have taken longer than that.
+    """
+    matched = collective_waits(rows)["wait_ns"]
+    others = rows[~rows[C.ROW_ID].isin(matched.index)]
+    waits = pd.concat([matched, _longer_than_larger_ones(others)])
     chosen = rows[rows[C.STEP].notna()] if rows[C.STEP].notna().any() else rows
     total = int(ints(chosen, C.DUR_NS).sum())
-    waited = wait_times(rows).reindex(ints(chosen, C.ROW_ID), fill_value=0).sum()
+    waited = waits.reindex(ints(chosen, C.ROW_ID), fill_value=0).sum()
     return float(waited / total) if total else 0.0
 
 

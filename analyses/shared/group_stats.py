@@ -50,7 +50,8 @@ def partial_stats(frame: pd.DataFrame, keys: Sequence[str]) -> PartialStats:
     """Partial statistics of some ranks; the arguments are those of `group_stats`."""
     grouped = frame.groupby(list(keys), sort=True, observed=True)
     codes = grouped.ngroup().to_numpy().astype(np.int64)
-    labels = _with_plain_text(grouped.size().reset_index()[list(keys)])
+    labels = grouped.size().reset_index()[list(keys)]
+    labels = labels.astype(dict.fromkeys(labels.select_dtypes("category"), object))
     labels[_UNION] = unions_over_devices(frame, codes, len(labels))
     durations = ints(frame, C.DUR_NS)
     order = np.lexsort((durations, codes))
@@ -88,12 +89,6 @@ def combine_stats(parts: Sequence[PartialStats]) -> pd.DataFrame:
     columns = [*keys, *(column.name for column in STAT_COLUMNS)]
     ascending = [False, *(True for _ in keys)]
     return table[columns].sort_values(["sum_ns", *keys], ascending=ascending, ignore_index=True)
-
-
-def _with_plain_text(labels: pd.DataFrame) -> pd.DataFrame:
-    """Convert categories to text."""
-    kinds = {name: kind for name, kind in labels.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
-    return labels.astype(dict.fromkeys(kinds, object))
 
 
 def unions_over_devices(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:

@@ -35,7 +35,7 @@ def read_gaps(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame
     `before` and `after` are positions in the table of intervals that occupy a device: those that end at the
     start of the gap and start at its end. `launch` is the host position of the call that launched the
     interval after, `earlier` of the one before; `replayed` means that an earlier interval has the same
-    launch (a CUDA graph). The step is that of the work after the gap.
+    launch (a CUDA graph). The step is that of the work after the gap, else the one in which the gap begins.
 
     Args:
         run: The run.
@@ -52,14 +52,16 @@ def read_gaps(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame
     for key, gaps in idle.groupby(PLACE, sort=True).indices.items():
         order = _DeviceOrder(device, np.asarray(rows_of[key]), call, host)
         start, end = spans(idle.iloc[gaps])
-        neighbors[BEFORE][gaps] = order.ending_at(start)
+        last = np.searchsorted(order.ends, start, side="right") - 1
+        neighbors[BEFORE][gaps] = order.by_end[np.maximum(last, 0)]
         neighbors[AFTER][gaps], linked_row = order.starting_at(end)
         neighbors[LAUNCH][gaps] = np.where(linked_row >= 0, call[linked_row], NO_PARENT)
         replayed[gaps] = order.replayed[linked_row] & (linked_row >= 0)
     neighbors[EARLIER] = (
         np.where(neighbors[BEFORE] >= 0, call[neighbors[BEFORE]], NO_PARENT) if len(call) else call
     )
-    idle[C.STEP] = _steps(idle, device, neighbors[AFTER])
+    delayed = device[C.STEP].astype("Int64").iloc[neighbors[AFTER]].set_axis(idle.index)
+    idle[C.STEP] = delayed.fillna(idle[C.STEP].astype("Int64"))
     return idle.assign(**neighbors, replayed=replayed)
 
 
@@ -67,12 +69,6 @@ def inside_steps(gaps: pd.DataFrame, windows: pd.DataFrame) -> Ints:
     """Length of each gap inside the `step_windows` of its rank; time between steps does not count."""
     steps = ints(windows, C.START_NS), ints(windows, END_NS)
     return overlap_by(ints(windows, C.RANK), steps, ints(gaps, C.RANK), spans(gaps))
-
-
-def _steps(idle: pd.DataFrame, device: pd.DataFrame, after: Ints) -> pd.Series:
-    """Step of the work delayed by each gap, else the step in which the gap begins."""
-    step = device[C.STEP].astype("Int64").iloc[after].set_axis(idle.index)
-    return step.fillna(idle[C.STEP].astype("Int64"))
 
 
 class _DeviceOrder:
@@ -91,10 +87,6 @@ class _DeviceOrder:
         repeated = pd.Series(self.call).duplicated().to_numpy() & (self.call >= 0)
         self.replayed = np.zeros(len(device), np.bool_)
         self.replayed[self.rows[repeated]] = True
-
-    def ending_at(self, times: Ints) -> Ints:
-        """Interval that ends at each instant."""
-        return self.by_end[np.maximum(np.searchsorted(self.ends, times, side="right") - 1, 0)]
 
     def starting_at(self, times: Ints) -> tuple[Ints, Ints]:
         """Interval that starts at each instant, and the linked one whose launch is used for it, or -1."""
@@ -123,9 +115,9 @@ def find_waits(host: HostColumns, device: pd.DataFrame) -> Ints:
     ends = copies[[C.SRC_MEMORY, C.DST_MEMORY]].astype(object)
     pageable = (ends == Memory.PAGEABLE).any(axis=1).to_numpy(bool)
     blocked = host.end[call] >= done
-    named = host.name_matches(SYNCHRONOUS_COPY)
+    named = host.name.matches(SYNCHRONOUS_COPY)
     blocking = call[blocked & (pageable[launched] | named[call])]
-    synchronized = np.flatnonzero(host.of_kind(HostKind.SYNC))
+    synchronized = np.flatnonzero(host.kind.is_any_of(HostKind.SYNC))
     return np.union1d(blocking, synchronized).astype(np.int64)
 
 

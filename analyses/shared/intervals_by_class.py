@@ -80,14 +80,13 @@ def idle_by_rank(run: Run, ranks: Iterable[int]) -> pd.Series:
 
 
 def _idle(run: Run, rank: int, rows: pd.DataFrame, windows: pd.DataFrame) -> int:
-    inside = measured_window(rows if len(rows) else _on_host(run, rank), windows)
+    if rows.empty:
+        on_rank = pc.field(C.RANK) == rank
+        on_host = run.table("host_intervals", columns=[C.START_NS, C.DUR_NS], where=on_rank)
+        return intervals.length(measured_window(on_host, windows))
+    inside = measured_window(rows, windows)
     busy_ns = [
         intervals.length(intervals.intersect(intervals.union(*spans(of_device)), inside))
         for _, of_device in rows.groupby(C.DEVICE, sort=True)
     ]
-    return intervals.length(inside) - max(busy_ns, default=0)
-
-
-def _on_host(run: Run, rank: int) -> pd.DataFrame:
-    where = pc.field(C.RANK) == rank
-    return run.table("host_intervals", columns=[C.START_NS, C.DUR_NS], where=where)
+    return intervals.length(inside) - max(busy_ns)

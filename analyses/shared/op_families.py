@@ -84,7 +84,9 @@ def tree(run: Run, ops: Ops) -> pd.DataFrame:
     if kernels is not None:
         by_op = by_op.merge(_per_op(kernels), on=OP, how="outer")
     by_op = by_op.assign(**{FAMILY: by_op[OP].map(op_family)})
-    levels = [(FAMILY, [FAMILY], _families(by_op)), (OP, [FAMILY, OP], by_op)]
+    sums = [name for name in (*_SELF, "calls", "launches") if name in by_op]
+    families = by_op.groupby(FAMILY, sort=True)[sums].sum(min_count=1).reset_index()
+    levels = [(FAMILY, [FAMILY], families), (OP, [FAMILY, OP], by_op)]
     if kernels is not None:
         below = kernels.assign(**{FAMILY: kernels[OP].map(op_family)})
         levels.append((KERNEL, [FAMILY, OP, KERNEL], below))
@@ -143,11 +145,6 @@ def _per_op(kernels: pd.DataFrame) -> pd.DataFrame:
     for name in ("device_self_ns", "launches"):
         columns[name] = pd.array(groups.sums(ints(longest_first, name)), dtype="Int64")
     return pd.DataFrame(columns)
-
-
-def _families(by_op: pd.DataFrame) -> pd.DataFrame:
-    sums = [name for name in (*_SELF, "calls", "launches") if name in by_op]
-    return by_op.groupby(FAMILY, sort=True)[sums].sum(min_count=1).reset_index()
 
 
 def _joined(levels: list[tuple[str, list[str], pd.DataFrame]], by: str) -> pd.DataFrame:

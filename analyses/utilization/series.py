@@ -142,13 +142,9 @@ def read(run: Run) -> list[Series]:
         Series(str(source), None if device < 0 else device, str(metric), str(unit), times[part], values[part])
         for source, metric, unit, device, part in zip(*texts, devices, parts, strict=True)
     ]
-    return sorted(series, key=_text_key)
-
-
-def _text_key(series: Series) -> tuple[str, ...]:
-    """Order of metrics; those of the host go before those of devices."""
-    device = "" if series.device is None else str(series.device)
-    return series.source, device, series.metric, series.unit
+    # By source, those of the host before those of devices.
+    device_key = {one.device: "" if one.device is None else str(one.device) for one in series}
+    return sorted(series, key=lambda one: (one.source, device_key[one.device], one.metric, one.unit))
 
 
 STEPS, CAPTURE, WHOLE = "steps", "capture", "whole run"
