@@ -100,6 +100,7 @@ class DaskWorkers(Workers):
             tasks.submit(index)
         dropped: list[int] = []  # submitted again if the client finds the scheduler again
         answered = staffed = polled = time.monotonic()
+        silence_s = {"closed": 0.0, "running": SILENT_S}  # for how long the scheduler may be silent
         while tasks.running or dropped:
             results = tasks.wait(_POLL_S)
             for result in results:
@@ -112,7 +113,7 @@ class DaskWorkers(Workers):
                 answered = now
                 while dropped:
                     tasks.submit(dropped.pop())
-            elif now - answered > self._silence_s():
+            elif now - answered > silence_s.get(self._client.status, UNREACHABLE_S):
                 raise self._nobody()
             staffed = now if threads or results else staffed
             if now - staffed > self._timeout_s:
@@ -138,11 +139,6 @@ class DaskWorkers(Workers):
             dropped.append(index)
         else:
             yield Outcome(index=index, error=_explain(error))
-
-    def _silence_s(self) -> float:
-        """Return for how long the scheduler may be silent."""
-        limits = {"closed": 0.0, "running": SILENT_S}
-        return limits.get(self._client.status, UNREACHABLE_S)
 
     def _nobody(self) -> TracekitError:
         if self._threads() is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -238,7 +239,8 @@ def _by_count(session: Session) -> Bisection | str:
     if not changed or _too_small(_compare_ends(session)):
         return ""
     chosen = max(changed, key=lambda count: count.size)
-    counting = session.for_search(replace(search, metric=count_metric(chosen.name), exact=True))
+    by_count = replace(search, metric=count_metric(chosen.name), exact=True)
+    counting = replace(session, search=by_count, earlier=defaultdict(list))
     counting.confirming = 2 * search.repeats
     counting.recall(session.cache.records())
     outcome = _search(counting)

@@ -126,10 +126,6 @@ class Session:
         """The good and the bad end."""
         return self.search.subjects[0], self.search.subjects[-1]
 
-    def for_search(self, search: Search) -> Session:
-        """Return a session of another search over the same measurements."""
-        return replace(self, search=search, earlier=defaultdict(list))
-
     def values_now(self, subject: Subject) -> list[float]:
         """Return what was measured of a subject in this session."""
         name = self.search.metric.name

@@ -80,17 +80,16 @@ def metrics(diff: Diff) -> Table:
         (Column("unit", "", "ns or bytes"), lambda metric: metric.unit),
         (Column("base", "", "median of the base", unit_in="unit"), lambda metric: metric.a),
         (Column("head", "", "median of the head", unit_in="unit"), lambda metric: metric.b),
-        (Column("change", "share", "head over base, minus 1"), _change),
+        (
+            Column("change", "share", "head over base, minus 1"),
+            lambda metric: None if metric.ratio is None else metric.ratio - 1,
+        ),
         (Column("95%_interval", "id", interval), _interval),
         (Column("least_detectable", "share", detectable), lambda metric: metric.mde),
         (Column("verdict", "id", "verdict at the threshold"), lambda metric: str(metric.verdict)),
         (Column("basis", "prose", "how it was measured"), lambda metric: metric.basis),
     )
     return replace(table, columns=nonempty_columns(table.columns, table.rows))
-
-
-def _change(metric: Metric) -> float | None:
-    return None if metric.ratio is None else metric.ratio - 1
 
 
 def _interval(metric: Metric) -> str | None:

@@ -184,7 +184,9 @@ class Run:
                 check_expression(spec, where)
                 raise
             table = tables.check_values(spec, table)
-        return _sort_by_time(table) if self.in_parts(name) else table
+        # Rows of parts are merged by time if it was selected.
+        key = next((time for time in (C.START_NS, C.T_NS) if time in table.column_names), None)
+        return table.sort_by(key) if key and self.in_parts(name) else table
 
     def table(
         self,
@@ -468,9 +470,3 @@ def busy(run: Run, columns: Sequence[str]) -> pd.DataFrame:
 
     kinds = pc.field(C.KIND).isin([str(kind) for kind in BUSY_KINDS])
     return run.table("device_intervals", columns=columns, where=kinds)
-
-
-def _sort_by_time(table: pa.Table) -> pa.Table:
-    """Merge the rows of parts by time if it was selected; else keep their order."""
-    key = next((key for key in (C.START_NS, C.T_NS) if key in table.column_names), None)
-    return table.sort_by(key) if key else table

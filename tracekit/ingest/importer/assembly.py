@@ -29,7 +29,10 @@ def _complete_metadata(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: b
     """Fill in the GPUs, the CUDA version and the fingerprint from the top level of each rank's trace."""
     top = tops[0]
     environment = dict(meta.environment)
-    environment["gpus"] = _gpus(environment.get("gpus") or [], top.devices)
+    # GPUs known to the collector are completed from the trace.
+    traced = {device.index: _gpu(device) for device in top.devices}
+    collected = [{**traced.get(gpu["index"], {}), **gpu} for gpu in environment.get("gpus") or []]
+    environment["gpus"] = collected or list(traced.values())
     cuda = top.cuda_runtime  # 12040 is 12.4
     environment.setdefault("cuda", f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None)
     if top.driver and not environment.get("driver"):
@@ -74,12 +77,6 @@ def _fingerprint(
         **fingerprint({"device": "cuda" if has_device else "cpu"}, environment, flags, collector="import"),
         "world_size": declared or len(tops),
     }
-
-
-def _gpus(collected: list[dict[str, Any]], traced: Sequence[DeviceProperties]) -> list[dict[str, Any]]:
-    """Return the GPUs known to the collector, completed from the trace; else those of the trace."""
-    by_index = {device.index: _gpu(device) for device in traced}
-    return [{**by_index.get(gpu["index"], {}), **gpu} for gpu in collected] or list(by_index.values())
 
 
 def _gpu(device: DeviceProperties) -> dict[str, Any]:

@@ -125,7 +125,8 @@ class _Writer:
             call = launchers.of(rows, np.full(rows.count, NONE)).call
             work = kinds.among(replays.JOINED_KINDS)[rows.integers(C.KIND)]
             chosen = np.flatnonzero(work & np.isin(call, replaying))
-            chunks.append(replays.select_replays(rows, first, call, chosen))
+            columns = {name: rows.integers(column)[chosen] for name, column in replays.COLUMNS.items()}
+            chunks.append(replays.Replays(row=first + chosen, call=call[chosen], **columns))
             first += rows.count
         launched = replays.concatenate(chunks)
         captures, unusable = _read_captures(self._source.captures if len(launched.row) else ())

@@ -188,6 +188,7 @@ def _launch(placed: _Placed, numbers: dict[int, int]) -> Launch:
     place = next((place for place in reversed(range(len(around))) if around[place].kind is HostKind.OP), None)
     op = None if place is None else around[place]
     outer = around if place is None else around[:place]
+    dims = b"" if op is None else bytes(op.args.dims) or bytes(op.args.dims_old)
     return Launch(
         kind=placed.kind,
         name=name if placed.kind is DeviceKind.KERNEL else None,
@@ -195,10 +196,5 @@ def _launch(placed: _Placed, numbers: dict[int, int]) -> Launch:
         call=None if op is None else numbers.setdefault(id(op), len(numbers)),
         path=JOINED.join(_redacted(interval.name) for interval in outer) or None,
         module=None if module is None else _redacted(module.name),
-        shapes=None if op is None else _shapes(op.args),
+        shapes=compact_json(dims).decode() if dims else None,
     )
-
-
-def _shapes(args: Args) -> str | None:
-    text = bytes(args.dims) or bytes(args.dims_old)
-    return compact_json(text).decode() if text else None

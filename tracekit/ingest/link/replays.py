@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from tracekit.ingest.link.nesting import Bools, Ints
-from tracekit.ingest.spool.rows import NONE, Rows, distinct
+from tracekit.ingest.spool.rows import NONE, distinct
 from tracekit.ingest.spool.text_columns import Strings
 from tracekit.schema import C, DeviceKind
 
@@ -90,18 +90,8 @@ class Replays(msgspec.Struct, frozen=True, kw_only=True):
         return b"".join(column.tobytes() for column in (self.name, self.kind, self.stream, self.node))
 
 
-def select_replays(rows: Rows, first: int, call: Ints, chosen: Ints) -> Replays:
-    """Return some of the device rows of a window.
-
-    Args:
-        rows: The device rows.
-        first: Row id of the first of them.
-        call: Row id of the launching call of each.
-        chosen: Positions of the rows.
-    """
-    columns = (C.NAME, C.KIND, C.STREAM, C.GRAPH_NODE_ID)
-    name, kind, stream, node = (rows.integers(column)[chosen] for column in columns)
-    return Replays(row=first + chosen, call=call[chosen], name=name, kind=kind, stream=stream, node=node)
+COLUMNS = {"name": C.NAME, "kind": C.KIND, "stream": C.STREAM, "node": C.GRAPH_NODE_ID}
+"""Columns of device rows that `Replays` has."""
 
 
 def concatenate(pieces: Sequence[Replays]) -> Replays:
