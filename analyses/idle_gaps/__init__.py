@@ -67,6 +67,7 @@ from .causes import (
     CAUSE,
     COMMON_OP,
     HOST_NS,
+    INITIAL,
     MIN_DEPENDENCY_NS,
     NEXT_OP,
     OP,
@@ -127,7 +128,8 @@ def _with_share(table: dict[str, object]) -> pd.DataFrame:
 def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame) -> dict[str, object]:
     """Idle time inside the profiled steps, in all and per step of the rank, and its part that is set aside.
 
-    Without steps the former are missing, and the latter is that of the whole capture.
+    Without steps the former are missing, and the latter is that of the whole capture. Last, the part that is
+    start-up.
     """
     lengths = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     inside, steps = groups.sums(lengths), count_by_rank(windows, ints(gaps, C.RANK)[groups.first])
@@ -136,6 +138,7 @@ def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame) -> dict
         "steps_ns": pd.arrays.IntegerArray(inside, steps == 0),
         "per_step_ns": pd.arrays.IntegerArray(per_step, steps == 0),
         "aside_ns": groups.sums(np.where(gaps[ASIDE].to_numpy(), lengths, 0)),
+        "start_up_ns": groups.sums(np.where(gaps[INITIAL].to_numpy(), lengths, 0)),
     }
 
 
@@ -250,6 +253,12 @@ BY_CAUSE = (
         "aside_ns",
         "ns",
         "its part (without steps, that of the capture) at an edge of the capture or in marked warm-up",
+    ),
+    Column(
+        "start_up_ns",
+        "ns",
+        "its part (likewise) in which the host loaded or compiled code or chose an algorithm, "
+        "which does not recur",
     ),
 )
 BY_OP = (

@@ -85,6 +85,7 @@ _BACKWARD_NODE = r"^autograd::engine::evaluate_function"
 _BACKWARD = r"run_backward"
 """Python frames in which a thread only waits for autograd's threads."""
 
+_NOT_DISPATCH = (Cause.SLOW_CALL, Cause.FIRST_CALL, Cause.HOST_WORK)
 _NOTHING, _WAITING, _FRAME, _WORKING = range(4)
 
 
@@ -280,6 +281,8 @@ WAIT_ROW, ANCHOR_ROW, WAITS_ELSEWHERE, ALLOCATING = "wait_row", "host_row", "res
 ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
 """Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
 and a known activity."""
+INITIAL = "initial"
+"""Whether the host loaded or compiled code or chose an algorithm in the gap."""
 MAX_SHARED_ROWS = 1_000_000
 """Rows of a run up to which its idle intervals stay in memory: about 100 MB."""
 BETWEEN = "(between ops)"
@@ -340,14 +343,16 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     common = host.nearest_ancestor(host.common_ancestor(earlier_op, next_op), host.of_kind(HostKind.OP))
     launch = gaps[LAUNCH].to_numpy()
     calls = host.of_kind(HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
-    call = np.where(_is_marked(calls, subject), subject, why.call)
+    call = np.where(context.is_marked(calls, subject), subject, why.call)
     wait_ns = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
     anchor_ids = host.ids(np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch)))
     first, rare = context.first_calls(host, anchor)
     in_module = host.nearest_ancestor(anchor, host.name_matches(r"^nn\.Module: ")) >= 0
-    dispatch = in_module | _is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
+    dispatch = in_module | context.is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
     is_calling = host.labels(call, "") != ""
     causes = context.refine_causes(why.cause, why.host_ns, is_calling, first, dispatch)
+    is_late = np.isin(causes, [CAUSES.index(cause) for cause in _NOT_DISPATCH])
+    initial = context.is_initialization(gaps, idle.device, host, anchor, call, first)
     shown = {
         NEXT_OP: host.categories(next_op, NO_OP),
         OP: _op_labels(idle, anchor, next_op),
@@ -366,17 +371,13 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         ASIDE: why.aside,
         STARTING: why.starting,
         FIRST: first,
-        NAMED: (anchor >= 0) & ~rare & ~_is_marked(host.name_matches(_BACKWARD_NODE), anchor),
+        INITIAL: is_late & initial & ~why.aside,
+        NAMED: (anchor >= 0) & ~rare & ~context.is_marked(host.name_matches(_BACKWARD_NODE), anchor),
         DISPATCH: dispatch,
         CAUSE: pd.Categorical.from_codes(causes, categories=pd.Index(CAUSES)),
     }
     read = {name: gaps[name].array for name in (*PLACE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID)}
     return pd.DataFrame(read | shown, copy=False)
-
-
-def _is_marked(marked: Bools, rows: Ints) -> Bools:
-    """Whether each of these rows is marked; no row is not."""
-    return values_at(marked.astype(np.int8), rows, 0) > 0
 
 
 def _nullable(values: Ints, is_known: Bools) -> pd.arrays.IntegerArray:

@@ -8,10 +8,12 @@ Such time is explained by the recording or by its start; it does not recur, so n
 * Start-up: the host was late only before it got ahead. When its last launch call returned, the device had
   work queued for longer than the host was late in all, and no wait had drained the queue. A loop without
   waits keeps that lead, so the gaps do not recur; where the program waits after each round, they do.
-* First call: the op that covers the host's part took `MIN_FIRST_RATIO` times the median of its other calls,
-  and only few of them did: it loaded code, chose an algorithm or allocated a workspace. Of a Python
-  function only the very first call counts: what an op does depends on shapes, what a function does on
-  anything.
+* First call: the op that covers the host's part took `MIN_FIRST_RATIO` times the median of its calls, and
+  only few of them did, or only calls of the first half: it loaded code, chose an algorithm or allocated a
+  workspace. Of a Python function only the very first call counts: what an op does depends on shapes, what a
+  function does on anything.
+* Initialization: a first call; a range that compiles; a runtime call that loads code, that launches a kernel
+  for the first time, or that was slow at first only.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.schema import C, HostKind
 
 from ..shared.common import Bools, medians, overlap_by, spans, values_at
-from ..shared.idle_neighbors import BEFORE
+from ..shared.idle_neighbors import AFTER, BEFORE
 
 if TYPE_CHECKING:
     from ..shared.host_columns import HostColumns
@@ -41,6 +43,10 @@ MIN_FIRST_RATIO = 10
 MAX_FIRST_CALLS = 3
 """Maximum number of first calls of one op: algorithms and workspaces depend on shapes."""
 MIN_CALLS = 4
+_RUNTIME_CALL = r"^(?:cuda|cu|hip)[A-Z]"
+_LAUNCH_CALL = r"(?i)launch"
+_INITIALIZES = r"(?i)nvrtc|compil(?:e(?!d)|ing|ation)|autotun|(?:module|library)_?load"
+"""Names of ranges and calls that compile, try variants of kernels, or load code."""
 MAX_DISPATCH_NS = 1_000_000
 """Maximum host part that the dispatch of an op or module explains: eager ops with autograd, hooks and a
 profiler take up to some hundreds of µs."""
@@ -132,19 +138,64 @@ def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools]:
     ops = np.flatnonzero(is_op | is_frame)
     if not len(ops):
         return np.zeros(len(anchor), np.bool_), np.zeros(len(anchor), np.bool_)
-    names, group = np.unique(host.name_codes(ops), return_inverse=True)
-    duration = (host.end - host.start)[ops]
-    typical = medians(group.astype(np.int64), len(names), duration)
-    slow = duration >= MIN_FIRST_RATIO * np.maximum(typical[group], 1)
-    few_slow = np.bincount(group[slow], minlength=len(names)) <= MAX_FIRST_CALLS
-    enough = np.bincount(group, minlength=len(names)) >= MIN_CALLS
-    order = np.argsort(host.start[ops], kind="stable")
-    earliest = np.zeros(len(ops), np.bool_)
-    earliest[order[np.unique(group[order], return_index=True)[1]]] = True
+    slow, place, count = _slow_at_first(host, ops)
     first, rare = np.zeros(len(is_op), np.int64), np.zeros(len(is_op), np.int64)
-    first[ops] = slow & (few_slow & enough)[group] & (is_op[ops] | earliest)
-    rare[ops] = (np.bincount(group, minlength=len(names)) == 1)[group] & is_op[ops]
+    first[ops] = slow & (is_op[ops] | (place == 0))
+    rare[ops] = (count == 1) & is_op[ops]
     return values_at(first, anchor, 0) > 0, values_at(rare, anchor, 0) > 0
+
+
+def _slow_at_first(host: HostColumns, rows: Ints) -> tuple[Bools, Ints, Ints]:
+    """Which calls took far longer than is usual of their name, where only few did or only early ones.
+
+    Returns:
+        That, the place of each among the calls of its name, by start, and their number (rows,).
+    """
+    names, group = np.unique(host.name_codes(rows), return_inverse=True)
+    duration = (host.end - host.start)[rows]
+    slow = duration >= MIN_FIRST_RATIO * np.maximum(medians(group, len(names), duration)[group], 1)
+    count = np.bincount(group, minlength=len(names))
+    order = np.lexsort((host.start[rows], group))
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+    calls_until_fast = np.zeros(len(names), np.int64)
+    np.maximum.at(calls_until_fast, group[slow], place[slow] + 1)
+    few = np.bincount(group[slow], minlength=len(names)) <= MAX_FIRST_CALLS
+    at_first = (few | (2 * calls_until_fast <= count)) & (count >= MIN_CALLS)
+    return slow & at_first[group], place, count[group]
+
+
+def is_initialization(
+    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, anchor: Ints, call: Ints, first: Bools
+) -> Bools:
+    """Whether the host's part of each gap loaded or compiled code, or chose an algorithm (gaps,).
+
+    Args:
+        gaps: Idle intervals of devices.
+        device: Intervals of devices.
+        host: Intervals of the host.
+        anchor: Row of `host` that covers most of the host's part, or -1 (gaps,).
+        call: Runtime call that does, or -1 (gaps,).
+        first: Whether a first call of an op does (gaps,).
+    """
+    by_name = is_marked(host.name_matches(_INITIALIZES), anchor) | is_marked(
+        host.name_matches(_INITIALIZES), call
+    )
+    calls = np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(_RUNTIME_CALL))
+    slow = np.zeros(len(host.start), np.bool_)
+    if len(calls):
+        at_first, _, count = _slow_at_first(host, calls)
+        slow[calls] = at_first | (count < MIN_CALLS)
+    of_kernel = is_marked(host.name_matches(_LAUNCH_CALL), call)
+    is_first = ~device.duplicated([C.RANK, C.NAME]).to_numpy()
+    loads = of_kernel & is_first[gaps[AFTER].to_numpy()]
+    initial: Bools = first | by_name | loads | (~of_kernel & is_marked(slow, call))
+    return initial
+
+
+def is_marked(marked: Bools, rows: Ints) -> Bools:
+    """Whether each of these rows is marked; no row is not."""
+    return values_at(marked.astype(np.int8), rows, 0) > 0
 
 
 def refine_causes(cause: Ints, host_ns: Ints, calling: Bools, first: Bools, dispatch: Bools) -> Ints:

@@ -71,7 +71,7 @@ COMPUTES = Rule(
     "where it was not recorded what the host did, or, with at most one step marked, was late only before "
     "it got ahead",
     why="dispatching an op does not take that long: the host did other work, or waited",
-    bound=Bottleneck.LAUNCH,
+    bound=Bottleneck.HOST,
     thresholds={**_SHARES, "min_saving_share": WARN_SHARE},
 )
 CALLS = Rule(
@@ -81,14 +81,14 @@ CALLS = Rule(
     "saving",
     why="a launch call takes some µs: one that takes far longer loads code, allocates memory or waits for a "
     "lock; a graph's launch takes longer while each of its kernels is recorded",
-    bound=Bottleneck.LAUNCH,
+    bound=Bottleneck.HOST,
     thresholds={**_SHARES, "min_recurring_calls": 3},
 )
 FIRST_CALLS = Rule(
     "idle_first_calls",
     states=f"first_call gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
     why="the first call with a shape loads code, chooses an algorithm or allocates a workspace",
-    bound=Bottleneck.LAUNCH,
+    bound=Bottleneck.START_UP,
     thresholds=_SHARES,
 )
 LOADING = Rule(

@@ -155,7 +155,7 @@ def _commands(tools: Toolchain, source: Path, folder: Path) -> list[list[str]]:
 
 
 def _loaded_library(name: str) -> str:
-    """Return the path of a shared library that this process has loaded, by the start of its name; else empty."""
+    """Return the path of a library that this process has loaded, by the start of its name; else empty."""
     mapped = {Path(file.path) for file in psutil.Process().memory_maps()}
     return next((str(path) for path in sorted(mapped) if path.name.startswith(name)), "")
 

@@ -188,6 +188,8 @@ COLORS = {
     Bottleneck.STRAGGLERS: "#7a5195",
     Bottleneck.COPIES: "#e69f00",
     Bottleneck.LAUNCH: "#d55e00",
+    Bottleneck.HOST: "#b35900",
+    Bottleneck.START_UP: "#adb5bd",
     Bottleneck.QUEUED: "#56b4e9",
     Bottleneck.INPUT: "#cc79a7",
     Bottleneck.SYNC: "#a89200",

@@ -3,7 +3,7 @@
     python -m samples.nsys.strip EXPORT.sqlite NAME
 
 Writes `NAME.sqlite.gz` into this folder. Removed are other processes, settings of the system, call chains,
-paths, serial numbers, and all texts to which no row refers, such as the environment. Rows of the program stay.
+paths, serial numbers, and texts to which no row refers, such as the environment. Rows of the program stay.
 """
 
 from __future__ import annotations

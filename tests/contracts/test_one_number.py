@@ -219,6 +219,8 @@ def movement_share(shown: Shown) -> Places:
 IDLE = (
     *(
         Bottleneck.LAUNCH,
+        Bottleneck.HOST,
+        Bottleneck.START_UP,
         Bottleneck.QUEUED,
         Bottleneck.INPUT,
         Bottleneck.SYNC,
@@ -300,6 +302,8 @@ def top_idle_cause(shown: Shown) -> Places:
     )
     (figure,) = [one.figure for part in content for one in part._traverse() if isinstance(one, dcc.Graph)]
     longest = max(figure["data"], key=lambda bar: max(bar["x"], default=0))
+    if table["start_up_ns"].any():
+        return {}  # which the verdict has as a part of its own
     table = table[table["aside_ns"] == 0]
     parts = [one for one in verdict.parts if one.bound in IDLE and one.bound != Bottleneck.EDGES]
     column = "idle_ns" if table["steps_ns"].isna().any() else "steps_ns"

@@ -32,8 +32,9 @@ class Basis(StrEnum):
 class Bottleneck(StrEnum):
     """What the time of a run, or of a part of it, is spent on; the parts of the verdict on a run.
 
-    `STRAGGLERS` is waiting for slower ranks, `QUEUED` an idle device with work queued, `UNKNOWN` idle time
-    whose cause is not recorded, and `EDGES` the time before the first and after the last work of the capture.
+    `STRAGGLERS` is waiting for slower ranks, `QUEUED` an idle device with work queued, `HOST` work of the CPU
+    between launches, `START_UP` loading, compiling and choosing algorithms, which does not recur, `UNKNOWN`
+    idle time whose cause is not recorded, and `EDGES` the time before the first and after the last work.
     """
 
     COMPUTE = "compute"
@@ -42,6 +43,8 @@ class Bottleneck(StrEnum):
     COPIES = "memory copies"
     INPUT = "input"
     LAUNCH = "kernel launches"
+    HOST = "host work"
+    START_UP = "start-up"
     SYNC = "synchronization"
     QUEUED = "queued work"
     PROFILER = "the profiler"

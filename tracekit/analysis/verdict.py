@@ -7,16 +7,19 @@ are marked, summed over devices. Its parts sum to it exactly:
 * stragglers, communication: communication runs and no other kernel; stragglers is the part before the last
   rank arrived.
 * memory copies: a copy or memset runs and no kernel.
-* idle time by cause: input (data loading), launch (the host launched late), synchronization, queued work,
-  profiler, unknown.
+* idle time by cause: input (data loading), kernel launches or host work (the host launched late, because of
+  its launches or of other work), synchronization, queued work, profiler, unknown.
+* start-up: idle time in which the host loaded or compiled code or chose an algorithm. From 10% the window is
+  what remains without it, if that is at least 10%.
 * edges: gaps that `idle_gaps` sets aside at the edges of the capture and in marked warm-up, and idle time of
   the steps before the first or after the last work of the device. If they are more than half, the window is
   what remains without them.
 
-The largest part without the edges bounds the run. If that is compute, the largest other part is the largest
-loss. A run without device work is described by the self time of its ops. It cannot be told what bounds a run
-whose numbers are misleading, whose trace is no whole execution or has fewer than 4 kernels and copies, or
-whose largest part has no known cause.
+The largest part without the edges bounds the run; kernel launches and host work count together, and the
+larger of them is named. If that is compute, the largest other part is the largest loss. A run without device
+work is described by the self time of its ops. It cannot be told what bounds a run whose numbers are
+misleading, whose trace is no whole execution or has fewer than 4 kernels and copies, or whose largest part
+has no known cause.
 
 Example:
     >>> import tracekit
@@ -43,13 +46,15 @@ if TYPE_CHECKING:
 
 
 _BY_CAUSE = {
-    **dict.fromkeys(HOST_LAUNCHES, Bottleneck.LAUNCH),
+    **dict.fromkeys(HOST_LAUNCHES, Bottleneck.HOST),
+    IdleCause.LAUNCH_BOUND: Bottleneck.LAUNCH,
     **dict.fromkeys(QUEUED, Bottleneck.QUEUED),
     IdleCause.DATALOAD: Bottleneck.INPUT,
     IdleCause.SYNC: Bottleneck.SYNC,
     IdleCause.PROFILER: Bottleneck.PROFILER,
     IdleCause.UNKNOWN: Bottleneck.UNKNOWN,
 }
+_HOST_WORK = [cause for cause, bound in _BY_CAUSE.items() if bound == Bottleneck.HOST]
 _MEANINGS = {
     Bottleneck.COMPUTE: "kernels compute",
     Bottleneck.COMMUNICATION: "communication runs and no other kernel",
@@ -57,6 +62,8 @@ _MEANINGS = {
     Bottleneck.COPIES: "copies run and no kernel",
     Bottleneck.INPUT: "the GPU is idle during data loading",
     Bottleneck.LAUNCH: "the GPU is idle until the CPU launches",
+    Bottleneck.HOST: "the GPU is idle until the CPU launches",
+    Bottleneck.START_UP: "the CPU loads or compiles code or chooses algorithms",
     Bottleneck.SYNC: "the GPU is idle after the CPU waited for it",
     Bottleneck.QUEUED: "the GPU is idle with work queued",
     Bottleneck.PROFILER: "the GPU is idle during profiler overhead",
@@ -64,6 +71,8 @@ _MEANINGS = {
 }
 MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
+MIN_START_UP_SHARE = 0.1
+"""Share of the window from which start-up is set aside, and the share that must remain to be judged."""
 MAX_OPS = 3
 _NAME_WIDTH = 40
 MIN_INTERVALS = 4
@@ -74,7 +83,7 @@ _NOT_UNDERSTOOD = "ignored_categories"
 INPUTS: dict[str, tuple[str, ...]] = {
     "integrity": ("verdict", "checks"),
     "gpu_breakdown": ("profiled_steps", "whole", "host"),
-    "idle_gaps": ("by_cause", "summary"),
+    "idle_gaps": ("by_cause", "by_op", "summary"),
     "ranks": ("stragglers",),
 }
 """The analyses that a verdict follows from, with their tables."""
@@ -182,7 +191,7 @@ class Evidence:
                     return _cannot_tell("too little is recorded, only a few kernels and copies")
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
-                return _of_device(lengths, f"{window}{on}", edges_ns)
+                return _of_device(lengths, f"{window}{on}", edges_ns, self._busy_op(frame))
         host = self.tables.get(("gpu_breakdown", "host"))
         return (
             _cannot_tell("neither work of a device nor an op is recorded") if host is None else _of_host(host)
@@ -207,16 +216,28 @@ class Evidence:
             return {**lengths, (Bottleneck.UNKNOWN, IdleCause.UNKNOWN.label): idle}, 0
         causes = self._causes(frame, stepped=stepped)
         by_cause = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _BY_CAUSE.items()}
+        by_cause[Bottleneck.START_UP, "start-up"] = causes.get(Bottleneck.START_UP, 0)
         return {**lengths, **by_cause}, idle - sum(by_cause.values())
 
     def _causes(self, frame: pd.DataFrame, *, stepped: bool) -> dict[str, int]:
-        """Return idle time inside the window by cause, without gaps that are set aside."""
+        """Return idle time inside the window by cause, without gaps set aside, and that of start-up."""
         table = self.tables.get(("idle_gaps", "by_cause"))
         if table is None:
             return {}
         rows = table.merge(frame[_PLACE], on=_PLACE)
-        inside = rows["steps_ns" if stepped else "idle_ns"].fillna(0) - rows["aside_ns"]
-        return {str(cause): int(total) for cause, total in inside.groupby(rows["cause"]).sum().items()}
+        inside = rows["steps_ns" if stepped else "idle_ns"].fillna(0) - rows["aside_ns"] - rows["start_up_ns"]
+        causes = {str(cause): int(total) for cause, total in inside.groupby(rows["cause"]).sum().items()}
+        return {**causes, Bottleneck.START_UP: int(rows["start_up_ns"].sum())}
+
+    def _busy_op(self, frame: pd.DataFrame) -> str:
+        """Return the op in which most of the host's work between launches is; empty if there is none."""
+        by_op, by_cause = (self._of(frame, "idle_gaps", table) for table in ("by_op", "by_cause"))
+        if "op" not in by_op:
+            return ""
+        work = by_op[by_op["cause"].isin(_HOST_WORK)].groupby("op")["idle_ns"].sum()
+        largest = str(work.idxmax()) if len(work) else "("
+        is_most = 2 * work.get(largest, 0) > work.sum() > 2 * by_cause["start_up_ns"].sum()
+        return largest if is_most and not largest.startswith("(") else ""
 
     def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
         """Return the rows of a table for the devices of another one, in its order."""
@@ -230,43 +251,85 @@ _PLACE = [C.RANK, C.DEVICE]
 _COUNTS = ["kernels", "memcpys", "memsets"]
 
 
-def _of_device(lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int) -> Verdict:
-    """Write the verdict on a window of devices: its largest part, then the largest loss."""
+def _of_device(
+    lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int, busy_op: str
+) -> Verdict:
+    """Write the verdict on a window of devices: its largest part, then the largest loss.
+
+    Args:
+        lengths: Parts of the window in ns, by bound and label, without the edges.
+        window: What the window is.
+        edges_ns: Length of its edges.
+        busy_op: Op in which most of the host's work between launches is, or empty.
+    """
     if 2 * edges_ns > sum(lengths.values()) + edges_ns:
         window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
     else:
         lengths = {**lengths, (Bottleneck.EDGES, "before the first or after the last work"): edges_ns}
+    before, lengths, window = _set_start_up_aside(lengths, window)
     total = sum(lengths.values())
     parts = _parts(lengths, total)
     if not {part.bound for part in parts} - {Bottleneck.EDGES}:
         return _cannot_tell("the window has no length")
-    shares: dict[Bottleneck, float] = {}
-    for part in parts:
-        shares[part.bound] = shares.get(part.bound, 0.0) + part.share
+    shares = _shares(parts)
     bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
-    text = f"{_MEANINGS[bound]} for {human(shares[bound], 'share')} of {window}"
     losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
     loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
+    late = {Bottleneck.LAUNCH: _larger_late(parts)}
+    text = f"{_MEANINGS[bound]} for {human(shares[bound], 'share')} of {window}"
     if bound == Bottleneck.UNKNOWN:
         text = f"Cannot tell what bounds this run, too little is recorded: {text}"
     else:
-        text = f"Bound by {bound}: {text}{_name_main_cause(parts, bound)}"
+        text = f"Bound by {late.get(bound, bound)}: {text}{_name_main_cause(parts, bound, busy_op)}"
     if loss:
-        meaning = f"{_MEANINGS[loss]}{_name_main_cause(parts, loss)}"
-        text += f". Largest loss: {loss}, {human(shares[loss], 'share')} ({meaning})"
+        meaning = f"{_MEANINGS[loss]}{_name_main_cause(parts, loss, busy_op)}"
+        text += f". Largest loss: {late.get(loss, loss)}, {human(shares[loss], 'share')} ({meaning})"
     elif bound != Bottleneck.COMPUTE:
         text += f"; {_MEANINGS[Bottleneck.COMPUTE]} for {human(shares.get(Bottleneck.COMPUTE, 0.0), 'share')}"
-    return Verdict(bound, loss, f"{text}.", parts, window, total)
+    found = late.get(bound, bound), loss and late.get(loss, loss)
+    return Verdict(*found, f"{before}{text}.", parts, window, total)
 
 
-def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck) -> str:
+_LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
+"""Bounds that count together: the host is late with the next launch, whatever for."""
+
+
+def _shares(parts: tuple[Part, ...]) -> dict[Bottleneck, float]:
+    """Return the share of each bound in a window, that of late launches as one."""
+    shares: dict[Bottleneck, float] = {}
+    for part in parts:
+        bound = Bottleneck.LAUNCH if part.bound in _LATE else part.bound
+        shares[bound] = shares.get(bound, 0.0) + part.share
+    return shares
+
+
+def _larger_late(parts: tuple[Part, ...]) -> Bottleneck:
+    """Return which of the bounds that count together is the larger."""
+    return max(_LATE, key=lambda bound: sum(part.dur_ns for part in parts if part.bound == bound))
+
+
+def _set_start_up_aside(
+    lengths: dict[tuple[Bottleneck, str], int], window: str
+) -> tuple[str, dict[tuple[Bottleneck, str], int], str]:
+    """Return a sentence on start-up, the other parts and their window, if both are a large part of it."""
+    total, key = sum(lengths.values()), (Bottleneck.START_UP, "start-up")
+    start_up_ns = lengths.get(key, 0)
+    if not MIN_START_UP_SHARE * total <= start_up_ns <= (1 - MIN_START_UP_SHARE) * total or not total:
+        return "", lengths, window
+    rest = {other: length for other, length in lengths.items() if other != key}
+    share = human(start_up_ns / total, "share")
+    sentence = f"Start-up takes {human(start_up_ns, 'ns')}, {share} of {window} ({_MEANINGS[key[0]]}). "
+    return sentence, rest, f"{window} without start-up"
+
+
+def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, busy_op: str) -> str:
     """Name the largest cause of idle time that the words for a bound do not tell."""
-    causes = [part for part in parts if part.bound == bound]
+    causes = [part for part in parts if part.bound in (_LATE if bound in _LATE else (bound,))]
     largest = max(causes, key=lambda part: part.dur_ns)
-    is_said = len(causes) == 1 or largest.label == IdleCause.LAUNCH_BOUND.label
-    return (
-        "" if is_said or bound not in {Bottleneck.LAUNCH, Bottleneck.QUEUED} else f", mostly {largest.label}"
-    )
+    if largest.bound == Bottleneck.HOST:
+        where = f" in {shorten(busy_op, _NAME_WIDTH)}" if busy_op else ""
+        return f", mostly {largest.label}{where}"
+    return f", mostly {largest.label}" if bound == Bottleneck.QUEUED and len(causes) > 1 else ""
 
 
 def _of_host(host: pd.DataFrame) -> Verdict:

@@ -109,6 +109,7 @@ def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
             "longest_ns": 36_000,
             "steps_ns": 36_000,
             "aside_ns": 0,
+            "start_up_ns": 0,
         }
     ]
     summary = result.tables["summary"].iloc[0]
@@ -642,6 +643,31 @@ def test_a_few_slow_calls_of_an_op_are_first_calls(tmp_path: Path) -> None:
     assert codes(result(tmp_path / "quick", 50_000, 60_000, 70_000)) == ["idle_first_calls"]
     assert codes(result(tmp_path / "slow", 2_000_000, 60_000, 2_500_000)) == ["idle_host_work"]
     assert codes(result(tmp_path / "alone")) == []  # it is unknown whether another call would be quicker
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ([50_000] * 6, 2_900_000),
+        ([50_000, 2_000_000, 50_000, 50_000, 50_000, 2_000_000, 2_000_000], 0),
+        ([2_000_000, 2_000_000, 2_000_000, *[50_000] * 8], 2_900_000),
+    ],
+    ids=["once", "again and again", "early only"],
+)
+def test_calls_that_are_slow_at_first_only_are_start_up(
+    tmp_path: Path, calls: list[int], expected: int
+) -> None:
+    slow = host("aten::mm", 110_000, 2_900_000)
+    others = [host("aten::mm", 10_000_000 * k, 10_000_000 * k + ns) for k, ns in enumerate(calls, 1)]
+    table = two_kernels(tmp_path, slow, *others).tables["by_cause"]
+    assert table["start_up_ns"].sum() == expected
+
+
+@pytest.mark.parametrize(("name", "is_start_up"), [("cuLibraryLoadData", True), ("read", False)])
+def test_a_call_that_loads_code_is_start_up(tmp_path: Path, name: str, is_start_up: bool) -> None:
+    table = two_kernels(tmp_path, host(name, 110_000, 2_900_000, **CALL)).tables["by_cause"]
+    assert list(table["cause"]) == ["slow_call"]
+    assert (table["start_up_ns"].sum() > 0) == is_start_up
 
 
 @pytest.mark.slow

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def tables(idle: dict[str, int], *, aside_ns: int = 0, **lengths: int) -> dict[str, Result]:
-    """Results of the analyses for one device: idle time by cause, and the rest of its window."""
+def tables(
+    idle: dict[str, int], *, aside_ns: int = 0, start_up_ns: int = 0, op: str = "", **lengths: int
+) -> dict[str, Result]:
+    """Results of the analyses for one device: idle time by cause, and the rest of its window.
+
+    The first cause has what is set aside and what is start-up; all idle time is in the op.
+    """
     parts = {"active_ns": 0, "communication_exposed_ns": 0, "movement_ns": 0, "graph_ns": 0, **lengths}
     outside = parts.pop("outside_ns", 0)
     total = sum(idle.values()) + outside
@@ -28,16 +33,18 @@ def tables(idle: dict[str, int], *, aside_ns: int = 0, **lengths: int) -> dict[s
     counts = {"kernels": 9, "memcpys": 0, "memsets": 0}
     frame = pd.DataFrame([{**place, **parts, **counts, "idle_ns": total, "window_ns": window}])
     causes = [
-        {**place, "cause": cause, "idle_ns": length, "steps_ns": pd.NA, "aside_ns": aside_ns * (at == 0)}
+        {**place, "cause": cause, "op": op, "idle_ns": length, "steps_ns": pd.NA}
+        | {"aside_ns": aside_ns * (at == 0), "start_up_ns": start_up_ns * (at == 0)}
         for at, (cause, length) in enumerate(idle.items())
     ]
+    by_cause = pd.DataFrame(causes)
     verdict = pd.DataFrame([{"verdict": "good", "reason": "every check passed"}])
     checks = pd.DataFrame({"check": ["sampled"], "level": ["ok"], "detail": [""]})
     waits = pd.DataFrame([{**place, "waited_ns": 30}])
     return {
         "integrity": Result({"verdict": verdict, "checks": checks}),
         "gpu_breakdown": Result({"whole": frame}),
-        "idle_gaps": Result({"by_cause": pd.DataFrame(causes), "summary": pd.DataFrame([place])}),
+        "idle_gaps": Result({"by_cause": by_cause, "by_op": by_cause, "summary": pd.DataFrame([place])}),
         "ranks": Result({"stragglers": waits}),
     }
 
@@ -68,10 +75,42 @@ def test_compute_with_its_largest_loss() -> None:
 
 def test_causes_of_late_launches_are_one_bound() -> None:
     found = told(tables({"launch_bound": 200, "host_work": 250, "sync": 240}, active_ns=310))
-    assert (found.bound, found.loss) == (Bottleneck.LAUNCH, None)
+    assert (found.bound, found.loss) == (Bottleneck.HOST, None)
     assert (
         "45.0% of the capture, mostly CPU busy outside launches; kernels compute for 31.0%" in found.sentence
     )
+
+
+@pytest.mark.parametrize(("launches", "bound"), [(249, Bottleneck.HOST), (251, Bottleneck.LAUNCH)])
+def test_the_larger_reason_of_late_launches_is_named(launches: int, bound: Bottleneck) -> None:
+    found = told(tables({"launch_bound": launches, "host_work": 250}, op="aten::normal_", active_ns=310))
+    assert found.bound is bound
+    assert ("in aten::normal_" in found.sentence) == (bound is Bottleneck.HOST)
+
+
+@pytest.mark.parametrize(
+    ("start_up_ns", "bound", "window_ns"),
+    [
+        (99, Bottleneck.COMPUTE, 1000),
+        (100, Bottleneck.COMPUTE, 900),
+        (900, Bottleneck.COMPUTE, 100),
+        (901, Bottleneck.START_UP, 1000),
+    ],
+)
+def test_start_up_is_set_aside_while_enough_remains(
+    start_up_ns: int, bound: Bottleneck, window_ns: int
+) -> None:
+    rest = 1000 - start_up_ns
+    idle = {"slow_call": start_up_ns + rest // 3}
+    found = told(tables(idle, start_up_ns=start_up_ns, active_ns=1000 - sum(idle.values())))
+    assert (found.bound, found.window_ns) == (bound, window_ns)
+    assert found.sentence.startswith("Start-up takes") == (window_ns != 1000)
+
+
+def test_a_large_start_up_takes_the_name_of_its_op_with_it() -> None:
+    found = told(tables({"first_call": 400, "host_work": 300}, start_up_ns=400, op="aten::mm", active_ns=100))
+    assert found.bound is Bottleneck.HOST
+    assert "aten::mm" not in found.sentence
 
 
 def test_waiting_for_the_last_rank_is_no_communication() -> None:
