@@ -4,7 +4,7 @@ A gap is a part of the complement of the union of a device's kernels, copies, me
 between their first start and last end; a zero-length interval splits a gap. Each gap has one cause, so the
 causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `idle_gaps.causes` defines the causes:
 launch_bound, host_work, slow_call, first_call, sync, dataload, profiler (the host was late),
-kernel_to_kernel, stream_dependency (work was queued and did not start), unknown.
+kernel_to_kernel, stream_dependency, submission (work was queued and did not start), unknown.
 
 * `by_cause`: gaps of each device by cause; the share is of the device's idle time.
 * `by_op`: by the responsible op: the innermost op, annotation or Python frame that covers more than half of
@@ -313,12 +313,13 @@ ANALYSIS = Analysis(
         "gap = idle interval of a device; each has one cause. unknown: the launch of the next interval is "
         "not recorded. Work queued (its launch had ended before the gap, or was part of the same CUDA graph, "
         "or it was queued for most of the gap): stream_dependency from "
-        f"{duration(MIN_DEPENDENCY_NS)} or if a stream waited for an event of another, else "
-        "kernel_to_kernel. Otherwise the host was late; the cause covers more than half of the gap before "
-        "the launch: profiler overhead, dataload, sync (also a wait that ended in the gap and was at least "
-        "half as long as the gap before the launch); else, where that part is "
+        f"{duration(MIN_DEPENDENCY_NS)} or if a stream waited for an event of another (submission if the "
+        "rank has one stream), else kernel_to_kernel. Otherwise the host was late; the cause covers most of "
+        "the gap before the launch: profiler overhead, dataload, sync (also a wait that ended in the gap and "
+        "was at least half as long as the gap before the launch); else, where that part is "
         f"{duration(MIN_LONG_NS)} or more: slow_call (mostly runtime calls), first_call (an op's call that "
-        f"took {MIN_FIRST_RATIO} times its median, at most {MAX_FIRST_CALLS} times), host_work "
+        f"took {MIN_FIRST_RATIO} times its median, at most {MAX_FIRST_CALLS} times or only in the first half "
+        "of the calls), host_work "
         f"({duration(MAX_DISPATCH_NS)} or more, or outside ops, modules and ranges); else launch_bound."
     ),
     tables=(

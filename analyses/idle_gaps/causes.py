@@ -10,6 +10,7 @@ interval has no recorded launch, the next one of its stream is used if it starts
    the gap.
    * stream_dependency: it was queued for `MIN_DEPENDENCY_NS` or more, or a stream-wait-event call is between
      the launches of the intervals before and after, and these are on different streams;
+   * submission: likewise, where the rank has one stream, so that there is nothing on a device to wait for;
    * kernel_to_kernel: the rest.
 3. Otherwise the host was late: its part of the gap is [g, s), or [g, t) where the call began before g or
    takes more than half of the gap.
@@ -144,6 +145,7 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
         (Cause.PROFILER, _is_profiler_overhead(host, gaps, part)),
         (Cause.KERNEL_TO_KERNEL, queued),
         (Cause.STREAM_DEPENDENCY, depends),
+        (Cause.SUBMISSION, depends & _has_one_stream(gaps, device)),
     ):
         causes[holds] = CAUSES.index(cause)
     covering_row = np.where(late, host.mostly_covering(thread, start, high), NO_PARENT)
@@ -259,6 +261,13 @@ def _activity(host: HostColumns) -> Small:
     level = np.full(len(works), _FRAME, np.int8)
     level[works], level[waits] = _WORKING, _WAITING
     return level
+
+
+def _has_one_stream(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
+    """Whether all work of the rank of each gap is on one stream of one device."""
+    streams = device[[C.RANK, C.DEVICE, C.STREAM]].drop_duplicates()[C.RANK].value_counts()
+    alone: Bools = np.isin(ints(gaps, C.RANK), streams.index[streams == 1])
+    return alone
 
 
 def _has_waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Bools:

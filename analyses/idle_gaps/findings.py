@@ -105,6 +105,13 @@ DEPENDS = Rule(
     bound=Bottleneck.QUEUED,
     thresholds=_SHARES,
 )
+SUBMITS = Rule(
+    "idle_submission",
+    states=f"submission gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
+    why="a device starts queued work within a few µs, and with one stream there is no other work to wait for",
+    bound=Bottleneck.QUEUED,
+    thresholds=_SHARES,
+)
 SMALL = Rule(
     "idle_between_kernels",
     states=f"kernel_to_kernel gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
@@ -112,7 +119,7 @@ SMALL = Rule(
     bound=Bottleneck.QUEUED,
     thresholds={**_SHARES, "min_saving_share": 0.05},
 )
-RULES = (LAUNCHES, COMPUTES, CALLS, FIRST_CALLS, LOADING, DEPENDS, SMALL)
+RULES = (LAUNCHES, COMPUTES, CALLS, FIRST_CALLS, LOADING, DEPENDS, SUBMITS, SMALL)
 
 
 MAX_NAMED, MIN_NAMED_SHARE = 3, 0.01
@@ -220,6 +227,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
         (FIRST_CALLS, caused[Cause.FIRST_CALL], "GPU idle during first calls of ops"),
         (LOADING, caused[Cause.DATALOAD], "GPU idle during data loading"),
         (DEPENDS, caused[Cause.STREAM_DEPENDENCY], "GPU idle on a stream dependency, with work queued,"),
+        (SUBMITS, caused[Cause.SUBMISSION], "GPU idle while launched work had not started"),
         (SMALL, caused[Cause.KERNEL_TO_KERNEL], "Short gaps between queued kernels take"),
     )
     result = []
@@ -233,14 +241,15 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
         if not budget.matters(idle, least=least):
             continue
         inside = " inside the profiled steps" if budget.marked else ""
+        is_queued = rule in (DEPENDS, SUBMITS)
         finding = budget.finding(
             rule,
             idle,
             f"{title} {amount(rows, budget)}",
             _advise(run, rule, rows, budget),
-            _HOW.format(inside=inside, per=budget.per) + (_AT_MOST if rule is DEPENDS else _PROFILED),
-            basis=Basis.ESTIMATED if rule is DEPENDS else Basis.MEASURED,
-            confidence=0.6 if rule is DEPENDS else CONFIDENT,
+            _HOW.format(inside=inside, per=budget.per) + (_AT_MOST if is_queued else _PROFILED),
+            basis=Basis.ESTIMATED if is_queued else Basis.MEASURED,
+            confidence=0.6 if is_queued else CONFIDENT,
             evidence=evidence(rows),
         )
         reason = _why_no_saving(rule, rows, budget, len(run.ranks))
@@ -349,6 +358,11 @@ _ADVICE = {
         "or stream, a host function in the stream, another process on the device, work that is missing from "
         "the trace, or on Windows (WDDM) the driver, which submits launches in batches. Record a system "
         "trace (nsys) of all ranks to find out which"
+    ),
+    SUBMITS.code: (
+        "One stream ran, so there was no other work to wait for: the driver had not submitted the launches "
+        "yet (Windows and WSL submit them in batches), or kernels are missing from the trace, such as those "
+        "of CUDA graphs or of another process. Submit less often (CUDA graphs, fewer waits for the device)"
     ),
     SMALL.code: (
         "The work was queued in time: only fewer kernels (fusion, torch.compile) or CUDA graphs shorten "

@@ -34,6 +34,7 @@ COLORS: dict[str, str] = {
     IdleCause.SYNC: "#e69f00",
     IdleCause.DATALOAD: "#cc79a7",
     IdleCause.STREAM_DEPENDENCY: "#3b82c4",
+    IdleCause.SUBMISSION: "#1864ab",
     IdleCause.KERNEL_TO_KERNEL: "#56b4e9",
     IdleCause.PROFILER: "#9467bd",
     IdleCause.UNKNOWN: "#adb5bd",

@@ -70,6 +70,7 @@ CASES: dict[str, Case] = {
     "idle_slow_call": one(idle.slow_calls),
     "idle_dataload": one(idle.loading),
     "idle_stream_dependency": one(idle.held_back),
+    "idle_submission": one(idle.submitted_late),
     "idle_between_kernels": one(idle.queued),
     "sync_starves_device": one(critical_path.waiting),
     "slow_launch_calls": one(idle.slow_machine),

@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import json
 import re
+import sqlite3
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,8 @@ from samples.simulator import trace
 from samples.simulator.examples import training
 from tests import tiers
 from tracekit import registry
-from tracekit.analysis import analyze, available
+from tracekit.analysis import Bottleneck, analyze, available
+from tracekit.analysis.verdict import judge
 from tracekit.cli.collect import command
 from tracekit.recording.collect import decide
 from tracekit.recording.collector import Request
@@ -126,6 +129,57 @@ def test_a_recorded_sample_answers_every_analysis(folder: Path, shared_runs: Sha
     _times_are_sane(run)
     assert _phases(run) >= {"train": {Phase.BACKWARD, Phase.OPTIMIZER}, "infer": set()}[workload["mode"]]
     assert (Phase.BACKWARD in _phases(run)) == (workload["mode"] == "train")
+
+
+BOUNDS = {
+    "gemm_fp32": Bottleneck.COMPUTE,
+    "elementwise_chain": Bottleneck.COMPUTE,
+    "second_stream": Bottleneck.COMPUTE,
+    "graph_replay": Bottleneck.COMPUTE,
+    "pageable_copy": Bottleneck.COPIES,
+    "host_random": Bottleneck.HOST,
+    "loader_without_workers": Bottleneck.INPUT,
+    "zero_grad_each": Bottleneck.LAUNCH,
+    "start_up": Bottleneck.START_UP,
+}
+"""What each program of `samples.bounds` was built to be bound by."""
+
+
+@pytest.mark.parametrize("name", tiers.thinned(BOUNDS, default=("host_random", "pageable_copy")))
+def test_the_verdict_is_the_bound_that_a_program_was_built_with(name: str, shared_runs: SharedRuns) -> None:
+    verdict = judge(shared_runs.of(SAMPLES / "bounds" / f"{name}.json.gz"))
+    assert verdict.bound is BOUNDS[name]
+    assert ("mostly CPU busy outside launches in aten::normal_" in verdict.sentence) == (
+        name == "host_random"
+    )
+
+
+def test_every_program_has_its_recording_and_its_steps() -> None:
+    recorded = {path.name.partition(".")[0] for path in (SAMPLES / "bounds").glob("*.json.gz")}
+    steps = json.loads((SAMPLES / "bounds" / "steps.json").read_text())
+    assert recorded == set(BOUNDS)
+    assert set(steps) == recorded - {"start_up"}
+
+
+EXPORTS = {
+    "mnist_cnn-train": {"memcpys": 6, "memsets": 12},
+    "graph_replays": {"memcpys": 0, "memsets": 0},
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_of_nsys_is_read_as_recorded(name: str, tmp_path: Path, shared_runs: SharedRuns) -> None:
+    export = tmp_path / f"{name}.sqlite"
+    export.write_bytes(gzip.decompress((SAMPLES / "nsys" / f"{name}.sqlite.gz").read_bytes()))
+    with closing(sqlite3.connect(export)) as database:
+        [(kernels, total)] = database.execute(
+            'SELECT count(*), sum("end" - start) FROM CUPTI_ACTIVITY_KIND_KERNEL'
+        )
+    run = shared_runs.of(export)
+    whole = analyze(run, "gpu_breakdown").tables["whole"].iloc[0]
+    assert (whole["kernels"], whole["kernel_sum_ns"]) == (kernels, total)
+    assert {name: whole[name] for name in ("memcpys", "memsets")} == EXPORTS[name]
+    assert (judge(run).bound is Bottleneck.UNKNOWN) == (name == "graph_replays")  # whose kernels are missing
 
 
 def _phases(run: Run) -> set[str]:

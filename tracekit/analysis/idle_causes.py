@@ -18,6 +18,7 @@ class IdleCause(StrEnum):
     DATALOAD = "dataload"
     KERNEL_TO_KERNEL = "kernel_to_kernel"
     STREAM_DEPENDENCY = "stream_dependency"
+    SUBMISSION = "submission"
     PROFILER = "profiler"
     UNKNOWN = "unknown"
     HOST_WORK = "host_work"
@@ -39,6 +40,7 @@ _LABELS = {
     IdleCause.DATALOAD: "data loading",
     IdleCause.KERNEL_TO_KERNEL: "between kernels",
     IdleCause.STREAM_DEPENDENCY: "stream dependency",
+    IdleCause.SUBMISSION: "late submission",
     IdleCause.PROFILER: "profiler overhead",
     IdleCause.UNKNOWN: "unknown cause",
 }
@@ -50,7 +52,7 @@ HOST_LAUNCHES = (
     IdleCause.FIRST_CALL,
 )
 """The host launched late, for one of these reasons."""
-QUEUED = (IdleCause.KERNEL_TO_KERNEL, IdleCause.STREAM_DEPENDENCY)
+QUEUED = (IdleCause.KERNEL_TO_KERNEL, IdleCause.STREAM_DEPENDENCY, IdleCause.SUBMISSION)
 """The work was queued on the device and did not start."""
 CAUSES = tuple(map(str, IdleCause))
 

@@ -103,11 +103,11 @@ def loading(*, clean: bool = False) -> Program:
     return program
 
 
-def starts(gap_ns: int, cause: str) -> Program:
-    """Kernels launched in time that start late; with no gap, at once."""
+def starts(gap_ns: int, cause: str, *, streams: int = 1) -> Program:
+    """Kernels launched in time that start late; with no gap, at once; the first may have its own stream."""
     program = Program()
     with program.op("aten::ones"):
-        free = program.kernel("first", 200_000).end_ns
+        free = program.kernel("first", 200_000, stream=6 + streams).end_ns
     for _ in range(STEPS):
         with program.step():
             for _ in range(4):
@@ -125,8 +125,13 @@ def queued(*, clean: bool = False) -> Program:
 
 
 def held_back(*, clean: bool = False) -> Program:
-    """Gaps of 30 µs although the next kernel was queued; when clean, none."""
-    return starts(0 if clean else 30_000, "stream_dependency")
+    """Gaps of 30 µs although the next kernel was queued, with two streams; when clean, none."""
+    return starts(0 if clean else 30_000, "stream_dependency", streams=2)
+
+
+def submitted_late(*, clean: bool = False) -> Program:
+    """The same with one stream, so that there is nothing to wait for; when clean, no gap."""
+    return starts(0 if clean else 30_000, "submission")
 
 
 def other_stream(*, clean: bool = False) -> Program:
@@ -182,6 +187,7 @@ PLANTED: dict[str, tuple[Callable[..., Program], set[str]]] = {
     "loading": (loading, {"idle_dataload"}),
     "queued": (queued, {"idle_between_kernels"}),
     "held_back": (held_back, {"idle_stream_dependency"}),
+    "submitted_late": (submitted_late, {"idle_submission"}),
     "other_stream": (other_stream, set()),
     "profiled": (profiled, set()),
     "slow_machine": (slow_machine, {"idle_launch_bound", "slow_launch_calls"}),

@@ -127,12 +127,12 @@ def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
     ("launch", "gap", "cause"),
     [
         ((5_000, 8_000), (20_000, 49_999), "kernel_to_kernel"),
-        ((5_000, 8_000), (20_000, 50_000), "stream_dependency"),
+        ((5_000, 8_000), (20_000, 50_000), "submission"),
         ((5_000, 20_000), (20_000, 21_000), "kernel_to_kernel"),  # the call ends as the gap begins
         ((20_000, 24_000), (20_000, 26_000), "launch_bound"),
         ((19_000, 24_001), (20_000, 28_000), "launch_bound"),  # under way for more than half of the gap
         ((19_000, 24_000), (20_000, 28_000), "kernel_to_kernel"),
-        ((21_000, 24_000), (20_000, 80_000), "stream_dependency"),  # queued for 56 of 60 µs
+        ((21_000, 24_000), (20_000, 80_000), "submission"),  # queued for 56 of 60 µs
         ((31_000, 34_000), (20_000, 60_000), "launch_bound"),  # queued for 26 of 40 µs: under 30
         ((70_000, 74_000), (20_000, 60_000), "launch_bound"),  # clocks disagree
     ],
@@ -234,7 +234,7 @@ def test_kernels_of_one_graph_launch_were_queued_together(tmp_path: Path) -> Non
     graph = host("cudaGraphLaunch", 1_000, 60_000, **CALL)
     rows = [kernel(t, t + 4_000, launch_row=0, graph_id=1) for t in (10_000, 20_000, 58_000)]
     result = explained(tmp_path, [graph], rows)
-    assert causes(result) == [("kernel_to_kernel", 6_000), ("stream_dependency", 34_000)]
+    assert causes(result) == [("kernel_to_kernel", 6_000), ("submission", 34_000)]
 
 
 def test_a_stream_that_was_told_to_wait_for_another(tmp_path: Path) -> None:
@@ -587,7 +587,7 @@ def test_queued_work_behind_the_first_wait_of_a_capture_gets_no_advice(tmp_path:
 
     assert codes(result(tmp_path / "first")) == []
     earlier = host("cudaDeviceSynchronize", 9_500, 9_900, **SYNC)
-    assert codes(result(tmp_path / "second", earlier)) == ["idle_stream_dependency"]
+    assert codes(result(tmp_path / "second", earlier)) == ["idle_submission"]
     assert codes(result(tmp_path / "other rank", {**earlier, C.RANK: 1})) == []
 
 
