@@ -34,7 +34,7 @@ SAMPLED = (
     "read for {some} of {all} ranks ({ranks}), because it reads its ranks at once and all of them have "
     "{rows:,} rows: `tracekit analyze RUN {name} --rank N` reads another one, `--rank all` every rank"
 )
-_COUNTED = [table.name for table in TABLES.values() if C.RANK in table.arrow.names]
+_COUNTED = [table.name for table in TABLES.values() if C.RANK in {column.name for column in table.columns}]
 _Part: TypeAlias = "tuple[tuple[int, ...], Any, TracekitError | None]"
 """Ranks, their partial result, and the error if it failed."""
 

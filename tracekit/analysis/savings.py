@@ -14,12 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
-from tracekit.runs import intervals, rank_view
+from tracekit.runs import rank_view
 from tracekit.runs.run import Run, busy
-from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -154,6 +151,8 @@ def measure_steps(run: Run) -> StepTotals:
 
 
 def _measure_steps(run: Run) -> StepTotals:
+    from tracekit.runs.step_windows import step_windows
+
     windows = step_windows(run)
     if len(windows):
         total = sum(_sum_windows(of_rank) for _, of_rank in windows.groupby(C.RANK))
@@ -194,11 +193,16 @@ def _budget(run: Run) -> Budget:
 
 def _sum_windows(windows: pd.DataFrame) -> int:
     """Time within the windows of one rank, which overlap where the host runs ahead: none counts twice."""
+    import numpy as np
+
+    from tracekit.runs import intervals
+    from tracekit.runs.step_windows import END_NS
+
     start, end = (windows[column].to_numpy(np.int64) for column in (C.START_NS, END_NS))
     return intervals.length(intervals.union(start, end))
 
 
 def _extents(frame: pd.DataFrame) -> tuple[int, ...]:
     """From the first start to the last end of each rank."""
-    ends = frame.assign(**{END_NS: frame[C.START_NS] + frame[C.DUR_NS]}).groupby(C.RANK)
-    return tuple(int(of_rank[END_NS].max() - of_rank[C.START_NS].min()) for _, of_rank in ends)
+    ends = (frame[C.START_NS] + frame[C.DUR_NS]).groupby(frame[C.RANK]).max()
+    return tuple(map(int, ends - frame.groupby(C.RANK)[C.START_NS].min()))

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from statistics import median_low
 from typing import Annotated, Any
 
 import msgspec
@@ -170,6 +169,8 @@ def header(meta: RunMeta) -> RunMeta:
     Kept are the numbers of rows and bytes, the names of GPUs, names and bytes of imported files, and the
     lower median of the step times in place of all.
     """
+    from statistics import median_low
+
     timings, options = meta.timings, meta.collector.options
     shown = {name: options[name] for name in UNPROFILED if name in options}
     median = None

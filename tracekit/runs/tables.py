@@ -7,7 +7,6 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import methodcaller
@@ -61,6 +60,7 @@ def move_to_draft(folder: Path, address: Place) -> tuple[WrittenFile, ...]:
         ...     written = move_to_draft(folder, draft.address)  # as in the workers of a cluster
         ...     draft.commit(meta, written)
     """
+    from concurrent.futures import ThreadPoolExecutor
 
     def move(table: str, file: Path) -> WrittenFile:
         described = describe_file(table, file)
@@ -188,6 +188,8 @@ def open_dataset(
         OSError: A file is missing or unreadable.
         pyarrow.ArrowException: A file is no Parquet.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     import pyarrow.dataset as ds  # loads pandas, which imports do not need
 
     for file in files:  # before Arrow reads them: a damaged footer may end the process

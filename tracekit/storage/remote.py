@@ -6,7 +6,6 @@ import io
 import stat as modes
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -19,6 +18,8 @@ import msgspec
 from tracekit.storage.filesystems import RemoteError, filesystem, reason
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import pyarrow.fs as pafs
 
 _PLAIN = "/ !\"#$&'()*+,-.:;<=>@[\\]^_`{|}~"
@@ -287,6 +288,8 @@ class _RemoteFile(io.RawIOBase):
     """
 
     def __init__(self, path: RemotePath) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # not needed by local folders
+
         super().__init__()
         self._file: Any = path.filesystem.open_input_file(path.key)
         self._size: int = self._file.size()
