@@ -73,7 +73,8 @@ def _call_provider(provider: EntryPoint) -> dict[str, str]:
     return names
 
 
-def _find(group: str, name: str) -> EntryPoint:
+def find(group: str, name: str) -> EntryPoint:
+    """Return the entry point of a name; raise PluginError if it is unknown, or registered by two modules."""
     matches = {point.value: point for point in _points(group) if point.name == name}
     kind = _KINDS.get(group, group)
     if not matches:
@@ -103,7 +104,7 @@ def load(group: str, name: str) -> Any:
         PluginError: The name is unknown, registered by two modules, or its import fails.
         MissingDependencyError: The plug-in needs a package that is not installed.
     """
-    return _import(_find(group, name))
+    return _import(find(group, name))
 
 
 def load_all(group: str) -> tuple[list[Any], dict[str, list[str]]]:

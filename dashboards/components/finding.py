@@ -11,12 +11,12 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit.analysis import Analysis, Bottleneck, Finding, Severity
+from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import Budget, budget
 from tracekit.analysis.verdict import Part, Verdict
 from tracekit.errors import clean
 from tracekit.render import human
-from tracekit.render.capture import TITLE, Capture
 from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 

@@ -10,13 +10,13 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from tracekit.analysis import Analysis, Finding, Result, TableSpec
+from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.idle_causes import label
 from tracekit.analysis.savings import budget
+from tracekit.analysis.verdict import verdict_line
 from tracekit.errors import clean
 from tracekit.registry import VERSION
 from tracekit.render import human
-from tracekit.render.analyze import verdict_line
-from tracekit.render.capture import TITLE, Capture
 from tracekit.render.cells import cell, first_rows, header, is_text
 from tracekit.render.facts import FACT, sections
 from tracekit.render.findings import evidence

@@ -6,7 +6,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from tracekit.analysis import Column
-from tracekit.render.capture import of_result
+from tracekit.analysis.capture import of_result
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, show_answer

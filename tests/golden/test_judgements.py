@@ -63,8 +63,9 @@ def traces(name: str) -> tuple[Path, ...]:
 
 @pytest.fixture(scope="module")
 def advised(shared_runs: SharedRuns) -> Callable[[str], Advice]:
-    """Gives the advice on a judged run, computed once."""
-    return cache(lambda name: advise(shared_runs.of(*traces(name)), by=analyze))
+    """Gives the advice on a judged run, computed once; an analysis that fails raises."""
+    named = [one.name for one in available()]
+    return cache(lambda name: advise(shared_runs.of(*traces(name)), named, by=analyze))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,7 +74,6 @@ def test_findings_are_those_of_the_expert(name: str, advised: Callable[[str], Ad
     codes = {f"{one.analysis}:{one.finding.code}" for one in advice.findings}
     assert set(JUDGED[name]["must"]) - codes == set()
     assert set(JUDGED[name]["must_not"]) & codes == set()
-    assert not [note for _, result in advice.results for note in result.notes if "failed" in note]
 
 
 @pytest.mark.parametrize("name", NAMES)

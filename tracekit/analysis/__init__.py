@@ -138,7 +138,7 @@ def analyze_each(
         except PluginError as error:
             if names:
                 raise
-            yield analysis, Result(notes=(f"failed: {error.message}",))
+            yield analysis, Result(notes=(f"failed: {error.message}",), incomplete=True)
         _release_memory()
 
 

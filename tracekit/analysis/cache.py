@@ -1,41 +1,42 @@
-"""Cache of results on disk, by run, analysis and code.
+"""Cache of results on disk, by run, analysis and code, and of what commands show of them.
 
-The key of a result is a digest of the run's content, of the analysis's code with all that it imports, of the
-versions of the libraries, and of peaks that the user gave if the analysis depends on them; version numbers
-raised by hand would be forgotten when a helper changes.
+The key of a result is a digest of the run's content, of the code of tracekit and of the package that
+registers the analysis, of the versions of the libraries, and of peaks that the user gave if the analysis
+depends on them; version numbers raised by hand would be forgotten when a helper changes. No key imports the
+analysis.
 
 Each analysis of a run has one file: a ZIP archive of Arrow tables and JSON, written atomically, that also
 contains the key. Its checksums detect damage, and reading it runs no code. A result is cached only if it
 reads back unchanged, including column types and missing values. Missing, damaged and outdated files are
 computed again. Processes that request the same result at the same time wait for the first one.
+
+An answer, which a command shows of results, has a file of JSON alone: reading it loads neither pandas nor
+Arrow. The keys of its results and the names of all installed packages are its key.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import numpy as np
-import pandas as pd
-import pyarrow as pa
 
-from tracekit import analysis, storage
-from tracekit.analysis import Analysis, Finding, Remark, Result, by_rank
+from tracekit import analysis, registry, storage
+from tracekit.analysis import Finding, Remark, Result, by_rank
 from tracekit.analysis.kernel_names import COMMUNICATION
-from tracekit.errors import TracekitError, UnusableInputError
-from tracekit.executors.local import Processes
+from tracekit.errors import PluginError, TracekitError, UnusableInputError
 from tracekit.registry import VERSION
 from tracekit.runs import meta as run_meta
 from tracekit.runs.run import ENDING, RankView, Run
@@ -44,70 +45,85 @@ from tracekit.storage import locks
 from tracekit.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracekit.executors import Workers
+    from tracekit.executors.local import Processes
     from tracekit.runs.store import Store
 
 __all__ = ["FOLDER", "ResultCache"]
 
 
-_distribution_version = cache(metadata.version)  # reading it takes 10 ms, loading scipy itself a second
-_PARTS = {".py", ".json"}
+_PARTS = (".py", ".json")
 """Suffixes of files that affect results: code and tables of devices."""
+_LIBRARIES = tuple(f"{name}-" for name in ("numpy", "pandas", "pyarrow", "scipy"))
 
 
-def code_version(analysis: Analysis) -> str | None:
-    """Return a digest of the code of an analysis; None if its code is not in files.
+@cache
+def _installed() -> list[str]:
+    """Return the names of the folders of metadata of all installed packages, which contain the versions."""
+    return [folder.name for place in sys.path for folder in sorted(Path(place).glob("*-info"))]
+
+
+def code_version(name: str) -> str | None:
+    """Return a digest of the code of an analysis, which is not imported; None if its code is not in files.
 
     Example:
-        >>> from tracekit.analysis import get
-        >>> code_version(get("steps")) == code_version(get("steps")) != code_version(get("ops"))
+        >>> code_version("steps") == code_version("steps") != code_version("ops")
         True
     """
-    function = analysis.by_rank.map if analysis.by_rank else analysis.compute
-    folders = _package_folders(function.__module__)
-    if not folders:
-        return None
-    core = Path(__file__).parents[1]
-    libraries = [*(library.__version__ for library in (np, pd, pa)), _distribution_version("scipy")]
+    try:
+        point = registry.find(registry.ANALYSES, name)
+        places = _code_places(point.module)
+    except (PluginError, ValueError):
+        return None  # it cannot be loaded, or its module is not in files
+    libraries = [folder for folder in _installed() if folder.startswith(_LIBRARIES)]
     versions = [f"schema {SCHEMA_VERSION}", VERSION, platform.python_version(), *libraries]
-    digests = [_digest(folder) for folder in (core, *folders)]
-    parts = [analysis.name, *versions, COMMUNICATION, *digests]  # the user may have configured the pattern
+    # The user may have configured the pattern.
+    parts = [name, point.value, *versions, COMMUNICATION, *map(_digest, places)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _package_folders(module: str) -> list[Path]:
-    """Return the folders of a module's packages, or the module's file if it is in none."""
-    names = module.split(".")
-    packages = [sys.modules.get(".".join(names[:end])) for end in range(1, len(names))]
-    folders = [Path(place) for package in packages for place in getattr(package, "__path__", ())]
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return folders if folders or file is None else [Path(file)]
+def _code_places(module: str) -> list[Path]:
+    """Return the folders of tracekit and its analyses, and the top-level package or module of another module.
+
+    Raises:
+        ValueError: The latter is not in files.
+    """
+    places: list[Path] = []
+    for name in ("tracekit", "tracekit.analyses", module.partition(".")[0]):
+        spec = find_spec(name)  # imports no plug-in
+        found = spec and (spec.submodule_search_locations or (spec.has_location and [str(spec.origin)]))
+        if not found:
+            raise ValueError(f"{name} is not in files")
+        places += map(Path, found)
+    return places
+
+
+def _is_in_key(name: str) -> bool:
+    """Tell whether the key of an analysis covers its function, which may be from another package."""
+    loaded = analysis.get(name)
+    function = loaded.by_rank.map if loaded.by_rank else loaded.compute
+    file = getattr(sys.modules.get(function.__module__), "__file__", None)
+    places = _code_places(registry.find(registry.ANALYSES, name).module)
+    return file is not None and any(map(Path(file).is_relative_to, places))
 
 
 @cache
 def _digest(place: Path) -> str:
     """Return the digest of a file, or of the content of a folder."""
     digest = hashlib.sha256()
-    files = [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.suffix in _PARTS)
-    for file in files:
-        digest.update(f"{file.relative_to(place)}\n".encode())
-        digest.update(file.read_bytes())
+    inside = (f"{folder}/{name}" for folder, _, names in os.walk(place) for name in names)
+    files = [str(place)] if place.is_file() else sorted(file for file in inside if file.endswith(_PARTS))
+    for file in files:  # texts, as paths take twice the time
+        digest.update(f"{file.removeprefix(str(place))}\n".encode())
+        digest.update(Path(file).read_bytes())
     return digest.hexdigest()
 
 
-UNREADABLE = (
-    OSError,
-    ValueError,  # of Arrow and JSON too
-    TypeError,
-    KeyError,
-    EOFError,
-    NotImplementedError,
-    zipfile.BadZipFile,
-    pa.ArrowException,
-    msgspec.MsgspecError,
-)
-"""Errors of reading a damaged file, and of writing a result that cannot be cached."""
-_HEAD = "result.json"
+_HEAD, _ANSWER = "result.json", "answer.json"
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,15 +149,12 @@ def write(path: Path, key: str, result: Result) -> bool:
     Args:
         path: The file, which is replaced.
         key: Key of the result, required for reading.
-        result: The result.
-
-    Raises:
-        OSError: The file cannot be written. The other `UNREADABLE`: the result cannot be cached.
+        result: The result. One that cannot be cached raises any error.
     """
     head = _Head(
         key=key,
         tables={
-            name: [str(column) for column, kind in frame.dtypes.items() if pd.api.types.is_object_dtype(kind)]
+            name: [str(column) for column, kind in frame.dtypes.items() if kind == "object"]
             for name, frame in result.tables.items()
         },
         findings=list(result.findings),
@@ -157,13 +170,9 @@ def write(path: Path, key: str, result: Result) -> bool:
 
 
 def read(path: Path, key: str) -> Result | None:
-    """Read a result; None if the file has another key.
-
-    Raises:
-        UNREADABLE: The file is missing or damaged.
-    """
+    """Read a result; None if the file has another key. A missing or damaged file raises any error."""
     with zipfile.ZipFile(path) as archive:
-        head = msgspec.json.decode(archive.read(_HEAD), type=_Head)
+        head = _read_head(archive)
         if head.key != key:
             return None
         tables = {
@@ -172,6 +181,10 @@ def read(path: Path, key: str) -> Result | None:
         }
     notes = tuple(Remark(text) if is_remark else text for text, is_remark in head.notes)
     return Result(tables=tables, findings=tuple(head.findings), notes=notes)
+
+
+def _read_head(archive: zipfile.ZipFile) -> _Head:
+    return msgspec.json.decode(archive.read(_HEAD), type=_Head)
 
 
 def same(first: Result, second: Result) -> bool:
@@ -183,6 +196,8 @@ def same(first: Result, second: Result) -> bool:
 
 
 def _write_table(stream: Any, frame: pd.DataFrame) -> None:
+    import pyarrow as pa
+
     table = pa.Table.from_pandas(frame)
     columns = [
         column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns
@@ -194,12 +209,35 @@ def _write_table(stream: Any, frame: pd.DataFrame) -> None:
 
 
 def _read_table(data: bytes, objects: list[str]) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+
     with pa.ipc.open_stream(data) as reader:
         table = reader.read_all()
     frame: pd.DataFrame = table.to_pandas()
     for name in objects:  # text is read as pandas' string type
         frame[name] = pd.Series(table[name].to_pylist(), index=frame.index, dtype=object)
     return frame
+
+
+def _is_written(path: Path, key: str | None) -> bool:
+    with suppress(Exception), zipfile.ZipFile(path) as archive:
+        return _read_head(archive).key == key
+    return False
+
+
+def _write_answer(path: Path, key: str, answer: _Answer) -> bool:
+    """Write an answer; return whether it reads back unchanged."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(_ANSWER, msgspec.json.encode((key, answer), enc_hook=_number))
+    return _read_answer(path, key, type(answer)) == answer
+
+
+def _read_answer(path: Path, key: str, kind: type[_Answer]) -> _Answer | None:
+    """Read an answer; None if the file has another key."""
+    with zipfile.ZipFile(path) as archive:
+        stored, answer = msgspec.json.decode(archive.read(_ANSWER), type=tuple[str, kind])  # type: ignore[valid-type]
+    return answer if stored == key else None
 
 
 def _number(value: Any) -> Any:
@@ -248,11 +286,44 @@ class ResultCache:
         Raises:
             PluginError: The analysis is unknown or failed; failures are not cached.
         """
-        key = self._key(run, name)
+        (key,) = self._keys(run, [name])
         if key is None:
             return analysis.analyze(run, name, workers=self.workers)
         path = self._path(run, name)
         return self._read_cached(path, key) or self._compute_locked(run, name, path, key)
+
+    def answer(
+        self,
+        run: Run,
+        names: Sequence[str],
+        words: Sequence[object],
+        kind: type[_Answer],
+        compute: Callable[[], _Answer],
+    ) -> _Answer:
+        """Return what a command shows of results, cached or computed; a cached one needs no pandas.
+
+        An answer is cached if all its results are, by their keys and the packages that are installed.
+
+        Args:
+            run: The run.
+            names: Analyses whose results are shown; all by default.
+            words: What is asked, such as the command and its arguments.
+            kind: Type of the answer; its `complete` tells whether all results are complete.
+            compute: Makes the answer.
+        """
+        names = names or registry.names(registry.ANALYSES)
+        keys = [None] if run.peaks else self._keys(run, names)
+        if None in keys:
+            return compute()
+        key = hashlib.sha256("\n".join([repr(words), *map(str, keys), *_installed()]).encode()).hexdigest()
+        path = self._path(run, f"_{hashlib.sha256(repr(words).encode()).hexdigest()[:16]}")
+        with suppress(Exception):  # missing, or damaged in any way
+            if not self.fresh and (cached := _read_answer(path, key, kind)):
+                return cached
+        answer: Any = compute()
+        if answer.complete and all(map(_is_written, (self._path(run, name) for name in names), keys)):
+            self._keep(path, lambda file: _write_answer(file, key, answer))
+        return answer  # type: ignore[no-any-return]
 
     @contextmanager
     def compute_ahead(self, run: Run, names: Sequence[str] = ()) -> Iterator[None]:
@@ -273,11 +344,13 @@ class ResultCache:
             not hands_over
             or len(missing) < MIN_AHEAD
             or not by_rank.is_worth_two_processes(run)
-            or self._key(run, missing[0]) is None
+            or self._keys(run, missing[:1]) == [None]
             or not self._make_folder(self._path(run, missing[0]).parent)
         ):
             yield
             return
+        from tracekit.executors.local import Processes
+
         processes = Processes()
         picklable = replace(self, store=replace(self.store))  # without what the store has cached
         tasks = [(picklable, run, name) for name in reversed(missing)]
@@ -295,24 +368,22 @@ class ResultCache:
         return self.store.local_folder / FOLDER / run.path.name / f"{name}{_ENDING}"
 
     def _read_cached(self, path: Path, key: str) -> Result | None:
-        if self.fresh:
-            return None
-        try:
-            return read(path, key)
-        except UNREADABLE:
-            return None
+        with suppress(Exception):  # missing, or damaged in any way
+            return None if self.fresh else read(path, key)
+        return None
 
-    def _key(self, run: Run, name: str) -> str | None:
-        """Return the key of a result; None if it cannot be cached."""
-        if isinstance(run, RankView):
-            return None  # a view of some ranks
-        if not _NAME.fullmatch(name) or run.path.parent.resolve() != self.store.path.resolve():
-            return None
-        version = code_version(analysis.get(name))
-        content = _content(run)
-        peaks = analysis.peaks_of(run, name)
-        custom = f"/{hashlib.sha256(peaks.digest.encode()).hexdigest()}" if peaks else ""
-        return f"{name}/{version}/{content}{custom}" if version and content else None
+    def _keys(self, run: Run, names: Sequence[str]) -> list[str | None]:
+        """Return the keys of results; None for each that cannot be cached."""
+        # a view of some ranks, or a run of elsewhere
+        is_stored = not isinstance(run, RankView) and run.path.parent.resolve() == self.store.path.resolve()
+        content = _content(run) if is_stored else None
+        keys: list[str | None] = []
+        for name in names:
+            version = code_version(name) if content and _NAME.fullmatch(name) else None
+            peaks = analysis.peaks_of(run, name)
+            custom = f"/{hashlib.sha256(peaks.digest.encode()).hexdigest()}" if peaks else ""
+            keys.append(f"{name}/{version}/{content}{custom}" if version else None)
+        return keys
 
     def _compute_locked(self, run: Run, name: str, path: Path, key: str) -> Result:
         """Compute and cache a result, unless another process did so; a read-only store caches none."""
@@ -324,8 +395,8 @@ class ResultCache:
             result = self._read_cached(path, key)  # by the previous holder of the lock
             if result is None:
                 result = analysis.analyze(run, name, workers=self.workers)
-                if self._keep(path, key, result):
-                    self._delete_oldest()
+                if not result.incomplete and _is_in_key(name):
+                    self._keep(path, lambda file: write(file, key, result))
         return result
 
     def _make_folder(self, folder: Path) -> bool:
@@ -336,17 +407,13 @@ class ResultCache:
             return False
         return True
 
-    def _keep(self, path: Path, key: str, result: Result) -> bool:
-        """Cache a result unless it is incomplete, too large or reads back changed; errors are ignored."""
-        if result.incomplete:
-            return False
-        try:
+    def _keep(self, path: Path, write_to: Callable[[Path], bool]) -> None:
+        """Cache what is written unless it is too large or reads back changed; errors are ignored."""
+        with suppress(Exception):
             with write_atomically(path) as file:
-                if not write(file, key, result) or file.stat().st_size > self.largest:
-                    raise ValueError("the result cannot be cached")
-        except UNREADABLE:
-            return False
-        return True
+                if not write_to(file) or file.stat().st_size > self.largest:
+                    raise ValueError("it cannot be cached")
+            self._delete_oldest()
 
     def _delete_oldest(self) -> None:
         """Delete the files written longest ago above the limit of all files."""

@@ -15,9 +15,11 @@ from tracekit.analysis import (
     Severity,
     analyze,
     analyze_each,
+    capture,
 )
+from tracekit.analysis.capture import Capture
 from tracekit.analysis.savings import Budget, Ranked, budget
-from tracekit.analysis.verdict import Evidence, Verdict
+from tracekit.analysis.verdict import INTEGRITY, Evidence, Verdict, verdict_line
 from tracekit.runs.run import Run
 
 _WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
@@ -31,26 +33,21 @@ class Advice:
         findings: Ranked: by saving, those without one last; then by severity and confidence.
         budget: What savings are measured against.
         rules: Number of rules that were asked.
-        results: Every analysis with its result, without the tables of those that give advice: these can have
-            a row for every gap, and evidence names the rows that matter.
+        unseen: The analyses that lacked an input for advice, with that input.
         verdict: What bounds the run; None if not all analyses that tell it were asked.
+        integrity: Integrity verdict in one line; empty if it was not asked.
+        capture: What was not recorded; None if nothing, or if it was not asked.
+        complete: Whether every analysis has ended, with all ranks.
     """
 
     findings: tuple[Ranked, ...]
     budget: Budget
     rules: int
-    results: tuple[tuple[Analysis, Result], ...]
+    unseen: tuple[tuple[str, str], ...] = ()
     verdict: Verdict | None = None
-
-    @property
-    def unseen(self) -> tuple[tuple[str, str], ...]:
-        """Return the analyses that lacked an input for advice, with that input."""
-        return tuple(
-            (analysis.name, note)
-            for analysis, result in self.results
-            for note in result.notes
-            if analysis.rules and not isinstance(note, Remark)
-        )
+    integrity: str = ""
+    capture: Capture | None = None
+    complete: bool = True
 
     @property
     def lacking(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -97,20 +94,24 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
         results: Analyses, each with its result; taken one by one, and tables that are not needed let go.
     """
     evidence = Evidence()
-    checked: list[tuple[Analysis, Result]] = []
+    found: list[tuple[Analysis, Finding]] = []
+    unseen: list[tuple[str, str]] = []
+    rules, integrity, lacks, complete = 0, "", None, True
     for analysis, result in results:
         evidence.add(analysis.name, result)
-        checked.append((analysis, replace(result, tables={}) if analysis.rules else result))
+        found += [(analysis, finding) for finding in result.findings]
+        if analysis.rules:
+            unseen += [(analysis.name, note) for note in result.notes if not isinstance(note, Remark)]
+        complete = complete and not result.incomplete
+        rules += len(analysis.rules)
+        if analysis.name == INTEGRITY:
+            integrity = verdict_line(result)
+        elif analysis.name == capture.NAME:
+            lacks = capture.of_result(result)
     against = budget(run)
-    unordered = [
-        rank_finding(analysis, finding, against)
-        for analysis, result in checked
-        for finding in result.findings
-    ]
-    rules = sum(len(analysis.rules) for analysis, _ in checked)
-    ranked = by_saving(unordered)
+    ranked = by_saving(rank_finding(analysis, finding, against) for analysis, finding in found)
     verdict = evidence.verdict(ranked) if evidence.complete else None
-    return Advice(ranked, against, rules, tuple(checked), verdict)
+    return Advice(ranked, against, rules, tuple(unseen), verdict, integrity, lacks, complete)
 
 
 def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:

@@ -80,8 +80,9 @@ MIN_INTERVALS = 4
 _NO_EXECUTION = {"graph_capture", "step_outlives_events"}
 """Checks of `integrity` that fail where a trace is no whole execution."""
 _NOT_UNDERSTOOD = "ignored_categories"
+INTEGRITY = "integrity"
 INPUTS: dict[str, tuple[str, ...]] = {
-    "integrity": ("verdict", "checks"),
+    INTEGRITY: ("verdict", "checks"),
     "gpu_breakdown": ("profiled_steps", "whole", "host"),
     "idle_gaps": ("by_cause", "by_op", "summary"),
     "ranks": ("stragglers",),
@@ -173,7 +174,7 @@ class Evidence:
 
     def _obstacle(self) -> str:
         """Return why the trace supports no verdict; empty if it does."""
-        verdict, checks = (self.tables.get(("integrity", name)) for name in INPUTS["integrity"])
+        verdict, checks = (self.tables.get((INTEGRITY, name)) for name in INPUTS[INTEGRITY])
         if verdict is None or checks is None:
             return ""
         if verdict["verdict"].iloc[0] == "misleading":
@@ -373,6 +374,14 @@ def _select_findings(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ..
         *(finding for finding in related if finding not in serious),
     ]
     return tuple(order[:MAX_VERDICT_FINDINGS])
+
+
+def verdict_line(result: Result) -> str:
+    """Return the integrity verdict in one line, or why there is none."""
+    if "verdict" not in result.tables:
+        return f"{INTEGRITY}: unknown: {clean('; '.join(result.notes))}\n"
+    row = result.tables["verdict"].iloc[0]
+    return f"{INTEGRITY}: {clean(str(row['verdict']))}: {clean(str(row['reason']))}\n"
 
 
 def judge(run: Run, *, by: Analyze = analyze) -> Verdict:

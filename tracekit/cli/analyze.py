@@ -11,8 +11,8 @@ from tracekit.cli.selection import Selection, select_ranks, selection_options, s
 from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
-    from tracekit.analysis import Analyze
-    from tracekit.render.analyze import Results
+    from tracekit.analysis import Analysis, Analyze, Result
+    from tracekit.render.analyze import Shown
     from tracekit.runs.run import Run
 
 
@@ -67,6 +67,7 @@ def command(
     tracekit analyze latest kernels --scheduler tcp://head:8786 --store /shared/runs
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis import available
+    from tracekit.analysis.verdict import INTEGRITY, verdict_line
     from tracekit.ingest.references import resolve
     from tracekit.render import analyze
     from tracekit.render.reference import list_analyses
@@ -84,24 +85,35 @@ def command(
     head = selection.open(run, names)
     runs = open_store(selection.store)
     base = select_ranks(resolve(runs, against), selection.ranks) if against else None
-    with selection.open_cache(head, (analyze.INTEGRITY,) if base else names) as by:
+    with_integrity = output_format in {"table", "markdown"}
+
+    def compute(by: Analyze) -> Shown:
         results = _compare(base, head, names) if base else _analyze(head, names, by)
-        integrity = ""
-        if output_format in {"table", "markdown"}:
-            integrity = analyze.integrity_line(
-                results.get(analyze.INTEGRITY), lambda: by(head, analyze.INTEGRITY)
-            )
-    if table:
-        results = analyze.only_table(results, table)
+        shown = {name: analyze.Section.of(*pair, short=limit is None) for name, pair in results.items()}
+        used = [result for _, result in results.values()]
+        if with_integrity:
+            used.append(results[INTEGRITY][1] if INTEGRITY in results else by(head, INTEGRITY))
+        complete = not any(result.incomplete for result in used)
+        return analyze.Shown(shown, verdict_line(used[-1]) if with_integrity else "", complete)
+
+    inputs = (*names, INTEGRITY) if names and with_integrity else names
+    if base or limit is not None:
+        with selection.open_cache(head, (INTEGRITY,) if base else inputs) as by:
+            shown = compute(by)
+    else:
+        shown = selection.answer(head, inputs, ("analyze", with_integrity, *names), analyze.Shown, compute)
+    results = analyze.only_table(shown.results, table) if table else shown.results
     if output_format == "csv":
         for note in analyze.notes(results):
             click.echo(note, err=True)  # CSV cannot hold notes
     against = base.id if base else ""
-    text = analyze.render(head.id, results, output_format, limit=limit, integrity=integrity, against=against)
+    text = analyze.render(
+        head.id, results, output_format, limit=limit, integrity=shown.integrity, against=against
+    )
     click.echo(text, nl=False)
 
 
-def _analyze(run: Run, names: tuple[str, ...], by: Analyze) -> Results:
+def _analyze(run: Run, names: tuple[str, ...], by: Analyze) -> dict[str, tuple[Analysis, Result]]:
     from tracekit import analysis
     from tracekit.cli.progress import analysis_progress
 
@@ -110,7 +122,7 @@ def _analyze(run: Run, names: tuple[str, ...], by: Analyze) -> Results:
         return {analysis.name: (analysis, result) for analysis, result in results}
 
 
-def _compare(base: Run, head: Run, names: tuple[str, ...]) -> Results:
+def _compare(base: Run, head: Run, names: tuple[str, ...]) -> dict[str, tuple[Analysis, Result]]:
     """Compare two runs with each analysis that supports it, described by its comparison tables."""
     from dataclasses import replace
 

@@ -46,8 +46,7 @@ def _print_runs(runs: list[Run], output_format: str, *, err: bool = False) -> No
 def print_summary(run: Run, *, err: bool = False) -> None:
     """Print whether a run can be trusted, what bounds it, its step time, and where the time went."""
     from tracekit import analysis, render
-    from tracekit.analysis.verdict import judge
-    from tracekit.render.analyze import INTEGRITY, verdict_line
+    from tracekit.analysis.verdict import INTEGRITY, judge, verdict_line
     from tracekit.render.facts import describe_timed_steps
     from tracekit.runs import step_times
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from tracekit.cli import lazy_click as click
 from tracekit.cli.selection import Selection, selection_options, split_arguments
+
+if TYPE_CHECKING:
+    from tracekit.analysis import Analyze
 
 _SEVERITIES = ("info", "warn", "high")
 
@@ -30,20 +36,27 @@ def command(*, selection: Selection, severity: str, limit: int, output_format: s
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
     """
-    from tracekit.analysis.findings import advise
+    from tracekit.analysis.findings import Advice, advise
+    from tracekit.analysis.verdict import INTEGRITY, verdict_line
     from tracekit.cli.progress import analysis_progress
-    from tracekit.render.analyze import INTEGRITY, integrity_line
     from tracekit.render.findings import render
 
     reference, names = split_arguments(selection.run, selection.names)
     opened = selection.open(reference, names)
-    with selection.open_cache(opened, names) as analyze, analysis_progress() as progress:
-        advice = advise(opened, names, progress=progress, by=analyze)
-        integrity = ""
-        if output_format != "csv":
-            results = {analysis.name: (analysis, result) for analysis, result in advice.results}
-            integrity = integrity_line(results.get(INTEGRITY), lambda: analyze(opened, INTEGRITY)).strip()
+    with_integrity = output_format != "csv"
+
+    def compute(analyze: Analyze) -> Advice:
+        with analysis_progress() as progress:
+            advice = advise(opened, names, progress=progress, by=analyze)
+        if not with_integrity or advice.integrity:
+            return advice
+        result = analyze(opened, INTEGRITY)
+        complete = advice.complete and not result.incomplete
+        return replace(advice, integrity=verdict_line(result), complete=complete)
+
+    inputs = (*names, INTEGRITY) if names and with_integrity else names
+    advice = selection.answer(opened, inputs, ("findings", with_integrity, *names), Advice, compute)
     severities = _SEVERITIES[_SEVERITIES.index(severity) :]
     findings = [ranked for ranked in advice.findings if ranked.finding.severity in severities]
-    text = render(opened.id, findings[: limit or None], advice, integrity, output_format)
+    text = render(opened.id, findings[: limit or None], advice, output_format)
     click.echo(text, nl=False)

@@ -111,8 +111,6 @@ def _names(analyses: str | None) -> tuple[str, ...]:
 def _text(
     run: Run, names: tuple[str, ...], result_cache: ResultCache, *, title: str | None, limit: int
 ) -> str:
-    from tracekit.render.capture import of_results
-
     shown, advice = _analyze(run, {*names, "integrity"}, result_cache)
     text: str = import_extra("tracekit.dashboards.exports.report", "reports need").render_report(
         run,
@@ -124,7 +122,7 @@ def _text(
         advice=[ranked.finding for ranked in advice.findings],
         facts=True,
         lacking=advice.lacking,
-        capture=of_results(advice.results),
+        capture=advice.capture,
         limit=limit,
     )
     return text

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tracekit import registry
 from tracekit.cli import completion, options
@@ -16,6 +16,8 @@ from tracekit.errors import RunNotFoundError, UnusableInputError, did_you_mean
 if TYPE_CHECKING:
     from tracekit.analysis import Analyze
     from tracekit.runs.run import Run
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,24 @@ class Selection:
             error.hint = did_you_mean(run, registry.names(registry.ANALYSES)) or error.hint
             raise
         return options.with_peaks(select_ranks(opened, self.ranks), self.peaks, names)
+
+    def answer(
+        self,
+        run: Run,
+        names: Sequence[str],
+        words: Sequence[object],
+        kind: type[_Answer],
+        compute: Callable[[Analyze], _Answer],
+    ) -> _Answer:
+        """Return what a command shows, cached (`ResultCache.answer`) or computed with `open_cache`."""
+        from tracekit.analysis.cache import ResultCache
+
+        def compute_with_cache() -> _Answer:
+            with self.open_cache(run, names) as analyze:
+                return compute(analyze)
+
+        result_cache = ResultCache(options.open_store(self.store), fresh=self.fresh)
+        return result_cache.answer(run, names, words, kind, compute_with_cache)
 
     @contextmanager
     def open_cache(self, run: Run, names: Sequence[str]) -> Iterator[Analyze]:

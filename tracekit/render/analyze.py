@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Finding, Result, TableSpec
 from tracekit.errors import UnusableInputError, clean, did_you_mean
 from tracekit.render.cells import Record, csv_text, escape, first_rows, header, json_text, markdown_text
 from tracekit.render.document import Block, Raw, write
@@ -18,9 +18,40 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     import pandas as pd
 
-Results: TypeAlias = Mapping[str, tuple[Analysis, Result]]
 
-INTEGRITY = "integrity"
+@dataclass(frozen=True)
+class Section:
+    """What is shown of an analysis and its result; a table is a frame or, if it is short, records."""
+
+    title: str
+    question: str
+    specs: tuple[TableSpec, ...]
+    tables: dict[str, Any]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, analysis: Analysis, result: Result, *, short: bool = False) -> Section:
+        """Return the section of a result, with records of tables that are shown whole if `short`."""
+        tables: dict[str, Any] = dict(result.tables)
+        for spec in analysis.tables if short else ():
+            if len(tables.get(spec.name, range(DEFAULT_LIMIT + 1))) <= DEFAULT_LIMIT:
+                tables[spec.name] = first_rows(tables[spec.name], spec.columns, 0)[0]
+        notes = tuple(map(str, result.notes))
+        return cls(analysis.title, analysis.question, analysis.tables, tables, result.findings, notes)
+
+
+Results: TypeAlias = Mapping[str, Section]
+"""Sections by analysis."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What `tracekit analyze` shows; `integrity` is the verdict on the run in one line, or empty."""
+
+    results: dict[str, Section]
+    integrity: str
+    complete: bool
 
 
 def render(
@@ -46,8 +77,7 @@ def render(
     match output_format:
         case "json":
             content = {
-                name: result_content(result, analysis.tables, limit or 0)
-                for name, (analysis, result) in results.items()
+                name: result_content(section, section.specs, limit or 0) for name, section in results.items()
             }
             base = {"against": against} if against else {}
             return json_text("analyze", run=run_id, **base, results=content)
@@ -62,26 +92,26 @@ def _blocks(run_id: str, results: Results, limit: int, integrity: str, against: 
     base = f" against {against}" if against else ""
     yield Raw(f"run {clean(run_id + base)}\n{integrity}", f"# {escape(run_id + base)}\n")
     yield Raw(markdown=f"{escape(integrity.strip())}\n" if integrity else "")
-    for analysis, result in results.values():
-        title = clean(analysis.title)
-        yield Raw(f"── {title}: {clean(analysis.question)}\n", f"## {escape(title)}\n")
-        for spec, frame in _tables(result, analysis.tables):
+    for name, section in results.items():
+        title = clean(section.title)
+        yield Raw(f"── {title}: {clean(section.question)}\n", f"## {escape(title)}\n")
+        for spec, rows in _tables(section, section.specs):
             yield Raw(
-                partial(_table, frame, spec, analysis.name, limit),
-                partial(markdown_text, frame, spec.columns, title=spec.title, limit=limit),
+                partial(_table, rows, spec, name, limit),
+                partial(markdown_text, rows, spec.columns, title=spec.title, limit=limit),
             )
-        for finding in result.findings:
+        for finding in section.findings:
             line = f"{finding.severity}: {finding.title}: {finding.advice} [{finding.code}]"
-            yield Raw(f"{finding_text(analysis.name, finding)}\n", f"- {escape(line)}\n")
-        for note in result.notes:
+            yield Raw(f"{finding_text(name, finding)}\n", f"- {escape(line)}\n")
+        for note in section.notes:
             yield Raw(f"note: {clean(note)}\n", f"> {escape(note)}\n")
 
 
-def _tables(result: Result, specs: Sequence[TableSpec]) -> list[tuple[TableSpec, pd.DataFrame]]:
+def _tables(result: Result | Section, specs: Sequence[TableSpec]) -> list[tuple[TableSpec, Any]]:
     return [(spec, result.tables[spec.name]) for spec in specs if spec.name in result.tables]
 
 
-def result_content(result: Result, specs: Sequence[TableSpec], limit: int = 0) -> dict[str, Any]:
+def result_content(result: Result | Section, specs: Sequence[TableSpec], limit: int = 0) -> dict[str, Any]:
     """Return tables, findings and notes as JSON values.
 
     Args:
@@ -91,7 +121,7 @@ def result_content(result: Result, specs: Sequence[TableSpec], limit: int = 0) -
     """
     tables = _tables(result, specs)
     return {
-        "tables": {spec.name: first_rows(frame, spec.columns, limit)[0] for spec, frame in tables},
+        "tables": {spec.name: first_rows(rows, spec.columns, limit)[0] for spec, rows in tables},
         "findings": [*map(asdict, result.findings)],
         "notes": list(result.notes),
     }
@@ -99,9 +129,9 @@ def result_content(result: Result, specs: Sequence[TableSpec], limit: int = 0) -
 
 def _csv(results: Results, limit: int) -> str:
     tables = [
-        (f"{name}.{spec.name}", csv_text(first_rows(frame, spec.columns, limit)[0], spec.columns))
-        for name, (analysis, result) in results.items()
-        for spec, frame in _tables(result, analysis.tables)
+        (f"{name}.{spec.name}", csv_text(first_rows(rows, spec.columns, limit)[0], spec.columns))
+        for name, section in results.items()
+        for spec, rows in _tables(section, section.specs)
     ]
     if len(tables) == 1:
         return tables[0][1]
@@ -197,22 +227,9 @@ def _summarize_columns(group: pd.DataFrame, measures: Sequence[Column]) -> Itera
         }
 
 
-def integrity_line(result: tuple[Analysis, Result] | None, analyze: Callable[[], Result]) -> str:
-    """Return the integrity verdict in one line, from a result if there is one, else by analyzing."""
-    return verdict_line(result[1] if result else analyze())
-
-
-def verdict_line(result: Result) -> str:
-    """Return the integrity verdict in one line, or why there is none."""
-    if "verdict" not in result.tables:
-        return f"{INTEGRITY}: unknown: {clean('; '.join(result.notes))}\n"
-    row = result.tables["verdict"].iloc[0]
-    return f"{INTEGRITY}: {clean(str(row['verdict']))}: {clean(str(row['reason']))}\n"
-
-
 def notes(results: Results) -> list[str]:
     """Return the notes of the analyses, one line each."""
-    return [f"{clean(name)}: {clean(note)}" for name, (_, result) in results.items() for note in result.notes]
+    return [f"{clean(name)}: {clean(note)}" for name, section in results.items() for note in section.notes]
 
 
 def only_table(results: Results, table: str) -> Results:
@@ -222,12 +239,12 @@ def only_table(results: Results, table: str) -> Results:
         UnusableInputError: No result has such a table.
     """
     chosen = {
-        name: (analysis, replace(result, tables={table: result.tables[table]}))
-        for name, (analysis, result) in results.items()
-        if table in result.tables
+        name: replace(section, tables={table: section.tables[table]})
+        for name, section in results.items()
+        if table in section.tables
     }
     if not chosen:
-        names = sorted({name for _, result in results.values() for name in result.tables})
+        names = sorted({name for section in results.values() for name in section.tables})
         raise UnusableInputError(
             f"no table {clean(table)!r}{_why_without(results, table)}",
             hint=did_you_mean(table, names) or f"available: {', '.join(names) or 'none'}",
@@ -238,9 +255,9 @@ def only_table(results: Results, table: str) -> Results:
 def _why_without(results: Results, table: str) -> str:
     """Return why the analyses with such a table did not produce it, as the end of an error message."""
     declaring = {
-        name: (analysis, result)
-        for name, (analysis, result) in results.items()
-        if any(spec.name == table for spec in analysis.tables)
+        name: section
+        for name, section in results.items()
+        if any(spec.name == table for spec in section.specs)
     }
     reasons = "; ".join(notes(declaring))
     if reasons:

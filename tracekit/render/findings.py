@@ -10,11 +10,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from tracekit.analysis import Column, Finding
+from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.findings import Advice
 from tracekit.analysis.savings import Ranked
 from tracekit.analysis.verdict import Verdict
 from tracekit.errors import clean
-from tracekit.render.capture import TITLE, Capture, of_results
 from tracekit.render.cells import csv_text, escape, escape_prose, json_text
 from tracekit.render.document import Block, Raw, terminal_width, write
 from tracekit.runs.text import human
@@ -57,9 +57,7 @@ def rows(findings: Sequence[Ranked]) -> list[dict[str, Any]]:
     ]
 
 
-def render(
-    run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: str, output_format: str
-) -> str:
+def render(run_id: str, findings: Sequence[Ranked], advice: Advice, output_format: str) -> str:
     """Render advice as text, Markdown, JSON or CSV.
 
     As text: the run, its integrity and verdict, a summary, each finding (`finding_text`), the analyses that
@@ -69,21 +67,20 @@ def render(
         run_id: The run.
         findings: The findings to show.
         advice: All of the advice, with what could not be checked.
-        integrity: Integrity verdict of the run in one line; empty to omit it.
         output_format: `table`, `json`, `csv` or `markdown`.
     """
     match output_format:
         case "json":
-            return _json(run_id, findings, advice, integrity)
+            return _json(run_id, findings, advice)
         case "csv":
             lines = [{**row, "evidence": json.dumps(row["evidence"])} for row in rows(findings)]
             return csv_text(lines, COLUMNS)
-    return write(output_format, _blocks(run_id, findings, advice, integrity))
+    return write(output_format, _blocks(run_id, findings, advice))
 
 
-def _blocks(run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: str) -> list[Block]:
+def _blocks(run_id: str, findings: Sequence[Ranked], advice: Advice) -> list[Block]:
     """Return the parts of the text, each also in Markdown."""
-    width = terminal_width(_MAX_WIDTH)
+    width, integrity = terminal_width(_MAX_WIDTH), advice.integrity.strip()
     verdict = advice.verdict.sentence if advice.verdict else ""
     summary = _summarize(findings, advice)
     head = [f"run {clean(run_id)}", *([integrity] if integrity else [])]
@@ -96,8 +93,7 @@ def _blocks(run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: 
         *(_finding_block(place, ranked, width) for place, ranked in enumerate(findings, 1)),
         *_skipped_blocks(advice, width),
     ]
-    missing = of_results(advice.results)
-    return [*blocks, _capture_block(missing, width)] if missing else blocks
+    return [*blocks, _capture_block(advice.capture, width)] if advice.capture else blocks
 
 
 def _capture_block(missing: Capture, width: int) -> Raw:
@@ -141,14 +137,13 @@ def _skipped_blocks(advice: Advice, width: int) -> list[Block]:
     ]
 
 
-def _json(run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: str) -> str:
+def _json(run_id: str, findings: Sequence[Ranked], advice: Advice) -> str:
     """One object: `{"schema": "tracekit.findings/1", "run": ..., "findings": [...], "notes": [...], ...}`."""
     budget, verdict = advice.budget, advice.verdict
-    missing = of_results(advice.results)
     return json_text(
         "findings",
         run=run_id,
-        integrity=integrity,
+        integrity=advice.integrity.strip(),
         verdict=None if verdict is None else _verdict(verdict),
         steps=budget.steps,
         step_ns=budget.step_ns,
@@ -156,7 +151,7 @@ def _json(run_id: str, findings: Sequence[Ranked], advice: Advice, integrity: st
         rules=advice.rules,
         findings=rows(findings),
         notes=[{"analysis": name, "note": note} for name, note in advice.unseen],
-        capture=asdict(missing) if missing else None,
+        capture=asdict(advice.capture) if advice.capture else None,
     )
 
 

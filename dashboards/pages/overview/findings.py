@@ -19,7 +19,6 @@ from tracekit.analysis.savings import Ranked, budget
 from tracekit.analysis.verdict import INPUTS, MAX_VERDICT_FINDINGS, Evidence, Verdict
 from tracekit.errors import PluginError, TracekitError
 from tracekit.render import human
-from tracekit.render.capture import of_results
 from tracekit.runs.run import Run
 
 from ...blocks import error_alert
@@ -244,7 +243,7 @@ def _show_findings(context: Context, advice: Advice) -> list[Component]:
     """Show the findings that carry the verdict, and the others folded, one entry per rule."""
     first = advice.verdict.findings if advice.verdict else advice.findings[:MAX_VERDICT_FINDINGS]
     others = [finding for finding in advice.findings if finding not in first]
-    lacks = show_capture(of_results(advice.results))
+    lacks = show_capture(advice.capture)
     evidence = _evidence(context, advice.findings)
     return [
         html.P(summarize(advice), className="tk-dim tk-advice-summary"),

@@ -6,14 +6,17 @@ import csv
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Rule, Severity
-from tracekit.analysis.findings import Advice
+from tracekit.analysis.capture import of_result
+from tracekit.analysis.findings import Advice, gather
 from tracekit.analysis.savings import Budget, Ranked
 from tracekit.render.findings import render
+from tracekit.runs.run import Run
 
 if TYPE_CHECKING:
     import pytest
@@ -33,19 +36,20 @@ VAGUE = Finding("rule", Severity.INFO, "steps vary", "look at them")
 COPIES = Analysis(
     "copies", "Copies", "?", "!", (), ("x",), 1, lambda _: Result(), (Rule("rule", "now", "so"),)
 )
+GOOD = "integrity: good\n"
 
 
-def advice(*, marked: bool = True) -> Advice:
+def advice(*, marked: bool = True, integrity: str = "") -> Advice:
     ranked = (Ranked("copies", FOUND, 0.15), Ranked("copies", VAGUE, None))
-    results = ((COPIES, Result(notes=("no shapes",))),)
-    return Advice(ranked, Budget(5, 10_000, marked=marked), 7, results)
+    unseen = (("copies", "no shapes"),)
+    return Advice(ranked, Budget(5, 10_000, marked=marked), 7, unseen, integrity=integrity)
 
 
 def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    text = render("r1", advice().findings, advice(), "integrity: good", "table")
+    text = render("r1", advice().findings, advice(integrity=GOOD), "table")
     assert text.splitlines() == [
         "run r1",
         "integrity: good",
@@ -70,40 +74,43 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
 
 
 def test_savings_without_steps_are_per_capture() -> None:
-    text = render("r1", [], advice(marked=False), "integrity: good", "table")
+    text = render("r1", [], advice(marked=False, integrity=GOOD), "table")
     assert "Mean capture 10.00 µs (5 captures). 0 findings, 7 rules checked. No steps are" in text
 
 
-def test_what_several_analyses_lack_is_said_once_and_remarks_are_left_out() -> None:
+def test_what_several_analyses_lack_is_said_once_and_remarks_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tracekit.analysis.findings.budget", lambda _: advice().budget)
     notes = {"copies": ("no shapes", "no device"), "gaps": (Remark("nothing waits"), "no device")}
     results = tuple((replace(COPIES, name=name), Result(notes=said)) for name, said in notes.items())
-    lacked = replace(advice(), results=results)
-    text = render("r1", [], lacked, "", "table")
+    lacked = gather(Run(Path("/nothing")), results)
+    text = render("r1", [], lacked, "table")
     assert text.splitlines()[-3:] == [
         "Skipped, missing data:",
         "    - copies, gaps: no device",
         "    - copies: no shapes",
     ]
-    markdown = render("r1", [], lacked, "", "markdown")
+    markdown = render("r1", [], lacked, "markdown")
     assert markdown.splitlines()[-2:] == ["- no device (copies, gaps)", "- no shapes (copies)"]
 
 
 def test_no_line_ends_between_a_number_and_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     for width in range(40, 60):
         monkeypatch.setenv("COLUMNS", str(width))
-        lines = render("r1", advice().findings, advice(), "", "table").splitlines()
+        lines = render("r1", advice().findings, advice(), "table").splitlines()
         assert not [line for line in lines if line.endswith("confidence 75")]
         assert "\N{NO-BREAK SPACE}" not in "".join(lines)
 
 
 def test_one_step_has_no_mean() -> None:
     single = replace(advice(), budget=Budget(1, 10_000, marked=True))
-    line = render("r1", [], single, "", "table").splitlines()[1]
+    line = render("r1", [], single, "table").splitlines()[1]
     assert line == "Profiled step 10.00 µs. 0 findings, 7 rules checked."
 
 
 def test_json_holds_everything() -> None:
-    found = json.loads(render("r1", advice().findings, advice(), "integrity: good", "json"))
+    found = json.loads(render("r1", advice().findings, advice(integrity=GOOD), "json"))
     assert (found["schema"], found["steps"], found["step_ns"], found["rules"]) == (
         "tracekit.findings/1",
         5,
@@ -126,30 +133,30 @@ CAPTURE = Result(
 
 
 def test_what_to_record_ends_the_findings() -> None:
-    asked = replace(advice(), results=((replace(COPIES, name="capture"), CAPTURE),))
+    asked = replace(advice(), capture=of_result(CAPTURE))
     title = "What to record to answer more (torch.profiler):"
-    assert render("r1", [], asked, "", "table").splitlines()[-5:] == [
+    assert render("r1", [], asked, "table").splitlines()[-5:] == [
         title,
         "    - steps: times → `step()`",
         "",
         "    with x:",
         "        y()",
     ]
-    markdown = render("r1", [], asked, "", "markdown")
+    markdown = render("r1", [], asked, "markdown")
     assert markdown.endswith(f"{title}\n\n- steps: times → `step()`\n\n```\nwith x:\n    y()\n```\n")
-    found = json.loads(render("r1", [], asked, "", "json"))["capture"]
+    found = json.loads(render("r1", [], asked, "json"))["capture"]
     assert found == {
         "framework": "torch.profiler",
         "missing": [{"missing": "steps", "answers": "times", "setting": "`step()`"}],
         "lines": ["with x:", "    y()"],
     }
-    assert json.loads(render("r1", [], advice(), "", "json"))["capture"] is None
+    assert json.loads(render("r1", [], advice(), "json"))["capture"] is None
 
 
 def test_csv_is_one_line_each_and_markdown_cannot_be_broken() -> None:
-    lines = list(csv.DictReader(io.StringIO(render("r1", advice().findings, advice(), "", "csv"))))
+    lines = list(csv.DictReader(io.StringIO(render("r1", advice().findings, advice(), "csv"))))
     assert [line["saving_ns_per_step"] for line in lines] == ["1500", ""]
     assert json.loads(lines[0]["evidence"])["device_intervals"][0] == 4
-    markdown = render("r1", advice().findings, advice(), "integrity: good", "markdown")
+    markdown = render("r1", advice().findings, advice(integrity=GOOD), "markdown")
     assert "1. **copies are \\| slow** (saves 1.50 µs (15.0%), estimated)" in markdown
     assert "\x1b" not in markdown

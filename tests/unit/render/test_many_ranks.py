@@ -3,7 +3,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.render.analyze import render, summarize_ranks
+from tracekit.render.analyze import Section, render, summarize_ranks
 
 RANK, WHAT = Column("rank", "", ""), Column("what", "", "")
 BUSY, PART = Column("busy_ns", "ns", ""), Column("part", "share", "")
@@ -55,7 +55,7 @@ def test_a_terminal_gets_the_summary_and_data_all_rows() -> None:
     spec = TableSpec("per_rank", "Ranks", (RANK, BUSY))
     analysis = Analysis("x", "X", "Why?", "", (spec,), (), 1, lambda _: Result())
     frame = pd.DataFrame({"rank": range(40), "busy_ns": range(40)})
-    results = {"x": (analysis, Result({"per_rank": frame}))}
+    results = {"x": Section.of(analysis, Result({"per_rank": frame}))}
     text = render("run", results, "table", limit=30)
     assert "min, median and max of 40 rows of 40 ranks; --limit 0 shows all" in text
     assert len(text.splitlines()) < 12

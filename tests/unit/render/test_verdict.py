@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tracekit.analysis import Result
-from tracekit.render.analyze import verdict_line
+from tracekit.analysis.verdict import verdict_line
 
 
 def test_a_verdict_that_could_not_be_reached_says_why() -> None:

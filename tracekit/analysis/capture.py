@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tracekit.analysis import Analysis, Result
+from tracekit.analysis import Result
 
 NAME = "capture"
 TITLE = "What to record to answer more"
@@ -45,8 +44,3 @@ def of_result(result: Result) -> Capture | None:
         tuple(Missing(*row) for row in rows),
         tuple(lines["line"].astype(str)),
     )
-
-
-def of_results(results: Iterable[tuple[Analysis, Result]]) -> Capture | None:
-    """Return what a run lacks by the results of analyses; None if nothing, or without that of `capture`."""
-    return next((of_result(result) for analysis, result in results if analysis.name == NAME), None)
