@@ -8,7 +8,8 @@ are marked, summed over devices. Its parts sum to it exactly:
   rank arrived.
 * memory copies: a copy or memset runs and no kernel.
 * idle time by cause: input (data loading), kernel launches or host work (the host launched late, because of
-  its launches or of other work), synchronization, queued work, profiler, unknown.
+  its launches or of other work), synchronization, queued work, profiler (also that by which launches are
+  later than in un-profiled steps, where these were timed), unknown.
 * start-up: idle time in which the host loaded or compiled code or chose an algorithm. From 10% the window is
   what remains without it, if that is at least 10%.
 * edges: gaps that `idle_gaps` sets aside at the edges of the capture and in marked warm-up, and idle time of
@@ -56,7 +57,7 @@ _BY_CAUSE = {
 }
 _HOST_WORK = [cause for cause, bound in _BY_CAUSE.items() if bound == Bottleneck.HOST]
 _MEANINGS = {
-    Bottleneck.COMPUTE: "kernels compute",
+    Bottleneck.COMPUTE: "kernels run",
     Bottleneck.COMMUNICATION: "communication runs and no other kernel",
     Bottleneck.STRAGGLERS: "a collective waits for its last rank",
     Bottleneck.COPIES: "copies run and no kernel",
@@ -65,16 +66,20 @@ _MEANINGS = {
     Bottleneck.HOST: "the GPU is idle until the CPU launches",
     Bottleneck.START_UP: "the CPU loads or compiles code or chooses algorithms",
     Bottleneck.SYNC: "the GPU is idle after the CPU waited for it",
-    Bottleneck.QUEUED: "the GPU is idle with work queued",
-    Bottleneck.PROFILER: "the GPU is idle during profiler overhead",
+    Bottleneck.QUEUED: "the GPU is idle although work was launched",
+    Bottleneck.PROFILER: "the GPU is idle because the profiler slows the CPU",
     Bottleneck.UNKNOWN: "the GPU is idle for an unknown cause",
 }
+_SUBJECTS = {Bottleneck.COMPUTE: "GPU kernels", Bottleneck.QUEUED: "late starts of launched work"}
+"""Words for bounds whose names do not read well in the sentence."""
 MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
 MIN_START_UP_SHARE = 0.1
 """Share of the window from which start-up is set aside, and the share that must remain to be judged."""
 MAX_OPS = 3
 _NAME_WIDTH = 40
+MIN_KERNEL_SHARE = 0.1
+"""Share of the kernel time from which the largest family of kernels is named."""
 MIN_INTERVALS = 4
 """Minimum number of kernels, copies and memsets in the window of all devices."""
 _NO_EXECUTION = {"graph_capture", "step_outlives_events"}
@@ -85,7 +90,9 @@ INPUTS: dict[str, tuple[str, ...]] = {
     INTEGRITY: ("verdict", "checks"),
     "gpu_breakdown": ("profiled_steps", "whole", "host"),
     "idle_gaps": ("by_cause", "by_op", "summary"),
+    "kernels": ("families",),
     "ranks": ("stragglers",),
+    "steps": ("overhead",),
 }
 """The analyses that a verdict follows from, with their tables."""
 
@@ -192,7 +199,8 @@ class Evidence:
                     return _cannot_tell("too little is recorded, only a few kernels and copies")
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
-                return _of_device(lengths, f"{window}{on}", edges_ns, self._busy_op(frame))
+                names = {Bottleneck.HOST: self._busy_op(frame), Bottleneck.COMPUTE: self._largest_kernel()}
+                return _of_device(lengths, f"{window}{on}", edges_ns, names)
         host = self.tables.get(("gpu_breakdown", "host"))
         return (
             _cannot_tell("neither work of a device nor an op is recorded") if host is None else _of_host(host)
@@ -218,6 +226,9 @@ class Evidence:
         causes = self._causes(frame, stepped=stepped)
         by_cause = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _BY_CAUSE.items()}
         by_cause[Bottleneck.START_UP, "start-up"] = causes.get(Bottleneck.START_UP, 0)
+        slowed_ns = min(self._slowed_ns(frame), by_cause[_LAUNCHES]) if stepped else 0
+        by_cause[_LAUNCHES] -= slowed_ns
+        by_cause[Bottleneck.PROFILER, IdleCause.PROFILER.label] += slowed_ns
         return {**lengths, **by_cause}, idle - sum(by_cause.values())
 
     def _causes(self, frame: pd.DataFrame, *, stepped: bool) -> dict[str, int]:
@@ -230,6 +241,14 @@ class Evidence:
         causes = {str(cause): int(total) for cause, total in inside.groupby(rows["cause"]).sum().items()}
         return {**causes, Bottleneck.START_UP: int(rows["start_up_ns"].sum())}
 
+    def _slowed_ns(self, frame: pd.DataFrame) -> int:
+        """Return by how much the profiled steps are longer than un-profiled ones, if those are known."""
+        steps = self._of(frame, "steps", "overhead")
+        if "overhead_ns" not in steps:
+            return 0
+        share = (steps["overhead_ns"] / steps["profiled_ns"]).astype(float).fillna(0).clip(lower=0)
+        return int((share * frame["window_ns"].astype(float)).sum())
+
     def _busy_op(self, frame: pd.DataFrame) -> str:
         """Return the op in which most of the host's work between launches is; empty if there is none."""
         by_op, by_cause = (self._of(frame, "idle_gaps", table) for table in ("by_op", "by_cause"))
@@ -240,10 +259,22 @@ class Evidence:
         is_most = 2 * work.get(largest, 0) > work.sum() > 2 * by_cause["start_up_ns"].sum()
         return largest if is_most and not largest.startswith("(") else ""
 
+    def _largest_kernel(self) -> str:
+        """Return the family of kernels with most time, and its share; empty if none has a large one."""
+        families = self.tables.get(("kernels", "families"))
+        if families is None:
+            return ""
+        largest = families.nlargest(1, "share")
+        name, share = clean(str(largest["family"].iloc[0])), float(largest["share"].iloc[0])
+        named = f", largest: {shorten(name, _NAME_WIDTH)} ({human(share, 'share')} of kernel time)"
+        return named if share >= MIN_KERNEL_SHARE else ""
+
     def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
-        """Return the rows of a table for the devices of another one, in its order."""
+        """Return the rows of a table for the devices of another one, or for their ranks, in its order."""
         other = self.tables.get((name, table))
-        return frame[_PLACE] if other is None else frame[_PLACE].merge(other, how="left", on=_PLACE)
+        if other is None:
+            return frame[_PLACE]
+        return frame[_PLACE].merge(other, how="left", on=[key for key in _PLACE if key in other])
 
 
 STEPPED = "profiled_steps"
@@ -253,7 +284,7 @@ _COUNTS = ["kernels", "memcpys", "memsets"]
 
 
 def _of_device(
-    lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int, busy_op: str
+    lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int, names: dict[Bottleneck, str]
 ) -> Verdict:
     """Write the verdict on a window of devices: its largest part, then the largest loss.
 
@@ -261,7 +292,7 @@ def _of_device(
         lengths: Parts of the window in ns, by bound and label, without the edges.
         window: What the window is.
         edges_ns: Length of its edges.
-        busy_op: Op in which most of the host's work between launches is, or empty.
+        names: Op in which most of the host's work between launches is, and the largest kernel, or empty.
     """
     if 2 * edges_ns > sum(lengths.values()) + edges_ns:
         window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
@@ -273,7 +304,9 @@ def _of_device(
     if not {part.bound for part in parts} - {Bottleneck.EDGES}:
         return _cannot_tell("the window has no length")
     shares = _shares(parts)
-    bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
+    candidates = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
+    bound = next((one for one in candidates if one != Bottleneck.PROFILER), candidates[0])
+    others = [other for other in candidates if other != bound]
     losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
     loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
     late = {Bottleneck.LAUNCH: _larger_late(parts)}
@@ -281,16 +314,19 @@ def _of_device(
     if bound == Bottleneck.UNKNOWN:
         text = f"Cannot tell what bounds this run, too little is recorded: {text}"
     else:
-        text = f"Bound by {late.get(bound, bound)}: {text}{_name_main_cause(parts, bound, busy_op)}"
+        subject = late.get(bound, _SUBJECTS.get(bound, bound))
+        text = f"Bound by {subject}: {text}{_name_main_cause(parts, bound, names)}"
     if loss:
-        meaning = f"{_MEANINGS[loss]}{_name_main_cause(parts, loss, busy_op)}"
-        text += f". Largest loss: {late.get(loss, loss)}, {human(shares[loss], 'share')} ({meaning})"
+        meaning = f"{_MEANINGS[loss]}{_name_main_cause(parts, loss, names)}"
+        subject = late.get(loss, _SUBJECTS.get(loss, loss))
+        text += f". Largest loss: {subject}, {human(shares[loss], 'share')} ({meaning})"
     elif bound != Bottleneck.COMPUTE:
         text += f"; {_MEANINGS[Bottleneck.COMPUTE]} for {human(shares.get(Bottleneck.COMPUTE, 0.0), 'share')}"
     found = late.get(bound, bound), loss and late.get(loss, loss)
     return Verdict(*found, f"{before}{text}.", parts, window, total)
 
 
+_LAUNCHES = Bottleneck.LAUNCH, IdleCause.LAUNCH_BOUND.label
 _LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
 """Bounds that count together: the host is late with the next launch, whatever for."""
 
@@ -323,12 +359,14 @@ def _set_start_up_aside(
     return sentence, rest, f"{window} without start-up"
 
 
-def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, busy_op: str) -> str:
-    """Name the largest cause of idle time that the words for a bound do not tell."""
+def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, names: dict[Bottleneck, str]) -> str:
+    """Name the largest kernel, or the largest cause of idle time that the words for a bound do not tell."""
+    if bound == Bottleneck.COMPUTE:
+        return names[bound]
     causes = [part for part in parts if part.bound in (_LATE if bound in _LATE else (bound,))]
     largest = max(causes, key=lambda part: part.dur_ns)
     if largest.bound == Bottleneck.HOST:
-        where = f" in {shorten(busy_op, _NAME_WIDTH)}" if busy_op else ""
+        where = f" in {shorten(names[largest.bound], _NAME_WIDTH)}" if names[largest.bound] else ""
         return f", mostly {largest.label}{where}"
     return f", mostly {largest.label}" if bound == Bottleneck.QUEUED and len(causes) > 1 else ""
 

@@ -68,7 +68,7 @@ def test_compute_with_its_largest_loss() -> None:
     found = told(tables({"dataload": 200, "launch_bound": 100}, active_ns=600, movement_ns=100))
     assert (found.bound, found.loss, found.window_ns) == (Bottleneck.COMPUTE, Bottleneck.INPUT, 1000)
     assert found.sentence == (
-        "Bound by compute: kernels compute for 60.0% of the capture. Largest loss: input, 20.0% (the GPU is "
+        "Bound by GPU kernels: kernels run for 60.0% of the capture. Largest loss: input, 20.0% (the GPU is "
         "idle during data loading)."
     )
 
@@ -76,9 +76,7 @@ def test_compute_with_its_largest_loss() -> None:
 def test_causes_of_late_launches_are_one_bound() -> None:
     found = told(tables({"launch_bound": 200, "host_work": 250, "sync": 240}, active_ns=310))
     assert (found.bound, found.loss) == (Bottleneck.HOST, None)
-    assert (
-        "45.0% of the capture, mostly CPU busy outside launches; kernels compute for 31.0%" in found.sentence
-    )
+    assert "45.0% of the capture, mostly CPU busy outside launches; kernels run for 31.0%" in found.sentence
 
 
 @pytest.mark.parametrize(("launches", "bound"), [(249, Bottleneck.HOST), (251, Bottleneck.LAUNCH)])
@@ -86,6 +84,29 @@ def test_the_larger_reason_of_late_launches_is_named(launches: int, bound: Bottl
     found = told(tables({"launch_bound": launches, "host_work": 250}, op="aten::normal_", active_ns=310))
     assert found.bound is bound
     assert ("in aten::normal_" in found.sentence) == (bound is Bottleneck.HOST)
+
+
+@pytest.mark.parametrize(
+    ("unprofiled_ns", "bound", "slowed_ns"),
+    [
+        (20, Bottleneck.LAUNCH, 0),
+        (10, Bottleneck.LAUNCH, 0),
+        (6, Bottleneck.COMPUTE, 400),
+        (1, Bottleneck.COMPUTE, 600),
+    ],
+)
+def test_launches_that_the_profiler_delays_are_its_own(
+    unprofiled_ns: int, bound: Bottleneck, slowed_ns: int
+) -> None:
+    results = tables({"launch_bound": 600}, active_ns=400)
+    steps = pd.DataFrame([{C.RANK: 0, "profiled_ns": 10, "unprofiled_ns": unprofiled_ns}])
+    results["steps"] = Result({"overhead": steps.eval("overhead_ns = profiled_ns - unprofiled_ns")})
+    whole = results["gpu_breakdown"].tables["whole"]
+    results["gpu_breakdown"] = Result({"profiled_steps": whole})
+    results["idle_gaps"].tables["by_cause"]["steps_ns"] = 600
+    found = told(results)
+    assert found.bound is bound
+    assert found.share(Bottleneck.PROFILER) * 1000 == pytest.approx(slowed_ns)
 
 
 @pytest.mark.parametrize(
