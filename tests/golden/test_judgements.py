@@ -19,6 +19,7 @@ from tests.golden.precision import VERDICTS, by_rule, judged
 from tests.shared_runs import analyze
 from tracekit.analysis import Bottleneck, Severity, available
 from tracekit.analysis.findings import advise
+from tracekit.analysis.verdict import judge
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -119,6 +120,51 @@ def test_the_verdict_is_the_experts_main_statement(name: str, advised: Callable[
     if verdict.sentence.startswith("Start-up"):
         told.add(Bottleneck.HOST)  # calls that are slow at first only
     assert not said or told & said
+
+
+SENTENCES = {
+    "traces/AMD-AGI__TraceLens/mi300x_flux1_aiter_hipgraph.json.gz": (Bottleneck.COMPUTE, "MI16x16x1 (65.8%"),
+    "traces/AMD-AGI__TraceLens/mi300x_resnet_act_checkpoint_r0of8.json.gz": (Bottleneck.COMMUNICATION, ""),
+    "traces/AMD-AGI__TraceLens/mi300x_sglang_qwen3_decode_hipgraph.json.gz": (Bottleneck.COMPUTE, ""),
+    "traces/CodingPlatelets__SwitchTransformers/a100pcie_switch_moe.json.gz": (
+        Bottleneck.COMPUTE,
+        "ampere_sgemm_tn (89.3%",
+    ),
+    "traces/andrewlala__ResNet50/t4_resnet50_infer.json.gz": (Bottleneck.LAUNCH, ""),
+    "traces/eikehmueller__NeuralPDE/rtx4090_neuralpde.json.gz": (Bottleneck.QUEUED, "late submission"),
+    "traces/facebookresearch__param/resnet_2080ti.json.gz": (Bottleneck.INPUT, "Start-up takes"),
+    "traces/gpu-mode__profiling-cuda-in-torch/a10g_square.json.gz": (Bottleneck.HOST, "in aten::normal_"),
+    "traces/harryjmoss__particle_transformer/a100pcie_particle_transformer.json.gz": (
+        Bottleneck.HOST,
+        "Start-up takes",
+    ),
+    "traces/incredere__gpu-profiling-pytorch-lab/t4_amp_train.json.gz": (Bottleneck.INPUT, ""),
+    "traces/marcalph__kernelforge/gh200_transformer.json.gz": (Bottleneck.LAUNCH, ""),
+    "traces/pytorch__kineto/resnet50_autograd_api_w0_2021.json.gz": (
+        Bottleneck.COMPUTE,
+        "Largest loss: input",
+    ),
+    "traces/sqrt57__solve-cifar10/rtx500ada_cuda13.json.gz": (Bottleneck.COMPUTE, ""),
+    "traces/willding123__Shift-Equivariant-Vision-Transformers/a4000_vit.json.gz": (
+        Bottleneck.HOST,
+        "Start-up takes",
+    ),
+    "nsys/NVIDIA__Fuser/report1_2024-12.sqlite": (Bottleneck.HOST, "Start-up takes"),
+    "nsys/bwyogatama__Mordred-Deprecated/report1_a.sqlite": (Bottleneck.HOST, ""),
+}
+"""What the experts of the third round say first, and words that the sentence must have."""
+FURTHER = SHARED / "round3"
+
+
+@pytest.mark.skipif(not FURTHER.is_dir(), reason=f"no traces in {FURTHER}")
+@pytest.mark.parametrize(
+    "name", tiers.thinned(SENTENCES, default=("traces/marcalph__kernelforge/gh200_transformer.json.gz",))
+)
+def test_the_first_sentence_names_what_bounds_the_run(name: str, shared_runs: SharedRuns) -> None:
+    verdict = judge(shared_runs.of(FURTHER / name), by=analyze)
+    bound, words = SENTENCES[name]
+    assert verdict.bound is bound
+    assert words in verdict.sentence
 
 
 @pytest.mark.parametrize("name", NAMES)
