@@ -16,7 +16,7 @@ from tests.traces import imported
 from tests.unit.dashboards.cells import in_cell
 from tracekit import analysis
 from tracekit.errors import clean
-from tracekit.render.analyze import render
+from tracekit.render.analyze import Section, render
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def grids(shown: Any) -> Iterator[Any]:
 
 def printed(context: Context, name: str) -> dict[str, list[dict[str, Any]]]:
     result = analysis.analyze(context.run, name)
-    text = render(context.run.id, {name: (analysis.get(name), result)}, "json")
+    text = render(context.run.id, {name: Section.of(analysis.get(name), result)}, "json")
     tables: dict[str, list[dict[str, Any]]] = json.loads(text)["results"][name]["tables"]
     return tables
 
