@@ -43,6 +43,9 @@ MIN_FIRST_RATIO = 10
 MAX_FIRST_CALLS = 3
 """Maximum number of first calls of one op: algorithms and workspaces depend on shapes."""
 MIN_CALLS = 4
+MIN_ONCE_NS = 10_000_000
+"""Minimum length of a runtime call that is one of fewer than `MIN_CALLS` and initializes something: creating
+a context, a stream or a library's handle takes tens of ms at first, other calls at most some ms."""
 _RUNTIME_CALL = r"^(?:cuda|cu|hip)[A-Z]"
 _LAUNCH_CALL = r"(?i)launch"
 _INITIALIZES = r"(?i)nvrtc|compil(?:e(?!d)|ing|ation)|autotun|(?:module|library)_?load"
@@ -185,7 +188,8 @@ def is_initialization(
     slow = np.zeros(len(host.start), np.bool_)
     if len(calls):
         at_first, _, count = _slow_at_first(host, calls)
-        slow[calls] = at_first | (count < MIN_CALLS)
+        is_long = (host.end - host.start)[calls] >= MIN_ONCE_NS
+        slow[calls] = at_first | ((count < MIN_CALLS) & is_long)
     of_kernel = is_marked(host.name_matches(_LAUNCH_CALL), call)
     is_first = ~device.duplicated([C.RANK, C.NAME]).to_numpy()
     loads = of_kernel & is_first[gaps[AFTER].to_numpy()]

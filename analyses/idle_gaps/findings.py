@@ -42,6 +42,7 @@ from .causes import (
     CALL,
     CAUSE,
     HOST_NS,
+    INITIAL,
     NAMED,
     OP,
     SOURCE,
@@ -155,7 +156,7 @@ def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
         for group in largest
         if shares[group] >= MIN_NAMED_SHARE
     ]
-    if (rows[OP] == BETWEEN).all() and not (rows[SOURCE] != "").any():
+    if keys[0] == OP and (rows[OP] == BETWEEN).all() and not (rows[SOURCE] != "").any():
         return "No op or source line was recorded for these gaps"
     verb = "is" if len(parts) == 1 else "are"
     if parts:
@@ -182,7 +183,7 @@ def evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
 _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, WAITS_ELSEWHERE, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
-    *(ASIDE, STARTING, NAMED, AFTER),
+    *(ASIDE, STARTING, INITIAL, NAMED, AFTER),
 ]
 _BETWEEN = BETWEEN[:-1]
 """Prefix of labels of gaps in which no host row covers most of the host's part."""
@@ -426,6 +427,11 @@ def _main_call(rows: pd.DataFrame) -> str:
 def _on_call(rows: pd.DataFrame) -> str:
     """Advice on the call that takes most of the time."""
     call = _main_call(rows)
+    if _mostly(rows, rows[INITIAL]):
+        return (
+            "It is slow on first use only, because it loads code or initializes a library or the device: "
+            "warm up before recording, and in production before the first request"
+        )
     if re.search(_MEMORY, call):
         return (
             "Calls that allocate or free memory may also wait for the device and should not recur in a step: "

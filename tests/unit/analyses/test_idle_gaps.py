@@ -663,9 +663,20 @@ def test_calls_that_are_slow_at_first_only_are_start_up(
     assert table["start_up_ns"].sum() == expected
 
 
-@pytest.mark.parametrize(("name", "is_start_up"), [("cuLibraryLoadData", True), ("read", False)])
-def test_a_call_that_loads_code_is_start_up(tmp_path: Path, name: str, is_start_up: bool) -> None:
-    table = two_kernels(tmp_path, host(name, 110_000, 2_900_000, **CALL)).tables["by_cause"]
+@pytest.mark.parametrize(
+    ("name", "length", "is_start_up"),
+    [
+        ("cuLibraryLoadData", 2_800_000, True),
+        ("read", 12_000_000, False),
+        ("cudaFree", 9_999_999, False),
+        ("cudaFree", 10_000_000, True),
+    ],
+)
+def test_a_call_that_loads_code_or_initializes_is_start_up(
+    tmp_path: Path, name: str, length: int, is_start_up: bool
+) -> None:
+    call = host(name, 110_000, 110_000 + length, **CALL)
+    table = two_kernels(tmp_path, call, gap=(100_000, 200_000 + length)).tables["by_cause"]
     assert list(table["cause"]) == ["slow_call"]
     assert (table["start_up_ns"].sum() > 0) == is_start_up
 
