@@ -129,7 +129,6 @@ def _notes(copies: pd.DataFrame) -> tuple[str, ...]:
 
 _ISSUED = "issued_ns"
 _DIRECTION_NAMES = {str(CopyKind.H2D): "Host-to-device", str(CopyKind.D2H): "Device-to-host"}
-_SOURCE = {str(CopyKind.H2D): "from", str(CopyKind.D2H): "to"}
 _ADVICE = {
     str(CopyKind.H2D): (
         "Copy from pinned memory with `non_blocking=True` (`DataLoader(pin_memory=True)`, or a buffer made "
@@ -220,13 +219,12 @@ def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget
     size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
     exposed_time = human(steps.per_step(exposed), "ns")
     blocked = exact_sum(rows[BLOCKED_NS])
-    waited = "" if blocked is None else f"; the host is blocked {human(steps.per_step(blocked), 'ns')}"
+    waited = "" if blocked is None else f", host blocked {human(steps.per_step(blocked), 'ns')}"
     return Finding(
         PAGEABLE.code,
         steps.severity(exposed if saving is None else saving),
-        f"{_DIRECTION_NAMES[direction]} copies {_SOURCE[direction]} pageable memory: "
-        f"{human(size // steps.steps, 'bytes')} {steps.per} at {size / took:.1f} GB/s, {exposed_time} "
-        f"exposed{waited}",
+        f"Pageable {direction} copies: {human(size // steps.steps, 'bytes')} {steps.per} at "
+        f"{size / took:.1f} GB/s, {exposed_time} exposed{waited}",
         f"{_ADVICE[direction]}: {describe_places(located, C.DUR_NS)}.",
         None if saving is None else steps.per_step(saving),
         None if saving is None else Basis.ESTIMATED,

@@ -256,8 +256,8 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, budge
     return budget.finding(
         ONE_BY_ONE,
         saving,
-        f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills per call; the device "
-        f"is idle {human(budget.per_step(idle), 'ns')} {budget.per} between them",
+        f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills per call, "
+        f"{human(budget.per_step(idle), 'ns')} idle {budget.per} between them",
         f"Drop the gradients in {name}{where}: `zero_grad(set_to_none=True)`, the default since PyTorch "
         "2.0, launches nothing; if they must be kept, `torch._foreach_zero_` on the list of gradients "
         "fills them with few kernels",

@@ -70,7 +70,7 @@ EXPOSED = Rule(
 RULES = (SYNC_WAITS, EXPOSED)
 _RULES = {WAITS: SYNC_WAITS, COMMUNICATION: EXPOSED}
 _TITLES = {
-    WAITS: "The host's waits for the device prevent asynchronous launches",
+    WAITS: "Host waits prevent asynchronous launches",
     COMMUNICATION: "Communication is on the critical path",
 }
 _OVERLAP = (
@@ -161,7 +161,7 @@ def _class_finding(run: Run, paths: pd.DataFrame, what: str, saving: int, budget
     return budget.finding(
         _RULES[what],
         saving,
-        f"{_TITLES[what]}: {saves}, {percent(budget.share(saving))} of the time",
+        f"{_TITLES[what]}: {saves} ({percent(budget.share(saving))})",
         advice,
         f"the longest path through the recorded dependencies, recomputed with all {what} taking no time, "
         "compared with the recorded one: an upper bound; host times include the profiler's cost",

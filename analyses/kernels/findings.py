@@ -221,7 +221,7 @@ def _longest(rows: pd.DataFrame, column: str) -> tuple[str, float]:
 def _describe_fp32(rows: pd.DataFrame, time: str) -> tuple[str, str]:
     op, share = _longest(rows, "op")
     return (
-        f"FP32 matrix products and convolutions without tensor cores take {time}",
+        f"FP32 matrix products and convolutions without tensor cores: {time}",
         f"{percent(share)} of it is {op}. Use mixed precision (`torch.autocast` with bfloat16, or float16 "
         'and a gradient scaler); from Ampere on TF32 (`torch.set_float32_matmul_precision("high")`, '
         "`torch.backends.cudnn.allow_tf32`) also uses tensor cores. Check the accuracy.",

@@ -250,8 +250,8 @@ def _select_partial_waves(configs: pd.DataFrame) -> pd.DataFrame:
 def _describe_partial_wave(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
     first = rows.iloc[0]
     return (
-        f"{kernel(first)} launches {first['blocks']} blocks, {first['waves']:.2f} waves: the last wave "
-        "leaves the device partly idle;",
+        f"{kernel(first)} launches {first['blocks']} blocks, {first['waves']:.2f} waves, the last one "
+        "partial:",
         f"Let {op_of(launches, rows)} fill whole waves of {first['sms'] * first['resident_blocks']} blocks: "
         "another batch or tile size, or a grid-stride loop; check with a kernel profiler that the blocks "
         "take equally long",

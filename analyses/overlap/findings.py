@@ -56,7 +56,7 @@ COPIES = Rule(
 RULES = (COMMUNICATES, COPIES)
 CONFIDENCE = 0.5
 """The exposed time was measured; whether the program's dependencies allow overlap was not."""
-_PATH = ", and what the critical path is shorter without communication"
+_PATH = ", and the {} that the critical path is shorter without communication"
 _WITHOUT_WAITING = ", without the share of waiting"
 _FSDP = r"(?i)\bFSDP\b|FullyShardedDataParallel|fully_shard"
 _SCHEMES = {
@@ -185,6 +185,7 @@ def _finding(
     top = exposed.rows
     is_communication = what == COMMUNICATION
     exposed_time = budget.per_step(exposed.exposed_ns)
+    path_time = duration(budget.per_step(exposed.path_ns))
     part = exposed.exposed_ns / exposed.union_ns
     subject = "communication" if is_communication else f"{what} copies"
     title = (
@@ -193,8 +194,6 @@ def _finding(
         "the step"
     )
     limited = is_communication and exposed.path_ns < exposed.exposed_ns
-    if limited:
-        title += f"; the critical path is {duration(budget.per_step(exposed.path_ns))} shorter without it"
     severity = budget.severity(exposed.hidable_ns)
     if is_communication and ranks == 1 and severity is Severity.HIGH:
         severity = Severity.WARN  # one rank does not tell its waiting from the transfer
@@ -214,7 +213,7 @@ def _finding(
         saving_ns_per_step=budget.per_step(exposed.hidable_ns),
         basis=Basis.ESTIMATED,
         how="upper bound: the exposed time, at most the time of kernels that do not overlap with it"
-        f"{_PATH if limited else ''}{_WITHOUT_WAITING if waiting else ''}; {budget.per}",
+        f"{_PATH.format(path_time) if limited else ''}{_WITHOUT_WAITING if waiting else ''}; {budget.per}",
         confidence=CONFIDENCE,
         evidence={
             "device_intervals": [int(row) for row in top[C.ROW_ID]],

@@ -64,7 +64,10 @@ _UNFUSED = (
     "Most of them belong to compiled functions but were not fused: check the backend (`aot_eager` does not "
     "fuse) and graph breaks (`TORCH_LOGS=graph_breaks`)"
 )
-_HOW = f"idle time before late launches in the runs, {WORST}, with the profiler, including its cost per op"
+_HOW = (
+    "idle time before late launches in {runs} of kernels shorter than a launch of {launch}, "
+    f"{WORST}, with the profiler, including its cost per op"
+)
 
 
 def findings(
@@ -99,8 +102,8 @@ def _report_optimizer(run: Run, work: Work, rows: pd.DataFrame, budget: Budget) 
         else "Construct the optimizer with `foreach=True`, or with `fused=True` if supported: one "
         "kernel processes many parameters"
     )
-    title = f"{brief(str(rows['range'].value_counts().index[0]))} launches {_describe(work, rows, budget)}"
-    finding = _finding(OPTIMIZER_KERNELS, title, f"{advice}{_where(run, rows)}", rows, saving, budget)
+    title = f"{brief(str(rows['range'].value_counts().index[0]))} launches {_describe(rows, budget)}"
+    finding = _finding(OPTIMIZER_KERNELS, title, f"{advice}{_where(run, rows)}", work, rows, saving, budget)
     yield replace(finding, confidence=CONFIDENT)
 
 
@@ -111,10 +114,10 @@ def _report_elementwise(run: Run, work: Work, rows: pd.DataFrame, budget: Budget
     ops = rows.groupby("op", observed=True)["late_ns"].sum().sort_values(ascending=False, kind="stable")
     names = ", ".join(brief(str(name)) if name else "no op recorded" for name in ops.index[:3])
     compiled = ops[[bool(_COMPILED.search(str(name))) for name in ops.index]].sum() > ops.sum() / 2
-    title = f"Chains of element-wise ops ({names}) launch {_describe(work, rows, budget)}"
+    title = f"Chains of element-wise ops ({names}) launch {_describe(rows, budget)}"
     fuse = f"{_UNFUSED if compiled else _FUSE}{_where(run, rows)}"
     advice = f"{fuse}; a larger batch makes the kernels longer instead"
-    yield _finding(ELEMENTWISE_KERNELS, title, advice, rows, saving, budget)
+    yield _finding(ELEMENTWISE_KERNELS, title, advice, work, rows, saving, budget)
 
 
 def _report_launch_bound(run: Run, work: Work, all_runs: pd.DataFrame, budget: Budget) -> Iterator[Finding]:
@@ -126,43 +129,38 @@ def _report_launch_bound(run: Run, work: Work, all_runs: pd.DataFrame, budget: B
     same, steps = _count_identical_steps(work.rows)
     if steps < LAUNCH_BOUND["min_steps"] or steps - same > LAUNCH_BOUND["max_other_steps"]:
         return
-    title = (
-        f"Steps are launch-bound: {_describe(work, rows, budget)}; {same} of {steps} steps launch the same "
-        "kernels with the same grids"
-    )
+    title = f"Launch-bound: {_describe(rows, budget)}; {same} of {steps} steps launch the same"
     advice = (
         "Replay the step as a CUDA graph: `torch.compile(mode='reduce-overhead')` or `torch.cuda.graph`; "
         f"parts that read values back to the host, such as `.item()`, must stay outside{_where(run, rows)}"
     )
+    finding = _finding(LAUNCH_BOUND, title, advice, work, rows, saving, budget)
     how = (
-        f"{_HOW}, minus {human(replay_ns, 'ns')} per kernel for the replay; overlaps with savings of other "
-        "findings on the same gaps"
+        f"{finding.how}, minus {human(replay_ns, 'ns')} per kernel for the replay; overlaps with savings of "
+        "other findings on the same gaps"
     )
-    finding = _finding(LAUNCH_BOUND, title, advice, rows, saving, budget)
     yield replace(finding, basis=Basis.ESTIMATED, how=how)
 
 
-def _finding(rule: Rule, title: str, advice: str, rows: pd.DataFrame, saving: int, budget: Budget) -> Finding:
+def _finding(
+    rule: Rule, title: str, advice: str, work: Work, rows: pd.DataFrame, saving: int, budget: Budget
+) -> Finding:
+    runs = rows["run"].nunique()
     return budget.finding(
         rule,
         saving,
         title,
         advice,
-        _HOW,
+        _HOW.format(runs=f"{runs:,} run{'s' * (runs > 1)}", launch=human(work.launch_ns, "ns")),
         basis=Basis.MEASURED,
         confidence=INFERRED,
         evidence={"device_intervals": largest_rows(rows, "late_ns")},
     )
 
 
-def _describe(work: Work, rows: pd.DataFrame, budget: Budget) -> str:
-    count, runs = len(rows) // budget.steps, rows["run"].nunique()
-    idle = budget.per_step(max_per_rank(rows, rows["gap_ns"]))
-    return (
-        f"{count:,} kernels {budget.per}, each shorter than a launch of {human(work.launch_ns, 'ns')}, in "
-        f"{runs:,} {'runs' if runs > 1 else 'run'} in total; the device is idle {human(idle, 'ns')} "
-        f"{budget.per} between them"
-    )
+def _describe(rows: pd.DataFrame, budget: Budget) -> str:
+    idle = human(budget.per_step(max_per_rank(rows, rows["gap_ns"])), "ns")
+    return f"{len(rows) // budget.steps:,} short kernels {budget.per}, {idle} idle between them"
 
 
 def _where(run: Run, rows: pd.DataFrame) -> str:
