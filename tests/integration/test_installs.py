@@ -133,7 +133,7 @@ def test_imports_analyzes_and_serves(python: str, packages: str, tmp_path: Path)
     shown = tracekit("analyze", run)
     assert "integrity: good" in shown
     assert "failed:" not in shown
-    assert "few_blocks" in tracekit("findings", run)
+    assert "few_blocks" in tracekit("findings", run, "--more")
     assert '"rows":26' in tracekit(
         "query", "SELECT count(*) AS rows FROM device_intervals", "--format", "json"
     ).replace(" ", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,13 +26,20 @@ _SEVERITIES = ("info", "warn", "high")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=0, help="Maximum findings; 0 (default) shows all."
 )
+@click.option(
+    "--more",
+    is_flag=True,
+    help="Also print formulas, confidence and evidence, and missing data with the code that records it; "
+    "other formats always contain them.",
+)
 @selection_options
-def command(*, selection: Selection, severity: str, limit: int, output_format: str) -> None:
+def command(*, selection: Selection, severity: str, limit: int, more: bool, output_format: str) -> None:
     """Show how to make RUN faster, largest saving first.
 
-    Each finding states the problem, what to change, the time saved per step with its formula, the confidence,
-    and the rows of the run that are evidence. Analyses skipped for missing data are listed with how to record
-    it. For the thresholds of all rules, see `tracekit analyze --list --format markdown`.
+    Each finding states the problem, the time saved per step, and what to change. With --more, it also has the
+    formula of the saving, the confidence, and the rows of the run that are evidence; analyses skipped for
+    missing data are listed with how to record it. For the thresholds of all rules, see `tracekit analyze
+    --list --format markdown`.
 
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
@@ -58,5 +66,7 @@ def command(*, selection: Selection, severity: str, limit: int, output_format: s
     advice = selection.answer(opened, inputs, ("findings", with_integrity, *names), Advice, compute)
     severities = _SEVERITIES[_SEVERITIES.index(severity) :]
     findings = [ranked for ranked in advice.findings if ranked.finding.severity in severities]
-    text = render(opened.id, findings[: limit or None], advice, output_format)
+    place = ["--store", selection.store] if selection.store else []
+    rerun = "" if more else shlex.join(["tracekit", "findings", reference, *names, *place, "--more"])
+    text = render(opened.id, findings[: limit or None], advice, output_format, more=rerun)
     click.echo(text, nl=False)

@@ -57,7 +57,9 @@ def rows(findings: Sequence[Ranked]) -> list[dict[str, Any]]:
     ]
 
 
-def render(run_id: str, findings: Sequence[Ranked], advice: Advice, output_format: str) -> str:
+def render(
+    run_id: str, findings: Sequence[Ranked], advice: Advice, output_format: str, *, more: str = ""
+) -> str:
     """Render advice as text, Markdown, JSON or CSV.
 
     As text: the run, its integrity and verdict, a summary, each finding (`finding_text`), the analyses that
@@ -68,6 +70,8 @@ def render(run_id: str, findings: Sequence[Ranked], advice: Advice, output_forma
         findings: The findings to show.
         advice: All of the advice, with what could not be checked.
         output_format: `table`, `json`, `csv` or `markdown`.
+        more: Command that prints all of it. A table then omits the proof of findings, and has a line each on
+            missing data and what to record; where an analysis failed, it lists all that was skipped.
     """
     match output_format:
         case "json":
@@ -75,25 +79,40 @@ def render(run_id: str, findings: Sequence[Ranked], advice: Advice, output_forma
         case "csv":
             lines = [{**row, "evidence": json.dumps(row["evidence"])} for row in rows(findings)]
             return csv_text(lines, COLUMNS)
-    return write(output_format, _blocks(run_id, findings, advice))
+    command = more if output_format == "table" else ""
+    return write(output_format, _blocks(run_id, findings, advice, command))
 
 
-def _blocks(run_id: str, findings: Sequence[Ranked], advice: Advice) -> list[Block]:
+def _blocks(run_id: str, findings: Sequence[Ranked], advice: Advice, more: str) -> list[Block]:
     """Return the parts of the text, each also in Markdown."""
     width, integrity = terminal_width(_MAX_WIDTH), advice.integrity.strip()
     verdict = advice.verdict.sentence if advice.verdict else ""
     summary = _summarize(findings, advice)
     head = [f"run {clean(run_id)}", *([integrity] if integrity else [])]
     head += [line for text in (verdict, summary) for line in _wrap(text, width)]
-    blocks = [
+    blocks: list[Block] = [
         Raw(_lines(head), f"# Findings of {escape(run_id)}\n"),
         Raw(markdown=_lines([escape(integrity)] if integrity else [])),
         Raw(markdown=_lines([f"**{escape(verdict)}**"] if verdict else [])),
         Raw(markdown=_lines([escape(summary)])),
-        *(_finding_block(place, ranked, width) for place, ranked in enumerate(findings, 1)),
-        *_skipped_blocks(advice, width),
+        *(_finding_block(place, ranked, width, proof=not more) for place, ranked in enumerate(findings, 1)),
     ]
+    if not more or not advice.complete:
+        blocks += _skipped_blocks(advice, width)  # names what failed, too
+    if more:
+        return [*blocks, Raw(_summarize_missing(advice, more, width))]
     return [*blocks, _capture_block(advice.capture, width)] if advice.capture else blocks
+
+
+def _summarize_missing(advice: Advice, more: str, width: int) -> str:
+    """Return a line on the analyses that lack data, and one on what to record."""
+    count = len({name for name, _ in advice.unseen})
+    lack = "analysis lacks" if count == 1 else "analyses lack"
+    lines = [f"{count} {lack} data: `{clean(more)}`"] if count and advice.complete else []
+    if advice.capture:
+        names = ", ".join(clean(item.missing) for item in advice.capture.missing)
+        lines += _wrap(f"What to record: {names} (code: `--more`)", width)
+    return _lines(lines)
 
 
 def _capture_block(missing: Capture, width: int) -> Raw:
@@ -112,10 +131,10 @@ def _lines(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _finding_block(place: int, ranked: Ranked, width: int) -> Raw:
+def _finding_block(place: int, ranked: Ranked, width: int, *, proof: bool) -> Raw:
     """Return a numbered finding."""
     finding, share = ranked.finding, ranked.share_of_step
-    text = finding_text(ranked.analysis, finding, share=share, width=width)
+    text = finding_text(ranked.analysis, finding, share=share, width=width, proof=proof)
     lines = [
         f"{place}. **{escape(finding.title)}** ({escape(_describe_saving(finding, share))})\n",
         f"   {escape(finding.advice)}\n",
@@ -178,21 +197,28 @@ def _summarize(findings: Sequence[Ranked], advice: Advice) -> str:
 
 
 def finding_text(
-    analysis: str, finding: Finding, *, share: float | None = None, width: int | None = None
+    analysis: str,
+    finding: Finding,
+    *,
+    share: float | None = None,
+    width: int | None = None,
+    proof: bool = True,
 ) -> str:
-    """Render a finding for a terminal: saving, problem, advice, and evidence.
+    """Render a finding for a terminal: saving, problem, advice, and proof.
 
     Args:
         analysis: Name of the analysis.
         finding: The finding.
         share: Saving as a share of the mean step, if known.
         width: Characters per line; by default the terminal's.
+        proof: Whether to add the formula, confidence, evidence, analysis and rule.
     """
     width = width or terminal_width(_MAX_WIDTH)
     lines = [f"{finding.severity.upper()}: {_describe_saving(finding, share)}"]
     lines += _wrap(clean(finding.title), width, _INDENT)
     lines += _wrap(clean(finding.advice), width, f"{_INDENT}→ ")
-    lines += _wrap(clean(_describe_proof(analysis, finding)), width, _INDENT)
+    if proof:
+        lines += _wrap(clean(_describe_proof(analysis, finding)), width, _INDENT)
     return "\n".join(lines)
 
 

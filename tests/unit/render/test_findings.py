@@ -7,9 +7,9 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
+import pytest
 
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Rule, Severity
 from tracekit.analysis.capture import of_result
@@ -17,9 +17,6 @@ from tracekit.analysis.findings import Advice, gather
 from tracekit.analysis.savings import Budget, Ranked
 from tracekit.render.findings import render
 from tracekit.runs.run import Run
-
-if TYPE_CHECKING:
-    import pytest
 
 FOUND = Finding(
     "slow\x1b[2J",
@@ -71,6 +68,44 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
         "Skipped, missing data:",
         "    - copies: no shapes",
     ]
+
+
+def test_by_default_proof_is_left_out_and_missing_data_are_counted() -> None:
+    unseen = (("copies", "no shapes"), ("copies", "no device"), ("gaps", "no device"))
+    lacked = replace(advice(), unseen=unseen, capture=of_result(CAPTURE))
+    more = "tracekit findings r1 --more"
+    text = render("r1", lacked.findings, lacked, "table", more=more)
+    assert text.split("them.\n")[1].splitlines() == [
+        "",
+        " 1. HIGH: saves 1.50 µs (15.0%), estimated",
+        "    copies are | slow",
+        "    → pin the memory in train.py(3): main",
+        "",
+        " 2. INFO: savings not estimated",
+        "    steps vary",
+        "    → look at them",
+        "",
+        "2 analyses lack data: `tracekit findings r1 --more`",
+        "What to record: steps (code: `--more`)",
+    ]
+    one = render("r1", [], advice(), "table", more=more)
+    assert one.endswith("\n\n1 analysis lacks data: `tracekit findings r1 --more`\n")
+    nothing = render("r1", [], replace(advice(), unseen=()), "table", more=more)
+    assert nothing.endswith("rules checked.\n")
+
+
+def test_what_failed_is_named_by_default() -> None:
+    failed = replace(advice(), unseen=(("copies", "failed: no memory"),), complete=False)
+    text = render("r1", [], replace(failed, capture=of_result(CAPTURE)), "table", more="tracekit")
+    skipped = "Skipped, missing data:\n    - copies: failed: no memory\n"
+    assert text.endswith(f"\n\n{skipped}\nWhat to record: steps (code: `--more`)\n")
+
+
+@pytest.mark.parametrize("output_format", ["json", "csv", "markdown"])
+def test_other_formats_always_contain_everything(output_format: str) -> None:
+    lacked = replace(advice(integrity=GOOD), capture=of_result(CAPTURE))
+    arguments = ("r1", lacked.findings, lacked, output_format)
+    assert render(*arguments, more="tracekit findings r1 --more") == render(*arguments)
 
 
 def test_savings_without_steps_are_per_capture() -> None:
