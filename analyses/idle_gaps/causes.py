@@ -86,7 +86,7 @@ _BACKWARD_NODE = r"^autograd::engine::evaluate_function"
 _BACKWARD = r"run_backward"
 """Python frames in which a thread only waits for autograd's threads."""
 
-_NOT_DISPATCH = (Cause.SLOW_CALL, Cause.FIRST_CALL, Cause.HOST_WORK)
+_EXPLAINED = (Cause.SLOW_CALL, Cause.FIRST_CALL, Cause.HOST_WORK)
 _NOTHING, _WAITING, _FRAME, _WORKING = range(4)
 
 
@@ -266,7 +266,9 @@ def _activity(host: HostColumns) -> Small:
 def _has_one_stream(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
     """Whether all work of the rank of each gap is on one stream of one device."""
     streams = device[[C.RANK, C.DEVICE, C.STREAM]].drop_duplicates()[C.RANK].value_counts()
-    alone: Bools = np.isin(ints(gaps, C.RANK), streams.index[streams == 1])
+    unknown = device.loc[device[C.STREAM].isna(), C.RANK]
+    known = streams.index[(streams == 1) & ~streams.index.isin(unknown)]
+    alone: Bools = np.isin(ints(gaps, C.RANK), known) & ~gaps["replayed"].to_numpy(bool)
     return alone
 
 
@@ -355,16 +357,17 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     call = np.where(context.is_marked(calls, subject), subject, why.call)
     wait_ns = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
     anchor_ids = host.ids(np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch)))
-    first, rare = context.first_calls(host, anchor)
+    first, rare, early = context.first_calls(host, anchor)
     in_module = host.nearest_ancestor(anchor, host.name_matches(r"^nn\.Module: ")) >= 0
     dispatch = in_module | context.is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
-    is_calling = host.labels(call, "") != ""
+    is_calling = context.is_marked(host.name_matches(context.RUNTIME_CALL), call)
     causes = context.refine_causes(why.cause, why.host_ns, is_calling, first, dispatch)
-    is_late = np.isin(causes, [CAUSES.index(cause) for cause in _NOT_DISPATCH])
-    initial = context.is_initialization(gaps, idle.device, host, anchor, call, first)
+    is_other_call = (anchor < 0) & (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & ~is_calling
+    is_late = np.isin(causes, [CAUSES.index(cause) for cause in _EXPLAINED])
+    initial = early | context.is_initialization(gaps, idle.device, host, anchor, call)
     shown = {
         NEXT_OP: host.categories(next_op, NO_OP),
-        OP: _op_labels(idle, anchor, next_op),
+        OP: _op_labels(idle, np.where(is_other_call, call, anchor), next_op),
         CALL: host.categories(call, ""),
         COMMON_OP: host.categories(common, ""),
         **{name: idle.device[C.NAME].array.take(gaps[name].to_numpy()) for name in (BEFORE, AFTER)},

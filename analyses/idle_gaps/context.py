@@ -12,12 +12,13 @@ Such time is explained by the recording or by its start; it does not recur, so n
   only few of them did, or only calls of the first half: it loaded code, chose an algorithm or allocated a
   workspace. Of a Python function only the very first call counts: what an op does depends on shapes, what a
   function does on anything.
-* Initialization: a first call; a range that compiles; a runtime call that loads code, that launches a kernel
-  for the first time, or that was slow at first only.
+* Initialization: an early first call; a range that compiles; a runtime call that loads code, that launches a
+  kernel for the first time, or that was slow at first only.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,8 +47,8 @@ MIN_CALLS = 4
 MIN_ONCE_NS = 10_000_000
 """Minimum length of a runtime call that is one of fewer than `MIN_CALLS` and initializes something: creating
 a context, a stream or a library's handle takes tens of ms at first, other calls at most some ms."""
-_RUNTIME_CALL = r"^(?:cuda|cu|hip)[A-Z]"
-_LAUNCH_CALL = r"(?i)launch"
+RUNTIME_CALL = r"^(?:cuda|cu|hip|ur|ze)[A-Z]"
+_LAUNCH, _GRAPH_LAUNCH, _ALLOCATION = r"(?i)launch", r"(?i)graphlaunch", r"(?i)malloc|hostalloc"
 _INITIALIZES = r"(?i)nvrtc|compil(?:e(?!d)|ing|ation)|autotun|(?:module|library)_?load"
 """Names of ranges and calls that compile, try variants of kernels, or load code."""
 MAX_DISPATCH_NS = 1_000_000
@@ -131,47 +132,58 @@ def in_warm_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
     return mostly
 
 
-def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools]:
+def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools, Bools]:
     """Whether each of these host rows is one of few calls of an op that took far longer than the others.
 
     Returns:
-        That, and whether it is the only call of an op, so that it is unknown whether others would be faster.
+        That; whether it is the only call of an op, so that it is unknown whether others would be faster; and
+        whether it is a first call near the start of the capture.
     """
     is_op, is_frame = host.of_kind(HostKind.OP), host.of_kind(HostKind.PYTHON)
     ops = np.flatnonzero(is_op | is_frame)
     if not len(ops):
-        return np.zeros(len(anchor), np.bool_), np.zeros(len(anchor), np.bool_)
-    slow, place, count = _slow_at_first(host, ops)
-    first, rare = np.zeros(len(is_op), np.int64), np.zeros(len(is_op), np.int64)
-    first[ops] = slow & (is_op[ops] | (place == 0))
-    rare[ops] = (count == 1) & is_op[ops]
-    return values_at(first, anchor, 0) > 0, values_at(rare, anchor, 0) > 0
+        none = np.zeros(len(anchor), np.bool_)
+        return none, none, none
+    calls = _Calls.of(host, ops)
+    first, rare, early = (np.zeros(len(is_op), np.bool_) for _ in range(3))
+    first[ops] = calls.slow & (is_op[ops] | (calls.place == 0))
+    rare[ops] = (calls.count == 1) & is_op[ops]
+    early[ops] = first[ops] & calls.early
+    return is_marked(first, anchor), is_marked(rare, anchor), is_marked(early, anchor)
 
 
-def _slow_at_first(host: HostColumns, rows: Ints) -> tuple[Bools, Ints, Ints]:
-    """Which calls took far longer than is usual of their name, where only few did or only early ones.
+@dataclass(frozen=True)
+class _Calls:
+    """Host rows compared with the others of their name and rank."""
 
-    Returns:
-        That, the place of each among the calls of its name, by start, and their number (rows,).
-    """
-    names, group = np.unique(host.name_codes(rows), return_inverse=True)
-    duration = (host.end - host.start)[rows]
-    slow = duration >= MIN_FIRST_RATIO * np.maximum(medians(group, len(names), duration)[group], 1)
-    count = np.bincount(group, minlength=len(names))
-    order = np.lexsort((host.start[rows], group))
-    place = np.empty(len(rows), np.int64)
-    place[order] = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    calls_until_fast = np.zeros(len(names), np.int64)
-    np.maximum.at(calls_until_fast, group[slow], place[slow] + 1)
-    few = np.bincount(group[slow], minlength=len(names)) <= MAX_FIRST_CALLS
-    at_first = (few | (2 * calls_until_fast <= count)) & (count >= MIN_CALLS)
-    return slow & at_first[group], place, count[group]
+    slow: Bools  # whether it took far longer than usual, as few do, or only calls of the first half
+    early: Bools  # whether it is in the first half, and of those until it at least a tenth were slow
+    place: Ints  # its place among them by start, from 0
+    count: Ints  # their number
+
+    @classmethod
+    def of(cls, host: HostColumns, rows: Ints) -> _Calls:
+        codes = host.name_codes(rows)
+        key = host.rank[rows] * (int(codes.max(initial=0)) + 1) + codes
+        names, group = np.unique(key, return_inverse=True)
+        duration = (host.end - host.start)[rows]
+        slow = duration >= MIN_FIRST_RATIO * np.maximum(medians(group, len(names), duration)[group], 1)
+        count, slow_count = (np.bincount(group[of], minlength=len(names)) for of in (slice(None), slow))
+        order = np.lexsort((host.start[rows], group))
+        place, slow_until = np.empty((2, len(rows)), np.int64)
+        place[order] = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        slow_until[order] = np.cumsum(slow[order]) - np.repeat(np.cumsum(slow_count) - slow_count, count)
+        calls_until_fast = np.zeros(len(names), np.int64)
+        np.maximum.at(calls_until_fast, group[slow], place[slow] + 1)
+        at_first = (slow_count <= MAX_FIRST_CALLS) | (2 * calls_until_fast <= count)
+        early = (2 * place < count[group]) & (10 * slow_until > place)
+        return cls(slow & (at_first & (count >= MIN_CALLS))[group], early, place, count[group])
 
 
 def is_initialization(
-    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, anchor: Ints, call: Ints, first: Bools
+    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, anchor: Ints, call: Ints
 ) -> Bools:
-    """Whether the host's part of each gap loaded or compiled code, or chose an algorithm (gaps,).
+    """Whether the host's part of each gap compiled or loaded code, or initialized something (gaps,).
 
     Args:
         gaps: Idle intervals of devices.
@@ -179,22 +191,20 @@ def is_initialization(
         host: Intervals of the host.
         anchor: Row of `host` that covers most of the host's part, or -1 (gaps,).
         call: Runtime call that does, or -1 (gaps,).
-        first: Whether a first call of an op does (gaps,).
     """
-    by_name = is_marked(host.name_matches(_INITIALIZES), anchor) | is_marked(
-        host.name_matches(_INITIALIZES), call
-    )
-    calls = np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(_RUNTIME_CALL))
-    slow = np.zeros(len(host.start), np.bool_)
-    if len(calls):
-        at_first, _, count = _slow_at_first(host, calls)
-        is_long = (host.end - host.start)[calls] >= MIN_ONCE_NS
-        slow[calls] = at_first | ((count < MIN_CALLS) & is_long)
-    of_kernel = is_marked(host.name_matches(_LAUNCH_CALL), call)
-    is_first = ~device.duplicated([C.RANK, C.NAME]).to_numpy()
-    loads = of_kernel & is_first[gaps[AFTER].to_numpy()]
-    initial: Bools = first | by_name | loads | (~of_kernel & is_marked(slow, call))
-    return initial
+    named = host.name_matches(_INITIALIZES) & ~host.of_kind(HostKind.PYTHON)
+    codes = host.name_codes(np.arange(len(host.start)))
+    asked = host.of_kind(HostKind.RUNTIME) & np.isin(codes, codes[call[call >= 0]])
+    rows = np.flatnonzero(asked & host.name_matches(RUNTIME_CALL))
+    calls, initializes = _Calls.of(host, rows), np.zeros(len(host.start), np.bool_)
+    once = (calls.count < MIN_CALLS) & ((host.end - host.start)[rows] >= MIN_ONCE_NS)
+    once &= (calls.place == 0) | ~host.name_matches(_ALLOCATION)[rows]
+    initializes[rows] = (calls.slow & calls.early) | once
+    launches = is_marked(host.name_matches(_LAUNCH), call)
+    is_first = ~device.duplicated([C.RANK, C.NAME]).to_numpy()[gaps[AFTER].to_numpy()]
+    loads = launches & ~is_marked(host.name_matches(_GRAPH_LAUNCH), call) & is_first
+    initial: Bools = is_marked(named, anchor) | is_marked(named, call) | loads
+    return initial | (~launches & is_marked(initializes, call))
 
 
 def is_marked(marked: Bools, rows: Ints) -> Bools:

@@ -30,12 +30,14 @@ Example:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Analyze, Bottleneck, Result, Severity, analyze
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, IdleCause
+from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.analysis.savings import MIN_SHARE, Ranked
 from tracekit.errors import PluginError, clean
 from tracekit.runs.run import Run
@@ -64,7 +66,7 @@ _MEANINGS = {
     Bottleneck.INPUT: "the GPU is idle during data loading",
     Bottleneck.LAUNCH: "the GPU is idle until the CPU launches",
     Bottleneck.HOST: "the GPU is idle until the CPU launches",
-    Bottleneck.START_UP: "the CPU loads or compiles code or chooses algorithms",
+    Bottleneck.START_UP: "the CPU initializes, loads or compiles code, or chooses algorithms",
     Bottleneck.SYNC: "the GPU is idle after the CPU waited for it",
     Bottleneck.QUEUED: "the GPU is idle although work was launched",
     Bottleneck.PROFILER: "the GPU is idle because the profiler slows the CPU",
@@ -199,8 +201,8 @@ class Evidence:
                     return _cannot_tell("too little is recorded, only a few kernels and copies")
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
-                names = {Bottleneck.HOST: self._busy_op(frame), Bottleneck.COMPUTE: self._largest_kernel()}
-                return _of_device(lengths, f"{window}{on}", edges_ns, names)
+                kernel = "" if frame["graph_ns"].sum() > frame["active_ns"].sum() else self._largest_kernel()
+                return _of_device(lengths, f"{window}{on}", edges_ns, self._busiest(frame), kernel)
         host = self.tables.get(("gpu_breakdown", "host"))
         return (
             _cannot_tell("neither work of a device nor an op is recorded") if host is None else _of_host(host)
@@ -226,9 +228,11 @@ class Evidence:
         causes = self._causes(frame, stepped=stepped)
         by_cause = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _BY_CAUSE.items()}
         by_cause[Bottleneck.START_UP, "start-up"] = causes.get(Bottleneck.START_UP, 0)
-        slowed_ns = min(self._slowed_ns(frame), by_cause[_LAUNCHES]) if stepped else 0
-        by_cause[_LAUNCHES] -= slowed_ns
-        by_cause[Bottleneck.PROFILER, IdleCause.PROFILER.label] += slowed_ns
+        known = _PROFILED, (Bottleneck.START_UP, "start-up")  # which make profiled steps longer as well
+        slowed_ns = self._slowed_ns(frame) - sum(by_cause[key] for key in known) if stepped else 0
+        moved_ns = min(max(0, slowed_ns), by_cause[_LAUNCHES])
+        by_cause[_LAUNCHES] -= moved_ns
+        by_cause[_PROFILED] += moved_ns
         return {**lengths, **by_cause}, idle - sum(by_cause.values())
 
     def _causes(self, frame: pd.DataFrame, *, stepped: bool) -> dict[str, int]:
@@ -246,28 +250,37 @@ class Evidence:
         steps = self._of(frame, "steps", "overhead")
         if "overhead_ns" not in steps:
             return 0
-        share = (steps["overhead_ns"] / steps["profiled_ns"]).astype(float).fillna(0).clip(lower=0)
-        return int((share * frame["window_ns"].astype(float)).sum())
+        share = (steps["overhead_ns"] / steps["profiled_ns"].where(steps["profiled_ns"] > 0)).astype(float)
+        return int((share.fillna(0).clip(lower=0) * frame["window_ns"].astype(float)).sum())
 
-    def _busy_op(self, frame: pd.DataFrame) -> str:
-        """Return the op in which most of the host's work between launches is; empty if there is none."""
+    def _busiest(self, frame: pd.DataFrame) -> str:
+        """Return in what most of the host's work between launches is, in words; empty if in several ops."""
         by_op, by_cause = (self._of(frame, "idle_gaps", table) for table in ("by_op", "by_cause"))
         if "op" not in by_op:
             return ""
         work = by_op[by_op["cause"].isin(_HOST_WORK)].groupby("op")["idle_ns"].sum()
-        largest = str(work.idxmax()) if len(work) else "("
-        is_most = 2 * work.get(largest, 0) > work.sum() > 2 * by_cause["start_up_ns"].sum()
-        return largest if is_most and not largest.startswith("(") else ""
+        start_up_ns = by_cause["start_up_ns"].sum()  # which may be of the largest
+        if work.empty or 2 * (work.max() - start_up_ns) <= work.sum() - start_up_ns:
+            return ""
+        largest = str(work.idxmax())
+        if largest.startswith("("):
+            return "with no CPU activity recorded"
+        return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), _NAME_WIDTH)}"
 
     def _largest_kernel(self) -> str:
-        """Return the family of kernels with most time, and its share; empty if none has a large one."""
+        """Return the family of kernels with most time and its share, in words; empty if it is small."""
         families = self.tables.get(("kernels", "families"))
         if families is None:
             return ""
-        largest = families.nlargest(1, "share")
-        name, share = clean(str(largest["family"].iloc[0])), float(largest["share"].iloc[0])
-        named = f", largest: {shorten(name, _NAME_WIDTH)} ({human(share, 'share')} of kernel time)"
-        return named if share >= MIN_KERNEL_SHARE else ""
+        shares: dict[str, float] = {}
+        for family, share in zip(families["family"], families["share"], strict=True):
+            if not re.search(COMMUNICATION, str(family)):
+                shares[str(family)] = shares.get(str(family), 0.0) + float(share)
+        largest = max(shares, key=lambda family: shares[family], default="")
+        if shares.get(largest, 0.0) < MIN_KERNEL_SHARE:
+            return ""
+        share = human(shares[largest], "share")
+        return f", largest: {shorten(clean(largest), _NAME_WIDTH)} ({share} of kernel time)"
 
     def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
         """Return the rows of a table for the devices of another one, or for their ranks, in its order."""
@@ -284,7 +297,7 @@ _COUNTS = ["kernels", "memcpys", "memsets"]
 
 
 def _of_device(
-    lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int, names: dict[Bottleneck, str]
+    lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int, busiest: str, kernel: str
 ) -> Verdict:
     """Write the verdict on a window of devices: its largest part, then the largest loss.
 
@@ -292,41 +305,48 @@ def _of_device(
         lengths: Parts of the window in ns, by bound and label, without the edges.
         window: What the window is.
         edges_ns: Length of its edges.
-        names: Op in which most of the host's work between launches is, and the largest kernel, or empty.
+        busiest: In what most of the host's work between launches is, or empty.
+        kernel: The largest kernel, or empty.
     """
     if 2 * edges_ns > sum(lengths.values()) + edges_ns:
         window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
     else:
         lengths = {**lengths, (Bottleneck.EDGES, "before the first or after the last work"): edges_ns}
-    before, lengths, window = _set_start_up_aside(lengths, window)
+    before, lengths = _set_start_up_aside(lengths, window)
     total = sum(lengths.values())
     parts = _parts(lengths, total)
     if not {part.bound for part in parts} - {Bottleneck.EDGES}:
         return _cannot_tell("the window has no length")
     shares = _shares(parts)
-    candidates = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
-    bound = next((one for one in candidates if one != Bottleneck.PROFILER), candidates[0])
-    others = [other for other in candidates if other != bound]
+    bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
+    if bound == Bottleneck.PROFILER and others and others[0] != Bottleneck.UNKNOWN:
+        bound, others[0] = others[0], bound
     losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
     loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
-    late = {Bottleneck.LAUNCH: _larger_late(parts)}
-    text = f"{_MEANINGS[bound]} for {human(shares[bound], 'share')} of {window}"
+    late = {Bottleneck.LAUNCH: max(_LATE, key=lambda one: sum(p.dur_ns for p in parts if p.bound == one))}
+    causes = {one: _name_main_cause(parts, late.get(one, one), busiest) for one in (bound, loss) if one}
+    causes[Bottleneck.COMPUTE] = kernel
+    words = {one: late.get(one, _SUBJECTS.get(one, one)) for one in shares}
+    text = f"{_MEANINGS[bound]} for {human(shares[bound], 'share')} of {'the rest' if before else window}"
     if bound == Bottleneck.UNKNOWN:
         text = f"Cannot tell what bounds this run, too little is recorded: {text}"
     else:
-        subject = late.get(bound, _SUBJECTS.get(bound, bound))
-        text = f"Bound by {subject}: {text}{_name_main_cause(parts, bound, names)}"
+        text = f"Bound by {words[bound]}: {text}{causes[bound]}"
     if loss:
-        meaning = f"{_MEANINGS[loss]}{_name_main_cause(parts, loss, names)}"
-        subject = late.get(loss, _SUBJECTS.get(loss, loss))
-        text += f". Largest loss: {subject}, {human(shares[loss], 'share')} ({meaning})"
+        share = human(shares[loss], "share")
+        text += f". Largest loss: {words[loss]}, {share} ({_MEANINGS[loss]}{causes[loss]})"
     elif bound != Bottleneck.COMPUTE:
         text += f"; {_MEANINGS[Bottleneck.COMPUTE]} for {human(shares.get(Bottleneck.COMPUTE, 0.0), 'share')}"
+    for other in (Bottleneck.PROFILER, Bottleneck.START_UP):
+        if other not in (bound, loss) and shares.get(other, 0.0) >= MIN_SHARE:
+            text += f"; {other} for {human(shares[other], 'share')}"
+    window += " without start-up" if before else ""
     found = late.get(bound, bound), loss and late.get(loss, loss)
     return Verdict(*found, f"{before}{text}.", parts, window, total)
 
 
 _LAUNCHES = Bottleneck.LAUNCH, IdleCause.LAUNCH_BOUND.label
+_PROFILED = Bottleneck.PROFILER, IdleCause.PROFILER.label
 _LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
 """Bounds that count together: the host is late with the next launch, whatever for."""
 
@@ -340,35 +360,28 @@ def _shares(parts: tuple[Part, ...]) -> dict[Bottleneck, float]:
     return shares
 
 
-def _larger_late(parts: tuple[Part, ...]) -> Bottleneck:
-    """Return which of the bounds that count together is the larger."""
-    return max(_LATE, key=lambda bound: sum(part.dur_ns for part in parts if part.bound == bound))
-
-
 def _set_start_up_aside(
     lengths: dict[tuple[Bottleneck, str], int], window: str
-) -> tuple[str, dict[tuple[Bottleneck, str], int], str]:
-    """Return a sentence on start-up, the other parts and their window, if both are a large part of it."""
+) -> tuple[str, dict[tuple[Bottleneck, str], int]]:
+    """Return a sentence on start-up and the other parts of a window, if both are a large part of it."""
     total, key = sum(lengths.values()), (Bottleneck.START_UP, "start-up")
     start_up_ns = lengths.get(key, 0)
     if not MIN_START_UP_SHARE * total <= start_up_ns <= (1 - MIN_START_UP_SHARE) * total or not total:
-        return "", lengths, window
+        return "", lengths
     rest = {other: length for other, length in lengths.items() if other != key}
-    share = human(start_up_ns / total, "share")
-    sentence = f"Start-up takes {human(start_up_ns, 'ns')}, {share} of {window} ({_MEANINGS[key[0]]}). "
-    return sentence, rest, f"{window} without start-up"
+    share, meaning = human(start_up_ns / total, "share"), _MEANINGS[Bottleneck.START_UP]
+    amount = share if "devices" in window else f"{human(start_up_ns, 'ns')}, {share}"  # which overlap in time
+    return f"Start-up takes {amount} of {window} ({meaning}). ", rest
 
 
-def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, names: dict[Bottleneck, str]) -> str:
-    """Name the largest kernel, or the largest cause of idle time that the words for a bound do not tell."""
-    if bound == Bottleneck.COMPUTE:
-        return names[bound]
+def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, busiest: str) -> str:
+    """Name the cause of most of the idle time of a bound, if the words for the bound do not tell it."""
     causes = [part for part in parts if part.bound in (_LATE if bound in _LATE else (bound,))]
     largest = max(causes, key=lambda part: part.dur_ns)
-    if largest.bound == Bottleneck.HOST:
-        where = f" in {shorten(names[largest.bound], _NAME_WIDTH)}" if names[largest.bound] else ""
-        return f", mostly {largest.label}{where}"
-    return f", mostly {largest.label}" if bound == Bottleneck.QUEUED and len(causes) > 1 else ""
+    is_most = 2 * largest.dur_ns > sum(part.dur_ns for part in causes)
+    if bound == Bottleneck.HOST:
+        return f", mostly {busiest or largest.label}" if is_most and largest.bound == bound else ""
+    return f", mostly {largest.label}" if is_most and bound == Bottleneck.QUEUED and len(causes) > 1 else ""
 
 
 def _of_host(host: pd.DataFrame) -> Verdict:
@@ -404,6 +417,7 @@ def _cannot_tell(reason: str) -> Verdict:
 def _select_findings(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ...]:
     """Return the findings on the bound and the loss, then the largest others that are no information."""
     wanted = {verdict.bound, verdict.loss} - {None, Bottleneck.UNKNOWN}
+    wanted |= set(_LATE) if wanted & set(_LATE) else set()
     related = [finding for finding in ranked if finding.bound in wanted]
     serious = [finding for finding in ranked if finding.finding.severity != Severity.INFO]
     order = [

@@ -127,12 +127,12 @@ def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
     ("launch", "gap", "cause"),
     [
         ((5_000, 8_000), (20_000, 49_999), "kernel_to_kernel"),
-        ((5_000, 8_000), (20_000, 50_000), "submission"),
+        ((5_000, 8_000), (20_000, 50_000), "stream_dependency"),
         ((5_000, 20_000), (20_000, 21_000), "kernel_to_kernel"),  # the call ends as the gap begins
         ((20_000, 24_000), (20_000, 26_000), "launch_bound"),
         ((19_000, 24_001), (20_000, 28_000), "launch_bound"),  # under way for more than half of the gap
         ((19_000, 24_000), (20_000, 28_000), "kernel_to_kernel"),
-        ((21_000, 24_000), (20_000, 80_000), "submission"),  # queued for 56 of 60 µs
+        ((21_000, 24_000), (20_000, 80_000), "stream_dependency"),  # queued for 56 of 60 µs
         ((31_000, 34_000), (20_000, 60_000), "launch_bound"),  # queued for 26 of 40 µs: under 30
         ((70_000, 74_000), (20_000, 60_000), "launch_bound"),  # clocks disagree
     ],
@@ -234,7 +234,7 @@ def test_kernels_of_one_graph_launch_were_queued_together(tmp_path: Path) -> Non
     graph = host("cudaGraphLaunch", 1_000, 60_000, **CALL)
     rows = [kernel(t, t + 4_000, launch_row=0, graph_id=1) for t in (10_000, 20_000, 58_000)]
     result = explained(tmp_path, [graph], rows)
-    assert causes(result) == [("kernel_to_kernel", 6_000), ("submission", 34_000)]
+    assert causes(result) == [("kernel_to_kernel", 6_000), ("stream_dependency", 34_000)]
 
 
 def test_a_stream_that_was_told_to_wait_for_another(tmp_path: Path) -> None:
@@ -587,7 +587,7 @@ def test_queued_work_behind_the_first_wait_of_a_capture_gets_no_advice(tmp_path:
 
     assert codes(result(tmp_path / "first")) == []
     earlier = host("cudaDeviceSynchronize", 9_500, 9_900, **SYNC)
-    assert codes(result(tmp_path / "second", earlier)) == ["idle_submission"]
+    assert codes(result(tmp_path / "second", earlier)) == ["idle_stream_dependency"]
     assert codes(result(tmp_path / "other rank", {**earlier, C.RANK: 1})) == []
 
 
@@ -677,8 +677,34 @@ def test_a_call_that_loads_code_or_initializes_is_start_up(
 ) -> None:
     call = host(name, 110_000, 110_000 + length, **CALL)
     table = two_kernels(tmp_path, call, gap=(100_000, 200_000 + length)).tables["by_cause"]
-    assert list(table["cause"]) == ["slow_call"]
+    assert list(table["cause"]) == ["host_work" if name == "read" else "slow_call"]
     assert (table["start_up_ns"].sum() > 0) == is_start_up
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_start_up"),
+    [(9, 31, True), (10, 31, False), (3, 4, True), (3, 3, True), (4, 3, False)],
+    ids=["a tenth", "less than a tenth", "first half", "middle", "second half"],
+)
+def test_a_slow_call_late_in_the_capture_is_no_start_up(
+    tmp_path: Path, before: int, after: int, is_start_up: bool
+) -> None:
+    starts = [*(-1_000 * (k + 1) for k in range(before)), *(10_000_000 + 1_000 * k for k in range(after))]
+    quick = [host("aten::mm", start, start + 500) for start in starts]
+    table = two_kernels(tmp_path, host("aten::mm", 110_000, 2_900_000), *quick).tables["by_cause"]
+    assert list(table["cause"]) == ["first_call"]
+    assert (table["start_up_ns"].sum() > 0) == is_start_up
+
+
+def test_the_launch_of_a_graph_is_no_start_up(tmp_path: Path) -> None:
+    def result(path: Path, name: str) -> Result:
+        calls = [host("cudaLaunchKernel", 0, 4_000, **CALL), host(name, 110_000, 2_990_000, **CALL)]
+        rows = [kernel(5_000, 100_000, launch_row=0), kernel(3_000_000, 3_000_009, launch_row=1, name="new")]
+        return explained(path, calls, rows)
+
+    for name, is_start_up in (("cudaLaunchKernel", True), ("cudaGraphLaunch", False)):
+        table = result(tmp_path / name, name).tables["by_cause"]
+        assert (table["start_up_ns"].sum() > 0) == is_start_up
 
 
 @pytest.mark.slow

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def tables(
-    idle: dict[str, int], *, aside_ns: int = 0, start_up_ns: int = 0, op: str = "", **lengths: int
+    idle: dict[str, int],
+    *,
+    aside_ns: int = 0,
+    start_up_ns: int = 0,
+    op: str = "(between ops)",
+    **lengths: int,
 ) -> dict[str, Result]:
     """Results of the analyses for one device: idle time by cause, and the rest of its window.
 
@@ -76,7 +81,9 @@ def test_compute_with_its_largest_loss() -> None:
 def test_causes_of_late_launches_are_one_bound() -> None:
     found = told(tables({"launch_bound": 200, "host_work": 250, "sync": 240}, active_ns=310))
     assert (found.bound, found.loss) == (Bottleneck.HOST, None)
-    assert "45.0% of the capture, mostly CPU busy outside launches; kernels run for 31.0%" in found.sentence
+    assert (
+        "45.0% of the capture, mostly with no CPU activity recorded; kernels run for 31.0%" in found.sentence
+    )
 
 
 @pytest.mark.parametrize(("launches", "bound"), [(249, Bottleneck.HOST), (251, Bottleneck.LAUNCH)])
@@ -128,10 +135,17 @@ def test_start_up_is_set_aside_while_enough_remains(
     assert found.sentence.startswith("Start-up takes") == (window_ns != 1000)
 
 
-def test_a_large_start_up_takes_the_name_of_its_op_with_it() -> None:
-    found = told(tables({"first_call": 400, "host_work": 300}, start_up_ns=400, op="aten::mm", active_ns=100))
+@pytest.mark.parametrize(("work_ns", "is_named"), [(551, True), (550, False), (400, False)])
+def test_an_op_is_named_if_it_has_most_of_the_work_without_start_up(work_ns: int, is_named: bool) -> None:
+    results = tables({"first_call": 400, "host_work": 300}, start_up_ns=400, active_ns=100)
+    works = {"aten::mm": work_ns, "aten::add": (700 - work_ns) // 2, "aten::mul": (700 - work_ns) // 2}
+    rows = [
+        {C.RANK: 0, C.DEVICE: 0, "cause": "host_work", "op": op, "idle_ns": ns} for op, ns in works.items()
+    ]
+    results["idle_gaps"].tables["by_op"] = pd.DataFrame(rows)
+    found = told(results)
     assert found.bound is Bottleneck.HOST
-    assert "aten::mm" not in found.sentence
+    assert ("in aten::mm" in found.sentence) == is_named
 
 
 def test_waiting_for_the_last_rank_is_no_communication() -> None:
@@ -146,6 +160,24 @@ def test_edges_bound_nothing_and_are_left_out_if_most_is_edge(aside_ns: int, win
     assert found.bound is Bottleneck.COMPUTE
     assert found.window_ns == (200 if aside_ns == 40 else 80)
     assert ("without the edges of the capture (120 ns)" in found.window) == (aside_ns == 90)
+
+
+@pytest.mark.parametrize(("unknown", "bound"), [(5, Bottleneck.PROFILER), (0, Bottleneck.LAUNCH)])
+def test_the_profiler_bounds_a_run_only_of_which_nothing_else_is_known(
+    unknown: int, bound: Bottleneck
+) -> None:
+    found = told(tables({"profiler": 90, "unknown": unknown, "launch_bound": 4}, active_ns=1))
+    assert found.bound is bound
+    assert ("; the profiler for " in found.sentence) == (bound is Bottleneck.LAUNCH)
+
+
+def test_communication_is_not_the_largest_kernel() -> None:
+    results = tables({}, active_ns=100)
+    names, shares = ["ncclDevKernel_AllReduce", "gemm", "gemm", "softmax"], [0.5, 0.15, 0.1, 0.25]
+    results["kernels"] = Result({"families": pd.DataFrame({"family": names, "share": shares})})
+    assert ", largest: gemm (25.0% of kernel time)" in told(results).sentence
+    results["kernels"].tables["families"]["share"] = [0.91, 0.04, 0.05, 0.0]
+    assert "largest" not in told(results).sentence
 
 
 def test_nothing_is_told_of_what_is_unknown() -> None:
