@@ -193,9 +193,8 @@ def is_initialization(
         call: Runtime call that does, or -1 (gaps,).
     """
     named = host.name_matches(_INITIALIZES) & ~host.of_kind(HostKind.PYTHON)
-    codes = host.name_codes(np.arange(len(host.start)))
-    asked = host.of_kind(HostKind.RUNTIME) & np.isin(codes, codes[call[call >= 0]])
-    rows = np.flatnonzero(asked & host.name_matches(RUNTIME_CALL))
+    rows = np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(RUNTIME_CALL))
+    rows = rows[np.isin(host.name_codes(rows), host.name_codes(np.unique(call[call >= 0])))]
     calls, initializes = _Calls.of(host, rows), np.zeros(len(host.start), np.bool_)
     once = (calls.count < MIN_CALLS) & ((host.end - host.start)[rows] >= MIN_ONCE_NS)
     once &= (calls.place == 0) | ~host.name_matches(_ALLOCATION)[rows]

@@ -89,7 +89,7 @@ FIRST_CALLS = Rule(
     "idle_first_calls",
     states=f"first_call gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
     why="the first call with a shape loads code, chooses an algorithm or allocates a workspace",
-    bound=Bottleneck.START_UP,
+    bound=Bottleneck.HOST,
     thresholds=_SHARES,
 )
 LOADING = Rule(
