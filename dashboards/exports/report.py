@@ -13,7 +13,7 @@ from tracekit.analysis import Analysis, Finding, Result, TableSpec
 from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.idle_causes import label
 from tracekit.analysis.savings import budget
-from tracekit.analysis.verdict import verdict_line
+from tracekit.analysis.verdict import integrity_line
 from tracekit.errors import clean
 from tracekit.registry import VERSION
 from tracekit.render import human
@@ -71,7 +71,7 @@ def render_report(
         "run": clean(run.id),
         "label": clean(run.meta.label or ""),
         "created": clean(run.meta.created_at),
-        "verdict": sentence(verdict_line(integrity).strip()),
+        "verdict": sentence(integrity_line(integrity).strip()),
         "bound": clean(bound),
         "advice": [_finding(finding) for finding in advice or ()],
         "advised": advice is not None,

@@ -19,7 +19,7 @@ from tracekit.analysis import (
 )
 from tracekit.analysis.capture import Capture
 from tracekit.analysis.savings import Budget, Ranked, budget
-from tracekit.analysis.verdict import INTEGRITY, Evidence, Verdict, verdict_line
+from tracekit.analysis.verdict import INTEGRITY, Evidence, Verdict, integrity_line
 from tracekit.runs.run import Run
 
 _WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
@@ -105,7 +105,7 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
         complete = complete and not result.incomplete
         rules += len(analysis.rules)
         if analysis.name == INTEGRITY:
-            integrity = verdict_line(result)
+            integrity = integrity_line(result)
         elif analysis.name == capture.NAME:
             lacks = capture.of_result(result)
     against = budget(run)

@@ -227,9 +227,9 @@ class Evidence:
             return {**lengths, (Bottleneck.UNKNOWN, IdleCause.UNKNOWN.label): idle}, 0
         causes = self._causes(frame, stepped=stepped)
         by_cause = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _BY_CAUSE.items()}
-        by_cause[Bottleneck.START_UP, "start-up"] = causes.get(Bottleneck.START_UP, 0)
-        known = _PROFILED, (Bottleneck.START_UP, "start-up")  # which make profiled steps longer as well
-        slowed_ns = self._slowed_ns(frame) - sum(by_cause[key] for key in known) if stepped else 0
+        by_cause[_START_UP] = causes.get(Bottleneck.START_UP, 0)
+        known_ns = by_cause[_PROFILED] + by_cause[_START_UP]  # which make profiled steps longer as well
+        slowed_ns = self._slowed_ns(frame) - known_ns if stepped else 0
         moved_ns = min(max(0, slowed_ns), by_cause[_LAUNCHES])
         by_cause[_LAUNCHES] -= moved_ns
         by_cause[_PROFILED] += moved_ns
@@ -347,6 +347,7 @@ def _of_device(
 
 _LAUNCHES = Bottleneck.LAUNCH, IdleCause.LAUNCH_BOUND.label
 _PROFILED = Bottleneck.PROFILER, IdleCause.PROFILER.label
+_START_UP = Bottleneck.START_UP, "start-up"
 _LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
 """Bounds that count together: the host is late with the next launch, whatever for."""
 
@@ -364,11 +365,10 @@ def _set_start_up_aside(
     lengths: dict[tuple[Bottleneck, str], int], window: str
 ) -> tuple[str, dict[tuple[Bottleneck, str], int]]:
     """Return a sentence on start-up and the other parts of a window, if both are a large part of it."""
-    total, key = sum(lengths.values()), (Bottleneck.START_UP, "start-up")
-    start_up_ns = lengths.get(key, 0)
+    total, start_up_ns = sum(lengths.values()), lengths.get(_START_UP, 0)
     if not MIN_START_UP_SHARE * total <= start_up_ns <= (1 - MIN_START_UP_SHARE) * total or not total:
         return "", lengths
-    rest = {other: length for other, length in lengths.items() if other != key}
+    rest = {other: length for other, length in lengths.items() if other != _START_UP}
     share, meaning = human(start_up_ns / total, "share"), _MEANINGS[Bottleneck.START_UP]
     amount = share if "devices" in window else f"{human(start_up_ns, 'ns')}, {share}"  # which overlap in time
     return f"Start-up takes {amount} of {window} ({meaning}). ", rest
@@ -428,7 +428,7 @@ def _select_findings(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ..
     return tuple(order[:MAX_VERDICT_FINDINGS])
 
 
-def verdict_line(result: Result) -> str:
+def integrity_line(result: Result) -> str:
     """Return the integrity verdict in one line, or why there is none."""
     if "verdict" not in result.tables:
         return f"{INTEGRITY}: unknown: {clean('; '.join(result.notes))}\n"

@@ -67,7 +67,7 @@ def command(
     tracekit analyze latest kernels --scheduler tcp://head:8786 --store /shared/runs
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis import available
-    from tracekit.analysis.verdict import INTEGRITY, verdict_line
+    from tracekit.analysis.verdict import INTEGRITY, integrity_line
     from tracekit.ingest.references import resolve
     from tracekit.render import analyze
     from tracekit.render.reference import list_analyses
@@ -94,7 +94,7 @@ def command(
         if with_integrity:
             used.append(results[INTEGRITY][1] if INTEGRITY in results else by(head, INTEGRITY))
         complete = not any(result.incomplete for result in used)
-        return analyze.Shown(shown, verdict_line(used[-1]) if with_integrity else "", complete)
+        return analyze.Shown(shown, integrity_line(used[-1]) if with_integrity else "", complete)
 
     inputs = (*names, INTEGRITY) if names and with_integrity else names
     if base or limit is not None:

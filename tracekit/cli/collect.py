@@ -46,12 +46,12 @@ def _print_runs(runs: list[Run], output_format: str, *, err: bool = False) -> No
 def print_summary(run: Run, *, err: bool = False) -> None:
     """Print whether a run can be trusted, what bounds it, its step time, and where the time went."""
     from tracekit import analysis, render
-    from tracekit.analysis.verdict import INTEGRITY, judge, verdict_line
+    from tracekit.analysis.verdict import INTEGRITY, integrity_line, judge
     from tracekit.render.facts import describe_timed_steps
     from tracekit.runs import step_times
 
     analyze = cache(analysis.analyze)  # the verdict follows from the same results
-    click.echo(verdict_line(analyze(run, INTEGRITY)), nl=False, err=err)
+    click.echo(integrity_line(analyze(run, INTEGRITY)), nl=False, err=err)
     if run.meta.profiled:
         click.echo(judge(run, by=analyze).sentence, err=err)
     timed = step_times.unprofiled_step_time(run.meta.timings)

@@ -45,7 +45,7 @@ def command(*, selection: Selection, severity: str, limit: int, more: bool, outp
     run or of a raw trace, which is imported first.
     """
     from tracekit.analysis.findings import Advice, advise
-    from tracekit.analysis.verdict import INTEGRITY, verdict_line
+    from tracekit.analysis.verdict import INTEGRITY, integrity_line
     from tracekit.cli.progress import analysis_progress
     from tracekit.render.findings import render
 
@@ -60,7 +60,7 @@ def command(*, selection: Selection, severity: str, limit: int, more: bool, outp
             return advice
         result = analyze(opened, INTEGRITY)
         complete = advice.complete and not result.incomplete
-        return replace(advice, integrity=verdict_line(result), complete=complete)
+        return replace(advice, integrity=integrity_line(result), complete=complete)
 
     inputs = (*names, INTEGRITY) if names and with_integrity else names
     advice = selection.answer(opened, inputs, ("findings", with_integrity, *names), Advice, compute)
