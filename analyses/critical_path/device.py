@@ -26,8 +26,8 @@ last such interval that started and ended while the main thread was idle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -38,8 +38,9 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import BUSY_KINDS, C, DeviceKind, Memory
 
-from ..shared.common import NO_PARENT, Bools, Small, ids_or_absent, ints, is_kind
-from .host import FAR, KINDS, SYNC, Host, present
+from ..shared.common import NO_PARENT, Bools, RowIndex, Small, ids_or_absent, ints, is_kind
+from ..shared.groups import search_by
+from .host import FAR, KINDS, SYNC, Host
 
 NONE, QUEUE, LAUNCH, WAIT = range(4)
 WAIT_ROW = "Stream Wait Event"
@@ -50,6 +51,8 @@ MIN_LATENCIES, MAX_LATENCY_NS = 5, 100_000
 MIN_GAP_NS, MAX_FOLLOW_NS = 30_000, 20_000
 """An idle stream with launched work, and the time after the end of another stream's work in which it
 resumes."""
+_MAX_PAIRS = 1 << 20
+"""Pairs of calls and lanes in memory at a time."""
 _KEPT = (C.ROW_ID, C.KIND, C.NAME, C.STEP, C.OP_ROW, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 _READ = (*_KEPT, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.LAUNCH_ROW)
 
@@ -60,7 +63,6 @@ class Device:
 
     frame: pd.DataFrame  # further columns of their rows, in this order
     lane: Ints  # number of the stream each is on, over all devices
-    bounds: Ints  # first interval of each lane, and the number of intervals at the end
     lanes: list[tuple[int, int]]  # device and stream of each lane
     start: Ints
     end: Ints
@@ -76,15 +78,28 @@ class Device:
     behind_backlog: Bools
     syncs: pd.DataFrame  # recorded rows of the streams that calls waited for
 
-    def last(self, lane: int, ended_by: Ints, called_before: Ints) -> Ints:
+    @cached_property
+    def number(self) -> Ints:
+        """Number of the device of each interval."""
+        return np.array([number for number, _ in self.lanes], np.int64)[self.lane]
+
+    @cached_property
+    def _launched(self) -> Ints:
+        """Latest call of the intervals of its lane up to each one."""
+        return pd.Series(self.called).groupby(self.lane, sort=False).cummax().to_numpy(np.int64)
+
+    def last(self, lane: Ints, ended_by: Ints, called_before: Ints) -> Ints:
         """Last interval of a lane that ended by each instant and was called before another, -1 for none."""
-        low, high = self.bounds[lane], self.bounds[lane + 1]
         # Several threads may launch on one stream, out of order: of the running maximum, which is sorted, a
         # prefix below an instant was launched before it as a whole.
-        called = np.maximum.accumulate(self.called[low:high])
-        ended = np.searchsorted(self.end[low:high], ended_by, side="right")
-        position = np.minimum(ended, np.searchsorted(called, called_before, side="left")) - 1
-        return np.where(position >= 0, low + position, NO_PARENT)
+        ended = search_by(self.lane, self.end, lane, ended_by)
+        return np.minimum(ended, search_by(self.lane, self._launched, lane, called_before - 1))
+
+    def lanes_of(self, rows: pd.DataFrame) -> Ints:
+        """Lane of the device and stream of each of these rows, -1 if no interval is on it."""
+        numbers = {place: lane for lane, place in enumerate(self.lanes)}
+        places = zip(ints(rows, C.DEVICE).tolist(), ids_or_absent(rows[C.STREAM]).tolist(), strict=True)
+        return np.array([numbers.get(place, NO_PARENT) for place in places], np.int64)
 
 
 def ranks_with_device(run: Run) -> list[int]:
@@ -114,18 +129,16 @@ def read_device(run: Run, rank: int, host: Host) -> Device:
     frame, lane, start, end = frame[[*_KEPT]].iloc[order], lane[order], start[order], end[order]
     called = np.where(call >= 0, host.start[call], start) if len(host.start) else start
     thread = np.where(call >= 0, host.thread[call], NO_PARENT) if len(host.start) else call
-    bounds = np.searchsorted(lane, np.arange(len(lanes) + 1))
     unbound = Device(
         frame=frame.reset_index(drop=True),
         lane=lane,
-        bounds=bounds,
         lanes=lanes,
         start=start,
         end=end,
         call=call,
         thread=thread,
         called=called,
-        previous=_previous(bounds, start, end, ints(frame, C.ROW_ID)),
+        previous=_previous(lane, start, end, ints(frame, C.ROW_ID)),
         waited=np.full(len(start), NO_PARENT),
         binding=np.zeros(len(start), np.int64),
         latency=np.zeros(len(start), np.int64),
@@ -143,24 +156,21 @@ def _stream_numbers(device: Ints, stream: Ints) -> tuple[Ints, list[tuple[int, i
     return lane, [(int(devices[pair // len(streams)]), int(streams[pair % len(streams)])) for pair in pairs]
 
 
-def _previous(bounds: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
+def _previous(lane: Ints, start: Ints, end: Ints, row_id: Ints) -> Ints:
     """Last interval on the lane that ended by each start, or the previous one if it still runs.
 
     Ties are resolved by position.
     """
-    previous = np.full(len(start), NO_PARENT)
-    for low, high in pairwise(bounds.tolist()):
-        position = np.searchsorted(end[low:high], start[low:high], side="right") - 1
-        # An interval of no length has ended by its own start, and would follow itself.
-        position = np.minimum(position, np.arange(high - low) - 1)
-        previous[low:high] = np.where(position >= 0, low + position, NO_PARENT)
-        # In order of starts, an interval that overlaps the one before it depends on that one (programmatic
-        # dependent launch), unless another one ended exactly at its start.
-        order = low + np.lexsort((row_id[low:high], end[low:high], start[low:high]))
-        running = end[order[:-1]] > start[order[1:]]
-        running &= end[previous[order[1:]]] < start[order[1:]]
-        running |= (end[order[:-1]] > start[order[1:]]) & (previous[order[1:]] < 0)
-        previous[order[1:][running]] = order[:-1][running]
+    # An interval of no length has ended by its own start, and would follow itself.
+    before = np.minimum(search_by(lane, end, lane, start), np.arange(len(lane)) - 1)
+    previous = np.where((before >= 0) & (lane[before] == lane), before, NO_PARENT)
+    # In order of starts, an interval that overlaps the one before it depends on that one (programmatic
+    # dependent launch), unless another one ended exactly at its start.
+    order = np.lexsort((row_id, end, start, lane))
+    first, second = order[:-1], order[1:]
+    running = (lane[first] == lane[second]) & (end[first] > start[second])
+    running &= (previous[second] < 0) | (end[previous[second]] < start[second])
+    previous[second[running]] = first[running]
     return previous
 
 
@@ -191,7 +201,7 @@ def _with_dependencies(device: Device, host: Host) -> Device:
     binding = np.where(released > np.maximum(queue_ended, arrived), WAIT, binding)
     latency = np.where(binding == LAUNCH, elapsed, latency)  # nothing else explains the rest of the time
     changes = {"waited": waited, "binding": binding, "latency": latency}
-    return Device(**{**vars(device), **changes, "behind_backlog": _behind_backlog(device, host, binding)})
+    return replace(device, **changes, behind_backlog=_behind_backlog(device, host, binding))
 
 
 def _behind_backlog(device: Device, host: Host, binding: Ints) -> Bools:
@@ -209,13 +219,14 @@ def _behind_backlog(device: Device, host: Host, binding: Ints) -> Bools:
 def _find_stream_waits(device: Device, host: Host) -> Ints:
     """Interval that each interval's stream waited for, derived from the calls; -1 without a wait."""
     waited = np.full(len(device.start), NO_PARENT)
-    calls = np.flatnonzero(host.waits)
     recorded = device.syncs[matches(device.syncs[C.NAME], WAIT_ROW)]
     if len(recorded):
-        _follow_recorded_waits(device, host, recorded, waited)
-    elif len(calls):  # without a recorded stream a wait applies to the next launch of the thread
-        for low, high in pairwise(device.bounds.tolist()):
-            _follow(device, host, calls, np.arange(low, high), waited)
+        lanes, calls = device.lanes_of(recorded), host.position(ids_or_absent(recorded[C.LAUNCH_ROW]))
+        known = (lanes >= 0) & (calls >= 0)
+        _follow(device, host, calls[known], lanes[known], device.lane, waited)
+    else:  # without a recorded stream a wait applies to the next launch of the thread
+        calls = np.flatnonzero(host.waits)
+        _follow(device, host, calls, np.zeros_like(calls), np.zeros_like(device.lane), waited)
     _within_graphs(device, waited)
     return waited
 
@@ -228,21 +239,17 @@ def _find_resumed_streams(device: Device, ready: Ints, waited: Ints) -> None:
     """
     ready = np.maximum(ready, ends_of(device, waited))
     rows = np.flatnonzero((device.start - ready > MIN_GAP_NS) & (ready > -FAR))
-    best = np.full(len(rows), NO_PARENT)
-    for lane, (number, _) in enumerate(device.lanes):
-        others = [
-            other
-            for other, (other_number, _) in enumerate(device.lanes)
-            if other_number == number and other != lane
-        ]
-        on_lane = device.lane[rows] == lane
-        for other in others if on_lane.any() else ():
-            low, high = device.bounds[other], device.bounds[other + 1]
-            starts = device.start[rows[on_lane]]
-            position = low + np.searchsorted(device.end[low:high], starts, side="right") - 1
-            last = np.where(position >= low, position, NO_PARENT)
-            later = ends_of(device, last) > ends_of(device, best[on_lane])
-            best[on_lane] = np.where(later, last, best[on_lane])
+    if not len(rows):
+        return
+    # By device and end; of equal ends that on the first lane is the last one.
+    order = np.lexsort((-device.lane, device.end, device.number))
+    lane, number = device.lane[order], device.number[order]
+    place = search_by(number, device.end[order], device.number[rows], device.start[rows])
+    # Directly before neighbors of one lane is the last interval of another lane.
+    begins = np.concatenate(([True], (lane[1:] != lane[:-1]) | (number[1:] != number[:-1])))
+    others = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0)) - 1
+    place = np.where((place >= 0) & (lane[place] == device.lane[rows]), others[place], place)
+    best = np.where((place >= 0) & (number[place] == device.number[rows]), order[place], NO_PARENT)
     follows = (best >= 0) & (device.start[rows] - ends_of(device, best) <= MAX_FOLLOW_NS)
     waited[rows[follows]] = best[follows]
 
@@ -258,45 +265,41 @@ def _within_graphs(device: Device, waited: Ints) -> None:
     rows = np.flatnonzero(np.isin(device.call, calls[calls >= 0]) & (waited < 0))
     best = np.full(len(rows), NO_PARENT)
     for lane in np.unique(device.lane[rows]):
-        low, high = device.bounds[lane], device.bounds[lane + 1]
-        position = low + np.searchsorted(device.end[low:high], device.start[rows], side="right") - 1
-        fits = (position >= low) & (device.lane[rows] != lane) & (device.call[position] == device.call[rows])
+        position = search_by(device.lane, device.end, np.full(len(rows), lane), device.start[rows])
+        fits = (position >= 0) & (device.lane[rows] != lane) & (device.call[position] == device.call[rows])
         last = np.where(fits, position, NO_PARENT)
         best = np.where(ends_of(device, last) > ends_of(device, best), last, best)
     waited[rows] = best
 
 
-def _follow_recorded_waits(device: Device, host: Host, recorded: pd.DataFrame, waited: Ints) -> None:
-    """Set in `waited` the waits of these rows, each of which has the stream that waits, and the call."""
-    call = host.position(recorded[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
-    stream = recorded[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
-    device_number = recorded[C.DEVICE].to_numpy(np.int64)
-    for lane, (number, lane_stream) in enumerate(device.lanes):
-        calls = np.sort(call[(call >= 0) & (stream == lane_stream) & (device_number == number)])
-        rows = np.arange(device.bounds[lane], device.bounds[lane + 1])
-        _follow(device, host, calls, rows, waited)
+def _follow(device: Device, host: Host, calls: Ints, groups: Ints, of_row: Ints, waited: Ints) -> None:
+    """Set in `waited` the waits of intervals launched after one of these calls and before its next ones.
 
-
-def _follow(device: Device, host: Host, calls: Ints, rows: Ints, waited: Ints) -> None:
-    """Set in `waited` the waits of rows of one lane launched after one of these calls and before others."""
-    rows = rows[device.call[rows] >= 0]
+    Args:
+        device: The intervals.
+        host: The host rows.
+        calls: Positions of calls that make a stream wait.
+        groups: Group of each: its lane if recorded.
+        of_row: Group of each interval.
+        waited: The interval that each one waited for.
+    """
+    rows = np.flatnonzero(device.call >= 0)
     if not len(calls) or not len(rows):
         return
+    order = np.lexsort((calls, groups))
+    calls, groups = calls[order], groups[order]
     # Positions of host rows are by thread and start: the call before a launch on its thread precedes it here.
-    place = np.searchsorted(calls, device.call[rows]) - 1
+    place = search_by(groups, calls, of_row[rows], device.call[rows] - 1)
     wait = calls[np.maximum(place, 0)]
     previous_call = np.where(device.previous[rows] >= 0, device.called[device.previous[rows]], -FAR)
     applies: Bools = (place >= 0) & (host.thread[wait] == host.thread[device.call[rows]])
     applies &= host.start[wait] >= previous_call  # else the previous interval of the stream has waited
     rows, wait = rows[applies], wait[applies]
-    if not len(rows):
-        return
-    lane = int(device.lane[rows[0]])
     best = np.full(len(rows), NO_PARENT)
-    for other, (number, _) in enumerate(device.lanes):
-        if other != lane and number == device.lanes[lane][0]:
-            last = device.last(other, device.start[rows], host.start[wait])
-            best = np.where(ends_of(device, last) > ends_of(device, best), last, best)
+    for lane, (number, _) in enumerate(device.lanes if len(rows) else ()):
+        last = device.last(np.full(len(rows), lane), device.start[rows], host.start[wait])
+        is_other = (device.lane[rows] != lane) & (device.number[rows] == number)
+        best = np.where(is_other & (ends_of(device, last) > ends_of(device, best)), last, best)
     waited[rows] = best
 
 
@@ -318,11 +321,8 @@ class Joins:
         """Last join of a thread by each instant, ns, -1 for none; `bound`: of those that actually waited."""
         joins = np.full(len(by), NO_PARENT)
         rows = np.flatnonzero(self.bound) if bound else np.arange(len(self.end))
-        for lane in present(self.thread[rows]):
-            low, high = np.searchsorted(self.thread[rows], [lane, lane + 1])
-            on_lane = thread == lane
-            position = np.searchsorted(self.end[rows[low:high]], by[on_lane], side="right") - 1
-            joins[on_lane] = np.where(position >= 0, rows[low + np.maximum(position, 0)], NO_PARENT)
+        place = search_by(self.thread[rows].astype(np.int64), self.end[rows], thread.astype(np.int64), by)
+        joins[place >= 0] = rows[place[place >= 0]]
         return joins
 
 
@@ -361,8 +361,9 @@ def _calls(host: Host, device: Device) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     call = np.concatenate((waits, device.call[copies]))
     numbers, intervals = [np.arange(len(waits), len(call))], [copies]
     lanes = _streams_waited_for(host, device, waits)
-    for lane in range(len(device.lanes)):
-        selected = np.flatnonzero(np.isin(lanes, (-1, lane)))
+    block = max(1, _MAX_PAIRS // max(1, len(waits)))
+    for first in range(0, len(device.lanes), block):
+        selected, lane = _pair_with_lanes(lanes, np.arange(first, min(first + block, len(device.lanes))))
         awaited = device.last(lane, host.end[waits[selected]], host.start[waits[selected]])
         numbers.append(selected[awaited >= 0])
         intervals.append(awaited[awaited >= 0])
@@ -395,11 +396,19 @@ def _streams_waited_for(host: Host, device: Device, waits: Ints) -> Ints:
     """Lane each sync call waited for if recorded, else -1 for all lanes."""
     lanes = np.full(len(waits), -1)
     syncs = device.syncs[matches(device.syncs[C.NAME], r"^Stream Sync")]
-    call = host.position(syncs[C.LAUNCH_ROW].fillna(NO_PARENT).to_numpy(np.int64))
-    place, stream = syncs[C.DEVICE].to_numpy(np.int64), syncs[C.STREAM].fillna(NO_PARENT).to_numpy(np.int64)
-    for lane, (number, wanted) in enumerate(device.lanes):
-        lanes[np.isin(waits, call[(call >= 0) & (place == number) & (stream == wanted)])] = lane
+    call, lane = host.position(ids_or_absent(syncs[C.LAUNCH_ROW])), device.lanes_of(syncs)
+    place = RowIndex(waits).of(call)
+    np.maximum.at(lanes, place[place >= 0], lane[place >= 0])
     return lanes
+
+
+def _pair_with_lanes(awaited: Ints, lanes: Ints) -> tuple[Ints, Ints]:
+    """Pairs of calls and those of some lanes that they waited for, by lane and call; -1 waited for all."""
+    everywhere, somewhere = np.flatnonzero(awaited < 0), np.flatnonzero(np.isin(awaited, lanes))
+    call = np.concatenate((np.tile(everywhere, len(lanes)), somewhere))
+    lane = np.concatenate((np.repeat(lanes, len(everywhere)), awaited[somewhere]))
+    order = np.lexsort((call, lane))
+    return call[order], lane[order]
 
 
 def _latest(count: int, pairs: tuple[Ints, Ints], device: Device) -> Ints:

@@ -55,6 +55,7 @@ from ..shared.common import (
     concat_tables,
     extent,
     ints,
+    segments_by,
     select,
     share,
     spans,
@@ -128,8 +129,8 @@ def streams(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _concurrency(of_device: pd.DataFrame) -> dict[str, object]:
-    unions = [intervals.union(*spans(on_stream)) for _, on_stream in of_device.groupby(C.STREAM, sort=True)]
-    starts, ends = (np.concatenate(edges) for edges in zip(*unions, strict=True))
+    stream, names = pd.factorize(of_device[C.STREAM], sort=True)
+    _, starts, ends = segments_by(stream.astype(np.int64), *spans(of_device))
     times = np.concatenate((starts, ends))
     change = np.repeat(np.array([1, -1]), [len(starts), len(ends)])
     order = np.argsort(times, kind="stable")
@@ -138,12 +139,12 @@ def _concurrency(of_device: pd.DataFrame) -> dict[str, object]:
     occupied, several = (int(lengths[running >= least].sum()) for least in (1, 2))
     levels = running[lengths > 0]
     return {
-        "streams": len(unions),
+        "streams": len(names),
         "busy_ns": occupied,
         "concurrent_ns": several,
         "concurrent_share": float(share(np.array([several]), occupied)[0]),
         "most_streams": int(levels.max()) if len(levels) else 0,
-        "sum_ns": sum(intervals.length(union) for union in unions),
+        "sum_ns": int((ends - starts).sum()),
     }
 
 

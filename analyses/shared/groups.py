@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import pandas as pd
 
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C
+
+_MAX_KEY = 1 << 62
 
 
 def rows_by_device(frame: pd.DataFrame) -> dict[tuple[int, int], Ints]:
@@ -29,6 +31,50 @@ def rows_by_device(frame: pd.DataFrame) -> dict[tuple[int, int], Ints]:
     changes = (np.diff(rank[order]) != 0) | (np.diff(device[order]) != 0)
     parts = np.split(order, np.flatnonzero(changes) + 1) if len(order) else []
     return {(int(rank[rows[0]]), int(device[rows[0]])): rows for rows in parts}
+
+
+def rows_by_number(numbers: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, Ints]]:
+    """Each number with the positions of its rows; one sort for all numbers.
+
+    Example:
+        >>> [(number, rows.tolist()) for number, rows in rows_by_number(np.array([7, 3, 7]))]
+        [(3, [1]), (7, [0, 2])]
+    """
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    ends = [*(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
+    first = 0
+    for end in ends if len(order) else ():
+        yield int(ordered[first]), order[first:end]
+        first = end
+
+
+def search_by(groups: Ints, values: Ints, of_query: Ints, queries: Ints) -> Ints:
+    """Position of the last value of each query's group that does not exceed the query, -1 if none does.
+
+    Args:
+        groups: Group of each value, from 0.
+        values: Integers, sorted by group and then by value.
+        of_query: Group of each query.
+        queries: Integers.
+
+    Example:
+        >>> search_by(np.array([0, 0, 1]), np.array([2, 5, 3]), np.array([0, 1, 0]), np.array([5, 2, 4]))
+        array([ 1, -1,  0])
+    """
+    if not len(values):
+        return np.full(len(queries), -1, np.int64)
+    low, high = int(values.min()), int(values.max())
+    width = high - low + 2
+    last = int(max(groups[-1], of_query.max(initial=0)))
+    if (last + 1) * width > _MAX_KEY:  # ranks of the values are smaller, and in the same order
+        distinct, ranks = np.unique(values, return_inverse=True)
+        return search_by(groups, ranks, of_query, np.searchsorted(distinct, queries, side="right") - 1)
+    # One search for all groups: each has its own range of keys.
+    keys = groups * width + (values - low + 1)
+    wanted = of_query * width + (np.clip(queries, low - 1, high) - low + 1)
+    place = np.searchsorted(keys, wanted, side="right") - 1
+    return np.where((place >= 0) & (groups[place] == of_query), place, -1)
 
 
 def count_by_rank(rows: pd.DataFrame, ranks: Ints) -> Ints:

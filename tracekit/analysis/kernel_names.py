@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ _VALUE = re.compile(r"(?<=[<,])\s*(?:\([\w ]+\))?(?:-?\d+[uUlL]*|true|false)\s*(
 _EMPTY_FIRST = re.compile(r"<[,\s]+")
 _EMPTY_LATER = re.compile(r",[,\s]*(?=[,>])")
 _SUFFIX = re.compile(r"(?:_\d+|_[0-9a-f]{8,}|\.\d+)+$")
+_BRACKET = re.compile(r"[<>(]")
 _RETURN = re.compile(r"^(?:void|static|__global__)\s+")
 _WORD = re.compile(r"\w+")
 _LIBRARY = re.compile(r"(?i)gemm|xmma|cudnn|cutlass|nvjet|fmha")
@@ -78,6 +80,7 @@ _TENSOR = re.compile(
 )
 
 
+@lru_cache(maxsize=1 << 16)
 def family(name: str) -> str:
     """Return the canonical name of a kernel, which is mostly stable over shapes and recompilations.
 
@@ -148,12 +151,13 @@ def _without_tiles(word: re.Match[str]) -> str:
 def _without_parameters(name: str) -> str:
     """Cut at the first parenthesis outside of template arguments that is not `operator()`."""
     depth = 0
-    for place, letter in enumerate(name):
-        if letter == "<":
+    for bracket in _BRACKET.finditer(name):
+        place = bracket.start()
+        if bracket[0] == "<":
             depth += 1
-        elif letter == ">" and not name[:place].endswith("-"):
-            depth -= 1
-        elif letter == "(" and depth <= 0 and place and not name[:place].endswith("operator"):
+        elif bracket[0] == ">":
+            depth -= not name.endswith("-", 0, place)
+        elif depth <= 0 and place and not name.endswith("operator", 0, place):
             return name[:place]
     return name
 

@@ -175,15 +175,17 @@ class Run:
             where = in_ranks if where is None else in_ranks & where
         with self.one_line_errors(name):
             dataset, condition = restrict(self._dataset(name), window, where)
+            small = self._small_table(name)
             try:
-                if small := self._small_table(name):
-                    rows = small.rows if condition is None else small.rows.filter(condition)
-                    return rows.select(chosen)
-                table = dataset.to_table(columns=chosen, filter=condition)
+                if small:
+                    table = tables.select_rows(small.rows, chosen, condition)
+                else:
+                    table = dataset.to_table(columns=chosen, filter=condition)
             except Exception:  # Arrow has one error for a bad filter and for a bad file
                 check_expression(spec, where)
                 raise
-            table = tables.check_values(spec, table)
+            if not small:
+                table = tables.check_values(spec, table)
         # Rows of parts are merged by time if it was selected.
         key = next((time for time in (C.START_NS, C.T_NS) if time in table.column_names), None)
         return table.sort_by(key) if key and self.in_parts(name) else table
@@ -354,19 +356,12 @@ class Run:
         return {}
 
     def _small_table(self, name: str) -> tables.SmallTable | None:
-        """Return all of a table of few rows in one file, read once; None for others.
+        """Return all of a table of few rows, read once; None for others.
 
         Each read of a file costs 2 ms, and the analyses of a run read 180 times.
         """
-        stored = self.meta.tables.get(name)
-        if stored is None or stored.rows > tables.MAX_SMALL_ROWS or self.in_parts(name):
-            return None
         if name not in self._small_tables:
-            try:
-                rows = self._dataset(name).to_table().combine_chunks()
-                self._small_tables[name] = tables.SmallTable(tables.check_values(TABLES[name], rows))
-            except Exception:  # Arrow has many errors for damage, maybe of columns that are not asked for
-                self._small_tables[name] = None
+            self._small_tables[name] = tables.read_small(TABLES[name], self._dataset(name))
         return self._small_tables[name]
 
     @cached_property

@@ -24,6 +24,7 @@ from tracekit.storage import Place
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
 
@@ -275,8 +276,8 @@ def _check_range(column: Column, values: pa.ChunkedArray) -> None:
             raise MisfitError(f"{column.name} is {value}, not between {minimum} and {maximum}")
 
 
-MAX_SMALL_ROWS = 20_000
-"""Maximum rows of a table that a run holds in memory once read: about 3 MB."""
+MAX_SMALL_ROWS = 300_000
+"""Maximum rows of a table that a run holds in memory once read: about 60 MB."""
 
 
 @dataclass(frozen=True)
@@ -285,6 +286,31 @@ class SmallTable:
 
     rows: pa.Table  # of one chunk, so that all of its rows have the same dictionaries
     categories: dict[str, pd.CategoricalDtype] = field(default_factory=dict)
+
+
+def read_small(table: Table, dataset: ds.FileSystemDataset) -> SmallTable | None:
+    """Read a whole table; None if it has many rows or is damaged, maybe in columns that are not asked for."""
+    try:
+        if dataset.count_rows() > MAX_SMALL_ROWS:
+            return None
+        return SmallTable(check_values(table, dataset.to_table().combine_chunks()))
+    except Exception:  # Arrow has many errors for damage
+        return None
+
+
+def select_rows(rows: pa.Table, columns: Sequence[str], condition: pc.Expression | None) -> pa.Table:
+    """Return columns of the rows that satisfy a condition, in one chunk; other columns are not copied."""
+    from pyarrow import acero
+
+    chosen = rows.select(columns)
+    if condition is None:
+        return chosen
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
+        acero.Declaration("project", acero.ProjectNodeOptions([condition], ["satisfied"])),
+    ]
+    satisfied = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+    return chosen.filter(satisfied["satisfied"].combine_chunks())
 
 
 def to_pandas(column: pa.ChunkedArray, spec: Column, categories: dict[str, pd.CategoricalDtype]) -> object:
@@ -306,7 +332,7 @@ def to_pandas(column: pa.ChunkedArray, spec: Column, categories: dict[str, pd.Ca
         return pd.Categorical.from_codes(codes, dtype=categories[spec.name])
     mapper = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get
     values = column.to_pandas(types_mapper=mapper).array
-    if isinstance(values, pd.Categorical):
+    if isinstance(values, pd.Categorical) and column.num_chunks == 1:  # without rows there are no texts
         categories[spec.name] = values.dtype
     return values
 

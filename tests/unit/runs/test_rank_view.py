@@ -42,7 +42,9 @@ def test_a_view_has_the_rows_of_its_ranks(job: Run, name: str, ranks: tuple[int,
     view = job.of_ranks(*ranks)
     expected = job.arrow(name, where=pc.field(C.RANK).isin(ranks))
     assert view.rows(name) == expected.num_rows
-    assert view.table(name).equals(job.table(name, where=pc.field(C.RANK).isin(ranks)))
+    rows = job.table(name, where=pc.field(C.RANK).isin(ranks))
+    texts = dict.fromkeys(rows.select_dtypes("category").columns, object)  # other ranks have other texts
+    assert view.table(name).astype(texts).equals(rows.astype(texts))
 
 
 def test_a_view_reads_no_file_of_another_rank(job: Run, tmp_path: Path) -> None:
