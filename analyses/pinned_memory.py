@@ -67,6 +67,7 @@ from .copies.tables import KernelUnions
 from .shared.common import DEVICE, PLACE, RANK, ints, max_per_rank, nothing_note, select, size, spans
 from .shared.groups import rows_by_device, sums_if_known
 from .shared.host_rows import host_rows
+from .shared.programs import program_of
 
 NO_COPIES = Remark("no copies in this capture: no memcpy was recorded")
 NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so their rates are unknown"
@@ -139,6 +140,10 @@ _ADVICE = {
         "before reading it, so that the copy is faster and can overlap with kernels"
     ),
 }
+_ADVICE_WITHOUT_PYTORCH = (
+    "Allocate the host buffer with `cudaMallocHost`, or pin it with `cudaHostRegister`, and copy with "
+    "`cudaMemcpyAsync` on a stream, so that the copy is faster and can overlap with kernels"
+)
 PAGEABLE = Rule(
     "pageable_copies",
     states="copies of at least {min_bytes} each from or to pageable memory, in profiled steps; their "
@@ -214,8 +219,10 @@ def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget
         return None
     faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
     saving = None if faster.isna().any() else min(max_per_rank(rows, faster), exposed)
-    located = with_origins(run, rows)
     direction = str(rows[DIRECTION].iloc[0])
+    advice = _ADVICE_WITHOUT_PYTORCH
+    if program_of(run).is_pytorch:
+        advice = f"{_ADVICE[direction]}: {describe_places(with_origins(run, rows), C.DUR_NS)}"
     size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
     exposed_time = human(steps.per_step(exposed), "ns")
     blocked = exact_sum(rows[BLOCKED_NS])
@@ -225,7 +232,7 @@ def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget
         steps.severity(exposed if saving is None else saving),
         f"Pageable {direction} copies: {human(size // steps.steps, 'bytes')} {steps.per} at "
         f"{size / took:.1f} GB/s, {exposed_time} exposed{waited}",
-        f"{_ADVICE[direction]}: {describe_places(located, C.DUR_NS)}.",
+        f"{advice}.",
         None if saving is None else steps.per_step(saving),
         None if saving is None else Basis.ESTIMATED,
         _how_pinned(rows, exposed_time, is_known=saving is not None) + f", {steps.per}, {WORST}",

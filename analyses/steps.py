@@ -86,8 +86,7 @@ def _report_warmup(rank: object, slow: pd.DataFrame, steady: pd.DataFrame, times
         Severity.INFO,
         f"{len(slow):,} warm-up step{plural} of rank {rank} took {'up to ' * bool(plural)}"
         f"{human(longest, 'ns')}; the median of the others is {human(median, 'ns')}",
-        f"Exclude step{plural} {_numbers(slow)} from comparisons, or record after more warm-up: "
-        "`tracekit collect --warmup`",
+        f"Exclude step{plural} {_numbers(slow)} from comparisons, or record after more warm-up steps",
         confidence=CONFIDENT,
     )
 

@@ -154,13 +154,13 @@ LACKS = {
     to.CPU: Lack(
         "CPU activity",
         "the ops and source lines behind kernels, causes of idle time, and the cost of launches",
-        "`activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`",
+        "no `activities` argument: by default all that the machine supports are recorded",
         lambda recorded: not recorded.ops and len(recorded.device) > 0,
     ),
     to.DEVICE: Lack(
         "GPU activity",
         "kernels, copies and idle time of the GPU, which the program used",
-        "`ProfilerActivity.CUDA` in `activities`, and permission for GPU performance counters",
+        "no `activities` argument, and permission for GPU performance counters",
         lambda recorded: recorded.device.empty and absent_device_note(recorded.run) == NOT_RECORDED,
     ),
     to.STACKS: Lack(

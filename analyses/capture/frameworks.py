@@ -60,11 +60,12 @@ _COLLECT = ["tracekit", "collect"]
 def _collect(settings: Settings) -> list[str]:
     flags = ["--stacks"] if STACKS in settings else []
     flags += ["--steps", str(ACTIVE)] if MORE_STEPS in settings else []
-    flags += ["--warmup", "5"] if WARMUP in settings else []
     command = list(settings.command) or ["python", "train.py"]
     if command[: len(_COLLECT)] != _COLLECT:
         command = [*_COLLECT, "--", *command]
-    end = command.index("--") if "--" in command else len(command)
+    is_workload = "--" not in command
+    flags += ["--warmup" if is_workload else "--start-step", "10"] if WARMUP in settings else []
+    end = len(command) if is_workload else command.index("--")
     return [shlex.join([*command[:end], *flags, *command[end:]])]
 
 
@@ -91,15 +92,14 @@ def _profile(settings: Settings) -> list[str]:
     name = '"trace.json.gz"'
     if RANKS in settings:
         name = 'f"trace-rank{torch.distributed.get_rank()}.json.gz"'
-    activities = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     schedule = [f"schedule={_schedule()}"] if _IN_STEPS & set(settings.options) else []
     ready = f"on_trace_ready=lambda done: done.export_chrome_trace({name})"
     return [
         "import torch",
-        "from torch.profiler import ProfilerActivity, profile",
+        "from torch.profiler import profile",
         "",
         "with profile(",
-        *(f"    {argument}," for argument in (activities, *schedule, ready, *_arguments(settings))),
+        *(f"    {argument}," for argument in (*schedule, ready, *_arguments(settings))),
         ") as profiler:",
     ]
 

@@ -33,6 +33,7 @@ from ..shared.common import (
 from ..shared.groups import group_rows
 from ..shared.host_rows import NO_OP, blocking_calls
 from ..shared.idle_neighbors import AFTER, inside_steps
+from ..shared.programs import program_of
 from ..steps import measure_steps
 from .causes import (
     ALLOCATING,
@@ -342,13 +343,13 @@ def _after_waits(run: Run, rows: pd.DataFrame, budget: Budget) -> str:
 
 _ADVICE = {
     LAUNCHES.code: (
-        "The host launches more slowly than the device runs: launch less often (torch.compile, CUDA graphs, "
-        "foreach or fused variants), or do more work per launch (a larger batch)"
+        "The host launches more slowly than the device runs: launch less often {launch_less}, or do more "
+        "work per launch (a larger batch)"
     ),
     FIRST_CALLS.code: (
         f"These calls took at least {MIN_FIRST_RATIO} times as long as the other calls of the op, because "
         "they load code, choose an algorithm or allocate a workspace for a shape: run each shape before "
-        "recording (`tracekit collect --warmup`), and in production before the first request"
+        "recording, and in production before the first request"
     ),
     LOADING.code: (
         "Load in the background: DataLoader(num_workers=..., prefetch_factor=..., pin_memory=True, "
@@ -357,30 +358,34 @@ _ADVICE = {
     DEPENDS.code: (
         "The work was launched in time, so the device waited for something else: an event of another device "
         "or stream, a host function in the stream, another process on the device, work that is missing from "
-        "the trace, or on Windows (WDDM) the driver, which submits launches in batches. Record a system "
-        "trace (nsys) of all ranks to find out which"
+        "the trace, or on Windows (WDDM) the driver, which submits launches in batches. Record "
+        "{system_trace} of all ranks to find out which"
     ),
     SUBMITS.code: (
         "One stream ran, so there was no other work to wait for: the driver had not submitted the launches "
         "yet (Windows and WSL submit them in batches), or kernels are missing from the trace, such as those "
-        "of CUDA graphs or of another process. Submit less often (CUDA graphs, fewer waits for the device)"
+        "of graphs or of another process. Submit less often (graph replays, fewer waits for the device)"
     ),
     SMALL.code: (
-        "The work was queued in time: only fewer kernels (fusion, torch.compile) or CUDA graphs shorten "
-        "these gaps"
+        "The work was queued in time: only fewer kernels, or one launch for many, shorten these gaps "
+        "{launch_less}"
     ),
 }
 
 
 def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
     """Name the ops with most of the time, and say what to do."""
+    program = program_of(run)
     if rule is COMPUTES:
         named = _with_kernels(rows) if rows[NAMED].all() else rows
-        return f"{largest_part(named)}. {_on_host(rows)}{one_off(rows)}"
+        return f"{largest_part(named)}. {_on_host(rows, program.stacks)}{one_off(rows)}"
     if rule is CALLS:
         return f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}"
     after = _after_waits(run, rows, budget) if rule is LAUNCHES else ""
-    return f"{largest_part(rows)}. {_ADVICE[rule.code]}{after}"
+    others = ["foreach or fused variants"] if program.is_pytorch else ["larger kernels"]
+    words = {"launch_less": program.launch_less(*others), "system_trace": program.system_trace}
+    advice = _ADVICE[rule.code].format(**words)
+    return f"{largest_part(rows)}. {advice}{after}"
 
 
 def _with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
@@ -390,8 +395,13 @@ def _with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**{OP: rows[OP].astype(str).mask(compiled, label)})
 
 
-def _on_host(rows: pd.DataFrame) -> str:
-    """Advice by what is known of the host's activity: waiting, not recorded, or busy."""
+def _on_host(rows: pd.DataFrame, stacks: str) -> str:
+    """Advice by what is known of the host's activity: waiting, not recorded, or busy.
+
+    Args:
+        rows: The gaps.
+        stacks: How to record which code the host runs.
+    """
     if _mostly(rows, rows[WAITS_ELSEWHERE]):
         return (
             "The host waits there for a request, a lock or another process: fine if there is no work, else "
@@ -404,9 +414,9 @@ def _on_host(rows: pd.DataFrame) -> str:
         )
     if _mostly(rows, contains(rows[OP], f"^{re.escape(_BETWEEN)}")):
         return (
-            "The host's activity there was not recorded: Python between ops, or a wait for something other "
-            "than the device (a request, data, a lock). Record stacks (`tracekit collect --stacks`) to find "
-            "it; move work out of the step or launch the next kernels before it"
+            "The host's activity there was not recorded: code between ops, or a wait for something other "
+            f"than the device (a request, data, a lock). To find it, {stacks}; move work out of the step or "
+            "launch the next kernels before it"
         )
     return (
         "The host is busy there without launching: move that work to the device or out of the step, or "

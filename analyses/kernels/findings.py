@@ -259,8 +259,7 @@ def _report_first_launches(first: pd.DataFrame, budget: Budget) -> list[Finding]
             FIRST_LAUNCHES,
             None,
             f"{kernels} took {human(excess, 'ns')} longer than later ones",
-            "This may be module loading, autotuning or cold caches: record after more warm-up steps "
-            "(`tracekit collect --warmup`)",
+            "This may be module loading, autotuning or cold caches: record after more warm-up steps",
             confidence=MAYBE_COLD,
             evidence={"device_intervals": ints(rows, C.ROW_ID)[:EVIDENCE_ROWS].tolist()},
         )

@@ -17,6 +17,7 @@ from tracekit.schema import C, CopyKind, HostKind
 from ..shared import collectives
 from ..shared.common import contains, duration, ints, is_kind, percent
 from ..shared.host_rows import NO_OP, source_lines
+from ..shared.programs import program_of
 from .exposed import ADVISED, COLLECTIVE, COMMUNICATION, EXPOSED_NS, OP, Exposed
 
 COMMUNICATES = Rule(
@@ -81,7 +82,7 @@ _TEXT = {
     ),
     CopyKind.H2D: (
         "copy the next batch on a side stream during the computation of the current one "
-        "(`with torch.cuda.stream(side): x.to(device, non_blocking=True)`, then `wait_stream`)"
+        "(`with torch.{module}.stream(side): x.to(device, non_blocking=True)`, then `wait_stream`)"
     ),
     CopyKind.D2H: (
         "copy into pinned memory with `non_blocking=True` on a side stream and read it one step later, or "
@@ -243,7 +244,10 @@ def _advice(run: Run, what: str, exposed: Exposed, ranks: int) -> str:
         return f"{_TEXT[_scheme(run, exposed.kinds)]}; {waits}"
     pageable = what != CopyKind.P2P and exposed.pageable
     first = "pin the host memory first, pageable copies block the host; " if pageable else ""
-    return first + _TEXT[what]
+    program = program_of(run)
+    if not program.is_pytorch and what != CopyKind.P2P:
+        return f"{first}copy with `cudaMemcpyAsync` on a second stream while kernels run on the first"
+    return first + _TEXT[what].format(module=program.module)
 
 
 def _scheme(run: Run, kinds: pd.DataFrame) -> str:

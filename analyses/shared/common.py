@@ -34,10 +34,7 @@ LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
 """Runtime and driver calls that launch device work, except those of `HOST_FUNCTION_PATTERN`."""
 HOST_FUNCTION_PATTERN = r"(?i)launchhostfunc"
 """Calls that enqueue a host function in a stream, which has no device interval."""
-NO_DEVICE = (
-    "no device in this capture: nothing ran on a GPU or the CUDA activity was off; "
-    "record on a GPU machine with `tracekit collect --workload resnet50 --device cuda`"
-)
+NO_DEVICE = "no device in this capture: nothing ran on a GPU, or recording of its activity was off"
 NOT_RECORDED = (
     "the host launched GPU work but no GPU activity was recorded (the profiler lacked permission, or another "
     "tool held CUPTI): this is not an idle GPU; allow GPU performance counters and record again"

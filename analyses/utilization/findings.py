@@ -16,6 +16,7 @@ from tracekit.schema import C, CopyKind, DeviceKind
 from ..copies.tables import KernelUnions
 from ..memory.events import theil_sen
 from ..shared.common import largest_rows
+from ..shared.programs import program_of
 from .device_limits import (
     POWER_CAP,
     SETTING,
@@ -291,9 +292,10 @@ def _report_cpu_bound(scene: Scene) -> Finding | None:
         Severity.WARN,
         f"The process keeps {cores:.2f} cores busy while device {device} is idle for {100 * idle:.0f}% of "
         f"the {scene.scope}",
-        "One thread limits the throughput: launch less often (torch.compile, CUDA graphs, fused "
-        "optimizers, larger batches), or move its work to other threads or processes (DataLoader "
-        "workers). `idle_gaps` names the ops that the device waited for.",
+        "One thread limits the throughput: launch less often "
+        f"{program_of(scene.run).launch_less('fused optimizers', 'larger batches')}, or move its work to "
+        "other threads or processes (DataLoader workers). `idle_gaps` names the ops that the device waited "
+        "for.",
         how="savings not estimated here: `idle_gaps` measures the cost of each cause of idle time",
         confidence=0.7,
         evidence={"device_intervals": longest} if longest else {},

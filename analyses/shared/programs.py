@@ -1,0 +1,89 @@
+"""What a run recorded, for advice that fits it: PyTorch or another program, and on whose device.
+
+* Vendor: AMD, Intel or Meta (MTIA) if the names of GPUs or of runtime calls say so, else NVIDIA.
+* PyTorch: everything that a profiler of torch recorded; of what Nsight Systems recorded, programs with a
+  range or a kernel of PyTorch. The others are CUDA C++, or use another framework.
+
+Example:
+    >>> import tracekit
+    >>> program_of(tracekit.open("latest")).graphs  # doctest: +SKIP
+    'CUDA graphs'
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from tracekit.runs.run import Run
+from tracekit.schema import C, HostKind
+
+from .common import contains, is_kind
+
+_GPUS = {"amd": r"(?i)\b(?:amd|instinct|radeon)\b", "intel": r"(?i)\bintel\b"}
+_CALLS = {"amd": r"^hip[A-Z]", "intel": r"^(?:ur|ze)[A-Z]", "meta": r"^runFunction - job_prep"}
+"""Patterns of the names of GPUs and of runtime calls, by vendor of the device."""
+_PYTORCH = r"\b(?:at|aten|c10|torch)::|ProfilerStep#"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A recorded program.
+
+    Attributes:
+        is_pytorch: Whether it uses PyTorch.
+        graphs: What replays many kernels with one launch on its device; empty if nothing does.
+        system_trace: What records the whole system.
+        module: Module of `torch` for its device.
+        stacks: How to record which code the CPU runs.
+    """
+
+    is_pytorch: bool = True
+    graphs: str = "CUDA graphs"
+    system_trace: str = "a system trace (nsys)"
+    module: str = "cuda"
+    stacks: str = "record stacks (`with_stack=True`)"
+
+    def launch_less(self, *others: str) -> str:
+        """Ways to launch less often, in parentheses: what the program can use, then the others."""
+        compiled = "torch.compile" if self.is_pytorch else ""
+        return f"({', '.join(filter(None, (compiled, self.graphs, *others)))})"
+
+
+_PROGRAMS = {
+    "nvidia": Program(),
+    "amd": Program(graphs="HIP graphs", system_trace="a system trace (rocprofv3)"),
+    "intel": Program(graphs="", system_trace="a system trace", module="xpu"),
+    "meta": Program(graphs="", system_trace="a system trace", module="mtia"),
+}
+
+
+def program_of(run: Run) -> Program:
+    """Return what a run recorded."""
+    return run.compute_once(_detect)
+
+
+def _detect(run: Run) -> Program:
+    collector = run.meta.collector
+    if collector.name == "nsys" or str(collector.options.get("tool", "")).startswith("nsys"):
+        tables = (
+            run.table(name, columns=[C.NAME])[C.NAME] for name in ("host_intervals", "device_intervals")
+        )
+        if any(contains(names, _PYTORCH).any() for names in tables):
+            return replace(Program(), stacks="record stacks with `--collector torch`")
+        return Program(is_pytorch=False, stacks=_SAMPLE_CPU)
+    program = _PROGRAMS[_find_vendor(run)]
+    if collector.name == "import":
+        return program
+    return replace(program, stacks="record stacks (`tracekit collect --stacks`)")
+
+
+_SAMPLE_CPU = "mark the code with NVTX ranges, or sample the CPU (`nsys profile --sample=process-tree`),"
+
+
+def _find_vendor(run: Run) -> str:
+    gpus = " ".join(str(gpu.get("name")) for gpu in run.meta.environment.get("gpus") or [])
+    calls = run.table("host_intervals", columns=[C.NAME], where=is_kind(HostKind.RUNTIME, HostKind.SYNC))
+    named = (vendor for vendor, pattern in _GPUS.items() if re.search(pattern, gpus))
+    called = (vendor for vendor, pattern in _CALLS.items() if contains(calls[C.NAME], pattern).any())
+    return next(named, None) or next(called, "nvidia")
