@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.analysis.modules import find_enclosing
+from tracekit.analysis.modules import find_enclosing, levels
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
@@ -98,23 +98,21 @@ def _select(frame: pd.DataFrame, kinds: tuple[HostKind, ...]) -> _Calls:
 def _build(calls: _Calls) -> _Tree:
     """Build the tree level by level: one node per name and parent node."""
     of_row = np.full(len(calls.parent), NO_PARENT, np.int64)
-    level = np.flatnonzero(calls.selected & (calls.parent == NO_PARENT))
-    pending = np.flatnonzero(calls.selected & (calls.parent != NO_PARENT))
     rank = ints(calls.frame, C.RANK)
     count, width = 0, len(calls.labels)
-    levels: list[tuple[Ints, Ints, Ints, Ints]] = []
-    while len(level):  # whole levels at once: a Python call per row would be slow
-        key = of_row[calls.parent[level]] if levels else rank[level]
+    nodes: list[tuple[Ints, Ints, Ints, Ints]] = []
+    # Whole levels at once: a Python call per row would be slow.
+    for rows in levels(np.where(calls.selected, calls.parent, NO_PARENT)):
+        level = rows[calls.selected[rows]]
+        key = of_row[calls.parent[level]] if nodes else rank[level]
         named = key * width + calls.names[level]
         keys, first, inverse = np.unique(named, return_index=True, return_inverse=True)
         of_row[level] = count + inverse
-        parent = keys // width if levels else np.full(len(keys), NO_PARENT, np.int64)
-        depth = np.full(len(keys), len(levels), np.int64)
-        levels.append((parent, depth, keys % width, rank[level][first]))
+        parent = keys // width if nodes else np.full(len(keys), NO_PARENT, np.int64)
+        depth = np.full(len(keys), len(nodes), np.int64)
+        nodes.append((parent, depth, keys % width, rank[level][first]))
         count += len(keys)
-        ready = of_row[calls.parent[pending]] != NO_PARENT
-        level, pending = pending[ready], pending[~ready]
-    return _Tree(of_row, *(np.concatenate(parts) for parts in zip(*levels, strict=True)))
+    return _Tree(of_row, *(np.concatenate(parts) for parts in zip(*nodes, strict=True)))
 
 
 def _sum_launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, Ints | None, tuple[str, ...]]:

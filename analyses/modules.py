@@ -14,8 +14,8 @@ Example:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,8 @@ NO_MODULES = Remark(
 NOT_IN_BOTH = "modules were not recorded in both runs: record both with Python stacks (`with_stack=True`)"
 OUTSIDE_NAME = "(outside of any module)"
 ARROW = " > "
+MAX_PATH = 100
+"""Names in a path: of modules nested thousands deep, all of them would take gigabytes."""
 _NAMED = 3
 
 
@@ -123,7 +125,8 @@ def _tree(modules: Modules, sums: pd.DataFrame) -> pd.DataFrame:
     for node, above in enumerate(parent.tolist()):
         if above != OUTSIDE:
             depth[node] = depth[above] + 1
-            paths[node] = f"{paths[above]}{ARROW}{names[node]}"
+            around = paths[above] if depth[node] < MAX_PATH else paths[above].partition(ARROW)[2]
+            paths[node] = f"{around}{ARROW}{names[node]}"
     table = sums.assign(path=paths)
     table[NODE], table[C.DEPTH], table[C.MODULE] = np.arange(len(parent)), depth, names
     table[PARENT] = pd.arrays.IntegerArray(parent, parent == OUTSIDE)
@@ -190,8 +193,7 @@ def _depth_first(parent: Ints, weight: Ints) -> list[int]:
 
 def _types(tree: pd.DataFrame) -> pd.DataFrame:
     """One row per class of modules; totals leave out modules inside one of the same class."""
-    above = dict(zip(tree[NODE], zip(tree[PARENT], tree["type"], strict=True), strict=True))
-    outer = [not _inside_own(above, node) for node in tree[NODE]]
+    outer = _are_outermost(tree[C.DEPTH].tolist(), tree["type"].tolist())
     sums = [name for name in ("call_ns", "host_self_ns", "device_self_ns", "no_op_ns") if name in tree]
     grouped = tree.groupby("type", sort=True)
     table = grouped[["calls", *sums]].sum(min_count=1)
@@ -207,14 +209,17 @@ def _types(tree: pd.DataFrame) -> pd.DataFrame:
     return select(table, _TYPES, f"-{by}", "type")
 
 
-def _inside_own(above: dict[int, tuple[Any, str]], node: int) -> bool:
-    """Whether a module of the same class encloses a node."""
-    parent, kind_of_node = above[node]
-    while not pd.isna(parent):
-        parent, kind = above[int(parent)]
-        if kind == kind_of_node:
-            return True
-    return False
+def _are_outermost(depths: list[int], types: list[str]) -> list[bool]:
+    """Whether no module of the same class encloses each node, in depth-first order."""
+    around, outermost = Counter[str](), list[bool]()
+    path: list[str] = []
+    for depth, kind in zip(depths, types, strict=True):
+        around.subtract(path[depth:])
+        del path[depth:]
+        outermost.append(not around[kind])
+        path.append(kind)
+        around[kind] += 1
+    return outermost
 
 
 def compare(base: Run, head: Run) -> Result:
@@ -284,7 +289,9 @@ def _count_unmatched(joined: pd.DataFrame, measure: str) -> Iterator[str]:
             yield Remark(f"modules only in the {which}, matched by path: {unmatched:,}")
 
 
-_PATH = Column("path", "", "names of the instances from the outermost module; equal names are one instance")
+_PATH = Column(
+    "path", "", f"names of the instances around it, the {MAX_PATH} innermost; equal names are one instance"
+)
 _TYPE = Column("type", "", "class of the module")
 _CALLS = Column("calls", "count", "number of calls")
 _TIMES = (

@@ -41,6 +41,7 @@ from ..shared.common import (
     spans,
     union_by,
 )
+from ..shared.groups import rows_by_number
 from ..shared.host_rows import MODULE
 
 GRAPH_CALL = r"(?i)graphlaunch"
@@ -214,26 +215,33 @@ def layer_tables(kernels: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Tables of the layers of graphs, from the kernels of their launches in order of time."""
     parts: list[dict[str, Any]] = []
     rows: list[pd.DataFrame] = []
-    for graph, of_graph in kernels.groupby("graph", sort=True):
-        first, times = _equal_launches(of_graph)
-        repeat = largest_repeat(first[C.NAME].cat.codes.to_numpy().astype(np.int64))
-        parts += _parts(int(str(graph)), times, repeat)
+    columns = ints(kernels, "launch"), ints(kernels, C.DUR_NS)
+    names = kernels[C.NAME].cat.codes.to_numpy().astype(np.int64)
+    for graph, of_graph in rows_by_number(ints(kernels, "graph")):
+        first, times = _equal_launches(of_graph, *columns, names)
+        repeat = largest_repeat(names[first])
+        parts += _parts(graph, times, repeat)
         if repeat:
-            rows.append(_layer(int(str(graph)), first, times, repeat))
+            rows.append(_layer(graph, kernels.iloc[first], times, repeat))
     structure = pd.DataFrame(parts, columns=[column.name for column in _STRUCTURE])
     empty = pd.DataFrame(columns=[column.name for column in _LAYER])
     return {"structure": structure, "layer": pd.concat(rows, ignore_index=True) if rows else empty}
 
 
-def _equal_launches(rows: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
-    """Return the kernels of the first launch, and the mean time of each over the launches with its order."""
-    launch = rows["launch"].to_numpy(np.int64)
-    order = np.argsort(launch, kind="stable")
-    count = int((launch == launch[0]).sum())
-    names = rows[C.NAME].cat.codes.to_numpy(np.int64)[order].reshape(-1, count)
-    durations = ints(rows, C.DUR_NS)[order].reshape(-1, count)
+def _equal_launches(rows: Ints, launch: Ints, duration: Ints, name: Ints) -> tuple[Ints, Ints]:
+    """Return the kernels of the first launch, and the mean time of each over the launches with its order.
+
+    Args:
+        rows: Positions of the kernels of a graph.
+        launch: Launch of each kernel.
+        duration: Duration of each kernel, ns.
+        name: Code of the name of each kernel.
+    """
+    order = rows[np.argsort(launch[rows], kind="stable")]
+    count = int((launch[rows] == launch[rows[0]]).sum())
+    names, durations = (column[order].reshape(-1, count) for column in (name, duration))
     equal = (names == names[0]).all(axis=1)
-    return rows.iloc[order[:count]], durations[equal].sum(axis=0) // int(equal.sum())
+    return order[:count], durations[equal].sum(axis=0) // int(equal.sum())
 
 
 def _parts(graph: int, times: Ints, repeat: Repeat | None) -> list[dict[str, Any]]:
@@ -255,7 +263,7 @@ def _parts(graph: int, times: Ints, repeat: Repeat | None) -> list[dict[str, Any
             "kernels": (last - first) // count,
             "sum_ns": int(times[first:last].sum()),
             "mean_ns": int(times[first:last].sum()) // count,
-            "share": float(share(pd.Series([int(times[first:last].sum())]), total)[0]),
+            "share": int(times[first:last].sum()) / total if total else np.nan,
         }
         for part, first, last, count in cuts
         if last > first

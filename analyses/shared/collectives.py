@@ -30,6 +30,7 @@ from .collective_kinds import (
     kinds_of,
 )
 from .common import PLACE, Bools, ints, map_texts, percentile
+from .groups import number_by
 from .host_rows import fill_missing_text, host_rows
 from .intervals_by_class import is_communication
 from .tensor_shapes import item_bytes, numel, parse_dtypes, parse_shapes
@@ -75,8 +76,9 @@ def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], 
     for (called, _), of_group in kernels.groupby(["family", "group"], sort=True):
         rows = _of_all_ranks(of_group)
         # Strictest first: stream by stream, then regardless of streams, then without the first kernels.
-        streams = [on_stream for _, on_stream in rows.groupby(C.STREAM, sort=True)]
-        groups = streams if all(_counts_agree(on_stream) for on_stream in streams) else [rows]
+        groups = [rows]
+        if _counts_agree_by_stream(rows):
+            groups = [on_stream for _, on_stream in rows.groupby(C.STREAM, sort=True)]
         if all(_counts_agree(on_stream) for on_stream in groups):
             matched += [_match_in_order(on_stream) for on_stream in groups]
         elif ending := _match_from_the_end(rows):
@@ -95,6 +97,12 @@ def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
     devices = rows.groupby(PLACE).ngroup()
     everywhere = (devices.groupby(sequence).transform("nunique") == devices.nunique()).to_numpy(bool)
     return rows.loc[everywhere]
+
+
+def _counts_agree_by_stream(rows: pd.DataFrame) -> bool:
+    """Whether several devices have the same number of kernels on each stream."""
+    counts = rows.groupby([C.STREAM, *PLACE]).size().groupby(level=0)
+    return bool(((counts.size() > 1) & (counts.min() == counts.max())).all())
 
 
 def _counts_agree(rows: pd.DataFrame) -> bool:
@@ -327,10 +335,12 @@ def varying_collectives(rows: pd.DataFrame, *, min_steps: float, min_ratio: floa
     stepped = rows[rows[C.STEP].notna()].sort_values([*PLACE, C.START_NS, C.ROW_ID])
     tables = [pd.DataFrame({C.KIND: [], "wait_ns": [], "shortest_ns": [], "longest_ns": []})]
     for _, of_device in stepped.groupby(PLACE, sort=True):
-        steps = [
-            list(zip(step["family"], step[C.KIND], strict=True)) for _, step in of_device.groupby(C.STEP)
-        ]
-        if len(steps) < min_steps or any(step != steps[0] for step in steps):
+        steps = np.unique(ints(of_device, C.STEP), return_counts=True)[1]
+        if len(steps) < min_steps or (steps != steps[0]).any():
+            continue
+        names, _ = number_by(of_device, ["family", C.KIND])
+        by_step = names[np.argsort(ints(of_device, C.STEP), kind="stable")].reshape(len(steps), -1)
+        if (by_step != by_step[0]).any():
             continue
         times = of_device.groupby(of_device.groupby(C.STEP).cumcount())[C.DUR_NS]
         shortest, longest = times.transform("min"), times.transform("max")

@@ -19,7 +19,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import SIZES, TIMES, human
 from tracekit.schema import C, DeviceKind, HostKind
 
-from .groups import codes_of, rows_by_device, sum_by_code
+from .groups import codes_of, rows_by_device, rows_by_number, sum_by_code
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -230,9 +230,11 @@ def overlap_by(groups: Small, bounds: Union, of_window: Small, windows: Union) -
     """
     (start, end), (low, high) = bounds, windows
     inside = np.zeros(len(low), np.int64)
-    for group in np.unique(of_window):
-        members, mine = groups == group, of_window == group
-        union = intervals.union(start[members], end[members])
+    members = dict(rows_by_number(groups))
+    nothing = np.empty(0, np.int64)
+    for group, mine in rows_by_number(of_window):
+        rows = members.get(group, nothing)
+        union = intervals.union(start[rows], end[rows])
         inside[mine] = intervals.overlap_lengths(union, low[mine], high[mine])
     return inside
 

@@ -21,6 +21,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind, Phase
 
 from .common import NO_PARENT, Bools, Objects, RowIndex, Small, ids_or_absent, to_categorical, values_at
+from .groups import rows_by_number
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
@@ -272,10 +273,9 @@ class HostColumns:
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """Innermost row that covers each instant on its thread."""
         latest = np.full(len(times), NO_PARENT, np.int64)
-        for number in np.unique(thread):
-            rows = self.rows_of_thread.get(int(number))
+        for number, on_thread in rows_by_number(thread):
+            rows = self.rows_of_thread.get(number)
             if rows is not None:
-                on_thread = thread == number
                 started = np.searchsorted(self.start[rows], times[on_thread], side="right")
                 latest[on_thread] = np.where(started > 0, rows.start + started - 1, NO_PARENT)
         return nesting.find_covering(self.end, self.parent, latest, times).astype(np.int64, copy=False)

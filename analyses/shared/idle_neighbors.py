@@ -11,6 +11,7 @@ from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, DeviceKind, HostKind, Memory
 
 from .common import NO_PARENT, PLACE, ints, is_kind, overlap_by, spans
+from .groups import rows_by_number
 from .host_columns import HostColumns
 
 SYNCHRONOUS_COPY = r"(?i)^(?:cuda|hip|cu)_?memcpy(?!.*async)"
@@ -131,13 +132,12 @@ def first_ending_after(host: HostColumns, rows: Ints, thread: Ints, times: Ints)
         times: Instant of each query.
     """
     first = np.full(len(times), -1, np.int64)
-    threads = host.thread[rows]
-    for number in np.intersect1d(threads, thread):
-        of_thread = rows[threads == number]
-        queries = thread == number
-        reach = np.maximum.accumulate(host.end[of_thread])
-        place = np.searchsorted(reach, times[queries], side="right")
-        first[queries] = np.where(
-            place < len(of_thread), of_thread[np.minimum(place, len(of_thread) - 1)], -1
-        )
+    waits = dict(rows_by_number(host.thread[rows]))
+    for number, queries in rows_by_number(thread):
+        if number in waits:
+            of_thread = rows[waits[number]]
+            reach = np.maximum.accumulate(host.end[of_thread])
+            place = np.searchsorted(reach, times[queries], side="right")
+            last = np.minimum(place, len(of_thread) - 1)
+            first[queries] = np.where(place < len(of_thread), of_thread[last], -1)
     return first

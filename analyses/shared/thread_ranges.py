@@ -14,6 +14,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from .common import NO_PARENT, ids_or_absent, ints, is_kind, spans
+from .groups import search_by
 from .host_rows import host_rows
 
 THREAD = (C.RANK, C.PID, C.TID)
@@ -64,18 +65,18 @@ def covering_ranges(ranges: pd.DataFrame, instants: pd.DataFrame) -> Ints:
     The ranges are disjoint, as `outermost_ranges` returns them; instants have a thread and a start.
     """
     position = np.full(len(instants), NO_PARENT, np.int64)
-    has_start = instants[C.START_NS].notna().to_numpy(bool)
-    instant = ids_or_absent(instants[C.START_NS])
-    keys = [(ids_or_absent(instants[column]), ints(ranges, column)) for column in THREAD]
-    number, (start, end) = _thread_numbers(ranges), spans(ranges)
-    for thread in np.unique(number):
-        rows = np.flatnonzero(number == thread)
-        same = has_start.copy()
-        for of_instant, of_range in keys:
-            same &= of_instant == of_range[rows[0]]
-        place = np.searchsorted(start[rows], instant[same], side="right") - 1
-        row = rows[np.maximum(place, 0)]
-        position[same] = np.where((place >= 0) & (instant[same] < end[row]), row, NO_PARENT)
+    timed = np.flatnonzero(instants[C.START_NS].notna().to_numpy(bool))
+    if not len(ranges) or not len(timed):
+        return position
+    instant = ids_or_absent(instants[C.START_NS])[timed]
+    keys = {
+        name: np.concatenate((ints(ranges, name), ids_or_absent(instants[name])[timed])) for name in THREAD
+    }
+    thread, (start, end) = _thread_numbers(pd.DataFrame(keys)), spans(ranges)
+    order = np.lexsort((start, thread[: len(ranges)]))
+    place = search_by(thread[order], start[order], thread[len(ranges) :], instant)
+    row = order[place]
+    position[timed] = np.where((place >= 0) & (instant < end[row]), row, NO_PARENT)
     return position
 
 

@@ -237,14 +237,20 @@ class Scene:
         """Union of all work of a device inside the window."""
         return intervals.intersect(self.worked.get(device, intervals.EMPTY), self.window)
 
-    def active_share(self, device: int, window: Union | None = None) -> float | None:
+    def active_share(self, device: int) -> float | None:
         """|K| over the window, as in `gpu_breakdown`; None for a device without work in the run."""
-        inside = self.window if window is None else window
-        total = intervals.length(inside)
-        if device not in self.worked or not total:
+        if device not in self.worked or not self.window_ns:
             return None
         kernels = self.kernels.get(device, intervals.EMPTY)
-        return intervals.length(intervals.intersect(kernels, inside)) / total
+        return int(overlap_lengths(kernels, *self.window).sum()) / self.window_ns
+
+    def active_shares(self, device: int, start: Ints, end: Ints) -> list[float | None]:
+        """|K| over each window; None for an empty one, and for a device without work in the run."""
+        if device not in self.worked:
+            return [None] * len(start)
+        kernels = overlap_lengths(self.kernels.get(device, intervals.EMPTY), start, end)
+        pairs = zip(kernels.tolist(), (end - start).tolist(), strict=True)
+        return [part / whole if whole else None for part, whole in pairs]
 
     def nvml(self, device: int, metric: str) -> Series | None:
         """NVML's samples of one metric of a device."""

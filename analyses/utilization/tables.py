@@ -16,7 +16,8 @@ from tracekit.runs.nvml import M
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C
 
-from ..shared.common import DEVICE, PLACE_COLUMNS, STEP, Floats
+from ..shared.common import DEVICE, PLACE_COLUMNS, STEP, Floats, ints
+from ..shared.groups import rows_by_number
 from .device_limits import busy_clock, find_reasons, measure_link, measure_throttling
 from .series import CONSTANT, CPU, PROCESSES, RSS, THREADS, Scene, Series
 
@@ -164,7 +165,7 @@ def _table(rows: list[Row], spec: TableSpec) -> pd.DataFrame:
     for column in spec.columns:
         values = [row.get(column.name) for row in rows]
         if column.name in _INTEGERS or column.unit in {"ns", "bytes", "count"}:
-            integers = [None if value is None or np.isnan(value) else round(value) for value in values]
+            integers = [None if value is None or value != value else round(value) for value in values]
             columns[column.name] = pd.array(integers, dtype="Int64" if None in integers else np.int64)
         elif column.unit or column.unit_in:
             columns[column.name] = np.array(values, np.float64)
@@ -251,22 +252,25 @@ def _measure_steps(scene: Scene) -> Iterator[Row]:
     """Power and energy of each step on each device that its rank used."""
     pairs = scene.work[[C.RANK, C.DEVICE]].drop_duplicates()
     steps = scene.steps.merge(pairs, on=C.RANK).sort_values([C.DEVICE, C.RANK, C.STEP])
-    for step in steps.to_dict("records"):
-        device = int(step[C.DEVICE])
-        window = (np.array([step[C.START_NS]], np.int64), np.array([step[END_NS]], np.int64))
-        power = scene.nvml(device, M.POWER)
-        yield {
-            C.RANK: step[C.RANK],
-            C.DEVICE: device,
-            C.STEP: step[C.STEP],
-            "window_ns": intervals.length(window),
-            "power": _stat(scene, device, M.POWER, window=window),
-            "energy": _energy(scene, device, window),
-            "nvml_share": _percent(_stat(scene, device, M.GPU_UTILIZATION, window=window)),
-            "active_share": scene.active_share(device, window),
-            "sm_clock": _stat(scene, device, M.SM_CLOCK, window=window),
-            "samples": int((power.within(window) > 0).sum()) if power else 0,
-        }
+    for device, rows in rows_by_number(ints(steps, C.DEVICE)):
+        of_device = steps.iloc[rows]
+        starts, ends = ints(of_device, C.START_NS), ints(of_device, END_NS)
+        power, shares = scene.nvml(device, M.POWER), scene.active_shares(device, starts, ends)
+        keys = zip(of_device[C.RANK].tolist(), of_device[C.STEP].tolist(), shares, strict=True)
+        for place, (rank, step, share) in enumerate(keys):
+            window = starts[place : place + 1], ends[place : place + 1]
+            yield {
+                C.RANK: rank,
+                C.DEVICE: device,
+                C.STEP: step,
+                "window_ns": int(ends[place] - starts[place]),
+                "power": _stat(scene, device, M.POWER, window=window),
+                "energy": _energy(scene, device, window),
+                "nvml_share": _percent(_stat(scene, device, M.GPU_UTILIZATION, window=window)),
+                "active_share": share,
+                "sm_clock": _stat(scene, device, M.SM_CLOCK, window=window),
+                "samples": int((power.within(window) > 0).sum()) if power else 0,
+            }
 
 
 def _list_reasons(scene: Scene) -> Iterator[Row]:

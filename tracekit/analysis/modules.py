@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 MARKER = "nn.Module: "
 OUTSIDE = -1
 """Node of rows outside of any module."""
-_PENDING = -2
 _INSTANCE = re.compile(r"_\d+$")
 _READ = (C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.SEQUENCE, C.FWD_TID)
 
@@ -170,6 +169,27 @@ def find_enclosing(wanted: Bools, parent: Ints) -> Ints:
     return np.where(np.append(wanted, False)[nearest], nearest, -1)
 
 
+def levels(parent: Ints) -> list[Ints]:
+    """Positions of rows by the number of rows around them; damaged rows, which form cycles, are left out.
+
+    Args:
+        parent: Position of the row around each row, negative at the top.
+
+    Example:
+        >>> [level.tolist() for level in levels(np.array([-1, 0, 1, 0]))]
+        [[0], [1, 3], [2]]
+    """
+    jump = np.append(parent, -1)
+    depth = (jump >= 0).astype(np.int64)
+    for _ in range(len(parent).bit_length()):  # pointer doubling
+        if (jump < 0).all():
+            break
+        depth, jump = depth + depth[jump], jump[jump]
+    rows = np.flatnonzero(jump[:-1] < 0)
+    rows = rows[np.argsort(depth[rows], kind="stable")]
+    return np.split(rows, np.flatnonzero(np.diff(depth[rows])) + 1) if len(rows) else []
+
+
 def _forward_ops(rows: pd.DataFrame, is_op: Bools) -> tuple[Ints, int]:
     """Position of the forward op of each backward op, -1 for other rows; and how many have none."""
     numbered = is_op & (rows[C.SEQUENCE].fillna(-1).to_numpy(np.int64) >= 0)
@@ -211,16 +231,12 @@ class _Tree:
         """Node of each anchor by position of its row; `OUTSIDE` for all other rows."""
         # One more than rows: position -1, on which anchors at the top depend, is always outside.
         node = np.full(len(self._call) + 1, OUTSIDE, np.int64)
-        node[anchors] = _PENDING
         numbers: dict[tuple[int, int], int] = {}
-        pending = anchors
-        while len(pending):
-            waits = node[self._depends[pending]] == _PENDING
-            ready, pending = pending[~waits], pending[waits]
-            if not len(ready):  # damaged rows form a cycle
-                node[pending] = OUTSIDE
-                break
-            node[ready] = node[self._depends[ready]]
+        is_anchor, depends = np.zeros(len(self._call), np.bool_), np.full(len(self._call), OUTSIDE)
+        is_anchor[anchors], depends[anchors] = True, self._depends[anchors]
+        for level in levels(depends):
+            ready = level[is_anchor[level]]
+            node[ready] = node[depends[ready]]
             called = ready[self._call[ready]]
             keys, inverse = np.unique(
                 np.stack((node[called], self._codes[called])), axis=1, return_inverse=True

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, RowIndex, to_categorical, union_by
+from tracekit.analyses.shared.groups import search_by
 
 from tests.builders import kernel, make_run
 from tracekit import registry
@@ -66,3 +69,20 @@ def test_texts_by_number_come_once_and_in_their_order() -> None:
     found = to_categorical(["b", "a", "b", "unused"], np.array([2, 0, 1, 0]))
     assert found.tolist() == ["b", "b", "a", "b"]
     assert found.categories.tolist() == ["a", "b"]
+
+
+@given(data=st.data())
+def test_a_search_by_group_finds_what_a_search_in_each_group_finds(data: st.DataObject) -> None:
+    number = st.integers(-5, 5) | st.integers(-(1 << 61), 1 << 61)  # keys of the widest would overflow
+    pairs = st.lists(st.tuples(st.integers(0, 3), number), max_size=12)
+    values, queries = sorted(data.draw(pairs)), data.draw(pairs)
+    columns = [np.array(column, np.int64) for pair in (values, queries) for column in _columns(pair)]
+    expected = [
+        max((place for place, (g, value) in enumerate(values) if g == group and value <= query), default=-1)
+        for group, query in queries
+    ]
+    assert search_by(*columns).tolist() == expected
+
+
+def _columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [group for group, _ in pairs], [value for _, value in pairs]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.analyses.modules import ARROW, NO_MODULES, NOT_IN_BOTH, OUTSIDE_NAME
+from tracekit.analyses.modules import ARROW, MAX_PATH, NO_MODULES, NOT_IN_BOTH, OUTSIDE_NAME
 
 from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import analyze, compare
@@ -185,6 +185,14 @@ def test_a_class_inside_its_own_is_counted_once_in_totals(tmp_path: Path) -> Non
     assert types[["type", "instances", "host_self_ns", "host_total_ns", "host_backward_ns"]].to_dict(
         "records"
     ) == [{"type": "Seq", "instances": 2, "host_self_ns": 20, "host_total_ns": 20, "host_backward_ns": 0}]
+
+
+def test_a_path_names_the_innermost_modules_of_deep_nesting(tmp_path: Path) -> None:
+    depth = MAX_PATH + 2
+    chain = [module(f"Block_{n}", n, 1_000 - n, n - 1 if n else None) for n in range(depth)]
+    tree = analyze(make_run(tmp_path, host_intervals=chain), "modules").tables["tree"]
+    assert tree[C.DEPTH].tolist()[:depth] == [*range(depth)]
+    assert tree["path"].iloc[depth - 1].split(ARROW) == [f"Block_{n}" for n in range(2, depth)]
 
 
 @pytest.mark.parametrize(
