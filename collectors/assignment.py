@@ -60,13 +60,6 @@ def assign_samples(samples: Sequence[Sample], views: Sequence[View]) -> list[Sam
     Args:
         samples: Samples of the collector; those of a GPU have its UUID.
         views: What each rank saw.
-
-    Example:
-        >>> from tracekit.ingest.write import Sample
-        >>> sample = Sample(0, "nvml", 0, "power_w", "W", 300.0, gpu="GPU-b")
-        >>> views = [View(0, {"a": 0}, frozenset({0})), View(1, {"b": 0}, frozenset({0}))]
-        >>> [(sample.rank, sample.device) for sample in assign_samples([sample], views)]
-        [(1, 0)]
     """
     if not _have_common_uuids(samples, views):
         return list(samples)

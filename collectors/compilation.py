@@ -128,13 +128,7 @@ def _describe(metrics: Any, part: str) -> dict[str, Any]:
 
 
 def _id(metrics: Any) -> str:
-    """Return torch's own `i/j`, or the frame and how often it was compiled before.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> _id(SimpleNamespace(frame_key="3", cache_size=1))
-        '3/1'
-    """
+    """Return torch's own `i/j`, or the frame and how often it was compiled before."""
     frame = f"{getattr(metrics, 'frame_key', 0)}/{getattr(metrics, 'cache_size', 0)}"
     return str(getattr(metrics, "compile_id", None) or frame)
 
@@ -170,26 +164,13 @@ def _breaks(metrics: Iterable[Any], counts: Counter[str]) -> list[dict[str, Any]
 
 
 def _explain_break(text: str) -> tuple[str, str]:
-    r"""Split torch's message of a graph break into its reason and its explanation with hints.
-
-    Example:
-        >>> text = "no print\n  Explanation: It prints.\n  Hint: Do not.\n  Developer debug context: "
-        >>> _explain_break(text)
-        ('no print', 'It prints. Do not.')
-    """
+    """Split torch's message of a graph break into its reason and its explanation with hints."""
     first, _, rest = _DEVELOPER_NOTES.split(text.strip())[0].partition("\n")
     lines = (line.strip().removeprefix("Explanation: ").removeprefix("Hint: ") for line in rest.splitlines())
     return first, " ".join(line for line in lines if line)
 
 
 def describe_guard(reason: str) -> str:
-    """Return the failed guard in torch's reason of a recompilation, without source location and advice.
-
-    Example:
-        >>> describe_guard("0/1: tensor 'x' size mismatch at index 0. expected 3, actual 5")
-        "tensor 'x' size mismatch at index 0. expected 3, actual 5"
-        >>> describe_guard("0/1: self.n == 1        # x = x * self.n  # model.py:8 in forward (HINT: ...)")
-        'self.n == 1'
-    """
+    """Return the failed guard in torch's reason of a recompilation, without source location and advice."""
     first = reason.strip().partition("\n")[0]
     return _COMPILE_ID.sub("", first).partition("  # ")[0].strip()

@@ -271,12 +271,6 @@ class StepTimer:
     Attributes:
         name: Name of the clock.
         notes: Diagnostics as pairs of code and message.
-
-    Example:
-        >>> timer = StepTimer("cuda")  # doctest: +SKIP
-        >>> for _ in range(5):  # doctest: +SKIP
-        ...     timer.time(step)
-        >>> timer.durations_ns()  # doctest: +SKIP
     """
 
     def __init__(self, device: str) -> None:

@@ -82,12 +82,7 @@ TABLES = (
 
 
 def assign_keys(pages: Mapping[str, Page]) -> dict[str, str]:
-    """Return the key of each existing page.
-
-    Example:
-        >>> assign_keys({})
-        {}
-    """
+    """Return the key of each existing page."""
     page_of_key: dict[str, str] = {}
     for name in pages:
         if name in PAGE_KEYS and PAGE_KEYS[name] not in page_of_key:

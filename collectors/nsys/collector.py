@@ -179,18 +179,14 @@ def _follow_file(path: Path, process: subprocess.Popen[str]) -> Iterator[str]:
                 process.wait(_POLL_SECONDS)
 
 
-def _find_report(directory: Path) -> Path | None:
-    """Return the report in a folder; None if it is missing or empty."""
-    return _find(directory, SUFFIXES)
-
-
 def _check_processed(directory: Path) -> None:
     """Raise that a folder without a report has unprocessed data of one, if it has, and where it is saved."""
-    if raw := _find(directory, (UNPROCESSED,)):
+    if raw := _find_report(directory, (UNPROCESSED,)):
         raise tool.unprocessed_error(raw)
 
 
-def _find(directory: Path, suffixes: Iterable[str]) -> Path | None:
+def _find_report(directory: Path, suffixes: Iterable[str] = SUFFIXES) -> Path | None:
+    """Return the report in a folder; None if it is missing or empty."""
     paths = [directory / f"{REPORT}{suffix}" for suffix in suffixes]
     return next((path for path in paths if path.is_file() and path.stat().st_size), None)
 

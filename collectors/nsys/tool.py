@@ -66,13 +66,7 @@ def find() -> Nsys:
 
 
 def _help_by_option(text: str) -> dict[str, str]:
-    r"""Return the help text of each option that a help page describes.
-
-    Example:
-        >>> text = "  -t, --trace=\n\n    Possible: 'cuda'. See --help.\n  --wait=\n    all\n"
-        >>> _help_by_option(text).keys()
-        dict_keys(['trace', 'wait'])
-    """
+    """Return the help text of each option that a help page describes."""
     starts = [*_OPTION.finditer(text)]
     ends = [*(match.start() for match in starts[1:]), len(text)]
     return {match[1]: text[match.start() : end] for match, end in zip(starts, ends, strict=True)}

@@ -71,13 +71,7 @@ def make_tiles(values: Iterable[Any], *, label: str, unit: str, **more: str) -> 
 
 
 def describe_change(tile: Tile, base: Tile) -> tuple[str, str]:
-    """Return the change from the baseline, and whether it is `better`, `worse` or neither (empty).
-
-    Example:
-        >>> old = Tile(label="step", low=100, high=100, unit="ns", wanted="low")
-        >>> describe_change(Tile(label="step", low=90, high=90, unit="ns", wanted="low"), old)
-        ('−10.0%', 'better')
-    """
+    """Return the change from the baseline, and whether it is `better`, `worse` or neither (empty)."""
     is_share = tile.unit == "share"
     if tile.low != tile.high or base.low != base.high or not (is_share or base.low):
         return "", ""
@@ -172,12 +166,7 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
 
 
 def _with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
-    """Add the theme's colors, fonts and margins; the figure's settings take precedence.
-
-    Example:
-        >>> _with_theme({"data": [], "layout": {"height": 100}}, dark=True)["layout"]["height"]
-        100
-    """
+    """Add the theme's colors, fonts and margins; the figure's settings take precedence."""
     ink, grid = _INK[dark]
     axis = {"gridcolor": grid, "zerolinecolor": grid, "linecolor": grid, "automargin": True}
     layout = figure.get("layout", {})

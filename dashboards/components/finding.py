@@ -66,12 +66,7 @@ class EvidenceRow:
 
 
 def range_around(start_ns: int, dur_ns: int) -> tuple[int, int]:
-    """Return the range to show around an interval.
-
-    Example:
-        >>> range_around(1_000_000, 100_000)
-        (800000, 1300000)
-    """
+    """Return the range to show around an interval."""
     margin = max(2 * dur_ns, 20_000)  # on either side
     return max(0, start_ns - margin), start_ns + dur_ns + margin
 

@@ -31,12 +31,7 @@ _CHUNK_ROWS = 10_000
 
 
 def quote_formula(value: Any) -> Any:
-    """Return a CSV cell; text that a spreadsheet would evaluate is quoted.
-
-    Example:
-        >>> quote_formula("=1+1"), quote_formula(-1), quote_formula(None), quote_formula("aten::mm")
-        ("'=1+1", -1, None, 'aten::mm')
-    """
+    """Return a CSV cell; text that a spreadsheet would evaluate is quoted."""
     if value is None or isinstance(value, bool | int | float):
         return value
     text = clean(str(value))

@@ -122,10 +122,6 @@ def chunk_extremes(*series: npt.NDArray[np.float64], most: int = MAX_POINTS) -> 
     Args:
         series: Values of equal length; NaN where missing.
         most: Maximum number of indices.
-
-    Example:
-        >>> chunk_extremes(np.array([0.0, 9, 1, 2, 3, 4, 5, 6, 7, 8]), most=8).tolist()
-        [0, 1, 4, 5, 9]
     """
     count = len(series[0])
     if count <= most:

@@ -168,12 +168,7 @@ def points(
 
 
 def decades(values: Sequence[float]) -> dict[str, Any]:
-    """Return ticks of a logarithmic axis: powers of ten, with 2 and 5 for a short axis.
-
-    Example:
-        >>> decades([4, 60])["ticktext"]
-        ['2', '5', '10', '20', '50', '100']
-    """
+    """Return ticks of a logarithmic axis: powers of ten, with 2 and 5 for a short axis."""
     if not values:
         return {}
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))

@@ -102,12 +102,7 @@ def by_step(frame: pd.DataFrame, steps: Sequence[int]) -> dict[str, Any]:
 
 
 def step_axis(steps: Sequence[int]) -> dict[str, Any]:
-    """Return a step axis with about ten ticks.
-
-    Example:
-        >>> step_axis([7, 8])["ticktext"]
-        ['7', '8']
-    """
+    """Return a step axis with about ten ticks."""
     tick_step = max(1, -(-len(steps) // 10))
     ticks = list(range(0, len(steps), tick_step))
     return {"title": {"text": "step"}, "tickvals": ticks, "ticktext": [str(steps[index]) for index in ticks]}

@@ -43,14 +43,6 @@ def choose_figure(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     Args:
         spec: The table's metadata.
         frame: Its rows.
-
-    Example:
-        >>> import pandas as pd
-        >>> from tracekit.analysis import Column, TableSpec
-        >>> spec = TableSpec("t", "By op", (Column("op", "", "op"), Column("sum_ns", "ns", "time")))
-        >>> frame = pd.DataFrame({"op": ["a", "b"], "sum_ns": [1_000, 3_000]})
-        >>> choose_figure(spec, frame).figure["data"][0]["x"]
-        [3.0, 1.0]
     """
     if len(frame) < 2:
         return None

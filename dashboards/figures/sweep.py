@@ -127,10 +127,6 @@ def group_bars(
         unit: Unit of the values.
         groups: Group of each bar.
         title: Axis title.
-
-    Example:
-        >>> [trace["name"] for trace in group_bars(["a", "b"], [1, 2], "ns", groups=["p", "q"])["data"]]
-        ['p', 'q']
     """
     x, _ = axis.scale_values(values, unit)
     written = axis.format_values(values, unit)
@@ -167,10 +163,6 @@ def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> d
         shares: Share of each, from 0 to 1, descending.
         names: Name of each.
         what: Name of the items, in the plural.
-
-    Example:
-        >>> cumulative([0.75, 0.25], ["a", "b"], what="kernels")["data"][0]["y"]
-        [75.0, 100.0]
     """
     upward = [100 * value for value in accumulate(shares)]
     hover = [

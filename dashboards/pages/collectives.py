@@ -72,11 +72,7 @@ def _figures(results: PageResults) -> list[Component]:
 
 
 def _heatmap(calls: pd.DataFrame) -> dict[str, object]:
-    """Draw the share of each bin of time in which each device waits.
-
-    Args:
-        calls: Rows of `calls` with a known `wait_ns`, at least one.
-    """
+    """Draw the share of each bin of time in which each device waits; `calls` have a known `wait_ns`."""
     # A kernel first waits and then transfers, so its waiting is at its start.
     start = calls[C.START_NS].to_numpy(np.int64)
     end = start + calls["wait_ns"].to_numpy(np.int64)

@@ -118,12 +118,7 @@ def _lines(results: PageResults) -> list[Component]:
 
 
 def _shorten_lines(lines: str) -> str:
-    """Shorten lines to the names of their files, each named once.
-
-    Example:
-        >>> _shorten_lines("/home/me/train.py:13, /home/me/train.py:15, /home/me/loss.py:2")
-        'train.py:13, 15, loss.py:2'
-    """
+    """Shorten lines to the names of their files, each named once."""
     names: list[str] = []
     last = ""
     for line in lines.split(SEPARATOR):

@@ -36,10 +36,6 @@ def number_format(unit: str, *, decimals: bool) -> dict[str, Any]:
     Args:
         unit: Unit of the column.
         decimals: Whether its numbers are floats; JSON does not distinguish 5.0 from 5.
-
-    Example:
-        >>> number_format("count", decimals=False)
-        {'kind': 'count', 'decimals': False}
     """
     if unit in SCALES:
         scales, base = SCALES[unit]
@@ -95,12 +91,7 @@ _CAUSE = "cause"
 
 
 def with_cause_labels(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose causes of idle time are their labels, as charts and the timeline show them.
-
-    Example:
-        >>> with_cause_labels(pd.DataFrame({"cause": ["host_work", "sync"]}))["cause"].tolist()
-        ['CPU busy outside launches', 'synchronization']
-    """
+    """Return a table whose causes of idle time are their labels, as charts and the timeline show them."""
     if _CAUSE not in frame or not set(frame[_CAUSE].dropna().unique()) <= {*CAUSES}:
         return frame
     return frame.assign(**{_CAUSE: frame[_CAUSE].astype(object).map(label, na_action="ignore")})
@@ -220,12 +211,7 @@ class ColumnValues:
 
 
 def _in_two_lines(head: str) -> int:
-    """Return the letters of the longer line of a heading, broken where that is shortest.
-
-    Example:
-        >>> _in_two_lines("device self time"), _in_two_lines("calls")
-        (9, 5)
-    """
+    """Return the letters of the longer line of a heading, broken where that is shortest."""
     words = head.split()
     breaks = [(" ".join(words[:split]), " ".join(words[split:])) for split in range(1, len(words))]
     return min((max(map(len, lines)) for lines in breaks), default=len(head))
@@ -368,17 +354,6 @@ def link_parameters(columns: Collection[str]) -> dict[str, Any] | None:
         `go` (to the longest, to the next from a time on, or to a step), the columns to read (`at` has the
         time), and how to search: for the values of `column`, or for `text`, and for `host` if the device is
         the host.
-
-    Example:
-        >>> found = link_parameters(["name", "count"])
-        >>> found["go"], found["column"], found["mode"]
-        ('longest', 'name', 'name')
-        >>> link_parameters(["rank", "step", "window_ns"])["go"]
-        'step'
-        >>> link_parameters(["rank", "device", "gaps"])["text"]
-        'idle'
-        >>> link_parameters(["checks"]) is None
-        True
     """
     place = {name: name if name in columns else "" for name in (C.RANK, C.DEVICE)}
     named = next((candidate for candidate in _NAMED_COLUMNS if candidate.column in columns), None)

@@ -199,12 +199,6 @@ def with_tree_state(rows: list[Record], tree: Column) -> list[Record]:
     Args:
         rows: Rows in depth-first order.
         tree: Column that shows the tree.
-
-    Example:
-        >>> from tracekit.analysis import Column
-        >>> rows = [{"node": 0, "parent": None, "depth": 0}, {"node": 1, "parent": 0, "depth": 1}]
-        >>> [row["tk_hidden"] for row in with_tree_state(rows, Column("name", "", "", indent_by="depth"))]
-        [False, False]
     """
     depths = sorted(row[tree.indent_by] for row in rows)
     level = depths[min(MAX_ROWS_AT_FIRST, len(depths)) - 1]

@@ -120,10 +120,6 @@ def assign_levels(start: Ints, end: Ints) -> list[Ints]:
     Args:
         start: Sorted starts.
         end: Their ends.
-
-    Example:
-        >>> [lane.tolist() for lane in assign_levels(np.array([0, 1, 2, 4]), np.array([2, 3, 4, 5]))]
-        [[0, 2, 3], [1]]
     """
     lanes: list[Ints] = []
     left = np.arange(len(start))

@@ -194,6 +194,13 @@ def test_memory_tells_two_boards_of_the_same_name_and_units_apart() -> None:
     assert find_device("NVIDIA GeForce RTX 3060", 28) is None
 
 
+def test_units_tell_two_boards_of_the_same_name_apart() -> None:
+    of_12_gb = find_device("NVIDIA GeForce RTX 3080", 70)
+    assert of_12_gb is not None
+    assert of_12_gb.name == "GeForce RTX 3080 12 GB"
+    assert find_device("NVIDIA GeForce RTX 3080", 34) is None
+
+
 def test_published_peaks() -> None:
     """Table 3 of TorchBench: A100 and MI210."""
     a100, mi210 = find_device("NVIDIA A100-SXM4-40GB"), find_device("AMD Instinct MI210")

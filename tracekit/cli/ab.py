@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli import options
 from tracekit.cli.progress import note
 from tracekit.experiments.options import AbOptions, Design
-
-if TYPE_CHECKING:
-    from tracekit.experiments.ab_model import AbRequest, Report
 
 
 @click.command("ab")
@@ -50,8 +46,10 @@ def command(
     tracekit ab HEAD~1 HEAD --repeat 10 -- python train.py --steps 50
     tracekit ab v1.0 . --allow-dirty --value 'step: ([0-9.]+) ms' -- python bench.py
     """  # noqa: D301 (click reads the \b)
+    from tracekit.experiments.ab import compare_commits
     from tracekit.experiments.ab_model import AbRequest
     from tracekit.experiments.measure import Reading
+    from tracekit.experiments.process import ProgramError
     from tracekit.render.ab import render
     from tracekit.stats.comparison import exit_code
 
@@ -63,17 +61,8 @@ def command(
         reading=Reading.parse(chosen.value, chosen.unit),
         **vars(chosen),
     )
-    report = _measure(request, store)
-    click.echo(render(report, output_format), nl=False)
-    return int(exit_code(report.verdict))
-
-
-def _measure(request: AbRequest, store: str | None) -> Report:
-    from tracekit.experiments.ab import compare_commits
-    from tracekit.experiments.process import ProgramError
-
     try:
-        return compare_commits(
+        report = compare_commits(
             options.open_store(store), request, say=lambda text: note(f"tracekit: {text}"), progress=note
         )
     except ProgramError as error:
@@ -83,3 +72,5 @@ def _measure(request: AbRequest, store: str | None) -> Report:
     except KeyboardInterrupt:
         note("tracekit: completed pairs of runs are saved; run the same command to resume")
         raise
+    click.echo(render(report, output_format), nl=False)
+    return int(exit_code(report.verdict))

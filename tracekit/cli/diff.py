@@ -6,14 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit.cli import completion, options, progress
 from tracekit.cli import lazy_click as click
 from tracekit.errors import ExitCode
-
-if TYPE_CHECKING:
-    from tracekit.diff import Diff
 
 _VIEWS = ("op", "module", "kernel")
 
@@ -77,7 +73,9 @@ def command(
     difference is ignored with --varying.
     """
     from tracekit.diff import Options, diff, model
+    from tracekit.diff.model import Verdict
     from tracekit.render.diff import render
+    from tracekit.stats.comparison import exit_code
 
     runs, names = options.open_store(store), model.pair(references)
     base, head = (model.runs_of(runs, name) for name in names)
@@ -88,21 +86,10 @@ def command(
             base, head, references=names, options=chosen, progress=progress, recorded=runs.readable()
         )
     compared = replace(compared, warnings=(*unlike, *compared.warnings))
-    code = int(_exit_code(compared, use_exit_code=use_exit_code))
+    decides = use_exit_code or compared.verdict is Verdict.NOT_COMPARABLE
+    code = int(exit_code(compared.verdict) if decides else ExitCode.OK)
     options.write_result(render(compared, output_format, limit=limit, exit_code=code), output)
     return code
-
-
-def _exit_code(diff: Diff, *, use_exit_code: bool) -> ExitCode:
-    from tracekit.diff.model import Verdict
-
-    if diff.verdict is Verdict.NOT_COMPARABLE:
-        return ExitCode.NOT_COMPARABLE
-    if not use_exit_code:
-        return ExitCode.OK
-    if diff.verdict is Verdict.REGRESSION:
-        return ExitCode.REGRESSION
-    return ExitCode.OK if diff.verdict in {Verdict.PASS, Verdict.IMPROVEMENT} else ExitCode.CANNOT_TELL
 
 
 @contextmanager

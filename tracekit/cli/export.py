@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from tracekit.cli.options import open_store, store_option
 from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
-    from tracekit.export.tables import Source
     from tracekit.runs.run import Run
     from tracekit.runs.selection import Window
 
@@ -58,16 +56,28 @@ def command(
     tracekit export latest --steps 3:5 -o steps.json
     tracekit export latest --to csv -o tables.zip
     """  # noqa: D301 (click reads the \b)
-    from tracekit.export.tables import Source
+    from tracekit.export import tables
+    from tracekit.export.chrome import chrome_trace, compress
     from tracekit.ingest.references import resolve
 
     exported = resolve(open_store(store), run)
-    source = Source(exported, _window(exported, steps) if steps else None)
+    source = tables.Source(exported, _window(exported, steps) if steps else None)
     if output == "-":
-        _to_stdout(source, target)
+        if target != "perfetto":
+            raise UnusableInputError(
+                f"{target} writes several files and cannot go to stdout", hint="give a path with -o"
+            )
+        sys.stdout.buffer.writelines(chrome_trace(source.run, window=source.window))
+        sys.stdout.buffer.flush()
         return
     path = Path(output or f"{exported.id}{_ENDINGS[target]}").expanduser()
-    _write(source, target, path, force=force)
+    with tables.open_output(path, overwrite=force) as temporary:
+        if target == "perfetto":
+            pieces = chrome_trace(source.run, window=source.window)
+            with temporary.open("wb") as file:
+                file.writelines(compress(pieces) if path.suffix == ".gz" else pieces)
+        else:
+            {"csv": tables.as_csv, "parquet": tables.as_parquet}[target](source, temporary)
     click.echo(str(path))
 
 
@@ -85,31 +95,3 @@ def _window(run: Run, steps: str) -> Window:
         numbers = f"{table[C.STEP].min()} to {table[C.STEP].max()}" if len(table) else "none"
         raise UnusableInputError(f"run {run.id} has no step {steps}", hint=f"its steps: {numbers}")
     return int(chosen[C.START_NS].min()), int(chosen[END_NS].max())
-
-
-def _to_stdout(source: Source, target: str) -> None:
-    if target != "perfetto":
-        raise UnusableInputError(
-            f"{target} writes several files and cannot go to stdout", hint="give a path with -o"
-        )
-    sys.stdout.buffer.writelines(_trace(source, packed=False))
-    sys.stdout.buffer.flush()
-
-
-def _trace(source: Source, *, packed: bool) -> Iterator[bytes]:
-    from tracekit.export.chrome import chrome_trace, compress
-
-    pieces = chrome_trace(source.run, window=source.window)
-    return compress(pieces) if packed else pieces
-
-
-def _write(source: Source, target: str, path: Path, *, force: bool) -> None:
-    from tracekit.export import tables
-    from tracekit.export.tables import open_output
-
-    with open_output(path, overwrite=force) as temporary:
-        if target == "perfetto":
-            with temporary.open("wb") as file:
-                file.writelines(_trace(source, packed=path.suffix == ".gz"))
-        else:
-            {"csv": tables.as_csv, "parquet": tables.as_parquet}[target](source, temporary)

@@ -14,7 +14,6 @@ from tracekit.errors import UnusableInputError
 if TYPE_CHECKING:
     from tracekit.cli.leftovers import Leftover
     from tracekit.runs.store import Store
-    from tracekit.storage import Place
 
 COLUMNS = (
     Column("kind", "", "kind of leftover"),
@@ -55,7 +54,7 @@ def command(*, dry_run: bool, older_than: float, output_format: str, store: str 
 
     runs = open_store(store)
     rows: list[dict[str, Any]] = []
-    failed: list[Place] = []
+    failed = []
     for leftover in list(leftovers(runs, older_than_s=older_than)):
         size = leftover.bytes
         if not dry_run:
@@ -66,7 +65,15 @@ def command(*, dry_run: bool, older_than: float, output_format: str, store: str 
         rows.append(_row(runs, leftover, size))
     if rows or output_format != "table":
         click.echo(render.rows(rows, COLUMNS, output_format, command="gc", key="freed", limit=0), nl=False)
-    _report(rows, failed, dry_run=dry_run)
+    total = render.human(sum(row["size"] for row in rows), "bytes")
+    done = "would be freed" if dry_run else "freed"
+    many = f"{len(rows)} leftover{'s' * (len(rows) != 1)}"
+    note(f"tracekit: {total} {done}, {many}" if rows else "tracekit: nothing to delete")
+    if failed:
+        raise UnusableInputError(
+            f"{failed[0]} could not be deleted completely",
+            hint="check its permissions and whether it is in use",
+        )
 
 
 def _row(store: Store, leftover: Leftover, size: int) -> dict[str, Any]:
@@ -75,18 +82,3 @@ def _row(store: Store, leftover: Leftover, size: int) -> dict[str, Any]:
     shown = "/".join(path.parts[len(store.path.parts) :]) if inside else str(path)
     age_ns = int(leftover.age_s * 1e9)
     return {"kind": str(leftover.kind), "path": shown, "size": size, "age": age_ns}
-
-
-def _report(rows: list[dict[str, Any]], failed: list[Place], *, dry_run: bool) -> None:
-    """Print a summary on stderr; refuse to end well if something could not be deleted."""
-    size = render.human(sum(row["size"] for row in rows), "bytes")
-    if not rows:
-        note("tracekit: nothing to delete")
-        return
-    done = "would be freed" if dry_run else "freed"
-    note(f"tracekit: {size} {done}, {len(rows)} leftover{'s' * (len(rows) != 1)}")
-    if failed:
-        raise UnusableInputError(
-            f"{failed[0]} could not be deleted completely",
-            hint="check its permissions and whether it is in use",
-        )

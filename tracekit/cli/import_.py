@@ -140,7 +140,11 @@ def command(
             click.echo(outcome.id)
             _print_warnings(outcome)
     gc.freeze()  # skips the last garbage collection at exit
-    _raise_errors(list(errors.values()))
+    if errors:
+        *printed, last = errors.values()  # which is raised and sets the exit code
+        for error in printed:
+            print_error(error)
+        raise last
 
 
 @contextmanager
@@ -180,27 +184,15 @@ def _expand(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Pl
     return places
 
 
-def _raise_errors(errors: list[TracekitError]) -> None:
-    """Print a line for each error but the last, which is raised and sets the exit code."""
-    for error in errors[:-1]:
-        print_error(error)
-    if errors:
-        raise errors[-1]
-
-
 def _print_warnings(run: Run) -> None:
+    """Print diagnostics, and the extra with which a large trace is decoded faster, if it is missing."""
+    from importlib.util import find_spec
+
     from tracekit.runs.meta import combine_diagnostics
 
     for diagnostic in combine_diagnostics(run.meta.diagnostics):
         if diagnostic.level != "info":
             click.echo(f"tracekit: {run.id}: {diagnostic.message}", err=True)
-    _suggest_fast(run)
-
-
-def _suggest_fast(run: Run) -> None:
-    """Name the extra with which a large trace is decoded faster, if it is not installed."""
-    from importlib.util import find_spec
-
     rows = sum(table.rows for table in run.meta.tables.values())
     names = [str(source.get("name")) for source in run.meta.collector.options.get("sources", [])]
     if rows >= _MIN_LARGE_ROWS and any(".json" in name for name in names) and find_spec("numba") is None:

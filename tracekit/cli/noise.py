@@ -13,7 +13,7 @@ from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.cli.progress import note
 
 if TYPE_CHECKING:
-    from tracekit.diff.noise import History, Series
+    from tracekit.diff.noise import Series
 
 _SIGMA = "standard deviation of the logarithm of a run's value"
 _DETECTABLE = "change that 5 runs per side detect with 80% power"
@@ -59,28 +59,21 @@ def command(*, output_format: str, store: str | None) -> None:
     if rows or output_format != "table":
         shown = [column for column, _ in _COLUMNS]
         click.echo(render.rows(rows, shown, output_format, command="noise", key="series", limit=0), nl=False)
-    for text in _notes(measured):
-        note(f"tracekit: {text}")
-
-
-def _notes(history: History) -> list[str]:
-    notes = []
-    if not history.series:
-        notes.append(
-            "no repeated runs to estimate noise from: record two or more of one commit and configuration, "
-            "for example with `tracekit collect --workload resnet50 --repeat 5`"
+    if not measured.series:
+        note(
+            "tracekit: no repeated runs to estimate noise from: record two or more of one commit and "
+            "configuration, for example with `tracekit collect --workload resnet50 --repeat 5`"
         )
-    if history.without_code:
-        notes.append(
-            f"{_runs(history.without_code)} skipped: without a clean commit or a label, runs of the same "
-            "code cannot be identified (collect with --label)"
+    if measured.without_code:
+        note(
+            f"tracekit: {_runs(measured.without_code)} skipped: without a clean commit or a label, runs of "
+            "the same code cannot be identified (collect with --label)"
         )
-    if history.unmeasured:
-        notes.append(
-            f"{_runs(history.unmeasured)} skipped: only `tracekit collect` records unprofiled step times and "
-            "peak memory; imported traces lack them"
+    if measured.unmeasured:
+        note(
+            f"tracekit: {_runs(measured.unmeasured)} skipped: only `tracekit collect` records unprofiled "
+            "step times and peak memory; imported traces lack them"
         )
-    return notes
 
 
 def _runs(count: int) -> str:

@@ -80,6 +80,7 @@ def command(
     tracekit report before --analyses kernels,idle_gaps --title "Before the fix"
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis.cache import ResultCache
+    from tracekit.analysis.verdict import INTEGRITY
     from tracekit.export.tables import open_output
     from tracekit.ingest.references import resolve
 
@@ -88,7 +89,20 @@ def command(
     reported = with_peaks(resolve(runs, run), peaks)
     path = Path(output or ".").expanduser()
     path = path / f"{reported.id}.html" if path.is_dir() else path
-    text = _text(reported, names, ResultCache(runs, fresh=fresh), title=title, limit=limit)
+    shown, advice = _analyze(reported, {*names, INTEGRITY}, ResultCache(runs, fresh=fresh))
+    text: str = import_extra("tracekit.dashboards.exports.report", "reports need").render_report(
+        reported,
+        title=title or _title(reported),
+        question="",
+        results=[shown[name] for name in names if name in shown],
+        integrity=shown[INTEGRITY][1],
+        bound=advice.verdict.sentence if advice.verdict else "",
+        advice=[ranked.finding for ranked in advice.findings],
+        facts=True,
+        lacking=advice.lacking,
+        capture=advice.capture,
+        limit=limit,
+    )
     with open_output(path, overwrite=True) as temporary:
         temporary.write_text(text, encoding="utf-8")
     click.echo(str(path))
@@ -106,26 +120,6 @@ def _names(analyses: str | None) -> tuple[str, ...]:
     if analyses == _ALL:
         return tuple(available.name for available in analysis.available())
     return split_arguments("latest", tuple(filter(None, map(str.strip, analyses.split(",")))))[1]
-
-
-def _text(
-    run: Run, names: tuple[str, ...], result_cache: ResultCache, *, title: str | None, limit: int
-) -> str:
-    shown, advice = _analyze(run, {*names, "integrity"}, result_cache)
-    text: str = import_extra("tracekit.dashboards.exports.report", "reports need").render_report(
-        run,
-        title=title or _title(run),
-        question="",
-        results=[shown[name] for name in names if name in shown],
-        integrity=shown["integrity"][1],
-        bound=advice.verdict.sentence if advice.verdict else "",
-        advice=[ranked.finding for ranked in advice.findings],
-        facts=True,
-        lacking=advice.lacking,
-        capture=advice.capture,
-        limit=limit,
-    )
-    return text
 
 
 def _title(run: Run) -> str:

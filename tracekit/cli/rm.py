@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
@@ -13,7 +12,6 @@ from tracekit.errors import UnusableInputError
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 
 @click.command("rm")
@@ -29,26 +27,18 @@ def command(*, runs: tuple[str, ...], yes: bool, store: str | None) -> None:
     Prints the ids of the deleted runs, one per line.
     """
     place = open_store(store)
-    chosen = _find(place, runs)
-    if not yes:
-        chosen = _confirm(chosen)
-    for run in chosen:
-        place.remove(run)
-        click.echo(run.path.name)
-
-
-def _find(store: Store, references: Sequence[str]) -> list[Run]:
-    """Resolve the references to distinct runs, in order."""
-    by_name: dict[str, Run] = {}
-    for reference in references:
-        run = store.resolve(reference)
-        if run.path.resolve().parent != store.path.resolve():
+    distinct: dict[str, Run] = {}
+    for reference in runs:
+        run = place.resolve(reference)
+        if run.path.resolve().parent != place.path.resolve():
             raise UnusableInputError(
-                f"{reference} is not in the store {store.path}; nothing was deleted",
+                f"{reference} is not in the store {place.path}; nothing was deleted",
                 hint="select its store with --store, or delete the folder yourself",
             )
-        by_name.setdefault(run.path.resolve().name, run)
-    return list(by_name.values())
+        distinct.setdefault(run.path.resolve().name, run)
+    for run in distinct.values() if yes else _confirm(list(distinct.values())):
+        place.remove(run)
+        click.echo(run.path.name)
 
 
 def _confirm(runs: list[Run]) -> list[Run]:

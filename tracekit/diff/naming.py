@@ -150,18 +150,7 @@ def op_role(op: str) -> Role:
 
 @lru_cache(maxsize=65536)
 def op_name(name: str) -> str:
-    """Return an op's name without addresses, counters, autograd's wrapper, and hashes of the compiler.
-
-    Example:
-        >>> op_name("Torch-Compiled Region: 0/1"), op_name("triton_poi_fused_relu_12")
-        ('Torch-Compiled Region:', 'triton_poi_fused_relu')
-        >>> op_name("graph_3_cpp_fused_relu_12")
-        'cpp_fused_relu'
-        >>> op_name("autograd::engine::evaluate_function: ReluBackward0"), op_name("aten::conv2d")
-        ('ReluBackward', 'aten::conv2d')
-        >>> op_name("CompiledFunctionBackward"), op_name("## Call CompiledFxGraph fem7v7a2b5 ##")
-        ('CompiledFunctionBackward', '## Call CompiledFxGraph ##')
-    """
+    """Return an op's name without addresses, counters, autograd's wrapper, and hashes of the compiler."""
     for pattern, replacement in _OP_RENAMES:
         name = pattern.sub(replacement, name)
     return name.strip()

@@ -157,12 +157,7 @@ def _read_tree(run: Run, names: Mapping[str, str]) -> OpTree:
 
 
 def places_of(ids: Ints, wanted: pd.Series) -> Ints:
-    """Return the positions of row ids; `NO_ROW` for null and for absent ids.
-
-    Example:
-        >>> places_of(np.array([7, 9]), pd.Series([9, None, 8], dtype="Int64"))
-        array([ 1, -1, -1])
-    """
+    """Return the positions of row ids; `NO_ROW` for null and for absent ids."""
     keys = wanted.fillna(NO_ROW).to_numpy(dtype=np.int64)
     if not len(ids):
         return np.full(len(keys), NO_ROW, np.int64)

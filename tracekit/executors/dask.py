@@ -234,12 +234,7 @@ def _explain(error: BaseException) -> TracekitError:
 
 
 def _host_of(address: str) -> str:
-    """Return the host of a worker's address, such as `tcp://10.0.0.3:4567`.
-
-    Example:
-        >>> _host_of("tcp://10.0.0.3:4567")
-        '10.0.0.3'
-    """
+    """Return the host of a worker's address, such as `tcp://10.0.0.3:4567`."""
     return urlsplit(address).hostname or ""
 
 

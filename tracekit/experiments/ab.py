@@ -17,12 +17,7 @@ from typing import TypeAlias
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments import checkouts
 from tracekit.experiments.ab_model import AbRequest, Block, Commit, Report, Side, compare_until_decided
-from tracekit.experiments.checkouts import (
-    Worktrees,
-    find_missing_submodules,
-    repository_root,
-    worktrees,
-)
+from tracekit.experiments.checkouts import Worktrees, find_missing_submodules, repository_root, worktrees
 from tracekit.experiments.measure import Program, measure, prepare, program, store_run
 from tracekit.experiments.state import StateFile, exclusive_lock, question_key
 from tracekit.runs import environment, revisions
@@ -64,16 +59,6 @@ def resolve_commit(revision: str, repository: Path, *, allow_dirty: bool = False
             hint="commit them, or use --allow-dirty to measure them uncommitted",
         )
     return Commit(revision, sha, changes)
-
-
-def _resolve_base(revision: str, repository: Path) -> Commit:
-    base = resolve_commit(revision, repository, allow_dirty=True)
-    if base.dirty:
-        raise UnusableInputError(
-            "the base must be a commit, but the working tree has uncommitted changes",
-            hint="use a commit as the base, and `.` as the head",
-        )
-    return base
 
 
 def _check_out(trees: Worktrees, commit: Commit, *, name: str) -> Path:
@@ -146,10 +131,14 @@ def compare_commits(
         UnusableInputError: The command cannot be measured, or another call is measuring in this store.
     """
     root = repository_root()
-    sides: dict[Side, Commit] = {
-        "base": _resolve_base(request.base, root),
-        "head": resolve_commit(request.head, root, allow_dirty=request.allow_dirty),
-    }
+    base = resolve_commit(request.base, root, allow_dirty=True)
+    if base.dirty:
+        raise UnusableInputError(
+            "the base must be a commit, but the working tree has uncommitted changes",
+            hint="use a commit as the base, and `.` as the head",
+        )
+    head = resolve_commit(request.head, root, allow_dirty=request.allow_dirty)
+    sides: dict[Side, Commit] = {"base": base, "head": head}
     measured_program = program(request.command, root, reading=request.reading)
     metrics = _metrics(request, measured_program)
     _ = request.design.looks  # refuses an invalid design before anything starts

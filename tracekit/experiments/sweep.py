@@ -103,12 +103,7 @@ def _request(settings: Settings, plan: Plan) -> Request:
 
 
 def shorten_out_of_memory(message: str) -> str:
-    """Shorten an out-of-memory message of torch's allocator.
-
-    Example:
-        >>> shorten_out_of_memory("w ran out of memory: x: you tried to allocate 4294967296 bytes. Error 12")
-        'w ran out of memory: requested 4,294,967,296 bytes at once'
-    """
+    """Shorten an out-of-memory message of torch's allocator."""
     match = re.search(r"^(.*ran out of memory): .*tried to allocate (\d+) bytes", message)
     return f"{match[1]}: requested {int(match[2]):,} bytes at once" if match else message
 

@@ -116,11 +116,6 @@ def find_crossing(rows: Sequence[Ints]) -> tuple[Ints, Ints]:
 
     Args:
         rows: Starts, ends and ids, by start and of one start the longest first.
-
-    Example:
-        >>> ids, lane = find_crossing([np.array(one) for one in ([0, 5, 6], [10, 15, 7], [7, 8, 9])])
-        >>> ids.tolist(), lane.tolist()
-        ([8, 9], [0, 0])
     """
     start, end, ids = rows
     if (start[1:] < start[:-1]).any():  # a track whose rows come from several files

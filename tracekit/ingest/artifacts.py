@@ -295,12 +295,7 @@ def _kernels(graph: _Graph, key: str) -> Iterator[Kernel]:
 
 
 def _group_handles(handles: Iterable[str]) -> dict[str, list[str]]:
-    """Return the handles `name:number` of each name, in order of their numbers: `mm:2` before `mm:10`.
-
-    Example:
-        >>> _group_handles(["aten.mm:10", "aten.mm:2", "cpp_fused_0:3"])
-        {'aten.mm': ['aten.mm:2', 'aten.mm:10'], 'cpp_fused_0': ['cpp_fused_0:3']}
-    """
+    """Return the handles `name:number` of each name, in order of their numbers: `mm:2` before `mm:10`."""
     numbers_by_name: dict[str, set[int]] = defaultdict(set)
     for handle in handles:
         name, _, number = handle.rpartition(":")
@@ -343,13 +338,7 @@ def _nodes(listings: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _lines(stacks: Sequence[str]) -> tuple[str, ...]:
-    """Return the innermost line outside of torch of each stack trace, each line once.
-
-    Example:
-        >>> stack = 'File "train.py", line 3, in f; File "/lib/torch/nn/functional.py", line 9, in relu'
-        >>> _lines([stack, stack])
-        ('train.py:3',)
-    """
+    """Return the innermost line outside of torch of each stack trace, each line once."""
     lines: list[str] = []
     for stack in stacks:
         frames = _FRAME.findall(stack)
@@ -359,12 +348,7 @@ def _lines(stacks: Sequence[str]) -> tuple[str, ...]:
 
 
 def _sort_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """Sort lines such as `a.py:9` by file and number.
-
-    Example:
-        >>> _sort_lines(["b.py:1", "a.py:10", "a.py:9"])
-        ('a.py:9', 'a.py:10', 'b.py:1')
-    """
+    """Sort lines such as `a.py:9` by file and number."""
     return tuple(sorted(lines, key=lambda line: (line.rpartition(":")[0], int(line.rpartition(":")[2]))))
 
 
@@ -373,24 +357,14 @@ def _unique(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def _ops_in_name(name: str) -> tuple[str, ...]:
-    """Return the ops of a generated name as one text, such as `gelu_mul` of `cpp_fused_gelu_mul_0`.
-
-    Example:
-        >>> _ops_in_name("cpp_fused_gelu_mul_0"), _ops_in_name("extern_kernels.mm")
-        (('gelu_mul',), ('aten.mm',))
-    """
+    """Return the ops of a generated name as one text, such as `gelu_mul` of `cpp_fused_gelu_mul_0`."""
     if fused := _FUSED.match(name):
         return (fused[1],)
     return (_event_name(name).replace("::", "."),) if "." in name else ()
 
 
 def _event_name(name: str) -> str:
-    """Return the profiler's name of a kernel or an op: `a::b` for `torch.ops.a.b.default`.
-
-    Example:
-        >>> _event_name("extern_kernels.addmm"), _event_name("torch.ops.mkldnn._linear_pointwise.default")
-        ('aten::addmm', 'mkldnn::_linear_pointwise')
-    """
+    """Return the profiler's name of a kernel or an op: `a::b` for `torch.ops.a.b.default`."""
     parts = name.removeprefix("torch.ops.").split(".")
     if len(parts) == 1:
         return name
@@ -398,14 +372,7 @@ def _event_name(name: str) -> str:
 
 
 def _source_hash(source: str, name: str) -> str:
-    """Return a hash of a source that does not depend on the kernel's generated name.
-
-    Example:
-        >>> _source_hash('void cpp_f_0() {"graph_0_cpp_f_0"}', "cpp_f_0") == _source_hash(
-        ...     'void cpp_g_7() {"graph_2_cpp_g_7"}', "cpp_g_7"
-        ... )
-        True
-    """
+    """Return a hash of a source that does not depend on the kernel's generated name."""
     source = _PROFILED.sub("", source)
     plain = re.sub(rf"(?:graph_\d+_)?\b{re.escape(name)}|graph_\d+_{re.escape(name)}", "KERNEL", source)
     return hashlib.sha256(plain.encode()).hexdigest()[:32]

@@ -88,14 +88,6 @@ class BackgroundThread:
 
     The thread starts with the first function. An error stops it, and is raised by the next call of `do`, or
     at exit.
-
-    Example:
-        >>> done = []
-        >>> with BackgroundThread() as thread:
-        ...     thread.do(lambda: done.append("first"))
-        ...     thread.do(lambda: done.append("second"))
-        >>> done
-        ['first', 'second']
     """
 
     def __init__(self) -> None:

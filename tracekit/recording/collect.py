@@ -219,16 +219,7 @@ def command(request: Request) -> list[str]:
 
 
 def program_title(command: tuple[str, ...]) -> str:
-    """Return the name of a program: its script or module, without folder and launcher.
-
-    Example:
-        >>> program_title(("python", "-u", "src/train.py", "--lr", "0.1"))
-        'train'
-        >>> program_title(("torchrun", "--nproc-per-node", "2", "train.py"))
-        'train'
-        >>> program_title(("python", "-m", "pkg.train")), program_title(("python", "-c", "1"))
-        ('pkg.train', 'python')
-    """
+    """Return the name of a program: its script or module, without folder and launcher."""
     program = PurePath(command[0]).name
     if not program.startswith(_LAUNCHERS):
         return PurePath(program).stem or program

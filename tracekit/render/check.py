@@ -13,7 +13,7 @@ from tracekit.render import diff_tables
 from tracekit.render import document as doc
 from tracekit.render.cells import escape, json_text
 from tracekit.render.page import fold_table, page
-from tracekit.stats.comparison import Comparison, Verdict
+from tracekit.stats.comparison import Verdict
 
 _ALL_COLUMNS = "--format json shows all"
 _SIGNS = {ExitCode.OK: "✅ ", ExitCode.REGRESSION: "❌ "}
@@ -181,19 +181,15 @@ def _cases(configuration: Configuration) -> list[ET.Element]:
         return [_case(configuration, "comparability", "error", str(configuration.outcome), fields)]
     if configuration.outcome is Outcome.NO_BASELINE:
         return [_case(configuration, "baseline", "skipped", sentences.sides(configuration))]
-    cases = [_metric_case(configuration, metric) for metric in configuration.comparisons]
+    cases = []
+    for metric in configuration.comparisons:
+        kind = "failure" if metric.verdict is Verdict.REGRESSION else "error"
+        problem = (kind, str(metric.verdict), metric.reason) if metric.verdict in _LEVELS else ()
+        cases.append(_case(configuration, metric.name, *problem))
     one_sided = [
         _case(configuration, name, "error", "only one side measured it") for name in configuration.one_sided
     ]
     return [*cases, *one_sided]
-
-
-def _metric_case(configuration: Configuration, metric: Comparison) -> ET.Element:
-    if metric.verdict is Verdict.REGRESSION:
-        return _case(configuration, metric.name, "failure", str(metric.verdict), metric.reason)
-    if metric.verdict in _LEVELS:
-        return _case(configuration, metric.name, "error", str(metric.verdict), metric.reason)
-    return _case(configuration, metric.name)
 
 
 def _case(
@@ -231,12 +227,7 @@ def as_github(result: CheckResult) -> str:
 
 
 def _annotation(level: str, title: str, message: str) -> str:
-    """Format a workflow command, escaped as GitHub specifies.
-
-    Example:
-        >>> _annotation("error", "a: b", "10% slower")
-        '::error title=a%3A b::10%25 slower'
-    """
+    """Format a workflow command, escaped as GitHub specifies."""
     head = _data(title).replace(":", "%3A").replace(",", "%2C")
     return f"::{level} title={head}::{_data(message)}"
 

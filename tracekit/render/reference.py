@@ -71,12 +71,7 @@ def page(analyses: Iterable[Analysis]) -> str:
 
 
 def _anchor(title: str) -> str:
-    """Return the anchor of a heading.
-
-    Example:
-        >>> _anchor("Gaps, and who fills them")
-        'gaps-and-who-fills-them'
-    """
+    """Return the anchor of a heading."""
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 

@@ -72,14 +72,6 @@ def find_device(name: str, units: int | None = None, memory_bytes: int | None = 
         name: Name that the driver reports.
         units: SMs or compute units that it reports; None if not recorded.
         memory_bytes: Memory that it reports; None if not recorded.
-
-    Example:
-        >>> find_device("NVIDIA A100-SXM4-40GB").tflops["tf32"]
-        156
-        >>> print(find_device("NVIDIA A100-SXM4-40GB MIG 1g.5gb"))
-        None
-        >>> find_device("NVIDIA GeForce RTX 3080", 70).name, find_device("NVIDIA GeForce RTX 3080", 34)
-        ('GeForce RTX 3080 12 GB', None)
     """
     matching = [entry for entry in _matching_entries(name) if _fits(entry, units, memory_bytes)]
     return _device(matching[0]) if len(matching) == 1 else None

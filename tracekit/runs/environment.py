@@ -300,10 +300,6 @@ def device_indices(environment: Mapping[str, Any]) -> dict[str, int]:
     """Return the device index of each GPU that the described program saw, by UUID without prefix.
 
     Empty if the program did not initialize CUDA: then the GPUs are those of the machine.
-
-    Example:
-        >>> device_indices({"gpus": [{"index": 0, "uuid": "GPU-7b", "sm_count": 132}]})
-        {'7b': 0}
     """
     gpus = environment.get("gpus") or []
     return {bare_uuid(gpu["uuid"]): gpu["index"] for gpu in gpus if gpu.get("uuid") and gpu.get("sm_count")}

@@ -268,14 +268,6 @@ def is_as_sealed(data: bytes) -> bool | None:
     """Return whether the content of a `run.json` is unchanged; None without a digest, as in old versions.
 
     White space does not matter.
-
-    Example:
-        >>> import json
-        >>> content = {"run_id": "a", "seal": _digest({"run_id": "a"})}
-        >>> is_as_sealed(json.dumps(content).encode())
-        True
-        >>> is_as_sealed(json.dumps({**content, "run_id": "b"}).encode())
-        False
     """
     try:
         content = msgspec.json.decode(data, type=dict[str, Any])
@@ -344,14 +336,6 @@ def combine_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
     Args:
         diagnostics: Diagnostics of a run; messages start with the name of the trace, as in `a.json: cut`.
-
-    Example:
-        >>> from tracekit.runs.meta import Diagnostic, Level
-        >>> many = [Diagnostic(Level.WARN, "cut", f"{rank}.json: ends early") for rank in range(9)]
-        >>> [diagnostic.message for diagnostic in combine_diagnostics(many)]
-        ['9 traces, 0.json to 8.json: ends early']
-        >>> len(combine_diagnostics(many[:8]))
-        8
     """
     kinds: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in diagnostics:

@@ -112,13 +112,7 @@ def restrict(
 
 
 def _rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
-    """Return the filter for rows of a window: intervals that overlap it or start in it, and samples.
-
-    Example:
-        >>> from tracekit.schema import TABLES
-        >>> str(_rows_in(TABLES["counters"].arrow, (5, 9)))
-        '((t_ns >= 5) and (t_ns < 9))'
-    """
+    """Return the filter for rows of a window: intervals that overlap it or start in it, and samples."""
     import pyarrow.compute as pc
 
     low, high = window

@@ -343,15 +343,6 @@ def one_line_errors(name: str, run_id: str) -> Iterator[None]:
 
     Raises:
         UnusableInputError: A file is missing, unreadable or invalid.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> try:
-        ...     with one_line_errors("steps", "a"):
-        ...         raise pa.ArrowInvalid("no footer")
-        ... except UnusableInputError as error:
-        ...     print(error)
-        table steps of run a cannot be read: no footer (check the run with `tracekit verify a`)
     """
     from pyarrow import ArrowException
 

@@ -84,12 +84,7 @@ def _gs(options: tuple[tuple[str, str], ...]) -> pafs.FileSystem:
 
 
 def _arguments(options: tuple[tuple[str, str], ...], endpoint: str) -> dict[str, Any]:
-    """Return the arguments of a file system for the options of an address.
-
-    Example:
-        >>> _arguments((("anonymous", "1"),), "http://127.0.0.1:9000/")
-        {'endpoint_override': '127.0.0.1:9000', 'scheme': 'http', 'anonymous': True}
-    """
+    """Return the arguments of a file system for the options of an address."""
     named: dict[str, Any] = {
         name: _parse_switch(name, value) if name in _SWITCHES else value for name, value in options
     }

@@ -65,12 +65,7 @@ class Memory:
     sample: int
 
     def required_bytes(self, batch_size: int, dtype: str) -> int:
-        """Return the device memory that a step needs, in bytes, with context and margin.
-
-        Example:
-            >>> round(Memory(fixed=200 << 20, sample=80 << 20).required_bytes(64, "float32") / (1 << 30), 1)
-            7.5
-        """
+        """Return the device memory that a step needs, in bytes, with context and margin."""
         tensors = (self.fixed + batch_size * self.sample) * _ITEM_BYTES[dtype] / _ITEM_BYTES["float32"]
         return CONTEXT_BYTES + round(MARGIN * tensors)
 

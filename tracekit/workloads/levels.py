@@ -53,10 +53,6 @@ def trace_module(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> to
     Args:
         model: Module on its device, in the mode it will run in; shares its parameters with the result.
         inputs: Example inputs on its device.
-
-    Example:
-        >>> trace_module(torch.nn.ReLU(), (torch.ones(2),))(torch.tensor([-1.0, 2.0]))
-        tensor([0., 2.])
     """
     before = [buffer.clone() for buffer in model.buffers()]
     devices = {tensor.device for tensor in inputs if tensor.is_cuda}

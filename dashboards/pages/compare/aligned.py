@@ -121,12 +121,7 @@ def _describe_match(match: Match, values: list[dict[str, Any] | None]) -> str:
 
 
 def _describe_difference(a_ns: int, b_ns: int) -> str:
-    """Describe two lengths: `2.00 µs in A, 3.00 µs in B (+1.00 µs, +50.0%)`.
-
-    Example:
-        >>> _describe_difference(2_000, 3_000), _describe_difference(5, 5)
-        ('2.00 µs in A, 3.00 µs in B (+1.00 µs, +50.0%)', '5 ns in A, 5 ns in B (equal)')
-    """
+    """Describe two lengths: `2.00 µs in A, 3.00 µs in B (+1.00 µs, +50.0%)`."""
     sign = "+" if b_ns > a_ns else ""
     ratio = f", {format_change(b_ns / a_ns)}" if a_ns else ""
     change = f"{sign}{human(b_ns - a_ns, 'ns')}{ratio}" if a_ns != b_ns else "equal"

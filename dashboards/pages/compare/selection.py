@@ -69,13 +69,7 @@ def read_comparison(context: Context) -> Comparison | None:
 
 
 def read_ignored(view: View) -> tuple[str, ...]:
-    """Return the fields whose differences the address ignores.
-
-    Example:
-        >>> from tracekit.dashboards.site import View
-        >>> read_ignored(View(options={"varying": "gpu,bogus,torch"}))
-        ('gpu', 'torch')
-    """
+    """Return the fields whose differences the address ignores."""
     names = view.options.get("varying", "").split(",")
     return tuple(name for name in dict.fromkeys(names) if name in FIELDS)
 

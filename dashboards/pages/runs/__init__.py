@@ -278,12 +278,7 @@ def shape(listing: Listing, listed: Sequence[Row]) -> list[Any]:
 
 
 def describe_count(passing: int, total: int) -> str:
-    """Return the number of runs that pass the filters.
-
-    Example:
-        >>> describe_count(1, 1), describe_count(12, 5_000)
-        ('1 run', '12 of 5,000 runs')
-    """
+    """Return the number of runs that pass the filters."""
     runs = f"{total:,} run{'s' * (total != 1)}"
     return runs if passing == total else f"{passing:,} of {runs}"
 

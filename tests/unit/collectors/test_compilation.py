@@ -163,3 +163,14 @@ def test_the_duration_of_a_compilation_is_exact_to_a_microsecond(
 def test_a_failed_guard_has_no_source_location() -> None:
     reason = "0/0: self.n == 1      # x * self.n  # /home/me/model.py:8 in forward (HINT: no)\n0/1: other"
     assert describe_guard(reason) == "self.n == 1"
+    reason = "0/1: tensor 'x' size mismatch at index 0. expected 3, actual 5"
+    assert describe_guard(reason) == "tensor 'x' size mismatch at index 0. expected 3, actual 5"
+
+
+def test_without_an_id_of_torch_the_frame_and_its_compilations_are_one() -> None:
+    assert compilation._id(SimpleNamespace(frame_key="3", cache_size=1)) == "3/1"
+
+
+def test_a_graph_break_is_split_into_reason_and_explanation() -> None:
+    text = "no print\n  Explanation: It prints.\n  Hint: Do not.\n  Developer debug context: "
+    assert compilation._explain_break(text) == ("no print", "It prints. Do not.")

@@ -200,3 +200,8 @@ def test_doctor_reports_the_nsys_found(tmp_path: Path, monkeypatch: pytest.Monke
     program = install(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert doctor._nsys() == doctor.Check("nsys", doctor.Status.OK, f"{CURRENT}, {program}")
+
+
+def test_a_help_page_is_split_by_options() -> None:
+    text = "  -t, --trace=\n\n    Possible: 'cuda'. See --help.\n  --wait=\n    all\n"
+    assert list(tool._help_by_option(text)) == ["trace", "wait"]

@@ -35,6 +35,11 @@ def test_extremes_pass_over_missing_values() -> None:
     assert 5_000 in chunk_extremes(values, most=100)
 
 
+def test_extremes_are_the_first_of_equal_chunks() -> None:
+    values = np.array([0.0, 9, 1, 2, 3, 4, 5, 6, 7, 8])
+    assert chunk_extremes(values, most=8).tolist() == [0, 1, 4, 5, 9]
+
+
 def test_memory_over_time_leaves_out_what_was_not_recorded() -> None:
     frame = pd.DataFrame(
         {C.T_NS: [0, 1], "allocated": [0, 1024], "reserved": pd.array([pd.NA, pd.NA], "Int64")}
@@ -174,6 +179,7 @@ def test_ticks_of_a_logarithmic_axis_stay_few(values: list[float], first: str) -
     ticks = decades(values)["ticktext"]
     assert ticks[0] == first
     assert 2 <= len(ticks) <= 12
+    assert decades([4, 60])["ticktext"] == ["2", "5", "10", "20", "50", "100"]
 
 
 def test_points_bring_limits_after_kinds() -> None:

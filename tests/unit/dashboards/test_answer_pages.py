@@ -9,6 +9,7 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.analysis_pages.results import PageResults, Row
+from tracekit.dashboards.pages import compile as compile_page
 from tracekit.dashboards.site import Context, Results, View
 
 from tests.builders import host, kernel, make_run, memcpy, step
@@ -201,3 +202,8 @@ def test_an_unknown_choice_is_the_default(hostile: Run) -> None:
 def test_rows_lead_to_the_timeline(hostile: Run) -> None:
     link = f"/timeline?run={hostile.path.name}&row=device_intervals:"
     assert link in _shown(hostile, "copies")["figures"]
+
+
+def test_files_of_lines_are_named_once() -> None:
+    lines = "/home/me/train.py:13, /home/me/train.py:15, /home/me/loss.py:2"
+    assert compile_page._shorten_lines(lines) == "train.py:13, 15, loss.py:2"

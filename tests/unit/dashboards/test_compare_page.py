@@ -140,6 +140,7 @@ def test_sides_without_work_are_not_called_unmatched(found: Diff) -> None:
 def test_an_address_keeps_all_fields_that_can_be_ignored() -> None:
     view = View(page="compare", options={"varying": ",".join(FIELDS)})
     assert selection.read_ignored(View.parse("/compare", view.search())) == FIELDS
+    assert selection.read_ignored(View(options={"varying": "gpu,bogus,torch"})) == ("gpu", "torch")
 
 
 def test_the_largest_causes_are_named_and_lead_to_both_runs(site: Site, found: Diff) -> None:
@@ -206,8 +207,8 @@ def test_html_is_a_file_without_markup_of_the_trace(client: FlaskClient) -> None
 
 
 def test_csv_holds_no_formulas() -> None:
-    assert [quote_formula(text) for text in ("=1", "+1", "-x", "@a", "ok", -1)] == [
-        "'=1", "'+1", "'-x", "'@a", "ok", -1
+    assert [quote_formula(text) for text in ("=1", "+1", "-x", "@a", "ok", -1, None)] == [
+        "'=1", "'+1", "'-x", "'@a", "ok", -1, None
     ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tracekit.dashboards.components import charts
 from tracekit.dashboards.figures.axis import hover_name, pack, shorten_label, unpack
 from tracekit.dashboards.figures.bars import bars, histogram, stack_bars
 from tracekit.dashboards.figures.lines import heatmap, lines
@@ -70,3 +71,8 @@ def test_missing_values_are_empty_cells_of_a_heatmap() -> None:
     trace = heatmap(["a"], ["b", "c"], [[-2_000, None]], "ns")["data"][0]
     assert trace["z"] == [[-2.0, None]]
     assert trace["text"] == [["-2.00 µs", "–"]]
+
+
+def test_settings_of_a_figure_take_precedence_over_the_theme() -> None:
+    themed = charts._with_theme({"data": [], "layout": {"height": 100}}, dark=True)
+    assert themed["layout"]["height"] == 100

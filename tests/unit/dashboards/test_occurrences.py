@@ -52,6 +52,15 @@ def test_a_row_about_a_step_leads_to_that_of_the_rank_it_names(columns: list[str
     assert (link["go"], link["column"], link["rank"]) == (STEP, "step", rank)
 
 
+def test_a_row_leads_to_what_it_names_else_to_what_its_table_is_about() -> None:
+    named, idle = link_parameters(["name", "count"]), link_parameters(["rank", "device", "gaps"])
+    assert named is not None
+    assert (named["go"], named["column"], named["mode"]) == ("longest", "name", "name")
+    assert idle is not None
+    assert idle["text"] == "idle"
+    assert link_parameters(["checks"]) is None
+
+
 def searched(link: dict[str, Any], row: dict[str, Any]) -> tuple[str, str]:
     """What `grid_cells.js` searches for, and how; empty for rows without a link."""
     value = row[link["column"]]

@@ -232,6 +232,7 @@ def test_a_finding_leads_to_its_evidence(store: Store) -> None:
     one = one_finding(saving_ns_per_step=MS, basis=Basis.MEASURED, evidence={"device_intervals": [2, 0]})
     shown = text_of(show_finding(context_of(store), one, share=0.25))
     start, end = range_around(11 * MS, 4 * MS)
+    assert (start, end) == (3 * MS, 23 * MS)
     assert f"/timeline?run=20261121T000000Z-made-by-hand-000000&from={start}&to={end}" in shown
     assert "row=device_intervals:2" in shown
     assert "saves 1.00 ms" in shown
@@ -261,6 +262,7 @@ def test_changes_are_told_in_words() -> None:
         return Tile(label="x", low=value, high=value, unit=unit, wanted=wanted)
 
     assert charts.describe_change(tile(110), tile(100)) == ("+10.0%", "worse")
+    assert charts.describe_change(tile(90), tile(100)) == ("−10.0%", "better")
     assert charts.describe_change(tile(0.6, "share", "high"), tile(0.5, "share", "high")) == (
         "+10.0 points",
         "better",

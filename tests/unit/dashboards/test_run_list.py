@@ -20,6 +20,7 @@ from tracekit.dashboards.app import create_app
 from tracekit.dashboards.blocks import compute_block
 from tracekit.dashboards.components.links import color_of_run
 from tracekit.dashboards.figures.axis import COLORWAY
+from tracekit.dashboards.pages.runs import describe_count
 from tracekit.dashboards.pages.runs.rows import (
     FIELDS,
     StepTimes,
@@ -221,3 +222,8 @@ def test_pickers_offer_the_newest_and_search_the_others(
     found = shell.list_run_options(runs, None, search="TRIAL 0")
     assert [one["value"] for one in found] == [oldest]
     assert [one["value"] for one in shell.list_run_options(runs, None, without=newest[0])][:1] == newest[1:]
+
+
+def test_the_number_of_runs_that_pass_the_filters() -> None:
+    assert describe_count(1, 1) == "1 run"
+    assert describe_count(12, 5_000) == "12 of 5,000 runs"

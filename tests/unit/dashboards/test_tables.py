@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 from tracekit.dashboards.site import Context, Results, View
-from tracekit.dashboards.tables import table
-from tracekit.dashboards.tables.table import filter_rows, page_rows, sort_rows
+from tracekit.dashboards.tables import columns, table
+from tracekit.dashboards.tables.table import filter_rows, page_rows, sort_rows, with_tree_state
 
 from tests.builders import kernel, make_run
 from tests.unit.dashboards.test_exact_values import grids
@@ -149,3 +149,13 @@ def test_long_tables_are_filtered_where_they_are_kept() -> None:
 def test_many_columns_make_a_table_long_sooner(context: Context) -> None:
     assert not table.is_long(frame(1_000))
     assert table.is_long(frame(table.MAX_CELLS // len(SPEC.columns) + 1))
+
+
+def test_headings_break_where_the_longer_line_is_shortest() -> None:
+    assert (columns._in_two_lines("device self time"), columns._in_two_lines("calls")) == (9, 5)
+
+
+def test_a_small_tree_is_shown_open() -> None:
+    rows = [{"node": 0, "parent": None, "depth": 0}, {"node": 1, "parent": 0, "depth": 1}]
+    shown = with_tree_state(rows, Column("name", "", "", indent_by="depth"))
+    assert [row["tk_hidden"] for row in shown] == [False, False]

@@ -46,6 +46,7 @@ def test_the_parts_of_a_step_share_one_scale() -> None:
 
 def test_many_steps_have_few_ticks() -> None:
     assert len(shares.step_axis(list(range(1_000)))["tickvals"]) <= 10
+    assert shares.step_axis([7, 8])["ticktext"] == ["7", "8"]
 
 
 def test_gaps_are_counted_by_length_and_cause() -> None:

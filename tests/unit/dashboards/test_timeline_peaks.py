@@ -55,6 +55,11 @@ def test_nothing_overlaps_in_a_lane_and_nothing_is_lost(spans: list[tuple[int, i
     assert sorted(np.concatenate([np.empty(0, int), *found]).tolist()) == list(range(len(ordered)))
 
 
+def test_an_interval_takes_the_first_free_lane() -> None:
+    lanes = build.assign_levels(np.array([0, 1, 2, 4]), np.array([2, 3, 4, 5]))
+    assert [lane.tolist() for lane in lanes] == [[0, 2, 3], [1]]
+
+
 def test_a_chain_in_which_each_overlaps_the_next_takes_two_lanes() -> None:
     start = np.arange(1_000) * 10
     assert [len(lane) for lane in build.assign_levels(start, start + 15)] == [500, 500]

@@ -185,3 +185,4 @@ def test_fields_are_known_by_name_and_imply_known_ones() -> None:
     assert {name for names in IMPLIED.values() for name in names} <= set(FIELDS)
     with pytest.raises(UnusableInputError, match="moon"):
         expand_varying(["gpu", "moon"])
+    assert sorted(expand_varying(["batch_size"])) == ["batch_size", "shapes"]

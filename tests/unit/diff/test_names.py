@@ -88,6 +88,8 @@ OPS = {
     "Torch-Compiled Region: 3/1": "Torch-Compiled Region:",
     "Torch-Compiled Region:3/1": "Torch-Compiled Region:",
     "triton_poi_fused_add_0_1": "triton_poi_fused_add",
+    "graph_3_cpp_fused_relu_12": "cpp_fused_relu",
+    "autograd::engine::evaluate_function: ReluBackward0": "ReluBackward",
     "AddmmBackward0": "AddmmBackward",
     "<forward op at 0x7f00a1>": "<forward op at >",
     "Optimizer.step#AdamW.step": "Optimizer.step#AdamW.step",

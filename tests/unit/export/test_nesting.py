@@ -84,6 +84,11 @@ def test_whatever_crosses_goes_to_a_track_where_it_nests(rows: list[Interval]) -
     assert bool(where) == (not nests(ordered))
 
 
+def test_rows_that_cross_share_one_more_track_where_they_nest() -> None:
+    ids, lane = find_crossing([np.array(column) for column in ([0, 5, 6], [10, 15, 7], [7, 8, 9])])
+    assert (ids.tolist(), lane.tolist()) == ([8, 9], [0, 0])
+
+
 def test_the_shorter_of_two_that_cross_goes_with_what_it_encloses(tmp_path: Path) -> None:
     calls = [host("long", 0, 100_000), host("short", 90_000, 120_000), host("inner", 110_000, 115_000)]
     found = events(make_run(tmp_path, host_intervals=calls))

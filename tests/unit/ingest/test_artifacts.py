@@ -198,3 +198,24 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_recording_in_which_nothing_was_compiled_has_no_kernels(tmp_path: Path) -> None:
     assert artifacts.read_recording(None) == artifacts.read_recording(tmp_path) == []
+
+
+def test_names_of_calls_give_handles_ops_and_events() -> None:
+    handles = artifacts._group_handles(["aten.mm:10", "aten.mm:2", "cpp_fused_0:3"])
+    assert handles == {"aten.mm": ["aten.mm:2", "aten.mm:10"], "cpp_fused_0": ["cpp_fused_0:3"]}
+    assert artifacts._ops_in_name("cpp_fused_gelu_mul_0") == ("gelu_mul",)
+    assert artifacts._ops_in_name("extern_kernels.mm") == ("aten.mm",)
+    assert artifacts._event_name("extern_kernels.addmm") == "aten::addmm"
+    op = artifacts._event_name("torch.ops.mkldnn._linear_pointwise.default")
+    assert op == "mkldnn::_linear_pointwise"
+
+
+def test_lines_are_those_of_the_program_sorted_by_number() -> None:
+    stack = 'File "train.py", line 3, in f; File "/lib/torch/nn/functional.py", line 9, in relu'
+    assert artifacts._lines([stack, stack]) == ("train.py:3",)
+    assert artifacts._sort_lines(["b.py:1", "a.py:10", "a.py:9"]) == ("a.py:9", "a.py:10", "b.py:1")
+
+
+def test_the_hash_of_a_source_does_not_depend_on_its_generated_name() -> None:
+    first = artifacts._source_hash('void cpp_f_0() {"graph_0_cpp_f_0"}', "cpp_f_0")
+    assert first == artifacts._source_hash('void cpp_g_7() {"graph_2_cpp_g_7"}', "cpp_g_7")

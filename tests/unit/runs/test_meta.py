@@ -116,3 +116,10 @@ def test_what_is_no_metadata_is_refused(tmp_path: Path, text: str | None, messag
         (tmp_path / "run.json").write_text(text)
     with pytest.raises(UnusableInputError, match=message):
         run_meta.read(tmp_path)
+
+
+def test_diagnostics_of_many_traces_are_combined() -> None:
+    many = [Diagnostic(Level.WARN, "cut", f"{rank}.json: ends early") for rank in range(9)]
+    (combined,) = run_meta.combine_diagnostics(many)
+    assert combined.message == "9 traces, 0.json to 8.json: ends early"
+    assert run_meta.combine_diagnostics(many[:8]) == many[:8]

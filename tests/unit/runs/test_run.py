@@ -66,5 +66,6 @@ def test_a_table_that_cannot_be_read_is_one_clear_error(store: Store, damage: st
     (run.path / "steps.parquet").unlink()
     if damage == "garbled":
         (run.path / "steps.parquet").write_text("no parquet")
-    with pytest.raises(UnusableInputError, match=r"table steps of run .* cannot be read"):
+    with pytest.raises(UnusableInputError, match=r"table steps of run .* cannot be read") as raised:
         run.table("steps")
+    assert raised.value.hint == f"check the run with `tracekit verify {run.id}`"

@@ -167,3 +167,8 @@ def test_row_groups_without_statistics_are_kept(store: Store, tmp_path: Path) ->
     dataset = ds.dataset(tmp_path / "plain.parquet", format="parquet")
     (part,) = selection.row_groups_in(dataset, (0, 1)).get_fragments()
     assert part.num_row_groups == GROUPS
+
+
+def test_samples_of_a_window_have_their_instant_in_it() -> None:
+    rows = selection._rows_in(TABLES["counters"].arrow, (5, 9))
+    assert str(rows) == "((t_ns >= 5) and (t_ns < 9))"

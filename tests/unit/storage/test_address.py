@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tracekit import storage
 from tracekit.errors import UnusableInputError
 from tracekit.runs.store import Store, locate
-from tracekit.storage import RemotePath
+from tracekit.storage import RemotePath, filesystems
 
 _LETTERS = st.characters(exclude_characters="/", exclude_categories=["Cs"])
 
@@ -138,3 +138,8 @@ def test_google_is_reached_with_what_the_address_says() -> None:
     assert place.filesystem.type_name == "gcs"
     with pytest.raises(UnusableInputError, match="neither true nor false"):
         _ = storage.parse("gs://bucket?anonymous=perhaps").filesystem
+
+
+def test_an_endpoint_may_have_a_scheme() -> None:
+    arguments = filesystems._arguments((("anonymous", "1"),), "http://127.0.0.1:9000/")
+    assert arguments == {"endpoint_override": "127.0.0.1:9000", "scheme": "http", "anonymous": True}

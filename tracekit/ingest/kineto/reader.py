@@ -56,12 +56,7 @@ def _diagnostics(
 
 
 def _join_names(names: Iterable[str]) -> str:
-    """List the first names, shortened, and the number of further ones.
-
-    Example:
-        >>> _join_names(str(number) for number in range(12))
-        '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
-    """
+    """List the first names, shortened, and the number of further ones."""
     shown = [name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}..." for name in names]
     more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
     return ", ".join(shown[:LISTED]) + more

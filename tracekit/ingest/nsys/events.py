@@ -133,17 +133,7 @@ torch/csrc/profiler/util.cpp."""
 
 
 def _add_ranges(batch: BatchBuilder, texts: pa.Array) -> None:
-    """Add kind, name, ids and shapes of ranges, parsed from their texts.
-
-    Example:
-        >>> batch = BatchBuilder(2)
-        >>> _add_ranges(batch, pa.array(["aten::relu, op_id = 7, sizes = [[2, 3]]", "epoch 1"]))
-        >>> built = batch.build()
-        >>> built.texts["kind"], built.texts["name"], built.texts["input_shapes"]
-        ([b'op', b'annotation'], [b'aten::relu', b'epoch 1'], [b'[[2,3]]'])
-        >>> built.rows.integers("external_id")
-        array([ 7, -1])
-    """
+    """Add kind, name, ids and shapes of ranges, parsed from their texts."""
     # `aten::mm, seq = 5, op_id = 7, sizes = [[2, 3], [3, 4]]` is the op `aten::mm`; a text without these
     # fields is an annotation, and so is what torch.profiler would call one.
     distinct = texts.dictionary_encode()

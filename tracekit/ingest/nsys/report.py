@@ -28,12 +28,7 @@ def is_report(path: Place) -> bool:
 
 
 def export_path(path: AnyPlace) -> AnyPlace:
-    """Return the path of a report's export: `run.sqlite` for `run.nsys-rep`.
-
-    Example:
-        >>> export_path(Path("runs/a.b.nsys-rep")).name
-        'a.b.sqlite'
-    """
+    """Return the path of a report's export: `run.sqlite` for `run.nsys-rep`."""
     return path.with_suffix(".sqlite")
 
 

@@ -207,12 +207,7 @@ def fill_nulls(array: pa.Array, missing: int) -> npt.NDArray[Any]:
 
 
 def nulls_of(array: pa.Array) -> Bools | None:
-    """Return the mask of nulls of an Arrow array; None if there are none.
-
-    Example:
-        >>> nulls_of(numbers(np.array([5, 6]), np.array([True, False])))
-        array([ True, False])
-    """
+    """Return the mask of nulls of an Arrow array; None if there are none."""
     if not array.null_count:
         return None
     first, skipped = divmod(array.offset, 8)
@@ -226,10 +221,6 @@ def cast_integers(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
     Raises:
         pa.ArrowInvalid: A value does not fit.
-
-    Example:
-        >>> cast_integers(numbers(np.array([5, 6])), pa.int32()).type
-        DataType(int32)
     """
     if array.type == kind:
         return array
@@ -285,12 +276,7 @@ _OUTER_FIRST = (
 
 
 def sorted_positions(start: AnyInts, *ties: Callable[[], AnyInts]) -> AnyInts:
-    """Return the positions that sort by `start`, then by further keys, which are computed only for ties.
-
-    Example:
-        >>> sorted_positions(np.array([5, 1, 5]), lambda: np.array([2, 0, 1]))
-        array([1, 2, 0])
-    """
+    """Return the positions that sort by `start`, then by further keys, which are computed only for ties."""
     order = np.argsort(start, kind="stable")
     equal = np.diff(start.take(order)) == 0
     if not equal.any():

@@ -118,12 +118,7 @@ def _ranges_by_window(table: SpooledTable, borders: Ints) -> defaultdict[int, li
 
 
 def _count(ranges: Sequence[RowRange]) -> int:
-    """Return the number of rows of ranges.
-
-    Example:
-        >>> _count([RowRange(part=0, first=2, stop=5), RowRange(part=1, first=0, stop=1)])
-        4
-    """
+    """Return the number of rows of ranges."""
     return sum(rows.stop - rows.first for rows in ranges)
 
 

@@ -196,6 +196,8 @@ def test_failures_are_told_apart() -> None:
         assert fails(f"w failed with exit code 1: {reason}").outcome is Outcome.OUT_OF_MEMORY, reason
     for reason in ("ValueError", *OTHER_FAILURES):
         assert fails(f"w failed with exit code 1: {reason}").outcome is Outcome.FAILED, reason
+    refused = fails("w ran out of memory: x: you tried to allocate 4294967296 bytes. Error 12")
+    assert refused.reason == "w ran out of memory: requested 4,294,967,296 bytes at once"
 
 
 def test_a_fault_of_a_collector_is_a_row_and_a_full_disk_is_not() -> None:

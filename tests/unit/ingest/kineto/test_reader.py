@@ -225,3 +225,7 @@ def test_a_generated_kernel_keeps_its_source(store: Store, tmp_path: Path) -> No
         "XBLOCK=256",
     ]
     assert rows.loc["aten::mm", columns].isna().all()
+
+
+def test_of_many_names_the_first_are_listed() -> None:
+    assert reader._join_names(map(str, range(12))) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"

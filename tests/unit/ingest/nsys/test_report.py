@@ -73,6 +73,7 @@ def test_a_newer_report_is_exported_again(
 ) -> None:
     asked, path = stand_in(tmp_path / "bin", monkeypatch), made_report(tmp_path)
     imported(store, path)
+    assert report.export_path(path).name == "run.sqlite"
     later = report.export_path(path).stat().st_mtime_ns + 10**9
     os.utime(path, ns=(later, later))
     imported(store, path)

@@ -86,3 +86,7 @@ def test_rows_are_sorted_by_all_keys(rows: list[tuple[int, int, int]]) -> None:
     keys = np.array(rows, np.int64).reshape(-1, 3)
     order = sorted_positions(keys[:, 0], lambda: keys[:, 1], lambda: keys[:, 2])
     assert [rows[position] for position in order] == sorted(rows)
+
+
+def test_ties_are_sorted_by_the_next_key() -> None:
+    assert sorted_positions(np.array([5, 1, 5]), lambda: np.array([2, 0, 1])).tolist() == [1, 2, 0]

@@ -118,13 +118,7 @@ def _is_utf8(text: Text) -> bool:
 
 
 class _CodeMap:
-    """Map codes to values that are computed once, at first use.
-
-    Example:
-        >>> lengths = _CodeMap(lambda code: 10 * code, np.int64)
-        >>> lengths.of(np.array([2, 5]))
-        array([20, 50])
-    """
+    """Map codes to values that are computed once, at first use."""
 
     def __init__(self, compute: Callable[[int], Any], dtype: type[np.generic]) -> None:
         self._compute = compute
