@@ -75,10 +75,6 @@ def forward_signals(forwarded: Sequence[signal.Signals], pipe: int) -> Iterator[
     """Forward signals to the guard, which drops those that the program has received already.
 
     A second SIGTERM or SIGHUP exits.
-
-    Args:
-        forwarded: The signals.
-        pipe: Write end of the guard's pipe.
     """
     first_request_s: float | None = None
 

@@ -25,11 +25,7 @@ class Elements(Component):
 
 
 def join_elements(shown: Any) -> Any:
-    """Return components with elements that have no id as one component; the others stay what they are.
-
-    Args:
-        shown: A component, a text, or a list of these.
-    """
+    """Return components with elements that have no id as one component; the others stay what they are."""
     parts = shown if isinstance(shown, list | tuple) else [shown]
     if not any(map(_is_plain, parts)):
         within = [_join_within(part) for part in parts]

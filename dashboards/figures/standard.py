@@ -38,12 +38,7 @@ class Standard:
 
 
 def choose_figure(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
-    """Return the figure of a table; None if there is nothing to compare.
-
-    Args:
-        spec: The table's metadata.
-        frame: Its rows.
-    """
+    """Return the figure of a table; None if there is nothing to compare."""
     if len(frame) < 2:
         return None
     return _draw_bins(spec, frame) or _draw_series(spec, frame) or _draw_largest(spec, frame)

@@ -26,10 +26,6 @@ _MAX_POINTS = 2_000
 def svg(figure: dict[str, Any], *, label: str) -> str:
     """Draw a figure as an SVG element; empty for unsupported types.
 
-    Args:
-        figure: From a function of `figures`.
-        label: Accessible label.
-
     Example:
         >>> svg({"data": [], "layout": {}}, label="nothing")
         ''

@@ -115,12 +115,7 @@ def _suspects(results: PageResults, groups: dict[str, pd.DataFrame]) -> list[Com
 
 
 def _group_by_criterion(table: pd.DataFrame, other: list[int]) -> dict[str, pd.DataFrame]:
-    """Return the groups of one direction that meet each criterion.
-
-    Args:
-        table: The groups.
-        other: Sizes copied in the other direction.
-    """
+    """Return the groups that meet each criterion, given the sizes copied in the other direction."""
     size = table["bytes_each"].fillna(-1)
     repeated = table["copies_per_step"].fillna(0) > 1
     return {

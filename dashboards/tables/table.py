@@ -194,12 +194,7 @@ def _grid(
 
 
 def with_tree_state(rows: list[Record], tree: Column) -> list[Record]:
-    """Add to rows whether they are open and whether they are hidden: the upper levels that fit are shown.
-
-    Args:
-        rows: Rows in depth-first order.
-        tree: Column that shows the tree.
-    """
+    """Add to rows, depth first, whether they are open or hidden: the upper levels that fit are shown."""
     depths = sorted(row[tree.indent_by] for row in rows)
     level = depths[min(MAX_ROWS_AT_FIRST, len(depths)) - 1]
     if len(depths) > MAX_ROWS_AT_FIRST and depths[MAX_ROWS_AT_FIRST] == level:

@@ -115,11 +115,7 @@ MAX_LEVELS = 64
 def assign_levels(start: Ints, end: Ints) -> list[Ints]:
     """Return the positions of each lane's intervals; assigned greedily to the first free lane.
 
-    Intervals are half-open. Those that fit in none of `LEVELS` lanes are dropped.
-
-    Args:
-        start: Sorted starts.
-        end: Their ends.
+    Intervals are half-open, and sorted by start. Those that fit in none of `LEVELS` lanes are dropped.
     """
     lanes: list[Ints] = []
     left = np.arange(len(start))

@@ -110,10 +110,6 @@ class Statement:
 def read(sql: str, tables: Collection[str]) -> Statement:
     """Parse a text into a statement that may be run.
 
-    Args:
-        sql: What the user wrote.
-        tables: Names of all tables there are.
-
     Raises:
         UnusableInputError: It is not a statement, more than one, does not only read, or reads something else.
 

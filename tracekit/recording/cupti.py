@@ -97,9 +97,6 @@ def probe(*, limit_s: float = LIMIT_S) -> Probe:
 
     Whether a GPU can be profiled depends on the driver, the container, the user, other profilers and the
     libraries that are loaded, so it is tried. CUPTI and drivers can end or block a process.
-
-    Args:
-        limit_s: Seconds after which the child is ended.
     """
     try:
         process = subprocess.Popen(  # noqa: S603 (this module)

@@ -40,12 +40,7 @@ _RANK = re.compile(r"^\[(?:rank|default)\d+\]:\s?")  # what torchrun puts before
 
 @contextmanager
 def keep_failed_log(draft: Draft, title: str) -> Iterator[None]:
-    """Keep the logs of a recording if the block fails, and name them in the hint of the error.
-
-    Args:
-        draft: Draft that the collector records into.
-        title: Name of the workload or program.
-    """
+    """Keep the logs of a recording if the block fails, and name them in the hint of the error."""
     try:
         yield
     except TracekitError as error:

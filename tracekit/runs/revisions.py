@@ -189,11 +189,7 @@ def is_shallow(*, cwd: Path | None = None) -> bool:
 
 
 def nearest(commits: Iterable[str], head: str) -> list[tuple[str, int]]:
-    """Return the commits that are the head or its ancestors, with their distance, nearest first.
-
-    Args:
-        commits: Full shas.
-        head: Full sha of the head.
+    """Return the full shas that are the head or its ancestors, with their distance, nearest first.
 
     Returns:
         Commit and distance: the number of commits that are ancestors of the head but not of the commit.

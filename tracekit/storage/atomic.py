@@ -65,9 +65,6 @@ def put(place: Place) -> Iterator[Path]:
 
     Of concurrent writes to the same place, one wins.
 
-    Args:
-        place: Destination; its folder is created.
-
     Raises:
         OSError: The file cannot be written or uploaded.
     """

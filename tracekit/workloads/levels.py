@@ -47,12 +47,9 @@ def at_level(
 def trace_module(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.jit.ScriptModule:
     """Trace a module to TorchScript, which runs without Python.
 
-    Buffers and the state of the random generators are preserved. `torch.jit.script` refuses several of the
-    workloads; a trace is valid for inputs of the same shapes only, which is all that a workload needs.
-
-    Args:
-        model: Module on its device, in the mode it will run in; shares its parameters with the result.
-        inputs: Example inputs on its device.
+    The result shares the parameters; buffers and the state of the random generators are preserved.
+    `torch.jit.script` refuses several of the workloads; a trace is valid for inputs of the same shapes only,
+    which is all that a workload needs.
     """
     before = [buffer.clone() for buffer in model.buffers()]
     devices = {tensor.device for tensor in inputs if tensor.is_cuda}

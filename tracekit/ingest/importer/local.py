@@ -71,9 +71,6 @@ def convert_read_errors(path: Place) -> Iterator[None]:
 
     Decoding reads the trace and writes the spool in one loop, so only the kind of an error tells them apart.
 
-    Args:
-        path: The file that is read.
-
     Raises:
         UnusableInputError: The file cannot be read.
         OSError: The spool cannot be written.

@@ -281,9 +281,6 @@ _NOT_A_NUMBER = re.compile(rb"[-+]?(?:NaN|Infinity|nan|inf)\b")
 def repair(text: bytes) -> bytes:
     r"""Repair invalid UTF-8, control characters and invalid escapes in strings, and NaN and infinities.
 
-    Args:
-        text: One event's text.
-
     Returns:
         The text with invalid bytes and lone surrogates replaced by U+FFFD, control characters and lone
         backslashes escaped, and NaN and infinities as null.

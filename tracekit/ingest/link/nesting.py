@@ -94,10 +94,6 @@ def nearest(parent: Ints, marked: Bools) -> Ints:
 def inherit(parent: Ints, values: Ints) -> Ints:
     """Return the value of each row, or of the innermost enclosing row that has one; -1 if none.
 
-    Args:
-        parent: Parents.
-        values: Values, -1 where a row has none itself.
-
     Example:
         >>> inherit(np.array([-1, 0, 1]), np.array([7, -1, -1]))
         array([7, 7, 7])

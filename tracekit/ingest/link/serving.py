@@ -127,11 +127,7 @@ def read_patterns(folder: Path) -> tuple[str, ...]:
 
 
 def read(name: str, added: tuple[str, ...] = ()) -> Batch | None:
-    r"""Return what the name of a range says of its step; None if it marks none.
-
-    Args:
-        name: The name.
-        added: Patterns of the project, which come first.
+    r"""Return what the name of a range says of its step; None if it marks none. Added patterns come first.
 
     Example:
         >>> read("step[EXTEND bs=15 toks=15360]").context_tokens
