@@ -168,13 +168,7 @@ def export_command(nsys: Nsys, report: Path, output: Path) -> list[str]:
 
 
 def unsupported_settings(nsys: Nsys) -> list[str]:
-    """Return the consequences of settings that this version does not support.
-
-    Example:
-        >>> from tracekit.collectors.nsys.tool import Nsys
-        >>> unsupported_settings(Nsys(path="nsys", version="2021.1", profile={"capture-range": ""}))[0]
-        'the program may be ended with the recording'
-    """
+    """Return the consequences of settings that this version does not support."""
     return [
         setting.loss
         for setting in (*WINDOW, *ALWAYS)

@@ -25,10 +25,6 @@ def stack_lives(spans: Iterable[tuple[int, int, int]]) -> list[_Path]:
 
     They are stacked in order of their starts; those above one that is freed drop by its size. `spans` are
     start, end and size of each, with the start before the end.
-
-    Example:
-        >>> stack_lives([(0, 20, 5), (10, 30, 7)])
-        [[(0, 0)], [(10, 5), (20, 0)]]
     """
     lives = list(spans)
     events = [(start, True, number) for number, (start, _, _) in enumerate(lives)]

@@ -32,12 +32,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+=-]+")
 
 
 def safe_file_name(name: str) -> str:
-    r"""Return a safe file name without folders.
-
-    Example:
-        >>> safe_file_name("../../etc/passwd"), safe_file_name("C:\\x\\rank 0.json.gz"), safe_file_name("..")
-        ('passwd', 'rank_0.json.gz', 'trace')
-    """
+    """Return a safe file name without folders."""
     last = re.split(r"[/\\]", name)[-1]
     return _UNSAFE.sub("_", last).lstrip(".-_")[-120:] or "trace"
 

@@ -46,12 +46,7 @@ def number_format(unit: str, *, decimals: bool) -> dict[str, Any]:
 
 
 def json_value(value: Any, unit: str) -> Any:
-    """Convert a value for JSON; integers too large for JavaScript become formatted text.
-
-    Example:
-        >>> json_value(7, "ns"), json_value(2**60, ""), json_value(["a"], "")
-        (7, '1152921504606846976', "['a']")
-    """
+    """Convert a value for JSON; integers too large for JavaScript become formatted text."""
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):
@@ -60,13 +55,7 @@ def json_value(value: Any, unit: str) -> Any:
 
 
 def plain_values(series: pd.Series[Any]) -> list[Any]:
-    """Convert a column to plain values, like `tracekit.render.cells.records`.
-
-    Example:
-        >>> import pandas as pd
-        >>> plain_values(pd.Series([1.5, float("nan")])), plain_values(pd.Series([1, None], dtype="Int64"))
-        ([1.5, None], [1, None])
-    """
+    """Convert a column to plain values, like `tracekit.render.cells.records`."""
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu":
         return series.tolist()
     if pd.api.types.is_integer_dtype(series.dtype):

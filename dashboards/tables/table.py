@@ -225,11 +225,6 @@ def columns_without_room(
         definitions: The columns, from the left.
         first: Fields of columns that have room before all others.
         room: Width of the table, in pixels.
-
-    Example:
-        >>> columns = [{"field": name, "width": 60} for name in "abc"]
-        >>> [one["field"] for one in columns_without_room(columns, first={"c"}, room=120)]
-        ['b']
     """
     by_priority = sorted(definitions, key=lambda definition: definition["field"] not in first)
     used = accumulate(map(_min_width, by_priority))

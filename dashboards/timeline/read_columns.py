@@ -188,22 +188,12 @@ _OF_COPY: dict[str, str] = {CopyKind.H2D: "copy H2D", CopyKind.D2H: "copy D2H"}
 
 
 def kernel_category(name: str) -> int:
-    """Return the category of a kernel by its name.
-
-    Example:
-        >>> [CATEGORIES[kernel_category(name)] for name in ("ampere_sgemm_128x64_tn", "softmax_warp", "k")]
-        ['gemm', 'reduction', 'other kernel']
-    """
+    """Return the category of a kernel by its name."""
     return NUMBER[_OF_ROLE.get(role(name), "other kernel")]
 
 
 def cause_category(cause: str) -> int:
-    """Return the category of an idle interval by its cause.
-
-    Example:
-        >>> CATEGORIES[cause_category("sync")], CATEGORIES[cause_category("")]
-        ('idle: synchronization', 'idle')
-    """
+    """Return the category of an idle interval by its cause."""
     return NUMBER.get(f"{IDLE_CATEGORIES}: {label(cause)}", NUMBER[IDLE_CATEGORIES])
 
 

@@ -46,13 +46,7 @@ def read_row(run: Run, table: str, number: int) -> dict[str, Any] | None:
 
 
 def describe_fields(table: str, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return value, unit, text and meaning of each field, in schema order.
-
-    Example:
-        >>> fields = describe_fields("steps", {C.RANK: 0, C.STEP: 3, C.START_NS: 1500, C.DUR_NS: 9})
-        >>> fields[C.START_NS]["value"], fields[C.START_NS]["text"]
-        (1500, '1.50 µs')
-    """
+    """Return value, unit, text and meaning of each field, in schema order."""
     return {
         column.name: {
             "value": values.get(column.name),

@@ -13,6 +13,7 @@ import tracekit
 from tracekit.errors import CollectionError, MissingDependencyError, UnusableInputError
 from tracekit.recording import api
 from tracekit.render.facts import describe_timed_steps
+from tracekit.runs.meta import Timings
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ def test_steps_after_the_window_are_timed_once_the_profiler_has_ended(store: Sto
     assert all(duration > 0 for duration in timings.step_ns)
     assert matmuls(rec.run) == 2
     assert describe_timed_steps(timings).startswith("7 steps: 3 before and 4 after the profiled ones; the ")
+    assert describe_timed_steps(Timings([5, 6, 7], [], "perf_counter", later=1, left_out=2)) == (
+        "3 steps: 2 before and 1 after the profiled ones; the 2 right after them are left out"
+    )
 
 
 def test_a_block_without_a_mark_is_one_step(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

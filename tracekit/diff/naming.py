@@ -139,12 +139,7 @@ def role(kernel: str, op: str = "") -> Role:
 
 @lru_cache(maxsize=65536)
 def op_role(op: str) -> Role:
-    """Return the category of an op by its name.
-
-    Example:
-        >>> op_role("aten::addmm").value, op_role("aten::unheard_of").value
-        ('gemm', 'other')
-    """
+    """Return the category of an op by its name."""
     return next((role for role, pattern in _COMPILED_OPS if pattern.search(op)), Role.OTHER)
 
 

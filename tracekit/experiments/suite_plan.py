@@ -313,11 +313,6 @@ def with_reasons(
         columns: Columns of the table.
         why: The reason.
         by_column: Reasons of single columns instead.
-
-    Example:
-        >>> from tracekit.analysis import Column
-        >>> with_reasons({"a": 1}, [Column("a", "", ""), Column("b", "", "")], "no GPU")
-        {'a': 1, 'b': None, 'reasons': {'b': 'no GPU'}}
     """
     values = {column.name: row.get(column.name) for column in columns}
     return {
@@ -344,12 +339,7 @@ def runs_are_apart(a: Row, b: Row) -> bool | None:
 
 
 def geomean(values: Iterable[float | None]) -> float | None:
-    """Return the geometric mean of the known positive values; None if there are none.
-
-    Example:
-        >>> geomean([1.0, 4.0, None])
-        2.0
-    """
+    """Return the geometric mean of the known positive values; None if there are none."""
     positive = [value for value in values if value]
     return math.exp(fmean(map(math.log, positive))) if positive else None
 

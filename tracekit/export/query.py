@@ -36,13 +36,7 @@ _EXAMPLES = "the SQL is DuckDB's; `tracekit query --help` has examples"
 
 
 def _convert_error(error: Exception, sql: str, columns: Sequence[str], *, before: int = 0) -> TracekitError:
-    r"""Convert an error of DuckDB, given that many lines before the query, to one for the query's author.
-
-    Example:
-        >>> said = 'Binder Error: Referenced column "nam" not found!\n\nLINE 1: select nam\n'
-        >>> str(_convert_error(ValueError(said + 15 * " " + "^"), "select nam", ["name", "rank"]))
-        'Referenced column "nam" not found (line 1, column 8) (did you mean name?)'
-    """
+    """Convert an error of DuckDB, given that many lines before the query, to one for the query's author."""
     text = str(error)
     if "Max expression depth" in text:
         return too_deep()

@@ -122,13 +122,7 @@ def _summarize_sources(sources: list[Any]) -> dict[str, Any]:
 
 
 def describe_timed_steps(timings: Timings) -> str:
-    """Count the steps timed without a profiler.
-
-    Example:
-        >>> from tracekit.runs.meta import Timings
-        >>> describe_timed_steps(Timings([5, 6, 7], [], "perf_counter", later=1, left_out=2))
-        '3 steps: 2 before and 1 after the profiled ones; the 2 right after them are left out'
-    """
+    """Count the steps timed without a profiler."""
     count, later, left_out = len(timings.step_ns), timings.later, timings.left_out
     total = f"{count} step{'s' * (count != 1)}"
     where = f": {count - later} before and {later} after the profiled ones" if later else ""

@@ -36,14 +36,7 @@ def _secrets() -> dict[str, Any]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether an option or variable of this name contains a secret.
-
-    Example:
-        >>> [is_secret_name(name) for name in ("--hf-token", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "apiKey")]
-        [True, True, True, True]
-        >>> [is_secret_name(name) for name in ("--tokenizer", "--max-tokens", "pad_token", "--no-auth")]
-        [False, False, False, False]
-    """
+    """Return whether an option or variable of this name contains a secret."""
     return any(map(_is_secret_name, (name.lower(), re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())))
 
 

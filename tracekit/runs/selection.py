@@ -20,13 +20,7 @@ Window: TypeAlias = tuple[int, int]
 
 
 def find_table(name: str) -> Table:
-    """Return a table of the schema.
-
-    Example:
-        >>> find_table("device_interval")
-        Traceback (most recent call last):
-        tracekit.errors.UnknownNameError: unknown table: 'device_interval' (did you mean device_intervals?)
-    """
+    """Return a table of the schema."""
     check_type(name, str, "name", "the name of a table (str), such as 'steps'")
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)

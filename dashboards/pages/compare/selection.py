@@ -277,12 +277,7 @@ def _show_chooser(context: Context) -> list[Component]:
 
 
 def field_name(name: str) -> str:
-    """Return a field in words.
-
-    Example:
-        >>> field_name("gpu"), field_name("batch_size")
-        ('GPU', 'batch size')
-    """
+    """Return a field in words."""
     return _FIELD_NAMES.get(name, name.replace("_", " "))
 
 

@@ -291,12 +291,7 @@ def _filters(view: View, sweep_view: SweepView) -> list[Component]:
 
 
 def describe_setting(name: str, text: str) -> str:
-    """Format a setting with its name, unless the value is self-explanatory.
-
-    Example:
-        >>> describe_setting("batch_size", "8"), describe_setting("mode", "train")
-        ('batch size 8', 'train')
-    """
+    """Format a setting with its name, unless the value is self-explanatory."""
     return text if name in _PLAIN and text != "unknown" else f"{format_setting(name)} {text}"
 
 

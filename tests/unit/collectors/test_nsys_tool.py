@@ -92,6 +92,8 @@ def test_a_current_version_gets_all_options(tmp_path: Path, monkeypatch: pytest.
         f"--output={tmp_path / 'run'}",
     ]
     assert tool.unsupported_settings(nsys) == []
+    old = tool.Nsys(path="nsys", version="2021.1", profile={"capture-range": ""})
+    assert tool.unsupported_settings(old)[0] == "the program may be ended with the recording"
     assert calls(program) == [["--version"], ["profile", "--help"], ["export", "--help"]]
 
 

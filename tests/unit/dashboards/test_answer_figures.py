@@ -10,7 +10,7 @@ from tracekit.dashboards.figures.axis import unpack
 from tracekit.dashboards.figures.copies import MAX_POINTS, chunk_extremes, over_time, rates, roofs, sizes
 from tracekit.dashboards.figures.gaps import FULL, LESS, MAX_COLUMNS, UNKNOWN, launch_map, matrix, waves
 from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
-from tracekit.dashboards.figures.memory import EARLIER, OTHERS, draw_lives
+from tracekit.dashboards.figures.memory import EARLIER, OTHERS, draw_lives, stack_lives
 from tracekit.dashboards.figures.svg import flame_data
 from tracekit.dashboards.figures.sweep import cumulative, group_bars
 from tracekit.dashboards.figures.treemap import MAX_BOXES, treemap
@@ -257,3 +257,7 @@ def test_waits_are_summed_by_step_where_collectives_are_many() -> None:
     assert list(figure["layout"]["xaxis"]["ticktext"]) == ["step 0", "step 1", "no step"]
     assert figure["data"][0]["z"] == [[MAX_COLUMNS - 1, 1.0, 1.0]]
     assert matrix(skew.head(2))[1] == "by collective"
+
+
+def test_what_is_above_a_freed_allocation_drops_by_its_size() -> None:
+    assert stack_lives([(0, 20, 5), (10, 30, 7)]) == [[(0, 0)], [(10, 5), (20, 0)]]

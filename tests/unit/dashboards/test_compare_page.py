@@ -250,3 +250,7 @@ def test_hostile_names_stay_text(site: Site) -> None:
         text = shown(site, block)
         assert '"type": "Markdown"' not in text
         assert "dangerously" not in text
+
+
+def test_fields_are_spelled_in_words() -> None:
+    assert [selection.field_name(name) for name in ("gpu", "batch_size")] == ["GPU", "batch size"]

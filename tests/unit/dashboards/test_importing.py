@@ -213,6 +213,11 @@ def test_a_worker_whose_dashboard_ended_exits_quietly(
 
 
 def test_names_are_only_names() -> None:
+    assert [safe_file_name(name) for name in ("../../etc/passwd", "C:\\x\\rank 0.json.gz", "..")] == [
+        "passwd",
+        "rank_0.json.gz",
+        "trace",
+    ]
     assert [safe_file_name(name) for name in ("a/../b.json", "..\\c", "\0d", "é.json", ".hidden", "")] == [
         "b.json",
         "c",

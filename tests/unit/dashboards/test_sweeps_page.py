@@ -10,6 +10,7 @@ from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.blocks import compute_block
 from tracekit.dashboards.figures import sweep
+from tracekit.dashboards.pages.sweeps import points
 from tracekit.dashboards.pages.sweeps.points import (
     ACTIVE,
     Point,
@@ -152,3 +153,8 @@ def test_the_active_share_is_the_one_of_the_sweep_table(store: Store, tmp_path: 
     assert kept.active_ns
     assert kept.window_ns
     assert read_quantity(Point(run, "w", {}), ACTIVE, analyze) == kept.active_ns / kept.window_ns
+
+
+def test_settings_name_what_does_not_name_itself() -> None:
+    assert points.describe_setting("batch_size", "8") == "batch size 8"
+    assert points.describe_setting("mode", "train") == "train"

@@ -159,3 +159,17 @@ def test_a_small_tree_is_shown_open() -> None:
     rows = [{"node": 0, "parent": None, "depth": 0}, {"node": 1, "parent": 0, "depth": 1}]
     shown = with_tree_state(rows, Column("name", "", "", indent_by="depth"))
     assert [row["tk_hidden"] for row in shown] == [False, False]
+
+
+def test_values_are_exact_in_json() -> None:
+    assert columns.json_value(7, "ns") == 7
+    assert columns.json_value(2**60, "") == "1152921504606846976"
+    assert columns.json_value(["a"], "") == "['a']"
+    assert columns.plain_values(pd.Series([1.5, float("nan")])) == [1.5, None]
+    assert columns.plain_values(pd.Series([1, None], dtype="Int64")) == [1, None]
+
+
+def test_columns_beyond_the_room_are_hidden_but_the_first_stay() -> None:
+    definitions = [{"field": name, "width": 60} for name in "abc"]
+    left_out = table.columns_without_room(definitions, first={"c"}, room=120)
+    assert [definition["field"] for definition in left_out] == ["b"]

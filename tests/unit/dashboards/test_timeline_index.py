@@ -18,6 +18,7 @@ from tracekit.dashboards.timeline import build as build_module
 from tracekit.dashboards.timeline import disk, read_columns, render
 from tracekit.dashboards.timeline.build import VERSION, build, seal
 from tracekit.dashboards.timeline.disk import OpenIndexes
+from tracekit.dashboards.timeline.table_rows import describe_fields
 
 from tests.builders import device, host, kernel, make_run, step
 from tests.environment import HANG_SECONDS
@@ -363,3 +364,17 @@ def test_depth_counts_what_encloses_of_the_same_sort(nest: Any) -> None:
         assert (bool(annotation[number]), int(depth[number])) == (marked, len(around))
         lane = index.lanes[int(index.lane_at(index.position("host_intervals", np.array([number])))[0])]
         assert (lane.track.kind, lane.track.depth) == ("annotation" if marked else "host", len(around))
+
+
+def test_categories_of_kernels_and_of_idle_time() -> None:
+    names = [
+        render.CATEGORIES[read_columns.kernel_category(name)] for name in ("ampere_sgemm_128x64_tn", "k")
+    ]
+    assert names == ["gemm", "other kernel"]
+    causes = [render.CATEGORIES[read_columns.cause_category(cause)] for cause in ("sync", "")]
+    assert causes == ["idle: synchronization", "idle"]
+
+
+def test_fields_of_a_row_are_exact_and_spelled() -> None:
+    fields = describe_fields("steps", {C.RANK: 0, C.STEP: 3, C.START_NS: 1500, C.DUR_NS: 9})
+    assert (fields[C.START_NS]["value"], fields[C.START_NS]["text"]) == (1500, "1.50 µs")

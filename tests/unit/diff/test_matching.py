@@ -208,6 +208,7 @@ def test_an_op_tells_the_role_where_the_kernel_does_not() -> None:
     assert role("k", "aten::convolution") is Role.CONV
     assert op_role("aten::_log_softmax") is Role.SOFTMAX
     assert op_role("ProfilerStep") is Role.OTHER
+    assert op_role("aten::addmm") is Role.GEMM
 
 
 def test_work_of_ops_without_a_common_path_is_named_by_the_op_with_most_time(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.builders import host, kernel, make_run
 from tests.runs import make_run as make_parts
 from tests.runs import of_old
 from tracekit.errors import UnusableInputError
+from tracekit.export import query
 from tracekit.export.query import ask, read
 from tracekit.export.views import KNOWN
 from tracekit.runs.run import Run
@@ -158,3 +159,9 @@ def test_an_error_says_where_and_what_may_have_been_meant(
     assert message in caught.value.message
     assert hint in caught.value.hint
     assert "\n" not in str(caught.value)
+
+
+def test_an_error_names_the_place_and_the_nearest_column() -> None:
+    said = 'Binder Error: Referenced column "nam" not found!\n\nLINE 1: select nam\n' + 15 * " " + "^"
+    error = query._convert_error(ValueError(said), "select nam", ["name", "rank"])
+    assert str(error) == 'Referenced column "nam" not found (line 1, column 8) (did you mean name?)'

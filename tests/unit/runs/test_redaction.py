@@ -303,3 +303,8 @@ def test_a_home_at_the_root_takes_nothing_out(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HOME", "/")
     assert redaction.redact_text("/usr/lib/x") == "/usr/lib/x"
     assert not re.search("~", redaction.redact_text(str(Path("/opt/x"))))
+
+
+def test_names_of_secrets() -> None:
+    assert all(map(redaction.is_secret_name, ("--hf-token", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "apiKey")))
+    assert not any(map(redaction.is_secret_name, ("--tokenizer", "--max-tokens", "pad_token", "--no-auth")))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.runs import make_meta
-from tracekit.errors import UnusableInputError
+from tracekit.errors import UnknownNameError, UnusableInputError
 from tracekit.runs import selection
 from tracekit.schema import TABLES, C
 
@@ -172,3 +172,9 @@ def test_row_groups_without_statistics_are_kept(store: Store, tmp_path: Path) ->
 def test_samples_of_a_window_have_their_instant_in_it() -> None:
     rows = selection._rows_in(TABLES["counters"].arrow, (5, 9))
     assert str(rows) == "((t_ns >= 5) and (t_ns < 9))"
+
+
+def test_a_misspelt_table_is_unknown() -> None:
+    with pytest.raises(UnknownNameError, match="unknown table: 'device_interval'") as raised:
+        selection.find_table("device_interval")
+    assert raised.value.hint == "did you mean device_intervals?"

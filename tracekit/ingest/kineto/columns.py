@@ -53,12 +53,7 @@ def _integer(value: Any) -> int | None:
 
 
 def thread_ids(values: Sequence[Any]) -> Column:
-    """Convert process and thread ids to int64: words become their digits, or a new number.
-
-    Example:
-        >>> thread_ids([12, "stream 7", None]).values
-        array([12,  7,  0])
-    """
+    """Convert process and thread ids to int64: words become their digits, or a new number."""
     try:
         return Column(np.fromiter(values, np.int64, len(values)))
     except (TypeError, ValueError, OverflowError):
@@ -112,12 +107,7 @@ _NO_TRIPLE = (None, None, None)
 
 
 def triples(values: Sequence[Any]) -> list[Column]:
-    """Return x, y and z of grids or blocks, with missing ones.
-
-    Example:
-        >>> [axis.values for axis in triples([[1, 2, 3], None])]
-        [array([ 1, -1]), array([ 2, -1]), array([ 3, -1])]
-    """
+    """Return x, y and z of grids or blocks, with missing ones."""
     complete = [value if type(value) is list and len(value) == 3 else _NO_TRIPLE for value in values]
     return [integers([triple[axis] for triple in complete]) for axis in range(3)]
 

@@ -27,12 +27,7 @@ _TEXTS = {
 
 
 def launches_graph(name: str) -> bool:
-    """Return whether a call launches a graph.
-
-    Example:
-        >>> [launches_graph(name) for name in ("hipGraphLaunch", "cuGraphLaunch", "cudaLaunchKernel")]
-        [True, True, False]
-    """
+    """Return whether a call launches a graph."""
     return "graphlaunch" in name.lower()
 
 

@@ -259,10 +259,6 @@ def describe_copy(kind: int, source: int, target: int) -> tuple[str, CopyKind, M
         kind: `copyKind` of the row.
         source: `srcKind` of the row.
         target: `dstKind` of the row.
-
-    Example:
-        >>> describe_copy(1, 0, 2)[0], describe_copy(12, 7, 7)[0]
-        ('Memcpy HtoD (Pageable -> Device)', 'Unified Memory Memcpy DtoH')
     """
     letters = _COPIES[kind] if 0 <= kind < len(_COPIES) else _UNKNOWN
     if kind in _MIGRATIONS:

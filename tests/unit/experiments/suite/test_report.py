@@ -11,10 +11,20 @@ import pytest
 
 from tests.unit.experiments.sweep.made import bad, ok
 from tracekit import registry
+from tracekit.analysis import Column
 from tracekit.errors import PluginError, UnusableInputError
 from tracekit.experiments import sweep_folder
 from tracekit.experiments.suite import figures, plan, report
-from tracekit.experiments.suite_plan import CHARACTERIZATION, CURVES, FEW, THREADS, UNMEASURED, ZERO_GRAD
+from tracekit.experiments.suite_plan import (
+    CHARACTERIZATION,
+    CURVES,
+    FEW,
+    THREADS,
+    UNMEASURED,
+    ZERO_GRAD,
+    geomean,
+    with_reasons,
+)
 from tracekit.experiments.sweep_model import Outcome
 from tracekit.render import suite as suite_report
 
@@ -297,3 +307,9 @@ def test_the_page_of_a_part_of_the_workloads_says_what_is_not_in_it(store: Store
     text = suite_report.as_html(reported(store, plan(only=["sac"]), on_cpu))
     assert f"ResNet-50 over resolution and batch size</h2><p>{suite_report.NO_ROWS}" in text
     assert "8 figures omitted" not in text
+
+
+def test_absent_values_have_a_reason() -> None:
+    row = with_reasons({"a": 1}, [Column("a", "", ""), Column("b", "", "")], "no GPU")
+    assert row == {"a": 1, "b": None, "reasons": {"b": "no GPU"}}
+    assert geomean([1.0, 4.0, None]) == 2.0

@@ -112,3 +112,12 @@ def test_times_of_no_events() -> None:
     parsed, usable = nanoseconds([])
     assert parsed.dtype == np.int64
     assert len(parsed) == len(usable) == 0
+
+
+def test_threads_and_triples_of_any_form() -> None:
+    assert columns.thread_ids([12, "stream 7", None]).values.tolist() == [12, 7, 0]
+    assert [axis.values.tolist() for axis in columns.triples([[1, 2, 3], None])] == [
+        [1, -1],
+        [2, -1],
+        [3, -1],
+    ]

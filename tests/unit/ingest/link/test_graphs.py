@@ -12,6 +12,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer import import_each, import_traces
 from tracekit.ingest.kineto import captures
 from tracekit.ingest.kineto.captures import Capture, Launch
+from tracekit.ingest.link.graphs import launches_graph
 from tracekit.ingest.link.replays import Candidate, Difference, Replays
 from tracekit.ingest.spool.text_columns import Strings
 from tracekit.runs.run import Run
@@ -207,3 +208,8 @@ def test_leftover_kernels_of_a_stream_are_a_difference() -> None:
     refused = candidate("a").match(launch([0, 1], streams=[7, 9]))
     assert isinstance(refused, Difference)
     assert refused.text == "kernel 2 is b, expected none (2 kernels were replayed, 1 captured)"
+
+
+def test_calls_that_launch_a_graph() -> None:
+    names = ("hipGraphLaunch", "cuGraphLaunch", "cudaLaunchKernel")
+    assert [launches_graph(name) for name in names] == [True, True, False]

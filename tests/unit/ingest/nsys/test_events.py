@@ -26,6 +26,7 @@ from tests.unit.ingest.nsys.exports import (
 )
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer import import_traces
+from tracekit.ingest.nsys.rows import describe_copy
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.schema import C
 
@@ -275,3 +276,8 @@ def test_both_formats_of_an_export_give_the_same_run(store: Store, tmp_path: Pat
     assert {name: file.sha256 for name, file in one.meta.tables.items()} == {
         name: file.sha256 for name, file in other.meta.tables.items()
     }
+
+
+def test_copies_are_named_by_direction_and_memory() -> None:
+    assert describe_copy(1, 0, 2)[0] == "Memcpy HtoD (Pageable -> Device)"
+    assert describe_copy(12, 7, 7)[0] == "Unified Memory Memcpy DtoH"
