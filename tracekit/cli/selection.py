@@ -89,10 +89,6 @@ class Selection:
 
         The workers are a cluster or processes of this machine.
 
-        Args:
-            run: The run.
-            names: Analyses to run, in order; all if empty.
-
         Raises:
             TracekitError: The cluster cannot be used.
         """

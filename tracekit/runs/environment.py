@@ -84,13 +84,7 @@ def without_gpu_support(torch: Any) -> str:
 
 
 def gpu_problem(torch: Any) -> str:
-    """Return why torch can use no GPU, in its own words; empty if it can. Initializes the GPU driver.
-
-    Example:
-        >>> import torch
-        >>> bool(gpu_problem(torch)) == (not torch.cuda.is_available())
-        True
-    """
+    """Return why torch can use no GPU, in its own words; empty if it can. Initializes the GPU driver."""
     if missing := without_gpu_support(torch):
         return missing
     with warnings.catch_warnings(record=True) as caught:

@@ -237,10 +237,6 @@ def _check_columns(table: Table, file: ds.ParquetFileFragment) -> None:
 def check_values(table: Table, rows: pa.Table) -> pa.Table:
     """Check that values are valid, and return the rows.
 
-    Args:
-        table: Name of the table.
-        rows: Some of its columns; Arrow accepts any bytes as text.
-
     Raises:
         MisfitError: A column has nulls but is not nullable, or values are out of range.
         pyarrow.ArrowInvalid: A text is not UTF-8.

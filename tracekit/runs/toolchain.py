@@ -37,13 +37,7 @@ class Toolchain:
 
 
 def find_toolchain() -> Toolchain:
-    """Find the programs to build C++.
-
-    Example:
-        >>> tools = find_toolchain()
-        >>> bool(tools.missing_tools()) == (None in (tools.cmake, tools.compiler, tools.generator))
-        True
-    """
+    """Find the programs to build C++."""
     named = shlex.split(os.environ.get("CXX", ""))[:1]  # it may contain options
     compilers = named or _COMPILERS
     drivers = (name for driver, name in _GENERATORS.items() if shutil.which(driver))
@@ -70,12 +64,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def find_nsys() -> str | None:
-    """Return the path of `nsys` in `$NSYS_HOME`, else on `PATH`, else the newest of the usual folders.
-
-    Example:
-        >>> isinstance(find_nsys(), (str, type(None)))
-        True
-    """
+    """Return the path of `nsys` in `$NSYS_HOME`, else on `PATH`, else the newest of the usual folders."""
     home = os.environ.get("NSYS_HOME")
     named = shutil.which("nsys", path=str(Path(home) / "bin")) if home else None
     return named or shutil.which("nsys") or next(_installed_nsys(), None)

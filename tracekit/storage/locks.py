@@ -66,12 +66,7 @@ def _has_name(descriptor: int, path: Path) -> bool:
 
 @contextmanager
 def new_lock(folder: Path, *, content: str = "") -> Iterator[Path]:
-    """Create a lock file with a new name in a folder, deleted at the end.
-
-    Args:
-        folder: Folder of the file.
-        content: Text after the process id.
-    """
+    """Create a lock file with a new name, with text after the process id; it is deleted at the end."""
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     hidden, path = folder / f".{name}", folder / f"{name}{SUFFIX}"
     with hold(hidden):

@@ -217,12 +217,7 @@ _MEMORIES = {
 
 @lru_cache(maxsize=4096)
 def host_kind(kind: HostKind, name: str) -> HostKind:
-    """Return the kind of a host event: in old traces annotations are operators; blocking calls are `sync`.
-
-    Example:
-        >>> host_kind(HostKind.RUNTIME, "cudaStreamSynchronize")
-        <HostKind.SYNC: 'sync'>
-    """
+    """Return the kind of a host event: in old traces annotations are operators; blocking calls are `sync`."""
     if kind is HostKind.OP and _ANNOTATION.match(name):
         return HostKind.ANNOTATION
     if kind is HostKind.RUNTIME and _BLOCKING.match(name):

@@ -219,10 +219,6 @@ def take_apart(text: bytes) -> Pieces:
     Braces inside of strings do not count.
 
     Stops at the end of the text, at the closing bracket, or at a mismatched bracket.
-
-    Example:
-        >>> take_apart(b'{"a": "}"}, {"b": 1} ], "traceName": 1}')
-        Pieces(events=[b'{"a": "}"}', b'{"b": 1}'], tail=b'], "traceName": 1}', ended=True)
     """
     events: list[bytes] = []
     opened: list[bytes] = []
@@ -254,12 +250,7 @@ def count_boundaries(text: bytes) -> int:
 
 
 def likely_events(text: bytes) -> list[bytes]:
-    """Split damaged text where events seem to start, regardless of braces.
-
-    Example:
-        >>> likely_events(b'{"ph": "X", "name": "a"quote"}, {"ph": "i"}')
-        [b'{"ph": "X", "name": "a"quote"}', b' {"ph": "i"}']
-    """
+    """Split damaged text where events seem to start, regardless of braces."""
     bounds = [0, *(match.end() for match in _NEXT_EVENT.finditer(text)), len(text) + 1]
     return [text[start : end - 1] for start, end in pairwise(bounds)]
 

@@ -28,12 +28,6 @@ class Lookup:
 
     Device rows refer to calls anywhere in the trace, so the calls of all windows have to be found; in files
     their number takes no memory.
-
-    Example:
-        >>> found = Lookup(directory, "calls", columns=1)  # doctest: +SKIP
-        >>> found.add(np.array([7, 5, 7]), np.array([1, 2, 3]))  # doctest: +SKIP
-        >>> found.find(np.array([7, 8]))  # doctest: +SKIP
-        [array([ 1, -1])]
     """
 
     def __init__(self, directory: Path, name: str, *, columns: int) -> None:

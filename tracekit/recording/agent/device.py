@@ -44,12 +44,6 @@ class DeviceClock:
     Args:
         torch: The program's torch.
         device: Type of the accelerator, as in `torch.accelerator.current_accelerator().type`.
-
-    Example:
-        >>> clock = DeviceClock(torch, "cuda")  # doctest: +SKIP
-        >>> start, _, end = clock.now(), step(), clock.now()  # doctest: +SKIP
-        >>> clock.elapsed_ns([(start, end)])  # doctest: +SKIP
-        ([1234567], '')
     """
 
     def __init__(self, torch: Any, device: str = CUDA) -> None:
