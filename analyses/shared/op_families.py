@@ -19,9 +19,10 @@ from .groups import group_rows, sum_by_code
 from .host_rows import NO_OP, Ops, launching_texts
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
+COMMUNICATES = r"^(?:c10d|nccl|gloo|mpi|_?c10d_functional|symm_mem)\b|record_param_comms"
+"""Pattern of the names of ops that communicate."""
 _FAMILIES = {
-    "communication": r"^(?:c10d|nccl|gloo|mpi|_?c10d_functional|symm_mem)\b|record_param_comms"
-    rf"|{COMMUNICATION}",
+    "communication": rf"{COMMUNICATES}|{COMMUNICATION}",
     "optimizer": r"^optimizer\.|^(?:amp_)?_?foreach_|^fused_(?:adam|sgd|adagrad)",
     "compiled code": r"^compiled|^## call|^triton_|^torch-compiled|^inductor",
     "attention": r"attention|attn|fmha",

@@ -16,11 +16,13 @@ are marked, summed over devices. Its parts sum to it exactly:
   the steps before the first or after the last work of the device. If they are more than half, the window is
   what remains without them.
 
+A run without device work is judged by the parts of `host_breakdown`: the window is that of the thread that
+drives each rank.
+
 The largest part without the edges bounds the run; kernel launches and host work count together, and the
-larger of them is named. If that is compute, the largest other part is the largest loss. A run without device
-work is described by the self time of its ops. It cannot be told what bounds a run whose numbers are
-misleading, whose trace is no whole execution or has fewer than 4 kernels and copies, or whose largest part
-has no known cause.
+larger of them is named. If that is compute, the largest other part is the largest loss. It cannot be told
+what bounds a run whose numbers are misleading, whose trace is no whole execution or has fewer than 4 kernels
+and copies, or whose largest part has no known cause.
 
 Example:
     >>> import tracekit
@@ -36,6 +38,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Analyze, Bottleneck, Result, Severity, analyze
+from tracekit.analysis.host_verdict import NAME_WIDTH, describe_host
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.analysis.savings import MIN_SHARE, Ranked
@@ -78,8 +81,6 @@ MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
 MIN_START_UP_SHARE = 0.1
 """Share of the window from which start-up is set aside, and the share that must remain to be judged."""
-MAX_OPS = 3
-_NAME_WIDTH = 40
 MIN_KERNEL_SHARE = 0.1
 """Share of the kernel time from which the largest family of kernels is named."""
 MIN_INTERVALS = 4
@@ -90,7 +91,8 @@ _NOT_UNDERSTOOD = "ignored_categories"
 INTEGRITY = "integrity"
 INPUTS: dict[str, tuple[str, ...]] = {
     INTEGRITY: ("verdict", "checks"),
-    "gpu_breakdown": ("profiled_steps", "whole", "host"),
+    "gpu_breakdown": ("profiled_steps", "whole"),
+    "host_breakdown": ("whole", "by_name"),
     "idle_gaps": ("by_cause", "by_op", "summary"),
     "kernels": ("families",),
     "ranks": ("stragglers",),
@@ -203,10 +205,15 @@ class Evidence:
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
                 kernel = "" if frame["graph_ns"].sum() > frame["active_ns"].sum() else self._largest_kernel()
                 return _of_device(lengths, f"{window}{on}", edges_ns, self._busiest(frame), kernel)
-        host = self.tables.get(("gpu_breakdown", "host"))
-        return (
-            _cannot_tell("neither work of a device nor an op is recorded") if host is None else _of_host(host)
-        )
+        whole, by_name = (self.tables.get(("host_breakdown", name)) for name in INPUTS["host_breakdown"])
+        if whole is None or by_name is None:
+            return _cannot_tell("neither work of a device nor of the host is recorded")
+        verdict = describe_host(whole, by_name)
+        if verdict is None:
+            return _cannot_tell("the host's activity has no length")
+        total = sum(verdict.lengths.values())
+        parts = _parts(verdict.lengths, total)
+        return Verdict(verdict.bound, None, verdict.sentence, parts, verdict.window, total)
 
     def _lengths(
         self, frame: pd.DataFrame, *, stepped: bool
@@ -265,7 +272,7 @@ class Evidence:
         largest = str(work.idxmax())
         if largest.startswith("("):
             return "with no CPU activity recorded"
-        return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), _NAME_WIDTH)}"
+        return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}"
 
     def _largest_kernel(self) -> str:
         """Return the family of kernels with most time and its share, in words; empty if it is small."""
@@ -280,7 +287,7 @@ class Evidence:
         if shares.get(largest, 0.0) < MIN_KERNEL_SHARE:
             return ""
         share = human(shares[largest], "share")
-        return f", largest: {shorten(clean(largest), _NAME_WIDTH)} ({share} of kernel time)"
+        return f", largest: {shorten(clean(largest), NAME_WIDTH)} ({share} of kernel time)"
 
     def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
         """Return the rows of a table for the devices of another one, or for their ranks, in its order."""
@@ -382,25 +389,6 @@ def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, busiest: str) -
     if bound == Bottleneck.HOST:
         return f", mostly {busiest or largest.label}" if is_most and largest.bound == bound else ""
     return f", mostly {largest.label}" if is_most and bound == Bottleneck.QUEUED and len(causes) > 1 else ""
-
-
-def _of_host(host: pd.DataFrame) -> Verdict:
-    """Write the verdict on a run without device work: its ops with the highest self time."""
-    table = host.sort_values("self_ns", ascending=False, kind="stable")
-    names, times = [clean(str(name)) for name in table[C.NAME]], table["self_ns"].tolist()
-    lengths = {
-        (Bottleneck.COMPUTE, name): int(time) for name, time in zip(names[:MAX_OPS], times, strict=False)
-    }
-    rest = sum(times[MAX_OPS:])
-    parts = _parts({**lengths, (Bottleneck.COMPUTE, "other ops"): int(rest)}, int(sum(times)))
-    if not parts:
-        return _cannot_tell("the ops have no length")
-    largest = [
-        (shorten(part.label, _NAME_WIDTH), human(part.share, "share")) for part in parts[: len(lengths)]
-    ]
-    named = ", ".join(f"{name} {share}" for name, share in largest)
-    text = f"Bound by compute on the CPU, with no GPU work recorded. Largest ops by self time: {named}."
-    return Verdict(Bottleneck.COMPUTE, None, text, parts, "the self time of all ops", int(sum(times)))
 
 
 def _parts(lengths: dict[tuple[Bottleneck, str], int], total: int) -> tuple[Part, ...]:

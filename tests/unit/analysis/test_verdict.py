@@ -241,8 +241,9 @@ def test_a_run_is_judged_by_its_analyses(tmp_path: Path) -> None:
 def test_a_run_without_a_device_is_described_by_its_ops(tmp_path: Path) -> None:
     ops = [host("aten::mm", 0, 75_000), host("aten::add", 75_000, 100_000)]
     found = judge(make_run(tmp_path, **run_tables(device_intervals=[], host_intervals=ops)))
-    assert [(part.label, part.share) for part in found.parts] == [("aten::mm", 0.75), ("aten::add", 0.25)]
-    assert found.sentence.startswith("Bound by compute on the CPU")
+    assert [(part.label, part.share) for part in found.parts] == [("ops", 1.0)]
+    assert found.sentence.startswith("Bound by ops on the CPU: they run for 100.0% of the ")
+    assert "largest: aten::mm 75.0%, aten::add 25.0%" in found.sentence
 
 
 def test_a_few_kernels_are_too_little(tmp_path: Path) -> None:

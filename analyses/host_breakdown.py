@@ -1,0 +1,264 @@
+"""Breakdown of the time of the thread that drives each rank: ops, loading, waiting, and time outside ops.
+
+A moment belongs to the first of these that applies:
+
+* loading: inside a data loader's `__next__`: its own work, or waiting for its workers.
+* compilation: inside a range that compiles or tries variants of kernels.
+* profiler: the profiler's own work.
+* communication: inside an op that communicates.
+* waits: in a runtime call that waits for the device.
+* runtime: in another runtime call.
+* ops: inside an op, outside the above.
+* other_threads: ops of other threads of the rank run, and nothing of the above: backward of a GPU program.
+* outside: nothing of these: Python, libraries that record nothing, and waiting for anything else.
+
+The parts sum to the window to the nanosecond: to the union of the profiled steps on the host or, if none are
+marked, to the time from the first to the last row of the thread. The driving thread is the one with the
+marks of the steps, else the one whose rows extend longest.
+
+Source: the events of torch.profiler.
+
+Example:
+    >>> import tracekit
+    >>> result = tracekit.analyze(tracekit.open("latest"), "host_breakdown")  # doctest: +SKIP
+    >>> result.tables["whole"][["part", "time_ns", "share"]]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
+from tracekit.runs import intervals
+from tracekit.runs.intervals import Ints, Union, overlap_lengths
+from tracekit.runs.run import Run
+from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
+from tracekit.schema import C, HostKind
+
+from .shared.common import NO_STEPS, RANK, STEP, Bools, ints, share, sort_by
+from .shared.groups import group_rows
+from .shared.host_columns import HostColumns, read_host_columns
+from .shared.host_rows import source_lines
+from .shared.op_families import COMMUNICATES
+
+NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
+
+
+_PARTS = list(HostPart)
+_UNMARKED, _MARK = -1, len(HostPart)
+"""Codes of a row of no part, and of the mark of a step, which says nothing."""
+_COMPILES = r"(?i)nvrtc|compil(?:e(?!d)|ing|ation)|autotun|dynamo_timed"
+_KINDS = {
+    HostKind.OVERHEAD: HostPart.PROFILER,
+    HostKind.SYNC: HostPart.WAITS,
+    HostKind.RUNTIME: HostPart.RUNTIME,
+    HostKind.OP: HostPart.OPS,
+}
+
+
+def compute(run: Run) -> Result:
+    """Break down the time of the driving thread of each rank."""
+    host = read_host_columns(run)
+    if not len(host.start):
+        return Result(notes=(NO_HOST,))
+    windows = step_windows(run)
+    part_of_row = _mark_parts(host)
+    whole, per_step, by_name = [], [], []
+    marks = _find_marks(run, host)
+    for rank, thread in _find_drivers(host, marks).items():
+        steps = windows[windows[C.RANK] == rank]
+        window = _host_window(steps, host, thread)
+        parts = list(_occupied(host, part_of_row, rank, thread, window))
+        whole.append(_sum_parts(parts, window, len(steps)).assign(**{C.RANK: rank}))
+        if len(steps):
+            per_step.append(_split_by_step(parts, steps).assign(**{C.RANK: rank}))
+        names = _sum_names(run, host, np.where(marks, _MARK, part_of_row), thread, window)
+        by_name.append(_with_rest(names, parts[-1][1], window).assign(**{C.RANK: rank}))
+    tables = {
+        spec.name: pd.concat(frames, ignore_index=True)[[column.name for column in spec.columns]]
+        for spec, frames in zip(TABLES, (whole, by_name, per_step), strict=True)
+        if frames
+    }
+    return Result(tables, notes=() if per_step else (NO_STEPS,))
+
+
+def _mark_parts(host: HostColumns) -> Ints:
+    """Part of each host row, as an index into the parts; rows without one inherit that of the row around."""
+    part = np.full(len(host.start), _UNMARKED, np.int64)
+    for kind, of_kind in _KINDS.items():
+        part[host.of_kind(kind)] = _PARTS.index(of_kind)
+    rows = np.arange(len(part))
+    part = _inherit(host, rows, part)
+    is_op, is_range = host.of_kind(HostKind.OP), host.of_kind(HostKind.OP, HostKind.ANNOTATION)
+    communicates = is_op & host.name_matches(COMMUNICATES)
+    for marked, of_range in (
+        (communicates, HostPart.COMMUNICATION),
+        (is_range & host.name_matches(_COMPILES), HostPart.COMPILATION),
+    ):
+        if marked.any():
+            part[host.nearest_ancestor(rows, marked) >= 0] = _PARTS.index(of_range)
+    part[host.data_loading] = _PARTS.index(HostPart.LOADING)
+    return part
+
+
+def _inherit(host: HostColumns, rows: Ints, part: Ints) -> Ints:
+    around = host.nearest_ancestor(rows, part != _UNMARKED)
+    return np.where(around >= 0, part[around], _UNMARKED)
+
+
+def _find_marks(run: Run, host: HostColumns) -> Bools:
+    """Whether each row is the mark of a step."""
+    names = run.table("steps", columns=[C.NAME])[C.NAME].unique()
+    is_mark = np.isin(np.asarray(host.name.texts, object), np.asarray(names, object))
+    return is_mark[host.name.codes] & host.of_kind(HostKind.ANNOTATION)
+
+
+def _find_drivers(host: HostColumns, marks: Bools) -> dict[int, int]:
+    """The thread that drives each rank, by rank: with a step's mark, else with the longest extent."""
+    drivers: dict[int, tuple[bool, int, int]] = {}
+    for thread, rows in host.rows_of_thread.items():
+        extent = int(host.end[rows].max() - host.start[rows].min())
+        rank = int(host.rank[rows.start])
+        drivers[rank] = max(drivers.get(rank, (False, -1, -1)), (bool(marks[rows].any()), extent, thread))
+    return {rank: thread for rank, (_, _, thread) in sorted(drivers.items())}
+
+
+def _host_window(steps: pd.DataFrame, host: HostColumns, thread: int) -> Union:
+    """The union of the steps on the host; without steps, the extent of the thread."""
+    if len(steps):
+        start = ints(steps, HOST_START_NS)
+        return intervals.union(start, start + ints(steps, HOST_NS))
+    rows = host.rows_of_thread[thread]
+    return host.start[rows][:1], host.end[rows].max(keepdims=True)
+
+
+def _occupied(
+    host: HostColumns, part_of_row: Ints, rank: int, thread: int, window: Union
+) -> Iterator[tuple[HostPart, Union]]:
+    """Yield the moments of each part inside the window, which they partition."""
+    on_thread, free = host.thread == thread, window
+    for part in _PARTS:
+        marked = part_of_row == _PARTS.index(part)
+        if part == HostPart.OTHER_THREADS:
+            marked = ~on_thread & (host.rank == rank) & host.of_kind(HostKind.OP)
+        elif part == HostPart.OUTSIDE:
+            yield part, free
+            return
+        else:
+            marked &= on_thread
+        rows = np.flatnonzero(marked)
+        occupied = intervals.union(*host.spans(rows))
+        yield part, intervals.intersect(occupied, free)
+        free = intervals.subtract(free, occupied)
+
+
+def _sum_parts(parts: list[tuple[HostPart, Union]], window: Union, steps: int) -> pd.DataFrame:
+    times = np.array([intervals.length(moments) for _, moments in parts], np.int64)
+    unknown = np.full(len(times), not steps)
+    table = pd.DataFrame({PART: [str(part) for part, _ in parts], TIME_NS: times})
+    table["share"] = share(times, intervals.length(window))
+    table["per_step_ns"] = pd.arrays.IntegerArray(times // max(steps, 1), unknown)
+    return sort_by(table, f"-{TIME_NS}")
+
+
+def _split_by_step(parts: list[tuple[HostPart, Union]], steps: pd.DataFrame) -> pd.DataFrame:
+    start = ints(steps, HOST_START_NS)
+    end = start + ints(steps, HOST_NS)
+    times = {f"{part}_ns": overlap_lengths(moments, start, end) for part, moments in parts}
+    return pd.DataFrame({C.STEP: steps[C.STEP].to_numpy(), "step_ns": end - start, **times})
+
+
+def _sum_names(run: Run, host: HostColumns, part_of_row: Ints, thread: int, window: Union) -> pd.DataFrame:
+    """Self time inside the window by part and name on a thread, with the source line of the longest call."""
+    rows = host.rows_of_thread[thread]
+    inside = overlap_lengths(window, host.start[rows], host.end[rows])
+    self_ns, parent = inside.copy(), host.parent[rows].astype(np.int64) - rows.start
+    np.subtract.at(self_ns, parent[parent >= 0], inside[parent >= 0])
+    part = part_of_row[rows]
+    part = np.where(part == _UNMARKED, _PARTS.index(HostPart.OUTSIDE), part)
+    table = pd.DataFrame({PART: part, C.NAME: host.labels(np.arange(rows.start, rows.stop), "")})
+    table = table.assign(**{TIME_NS: self_ns, C.ROW_ID: host.row_id[rows]})
+    table = table[(self_ns > 0) & (part != _MARK)].sort_values(TIME_NS, ascending=False, kind="stable")
+    groups = group_rows(table, [PART, C.NAME])
+    longest = table.iloc[groups.first]
+    return pd.DataFrame(
+        {
+            PART: [str(_PARTS[code]) for code in longest[PART]],
+            C.NAME: longest[C.NAME].to_numpy(object),
+            TIME_NS: groups.sums(ints(table, TIME_NS)),
+            "calls": groups.sizes(),
+            SOURCE: source_lines(run, longest[C.ROW_ID].astype("Int64")).to_numpy(object),
+        }
+    )
+
+
+def _with_rest(names: pd.DataFrame, outside: Union, window: Union) -> pd.DataFrame:
+    """Add the time outside of all rows to the table by name, and shares; longest first."""
+    named_ns = int(ints(names, TIME_NS)[names[PART] == HostPart.OUTSIDE].sum())
+    rest_ns = intervals.length(outside) - named_ns
+    if rest_ns > 0:
+        rest = {PART: str(HostPart.OUTSIDE), C.NAME: NOT_RECORDED, TIME_NS: rest_ns, "calls": 0, SOURCE: ""}
+        names = pd.concat([names, pd.DataFrame([rest])], ignore_index=True)
+    names = sort_by(names, f"-{TIME_NS}", C.NAME)
+    return names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
+
+
+PART, TIME_NS, SOURCE = "part", "time_ns", "source"
+_PART = Column(PART, "", f"one of {', '.join(_PARTS)}")
+TABLES = (
+    TableSpec(
+        "whole",
+        "Time of the driving thread by part, per rank",
+        (
+            RANK,
+            _PART,
+            Column(TIME_NS, "ns", "time in the window; the parts of a rank sum to the window"),
+            Column("share", "share", "time over the window"),
+            Column("per_step_ns", "ns", "time per profiled step; missing if none are marked"),
+        ),
+    ),
+    TableSpec(
+        "by_name",
+        "Self time of the driving thread by op, range or function",
+        (
+            RANK,
+            _PART,
+            Column(C.NAME, "", f"op, call, range or Python function; {NOT_RECORDED} for the rest outside"),
+            Column(TIME_NS, "ns", "Σ of the self times in the window: without rows inside"),
+            Column("share", "share", "self time over the window"),
+            Column("calls", "count", "calls with a part in the window"),
+            Column(SOURCE, "", "user's source line of the longest call; empty if no stack was recorded"),
+        ),
+    ),
+    TableSpec(
+        "per_step",
+        "Time of the driving thread by profiled step",
+        (
+            RANK,
+            STEP,
+            Column("step_ns", "ns", "length of the step on the host: the sum of the parts"),
+            *(Column(f"{part}_ns", "ns", f"time of the part {part}") for part in _PARTS),
+        ),
+    ),
+)
+ANALYSIS = Analysis(
+    name="host_breakdown",
+    title="Host breakdown",
+    question="What does the thread that drives the program spend its time on?",
+    definition=(
+        "driving thread = the one with the marks of the steps, else the one whose rows extend longest; "
+        "window = union of the profiled steps on the host, else the thread's extent. A moment belongs to the "
+        "first that applies of: loading (in a data loader's __next__), compilation (in a range that compiles "
+        "or tries variants), profiler, communication (in an op that communicates), waits (in a call that "
+        "waits for the device), runtime (in another runtime call), ops (in an op), other_threads (ops of "
+        "other threads of the rank run), outside (none of these)."
+    ),
+    tables=TABLES,
+    sources=("torch.profiler events",),
+    order=11,
+    compute=compute,
+)

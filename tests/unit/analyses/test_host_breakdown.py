@@ -1,0 +1,119 @@
+"""Parts of the driving thread: each of a planted length, and together as long as the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from samples.simulator.planted import idle
+from tests.builders import host, kernel, make_run, step
+from tracekit.analysis import analyze
+from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
+from tracekit.analysis.verdict import judge
+from tracekit.schema import C, HostKind, Phase
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.shared_runs import SharedRuns
+    from tracekit.runs.run import Run
+
+PLANTED = {
+    HostPart.LOADING: 300,
+    HostPart.COMPILATION: 90,
+    HostPart.PROFILER: 10,
+    HostPart.COMMUNICATION: 80,
+    HostPart.WAITS: 40,
+    HostPart.RUNTIME: 30,
+    HostPart.OPS: 200,
+    HostPart.OTHER_THREADS: 100,
+    HostPart.OUTSIDE: 150,
+}
+MARK = host("ProfilerStep#1", 0, 1000, kind=HostKind.ANNOTATION)
+LOADING = {C.PHASE: Phase.DATALOAD}
+ROWS = [
+    MARK,
+    host(
+        "enumerate(DataLoader)#_Iter.__next__",
+        0,
+        300,
+        kind=HostKind.ANNOTATION,
+        phase=Phase.DATALOAD,
+        parent_row=0,
+    ),
+    host("aten::stack", 100, 200, phase=Phase.DATALOAD, parent_row=1),
+    host("compile_fx (dynamo_timed)", 300, 390, kind=HostKind.ANNOTATION, parent_row=0),
+    host("aten::empty", 310, 320, parent_row=3),
+    host("Buffer Flush", 390, 400, kind=HostKind.OVERHEAD, parent_row=0),
+    host("c10d::allreduce_", 400, 480, parent_row=0),
+    host("cudaLaunchKernel", 410, 420, kind=HostKind.RUNTIME, parent_row=6),
+    host("aten::mm", 480, 750, parent_row=0),
+    host("cudaStreamSynchronize", 500, 540, kind=HostKind.SYNC, parent_row=8),
+    host("cudaLaunchKernel", 600, 630, kind=HostKind.RUNTIME, parent_row=8),
+    host("train.py(3): encode", 750, 840, kind=HostKind.PYTHON, parent_row=0),
+    host("aten::mm_backward", 700, 940, tid=2),
+]
+
+
+def planted(path: Path, **more: Any) -> Run:
+    """One step with each part; backward on another thread begins while the driving one is in an op."""
+    return make_run(path, host_intervals=ROWS, steps=[step(1, 0, 1000)], **more)
+
+
+def times(run: Run) -> dict[str, int]:
+    whole = analyze(run, "host_breakdown").tables["whole"]
+    return dict(zip(whole["part"], whole["time_ns"].tolist(), strict=True))
+
+
+def test_every_part_has_its_planted_length(tmp_path: Path) -> None:
+    outside = PLANTED[HostPart.OUTSIDE]
+    other = {HostPart.OTHER_THREADS: 190, HostPart.OUTSIDE: outside - 90}  # it also runs beside encode
+    assert times(planted(tmp_path)) == {**PLANTED, **other}
+
+
+def test_a_function_is_named_and_the_rest_is_not(tmp_path: Path) -> None:
+    alone = make_run(tmp_path, host_intervals=ROWS[:-1], steps=[step(1, 0, 1000)])
+    names = analyze(alone, "host_breakdown").tables["by_name"]
+    assert int(names["time_ns"].sum()) == 1000
+    outside = names[names["part"] == HostPart.OUTSIDE]
+    assert dict(zip(outside[C.NAME], outside["time_ns"], strict=True)) == {
+        "train.py(3): encode": 90,
+        NOT_RECORDED: 160,
+    }
+
+
+def test_the_largest_part_is_the_verdict_without_a_device(tmp_path: Path) -> None:
+    loading = make_run(tmp_path / "loading", host_intervals=ROWS[:3], steps=[step(1, 0, 400)])
+    assert judge(loading).sentence == (
+        "Bound by input: the program loads data for 75.0% of the profiled steps; ops run for 0.0%. "
+        "No GPU work is recorded."
+    )
+    waiting = [MARK, host("aten::mm", 0, 100, parent_row=0)]
+    idle_run = make_run(tmp_path / "waiting", host_intervals=waiting, steps=[step(1, 0, 1000)])
+    assert judge(idle_run).sentence.startswith("Bound by host work outside ops: ")
+    computing = [MARK, host("aten::mm", 0, 900, parent_row=0)]
+    busy_run = make_run(tmp_path / "computing", host_intervals=computing, steps=[step(1, 0, 1000)])
+    assert judge(busy_run).sentence == (
+        "Bound by ops on the CPU: they run for 90.0% of the profiled steps, largest: aten::mm 90.0%. "
+        "No GPU work is recorded."
+    )
+
+
+@pytest.mark.parametrize("program", [idle.small_ops, idle.loading, idle.read_back])
+def test_parts_sum_to_each_step(shared_runs: SharedRuns, program: Any) -> None:
+    tables = analyze(shared_runs.simulated(program()), "host_breakdown").tables
+    steps = tables["per_step"]
+    parts = steps[[f"{part}_ns" for part in HostPart]]
+    assert (parts.sum(axis=1) == steps["step_ns"]).all()
+    assert (parts >= 0).all(axis=None)
+    assert int(tables["whole"]["time_ns"].sum()) == int(steps["step_ns"].sum())
+
+
+def test_without_steps_the_window_is_the_thread(tmp_path: Path) -> None:
+    rows = [host("aten::mm", 50, 60), host("aten::mm", 80, 90), host("aten::add", 0, 5, tid=2)]
+    run = make_run(tmp_path, host_intervals=rows, device_intervals=[kernel(90, 99)])
+    assert {part: time for part, time in times(run).items() if time} == {
+        HostPart.OPS: 20,
+        HostPart.OUTSIDE: 20,
+    }

@@ -1,0 +1,134 @@
+"""What bounds a run without device work: the largest part of the time of the threads that drive its ranks.
+
+The parts are those of `host_breakdown`. With one name of most of the part, it is named; where nothing is
+recorded of most of it, the sentence says how to record it.
+
+Example:
+    >>> import pandas as pd
+    >>> whole = pd.DataFrame({"part": ["loading", "ops"], "time_ns": [90, 10], "per_step_ns": [90, 10]})
+    >>> by_name = pd.DataFrame({"part": ["loading"], "name": ["read"], "time_ns": [90]})
+    >>> describe_host(whole, by_name).sentence
+    'Bound by input: the program loads data for 90.0% of the profiled steps, mostly read; ops run for 10.0%. \
+No GPU work is recorded.'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.rules import Bottleneck
+from tracekit.errors import clean
+from tracekit.runs.text import human, shorten
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOT_RECORDED = "(nothing recorded)"
+"""Name of the time outside of all recorded rows."""
+MAX_OPS = 3
+NAME_WIDTH = 40
+"""Most ops that are named, and the length to which names are shortened."""
+
+
+class HostPart(StrEnum):
+    """A part of `host_breakdown`, which defines them; a moment belongs to the first that applies."""
+
+    LOADING = "loading"
+    COMPILATION = "compilation"
+    PROFILER = "profiler"
+    COMMUNICATION = "communication"
+    WAITS = "waits"
+    RUNTIME = "runtime"
+    OPS = "ops"
+    OTHER_THREADS = "other_threads"
+    OUTSIDE = "outside"
+
+
+_BOUNDS = {
+    HostPart.LOADING: Bottleneck.INPUT,
+    HostPart.COMPILATION: Bottleneck.START_UP,
+    HostPart.PROFILER: Bottleneck.PROFILER,
+    HostPart.COMMUNICATION: Bottleneck.COMMUNICATION,
+    HostPart.WAITS: Bottleneck.SYNC,
+    HostPart.RUNTIME: Bottleneck.LAUNCH,
+    HostPart.OPS: Bottleneck.COMPUTE,
+    HostPart.OTHER_THREADS: Bottleneck.COMPUTE,
+    HostPart.OUTSIDE: Bottleneck.HOST,
+}
+_LOADER = "enumerate(DataLoader)"
+"""Begin of the name of torch's range around a data loader, which says no more than the part."""
+_SUBJECTS = {Bottleneck.COMPUTE: "ops on the CPU", Bottleneck.HOST: "host work outside ops"}
+_MEANINGS = {
+    Bottleneck.INPUT: "the program loads data",
+    Bottleneck.START_UP: "the program compiles code",
+    Bottleneck.PROFILER: "the profiler runs",
+    Bottleneck.COMMUNICATION: "the program is in ops that communicate",
+    Bottleneck.SYNC: "the program waits for a device",
+    Bottleneck.LAUNCH: "the program is in calls of a device's runtime",
+    Bottleneck.COMPUTE: "they run",
+    Bottleneck.HOST: "the program runs other code or waits",
+}
+
+
+@dataclass(frozen=True)
+class HostVerdict:
+    """What bounds the driving threads.
+
+    Attributes:
+        bound: The largest part.
+        sentence: All of it in a sentence or two.
+        lengths: The parts in ns, by bound and label.
+        window: What the window is.
+    """
+
+    bound: Bottleneck
+    sentence: str
+    lengths: dict[tuple[Bottleneck, str], int]
+    window: str
+
+
+def describe_host(whole: pd.DataFrame, by_name: pd.DataFrame) -> HostVerdict | None:
+    """Return the verdict on the driving threads; None if their window has no length.
+
+    Args:
+        whole: Table `whole` of `host_breakdown`.
+        by_name: Its table `by_name`.
+    """
+    lengths: dict[tuple[Bottleneck, str], int] = {}
+    times = dict.fromkeys(_BOUNDS.values(), 0)
+    for part, time in whole.groupby("part", sort=False)["time_ns"].sum().items():
+        bound = _BOUNDS[HostPart(str(part))]
+        lengths[bound, str(part).replace("_", " ")] = int(time)
+        times[bound] += int(time)
+    total = sum(times.values())
+    if not total:
+        return None
+    bound = max(times, key=lambda other: times[other])
+    window = "the capture" if whole["per_step_ns"].isna().all() else "the profiled steps"
+    names = by_name[by_name["part"].map(_BOUNDS) == bound].groupby(C.NAME, sort=False)["time_ns"].sum()
+    text = f"Bound by {_SUBJECTS.get(bound, bound)}: {_MEANINGS[bound]} for "
+    text += f"{human(times[bound] / total, 'share')} of {window}"
+    text += _name_largest(bound, names.sort_values(ascending=False), times[bound], total)
+    if bound != Bottleneck.COMPUTE:
+        text += f"; ops run for {human(times[Bottleneck.COMPUTE] / total, 'share')}"
+    return HostVerdict(bound, f"{text}. No GPU work is recorded.", lengths, f"{window} on the host")
+
+
+def _name_largest(bound: Bottleneck, names: pd.Series, part_ns: int, total_ns: int) -> str:
+    """Name the ops with most time and their share of the window, or the name of most of another part."""
+    if bound == Bottleneck.COMPUTE:
+        largest = names.head(MAX_OPS).items()
+        named = [f"{_shown(name)} {human(int(time) / total_ns, 'share')}" for name, time in largest]
+        return f", largest: {', '.join(named)}" if named else ""
+    if not len(names) or 2 * int(names.iloc[0]) <= part_ns or str(names.index[0]).startswith(_LOADER):
+        return ""
+    if names.index[0] == NOT_RECORDED:
+        return ", where nothing is recorded (stacks would show it)"
+    return f", mostly {_shown(names.index[0])}"
+
+
+def _shown(name: object) -> str:
+    return shorten(clean(str(name)), NAME_WIDTH)
