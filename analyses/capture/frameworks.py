@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -47,8 +48,8 @@ def detect_framework(run: Run) -> Framework:
     if run.meta.collector.name == COLLECTOR:
         return COLLECT
     names = run.table("host_intervals", columns=[C.NAME])[C.NAME]
-    used = names.astype("category").cat.remove_unused_categories().cat.categories.astype(str)
-    matching = (framework for framework in FRAMEWORKS if used.str.contains(framework.names, regex=True).any())
+    used = [str(name) for name in names.astype("category").cat.remove_unused_categories().cat.categories]
+    matching = (framework for framework in FRAMEWORKS if any(map(re.compile(framework.names).search, used)))
     return next(matching, TORCH)
 
 

@@ -245,7 +245,7 @@ def _responsible_thread(host: HostColumns, gaps: pd.DataFrame, start: Ints, end:
     # Other threads count only where the launching one recorded nothing, or only waited.
     uncertain = np.flatnonzero(late & (best < _FRAME))
     calls = np.concatenate((launch, gaps[EARLIER].to_numpy()))
-    for number in np.unique(host.thread[calls[calls >= 0]]):
+    for number in np.unique(host.thread[calls[calls >= 0]]) if len(uncertain) else ():
         in_question = uncertain[ranks[uncertain] == host.rank[host.rows_of_thread[int(number)].start]]
         inner = host.innermost(np.full(len(in_question), number, np.int64), middle[in_question])
         activity_there = values_at(activity, inner, _NOTHING)

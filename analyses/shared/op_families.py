@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -54,8 +53,7 @@ OTHER, NO_FAMILY = "other", "outside of ops"
 FAMILY, OP, KERNEL = "family", "op", "kernel"
 """Levels of the tree."""
 _SELF = ("host_self_ns", "device_self_ns")
-_PATH, _LONGEST = "path", "longest_ns"
-_Row: TypeAlias = "dict[str, Any]"
+_LONGEST = "longest_ns"
 
 
 def op_family(name: str) -> str:
@@ -150,28 +148,42 @@ def _per_op(kernels: pd.DataFrame) -> pd.DataFrame:
 
 def _joined(levels: list[tuple[str, list[str], pd.DataFrame]], by: str) -> pd.DataFrame:
     """One table of all levels in depth-first order, siblings by a column, the largest first."""
-    below: dict[tuple[str, ...], list[_Row]] = {}
+    places: list[dict[str, int]] = []
+    parts, paths = [], []
     for depth, (level, keys, frame) in enumerate(levels):
         measures = [name for name in (by, "host_self_ns") if name in frame]
         ordered = sort_by(frame, *(f"-{name}" for name in measures), keys[-1])
-        for row in ordered.to_dict("records"):
-            path = tuple(str(row[key]) for key in keys)
-            named = {C.NAME: path[-1], C.DEPTH: depth, "level": level, _PATH: path}
-            below.setdefault(path[:-1], []).append({str(key): value for key, value in row.items()} | named)
-    pending, rows = below[()][::-1], list[_Row]()
-    number: dict[tuple[str, ...], int] = {}
-    while pending:
-        node = pending.pop()
-        number[node[_PATH]] = len(rows)
-        rows.append(node | {PARENT: number.get(node[_PATH][:-1])})
-        pending += reversed(below.get(node[_PATH], []))
-    return _shares(rows)
+        # A row comes after its parent, and before what follows the parent: -1 is before any below.
+        path = np.full((len(levels), len(ordered)), -1, np.int64)
+        for above, key in enumerate(keys[:-1]):
+            path[above] = [places[above][str(name)] for name in ordered[key]]
+        path[depth] = np.arange(len(ordered))
+        places.append({str(name): place for place, name in enumerate(ordered[keys[-1]])})
+        paths.append(path)
+        named = {C.NAME: [str(name) for name in ordered[keys[-1]]], C.DEPTH: depth, "level": level}
+        parts.append(ordered.assign(**named))
+    path = np.concatenate(paths, axis=1)
+    order = np.lexsort(path[::-1])
+    table = pd.concat(parts, ignore_index=True).take(order).reset_index(drop=True)
+    return _shares(table.assign(**{PARENT: _parents(path[:, order])}))
 
 
-def _shares(rows: list[_Row]) -> pd.DataFrame:
-    table = pd.DataFrame({name: [row[name] for row in rows] for name in (C.NAME, "level", C.DEPTH)})
-    for name in (PARENT, *("calls", "host_self_ns", "launches", "device_self_ns", "longest_row", "host_row")):
-        table[name] = pd.array([row.get(name) for row in rows], dtype="Int64")
+def _parents(path: Ints) -> Ints:
+    """Number of the row above each row in depth-first order, -1 at the top."""
+    depth = (path >= 0).sum(axis=0) - 1
+    rows, parent = np.arange(path.shape[1]), np.full(path.shape[1], -1, np.int64)
+    for level in range(1, len(path)):
+        latest = np.maximum.accumulate(np.where(depth == level - 1, rows, -1))
+        parent[depth == level] = latest[depth == level]
+    return parent
+
+
+def _shares(rows: pd.DataFrame) -> pd.DataFrame:
+    table = rows[[C.NAME, "level", C.DEPTH]].copy()
+    parent = ints(rows, PARENT)
+    table[PARENT] = pd.arrays.IntegerArray(parent, parent < 0)
+    for name in ("calls", "host_self_ns", "launches", "device_self_ns", "longest_row", "host_row"):
+        table[name] = rows[name].astype("Int64") if name in rows else pd.array([pd.NA] * len(rows), "Int64")
     table[NODE] = np.arange(len(table))
     for side, column in zip(("host_share", "device_share"), _SELF, strict=True):
         total = int(table.loc[table[C.DEPTH] == 0, column].sum())

@@ -124,9 +124,12 @@ def matches(names: pd.Series, pattern: str) -> pd.Series:
     import numpy as np
     import pandas as pd
 
-    contained = [bool(re.search(pattern, str(name))) for name in names.cat.categories]
-    codes = names.cat.codes.to_numpy()  # -1 for a missing name, which contains nothing
-    return pd.Series(np.array([*contained, False])[codes], index=names.index, name=names.name)
+    search, codes = re.compile(pattern).search, names.cat.codes.to_numpy()
+    occurs = np.zeros(len(names.cat.categories) + 1, np.bool_)
+    occurs[codes] = True  # rows of one kind have few of all names; a missing one has the last place
+    pairs = zip(names.cat.categories, occurs.tolist(), strict=False)
+    contained = np.array([*(used and search(str(name)) is not None for name, used in pairs), False])
+    return pd.Series(contained[codes], index=names.index, name=names.name)
 
 
 def brief(name: str, width: int = BRIEF) -> str:
