@@ -13,7 +13,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
 from .common import ints, share, spans, union_by
-from .groups import sum_by_code
+from .groups import number_by, sum_by_code
 
 _UNION = "union_ns"
 STAT_COLUMNS = (
@@ -48,9 +48,8 @@ def group_stats(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
 def partial_stats(frame: pd.DataFrame, keys: Sequence[str]) -> PartialStats:
     """Partial statistics of some ranks; the arguments are those of `group_stats`."""
-    grouped = frame.groupby(list(keys), sort=True, observed=True)
-    codes = grouped.ngroup().to_numpy().astype(np.int64)
-    labels = grouped.size().reset_index()[list(keys)]
+    codes, first = number_by(frame, keys)
+    labels = frame[list(keys)].take(first).reset_index(drop=True)
     labels = labels.astype(dict.fromkeys(labels.select_dtypes("category"), object))
     labels[_UNION] = unions_over_devices(frame, codes, len(labels))
     durations = ints(frame, C.DUR_NS)
@@ -65,9 +64,9 @@ def combine_stats(parts: Sequence[PartialStats]) -> pd.DataFrame:
     """Combine at least one partial result into the table of `group_stats`."""
     labels = pd.concat([part.labels for part in parts], ignore_index=True)
     keys = [str(name) for name in labels.columns[:-1]]
-    by_keys = labels.groupby(keys, sort=True)
-    table = by_keys[_UNION].sum().reset_index()
-    of_label = by_keys.ngroup().to_numpy()
+    of_label, first_of_table = number_by(labels, keys)
+    table = labels[keys].take(first_of_table).reset_index(drop=True)
+    table[_UNION] = sum_by_code(of_label, len(table), ints(labels, _UNION))
     first_label = np.cumsum([0, *(len(part.labels) for part in parts)])
     groups = np.concatenate(
         [of_label[first:][part.groups] for first, part in zip(first_label, parts, strict=False)]
@@ -100,8 +99,8 @@ def unions_over_devices(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
         groups: Number of groups.
     """
     start, end = spans(frame)
-    places = frame.groupby([C.RANK, C.DEVICE]).ngroup().to_numpy().astype(np.int64)
-    devices = int(places.max()) + 1 if len(places) else 1
+    places, first = number_by(frame, [C.RANK, C.DEVICE])
+    devices = max(1, len(first))
     lengths = union_by(codes * devices + places, groups * devices, start, end)
     total: Ints = lengths.reshape(groups, devices).sum(axis=1)
     return total
