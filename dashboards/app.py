@@ -27,15 +27,16 @@ from waitress.task import ErrorTask
 from waitress.utilities import Error
 
 from tracekit.analysis.cache import ResultCache
-from tracekit.errors import UnusableInputError
+from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.runs.store import Store
 
 from . import blocks, security, shell
 from .analysis_pages.pages import load_pages
 from .exports import downloads
 from .imports import routes
+from .pages.overview.findings import find_job
 from .security import BARE_POLICY, HEADERS, MAX_BODY_BYTES, is_loopback
-from .site import Results, Site
+from .site import Results, Site, View
 from .tables import table
 
 UPLOAD_LIMIT = 4 << 30
@@ -79,7 +80,7 @@ def create_app(
     app.layout = shell.shell(site.pages)
     shell.connect(site)
     shell.connect_pickers(site)
-    routes.connect(site, limit=upload_limit)
+    routes.connect(site, limit=upload_limit, on_run=lambda run: _start_findings(site, run))
     blocks.connect(site)
     table.connect(site)
     downloads.connect(site)
@@ -90,6 +91,12 @@ def create_app(
     security.restrict_access(app, hosts=hosts, token=token)
     blocks.connect_prefetch(site)
     return app
+
+
+def _start_findings(site: Site, run: str) -> None:
+    """Compute the findings of an imported run, before its first page is opened."""
+    with suppress(TracekitError):  # it was deleted
+        find_job(site.context(View(page="overview", run=run), dark=False))
 
 
 THREADS = 8

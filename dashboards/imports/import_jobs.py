@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -198,10 +198,17 @@ class _Import:
 
 @dataclass
 class Imports:
-    """All imports of a server into a store; `limit` is the maximum of bytes that are not imported yet."""
+    """All imports of a server into a store.
+
+    Attributes:
+        store: The store.
+        limit: Maximum of bytes that are not imported yet.
+        on_run: Called with the name of the run of an import that made only one.
+    """
 
     store: Store
     limit: int
+    on_run: Callable[[str], None] = lambda _: None
     _closed: bool = False
     _known: dict[str, _Import] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -382,9 +389,13 @@ class Imports:
         with self._lock:
             if job.state.phase is not Phase.IMPORTING:
                 return
-            if job.state.runs:
+            runs = job.state.runs
+            if runs:
                 job.state = replace(job.state, phase=Phase.DONE)
-                return
+        if runs:
+            if len(runs) == 1:
+                self.on_run(runs[0])
+            return
         reason = f"the import exited with code {process.returncode}"
         error = TracekitError(reason, hint="free memory and drop the file again")
         self._fail(job, None if job.state.errors else error)

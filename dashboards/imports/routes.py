@@ -32,9 +32,9 @@ SAMPLES = Path(__file__).parent / "samples"
 """Bundled traces: two recorded on a CPU and one written by the simulator."""
 
 
-def connect(site: Site, *, limit: int) -> Imports:
-    """Add the routes to a site's server; `limit` is the maximum of bytes that have not been imported."""
-    imports = Imports(site.store, limit)
+def connect(site: Site, *, limit: int, on_run: Callable[[str], None]) -> Imports:
+    """Add the routes to a site's server; the arguments are those of `Imports`."""
+    imports = Imports(site.store, limit, on_run)
     server: Flask = site.app.server
     server.extensions[KEY] = imports
 

@@ -61,6 +61,16 @@ def test_slices_become_a_run_and_nothing_is_left(imports: Imports, store: Store)
     assert left(store) == []
 
 
+def test_only_the_run_of_an_import_of_one_is_announced(store: Store) -> None:
+    announced: list[str] = []
+    imports = Imports(store, 1 << 30, announced.append)
+    state = over(imports, sent(imports, "a.json.gz", TRACE.read_bytes()))
+    assert announced == list(state.runs)
+    first = sent(imports, "b.json.gz", TRACE.read_bytes())
+    state = over(imports, sent(imports, "c.json.gz", TRACE.read_bytes(), key=first.id))
+    assert (len(announced), len(state.runs)) == (1, 2)
+
+
 @pytest.mark.slow_except(2)
 @pytest.mark.parametrize(
     ("content", "said"),
