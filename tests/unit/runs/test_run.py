@@ -60,6 +60,17 @@ def test_part_files_are_one_table_sorted_by_start(store: Store) -> None:
     assert run.table("steps")[C.START_NS].tolist() == [1, 5, 7, 9]
 
 
+def test_a_selection_without_rows_leaves_the_texts_of_the_next_one_as_they_are(store: Store) -> None:
+    with store.draft() as draft:
+        for part, name in enumerate(("aten::mm", "aten::add")):
+            row = host_row(**{C.NAME: name, C.ROW_ID: part, C.START_NS: part})
+            write_table(draft.path, "host_intervals", [row], part=f"part-{part}.parquet")
+        run = draft.commit(make_meta())
+    columns = [C.NAME, C.START_NS]
+    assert run.table("host_intervals", columns=columns, where=pc.field(C.START_NS) > 9).empty
+    assert run.table("host_intervals", columns=columns)[C.NAME].tolist() == ["aten::mm", "aten::add"]
+
+
 @pytest.mark.parametrize("damage", ["missing", "garbled"])
 def test_a_table_that_cannot_be_read_is_one_clear_error(store: Store, damage: str) -> None:
     run = make_run(store)
