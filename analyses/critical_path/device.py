@@ -200,8 +200,8 @@ def _with_dependencies(device: Device, host: Host) -> Device:
     binding = np.where(arrived > queue_ended, LAUNCH, binding)
     binding = np.where(released > np.maximum(queue_ended, arrived), WAIT, binding)
     latency = np.where(binding == LAUNCH, elapsed, latency)  # nothing else explains the rest of the time
-    changes = {"waited": waited, "binding": binding, "latency": latency}
-    return replace(device, **changes, behind_backlog=_behind_backlog(device, host, binding))
+    behind_backlog = _behind_backlog(device, host, binding)
+    return replace(device, waited=waited, binding=binding, latency=latency, behind_backlog=behind_backlog)
 
 
 def _behind_backlog(device: Device, host: Host, binding: Ints) -> Bools:

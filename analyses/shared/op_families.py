@@ -160,8 +160,8 @@ def _joined(levels: list[tuple[str, list[str], pd.DataFrame]], by: str) -> pd.Da
         path[depth] = np.arange(len(ordered))
         places.append({str(name): place for place, name in enumerate(ordered[keys[-1]])})
         paths.append(path)
-        named = {C.NAME: [str(name) for name in ordered[keys[-1]]], C.DEPTH: depth, "level": level}
-        parts.append(ordered.assign(**named))
+        texts = [str(name) for name in ordered[keys[-1]]]
+        parts.append(ordered.assign(level=level, **{C.NAME: texts}, **{C.DEPTH: depth}))
     path = np.concatenate(paths, axis=1)
     order = np.lexsort(path[::-1])
     table = pd.concat(parts, ignore_index=True).take(order).reset_index(drop=True)
