@@ -41,7 +41,6 @@ from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
-from .idle_gaps.causes import NOT_PROFILER
 from .shared.common import (
     DEVICE,
     PLACE,
@@ -61,7 +60,7 @@ from .shared.common import (
     spans,
 )
 from .shared.host_columns import HostColumns, read_host_columns
-from .shared.host_rows import NO_OP, source_lines
+from .shared.host_rows import LOADS_CODE, NO_OP, source_lines
 from .shared.idle_neighbors import find_waits, read_occupying
 
 CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"
@@ -168,7 +167,7 @@ def reasons(slow: pd.DataFrame, table: pd.DataFrame, device: pd.DataFrame, host:
         host: Host rows.
     """
     rows = slow[AT].to_numpy()
-    overhead, program = host.of_kind(HostKind.OVERHEAD), host.name_matches(NOT_PROFILER)
+    overhead, program = host.of_kind(HostKind.OVERHEAD), host.name_matches(LOADS_CODE)
     allocates = host.of_kind(HostKind.RUNTIME) & host.name_matches(ALLOCATES)
     kernels = table[table[KIND] == DeviceKind.KERNEL]
     first = kernels.drop_duplicates([*PLACE, C.NAME])[AT]

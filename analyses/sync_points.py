@@ -89,7 +89,7 @@ NO_CALLS = (
 
 def compute(run: Run) -> Result:
     """List the waits, and attribute idle time to them."""
-    idle = causes.read_idle(run)
+    idle = causes.read_idle(run).without_openings()
     if idle.device.empty:
         return Result(notes=(absent_device_note(run),))
     if not len(idle.waits):

@@ -12,8 +12,10 @@ kernel_to_kernel, stream_dependency, submission (work was queued and did not sta
   nothing covers half, the next op is named.
 * `gaps`: gaps of `MIN_LISTED_NS` and more, longest first. Shorter ones are below the clock resolution of many
   traces; they count in all other tables.
-* `summary`: per device; `edges_ns` is the time of the profiled steps before its first and after its last
-  interval, which is not part of the idle time.
+* `before_work`: the time from the start of a profiled step to the first work of a device that was launched
+  in it, explained like a gap (see `idle_gaps.openings`).
+* `summary`: per device; `edges_ns` is the other time of the profiled steps before its first and after its
+  last interval. Neither is part of the idle time.
 
 HTA divides the gaps of each stream: host wait if the launch call began after the gap did, kernel wait for the
 others below a threshold. Here the host is also late if a call began before the gap and returned late in it,
@@ -38,6 +40,7 @@ from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.idle_causes import CAUSES, HOST_LAUNCHES, QUEUED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
+from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, HostKind
@@ -93,23 +96,37 @@ def compute(run: Run) -> Result:
         return Result(notes=(absent_device_note(run),))
     windows = step_windows(run)
     gaps = idle_rows.describe_gaps(run, idle)
-    tables = {"summary": _summary(idle, gaps, windows)}
+    all_gaps, count = gaps, len(gaps) - idle.openings
+    openings, gaps = gaps[count:][~gaps[ASIDE].to_numpy()[count:]], gaps[:count]
+    before_work = _list_openings(openings)
+    tables = {"summary": _summary(idle, gaps, windows, before_work)}
+    if len(openings):
+        tables["before_work"] = before_work
     notes: list[str] = [] if len(windows) else [NO_STEPS]
-    if gaps.empty:
+    if all_gaps.empty:
         return Result(tables, notes=(*notes, NEVER_IDLE))
-    notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps)
+    notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps) if len(gaps) else [NEVER_IDLE]
     del idle  # free memory for the tables
-    findings = idle_findings.findings(run, gaps, tables["summary"])
-    tables = {"by_cause": _by_cause(gaps, windows), "by_op": _by_op(gaps), **tables, "gaps": _listed(gaps)}
-    return Result(tables, findings, tuple(notes))
+    findings = idle_findings.findings(run, all_gaps, tables["summary"])
+    if gaps.empty:
+        return Result(tables, findings, tuple(notes))
+    inside = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
+    by = {"by_cause": _by_cause(gaps, windows, inside), "by_op": _by_op(gaps, inside)}
+    return Result({**by, **tables, "gaps": _listed(gaps)}, findings, tuple(notes))
 
 
-def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
+def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame, inside: Ints) -> pd.DataFrame:
     groups, length = group_rows(gaps, [*PLACE, CAUSE]), ints(gaps, C.DUR_NS)
     table = _keys(gaps, groups, [*PLACE, CAUSE])
     table |= {"gaps": groups.sizes(), IDLE_NS: groups.sums(length), "longest_ns": groups.largest(length)}
-    table |= _in_steps(gaps, groups, windows)
+    table |= _in_steps(gaps, groups, windows, inside)
     return select(_with_share(table), BY_CAUSE, *PLACE, f"-{IDLE_NS}", CAUSE)
+
+
+def _list_openings(openings: pd.DataFrame) -> pd.DataFrame:
+    length = ints(openings, C.DUR_NS)
+    start_up_ns = np.where(openings[INITIAL].to_numpy(bool), length, 0)
+    return select(openings.assign(**{START_UP_NS: start_up_ns}), BEFORE_WORK, *PLACE)
 
 
 def _keys(gaps: pd.DataFrame, groups: Groups, keys: list[str]) -> dict[str, object]:
@@ -125,31 +142,32 @@ def _with_share(table: dict[str, object]) -> pd.DataFrame:
     return rows.assign(share=share(idle, devices.sums(idle)[devices.codes]))
 
 
-def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame) -> dict[str, object]:
+def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame, lengths: Ints) -> dict[str, object]:
     """Idle time inside the profiled steps, in all and per step of the rank, and its part that is set aside.
 
     Without steps the former are missing, and the latter is that of the whole capture. Last, the part that is
     start-up.
     """
-    lengths = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     inside, steps = groups.sums(lengths), count_by_rank(windows, ints(gaps, C.RANK)[groups.first])
     per_step = inside // np.maximum(steps, 1)
     return {
         "steps_ns": pd.arrays.IntegerArray(inside, steps == 0),
         "per_step_ns": pd.arrays.IntegerArray(per_step, steps == 0),
         "aside_ns": groups.sums(np.where(gaps[ASIDE].to_numpy(), lengths, 0)),
-        "start_up_ns": groups.sums(np.where(gaps[INITIAL].to_numpy(), lengths, 0)),
+        START_UP_NS: groups.sums(np.where(gaps[INITIAL].to_numpy(), lengths, 0)),
     }
 
 
-def _by_op(gaps: pd.DataFrame) -> pd.DataFrame:
+def _by_op(gaps: pd.DataFrame, inside: Ints) -> pd.DataFrame:
     keys = [*PLACE, CAUSE, OP, SOURCE]
     order = np.lexsort((ints(gaps, C.ROW_ID), -ints(gaps, C.DUR_NS)))
+    recurs = ~gaps[[ASIDE, INITIAL]].to_numpy(bool).any(axis=1)
     longest_first = gaps[[*keys, C.DUR_NS, C.ROW_ID]].take(order)
     groups, length = group_rows(longest_first, keys), ints(longest_first, C.DUR_NS)
     table = _keys(longest_first, groups, keys)
     table |= {"gaps": groups.sizes(), IDLE_NS: groups.sums(length), "longest_ns": length[groups.first]}
-    table["longest_row"] = ints(longest_first, C.ROW_ID)[groups.first]
+    table |= {"longest_row": ints(longest_first, C.ROW_ID)[groups.first]}
+    table[RECURRING_NS] = groups.sums(np.where(recurs, inside, 0)[order])
     return select(_with_share(table), BY_OP, f"-{IDLE_NS}", *keys)
 
 
@@ -166,8 +184,11 @@ def _plain(values: ExtensionArray) -> ExtensionArray | pd.Series:
     return pd.Series(values.astype(object), dtype=object) if isinstance(values, pd.Categorical) else values
 
 
-def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
+def _summary(
+    idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame, before_work: pd.DataFrame
+) -> pd.DataFrame:
     """One row per device, even if it was never idle."""
+    opening_ns = before_work.groupby(PLACE)[C.DUR_NS].sum().to_dict()
     ranks, devices, length = (ints(gaps, name) for name in (*PLACE, C.DUR_NS))
     rows = []
     for (rank, device), of_device in idle.device.groupby(PLACE, sort=True):
@@ -182,7 +203,9 @@ def _summary(idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFr
         row["unknown_ns"] = by_cause[Cause.UNKNOWN]
         row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
-        row["edges_ns"] = _edges(windows[windows[C.RANK] == rank], first, last)
+        row["edges_ns"] = _edges(
+            windows[windows[C.RANK] == rank], first, last, opening_ns.get((rank, device), 0)
+        )
         rows.append(row)
     table = pd.DataFrame(rows)
     table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
@@ -197,13 +220,13 @@ def _sum_causes(gaps: pd.DataFrame, chosen: Bools | slice = slice(None)) -> dict
     return dict(zip(Cause, sums, strict=True))
 
 
-def _edges(windows: pd.DataFrame, first: int, last: int) -> object:
-    """Time of the profiled steps outside the device's window."""
+def _edges(windows: pd.DataFrame, first: int, last: int, opening_ns: int) -> object:
+    """Time of the profiled steps outside the device's window, without its opening."""
     if windows.empty:
         return pd.NA
     steps = intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
     inside = intervals.clip(steps, first, last)
-    return intervals.length(steps) - intervals.length(inside)
+    return intervals.length(steps) - intervals.length(inside) - opening_ns
 
 
 def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
@@ -231,7 +254,7 @@ def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
 
 MIN_LISTED_NS = 1_000
 """Minimum length of a listed gap: shorter ones are below the resolution of traces in whole µs."""
-IDLE_NS = "idle_ns"
+IDLE_NS, RECURRING_NS, START_UP_NS = "idle_ns", "recurring_ns", "start_up_ns"
 HOST_LATE = (*HOST_LAUNCHES, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
 _CAUSE = Column(CAUSE, "", f"one of {', '.join(CAUSES)}")
 _OP = Column(OP, "", "op, annotation or frame that delayed the device; for queued work the launching op")
@@ -255,7 +278,7 @@ BY_CAUSE = (
         "its part (without steps, that of the capture) at an edge of the capture or in marked warm-up",
     ),
     Column(
-        "start_up_ns",
+        START_UP_NS,
         "ns",
         "its part (likewise) in which the host loaded or compiled code or chose an algorithm, "
         "which does not recur",
@@ -264,6 +287,26 @@ BY_CAUSE = (
 BY_OP = (
     *(_CAUSE, _OP, _SUM, _SHARE, _COUNT, _LONGEST, _SOURCE, RANK, DEVICE),
     Column("longest_row", "", "row of the longest gap in device_intervals"),
+    Column(
+        RECURRING_NS,
+        "ns",
+        "its part inside the profiled steps (without any, in the capture) that is neither at an edge, nor in "
+        "marked warm-up, nor start-up",
+    ),
+)
+BEFORE_WORK = (
+    *PLACE_COLUMNS,
+    Column(C.DUR_NS, "ns", "from the start of the step, or later the end of earlier work, to the first work"),
+    *(_CAUSE, _OP),
+    Column(CALL, "", "runtime call that covers most of the host's part, or that waited"),
+    _SOURCE,
+    Column(AFTER, "", "first interval on the device"),
+    Column(C.STEP, "", "profiled step that launched it"),
+    Column(START_UP_NS, "ns", "its part in which the host loaded or compiled code or chose an algorithm"),
+    Column(C.START_NS, "ns", "start of that time"),
+    Column(C.ROW_ID, "", "row of the first interval in device_intervals"),
+    Column(ANCHOR_ROW, "", "row of the op, or of the next op or launch, in host_intervals"),
+    Column(C.LAUNCH_ROW, "", "row of the launch in host_intervals"),
 )
 GAPS = (
     *PLACE_COLUMNS,
@@ -301,7 +344,11 @@ SUMMARY = (
     Column("median_ns", "ns", "lower median of the gap lengths"),
     _LONGEST,
     Column("window_ns", "ns", "first start to last end on the device"),
-    Column("edges_ns", "ns", "time of the profiled steps outside that window, not counted as idle"),
+    Column(
+        "edges_ns",
+        "ns",
+        "time of the profiled steps outside that window and not in before_work, not counted as idle",
+    ),
 )
 
 
@@ -325,6 +372,7 @@ ANALYSIS = Analysis(
     tables=(
         TableSpec("by_cause", "Idle time by cause, per device", BY_CAUSE),
         TableSpec("by_op", "Idle time by cause and op", BY_OP),
+        TableSpec("before_work", "Time of the steps before the first work of a device", BEFORE_WORK),
         TableSpec("summary", "Idle time per device", SUMMARY),
         TableSpec("gaps", f"Gaps of {duration(MIN_LISTED_NS)} and more, longest first", GAPS),
     ),

@@ -27,7 +27,7 @@ another thread that launches work of the rank does (autograd's thread during a b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
@@ -52,7 +52,7 @@ from ..shared.common import (
 )
 from ..shared.groups import group_rows
 from ..shared.host_columns import HostColumns, read_host_columns
-from ..shared.host_rows import NO_OP, source_lines
+from ..shared.host_rows import LOADS_CODE, NO_OP, source_lines
 from ..shared.idle_neighbors import (
     AFTER,
     BEFORE,
@@ -66,12 +66,11 @@ from ..shared.idle_neighbors import (
 )
 from . import context
 from .context import MAX_CLOCK_SKEW_NS, MAX_DISPATCH_NS, MIN_LONG_NS
+from .openings import read_openings
 
 MIN_DEPENDENCY_NS = 30_000
 """A device starts queued work within a few µs; after that it waits for something else."""
 LOADER = r"enumerate\(DataLoader\)|torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"
-NOT_PROFILER = r"(?i)lazy|compil"
-"""Overhead that also occurs without a profiler: lazy module loading, compilation."""
 HOST_WAITS = (
     r"(?i)\b(?:built-in (?:method|function) (?:sleep|acquire|poll|select|recv\w*|wait\w*)"
     r"|(?:threading|queue|selectors|socket|subprocess|connection|asyncio/\w+)\.py\(\d+\): "
@@ -109,16 +108,20 @@ class Explained:
     call: Ints
     aside: Bools  # whether the gap is at an edge of the capture or in marked warm-up
     starting: Bools  # whether the host was late only before it got ahead for the rest of the capture
+    loading: Bools  # whether the loading of code covers most of the host's part
 
 
-def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints) -> Explained:
+def explain(
+    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints, is_opening: Bools
+) -> Explained:
     """Decide the cause of each gap.
 
     Args:
-        gaps: Result of `read_gaps`.
+        gaps: Results of `read_gaps` and `read_openings`.
         device: The intervals that occupy a device.
         host: Host rows.
         waits: Positions of the waits.
+        is_opening: Whether each gap is an opening.
     """
     start, end = spans(gaps)
     launch, has_launch = gaps[LAUNCH].to_numpy(), gaps[LAUNCH].to_numpy() >= 0
@@ -142,7 +145,7 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
         (Cause.LAUNCH_BOUND, late),
         (Cause.SYNC, part.mostly(waits) | (wait_rows >= 0) & (2 * wait_ns >= part.end - part.start)),
         (Cause.DATALOAD, part.mostly(np.flatnonzero(host.data_loading | host.name_matches(LOADER)))),
-        (Cause.PROFILER, _is_profiler_overhead(host, gaps, part)),
+        (Cause.PROFILER, _is_overhead(host, gaps, part, loads_code=False)),
         (Cause.KERNEL_TO_KERNEL, queued),
         (Cause.STREAM_DEPENDENCY, depends),
         (Cause.SUBMISSION, depends & _has_one_stream(gaps, device)),
@@ -150,8 +153,11 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
         causes[holds] = CAUSES.index(cause)
     covering_row = np.where(late, host.mostly_covering(thread, start, high), NO_PARENT)
     waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS)))
-    at_edge = context.after_backlog(gaps, device) | context.in_first_wait(gaps, host, waits, queued)
+    in_step = gaps[C.STEP].notna().to_numpy(bool)
+    at_edge = context.after_backlog(gaps, device) & ~(late & in_step) | (is_opening & ~late)
+    at_edge |= context.in_first_wait(gaps, host, waits, queued)
     aside = at_edge | context.in_warm_up(gaps, host)
+    starting = context.is_start_up(gaps, device, host, waits, late & ~aside, is_opening)
     return Explained(
         causes,
         high - start,
@@ -163,8 +169,9 @@ def explain(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: 
         part.mostly(np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(_MEMORY_CALLS))),
         waiting_elsewhere,
         _longest_call(host, part),
-        aside,
-        context.is_start_up(gaps, device, host, waits, late & ~aside),
+        aside | (starting & is_opening),
+        starting & ~is_opening,
+        _is_overhead(host, gaps, part, loads_code=True),
     )
 
 
@@ -218,9 +225,9 @@ def _longest_call(host: HostColumns, part: _Part) -> Ints:
     return longest
 
 
-def _is_profiler_overhead(host: HostColumns, gaps: pd.DataFrame, part: _Part) -> Bools:
-    """Whether the profiler's overhead, on any thread, covers most of the host's part."""
-    marked = host.of_kind(HostKind.OVERHEAD) & ~host.name_matches(NOT_PROFILER)
+def _is_overhead(host: HostColumns, gaps: pd.DataFrame, part: _Part, *, loads_code: bool) -> Bools:
+    """Whether the loading of code, or other overhead, on any thread, covers most of the host's part."""
+    marked = host.of_kind(HostKind.OVERHEAD) & (host.name_matches(LOADS_CODE) == loads_code)
     rows, ranks = np.flatnonzero(marked), ints(gaps, C.RANK)
     return part.more_than_half(overlap_by(host.rank[rows], host.spans(rows), ranks, (part.start, part.end)))
 
@@ -304,11 +311,18 @@ OUTSIDE = "(outside of ops)"
 class Idle:
     """The idle intervals of a run."""
 
-    gaps: pd.DataFrame  # one row per idle interval, by rank, device and start
+    gaps: pd.DataFrame  # one row per idle interval, by rank, device and start, then the openings
+    openings: int  # number of the latter
     device: pd.DataFrame  # the intervals that occupy a device
     host: HostColumns  # host rows
     waits: Ints  # host positions of the waits for a device
     explained: Explained  # cause and evidence of each gap
+
+    def without_openings(self) -> Idle:
+        """Return the idle intervals of the devices alone."""
+        count = len(self.gaps) - self.openings
+        columns = {field.name: getattr(self.explained, field.name)[:count] for field in fields(Explained)}
+        return replace(self, gaps=self.gaps[:count], openings=0, explained=Explained(**columns))
 
 
 def read_idle(run: Run) -> Idle:
@@ -320,10 +334,12 @@ def read_idle(run: Run) -> Idle:
 def _read_idle(run: Run) -> Idle:
     device = read_occupying(run)
     host = read_host_columns(run)
-    gaps = read_gaps(run, device, host)
-    waiting = find_waits(host, device)
-    explained = explain(gaps, device, host, waiting)
-    return Idle(gaps, device, host, waiting, explained)
+    gaps, openings = read_gaps(run, device, host), read_openings(run, device, host)
+    if len(openings):
+        gaps = pd.concat([gaps, openings[gaps.columns]], ignore_index=True)
+    waiting, is_opening = find_waits(host, device), np.arange(len(gaps)) >= len(gaps) - len(openings)
+    explained = explain(gaps, device, host, waiting, is_opening)
+    return Idle(gaps, len(openings), device, host, waiting, explained)
 
 
 def due_to_launches(run: Run) -> int:
@@ -332,7 +348,7 @@ def due_to_launches(run: Run) -> int:
     Returns:
         Sum over the ranks of that of the device with most of it, inside the profiled steps if marked.
     """
-    idle = read_idle(run)
+    idle = read_idle(run).without_openings()
     why = idle.explained
     waited = why.cause == CAUSES.index(Cause.SYNC)
     launched = (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & (why.host_ns < MAX_DISPATCH_NS)
@@ -364,7 +380,7 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     causes = context.refine_causes(why.cause, why.host_ns, is_calling, first, dispatch)
     is_other_call = (anchor < 0) & (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & ~is_calling
     is_late = np.isin(causes, [CAUSES.index(cause) for cause in _EXPLAINED])
-    initial = early | context.is_initialization(gaps, idle.device, host, anchor, call)
+    initial = early | why.loading | context.is_initialization(gaps, idle.device, host, anchor, call)
     shown = {
         NEXT_OP: host.categories(next_op, NO_OP),
         OP: _op_labels(idle, np.where(is_other_call, call, anchor), next_op),

@@ -2,8 +2,9 @@
 
 Such time is explained by the recording or by its start; it does not recur, so nothing is saved per step.
 
-* Edge: the launches of the work before the gap precede the capture, or the work after it was queued while the
-  first wait of the capture blocked the host: what was waited for is not in the trace.
+* Edge: the launches of the work before the gap precede the capture, and the host was not late in a profiled
+  step; or the work after it was queued while the first wait of the capture blocked the host: what was waited
+  for is not in the trace.
 * Warm-up: the gap begins in a range that the program named so.
 * Start-up: the host was late only before it got ahead. When its last launch call returned, the device had
   work queued for longer than the host was late in all, and no wait had drained the queue. A loop without
@@ -12,8 +13,8 @@ Such time is explained by the recording or by its start; it does not recur, so n
   only few of them did, or only calls of the first half: it loaded code, chose an algorithm or allocated a
   workspace. Of a Python function only the very first call counts: what an op does depends on shapes, what a
   function does on anything.
-* Initialization: an early first call; a range that compiles; a runtime call that loads code, that launches a
-  kernel for the first time, or that was slow at first only.
+* Initialization: an early first call; a range that compiles; overhead of loading code; a runtime call that
+  loads code, that launches a kernel for the first time, or that was slow at first only.
 """
 
 from __future__ import annotations
@@ -87,9 +88,16 @@ def in_first_wait(gaps: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bo
 
 
 def is_start_up(
-    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints, late: Bools
+    gaps: pd.DataFrame,
+    device: pd.DataFrame,
+    host: HostColumns,
+    waits: Ints,
+    late: Bools,
+    is_opening: Bools,
 ) -> Bools:
     """Whether each gap is one of a device on which the host was late only before it got ahead.
+
+    An opening counts for itself alone, so that it never decides about the gaps.
 
     Args:
         gaps: Idle intervals.
@@ -97,6 +105,7 @@ def is_start_up(
         host: Host rows.
         waits: Host positions of the waits for a device.
         late: Whether the host was late, for each gap.
+        is_opening: Whether each gap is an opening.
     """
     starting = np.zeros(len(gaps), np.bool_)
     call, (start, end) = host.positions(device[C.LAUNCH_ROW]), spans(device)
@@ -116,9 +125,10 @@ def is_start_up(
         drained = (overlap_lengths(occupied, done, done + 1) == 0) | (
             overlap_lengths(occupied, done + MAX_CLOCK_SKEW_NS, done + MAX_CLOCK_SKEW_NS + 1) == 0
         )
-        starting[of_device] = (
-            late[of_device] & (lead >= lengths[of_device][late[of_device]].sum()) & ~drained.any()
-        )
+        late_ns = np.where(late, lengths, 0)[of_device]
+        opening_ns = np.where(is_opening[of_device], late_ns, 0)
+        in_all = late_ns.sum() - opening_ns.sum() + opening_ns
+        starting[of_device] = late[of_device] & (lead >= in_all) & ~drained.any()
     return starting
 
 

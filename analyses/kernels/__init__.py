@@ -27,6 +27,7 @@ from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
+from ..roofline.devices import device_peaks
 from ..shared.common import (
     PLACE_COLUMNS,
     UNLINKED,
@@ -123,7 +124,8 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     first = sort_by(first, "-excess_ns", *_LAUNCHED)
     tables["first_launches"] = first
     slow = concat_tables([part.slow for part in parts if part.slow is not None])
-    results = findings(slow, first, combine_budget(partial.spent for partial in partials))
+    peaks = device_peaks(run, ints(slow, C.DEVICE).tolist())
+    results = findings(slow, first, peaks, combine_budget(partial.spent for partial in partials))
     if in_ops:
         return Result(tables, results, () if shaped else (NO_SHAPES_NOTE,))
     why = OUTSIDE_OPS_NOTE if any(part.linked for part in parts) else UNLINKED_NOTE
@@ -167,8 +169,11 @@ def _describe(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Kernels with a slow first launch on a device, most expensive first."""
-    codes, _ = number_by(kernels, _LAUNCHED)
+    """Kernels with a slow first launch on a device, most expensive first.
+
+    It is compared with launches for the same shapes: larger tensors take longer every time.
+    """
+    codes, _ = number_by(kernels, [*_LAUNCHED, C.INPUT_SHAPES])
     repeated = np.flatnonzero(np.bincount(codes)[codes] > MIN_LATER_LAUNCHES)
     codes = np.unique(codes[repeated], return_inverse=True)[1]
     order = np.lexsort((ints(kernels, C.START_NS)[repeated], codes))
@@ -181,6 +186,10 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     excess = took[is_first] - later
     slow = (took[is_first] > MIN_FIRST_RATIO * later) & (excess > MIN_FIRST_EXCESS_NS)
     first = kernels.iloc[rows[is_first][slow]]
+    same = kernels[kernels[C.NAME].isin(first[C.NAME].astype(object))]
+    earliest = same.groupby(_LAUNCHED, observed=True)[C.START_NS].transform("min")[first.index]
+    slow[slow] = is_earliest = (first[C.START_NS] == earliest).to_numpy(bool)
+    first = first[is_earliest]
     table = pd.DataFrame(
         {
             C.NAME: first[C.NAME].astype(object),
@@ -209,8 +218,8 @@ _FIRST_LAUNCHES = (
     _NAME,
     *PLACE_COLUMNS,
     Column(_FIRST, "ns", "duration of the first launch in the capture"),
-    Column(_LATER, "ns", "median of the later launches"),
-    Column("count", "count", "number of later launches"),
+    Column(_LATER, "ns", "median of the later launches for the same shapes"),
+    Column("count", "count", "number of these"),
     Column("excess_ns", "ns", "first minus that median"),
     Column(C.ROW_ID, "", "row of the first launch among the device intervals"),
 )
@@ -221,8 +230,8 @@ ANALYSIS = Analysis(
     definition=(
         "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower median; "
         "share = sum over Σ of the durations of all kernels of the run. A first launch is listed "
-        f"if it exceeds {MIN_FIRST_RATIO} times the median of at least {MIN_LATER_LAUNCHES} later ones, and "
-        f"that median by {duration(MIN_FIRST_EXCESS_NS)}."
+        f"if it exceeds {MIN_FIRST_RATIO} times the median of at least {MIN_LATER_LAUNCHES} later ones for "
+        f"the same shapes, and that median by {duration(MIN_FIRST_EXCESS_NS)}."
     ),
     tables=(
         TableSpec("families", "By family", (_FAMILY_COLUMN, _TENSOR_COLUMN, *STAT_COLUMNS)),

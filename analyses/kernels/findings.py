@@ -11,6 +11,8 @@ ops are the evidence:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
@@ -18,6 +20,7 @@ from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import COMMUNICATION, brief, matches
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
+from tracekit.runs.devices import Device
 from tracekit.runs.intervals import Ints
 from tracekit.runs.text import human
 from tracekit.schema import C
@@ -73,7 +76,7 @@ FIRST_LAUNCHES = Rule(
 )
 RULES = (FP32, DOUBLE, EAGER, FIRST_LAUNCHES)
 MIN_SPEEDUP = 2
-"""Tensor cores, and single instead of double precision, are at least this much faster."""
+"""Tensor cores, and single instead of double precision, are at least this much faster on any device."""
 MAX_DISTANCE = 8
 """Maximum number of kernels between a softmax and the products of its attention: scale, mask, dropout."""
 CONFIDENCE = 0.6
@@ -153,18 +156,21 @@ def _find_attention(rows: pd.DataFrame) -> Bools:
     return flags
 
 
-def findings(slow: pd.DataFrame, first: pd.DataFrame, budget: Budget) -> tuple[Finding, ...]:
+def findings(
+    slow: pd.DataFrame, first: pd.DataFrame, peaks: Mapping[int, Device], budget: Budget
+) -> tuple[Finding, ...]:
     """Return findings on the kernels of all ranks.
 
     Args:
         slow: Results of `select_slow_kernels`, concatenated.
         first: Slow first launches.
+        peaks: Peaks of the devices for which they are known.
         budget: Time of the run's steps.
     """
-    return (*_report_slow(slow, budget), *_report_first_launches(first, budget))
+    return (*_report_slow(slow, peaks, budget), *_report_first_launches(first, budget))
 
 
-def _report_slow(slow: pd.DataFrame, budget: Budget) -> list[Finding]:
+def _report_slow(slow: pd.DataFrame, peaks: Mapping[int, Device], budget: Budget) -> list[Finding]:
     texts = ((FP32, _describe_fp32), (DOUBLE, _describe_double), (EAGER, _describe_eager))
     tensor_cores, busy_ns = (_total(slow[slow["op"] == label]) for label in (TENSOR_CORES, ALL))
 
@@ -181,6 +187,9 @@ def _report_slow(slow: pd.DataFrame, budget: Budget) -> list[Finding]:
             continue
         softmax = rows[contains(rows["op"], "softmax")]
         saving = _total(softmax) if rule is EAGER else total - total // MIN_SPEEDUP
+        how = _HOW.get(rule.code, _HALF)
+        if rule is FP32:
+            saving, how = _saving_by_tensor_cores(rows, peaks)
         paced = rule is FP32 and budget.share(busy_ns) < FP32["min_paced_share"]
         time = f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))} of the time"
         title, advice = describe(rows, time)
@@ -190,7 +199,7 @@ def _report_slow(slow: pd.DataFrame, budget: Budget) -> list[Finding]:
                 None if paced else saving,
                 title,
                 advice + (_PACED if paced else ""),
-                "saving not estimated: the host paces the steps" if paced else _HOW[rule.code],
+                "saving not estimated: the host paces the steps" if paced else how,
                 confidence=CONFIDENCE,
                 evidence={"device_intervals": largest_rows(rows, ALONE_NS)},
             )
@@ -201,10 +210,30 @@ def _report_slow(slow: pd.DataFrame, budget: Budget) -> list[Finding]:
 _PACED = " The device is idle for a part of the steps: shorten the idle time first."
 _HALF = "half of the time in which these kernels are the only ones of the device"
 _HOW = {
-    FP32.code: _HALF,
-    DOUBLE.code: _HALF,
     EAGER.code: "upper bound: the time of the softmax kernels in which they are the only ones of the device",
 }
+
+
+def _saving_by_tensor_cores(rows: pd.DataFrame, peaks: Mapping[int, Device]) -> tuple[int, str]:
+    """Return what is saved if the peaks of tensor cores were reached, and how that is known."""
+    ratios = {device: _speedup(peaks.get(device)) for device in set(ints(rows, C.DEVICE).tolist())}
+    part = 1 - 1 / rows[C.DEVICE].map(ratios).to_numpy(np.float64)
+    saving = max_per_rank(rows, (rows[ALONE_NS] * part).to_numpy(np.float64).astype(np.int64))
+    largest = max(ratios.values())
+    if largest == MIN_SPEEDUP:
+        return saving, _HALF
+    return saving, (
+        f"upper bound: {percent(1 - 1 / largest)} of the time in which only these kernels run on the "
+        f"device, whose tensor cores have a {largest:.1f} times higher peak"
+    )
+
+
+def _speedup(device: Device | None) -> float:
+    """Peak of the tensor cores with TF32, else FP16, over that of FP32; at least `MIN_SPEEDUP`."""
+    if device is None or not device.peak("fp32"):
+        return MIN_SPEEDUP
+    tensor_cores = device.peak("tf32") or device.peak("fp16") or 0.0
+    return max(MIN_SPEEDUP, tensor_cores / (device.peak("fp32") or 1.0))
 
 
 def _total(rows: pd.DataFrame) -> int:

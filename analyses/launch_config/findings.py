@@ -20,6 +20,7 @@ from tracekit.schema import C
 
 from ..shared.common import Bools, contains, ints, largest_rows, map_texts
 from ..shared.groups import number_by
+from ..shared.pacing import MAX_BUSY_SHARE, MAX_WAIT_SHARE, is_paced_by_host
 from .configs import BLOCK, FAMILY, FUSED, GRID, NUMEL, OP, UNKNOWN, kind_of, product, shapes_of
 from .launches import (
     MIN_ALONE_SHARE,
@@ -51,7 +52,8 @@ FEW_BLOCKS = Rule(
     "few_blocks",
     states="at least {min_blocks} blocks, for at most {max_sm_share} of the SMs; median of at least "
     "{min_median_ns}; at least {min_alone_share} of their time while no other kernel runs, for at least "
-    "{min_saving_share} of the steps",
+    f"{{min_saving_share}} of the steps; silent where kernels run for less than {MAX_BUSY_SHARE:.0%} of the "
+    f"steps and the host waits for less than {MAX_WAIT_SHARE:.0%}, because the host paces them",
     why="a block stays on its SM, so the other SMs are idle; the thresholds exclude small gains, because "
     "the gain is an upper bound",
     bound=Bottleneck.COMPUTE,
@@ -180,8 +182,10 @@ def findings(launches: Launches) -> tuple[Finding, ...]:
 def _report(
     launches: Launches, rule: Rule, rows: pd.DataFrame, total: int, texts: tuple[str, str]
 ) -> Finding | None:
-    """Return the finding of a rule on one kernel of an op; None if its upper bound is too small."""
+    """Return the finding of a rule on one kernel of an op; None if nothing or too little can be saved."""
     budget = launches.budget
+    if rule is FEW_BLOCKS and is_paced_by_host(launches.run, launches.rows, budget):
+        return None
     saving, severity, how = None, budget.severity(total), ""
     title = f"{texts[0]} {human(budget.per_step(total), 'ns')} {budget.per}"
     if rule in (FEW_BLOCKS, PARTIAL_WAVE):

@@ -22,7 +22,7 @@ from tracekit.schema import C, HostKind
 
 from ..shared.collectives import MatchedCollectives, end_together
 from ..shared.common import Bools, ints, is_kind, spans
-from ..shared.host_rows import host_rows
+from ..shared.host_rows import LOADS_CODE, host_rows
 
 MIN_WAIT_CALL_NS = 50_000
 LAUNCHED_NS, WAITED_NS, PROFILED_NS = "launched_ns", "host_waited_ns", "profiled_ns"
@@ -51,7 +51,7 @@ def read_launches(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
     columns = [C.KIND, C.NAME, C.PID, C.START_NS, C.DUR_NS]
     host = run.table("host_intervals", columns=columns, where=where)
     kind = host[C.KIND].astype(str).to_numpy(object)
-    overhead = (kind == HostKind.OVERHEAD) & ~matches(host[C.NAME], r"(?i)lazy|compil").to_numpy(bool)
+    overhead = (kind == HostKind.OVERHEAD) & ~matches(host[C.NAME], LOADS_CODE).to_numpy(bool)
     waits = (kind == HostKind.SYNC) | (
         (kind == HostKind.RUNTIME) & (ints(host, C.DUR_NS) >= MIN_WAIT_CALL_NS)
     )

@@ -16,6 +16,7 @@ from tracekit.schema import C
 
 from ..shared.common import Bools, contains, duration, ints, percent
 from ..shared.host_rows import source_lines
+from ..shared.pacing import MAX_BUSY_SHARE, MAX_WAIT_SHARE, is_paced_by_host
 from ..shared.tensor_shapes import parse_shapes
 from .calls import MATRIX, NARROW, OP, OWNER, PRECISION, SIMT
 from .tables import MIN_BOUND_SHARE
@@ -25,11 +26,12 @@ PLAIN_FP32 = Rule(
     bound=Bottleneck.COMPUTE,
     states="products or convolutions of float32 run kernels whose names indicate FP32 without tensor cores, "
     f"bound by that peak (at least {MIN_BOUND_SHARE:.0%} of it), on a device with a higher TF32 peak; "
-    "TF32, counted as at most {max_speedup} times faster, would save at least {min_saving_share} of a "
-    "step",
+    "TF32, as much faster as the peaks allow, would save at least {min_saving_share} of a step; silent where "
+    f"kernels run for less than {MAX_BUSY_SHARE:.0%} of the steps and the host waits for less than "
+    f"{MAX_WAIT_SHARE:.0%}, because the host paces them",
     why="TF32 keeps the range and 10 bits of the mantissa, and its peak is several times that of FP32; calls "
     "far from the FP32 peak are bound by something else",
-    thresholds={"min_saving_share": MIN_SHARE, "max_speedup": 2},
+    thresholds={"min_saving_share": MIN_SHARE},
 )
 UNALIGNED = Rule(
     "unaligned_half_precision",
@@ -124,8 +126,7 @@ def _with_saving_by_tf32(plain: pd.DataFrame) -> pd.DataFrame:
     if plain.empty:
         return plain.assign(saving_ns=0)
     by_tf32 = plain[C.FLOPS] / (plain["tf32_tflops"] * 1_000)
-    roof = np.fmax(plain["by_flops"], plain["by_bytes"])
-    speedup = np.minimum(roof / np.fmax(by_tf32, plain["by_bytes"]), PLAIN_FP32["max_speedup"])
+    speedup = np.fmax(plain["by_flops"], plain["by_bytes"]) / np.fmax(by_tf32, plain["by_bytes"])
     saving = plain["sum_ns"] - plain["sum_ns"] / speedup
     return plain.assign(saving_ns=saving.round().astype(np.int64))
 
@@ -134,15 +135,17 @@ def _report_fp32(case: _Kernels, groups: pd.DataFrame, what: str, advice: str) -
     saving = int(groups["saving_ns"].sum())
     if not case.budget.matters(saving, least=PLAIN_FP32["min_saving_share"]):
         return
+    if is_paced_by_host(case.run, case.rows, case.budget):
+        return
     peaks, longest = groups.iloc[0], case.longest_of(groups)
     yield case.budget.finding(
         PLAIN_FP32,
         saving,
         f"Float32 {what} run without tensor cores for {case.share_text(int(groups['sum_ns'].sum()))}",
         f"{advice}, if 10 bits of mantissa are enough{case.where(longest)}",
-        f"their roof with TF32 ({peaks['tf32_tflops']:g} against {peaks['peak_tflops']:g} TFLOP/s) "
-        f"over the one without, at most {PLAIN_FP32['max_speedup']:g} times faster; device time "
-        f"{case.budget.per}, which shortens the step unless the device waits for the host",
+        f"upper bound: their roof with TF32 ({peaks['tf32_tflops']:g} against {peaks['peak_tflops']:g} "
+        f"TFLOP/s) over the one without; device time {case.budget.per}, which shortens the step unless the "
+        "device waits for the host",
         confidence=0.7,
         evidence=case.evidence(longest),
     )

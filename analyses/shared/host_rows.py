@@ -46,6 +46,8 @@ from .common import (
 from .groups import sum_by_code
 from .host_columns import LazyColumns, climb_to
 
+LOADS_CODE = r"(?i)lazy|compil|module[ _]?load"
+"""Overhead that is no profiler's: loading code when it is first used, compilation."""
 NO_OP = "(no op recorded)"
 NO_SHAPES = "(no shapes recorded)"
 NO_SOURCE = ""

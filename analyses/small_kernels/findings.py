@@ -64,6 +64,11 @@ _UNFUSED = (
     "Most of them belong to compiled functions but were not fused: check the backend (`aot_eager` does not "
     "fuse) and graph breaks (`TORCH_LOGS=graph_breaks`)"
 )
+_ZERO = "aten::zero_"
+_DROP = (
+    "If these are gradients, drop them: `optimizer.zero_grad(set_to_none=True)`, the default since PyTorch "
+    "2.0, launches nothing; `torch._foreach_zero_` fills a list of tensors with few kernels"
+)
 _HOW = (
     "idle time before late launches in {runs} of kernels shorter than a launch of {launch}, "
     f"{WORST}, with the profiler, including its cost per op"
@@ -117,6 +122,8 @@ def _report_elementwise(run: Run, work: Work, rows: pd.DataFrame, budget: Budget
     title = f"Chains of element-wise ops ({names}) launch {_describe(rows, budget)}"
     fuse = f"{_UNFUSED if compiled else _FUSE}{_where(run, rows)}"
     advice = f"{fuse}; a larger batch makes the kernels longer instead"
+    if ops.get(_ZERO, 0) > ops.sum() / 2:
+        advice = f"{_DROP}{_where(run, rows)}"
     yield _finding(ELEMENTWISE_KERNELS, title, advice, work, rows, saving, budget)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from samples.simulator import Program
 from samples.simulator.planted import launches
 from tests import tiers
 from tests.shared_runs import analyze, compare, copy_of
@@ -16,7 +17,6 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from samples.simulator import Program
     from tests.shared_runs import SharedRuns
     from tracekit.analysis import Finding
     from tracekit.runs.run import Run
@@ -154,6 +154,21 @@ def test_each_launch_rule_fires_on_its_cause_alone(
     assert (finding.code, finding.saving_ns_per_step) == (code, saving)
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_few_blocks_cost_nothing_where_the_host_paces_the_steps(run_of: Any, *, wait: bool) -> None:
+    """Launches 300 µs apart: kernels of 80 µs delay the host only where it waits for them."""
+    program = Program()
+    for _ in range(4):
+        with program.step():
+            for _ in range(4):
+                with program.op("mine::op"):
+                    program.wait(300_000 - 80_000 * wait)
+                    program.kernel("scan", 80_000, grid=(33, 1, 1))
+                if wait:
+                    program.synchronize()
+    assert codes(run_of(program), "launch_config") == (["few_blocks"] if wait else [])
+
+
 WELL_CONFIGURED = [
     launches.kernels("own", 80_000, grid=(WAVE, 1, 1), shapes=[[1 << 20]]),
     launches.kernels("own", 80_000, grid=(20 * WAVE + 7, 1, 1), shapes=[[1 << 20]]),
@@ -277,6 +292,16 @@ def test_zeroing_by_memsets_is_told_as_exactly_as_by_kernels(run_of: Any) -> Non
     assert row["saving_ns"] == idle + (len(fills) - 1) * launches.FILL_NS
     finding = found(run, "zero_grad_gaps", "zero_grad_per_parameter")
     assert "12 fills per call, " in finding.title
+
+
+@pytest.mark.parametrize(("within", "drops"), [("aten::zero_", True), ("aten::zeros", False)])
+def test_zeroing_outside_of_a_range_is_advised_to_drop_gradients(
+    run_of: Any, within: str, *, drops: bool
+) -> None:
+    (finding,) = analyze(run_of(launches.chain(within=within)), "small_kernels").findings
+    assert finding.code == "small_elementwise_kernels"
+    assert ("set_to_none=True" in finding.advice) == drops
+    assert ("Compile the function" in finding.advice) != drops
 
 
 def test_compiled_functions_are_not_advised_to_be_compiled(run_of: Any) -> None:

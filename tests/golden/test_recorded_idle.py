@@ -39,7 +39,7 @@ def test_hta_host_wait_is_a_part_of_the_time_the_host_was_late(shared_runs: Shar
     returned when more than half of the gap was over: 3,499 µs that HTA takes for kernel wait.
     """
     run = shared_runs.of(TRACES / HTA_CASE)
-    idle = causes.read_idle(run)
+    idle = causes.read_idle(run).without_openings()
     length = ints(idle.gaps, C.DUR_NS)
     waits_for_host = idle.host.start[idle.gaps["launch"]] > ints(idle.gaps, C.START_NS)
     short = ~waits_for_host & (length < 30_000)

@@ -126,7 +126,6 @@ OTHER_PROGRAMS = {
     "idle_slow_call": {"min_recurring_calls"},
     "h2d_ping_pong": {"min_pairs"},
     "allocator_churn": {"min_frees"},
-    "fp32_without_tf32": {"max_speedup"},
     "pipeline_bubble": {"max_microbatch_factor"},
     "straggler": {
         "max_blamed_share",

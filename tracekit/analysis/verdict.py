@@ -13,8 +13,8 @@ are marked, summed over devices. Its parts sum to it exactly:
 * start-up: idle time in which the host loaded or compiled code or chose an algorithm. From 10% the window is
   what remains without it, if that is at least 10%.
 * edges: gaps that `idle_gaps` sets aside at the edges of the capture and in marked warm-up, and idle time of
-  the steps before the first or after the last work of the device. If they are more than half, the window is
-  what remains without them.
+  the steps before the first work of the device that it does not explain, or after the last. If they are more
+  than half, the window is what remains without them.
 
 A run without device work is judged by the parts of `host_breakdown`: the window is that of the thread that
 drives each rank.
@@ -33,6 +33,7 @@ Example:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -93,7 +94,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     INTEGRITY: ("verdict", "checks"),
     "gpu_breakdown": ("profiled_steps", "whole"),
     "host_breakdown": ("whole", "by_name"),
-    "idle_gaps": ("by_cause", "by_op", "summary"),
+    "idle_gaps": ("by_cause", "by_op", "before_work", "summary"),
     "kernels": ("families",),
     "ranks": ("stragglers",),
     "steps": ("overhead",),
@@ -244,13 +245,19 @@ class Evidence:
 
     def _causes(self, frame: pd.DataFrame, *, stepped: bool) -> dict[str, int]:
         """Return idle time inside the window by cause, without gaps set aside, and that of start-up."""
-        table = self.tables.get(("idle_gaps", "by_cause"))
-        if table is None:
-            return {}
-        rows = table.merge(frame[_PLACE], on=_PLACE)
-        inside = rows["steps_ns" if stepped else "idle_ns"].fillna(0) - rows["aside_ns"] - rows["start_up_ns"]
-        causes = {str(cause): int(total) for cause, total in inside.groupby(rows["cause"]).sum().items()}
-        return {**causes, Bottleneck.START_UP: int(rows["start_up_ns"].sum())}
+        causes: Counter[str] = Counter()
+        for name, column in (("by_cause", "steps_ns" if stepped else "idle_ns"), ("before_work", C.DUR_NS)):
+            for rows in self._idle(frame, name):
+                inside = rows[column].fillna(0) - rows["start_up_ns"] - rows.get("aside_ns", 0)
+                sums = inside.groupby(rows["cause"]).sum()
+                causes.update({str(cause): int(total) for cause, total in sums.items()})
+                causes[Bottleneck.START_UP] += int(rows["start_up_ns"].sum())
+        return causes
+
+    def _idle(self, frame: pd.DataFrame, name: str) -> list[pd.DataFrame]:
+        """Return a table of `idle_gaps` for the devices of another one, or an empty list without it."""
+        table = self.tables.get(("idle_gaps", name))
+        return [] if table is None else [table.merge(frame[_PLACE], on=_PLACE)]
 
     def _slowed_ns(self, frame: pd.DataFrame) -> int:
         """Return by how much the profiled steps are longer than un-profiled ones, if those are known."""
@@ -262,16 +269,18 @@ class Evidence:
 
     def _busiest(self, frame: pd.DataFrame) -> str:
         """Return in what most of the host's work between launches is, in words; empty if in several ops."""
-        by_op, by_cause = (self._of(frame, "idle_gaps", table) for table in ("by_op", "by_cause"))
-        if "op" not in by_op:
+        work: Counter[str] = Counter()
+        for rows in self._idle(frame, "by_op") + self._idle(frame, "before_work"):
+            recurring = (
+                rows["recurring_ns"] if "recurring_ns" in rows else rows[C.DUR_NS] - rows["start_up_ns"]
+            )
+            sums = recurring[rows["cause"].isin(_HOST_WORK)].groupby(rows["op"]).sum()
+            work.update({str(op): int(total) for op, total in sums.items()})
+        ((largest, longest_ns),) = work.most_common(1) or [("", 0)]
+        if 2 * longest_ns <= work.total():
             return ""
-        work = by_op[by_op["cause"].isin(_HOST_WORK)].groupby("op")["idle_ns"].sum()
-        start_up_ns = by_cause["start_up_ns"].sum()  # which may be of the largest
-        if work.empty or 2 * (work.max() - start_up_ns) <= work.sum() - start_up_ns:
-            return ""
-        largest = str(work.idxmax())
         if largest.startswith("("):
-            return "with no CPU activity recorded"
+            return "outside of recorded ops"
         return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}"
 
     def _largest_kernel(self) -> str:

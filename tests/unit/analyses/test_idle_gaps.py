@@ -206,6 +206,10 @@ def test_the_thread_that_worked_is_in_charge_when_the_launching_one_recorded_not
             "launch_bound",
         ),
         (host("Lazy Function Loading", 20_000, 36_000, kind=HostKind.OVERHEAD, tid=0), "launch_bound"),
+        (
+            host("Runtime Triggered Module Loading", 20_000, 36_000, kind=HostKind.OVERHEAD, tid=0),
+            "launch_bound",
+        ),
     ],
 )
 def test_what_covers_most_of_the_hosts_part_decides(tmp_path: Path, row: Row, cause: str) -> None:
@@ -661,6 +665,23 @@ def test_calls_that_are_slow_at_first_only_are_start_up(
     others = [host("aten::mm", 10_000_000 * k, 10_000_000 * k + ns) for k, ns in enumerate(calls, 1)]
     table = two_kernels(tmp_path, slow, *others).tables["by_cause"]
     assert table["start_up_ns"].sum() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "start_up_ns"),
+    [
+        ("Runtime Triggered Module Loading", "slow_call", 2_900_000),
+        ("Lazy Function Loading", "slow_call", 2_900_000),
+        ("Activity Buffer Request", "profiler", 0),
+    ],
+)
+def test_overhead_that_loads_code_is_start_up_wherever_it_is_recorded(
+    tmp_path: Path, name: str, cause: str, start_up_ns: int
+) -> None:
+    call = host("cudaLaunchKernel", 110_000, 2_900_000, **CALL)
+    overhead = host(name, 120_000, 2_890_000, kind=HostKind.OVERHEAD, tid=0)
+    table = two_kernels(tmp_path, call, overhead).tables["by_cause"]
+    assert table[["cause", "start_up_ns"]].to_numpy().tolist() == [[cause, start_up_ns]]
 
 
 @pytest.mark.parametrize(

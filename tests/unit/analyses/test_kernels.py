@@ -203,3 +203,40 @@ def test_the_saving_of_a_faster_kernel_is_what_ran_alone(tmp_path: Path) -> None
     rows = [kernel(0, 1_000, name=SINGLE, stream=7), kernel(600, 1_000, name="relu<float>", stream=8)]
     (finding,) = analyze(make_run(tmp_path, device_intervals=rows), "kernels").findings
     assert finding.saving_ns_per_step == 300
+
+
+@pytest.mark.parametrize(
+    ("gpu", "saving", "how"),
+    [
+        ("", 300, "half of the time"),
+        ("Unlisted", 300, "half of the time"),
+        ("NVIDIA H200", 518, "upper bound: 86.5% of the time"),
+        ("Tesla T4", 525, "upper bound: 87.5% of the time"),  # with FP16, since it has no TF32
+    ],
+)
+def test_tensor_cores_save_as_much_as_the_peaks_of_the_device_allow(
+    tmp_path: Path, gpu: str, saving: int, how: str
+) -> None:
+    rows = [kernel(0, 600, name=SINGLE, stream=7)]
+    gpus = {"environment": {"gpus": [{"index": 0, "name": gpu}]}} if gpu else {}
+    (finding,) = analyze(make_run(tmp_path, device_intervals=rows, meta=gpus), "kernels").findings
+    assert finding.saving_ns_per_step == saving
+    assert finding.how.startswith(how)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "is_slow"), [("[[64]]", True), ("[[8]]", False), ("", True)], ids=["same", "other", "unknown"]
+)
+def test_a_first_launch_is_compared_with_those_for_its_shapes(
+    tmp_path: Path, shapes: str, *, is_slow: bool
+) -> None:
+    """The first of the other shapes is no first launch of the kernel, and has none to be compared with."""
+    later = [host("aten::relu", at, at + 1, input_shapes=shapes or None) for at in range(1, 5)]
+    hosts = [host("aten::relu", 0, 1, input_shapes="[[64]]" if shapes else None), *later]
+    lengths = [900_000, *[100_000] * 4]
+    rows = [
+        kernel(1_000_000 * at, 1_000_000 * at + length, name="relu<float>", op_row=at, stream=7)
+        for at, length in enumerate(lengths)
+    ]
+    result = analyze(make_run(tmp_path, host_intervals=hosts, device_intervals=rows), "kernels")
+    assert bool(len(result.tables["first_launches"])) == is_slow

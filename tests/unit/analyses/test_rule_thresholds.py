@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from samples.simulator.planted import compiled, copies, devices, memory_ranks, pipelines, roofline
+from samples.simulator.planted import compiled, copies, devices, memory_ranks, pipelines
 from tests import tiers
 from tests.builders import host, kernel, make_run, memcpy, step
 from tests.golden import test_thresholds as golden
@@ -225,7 +225,6 @@ SOME: list[tuple[str, Make, list[str]]] = [
     ("idle_slow_call", frees, ["min_recurring_calls"]),
     ("exposed_communication", all_reduces, ["min_calls", "max_call_ns"]),
     ("exposed_communication", waiting, ["min_steps", "min_time_ratio"]),
-    ("fp32_without_tf32", planted(roofline.fp32_products), ["max_speedup"]),
     ("pipeline_bubble", planted(pipelines.pipeline, 4, 8), ["max_microbatch_factor"]),
     ("straggler", planted(memory_ranks.job, late=2), ["max_first_share", "min_caused_share"]),
     ("straggler", late([{2: 300_000}, {5: 300_000}] * 6, 8), ["max_blamed_share"]),
@@ -239,7 +238,6 @@ SOME: list[tuple[str, Make, list[str]]] = [
 """Runs for some thresholds of rules whose other ones are in `tests/golden/test_thresholds.py`."""
 CHANGED = {
     ("fp32_without_tensor_cores", "min_paced_share"),
-    ("fp32_without_tf32", "max_speedup"),
     ("idle_slow_call", "min_recurring_calls"),
     ("pipeline_bubble", "max_microbatch_factor"),
     *(("straggler", name) for name in ("max_first_share", "min_early_wait_share", "max_early_share")),
