@@ -6,8 +6,12 @@ The definition lists the thresholds; the reasons:
   ignored: the driver migrates it without a call. Work launched before the capture is counted apart.
 * Kernel launches without device work: GPU time is missing. Copy and memset calls without it are only
   information: libraries make calls of zero bytes. Calls during stream capture and host functions are ignored,
-  because they run nothing on the device. If no launch is linked, the number is unknown.
-* A GPU, but no device events: error, because the device may have been busy all the time.
+  because they run nothing on the device. If no launch is linked, the number is unknown. Launches after the
+  last one with device work are counted apart: their work lies past the end of the capture.
+* A GPU, or ops that only run on one, but no device events: error, because the device may have been busy all
+  the time.
+* Time between or before the kernels of a graph that is as long in each of its replays: other kernels of the
+  graph were not recorded.
 * Device work of zero duration: the clock is too coarse (whole microseconds) for the kernels.
 * The profiler's own intervals are activity buffers, instrumentation and CUPTI's resources. Kernel loading and
   full queues are recorded as overhead too, but are the program's own.
@@ -38,7 +42,18 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import backlog
 from tracekit.schema import C, HostKind, Memory
 
-from .shared.common import NO_PARENT, NOT_RECORDED, ids_or_absent, ints, is_kind, is_launch, positions, spans
+from .idle_gaps.causes import missing_kernels_ns
+from .shared.common import (
+    NO_PARENT,
+    NOT_RECORDED,
+    Bools,
+    ids_or_absent,
+    ints,
+    is_kind,
+    is_launch,
+    positions,
+    spans,
+)
 from .shared.groups import group_rows
 from .steps import measure_steps, overhead
 
@@ -61,6 +76,8 @@ LIMITS: dict[str, tuple[float, float | None]] = {
     "launched_before_capture": (1.0, None),
     "launch_without_device": (0.01, 0.2),
     "graph_without_device": (0.0, 0.1),
+    "launched_past_end": (0.01, None),
+    "graph_kernels_missing": (0.1, None),
     "copy_without_device": (1.0, None),
     "device_before_launch": (0.01, None),
     "zero_duration": (0.1, None),
@@ -73,6 +90,8 @@ LIMITS: dict[str, tuple[float, float | None]] = {
 """Share above which a check warns, and above which it is an error."""
 MAX_GAP_NS = 10_000_000_000
 """Time without any event from which a clock jump is assumed."""
+MAX_SILENT_END = 0.01
+"""Part of the capture after the last work of a device, below which more work was queued at its end."""
 MAX_SILENT_SHARE, MAX_SILENT_NS = 0.5, 1_000_000_000
 """Part of a step after the last event, and its length, from which the step outlives its events."""
 
@@ -126,7 +145,8 @@ def device_checks(run: Run) -> list[Check]:
     return [
         Check("device_events", OK, len(device), None, f"{len(device):,} device intervals were recorded"),
         *_check_unlinked(device),
-        *_check_without_interval(calls, device),
+        *_check_without_interval(run, calls, device),
+        *_check_graph_kernels(run, calls, device),
         _check_before_launch(calls, device),
         _check_durations(device),
         _check_empty_steps(run, device),
@@ -143,6 +163,9 @@ def _launch_calls(run: Run) -> pd.DataFrame:
 
 
 def _check_no_device(run: Run, launches: int) -> Check:
+    if on_gpu := _find_op_of_gpu(run):
+        detail = f"{on_gpu} runs on a GPU only, and no activity of a GPU was recorded"
+        return Check("device_events", ERROR, 0, None, detail)
     gpus = len(run.meta.environment.get("gpus") or [])
     if launches:
         return Check("device_events", ERROR, 0, None, f"{launches:,} launches: {NOT_RECORDED}")
@@ -158,6 +181,15 @@ def _check_no_device(run: Run, launches: int) -> Check:
     return Check("device_events", OK, 0, None, "no GPU and no launch: a CPU-only run")
 
 
+def _find_op_of_gpu(run: Run) -> str:
+    """Return an op of the run that exists for GPUs only; empty without one."""
+    ops = run.table("host_intervals", columns=[C.NAME], where=is_kind(HostKind.OP))[C.NAME]
+    return min(map(str, ops[matches(ops, _OF_GPU)].unique()), default="")
+
+
+_OF_GPU = r"^aten::_?(?:cudnn|miopen|cuda)_"
+
+
 def _check_unlinked(device: pd.DataFrame) -> list[Check]:
     by_driver = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[C.CORRELATION_ID].isna()
     launched = device[~by_driver]
@@ -171,11 +203,13 @@ def _check_unlinked(device: pd.DataFrame) -> list[Check]:
     ]
 
 
-def _check_without_interval(calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
+def _check_without_interval(run: Run, calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
     launched = device[C.LAUNCH_ROW].dropna().unique()
-    calls = calls[~calls["captured"]]
+    calls = calls[~calls["captured"]].reset_index(drop=True)
     missing = ~calls[C.ROW_ID].isin(launched)
-    checks = []
+    past_end = missing & _is_past_end(run, calls, missing, device)
+    missing &= ~past_end
+    checks = [check_share("launched_past_end", int(past_end.sum()), len(calls), _PAST_END)]
     for name, call, text in _WITHOUT_INTERVAL:
         of_kind = calls["call"] == call
         count, total = int((missing & of_kind).sum()), int(of_kind.sum())
@@ -189,12 +223,46 @@ def _check_without_interval(calls: pd.DataFrame, device: pd.DataFrame) -> list[C
 _UNKNOWN = "unknown how many have a device interval, since no launch is linked to one"
 
 
+def _is_past_end(run: Run, calls: pd.DataFrame, missing: pd.Series, device: pd.DataFrame) -> Bools:
+    """Whether each launch comes after the last one with device work, and its device was busy to the end."""
+    last = calls[C.RANK].map(calls[C.START_NS][~missing].groupby(calls[C.RANK]).max())
+    is_after = (calls[C.START_NS] > last).fillna(value=False).to_numpy(bool) & (calls["call"] != _COPY)
+    if not (is_after & missing).any():
+        return np.zeros(len(calls), np.bool_)
+    host = run.table("host_intervals", columns=[C.RANK, C.START_NS, C.DUR_NS])
+    rows = {"host": host, "device": device}
+    ends = {
+        name: (table[C.START_NS] + table[C.DUR_NS]).groupby(table[C.RANK]).max()
+        for name, table in rows.items()
+    }
+    first = host[C.START_NS].groupby(host[C.RANK]).min()
+    silent = (ends["host"] - ends["device"]) / (ends["host"] - first).clip(lower=1)
+    is_busy = calls[C.RANK].map(silent < MAX_SILENT_END).fillna(value=False)
+    past: Bools = is_after & is_busy.to_numpy(bool)
+    return past
+
+
+_PAST_END = "launches come after the last one with device work; their work lies past the end of the capture"
 _COPIES_LOST = "copy and memset calls have no device interval; calls of 0 bytes launch no device work"
 _WITHOUT_INTERVAL = (
     ("launch_without_device", _KERNEL, "kernel launches have no device interval; that GPU time is missing"),
     ("graph_without_device", _GRAPH, "graph replays have no device interval; the kernels inside are missing"),
     ("copy_without_device", _COPY, _COPIES_LOST),
 )
+
+
+def _check_graph_kernels(run: Run, calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
+    """Whether time of replays that is idle by what was recorded is that of other kernels."""
+    if not (calls["call"] == _GRAPH).any():
+        return []
+    missing_ns = missing_kernels_ns(run)
+    start, end = spans(device)
+    part = missing_ns / max(int(end.max() - start.min()), 1)
+    detail = (
+        f"{100 * part:.1f}% of the capture is idle time of the same length in each replay of a graph"
+        f"{': other kernels of it were not recorded' * (part > 0)}"
+    )
+    return [Check("graph_kernels_missing", _level("graph_kernels_missing", part), None, part, detail)]
 
 
 def _check_before_launch(calls: pd.DataFrame, device: pd.DataFrame) -> Check:
@@ -375,7 +443,9 @@ ANALYSIS = Analysis(
         "detail names. Thresholds (warn / error): device work without launch "
         f"{_limits('device_without_launch')}; kernel launches without device work "
         f"{_limits('launch_without_device')}; graph replays without device work "
-        f"{_limits('graph_without_device')}; device work before its launch "
+        f"{_limits('graph_without_device')}; launches whose work lies past the end "
+        f"{_limits('launched_past_end')}; idle time of missing kernels of graphs "
+        f"{_limits('graph_kernels_missing')} of the capture; device work before its launch "
         f"{_limits('device_before_launch')}; gaps without events {MAX_GAP_NS // 10**9} s; zero durations "
         f"{_limits('zero_duration')}; overhead {_limits('profiler_overhead')} of the un-profiled step; "
         f"profiler intervals {_limits('profiler_intervals')} of the capture; no device events with a GPU: "

@@ -205,7 +205,8 @@ SLOW_CALLS = Rule(
     "slow_launch_calls",
     states="the median kernel launch call takes more than {min_median_ns} (at least {min_calls} calls), and "
     "the device's idle time during such calls beyond {usual_call_ns} per call is at least "
-    "{min_saving_share} of the steps",
+    "{min_saving_share} of the steps; silent where the calls wait for their kernels, which then run in most "
+    "of their time",
     why="a launch call usually takes about {usual_call_ns}; a median above {min_median_ns} is caused by the "
     "machine, not by the program",
     bound=Bottleneck.LAUNCH,
@@ -307,6 +308,8 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
         kernels = kernels[kernels[C.STEP].notna()]
     if len(kernels) < SLOW_CALLS["min_calls"]:
         return ()
+    if _waits_for_kernels(kernels):
+        return ()
     median = percentile(ints(kernels, API_NS), 50)
     excess = np.maximum(ints(kernels, IDLE_IN_CALL) - int(SLOW_CALLS["usual_call_ns"]), 0)
     saving = max_per_rank(kernels, excess)
@@ -329,6 +332,14 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
         evidence={name: [int(row) for row in heaviest[column]] for name, column in rows.items()},
     )
     return (finding,)
+
+
+def _waits_for_kernels(kernels: pd.DataFrame) -> bool:
+    """Whether most of the time of calls lies in the kernels they launch, since each waits for its own."""
+    called, started_at = ints(kernels, CALLED_NS), ints(kernels, STARTED_NS)
+    ended = np.minimum(started_at + ints(kernels, C.DUR_NS), called + ints(kernels, API_NS))
+    inside = np.maximum(ended - np.maximum(started_at, called), 0)
+    return bool(2 * inside.sum() > ints(kernels, API_NS).sum())
 
 
 _KIND = Column(KIND, "", "launched work: kernel, memcpy, memset, or graph (a replay, counted once)")

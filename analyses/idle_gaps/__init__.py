@@ -203,6 +203,7 @@ def _summary(
         row["unknown_ns"] = by_cause[Cause.UNKNOWN]
         row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
+        row["waits_ns"] = _waits(idle, windows[windows[C.RANK] == rank], int(rank), first, last)
         row["edges_ns"] = _edges(
             windows[windows[C.RANK] == rank], first, last, opening_ns.get((rank, device), 0)
         )
@@ -220,6 +221,19 @@ def _sum_causes(gaps: pd.DataFrame, chosen: Bools | slice = slice(None)) -> dict
     return dict(zip(Cause, sums, strict=True))
 
 
+def _waits(idle: Idle, windows: pd.DataFrame, rank: int, first: int, last: int) -> int:
+    """Time of the profiled steps, else of the device's window, in which a thread waits before a launch."""
+    host, device = idle.host, idle.device
+    calls = host.positions(device[C.LAUNCH_ROW][(device[C.RANK] == rank).to_numpy(bool)])
+    last_launch = host.start[calls[calls >= 0]].max(initial=0)
+    rows = idle.waits[(host.rank[idle.waits] == rank) & (host.start[idle.waits] < last_launch)]
+    waits = intervals.union(*host.spans(rows))
+    if windows.empty:
+        return intervals.length(intervals.clip(waits, first, last))
+    steps = intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
+    return intervals.length(intervals.intersect(waits, steps))
+
+
 def _edges(windows: pd.DataFrame, first: int, last: int, opening_ns: int) -> object:
     """Time of the profiled steps outside the device's window, without its opening."""
     if windows.empty:
@@ -230,7 +244,8 @@ def _edges(windows: pd.DataFrame, first: int, last: int, opening_ns: int) -> obj
 
 
 def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
-    unknown = _sum_causes(gaps)[Cause.UNKNOWN] / max(1, idle_rows.total_ns(gaps))
+    missing_ns = int(ints(gaps, C.DUR_NS)[idle.explained.unrecorded[: len(gaps)]].sum())
+    unknown = (_sum_causes(gaps)[Cause.UNKNOWN] - missing_ns) / max(1, idle_rows.total_ns(gaps))
     if unknown < MIN_UNKNOWN_SHARE:
         return []
     if not len(idle.host.start):
@@ -242,8 +257,15 @@ def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
 
 
 def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
-    """Notes on missing ops and on idle time caused by the profiler."""
+    """Notes on missing ops and kernels, and on idle time caused by the profiler."""
     notes = []
+    missing_ns = int(ints(gaps, C.DUR_NS)[idle.explained.unrecorded[: len(gaps)]].sum())
+    if missing_ns:
+        share_of_idle = missing_ns / max(1, idle_rows.total_ns(gaps))
+        notes.append(
+            f"{share_of_idle:.0%} of the idle time is as long in each replay of a graph: other kernels of it "
+            "were not recorded, so when the device was idle is unknown"
+        )
     if len(idle.host.start) and not idle.host.of_kind(HostKind.OP).any():
         notes.append("no ops were recorded, so no op is named: record CPU activity too")
     profiler = _sum_causes(gaps)[Cause.PROFILER] / max(1, idle_rows.total_ns(gaps))
@@ -344,6 +366,12 @@ SUMMARY = (
     Column("median_ns", "ns", "lower median of the gap lengths"),
     _LONGEST,
     Column("window_ns", "ns", "first start to last end on the device"),
+    Column(
+        "waits_ns",
+        "ns",
+        "time of the profiled steps (without any, of that window) in which a thread of the rank waits for a "
+        "device, before the last launch",
+    ),
     Column(
         "edges_ns",
         "ns",

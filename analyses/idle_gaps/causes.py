@@ -3,9 +3,10 @@
 Let a gap be [g, e), and let [s, t) be the call that launched the interval which starts at e. Where that
 interval has no recorded launch, the next one of its stream is used if it starts within `MAX_NEAR_NS`.
 
-1. unknown: no launch is known.
+1. unknown: no launch is known, or kernels of a graph are missing (`context.in_unrecorded_replay`).
 2. queued: the work was queued on the device and did not start. That is so if the launch had ended by g; if
-   the launch also caused an earlier interval (a CUDA graph replay); if the call began before g and had ended
+   the launch also caused an earlier interval (a CUDA graph replay), unless the gap takes `MIN_DEPENDENCY_NS`
+   or more and the call had not ended by e; if the call began before g and had ended
    for half of the gap or more; if the work was queued for at least `MIN_DEPENDENCY_NS` and more than half of
    the gap.
    * stream_dependency: it was queued for `MIN_DEPENDENCY_NS` or more, or a stream-wait-event call is between
@@ -109,6 +110,7 @@ class Explained:
     aside: Bools  # whether the gap is at an edge of the capture or in marked warm-up
     starting: Bools  # whether the host was late only before it got ahead for the rest of the capture
     loading: Bools  # whether the loading of code covers most of the host's part
+    unrecorded: Bools  # whether the gap is time of kernels of a graph that were not recorded
 
 
 def explain(
@@ -141,6 +143,7 @@ def explain(
     # An earlier interval of the same launch has run: the rest was queued for the whole gap.
     queued_ns = np.where(gaps["replayed"], end - start, queued_ns)
     depends = queued & ((queued_ns >= MIN_DEPENDENCY_NS) | _has_waited_for_event(gaps, device, host))
+    unrecorded = context.in_unrecorded_replay(gaps, device, host, depends)
     for cause, holds in (  # each overrides those before it: of several that hold, the last one is the cause
         (Cause.LAUNCH_BOUND, late),
         (Cause.SYNC, part.mostly(waits) | (wait_rows >= 0) & (2 * wait_ns >= part.end - part.start)),
@@ -149,6 +152,7 @@ def explain(
         (Cause.KERNEL_TO_KERNEL, queued),
         (Cause.STREAM_DEPENDENCY, depends),
         (Cause.SUBMISSION, depends & _has_one_stream(gaps, device)),
+        (Cause.UNKNOWN, unrecorded),
     ):
         causes[holds] = CAUSES.index(cause)
     covering_row = np.where(late, host.mostly_covering(thread, start, high), NO_PARENT)
@@ -172,6 +176,7 @@ def explain(
         aside | (starting & is_opening),
         starting & ~is_opening,
         _is_overhead(host, gaps, part, loads_code=True),
+        unrecorded,
     )
 
 
@@ -181,7 +186,9 @@ def _is_queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints
     before = returned <= start
     soon = (called < start) & (2 * queued_ns >= end - start)
     long = (queued_ns >= MIN_DEPENDENCY_NS) & (2 * queued_ns > end - start)
-    queued: Bools = gaps["replayed"].to_numpy() | before | soon | long
+    # While the call that replays a graph runs, the rest of the graph may not have been submitted.
+    submitting = (returned >= end) & (end - start >= MIN_DEPENDENCY_NS)
+    queued: Bools = (gaps["replayed"].to_numpy() & ~submitting) | before | soon | long
     return queued
 
 
@@ -342,6 +349,13 @@ def _read_idle(run: Run) -> Idle:
     return Idle(gaps, len(openings), device, host, waiting, explained)
 
 
+def missing_kernels_ns(run: Run) -> int:
+    """Idle time of a run in which kernels of graphs ran that were not recorded, on the worst device."""
+    idle = read_idle(run).without_openings()
+    gaps = idle.gaps[idle.explained.unrecorded]
+    return int(gaps.groupby(PLACE)[C.DUR_NS].sum().max()) if len(gaps) else 0
+
+
 def due_to_launches(run: Run) -> int:
     """Idle time due to waits for the device and to launches, not to other work of the host.
 
@@ -433,7 +447,11 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
     codes[why.cause == CAUSES.index(Cause.UNKNOWN)] = 3 * len(plain)
     codes[why.cause == CAUSES.index(Cause.SYNC)] = 3 * len(plain) + 1
     codes = np.where(anchor >= 0, host.name_codes(anchor), codes)
-    return to_categorical([*plain, *between, *queued, "(launch not recorded)", OUTSIDE], codes)
+    codes[why.unrecorded] = 3 * len(plain) + 2
+    return to_categorical(
+        [*plain, *between, *queued, "(launch not recorded)", OUTSIDE, "(kernels of a graph not recorded)"],
+        codes,
+    )
 
 
 def idlest_devices(gaps: pd.DataFrame) -> pd.DataFrame:

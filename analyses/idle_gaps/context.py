@@ -5,6 +5,7 @@ Such time is explained by the recording or by its start; it does not recur, so n
 * Edge: the launches of the work before the gap precede the capture, and the host was not late in a profiled
   step; or the work after it was queued while the first wait of the capture blocked the host: what was waited
   for is not in the trace.
+* Unrecorded: the gap is time of other kernels of a graph.
 * Warm-up: the gap begins in a range that the program named so.
 * Start-up: the host was late only before it got ahead. When its last launch call returned, the device had
   work queued for longer than the host was late in all, and no wait had drained the queue. A loop without
@@ -32,11 +33,15 @@ from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.schema import C, HostKind
 
 from ..shared.common import Bools, medians, overlap_by, spans, values_at
-from ..shared.idle_neighbors import AFTER, BEFORE
+from ..shared.idle_neighbors import AFTER, BEFORE, LAUNCH
 
 if TYPE_CHECKING:
     from ..shared.host_columns import HostColumns
 
+MIN_UNRECORDED_NS = 100_000
+"""Launching a graph of many kernels delays the first of them by less, also where it was queued."""
+UNRECORDED_SPREAD, MIN_REPLAYS = 0.05, 3
+"""Largest difference in length, and least number, of gaps that count as equally long."""
 WARM_UP = r"(?i)warm[-_ ]?up"
 MAX_CLOCK_SKEW_NS = 5_000
 """Tolerance for a wait that seems to end before the work that it waited for."""
@@ -130,6 +135,49 @@ def is_start_up(
         in_all = late_ns.sum() - opening_ns.sum() + opening_ns
         starting[of_device] = late[of_device] & (lead >= in_all) & ~drained.any()
     return starting
+
+
+def in_unrecorded_replay(
+    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, depends: Bools
+) -> Bools:
+    """Whether each gap is time of other kernels of a graph, which were not recorded.
+
+    That is so if it lies on one stream between kernels of a replay or before the first, takes
+    `MIN_UNRECORDED_NS` or more, and takes as long in other replays. What a stream waits for varies. Where
+    that is most of the time in which a device waited, its other waits may be for such kernels too.
+
+    Args:
+        gaps: Idle intervals.
+        device: The intervals that occupy a device.
+        host: Host rows.
+        depends: Whether the work after each gap was queued and waited.
+    """
+    missing = np.zeros(len(gaps), np.bool_)
+    replays = is_marked(host.name_matches(_GRAPH_LAUNCH), gaps[LAUNCH].to_numpy())
+    length = gaps[C.DUR_NS].to_numpy(np.int64)
+    rows = np.flatnonzero(depends & replays & (length >= MIN_UNRECORDED_NS))
+    if not len(rows):
+        return missing
+    before, after = (device.iloc[gaps[name].to_numpy()[rows]] for name in (BEFORE, AFTER))
+    rows = rows[(before[C.STREAM].to_numpy() == after[C.STREAM].to_numpy())]
+    before, after = (device.iloc[gaps[name].to_numpy()[rows]] for name in (BEFORE, AFTER))
+    keys = [
+        gaps[C.RANK].to_numpy()[rows],
+        gaps[C.DEVICE].to_numpy()[rows],
+        before[C.NAME].astype(object).to_numpy(),
+    ]
+    keys.append(after[C.NAME].astype(object).to_numpy())
+    for of_place in pd.Series(length[rows]).groupby(keys, sort=False).indices.values():
+        ordered = np.sort(length[rows[of_place]])
+        alike = np.searchsorted(ordered, ordered * (1 + UNRECORDED_SPREAD), side="right")
+        alike -= np.searchsorted(ordered, ordered * (1 - UNRECORDED_SPREAD))
+        recurring = alike >= MIN_REPLAYS
+        missing[rows[of_place]] = np.isin(length[rows[of_place]], ordered[recurring])
+    for of_device in gaps.groupby([C.RANK, C.DEVICE], sort=False).indices.values():
+        waited, known = depends[of_device], missing[of_device]
+        if 2 * length[of_device][known].sum() > length[of_device][waited].sum():
+            missing[of_device] = waited
+    return missing
 
 
 def in_warm_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:

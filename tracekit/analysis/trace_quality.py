@@ -4,7 +4,8 @@ Two kinds of traces are complete files of something other than an execution:
 
 * A sample: only some events were written. Between them lies work that is missing from the file, so idle time,
   overlap and host time are not what they seem. Every runtime call takes the next correlation id, so a sample
-  has ids far apart; Kineto leaves out some calls, which never removes more than 95% of them.
+  has ids far apart. Kineto leaves out some calls too, but the same ones each time: there two calls that
+  follow each other again and again are often equally far apart.
 * The capture of a CUDA or HIP graph: its launches are recorded into the graph and not executed.
 
 Example:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 MIN_DENSITY = 0.02
 """Minimum share of the correlation ids in their range that occur; whole traces have over 5%."""
 MIN_CALLS = 100
+MIN_REGULAR = 0.2
+"""Minimum share of calls that follow another one at the most frequent distance in ids of these two calls.
+Whole traces have over 35%, samples 5%."""
 CAPTURE_BEGIN_PATTERN = r"(?i)stream_?begin_?capture"
 CAPTURE_END_PATTERN = r"(?i)stream_?end_?capture"
 """Calls of a thread between these are captured into a graph and not executed."""
@@ -60,12 +64,23 @@ def describe_sample(run: Run) -> str:
     for _, of_rank in calls.groupby(C.RANK, sort=True):
         ids = np.unique(of_rank[C.CORRELATION_ID].to_numpy(dtype=np.int64))
         span = int(ids[-1] - ids[0]) + 1
-        if len(ids) >= MIN_CALLS and len(ids) < MIN_DENSITY * span:
+        is_sparse = len(ids) >= MIN_CALLS and len(ids) < MIN_DENSITY * span
+        if is_sparse and _share_at_regular_distance(of_rank) < MIN_REGULAR:
             return (
                 f"the trace is a sample: {len(ids):,} runtime calls have correlation ids over a range of "
                 f"{span:,}, so most events are missing from the file, and findings are withheld"
             )
     return ""
+
+
+def _share_at_regular_distance(calls: pd.DataFrame) -> float:
+    """Share of calls whose id is as far from that of the call before as most often for their two names."""
+    ordered = calls.sort_values(C.CORRELATION_ID)
+    names, ids = ordered[C.NAME].astype(object), ordered[C.CORRELATION_ID].astype("int64")
+    steps = ids.diff().iloc[1:]
+    counts = steps.groupby([names.shift().iloc[1:], names.iloc[1:]]).value_counts()
+    most = counts.groupby(level=[0, 1]).max()
+    return float(most[most > 1].sum() / max(len(steps), 1))
 
 
 def describe_capture(run: Run) -> str:

@@ -13,16 +13,18 @@ are marked, summed over devices. Its parts sum to it exactly:
 * start-up: idle time in which the host loaded or compiled code or chose an algorithm. From 10% the window is
   what remains without it, if that is at least 10%.
 * edges: gaps that `idle_gaps` sets aside at the edges of the capture and in marked warm-up, and idle time of
-  the steps before the first work of the device that it does not explain, or after the last. If they are more
-  than half, the window is what remains without them.
+  the steps before the first work of the device that it does not explain, or after the last. From 10% the
+  window is what remains without them.
 
 A run without device work is judged by the parts of `host_breakdown`: the window is that of the thread that
 drives each rank.
 
 The largest part without the edges bounds the run; kernel launches and host work count together, and the
-larger of them is named. If that is compute, the largest other part is the largest loss. It cannot be told
-what bounds a run whose numbers are misleading, whose trace is no whole execution or has fewer than 4 kernels
-and copies, or whose largest part has no known cause.
+larger of them is named. They also do where kernels run for less than half of the window, these are the next
+largest part, and the host hardly waits: then it paces the run, and kernels run beside its work. If compute
+bounds the run, the largest other part is the largest loss. It cannot be told what bounds a run whose numbers
+are misleading, whose trace is no whole execution or has fewer than 4 kernels and copies, or whose largest
+part has no known cause.
 
 Example:
     >>> import tracekit
@@ -80,13 +82,15 @@ _SUBJECTS = {Bottleneck.COMPUTE: "GPU kernels", Bottleneck.QUEUED: "late starts 
 """Words for bounds whose names do not read well in the sentence."""
 MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
-MIN_START_UP_SHARE = 0.1
-"""Share of the window from which start-up is set aside, and the share that must remain to be judged."""
+MIN_ASIDE_SHARE = 0.1
+"""Share of the window from which edges and start-up are set aside, and that must remain without start-up."""
+MAX_PACED_WAIT_SHARE = 0.1
+"""Share of the window below which a host that waits for a device does not lose time by it."""
 MIN_KERNEL_SHARE = 0.1
 """Share of the kernel time from which the largest family of kernels is named."""
 MIN_INTERVALS = 4
 """Minimum number of kernels, copies and memsets in the window of all devices."""
-_NO_EXECUTION = {"graph_capture", "step_outlives_events"}
+_NO_EXECUTION = {"graph_capture", "graph_kernels_missing", "step_outlives_events"}
 """Checks of `integrity` that fail where a trace is no whole execution."""
 _NOT_UNDERSTOOD = "ignored_categories"
 INTEGRITY = "integrity"
@@ -205,7 +209,8 @@ class Evidence:
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
                 kernel = "" if frame["graph_ns"].sum() > frame["active_ns"].sum() else self._largest_kernel()
-                return _of_device(lengths, f"{window}{on}", edges_ns, self._busiest(frame), kernel)
+                about = _About(f"{window}{on}", edges_ns, self._busiest(frame), kernel, self._waits(frame))
+                return _of_device(lengths, about)
         whole, by_name = (self.tables.get(("host_breakdown", name)) for name in INPUTS["host_breakdown"])
         if whole is None or by_name is None:
             return _cannot_tell("neither work of a device nor of the host is recorded")
@@ -283,6 +288,13 @@ class Evidence:
             return "outside of recorded ops"
         return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}"
 
+    def _waits(self, frame: pd.DataFrame) -> float:
+        """Return the share of the window in which the host waits for a device."""
+        waits_ns = sum(
+            int(rows["waits_ns"].sum()) for rows in self._idle(frame, "summary") if "waits_ns" in rows
+        )
+        return waits_ns / max(int(frame["window_ns"].sum()), 1)
+
     def _largest_kernel(self) -> str:
         """Return the family of kernels with most time and its share, in words; empty if it is small."""
         families = self.tables.get(("kernels", "families"))
@@ -312,19 +324,26 @@ _PLACE = [C.RANK, C.DEVICE]
 _COUNTS = ["kernels", "memcpys", "memsets"]
 
 
-def _of_device(
-    lengths: dict[tuple[Bottleneck, str], int], window: str, edges_ns: int, busiest: str, kernel: str
-) -> Verdict:
+@dataclass(frozen=True)
+class _About:
+    """What a verdict says of a window of devices beside its parts."""
+
+    window: str  # what the window is
+    edges_ns: int  # length of its edges
+    busiest: str  # in what most of the host's work between launches is, or empty
+    kernel: str  # the largest kernel, or empty
+    waits_share: float  # share of the window in which the host waits for a device
+
+
+def _of_device(lengths: dict[tuple[Bottleneck, str], int], about: _About) -> Verdict:
     """Write the verdict on a window of devices: its largest part, then the largest loss.
 
     Args:
         lengths: Parts of the window in ns, by bound and label, without the edges.
-        window: What the window is.
-        edges_ns: Length of its edges.
-        busiest: In what most of the host's work between launches is, or empty.
-        kernel: The largest kernel, or empty.
+        about: What else is known of the window.
     """
-    if 2 * edges_ns > sum(lengths.values()) + edges_ns:
+    window, edges_ns, busiest = about.window, about.edges_ns, about.busiest
+    if edges_ns >= MIN_ASIDE_SHARE * (sum(lengths.values()) + edges_ns) > 0:
         window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
     else:
         lengths = {**lengths, (Bottleneck.EDGES, "before the first or after the last work"): edges_ns}
@@ -337,11 +356,14 @@ def _of_device(
     bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
     if bound == Bottleneck.PROFILER and others and others[0] != Bottleneck.UNKNOWN:
         bound, others[0] = others[0], bound
+    is_paced = shares[bound] < 0.5 and about.waits_share < MAX_PACED_WAIT_SHARE
+    if bound == Bottleneck.COMPUTE and others[:1] == [Bottleneck.LAUNCH] and is_paced:
+        bound, others[0] = others[0], bound
     losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
     loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
     late = {Bottleneck.LAUNCH: max(_LATE, key=lambda one: sum(p.dur_ns for p in parts if p.bound == one))}
     causes = {one: _name_main_cause(parts, late.get(one, one), busiest) for one in (bound, loss) if one}
-    causes[Bottleneck.COMPUTE] = kernel
+    causes[Bottleneck.COMPUTE] = about.kernel
     words = {one: late.get(one, _SUBJECTS.get(one, one)) for one in shares}
     text = f"{_MEANINGS[bound]} for {human(shares[bound], 'share')} of {'the rest' if before else window}"
     if bound == Bottleneck.UNKNOWN:
@@ -382,7 +404,7 @@ def _set_start_up_aside(
 ) -> tuple[str, dict[tuple[Bottleneck, str], int]]:
     """Return a sentence on start-up and the other parts of a window, if both are a large part of it."""
     total, start_up_ns = sum(lengths.values()), lengths.get(_START_UP, 0)
-    if not MIN_START_UP_SHARE * total <= start_up_ns <= (1 - MIN_START_UP_SHARE) * total or not total:
+    if not MIN_ASIDE_SHARE * total <= start_up_ns <= (1 - MIN_ASIDE_SHARE) * total or not total:
         return "", lengths
     rest = {other: length for other, length in lengths.items() if other != _START_UP}
     share, meaning = human(start_up_ns / total, "share"), _MEANINGS[Bottleneck.START_UP]

@@ -37,6 +37,8 @@ LINKED: dict[str, Any] = {
     "device_intervals": [kernel(10, 20, launch_row=0, **{C.STEP: 0})],
     "steps": [step(0, 0, 30)],
 }
+LATER = host("aten::add", 900, 1_000)
+"""An op long after the last work of the device, whose queue was empty then."""
 PLAIN = {"timings": Timings([30], [], "perf_counter")}
 
 
@@ -60,14 +62,24 @@ def test_work_from_before_the_capture_is_counted_apart_from_lost_links(tmp_path:
     [
         ({"device_intervals": []}, "misleading", {"device_events": "error"}),
         (
-            {"host_intervals": [*LINKED["host_intervals"], call("cudaLaunchKernel", 6)]},
+            {"host_intervals": [*LINKED["host_intervals"], call("cudaLaunchKernel", 6), LATER]},
             "misleading",
             {"launch_without_device": "error"},
         ),
         (
-            {"host_intervals": [*LINKED["host_intervals"], call("cudaGraphLaunch", 6)]},
+            {"host_intervals": [*LINKED["host_intervals"], call("cudaGraphLaunch", 6), LATER]},
             "misleading",
             {"graph_without_device": "error"},
+        ),
+        (
+            {"host_intervals": [*LINKED["host_intervals"], call("cudaLaunchKernel", 6)]},
+            "usable",
+            {"launched_past_end": "warn"},
+        ),
+        (
+            {"host_intervals": [host("aten::cudnn_convolution", 0, 30)], "device_intervals": []},
+            "misleading",
+            {"device_events": "error"},
         ),
         (
             {"host_intervals": [*LINKED["host_intervals"], call("cudaMemsetAsync", 6)]},

@@ -12,10 +12,11 @@ from tracekit.analysis.trace_quality import describe_capture, describe_sample, o
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
-def calls(ids: range) -> list[Row]:
+def calls(ids: Sequence[int]) -> list[Row]:
     """Launches 1 ms apart, with these correlation ids."""
     return [
         host(
@@ -29,6 +30,11 @@ def calls(ids: range) -> list[Row]:
     ]
 
 
+def scattered(count: int, step: int) -> list[int]:
+    """Ids about this far apart, of which few are equally far from the one before."""
+    return [1 + step * place + place * place % (step - 3) for place in range(count)]
+
+
 def launched(count: int) -> list[Row]:
     return [
         kernel(1_000_000 * place + 10_000, 1_000_000 * place + 20_000, **{C.LAUNCH_ROW: place})
@@ -39,12 +45,15 @@ def launched(count: int) -> list[Row]:
 @pytest.mark.parametrize(
     ("ids", "found"),
     [
-        (range(1, 12_000, 100), True),  # 120 of 11,901: 1.0%
-        (range(1, 4_800, 40), False),  # 120 of 4,761: 2.5%
-        (range(1, 9_000, 100), False),  # 90 calls are too few
+        (scattered(120, 100), True),  # 120 of 11,901: 1.0%
+        (scattered(120, 40), False),  # 120 of 4,761: 2.5%
+        (scattered(90, 100), False),  # 90 calls are too few
+        (range(1, 12_000, 100), False),  # the same calls are left out each time
     ],
 )
-def test_a_sample_has_correlation_ids_far_apart(tmp_path: Path, ids: range, *, found: bool) -> None:
+def test_a_sample_has_correlation_ids_far_and_irregularly_apart(
+    tmp_path: Path, ids: Sequence[int], *, found: bool
+) -> None:
     run = make_run(tmp_path, host_intervals=calls(ids), device_intervals=launched(len(ids)))
     assert bool(describe_sample(run)) == found
     checks = analyze(run, "integrity").tables["checks"].set_index("check")["level"]
@@ -70,7 +79,7 @@ def test_a_capture_of_a_graph_executes_few_of_its_launches(
 
 
 def test_findings_of_a_sample_are_withheld_with_the_reason(tmp_path: Path) -> None:
-    ids = range(1, 12_000, 100)
+    ids = scattered(120, 100)
     rows = {"host_intervals": calls(ids), "device_intervals": launched(len(ids))}
     idle = [
         {**row, C.KIND: "idle", C.START_NS: row[C.START_NS] + 10_000, C.DUR_NS: 990_000}
@@ -78,7 +87,7 @@ def test_findings_of_a_sample_are_withheld_with_the_reason(tmp_path: Path) -> No
     ]
     for name, start in (("sample", 1), ("whole", 0)):
         for place, row in enumerate(rows["host_intervals"]):
-            row[C.CORRELATION_ID] = 1 + place * (100 if start else 1)
+            row[C.CORRELATION_ID] = ids[place] if start else 1 + place
         tables = {**rows, "device_intervals": [*rows["device_intervals"], *idle]}
         result = analyze(make_run(tmp_path / name, **tables), "idle_gaps")
         assert bool(result.findings) == (name == "whole")

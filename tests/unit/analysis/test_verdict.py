@@ -147,6 +147,18 @@ def test_an_op_is_named_if_it_has_most_of_the_work_of_the_window(work_ns: int, i
     assert ("in aten::mm" in found.sentence) == is_named
 
 
+@pytest.mark.parametrize(
+    ("active_ns", "waits_ns", "bound"),
+    [(480, 99, Bottleneck.HOST), (480, 100, Bottleneck.COMPUTE), (500, 0, Bottleneck.COMPUTE)],
+)
+def test_a_host_that_never_waits_paces_kernels_that_run_beside_its_work(
+    active_ns: int, waits_ns: int, bound: Bottleneck
+) -> None:
+    results = tables({"host_work": 470, "sync": 530 - active_ns}, active_ns=active_ns)
+    results["idle_gaps"].tables["summary"]["waits_ns"] = waits_ns
+    assert told(results).bound is bound
+
+
 @pytest.mark.parametrize("start_up_ns", [0, 40])
 def test_time_before_the_first_work_has_the_causes_of_gaps(start_up_ns: int) -> None:
     results = tables({"host_work": 90, "dataload": 10}, op="aten::sort", outside_ns=400, active_ns=500)
@@ -165,12 +177,12 @@ def test_waiting_for_the_last_rank_is_no_communication() -> None:
     assert lengths == {Bottleneck.COMPUTE: 60, Bottleneck.COMMUNICATION: 10, Bottleneck.STRAGGLERS: 30}
 
 
-@pytest.mark.parametrize(("aside_ns", "window_ns"), [(40, 200), (90, 110)])
-def test_edges_bound_nothing_and_are_left_out_if_most_is_edge(aside_ns: int, window_ns: int) -> None:
-    found = told(tables({"unknown": 90, "sync": 20}, aside_ns=aside_ns, outside_ns=30, active_ns=60))
+@pytest.mark.parametrize(("aside_ns", "window_ns"), [(9, 200), (10, 180)])
+def test_edges_bound_nothing_and_are_left_out_from_a_tenth(aside_ns: int, window_ns: int) -> None:
+    found = told(tables({"unknown": 40, "sync": 20}, aside_ns=aside_ns, outside_ns=10, active_ns=130))
     assert found.bound is Bottleneck.COMPUTE
-    assert found.window_ns == (200 if aside_ns == 40 else 80)
-    assert ("without the edges of the capture (120 ns)" in found.window) == (aside_ns == 90)
+    assert found.window_ns == window_ns
+    assert ("without the edges of the capture (20 ns)" in found.window) == (aside_ns == 10)
 
 
 @pytest.mark.parametrize(("unknown", "bound"), [(5, Bottleneck.PROFILER), (0, Bottleneck.LAUNCH)])
