@@ -3,7 +3,7 @@
 A gap is a part of the complement of the union of a device's kernels, copies, memsets and opaque graphs
 between their first start and last end; a zero-length interval splits a gap. Each gap has one cause, so the
 causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `idle_gaps.causes` defines the causes:
-launch_bound, host_work, slow_call, first_call, sync, dataload, profiler (the host was late),
+launch_bound, host_work, slow_call, first_call, stall, sync, dataload, profiler (the host was late),
 kernel_to_kernel, stream_dependency, submission (work was queued and did not start), unknown.
 
 * `by_cause`: gaps of each device by cause; the share is of the device's idle time.
@@ -80,7 +80,7 @@ from .causes import (
     WAIT_ROW,
     Idle,
 )
-from .context import MAX_DISPATCH_NS, MAX_FIRST_CALLS, MIN_FIRST_RATIO, MIN_LONG_NS
+from .context import MAX_DISPATCH_NS, MAX_FIRST_CALLS, MIN_FIRST_RATIO, MIN_LONG_NS, MIN_STALLED_OPS
 
 MIN_UNKNOWN_SHARE, MIN_PROFILER_SHARE = 0.15, 0.01
 """Shares of idle time of an unknown cause, and of the profiler, from which a note is given."""
@@ -203,7 +203,7 @@ def _summary(
         row["unknown_ns"] = by_cause[Cause.UNKNOWN]
         row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
-        row["waits_ns"] = _waits(idle, windows[windows[C.RANK] == rank], int(rank), first, last)
+        row["waits_ns"] = _waits(idle, windows[windows[C.RANK] == rank], of_device, first, last)
         row["edges_ns"] = _edges(
             windows[windows[C.RANK] == rank], first, last, opening_ns.get((rank, device), 0)
         )
@@ -221,10 +221,10 @@ def _sum_causes(gaps: pd.DataFrame, chosen: Bools | slice = slice(None)) -> dict
     return dict(zip(Cause, sums, strict=True))
 
 
-def _waits(idle: Idle, windows: pd.DataFrame, rank: int, first: int, last: int) -> int:
+def _waits(idle: Idle, windows: pd.DataFrame, of_device: pd.DataFrame, first: int, last: int) -> int:
     """Time of the profiled steps, else of the device's window, in which a thread waits before a launch."""
-    host, device = idle.host, idle.device
-    calls = host.positions(device[C.LAUNCH_ROW][(device[C.RANK] == rank).to_numpy(bool)])
+    host, rank = idle.host, ints(of_device, C.RANK)[0]
+    calls = host.positions(of_device[C.LAUNCH_ROW])
     last_launch = host.start[calls[calls >= 0]].max(initial=0)
     rows = idle.waits[(host.rank[idle.waits] == rank) & (host.start[idle.waits] < last_launch)]
     waits = intervals.union(*host.spans(rows))
@@ -392,9 +392,10 @@ ANALYSIS = Analysis(
         "rank has one stream), else kernel_to_kernel. Otherwise the host was late; the cause covers most of "
         "the gap before the launch: profiler overhead, dataload, sync (also a wait that ended in the gap and "
         "was at least half as long as the gap before the launch); else, where that part is "
-        f"{duration(MIN_LONG_NS)} or more: slow_call (mostly runtime calls), first_call (an op's call that "
-        f"took {MIN_FIRST_RATIO} times its median, at most {MAX_FIRST_CALLS} times or only in the first half "
-        "of the calls), host_work "
+        f"{duration(MIN_LONG_NS)} or more: stall (a later call of an op took {MIN_FIRST_RATIO} times its "
+        f"median, as did one of {MIN_STALLED_OPS} ops), slow_call (mostly runtime calls), first_call (a "
+        f"call that took {MIN_FIRST_RATIO} times its median, at most {MAX_FIRST_CALLS} times or only in the "
+        "first half of the calls), host_work "
         f"({duration(MAX_DISPATCH_NS)} or more, or outside ops, modules and ranges); else launch_bound."
     ),
     tables=(

@@ -20,7 +20,8 @@ interval has no recorded launch, the next one of its stream is used if it starts
    * sync: waits for the device do; or a wait had begun before g, ended in the gap (or up to
      `MAX_CLOCK_SKEW_NS` before it: the clocks of host and device differ by that much), and was at least half
      as long as that part. Without a wait the launch could have been earlier by at most the wait's length;
-   * slow_call, first_call, host_work, launch_bound: the rest, by what the host did (`context.refine_causes`).
+   * stall, slow_call, first_call, host_work, launch_bound: the rest, by what the host did
+     (`context.refine_causes`).
 
 The responsible thread is the launching one, unless it records nothing in the middle of the host's part while
 another thread that launches work of the rank does (autograd's thread during a backward pass).
@@ -156,7 +157,9 @@ def explain(
     ):
         causes[holds] = CAUSES.index(cause)
     covering_row = np.where(late, host.mostly_covering(thread, start, high), NO_PARENT)
-    waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS)))
+    # Frames of event loops count as waits, also while an op runs in them.
+    works = values_at(_activity(host), covering_row, _NOTHING) == _WORKING
+    waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS))) & ~works
     in_step = gaps[C.STEP].notna().to_numpy(bool)
     at_edge = context.after_backlog(gaps, device) & ~(late & in_step) | (is_opening & ~late)
     at_edge |= context.in_first_wait(gaps, host, waits, queued)
@@ -387,14 +390,16 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     call = np.where(context.is_marked(calls, subject), subject, why.call)
     wait_ns = values_at(host.end, why.wait, 0) - values_at(host.start, why.wait, 0)
     anchor_ids = host.ids(np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch)))
-    first, rare, early = context.first_calls(host, anchor)
+    first, rare, early, later = context.first_calls(host, anchor)
+    is_new = ~idle.device.duplicated([C.RANK, C.NAME]).to_numpy()[gaps[AFTER].to_numpy()]
+    stalled = context.is_stall(host, anchor, call, later & ~early, is_new)
     in_module = host.nearest_ancestor(anchor, host.name_matches(r"^nn\.Module: ")) >= 0
     dispatch = in_module | context.is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
     is_calling = context.is_marked(host.name_matches(context.RUNTIME_CALL), call)
-    causes = context.refine_causes(why.cause, why.host_ns, is_calling, first, dispatch)
+    causes = context.refine_causes(why.cause, why.host_ns, is_calling, first, stalled, dispatch)
     is_other_call = (anchor < 0) & (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & ~is_calling
     is_late = np.isin(causes, [CAUSES.index(cause) for cause in _EXPLAINED])
-    initial = early | why.loading | context.is_initialization(gaps, idle.device, host, anchor, call)
+    initial = early | why.loading | context.is_initialization(host, anchor, call, is_new)
     shown = {
         NEXT_OP: host.categories(next_op, NO_OP),
         OP: _op_labels(idle, np.where(is_other_call, call, anchor), next_op),
@@ -413,7 +418,7 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         ASIDE: why.aside,
         STARTING: why.starting,
         FIRST: first,
-        INITIAL: is_late & initial & ~why.aside,
+        INITIAL: is_late & initial & ~why.aside & ~stalled,
         NAMED: (anchor >= 0) & ~rare & ~context.is_marked(host.name_matches(_BACKWARD_NODE), anchor),
         DISPATCH: dispatch,
         CAUSE: pd.Categorical.from_codes(causes, categories=pd.Index(CAUSES)),

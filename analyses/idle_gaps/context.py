@@ -14,6 +14,9 @@ Such time is explained by the recording or by its start; it does not recur, so n
   only few of them did, or only calls of the first half: it loaded code, chose an algorithm or allocated a
   workspace. Of a Python function only the very first call counts: what an op does depends on shapes, what a
   function does on anything.
+* Stall: a call of an op that is neither its first nor one of many slow ones took as much longer, and the
+  kernel after it is not new. If calls of `MIN_STALLED_OPS` ops did, the thread was descheduled or waited for
+  a lock; calls of one op may have had more to do.
 * Initialization: an early first call; a range that compiles; overhead of loading code; a runtime call that
   loads code, that launches a kernel for the first time, or that was slow at first only.
 """
@@ -50,6 +53,8 @@ MIN_FIRST_RATIO = 10
 MAX_FIRST_CALLS = 3
 """Maximum number of first calls of one op: algorithms and workspaces depend on shapes."""
 MIN_CALLS = 4
+MIN_STALLED_OPS = 3
+"""Minimum number of ops of which calls stall."""
 MIN_ONCE_NS = 10_000_000
 """Minimum length of a runtime call that is one of fewer than `MIN_CALLS` and initializes something: creating
 a context, a stream or a library's handle takes tens of ms at first, other calls at most some ms."""
@@ -190,24 +195,46 @@ def in_warm_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
     return mostly
 
 
-def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools, Bools]:
+def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools, Bools, Bools]:
     """Whether each of these host rows is one of few calls of an op that took far longer than the others.
 
     Returns:
-        That; whether it is the only call of an op, so that it is unknown whether others would be faster; and
-        whether it is a first call near the start of the capture.
+        That; whether it is the only call of an op, so that it is unknown whether others would be faster;
+        whether it is a first call near the start of the capture; and whether it is a later call that took far
+        longer than most others.
     """
     is_op, is_frame = host.of_kind(HostKind.OP), host.of_kind(HostKind.PYTHON)
     ops = np.flatnonzero(is_op | is_frame)
     if not len(ops):
         none = np.zeros(len(anchor), np.bool_)
-        return none, none, none
+        return none, none, none, none
     calls = _Calls.of(host, ops)
-    first, rare, early = (np.zeros(len(is_op), np.bool_) for _ in range(3))
+    first, rare, early, later = (np.zeros(len(is_op), np.bool_) for _ in range(4))
     first[ops] = calls.slow & (is_op[ops] | (calls.place == 0))
     rare[ops] = (calls.count == 1) & is_op[ops]
     early[ops] = first[ops] & calls.early
-    return is_marked(first, anchor), is_marked(rare, anchor), is_marked(early, anchor)
+    later[ops] = calls.outlier & is_op[ops]
+    return (
+        is_marked(first, anchor),
+        is_marked(rare, anchor),
+        is_marked(early, anchor),
+        is_marked(later, anchor),
+    )
+
+
+def is_stall(host: HostColumns, anchor: Ints, call: Ints, later: Bools, is_new: Bools) -> Bools:
+    """Whether the thread stalled in the host's part of each gap (gaps,).
+
+    Args:
+        host: Intervals of the host.
+        anchor: Row of `host` that covers most of the host's part, or -1 (gaps,).
+        call: Runtime call that does, or -1 (gaps,).
+        later: Whether the former is a later call of an op that took far longer than most (gaps,).
+        is_new: Whether the work after the gap is the first of its name (gaps,).
+    """
+    stalled = later & ~is_new & ((call < 0) | is_marked(host.name_matches(_LAUNCH), call))
+    few = len(np.unique(host.name_codes(anchor[stalled]))) < MIN_STALLED_OPS
+    return np.zeros(len(later), np.bool_) if few else stalled
 
 
 @dataclass(frozen=True)
@@ -215,6 +242,7 @@ class _Calls:
     """Host rows compared with the others of their name and rank."""
 
     slow: Bools  # whether it took far longer than usual, as few do, or only calls of the first half
+    outlier: Bools  # whether it did, is not the first, and is one of at most a tenth, or the only one
     early: Bools  # whether it is in the first half, and of those until it at least a tenth were slow
     place: Ints  # its place among them by start, from 0
     count: Ints  # their number
@@ -235,20 +263,18 @@ class _Calls:
         np.maximum.at(calls_until_fast, group[slow], place[slow] + 1)
         at_first = (slow_count <= MAX_FIRST_CALLS) | (2 * calls_until_fast <= count)
         early = (2 * place < count[group]) & (10 * slow_until > place)
-        return cls(slow & (at_first & (count >= MIN_CALLS))[group], early, place, count[group])
+        outlier = slow & (place > 0) & ((count > 2) & (slow_count <= np.maximum(1, count // 10)))[group]
+        return cls(slow & (at_first & (count >= MIN_CALLS))[group], outlier, early, place, count[group])
 
 
-def is_initialization(
-    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, anchor: Ints, call: Ints
-) -> Bools:
+def is_initialization(host: HostColumns, anchor: Ints, call: Ints, is_new: Bools) -> Bools:
     """Whether the host's part of each gap compiled or loaded code, or initialized something (gaps,).
 
     Args:
-        gaps: Idle intervals of devices.
-        device: Intervals of devices.
         host: Intervals of the host.
         anchor: Row of `host` that covers most of the host's part, or -1 (gaps,).
         call: Runtime call that does, or -1 (gaps,).
+        is_new: Whether the work after the gap is the first of its name (gaps,).
     """
     named = host.name_matches(_INITIALIZES) & ~host.of_kind(HostKind.PYTHON)
     rows = np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(RUNTIME_CALL))
@@ -258,8 +284,7 @@ def is_initialization(
     once &= (calls.place == 0) | ~host.name_matches(_ALLOCATION)[rows]
     initializes[rows] = (calls.slow & calls.early) | once
     launches = is_marked(host.name_matches(_LAUNCH), call)
-    is_first = ~device.duplicated([C.RANK, C.NAME]).to_numpy()[gaps[AFTER].to_numpy()]
-    loads = launches & ~is_marked(host.name_matches(_GRAPH_LAUNCH), call) & is_first
+    loads = launches & ~is_marked(host.name_matches(_GRAPH_LAUNCH), call) & is_new
     initial: Bools = is_marked(named, anchor) | is_marked(named, call) | loads
     return initial | (~launches & is_marked(initializes, call))
 
@@ -269,18 +294,21 @@ def is_marked(marked: Bools, rows: Ints) -> Bools:
     return values_at(marked.astype(np.int8), rows, 0) > 0
 
 
-def refine_causes(cause: Ints, host_ns: Ints, calling: Bools, first: Bools, dispatch: Bools) -> Ints:
+def refine_causes(
+    cause: Ints, host_ns: Ints, calling: Bools, first: Bools, stalled: Bools, dispatch: Bools
+) -> Ints:
     """Replace launch_bound by what the host did in its part of a gap, as indices into `CAUSES`.
 
-    slow_call: a long host part, mostly in runtime calls. first_call: a long one, in a first call. host_work:
-    one of `MAX_DISPATCH_NS` or more, or a long one outside ops, modules and ranges. Long is `MIN_LONG_NS` or
-    more. The other causes are unchanged.
+    stall: a long host part in which the thread stalled. slow_call: one mostly in runtime calls. first_call:
+    one in a first call. host_work: one of `MAX_DISPATCH_NS` or more, or a long one outside ops, modules and
+    ranges. Long is `MIN_LONG_NS` or more. The other causes are unchanged.
 
     Args:
         cause: Cause of each gap.
         host_ns: The host's part of each gap.
         calling: Whether a runtime call covers most of that part.
         first: Whether a first call of an op does.
+        stalled: Whether the thread stalled in it.
         dispatch: Whether an op, a module or a range does.
     """
     late = (cause == CAUSES.index(Cause.LAUNCH_BOUND)) & (host_ns >= MIN_LONG_NS)
@@ -288,5 +316,6 @@ def refine_causes(cause: Ints, host_ns: Ints, calling: Bools, first: Bools, disp
         late & (~dispatch | (host_ns >= MAX_DISPATCH_NS)), CAUSES.index(Cause.HOST_WORK), cause
     )
     refined = np.where(late & first, CAUSES.index(Cause.FIRST_CALL), refined)
-    chosen: Ints = np.where(late & calling, CAUSES.index(Cause.SLOW_CALL), refined)
+    refined = np.where(late & calling, CAUSES.index(Cause.SLOW_CALL), refined)
+    chosen: Ints = np.where(late & stalled, CAUSES.index(Cause.STALL), refined)
     return chosen

@@ -93,6 +93,13 @@ FIRST_CALLS = Rule(
     bound=Bottleneck.HOST,
     thresholds=_SHARES,
 )
+STALLS = Rule(
+    "idle_stalls",
+    states=f"stall gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; without a saving",
+    why="calls of several ops that once take far longer than otherwise do no more work: the thread waited",
+    bound=Bottleneck.HOST,
+    thresholds=_SHARES,
+)
 LOADING = Rule(
     "idle_dataload",
     states=f"dataload gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
@@ -121,7 +128,7 @@ SMALL = Rule(
     bound=Bottleneck.QUEUED,
     thresholds={**_SHARES, "min_saving_share": 0.05},
 )
-RULES = (LAUNCHES, COMPUTES, CALLS, FIRST_CALLS, LOADING, DEPENDS, SUBMITS, SMALL)
+RULES = (LAUNCHES, COMPUTES, CALLS, FIRST_CALLS, STALLS, LOADING, DEPENDS, SUBMITS, SMALL)
 
 
 MAX_NAMED, MIN_NAMED_SHARE = 3, 0.01
@@ -227,6 +234,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
         (COMPUTES, caused[Cause.HOST_WORK] & ~is_named, "GPU idle while the CPU activity is unknown"),
         (CALLS, caused[Cause.SLOW_CALL] & ~replays, "GPU idle during slow runtime calls"),
         (FIRST_CALLS, caused[Cause.FIRST_CALL], "GPU idle during first calls of ops"),
+        (STALLS, caused[Cause.STALL], "GPU idle while the CPU thread stalled"),
         (LOADING, caused[Cause.DATALOAD], "GPU idle during data loading"),
         (DEPENDS, caused[Cause.STREAM_DEPENDENCY], "GPU idle on a stream dependency, with work queued,"),
         (SUBMITS, caused[Cause.SUBMISSION], "GPU idle while launched work had not started"),
@@ -264,6 +272,8 @@ def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -
     # Advice to warm up is right of the start of a capture too; other gaps there do not recur.
     if rule not in (CALLS, FIRST_CALLS) and budget.steps <= ranks and _mostly(rows, rows[STARTING]):
         return _START
+    if rule is STALLS:
+        return "the stalls are the machine's, not the program's, and vary from run to run"
     if rule is SMALL:
         return f"how much of {duration(total_ns(rows))} fusion removes is unknown"
     if rule is COMPUTES and not rows[NAMED].all():
@@ -350,6 +360,12 @@ _ADVICE = {
         f"These calls took at least {MIN_FIRST_RATIO} times as long as the other calls of the op, because "
         "they load code, choose an algorithm or allocate a workspace for a shape: run each shape before "
         "recording, and in production before the first request"
+    ),
+    STALLS.code: (
+        f"These calls took at least {MIN_FIRST_RATIO} times as long as most others of the same op and did no "
+        "more work: the thread was descheduled, or waited for a lock (Python's GIL, garbage collection). "
+        "Leave cores free for it: fewer DataLoader workers and threads than cores, ranks pinned to cores, no "
+        "other programs"
     ),
     LOADING.code: (
         "Load in the background: DataLoader(num_workers=..., prefetch_factor=..., pin_memory=True, "

@@ -37,6 +37,6 @@ def read_openings(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataF
     first = first.assign(**{AFTER: first.index}).drop_duplicates(PLACE).astype({C.STEP: "int64"})
     rows = first.rename(columns={C.START_NS: END_NS}).merge(windows, on=[C.RANK, C.STEP])
     launch, length = host.positions(rows[C.LAUNCH_ROW]), ints(rows, END_NS) - ints(rows, C.START_NS)
-    rows = rows.assign(**{C.DUR_NS: length, LAUNCH: launch, BEFORE: rows[AFTER]})
+    rows[C.DUR_NS], rows[LAUNCH], rows[BEFORE] = length, launch, rows[AFTER]
     rows[EARLIER], rows["replayed"] = NO_PARENT, False
     return rows[(launch >= 0) & (length > 0)].reset_index(drop=True)

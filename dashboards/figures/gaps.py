@@ -31,6 +31,7 @@ COLORS: dict[str, str] = {
     IdleCause.HOST_WORK: "#b3413b",
     IdleCause.SLOW_CALL: "#f0956b",
     IdleCause.FIRST_CALL: "#f3c29b",
+    IdleCause.STALL: "#8c564b",
     IdleCause.SYNC: "#e69f00",
     IdleCause.DATALOAD: "#cc79a7",
     IdleCause.STREAM_DEPENDENCY: "#3b82c4",

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from samples.simulator.planted.idle import PLANTED, host_work, loading, read_back, read_back_late, small_ops
+from samples.simulator.planted.idle import (
+    PLANTED,
+    host_work,
+    loading,
+    read_back,
+    read_back_late,
+    small_ops,
+    stalls,
+)
 from tests.shared_runs import analyze
 from tracekit.schema import C
 
@@ -102,6 +110,11 @@ def test_a_wait_far_shorter_than_the_work_behind_it_is_not_blamed(shared_runs: S
     table = analyze(run, "idle_gaps").tables["by_cause"]
     assert dict(zip(table["cause"], table["idle_ns"], strict=True)) == gaps(program)
     assert "sync_starves_device" not in codes(run)
+
+
+def test_slow_calls_of_few_ops_are_no_stalls(shared_runs: SharedRuns) -> None:
+    causes = analyze(shared_runs.simulated(stalls(ops=2)), "idle_gaps").tables["by_cause"]["cause"]
+    assert "stall" not in set(causes)
 
 
 def test_data_loading_is_named_by_its_range_and_its_time_per_step(shared_runs: SharedRuns) -> None:

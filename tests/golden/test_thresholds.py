@@ -68,6 +68,7 @@ CASES: dict[str, Case] = {
     "idle_launch_bound": one(idle.small_ops),
     "idle_host_work": one(idle.host_work),
     "idle_slow_call": one(idle.slow_calls),
+    "idle_stalls": one(idle.stalls),
     "idle_dataload": one(idle.loading),
     "idle_stream_dependency": one(idle.held_back),
     "idle_submission": one(idle.submitted_late),

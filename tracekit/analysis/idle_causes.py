@@ -24,6 +24,7 @@ class IdleCause(StrEnum):
     HOST_WORK = "host_work"
     SLOW_CALL = "slow_call"
     FIRST_CALL = "first_call"
+    STALL = "stall"
 
     @property
     def label(self) -> str:
@@ -36,6 +37,7 @@ _LABELS = {
     IdleCause.HOST_WORK: "CPU busy outside launches",
     IdleCause.SLOW_CALL: "slow runtime calls",
     IdleCause.FIRST_CALL: "first calls of ops",
+    IdleCause.STALL: "stalls of the CPU",
     IdleCause.SYNC: "synchronization",
     IdleCause.DATALOAD: "data loading",
     IdleCause.KERNEL_TO_KERNEL: "between kernels",
@@ -50,6 +52,7 @@ HOST_LAUNCHES = (
     IdleCause.HOST_WORK,
     IdleCause.SLOW_CALL,
     IdleCause.FIRST_CALL,
+    IdleCause.STALL,
 )
 """The host launched late, for one of these reasons."""
 QUEUED = (IdleCause.KERNEL_TO_KERNEL, IdleCause.STREAM_DEPENDENCY, IdleCause.SUBMISSION)

@@ -56,6 +56,21 @@ def slow_calls(*, clean: bool = False) -> Program:
     return program
 
 
+def stalls(*, clean: bool = False, ops: int = 3) -> Program:
+    """Late calls of some ops that take 5 ms longer than the others; when clean, none."""
+    program = Program()
+    names = ("aten::mm", "aten::relu", "aten::add", "aten::mul")
+    for number in range(STEPS):
+        with program.step():
+            for turn in range(4):
+                for op in names:
+                    with program.op(op):
+                        if (number, names[turn % ops]) == (STEPS - 1, op) and turn < 3 and not clean:
+                            program.wait(5_000_000)
+                        program.kernel("after_stall", 50_000)
+    return program
+
+
 def read_back(*, clean: bool = False) -> Program:
     """`.item()` after each kernel, then 30 µs of the host; when clean, the copy is not waited for."""
     program = Program()
@@ -183,6 +198,7 @@ PLANTED: dict[str, tuple[Callable[..., Program], set[str]]] = {
     "small_ops": (small_ops, {"idle_launch_bound"}),
     "host_work": (host_work, {"idle_host_work"}),
     "slow_calls": (slow_calls, {"idle_slow_call"}),
+    "stalls": (stalls, {"idle_stalls"}),
     "read_back": (read_back, {"sync_starves_device"}),
     "loading": (loading, {"idle_dataload"}),
     "queued": (queued, {"idle_between_kernels"}),

@@ -235,7 +235,7 @@ def test_a_blocking_copy_is_a_wait_and_a_copy_that_returned_early_is_not(tmp_pat
 
 @pytest.mark.slow
 def test_kernels_of_one_graph_launch_were_queued_together(tmp_path: Path) -> None:
-    graph = host("cudaGraphLaunch", 1_000, 60_000, **CALL)
+    graph = host("cudaGraphLaunch", 1_000, 50_000, **CALL)
     rows = [kernel(t, t + 4_000, launch_row=0, graph_id=1) for t in (10_000, 20_000, 58_000)]
     result = explained(tmp_path, [graph], rows)
     assert causes(result) == [("kernel_to_kernel", 6_000), ("stream_dependency", 34_000)]
@@ -726,6 +726,14 @@ def test_the_launch_of_a_graph_is_no_start_up(tmp_path: Path) -> None:
     for name, is_start_up in (("cudaLaunchKernel", True), ("cudaGraphLaunch", False)):
         table = result(tmp_path / name, name).tables["by_cause"]
         assert (table["start_up_ns"].sum() > 0) == is_start_up
+
+
+@pytest.mark.parametrize("name", ["aten::normal_", ""])
+def test_an_op_in_a_callback_of_an_event_loop_is_no_wait_for_a_request(tmp_path: Path, name: str) -> None:
+    loop = host("asyncio/base_events.py(1922): _run_once", 105_000, 2_950_000, kind=HostKind.PYTHON)
+    (finding,) = two_kernels(tmp_path, loop, *([host(name, 110_000, 2_900_000)] if name else [])).findings
+    assert finding.code == "idle_host_work"
+    assert ("waits there for a request" in finding.advice) == (not name)
 
 
 @pytest.mark.slow
