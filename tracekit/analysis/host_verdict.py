@@ -60,7 +60,11 @@ _BOUNDS = {
 }
 _LOADER = "enumerate(DataLoader)"
 """Begin of the name of torch's range around a data loader, which says no more than the part."""
-_SUBJECTS = {Bottleneck.COMPUTE: "ops on the CPU", Bottleneck.HOST: "host work outside ops"}
+_SUBJECTS = {
+    Bottleneck.COMPUTE: "ops on the CPU",
+    Bottleneck.HOST: "host work outside ops",
+    Bottleneck.START_UP: "compilation",
+}
 _MEANINGS = {
     Bottleneck.INPUT: "the program loads data",
     Bottleneck.START_UP: "the program compiles code",

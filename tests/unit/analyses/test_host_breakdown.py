@@ -100,6 +100,92 @@ def test_the_largest_part_is_the_verdict_without_a_device(tmp_path: Path) -> Non
     )
 
 
+def test_communication_of_another_thread_is_waited_for(tmp_path: Path) -> None:
+    rows = [MARK, host("aten::mm", 0, 400, parent_row=0)]
+    rows += [host("gloo:all_reduce", 300, 900, kind=HostKind.ANNOTATION, tid=2)]
+    run = make_run(tmp_path, host_intervals=rows, steps=[step(1, 0, 1000)])
+    assert {part: time for part, time in times(run).items() if time} == {
+        HostPart.COMMUNICATION: 500,
+        HostPart.OPS: 400,
+        HostPart.OUTSIDE: 100,
+    }
+
+
+def stepping(path: Path, *ranks: list[dict[str, Any]], count: int = 4, **more: Any) -> Run:
+    """Steps of 1 ms in each of which the rows of each rank recur."""
+    hosts, steps = [], []
+    for rank, rows in enumerate(ranks):
+        for number in range(count):
+            start, parent = number * 1_000_000, len(hosts)
+            steps.append(step(number, start, start + 1_000_000, rank=rank))
+            mark = {**host(f"ProfilerStep#{number}", start, start + 1_000_000), C.KIND: HostKind.ANNOTATION}
+            inside = [{**row, C.START_NS: row[C.START_NS] + start, C.PARENT_ROW: parent} for row in rows]
+            hosts += [{C.RANK: rank, C.PID: rank, **row} for row in (mark, *inside)]
+    return make_run(path, host_intervals=hosts, steps=steps, **more)
+
+
+def loads(share: float, loader: str = "SingleProcess") -> dict[str, Any]:
+    name = f"enumerate(DataLoader)#_{loader}DataLoaderIter.__next__"
+    return host(name, 0, int(share * 1_000_000), kind=HostKind.ANNOTATION, **LOADING)
+
+
+def runs_op(start: float, end: float, name: str = "aten::mm") -> dict[str, Any]:
+    return host(name, int(start * 1_000_000), int(end * 1_000_000))
+
+
+def compiles(share: float) -> dict[str, Any]:
+    return {**runs_op(0, share, "compile_fx (dynamo_timed)"), C.KIND: HostKind.ANNOTATION}
+
+
+RULED = {
+    "host_loading": ([[loads(0.2), runs_op(0.2, 1)]], [[loads(0.05), runs_op(0.05, 1)]]),
+    "host_outside_ops": ([[runs_op(0, 0.4)]], [[runs_op(0, 0.8)]]),
+    "host_compilation": ([[compiles(0.5), runs_op(0.5, 1)]], [[compiles(0.05), runs_op(0.05, 1)]]),
+    "host_straggler": (
+        [[runs_op(0, 0.4), runs_op(0.4, 1, "c10d::allreduce_")], [runs_op(0, 1, "aten::bmm")]],
+        [[runs_op(0, 0.5), runs_op(0.5, 1, "c10d::allreduce_")]] * 2,
+    ),
+}
+"""Rows of each rank on which a rule speaks, and on which it is silent."""
+
+
+@pytest.mark.parametrize("code", RULED)
+def test_a_rule_speaks_and_is_silent(tmp_path: Path, code: str) -> None:
+    for name, ranks, spoken in zip(("over", "under"), RULED[code], ([code], []), strict=True):
+        findings = analyze(stepping(tmp_path / name, *ranks), "host_breakdown").findings
+        assert [finding.code for finding in findings] == spoken
+        assert all((finding.saving_ns_per_step or 0) <= 1_000_000 for finding in findings)
+
+
+def test_a_device_has_idle_causes_instead(tmp_path: Path) -> None:
+    ranks, _ = RULED["host_outside_ops"]
+    run = stepping(tmp_path, *ranks, device_intervals=[kernel(0, 10)])
+    assert analyze(run, "host_breakdown").findings == ()
+
+
+@pytest.mark.parametrize(("loader", "saving_ns"), [("SingleProcess", 200_000), ("MultiProcessing", 800_000)])
+def test_a_worker_hides_what_the_rest_of_a_step_takes(tmp_path: Path, loader: str, saving_ns: int) -> None:
+    run = stepping(tmp_path, [loads(0.8, loader), runs_op(0.8, 1)])
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert finding.saving_ns_per_step == saving_ns
+
+
+def test_a_straggler_is_named_with_its_work_and_what_balance_saves(tmp_path: Path) -> None:
+    (finding,) = analyze(stepping(tmp_path, *RULED["host_straggler"][0]), "host_breakdown").findings
+    assert (
+        finding.title == "Rank 1 is waited for: rank 0 communicates for 600.00 µs per step, rank 1 for 0 ns"
+    )
+    assert "aten::bmm" in finding.advice
+    assert finding.saving_ns_per_step == 300_000  # 0.4 and 1 ms of work are 0.7 ms each
+
+
+def test_the_function_outside_ops_is_named(tmp_path: Path) -> None:
+    encode = {**runs_op(0, 0.6, "data.py(6): encode"), C.KIND: HostKind.PYTHON}
+    (finding,) = analyze(stepping(tmp_path, [encode, runs_op(0.6, 1)]), "host_breakdown").findings
+    assert "data.py(6): encode" in finding.advice
+    assert finding.saving_ns_per_step == 600_000
+
+
 @pytest.mark.parametrize("program", [idle.small_ops, idle.loading, idle.read_back])
 def test_parts_sum_to_each_step(shared_runs: SharedRuns, program: Any) -> None:
     tables = analyze(shared_runs.simulated(program()), "host_breakdown").tables

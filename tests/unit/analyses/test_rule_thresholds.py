@@ -17,6 +17,7 @@ from tests.builders import host, kernel, make_run, memcpy, step
 from tests.golden import test_thresholds as golden
 from tests.shared_runs import copy_of
 from tests.thresholds import RULES, findings, findings_past
+from tests.unit.analyses import test_host_breakdown as driving
 from tests.unit.analyses import test_idle_gaps as idle
 from tests.unit.analyses import test_kernels as kernels
 from tests.unit.analyses import test_ranks as ranks
@@ -220,6 +221,10 @@ RUNS: dict[str, Make] = {
     "device_gain_short": short_gain,
 }
 """Runs on which a rule gives its finding, by its code; two where it compares."""
+RUNS |= {
+    code: lambda path, _shared, ranks=ranks: (driving.stepping(path, *ranks),)
+    for code, (ranks, _) in driving.RULED.items()
+}
 SOME: list[tuple[str, Make, list[str]]] = [
     ("allocator_churn", allocating(300, every=3), ["min_frees"]),
     ("idle_slow_call", frees, ["min_recurring_calls"]),

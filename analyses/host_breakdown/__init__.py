@@ -5,7 +5,8 @@ A moment belongs to the first of these that applies:
 * loading: inside a data loader's `__next__`: its own work, or waiting for its workers.
 * compilation: inside a range that compiles or tries variants of kernels.
 * profiler: the profiler's own work.
-* communication: inside an op that communicates.
+* communication: inside an op that communicates; or, after ops, while only such ops of other threads run, as
+  with gloo, whose waits are not recorded.
 * waits: in a runtime call that waits for the device.
 * runtime: in another runtime call.
 * ops: inside an op, outside the above.
@@ -26,7 +27,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -39,15 +40,17 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C, HostKind
 
-from .shared.common import NO_STEPS, RANK, STEP, Bools, ints, share, sort_by
-from .shared.groups import group_rows
-from .shared.host_columns import HostColumns, read_host_columns
-from .shared.host_rows import source_lines
-from .shared.op_families import COMMUNICATES
+from ..shared.common import NO_STEPS, RANK, STEP, Bools, ints, share, sort_by
+from ..shared.groups import group_rows
+from ..shared.host_columns import HostColumns, read_host_columns
+from ..shared.host_rows import source_lines
+from ..shared.op_families import COMMUNICATES
+from .findings import PART, RULES, SOURCE, TIME_NS, findings
 
 NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
 
 
+Parts: TypeAlias = dict[HostPart, Union]
 _PARTS = list(HostPart)
 _UNMARKED, _MARK = -1, len(HostPart)
 """Codes of a row of no part, and of the mark of a step, which says nothing."""
@@ -72,18 +75,18 @@ def compute(run: Run) -> Result:
     for rank, thread in _find_drivers(host, marks).items():
         steps = windows[windows[C.RANK] == rank]
         window = _host_window(steps, host, thread)
-        parts = list(_occupied(host, part_of_row, rank, thread, window))
+        parts = _occupied(host, part_of_row, rank, thread, window)
         whole.append(_sum_parts(parts, window, len(steps)).assign(**{C.RANK: rank}))
         if len(steps):
             per_step.append(_split_by_step(parts, steps).assign(**{C.RANK: rank}))
         names = _sum_names(run, host, np.where(marks, _MARK, part_of_row), thread, window)
-        by_name.append(_with_rest(names, parts[-1][1], window).assign(**{C.RANK: rank}))
+        by_name.append(_with_rest(names, parts[HostPart.OUTSIDE], window).assign(**{C.RANK: rank}))
     tables = {
         spec.name: pd.concat(frames, ignore_index=True)[[column.name for column in spec.columns]]
         for spec, frames in zip(TABLES, (whole, by_name, per_step), strict=True)
         if frames
     }
-    return Result(tables, notes=() if per_step else (NO_STEPS,))
+    return Result(tables, tuple(findings(run, tables)), notes=() if per_step else (NO_STEPS,))
 
 
 def _mark_parts(host: HostColumns) -> Ints:
@@ -136,39 +139,44 @@ def _host_window(steps: pd.DataFrame, host: HostColumns, thread: int) -> Union:
     return host.start[rows][:1], host.end[rows].max(keepdims=True)
 
 
-def _occupied(
-    host: HostColumns, part_of_row: Ints, rank: int, thread: int, window: Union
-) -> Iterator[tuple[HostPart, Union]]:
-    """Yield the moments of each part inside the window, which they partition."""
-    on_thread, free = host.thread == thread, window
-    for part in _PARTS:
-        marked = part_of_row == _PARTS.index(part)
-        if part == HostPart.OTHER_THREADS:
-            marked = ~on_thread & (host.rank == rank) & host.of_kind(HostKind.OP)
-        elif part == HostPart.OUTSIDE:
-            yield part, free
-            return
-        else:
-            marked &= on_thread
-        rows = np.flatnonzero(marked)
-        occupied = intervals.union(*host.spans(rows))
-        yield part, intervals.intersect(occupied, free)
+def _occupied(host: HostColumns, part_of_row: Ints, rank: int, thread: int, window: Union) -> Parts:
+    """The moments of each part inside the window, which they partition."""
+    on_thread = host.thread == thread
+    elsewhere = ~on_thread & (host.rank == rank)
+    chosen = [(part, on_thread & (part_of_row == _PARTS.index(part))) for part in _PARTS]
+    chosen[_PARTS.index(HostPart.OTHER_THREADS)] = (
+        HostPart.OTHER_THREADS,
+        elsewhere & host.of_kind(HostKind.OP),
+    )
+    communicates = (
+        elsewhere & host.of_kind(HostKind.OP, HostKind.ANNOTATION) & host.name_matches(COMMUNICATES)
+    )
+    chosen.insert(_PARTS.index(HostPart.OTHER_THREADS), (HostPart.COMMUNICATION, communicates))
+    moments: Parts = dict.fromkeys(_PARTS, intervals.union(*host.spans(np.zeros(0, np.int64))))
+    free = window
+    for part, rows in chosen:
+        occupied = intervals.union(*host.spans(np.flatnonzero(rows)))
+        inside = intervals.intersect(occupied, free)
+        moments[part] = intervals.union(
+            *(np.concatenate(pair) for pair in zip(moments[part], inside, strict=True))
+        )
         free = intervals.subtract(free, occupied)
+    return {**moments, HostPart.OUTSIDE: free}
 
 
-def _sum_parts(parts: list[tuple[HostPart, Union]], window: Union, steps: int) -> pd.DataFrame:
-    times = np.array([intervals.length(moments) for _, moments in parts], np.int64)
+def _sum_parts(parts: Parts, window: Union, steps: int) -> pd.DataFrame:
+    times = np.array([intervals.length(moments) for moments in parts.values()], np.int64)
     unknown = np.full(len(times), not steps)
-    table = pd.DataFrame({PART: [str(part) for part, _ in parts], TIME_NS: times})
+    table = pd.DataFrame({PART: [str(part) for part in parts], TIME_NS: times})
     table["share"] = share(times, intervals.length(window))
     table["per_step_ns"] = pd.arrays.IntegerArray(times // max(steps, 1), unknown)
     return sort_by(table, f"-{TIME_NS}")
 
 
-def _split_by_step(parts: list[tuple[HostPart, Union]], steps: pd.DataFrame) -> pd.DataFrame:
+def _split_by_step(parts: Parts, steps: pd.DataFrame) -> pd.DataFrame:
     start = ints(steps, HOST_START_NS)
     end = start + ints(steps, HOST_NS)
-    times = {f"{part}_ns": overlap_lengths(moments, start, end) for part, moments in parts}
+    times = {f"{part}_ns": overlap_lengths(moments, start, end) for part, moments in parts.items()}
     return pd.DataFrame({C.STEP: steps[C.STEP].to_numpy(), "step_ns": end - start, **times})
 
 
@@ -207,7 +215,6 @@ def _with_rest(names: pd.DataFrame, outside: Union, window: Union) -> pd.DataFra
     return names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
 
 
-PART, TIME_NS, SOURCE = "part", "time_ns", "source"
 _PART = Column(PART, "", f"one of {', '.join(_PARTS)}")
 TABLES = (
     TableSpec(
@@ -253,7 +260,8 @@ ANALYSIS = Analysis(
         "driving thread = the one with the marks of the steps, else the one whose rows extend longest; "
         "window = union of the profiled steps on the host, else the thread's extent. A moment belongs to the "
         "first that applies of: loading (in a data loader's __next__), compilation (in a range that compiles "
-        "or tries variants), profiler, communication (in an op that communicates), waits (in a call that "
+        "or tries variants), profiler, communication (in an op that communicates, or only "
+        "such ops of other threads run), waits (in a call that "
         "waits for the device), runtime (in another runtime call), ops (in an op), other_threads (ops of "
         "other threads of the rank run), outside (none of these)."
     ),
@@ -261,4 +269,5 @@ ANALYSIS = Analysis(
     sources=("torch.profiler events",),
     order=11,
     compute=compute,
+    rules=RULES,
 )

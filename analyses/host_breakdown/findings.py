@@ -1,0 +1,172 @@
+"""Rules of `host_breakdown`, on runs without device work: the idle time of devices has causes of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import Basis, Bottleneck, Finding, Rule
+from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
+from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.savings import HIGH_SHARE, Budget, budget
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
+from tracekit.runs.text import human
+from tracekit.schema import C
+
+from ..shared.common import contains, ints, percent
+from ..shared.programs import program_of
+
+PART, TIME_NS, SOURCE = "part", "time_ns", "source"
+LOADS = Rule(
+    "host_loading",
+    states="a run without device work loads data for at least {min_share} of its steps",
+    why="less is hidden by one worker, which loads while the step runs",
+    bound=Bottleneck.INPUT,
+    thresholds={"min_share": HIGH_SHARE},
+)
+OUTSIDE = Rule(
+    "host_outside_ops",
+    states="a run without device work is outside of all recorded rows for at least {min_share} of its steps",
+    why="Python between ops takes up to some 10% of steps of a few ms; {min_share} is other work",
+    bound=Bottleneck.HOST,
+    thresholds={"min_share": 0.3},
+)
+COMPILES = Rule(
+    "host_compilation",
+    states="a run without device work compiles in at least {min_steps} of its steps, for {min_share} of them",
+    why="what is compiled once, or in the first step only, does not recur",
+    bound=Bottleneck.START_UP,
+    thresholds={"min_share": HIGH_SHARE, "min_steps": 3},
+)
+LATE = Rule(
+    "host_straggler",
+    states="ranks without device work communicate longer than the one that does least, by {min_share} of "
+    "their steps",
+    why="a collective ends when the last rank arrives; ranks with equal work wait equally",
+    bound=Bottleneck.STRAGGLERS,
+    thresholds={"min_share": HIGH_SHARE},
+)
+RULES = (LOADS, OUTSIDE, COMPILES, LATE)
+MIN_RANKS = 2
+
+
+def findings(run: Run, tables: dict[str, pd.DataFrame]) -> Iterator[Finding]:
+    """Findings on a run without device work, whose idle time has causes of its own."""
+    if not busy(run, [C.DUR_NS]).empty:
+        return
+    against, whole, names = budget(run), tables["whole"], tables["by_name"]
+    times = {part: int(ints(whole, TIME_NS)[whole[PART] == part].sum()) for part in HostPart}
+    window_ns = sum(times.values())
+    named = {part: names[names[PART] == part] for part in HostPart}
+    for rule, part, report in (
+        (LOADS, HostPart.LOADING, _report_loading),
+        (OUTSIDE, HostPart.OUTSIDE, _report_outside),
+    ):
+        if times[part] and times[part] >= rule["min_share"] * window_ns:
+            yield report(run, named[part], times[part], window_ns, against)
+    compiling = ints(tables["per_step"], "compilation_ns") if "per_step" in tables else np.zeros(0, np.int64)
+    recurs = int((compiling > 0).sum()) >= COMPILES["min_steps"]
+    if recurs and times[HostPart.COMPILATION] >= COMPILES["min_share"] * window_ns:
+        yield _report_compilation(compiling, times[HostPart.COMPILATION], window_ns, against)
+    if late := _report_straggler(whole, names, window_ns, against):
+        yield late
+
+
+def _amount(time_ns: int, window_ns: int, against: Budget) -> str:
+    of = "steps" if against.marked else "capture"
+    return (
+        f"{percent(time_ns / window_ns)} of the {of}: {human(against.per_step(time_ns), 'ns')} {against.per}"
+    )
+
+
+def _report_loading(_run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
+    """The finding on data loading: in the process itself, or waiting for workers."""
+    waits = contains(names[C.NAME], "_MultiProcessing").any()
+    return against.finding(
+        LOADS,
+        time_ns if waits else min(time_ns, window_ns - time_ns),
+        f"Data loading takes {_amount(time_ns, window_ns, against)}",
+        _WAIT_FOR_WORKERS if waits else _LOAD_IN_WORKERS,
+        "upper bound: all of the waiting" if waits else "what one worker loads while the rest of a step runs",
+    )
+
+
+_WAIT_FOR_WORKERS = (
+    "The process waits for its workers: use more of them, keep them between epochs "
+    "(`persistent_workers=True`), or make the dataset and the collate function cheaper"
+)
+_LOAD_IN_WORKERS = (
+    "The process loads by itself: load in workers (`DataLoader(num_workers=..., persistent_workers=True)`), "
+    "and stack arrays (`np.stack`, `torch.from_numpy`) instead of nested lists"
+)
+
+
+def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
+    """The finding on time outside of ops, with the function that most of it is in."""
+    largest, saving = names.iloc[0], None
+    place, advice = f"Nothing is recorded there: {program_of(run).stacks} to see the functions", _MOVE
+    if largest[C.NAME] != NOT_RECORDED and 2 * int(largest[TIME_NS]) > time_ns:
+        saving = int(largest[TIME_NS])
+        place = f"Most of it is in {brief(str(largest[C.NAME]))}"
+        place += f", called at {largest[SOURCE]}" if largest[SOURCE] else ""
+        advice = _FUSE if str(largest[C.NAME]).startswith("Optimizer.") else _MOVE
+    return against.finding(
+        OUTSIDE,
+        saving,
+        f"Code outside ops takes {_amount(time_ns, window_ns, against)}",
+        f"{place}. {advice}",
+        "upper bound: the self time of that function",
+        confidence=LIKELY,
+    )
+
+
+_MOVE = (
+    "It is Python (loops, conversions, tokenizing), garbage collection, reading of files, or waiting: do it "
+    "once for a batch or before the loop, or in another process"
+)
+_FUSE = "It is the optimizer's loop over parameters: use `foreach=True` or `fused=True`"
+
+
+def _report_compilation(compiling: Ints, time_ns: int, window_ns: int, against: Budget) -> Finding:
+    return against.finding(
+        COMPILES,
+        time_ns - int(compiling.max()),
+        f"Compilation takes {_amount(time_ns, window_ns, against)}, in {int((compiling > 0).sum())} of "
+        f"{len(compiling)} steps",
+        "Code is compiled again because a guard fails: `TORCH_LOGS=recompiles` names it. Mark dimensions "
+        "that vary with `torch._dynamo.mark_dynamic`, and keep values that change each step out of compiled "
+        "functions; at the limit of recompilations they run uncompiled",
+        "the compilation in all steps but the one with most of it",
+        basis=Basis.MEASURED,
+    )
+
+
+def _report_straggler(
+    whole: pd.DataFrame, names: pd.DataFrame, window_ns: int, against: Budget
+) -> Finding | None:
+    """The finding on a rank that the others wait for in communication, None if they wait alike."""
+    rows = whole[whole[PART] == HostPart.COMMUNICATION]
+    waits = dict(zip(rows[C.RANK].tolist(), rows[TIME_NS].tolist(), strict=True))
+    saving = sum(waits.values()) - len(waits) * min(waits.values())
+    if len(waits) < MIN_RANKS or saving < LATE["min_share"] * window_ns:
+        return None
+    late, waiting = min(waits, key=waits.__getitem__), max(waits, key=waits.__getitem__)
+    ops = names[(names[C.RANK] == late) & (names[PART] == HostPart.OPS)]
+    largest = f", most in {brief(str(ops[C.NAME].iloc[0]))}" if len(ops) else ""
+    per_step = [human(against.per_step(waits[rank] * len(waits)), "ns") for rank in (waiting, late)]
+    return against.finding(
+        LATE,
+        saving,
+        f"Rank {late} is waited for: rank {waiting} communicates for {per_step[0]} {against.per}, "
+        f"rank {late} for {per_step[1]}",
+        f"Rank {late} runs other work meanwhile{largest}: give the ranks equal work, or make that faster",
+        "what the ranks communicate longer than the one that does least, if its work were spread evenly",
+        confidence=LIKELY,
+    )
+
+
+LIKELY = 0.7
+"""Confidence that the time of a function outside ops can be saved: it may be needed."""
