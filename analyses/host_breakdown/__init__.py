@@ -3,7 +3,7 @@
 A moment belongs to the first of these that applies:
 
 * loading: inside a data loader's `__next__`: its own work, or waiting for its workers.
-* compilation: inside a range that compiles or tries variants of kernels.
+* compilation: inside a range that compiles or tries variants of kernels, or loading code of a device.
 * profiler: the profiler's own work.
 * communication: inside an op that communicates; or, after ops, while only such ops of other threads run, as
   with gloo, whose waits are not recorded.
@@ -14,10 +14,10 @@ A moment belongs to the first of these that applies:
 * outside: nothing of these: Python, libraries that record nothing, and waiting for anything else.
 
 The parts sum to the window to the nanosecond: to the union of the profiled steps on the host or, if none are
-marked, to the time from the first to the last row of the thread. The driving thread is the one with the
-marks of the steps, else the one whose rows extend longest.
+marked, to the time from the first to the last row of the thread. The driving thread is the one with most
+marks of steps, else most ops outside of backward, else most runtime calls.
 
-Source: the events of torch.profiler.
+Source: the events of torch.profiler and Nsight Systems.
 
 Example:
     >>> import tracekit
@@ -54,7 +54,11 @@ Parts: TypeAlias = dict[HostPart, Union]
 _PARTS = list(HostPart)
 _UNMARKED, _MARK = -1, len(HostPart)
 """Codes of a row of no part, and of the mark of a step, which says nothing."""
-_COMPILES = r"(?i)nvrtc|compil(?:e(?!d)|ing|ation)|autotun|dynamo_timed"
+_COMPILES = r"\(dynamo_timed\)|(?i:nvrtc)|::[cC]ompile[A-Z]|CachingAutotuner"
+"""Ranges of Dynamo, Inductor, NVRTC and nvFuser; users name ranges of their own after compilation too."""
+_WAITS, _LOADS_CODE = r"Command Buffer Full", r"Module Loading|Lazy Function Loading|^dlopen"
+"""Overhead rows of CUPTI that are none of the profiler's: a full launch queue, and loading of code."""
+_BACKWARD = r"^autograd::engine|Backward\d*$"
 _KINDS = {
     HostKind.OVERHEAD: HostPart.PROFILER,
     HostKind.SYNC: HostPart.WAITS,
@@ -79,8 +83,9 @@ def compute(run: Run) -> Result:
         whole.append(_sum_parts(parts, window, len(steps)).assign(**{C.RANK: rank}))
         if len(steps):
             per_step.append(_split_by_step(parts, steps).assign(**{C.RANK: rank}))
-        names = _sum_names(run, host, np.where(marks, _MARK, part_of_row), thread, window)
-        by_name.append(_with_rest(names, parts[HostPart.OUTSIDE], window).assign(**{C.RANK: rank}))
+        outside = parts[HostPart.OUTSIDE]
+        names = _sum_names(run, host, np.where(marks, _MARK, part_of_row), thread, window, outside)
+        by_name.append(_with_rest(names, outside, window).assign(**{C.RANK: rank}))
     tables = {
         spec.name: pd.concat(frames, ignore_index=True)[[column.name for column in spec.columns]]
         for spec, frames in zip(TABLES, (whole, by_name, per_step), strict=True)
@@ -92,25 +97,24 @@ def compute(run: Run) -> Result:
 def _mark_parts(host: HostColumns) -> Ints:
     """Part of each host row, as an index into the parts; rows without one inherit that of the row around."""
     part = np.full(len(host.start), _UNMARKED, np.int64)
-    for kind, of_kind in _KINDS.items():
-        part[host.of_kind(kind)] = _PARTS.index(of_kind)
+    for kind, part_of_kind in _KINDS.items():
+        part[host.of_kind(kind)] = _PARTS.index(part_of_kind)
+    is_overhead = host.of_kind(HostKind.OVERHEAD)
+    part[is_overhead & host.name_matches(_WAITS)] = _PARTS.index(HostPart.WAITS)
+    part[is_overhead & host.name_matches(_LOADS_CODE)] = _PARTS.index(HostPart.COMPILATION)
     rows = np.arange(len(part))
-    part = _inherit(host, rows, part)
+    around = host.nearest_ancestor(rows, part != _UNMARKED)
+    part = np.where(around >= 0, part[around], _UNMARKED)
     is_op, is_range = host.of_kind(HostKind.OP), host.of_kind(HostKind.OP, HostKind.ANNOTATION)
     communicates = is_op & host.name_matches(COMMUNICATES)
-    for marked, of_range in (
+    for marked, part_of_range in (
         (communicates, HostPart.COMMUNICATION),
         (is_range & host.name_matches(_COMPILES), HostPart.COMPILATION),
     ):
         if marked.any():
-            part[host.nearest_ancestor(rows, marked) >= 0] = _PARTS.index(of_range)
+            part[host.nearest_ancestor(rows, marked) >= 0] = _PARTS.index(part_of_range)
     part[host.data_loading] = _PARTS.index(HostPart.LOADING)
     return part
-
-
-def _inherit(host: HostColumns, rows: Ints, part: Ints) -> Ints:
-    around = host.nearest_ancestor(rows, part != _UNMARKED)
-    return np.where(around >= 0, part[around], _UNMARKED)
 
 
 def _find_marks(run: Run, host: HostColumns) -> Bools:
@@ -121,13 +125,20 @@ def _find_marks(run: Run, host: HostColumns) -> Bools:
 
 
 def _find_drivers(host: HostColumns, marks: Bools) -> dict[int, int]:
-    """The thread that drives each rank, by rank: with a step's mark, else with the longest extent."""
-    drivers: dict[int, tuple[bool, int, int]] = {}
+    """The thread that drives each rank, by rank.
+
+    It has most marks of steps; else most ops outside of backward, which runs on a thread of its own beside a
+    device; else most runtime calls; else the longest extent.
+    """
+    is_op, calls = host.of_kind(HostKind.OP), host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
+    in_backward = host.nearest_ancestor(np.arange(len(is_op)), is_op & host.name_matches(_BACKWARD)) >= 0
+    drivers: dict[int, tuple[int, ...]] = {}
     for thread, rows in host.rows_of_thread.items():
+        counts = (int(chosen[rows].sum()) for chosen in (marks, is_op & ~in_backward, calls))
         extent = int(host.end[rows].max() - host.start[rows].min())
         rank = int(host.rank[rows.start])
-        drivers[rank] = max(drivers.get(rank, (False, -1, -1)), (bool(marks[rows].any()), extent, thread))
-    return {rank: thread for rank, (_, _, thread) in sorted(drivers.items())}
+        drivers[rank] = max(drivers.get(rank, ()), (*counts, extent, thread))
+    return {rank: thread for rank, (*_, thread) in sorted(drivers.items())}
 
 
 def _host_window(steps: pd.DataFrame, host: HostColumns, thread: int) -> Union:
@@ -180,13 +191,17 @@ def _split_by_step(parts: Parts, steps: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({C.STEP: steps[C.STEP].to_numpy(), "step_ns": end - start, **times})
 
 
-def _sum_names(run: Run, host: HostColumns, part_of_row: Ints, thread: int, window: Union) -> pd.DataFrame:
-    """Self time inside the window by part and name on a thread, with the source line of the longest call."""
+def _sum_names(
+    run: Run, host: HostColumns, part_of_row: Ints, thread: int, window: Union, outside: Union
+) -> pd.DataFrame:
+    """Self time inside the window by part and name on a thread, with the source line of the longest call.
+
+    Of rows outside of ops only the moments that are outside count: ops of other threads may run beside them.
+    """
     rows = host.rows_of_thread[thread]
-    inside = overlap_lengths(window, host.start[rows], host.end[rows])
-    self_ns, parent = inside.copy(), host.parent[rows].astype(np.int64) - rows.start
-    np.subtract.at(self_ns, parent[parent >= 0], inside[parent >= 0])
     part = part_of_row[rows]
+    is_outside = (part == _UNMARKED) | (part == _MARK)
+    self_ns = np.where(is_outside, _self_ns(host, rows, outside), _self_ns(host, rows, window))
     part = np.where(part == _UNMARKED, _PARTS.index(HostPart.OUTSIDE), part)
     table = pd.DataFrame({PART: part, C.NAME: host.labels(np.arange(rows.start, rows.stop), "")})
     table = table.assign(**{TIME_NS: self_ns, C.ROW_ID: host.row_id[rows]})
@@ -202,6 +217,14 @@ def _sum_names(run: Run, host: HostColumns, part_of_row: Ints, thread: int, wind
             SOURCE: source_lines(run, longest[C.ROW_ID].astype("Int64")).to_numpy(object),
         }
     )
+
+
+def _self_ns(host: HostColumns, rows: slice, moments: Union) -> Ints:
+    """Time of each row of a thread in some moments, without the rows inside it."""
+    inside = overlap_lengths(moments, host.start[rows], host.end[rows])
+    self_ns, parent = inside.copy(), host.parent[rows].astype(np.int64) - rows.start
+    np.subtract.at(self_ns, parent[parent >= 0], inside[parent >= 0])
+    return self_ns
 
 
 def _with_rest(names: pd.DataFrame, outside: Union, window: Union) -> pd.DataFrame:
@@ -257,16 +280,16 @@ ANALYSIS = Analysis(
     title="Host breakdown",
     question="What does the thread that drives the program spend its time on?",
     definition=(
-        "driving thread = the one with the marks of the steps, else the one whose rows extend longest; "
-        "window = union of the profiled steps on the host, else the thread's extent. A moment belongs to the "
-        "first that applies of: loading (in a data loader's __next__), compilation (in a range that compiles "
-        "or tries variants), profiler, communication (in an op that communicates, or only "
-        "such ops of other threads run), waits (in a call that "
-        "waits for the device), runtime (in another runtime call), ops (in an op), other_threads (ops of "
+        "driving thread = the one with most marks of steps, else most ops outside of backward, else most "
+        "runtime calls; window = union of the profiled steps on the host, else the thread's extent. A moment "
+        "belongs to the first that applies of: loading (in a data loader's __next__), compilation (in a "
+        "range that compiles or tries variants, or loading code), profiler, communication (in an op that "
+        "communicates), waits (in a call that waits for the device), runtime (in another runtime call), ops "
+        "(in an op), communication (only ops that communicate run, on other threads), other_threads (ops of "
         "other threads of the rank run), outside (none of these)."
     ),
     tables=TABLES,
-    sources=("torch.profiler events",),
+    sources=("events of torch.profiler and Nsight Systems",),
     order=11,
     compute=compute,
     rules=RULES,

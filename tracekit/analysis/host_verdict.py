@@ -8,7 +8,7 @@ Example:
     >>> whole = pd.DataFrame({"part": ["loading", "ops"], "time_ns": [90, 10], "per_step_ns": [90, 10]})
     >>> by_name = pd.DataFrame({"part": ["loading"], "name": ["read"], "time_ns": [90]})
     >>> describe_host(whole, by_name).sentence
-    'Bound by input: the program loads data for 90.0% of the profiled steps, mostly read; ops run for 10.0%. \
+    'Bound by input: loading data takes 90.0% of the profiled steps, mostly read; ops take 10.0%. \
 No GPU work is recorded.'
 """
 
@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rules import Bottleneck
+from tracekit.analysis.savings import MIN_SHARE
 from tracekit.errors import clean
 from tracekit.runs.text import human, shorten
 from tracekit.schema import C
@@ -65,15 +66,15 @@ _SUBJECTS = {
     Bottleneck.HOST: "host work outside ops",
     Bottleneck.START_UP: "compilation",
 }
-_MEANINGS = {
-    Bottleneck.INPUT: "the program loads data",
-    Bottleneck.START_UP: "the program compiles code",
-    Bottleneck.PROFILER: "the profiler runs",
-    Bottleneck.COMMUNICATION: "the program is in ops that communicate",
-    Bottleneck.SYNC: "the program waits for a device",
-    Bottleneck.LAUNCH: "the program is in calls of a device's runtime",
-    Bottleneck.COMPUTE: "they run",
-    Bottleneck.HOST: "the program runs other code or waits",
+_SUBJECTS_OF_TIME = {
+    Bottleneck.INPUT: "loading data takes",
+    Bottleneck.START_UP: "it takes",
+    Bottleneck.PROFILER: "it takes",
+    Bottleneck.COMMUNICATION: "it takes",
+    Bottleneck.SYNC: "waiting for a device takes",
+    Bottleneck.LAUNCH: "calls of the runtime take",
+    Bottleneck.COMPUTE: "they take",
+    Bottleneck.HOST: "it takes",
 }
 
 
@@ -113,11 +114,11 @@ def describe_host(whole: pd.DataFrame, by_name: pd.DataFrame) -> HostVerdict | N
     bound = max(times, key=lambda other: times[other])
     window = "the capture" if whole["per_step_ns"].isna().all() else "the profiled steps"
     names = by_name[by_name["part"].map(_BOUNDS) == bound].groupby(C.NAME, sort=False)["time_ns"].sum()
-    text = f"Bound by {_SUBJECTS.get(bound, bound)}: {_MEANINGS[bound]} for "
+    text = f"Bound by {_SUBJECTS.get(bound, bound)}: {_SUBJECTS_OF_TIME[bound]} "
     text += f"{human(times[bound] / total, 'share')} of {window}"
     text += _name_largest(bound, names.sort_values(ascending=False), times[bound], total)
-    if bound != Bottleneck.COMPUTE:
-        text += f"; ops run for {human(times[Bottleneck.COMPUTE] / total, 'share')}"
+    if bound != Bottleneck.COMPUTE and times[Bottleneck.COMPUTE] >= MIN_SHARE * total:
+        text += f"; ops take {human(times[Bottleneck.COMPUTE] / total, 'share')}"
     return HostVerdict(bound, f"{text}. No GPU work is recorded.", lengths, f"{window} on the host")
 
 

@@ -1,21 +1,16 @@
 from __future__ import annotations
 
-import re
-import shlex
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, RowIndex, to_categorical, union_by
+from tracekit.analyses.shared.common import RowIndex, to_categorical, union_by
 from tracekit.analyses.shared.groups import search_by
 
 from tests.builders import kernel, make_run
-from tracekit import registry
 from tracekit.analysis import analyze
-from tracekit.cli.main import COMMANDS
 from tracekit.runs import intervals
 
 if TYPE_CHECKING:
@@ -45,17 +40,6 @@ def test_unions_of_kernels_are_exact_after_a_clock_jump(tmp_path: Path) -> None:
     rows = [kernel(at, at + 20, name=f"k{letter}") for letter, at in zip("abcdefghijkl", times, strict=True)]
     names = analyze(make_run(tmp_path, device_intervals=rows), "kernels").tables["names"]
     assert names["union_ns"].tolist() == [20] * 12
-
-
-def test_notes_name_only_what_exists() -> None:
-    (said,) = re.findall(r"`(.+?)`", NO_DEVICE)
-    program, command, *options = shlex.split(said)
-    given = dict(zip(options[::2], options[1::2], strict=True))
-    known = {flag for parameter in import_module(COMMANDS[command]).command.params for flag in parameter.opts}
-    assert program == "tracekit"
-    assert set(given) <= known
-    assert given["--workload"] in registry.names(registry.WORKLOADS)
-    assert re.findall(r"`(.+?)`", NO_STEPS) == ["profiler.step()"]
 
 
 @pytest.mark.parametrize("ids", [[], [5], [7, 5, 6], [0, 10**15, 3], [2**62, -4, 9]])

@@ -86,8 +86,7 @@ def test_a_function_is_named_and_the_rest_is_not(tmp_path: Path) -> None:
 def test_the_largest_part_is_the_verdict_without_a_device(tmp_path: Path) -> None:
     loading = make_run(tmp_path / "loading", host_intervals=ROWS[:3], steps=[step(1, 0, 400)])
     assert judge(loading).sentence == (
-        "Bound by input: the program loads data for 75.0% of the profiled steps; ops run for 0.0%. "
-        "No GPU work is recorded."
+        "Bound by input: loading data takes 75.0% of the profiled steps. No GPU work is recorded."
     )
     waiting = [MARK, host("aten::mm", 0, 100, parent_row=0)]
     idle_run = make_run(tmp_path / "waiting", host_intervals=waiting, steps=[step(1, 0, 1000)])
@@ -95,7 +94,7 @@ def test_the_largest_part_is_the_verdict_without_a_device(tmp_path: Path) -> Non
     computing = [MARK, host("aten::mm", 0, 900, parent_row=0)]
     busy_run = make_run(tmp_path / "computing", host_intervals=computing, steps=[step(1, 0, 1000)])
     assert judge(busy_run).sentence == (
-        "Bound by ops on the CPU: they run for 90.0% of the profiled steps, largest: aten::mm 90.0%. "
+        "Bound by ops on the CPU: they take 90.0% of the profiled steps, largest: aten::mm 90.0%. "
         "No GPU work is recorded."
     )
 
@@ -194,6 +193,52 @@ def test_parts_sum_to_each_step(shared_runs: SharedRuns, program: Any) -> None:
     assert (parts.sum(axis=1) == steps["step_ns"]).all()
     assert (parts >= 0).all(axis=None)
     assert int(tables["whole"]["time_ns"].sum()) == int(steps["step_ns"].sum())
+
+
+def test_the_thread_with_most_marks_drives_else_the_one_with_most_ops(tmp_path: Path) -> None:
+    waiting = [host("loguru.py(9): worker", 0, 2_000, kind=HostKind.PYTHON, tid=3)]
+    backward = [
+        host("autograd::engine::evaluate_function: MmBackward0", 100 * number, 100 * number + 80, tid=2)
+        for number in range(9)
+    ]
+    forward = [host("aten::mm", 0, 300), host("aten::mm", 400, 900)]
+    rows = [*waiting, *backward, *forward]
+    assert times(make_run(tmp_path / "unmarked", host_intervals=rows))[HostPart.OPS] == 800
+    marked = [*rows, {**MARK, C.TID: 2}]
+    assert (
+        times(make_run(tmp_path / "marked", host_intervals=marked, steps=[step(1, 0, 1000)]))[HostPart.OPS]
+        == 720
+    )
+
+
+def test_ranges_of_the_user_do_not_compile(tmp_path: Path) -> None:
+    rows = [MARK, host("compile_report", 0, 1_000, kind=HostKind.ANNOTATION, parent_row=0)]
+    rows += [host("aten::mm", 0, 700, parent_row=1)]
+    run = make_run(tmp_path, host_intervals=rows, steps=[step(1, 0, 1000)])
+    assert times(run)[HostPart.OPS] == 700
+
+
+def test_a_full_queue_is_waited_for_and_loading_of_code_is_not_the_profilers(tmp_path: Path) -> None:
+    rows = [
+        host("Command Buffer Full", 0, 100, kind=HostKind.OVERHEAD),
+        host("Runtime Triggered Module Loading", 100, 300, kind=HostKind.OVERHEAD),
+        host("Buffer Flush", 300, 340, kind=HostKind.OVERHEAD),
+    ]
+    run = make_run(tmp_path, host_intervals=[MARK, *rows], steps=[step(1, 0, 1000)])
+    assert {part: time for part, time in times(run).items() if time} == {
+        HostPart.WAITS: 100,
+        HostPart.COMPILATION: 200,
+        HostPart.PROFILER: 40,
+        HostPart.OUTSIDE: 660,
+    }
+
+
+def test_a_name_outside_ops_takes_no_time_of_other_threads(tmp_path: Path) -> None:
+    rows = [MARK, host("## backward ##", 0, 1_000, kind=HostKind.ANNOTATION, parent_row=0)]
+    rows += [host("aten::mm", 100, 900, tid=2)]
+    run = make_run(tmp_path, host_intervals=rows, steps=[step(1, 0, 1000)])
+    names = analyze(run, "host_breakdown").tables["by_name"]
+    assert dict(zip(names[C.NAME], names["time_ns"], strict=True)) == {"## backward ##": 200}
 
 
 def test_without_steps_the_window_is_the_thread(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def test_a_run_without_a_device_is_described_by_its_ops(tmp_path: Path) -> None:
     ops = [host("aten::mm", 0, 75_000), host("aten::add", 75_000, 100_000)]
     found = judge(make_run(tmp_path, **run_tables(device_intervals=[], host_intervals=ops)))
     assert [(part.label, part.share) for part in found.parts] == [("ops", 1.0)]
-    assert found.sentence.startswith("Bound by ops on the CPU: they run for 100.0% of the ")
+    assert found.sentence.startswith("Bound by ops on the CPU: they take 100.0% of the ")
     assert "largest: aten::mm 75.0%, aten::add 25.0%" in found.sentence
 
 
