@@ -45,7 +45,7 @@ from ..shared.groups import group_rows
 from ..shared.host_columns import HostColumns, read_host_columns
 from ..shared.host_rows import source_lines
 from ..shared.op_families import COMMUNICATES
-from .findings import PART, RULES, SOURCE, TIME_NS, findings
+from .findings import PART, RULES, SOURCE, TIME_NS, TOTAL_NS, findings
 
 NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
 
@@ -83,9 +83,8 @@ def compute(run: Run) -> Result:
         whole.append(_sum_parts(parts, window, len(steps)).assign(**{C.RANK: rank}))
         if len(steps):
             per_step.append(_split_by_step(parts, steps).assign(**{C.RANK: rank}))
-        outside = parts[HostPart.OUTSIDE]
-        names = _sum_names(run, host, np.where(marks, _MARK, part_of_row), thread, window, outside)
-        by_name.append(_with_rest(names, outside, window).assign(**{C.RANK: rank}))
+        names = _sum_names(run, host, np.where(marks, _MARK, part_of_row), thread, window, parts)
+        by_name.append(_with_rest(names, parts[HostPart.OUTSIDE], window).assign(**{C.RANK: rank}))
     tables = {
         spec.name: pd.concat(frames, ignore_index=True)[[column.name for column in spec.columns]]
         for spec, frames in zip(TABLES, (whole, by_name, per_step), strict=True)
@@ -181,7 +180,7 @@ def _sum_parts(parts: Parts, window: Union, steps: int) -> pd.DataFrame:
     table = pd.DataFrame({PART: [str(part) for part in parts], TIME_NS: times})
     table["share"] = share(times, intervals.length(window))
     table["per_step_ns"] = pd.arrays.IntegerArray(times // max(steps, 1), unknown)
-    return sort_by(table, f"-{TIME_NS}")
+    return sort_by(table[times > 0], f"-{TIME_NS}")
 
 
 def _split_by_step(parts: Parts, steps: pd.DataFrame) -> pd.DataFrame:
@@ -192,19 +191,25 @@ def _split_by_step(parts: Parts, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sum_names(
-    run: Run, host: HostColumns, part_of_row: Ints, thread: int, window: Union, outside: Union
+    run: Run, host: HostColumns, part_of_row: Ints, thread: int, window: Union, parts: Parts
 ) -> pd.DataFrame:
-    """Self time inside the window by part and name on a thread, with the source line of the longest call.
+    """Time inside the window by part and name on a thread, with the source line of the longest call.
 
     Of rows outside of ops only the moments that are outside count: ops of other threads may run beside them.
     """
     rows = host.rows_of_thread[thread]
     part = part_of_row[rows]
     is_outside = (part == _UNMARKED) | (part == _MARK)
+    outside = parts[HostPart.OUTSIDE]
     self_ns = np.where(is_outside, _self_ns(host, rows, outside), _self_ns(host, rows, window))
     part = np.where(part == _UNMARKED, _PARTS.index(HostPart.OUTSIDE), part)
+    total_ns = np.zeros(len(part), np.int64)
+    for code in np.unique(part[part != _MARK]):
+        chosen = part == code
+        moments = parts[_PARTS[code]]
+        total_ns[chosen] = overlap_lengths(moments, host.start[rows][chosen], host.end[rows][chosen])
     table = pd.DataFrame({PART: part, C.NAME: host.labels(np.arange(rows.start, rows.stop), "")})
-    table = table.assign(**{TIME_NS: self_ns, C.ROW_ID: host.row_id[rows]})
+    table = table.assign(**{TIME_NS: self_ns, TOTAL_NS: total_ns, C.ROW_ID: host.row_id[rows]})
     table = table[(self_ns > 0) & (part != _MARK)].sort_values(TIME_NS, ascending=False, kind="stable")
     groups = group_rows(table, [PART, C.NAME])
     longest = table.iloc[groups.first]
@@ -213,6 +218,7 @@ def _sum_names(
             PART: [str(_PARTS[code]) for code in longest[PART]],
             C.NAME: longest[C.NAME].to_numpy(object),
             TIME_NS: groups.sums(ints(table, TIME_NS)),
+            TOTAL_NS: groups.sums(ints(table, TOTAL_NS)),
             "calls": groups.sizes(),
             SOURCE: source_lines(run, longest[C.ROW_ID].astype("Int64")).to_numpy(object),
         }
@@ -232,7 +238,8 @@ def _with_rest(names: pd.DataFrame, outside: Union, window: Union) -> pd.DataFra
     named_ns = int(ints(names, TIME_NS)[names[PART] == HostPart.OUTSIDE].sum())
     rest_ns = intervals.length(outside) - named_ns
     if rest_ns > 0:
-        rest = {PART: str(HostPart.OUTSIDE), C.NAME: NOT_RECORDED, TIME_NS: rest_ns, "calls": 0, SOURCE: ""}
+        rest = {PART: str(HostPart.OUTSIDE), C.NAME: NOT_RECORDED, "calls": 0, SOURCE: ""}
+        rest |= dict.fromkeys((TIME_NS, TOTAL_NS), rest_ns)
         names = pd.concat([names, pd.DataFrame([rest])], ignore_index=True)
     names = sort_by(names, f"-{TIME_NS}", C.NAME)
     return names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
@@ -246,7 +253,7 @@ TABLES = (
         (
             RANK,
             _PART,
-            Column(TIME_NS, "ns", "time in the window; the parts of a rank sum to the window"),
+            Column(TIME_NS, "ns", "time in the window, above 0; the parts of a rank sum to the window"),
             Column("share", "share", "time over the window"),
             Column("per_step_ns", "ns", "time per profiled step; missing if none are marked"),
         ),
@@ -260,6 +267,7 @@ TABLES = (
             Column(C.NAME, "", f"op, call, range or Python function; {NOT_RECORDED} for the rest outside"),
             Column(TIME_NS, "ns", "Σ of the self times in the window: without rows inside"),
             Column("share", "share", "self time over the window"),
+            Column(TOTAL_NS, "ns", "Σ of the times of the part in these calls, with what they call"),
             Column("calls", "count", "calls with a part in the window"),
             Column(SOURCE, "", "user's source line of the longest call; empty if no stack was recorded"),
         ),

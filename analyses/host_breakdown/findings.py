@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule
-from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
+from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart, find_main_function
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, Budget, budget
 from tracekit.runs.intervals import Ints
@@ -19,7 +19,7 @@ from tracekit.schema import C
 from ..shared.common import contains, ints, percent
 from ..shared.programs import program_of
 
-PART, TIME_NS, SOURCE = "part", "time_ns", "source"
+PART, TIME_NS, TOTAL_NS, SOURCE = "part", "time_ns", "total_ns", "source"
 LOADS = Rule(
     "host_loading",
     states="a run without device work loads data for at least {min_share} of its steps",
@@ -106,19 +106,17 @@ _LOAD_IN_WORKERS = (
 
 def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
     """The finding on time outside of ops, with the function that most of it is in."""
-    largest, saving = names.iloc[0], None
-    place, advice = f"Nothing is recorded there: {program_of(run).stacks} to see the functions", _MOVE
-    if largest[C.NAME] != NOT_RECORDED and 2 * int(largest[TIME_NS]) > time_ns:
-        saving = int(largest[TIME_NS])
-        place = f"Most of it is in {brief(str(largest[C.NAME]))}"
-        place += f", called at {largest[SOURCE]}" if largest[SOURCE] else ""
-        advice = _FUSE if str(largest[C.NAME]).startswith("Optimizer.") else _MOVE
+    function, saving_ns = find_main_function(names, time_ns)
+    saving, advice = saving_ns or None, _FUSE if function.startswith("Optimizer.") else _MOVE
+    place = f"Most of it is in {brief(function)}"
+    if function in ("", NOT_RECORDED):
+        saving, place = None, f"To see the functions, {program_of(run).stacks}"
     return against.finding(
         OUTSIDE,
         saving,
         f"Code outside ops takes {_amount(time_ns, window_ns, against)}",
         f"{place}. {advice}",
-        "upper bound: the self time of that function",
+        "upper bound: the time of that function outside of ops",
         confidence=LIKELY,
     )
 
@@ -149,7 +147,8 @@ def _report_straggler(
 ) -> Finding | None:
     """The finding on a rank that the others wait for in communication, None if they wait alike."""
     rows = whole[whole[PART] == HostPart.COMMUNICATION]
-    waits = dict(zip(rows[C.RANK].tolist(), rows[TIME_NS].tolist(), strict=True))
+    waits = dict.fromkeys(whole[C.RANK].tolist(), 0)
+    waits |= dict(zip(rows[C.RANK].tolist(), rows[TIME_NS].tolist(), strict=True))
     saving = sum(waits.values()) - len(waits) * min(waits.values())
     if len(waits) < MIN_RANKS or saving < LATE["min_share"] * window_ns:
         return None

@@ -6,7 +6,7 @@ recorded of most of it, the sentence says how to record it.
 Example:
     >>> import pandas as pd
     >>> whole = pd.DataFrame({"part": ["loading", "ops"], "time_ns": [90, 10], "per_step_ns": [90, 10]})
-    >>> by_name = pd.DataFrame({"part": ["loading"], "name": ["read"], "time_ns": [90]})
+    >>> by_name = pd.DataFrame({"part": ["loading"], "name": ["read"], "time_ns": [90], "total_ns": [90]})
     >>> describe_host(whole, by_name).sentence
     'Bound by input: loading data takes 90.0% of the profiled steps, mostly read; ops take 10.0%. \
 No GPU work is recorded.'
@@ -59,6 +59,8 @@ _BOUNDS = {
     HostPart.OTHER_THREADS: Bottleneck.COMPUTE,
     HostPart.OUTSIDE: Bottleneck.HOST,
 }
+_LIBRARY = r"^(?:<built-in |torch/)"
+"""Begin of the names of functions of Python and torch."""
 _LOADER = "enumerate(DataLoader)"
 """Begin of the name of torch's range around a data loader, which says no more than the part."""
 _SUBJECTS = {
@@ -113,26 +115,41 @@ def describe_host(whole: pd.DataFrame, by_name: pd.DataFrame) -> HostVerdict | N
         return None
     bound = max(times, key=lambda other: times[other])
     window = "the capture" if whole["per_step_ns"].isna().all() else "the profiled steps"
-    names = by_name[by_name["part"].map(_BOUNDS) == bound].groupby(C.NAME, sort=False)["time_ns"].sum()
+    names = by_name[by_name["part"].map(_BOUNDS) == bound]
     text = f"Bound by {_SUBJECTS.get(bound, bound)}: {_SUBJECTS_OF_TIME[bound]} "
     text += f"{human(times[bound] / total, 'share')} of {window}"
-    text += _name_largest(bound, names.sort_values(ascending=False), times[bound], total)
+    text += _name_largest(bound, names, times[bound], total)
     if bound != Bottleneck.COMPUTE and times[Bottleneck.COMPUTE] >= MIN_SHARE * total:
         text += f"; ops take {human(times[Bottleneck.COMPUTE] / total, 'share')}"
     return HostVerdict(bound, f"{text}. No GPU work is recorded.", lengths, f"{window} on the host")
 
 
-def _name_largest(bound: Bottleneck, names: pd.Series, part_ns: int, total_ns: int) -> str:
-    """Name the ops with most time and their share of the window, or the name of most of another part."""
+def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns: int) -> str:
+    """Name the ops with most time and their share of the window, or the function of most of another part."""
     if bound == Bottleneck.COMPUTE:
-        largest = names.head(MAX_OPS).items()
+        times = names.groupby(C.NAME, sort=False)["time_ns"].sum().sort_values(ascending=False)
+        largest = times.head(MAX_OPS).items()
         named = [f"{_shown(name)} {human(int(time) / total_ns, 'share')}" for name, time in largest]
         return f", largest: {', '.join(named)}" if named else ""
-    if not len(names) or 2 * int(names.iloc[0]) <= part_ns or str(names.index[0]).startswith(_LOADER):
-        return ""
-    if names.index[0] == NOT_RECORDED:
+    function, _ = find_main_function(names, part_ns)
+    if function == NOT_RECORDED:
         return ", where nothing is recorded (stacks would show it)"
-    return f", mostly {_shown(names.index[0])}"
+    return "" if not function or function.startswith(_LOADER) else f", mostly {_shown(function)}"
+
+
+def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
+    """Return the innermost function that more than half of a part is in, and its time; empty without one.
+
+    It is one of the program: what it calls of Python or torch says less.
+
+    Args:
+        names: Rows of the part in the table `by_name` of `host_breakdown`.
+        part_ns: Length of the part.
+    """
+    totals = names.groupby(C.NAME, sort=False)["total_ns"].sum()
+    totals = totals[~totals.index.astype(str).str.contains(_LIBRARY)]
+    most = totals[2 * totals > part_ns]
+    return (str(most.idxmin()), min(int(most.min()), part_ns)) if len(most) else ("", 0)
 
 
 def _shown(name: object) -> str:

@@ -118,7 +118,7 @@ def stepping(path: Path, *ranks: list[dict[str, Any]], count: int = 4, **more: A
             start, parent = number * 1_000_000, len(hosts)
             steps.append(step(number, start, start + 1_000_000, rank=rank))
             mark = {**host(f"ProfilerStep#{number}", start, start + 1_000_000), C.KIND: HostKind.ANNOTATION}
-            inside = [{**row, C.START_NS: row[C.START_NS] + start, C.PARENT_ROW: parent} for row in rows]
+            inside = [{C.PARENT_ROW: parent, **row, C.START_NS: row[C.START_NS] + start} for row in rows]
             hosts += [{C.RANK: rank, C.PID: rank, **row} for row in (mark, *inside)]
     return make_run(path, host_intervals=hosts, steps=steps, **more)
 
@@ -178,11 +178,22 @@ def test_a_straggler_is_named_with_its_work_and_what_balance_saves(tmp_path: Pat
     assert finding.saving_ns_per_step == 300_000  # 0.4 and 1 ms of work are 0.7 ms each
 
 
-def test_the_function_outside_ops_is_named(tmp_path: Path) -> None:
-    encode = {**runs_op(0, 0.6, "data.py(6): encode"), C.KIND: HostKind.PYTHON}
-    (finding,) = analyze(stepping(tmp_path, [encode, runs_op(0.6, 1)]), "host_breakdown").findings
+def test_the_innermost_function_of_the_program_with_most_of_the_time_is_named(tmp_path: Path) -> None:
+    python = {C.KIND: HostKind.PYTHON}
+    rows = [
+        {**runs_op(0, 1, "train.py(1): <module>"), **python},
+        {**runs_op(0.1, 0.7, "data.py(6): encode"), **python},
+        {**runs_op(0.1, 0.6, "<built-in function sum>"), **python},
+        runs_op(0.7, 1),
+    ]
+    run = stepping(tmp_path, rows)
+    (finding,) = analyze(run, "host_breakdown").findings
     assert "data.py(6): encode" in finding.advice
     assert finding.saving_ns_per_step == 600_000
+    assert judge(run).sentence == (
+        "Bound by host work outside ops: it takes 70.0% of the profiled steps, mostly data.py(6): encode; "
+        "ops take 30.0%. No GPU work is recorded."
+    )
 
 
 @pytest.mark.parametrize("program", [idle.small_ops, idle.loading, idle.read_back])
