@@ -126,7 +126,8 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame, inside: Ints) -> pd.Dat
 def _list_openings(openings: pd.DataFrame) -> pd.DataFrame:
     length = ints(openings, C.DUR_NS)
     start_up_ns = np.where(openings[INITIAL].to_numpy(bool), length, 0)
-    return select(openings.assign(**{START_UP_NS: start_up_ns}), BEFORE_WORK, *PLACE)
+    table = select(openings.assign(**{START_UP_NS: start_up_ns}), BEFORE_WORK, *PLACE)
+    return pd.DataFrame({name: _plain(table[name].array) for name in table}, copy=False)
 
 
 def _keys(gaps: pd.DataFrame, groups: Groups, keys: list[str]) -> dict[str, object]:

@@ -240,12 +240,13 @@ def other_meta(run: Run) -> None:
     sealed.write_text(sealed.read_text().replace('"label": null', '"label": "other"', 1) + "\n")
 
 
+INSTALLED = cache._installed()
 PATCHES: dict[str, tuple[str, object]] = {
     "code": ("tracekit.analysis.cache._digest", lambda place: f"changed {place}"),
     "version": ("tracekit.analysis.cache.VERSION", "0.0.0"),
     "schema": ("tracekit.analysis.cache.SCHEMA_VERSION", SCHEMA_VERSION + 1),
     "pattern": ("tracekit.analysis.cache.COMMUNICATION", "mine"),
-    "package": ("tracekit.analysis.cache._installed", lambda: ["new-1.0.dist-info"]),
+    "package": ("tracekit.analysis.cache._installed", lambda: [*INSTALLED, "new-1.0.dist-info"]),
     "entry point": (
         "tracekit.registry.find",
         lambda *_: EntryPoint(NAME, "tracekit.analyses.gpu_breakdown : ANALYSIS", ""),

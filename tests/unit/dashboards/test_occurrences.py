@@ -152,6 +152,7 @@ WITHOUT = {
     ("launch_latency", "histogram"): _BINS,
     ("h2d_copies", "sizes"): _BINS,
     ("d2h_copies", "sizes"): _BINS,
+    ("host_breakdown", "whole"): _SUM,
     ("memory", "peaks"): _SETTING,
     ("utilization", "throttling"): _SETTING,
     ("utilization", "pcie"): _SETTING,
