@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from tracekit import storage
@@ -360,6 +361,8 @@ class Run:
 
         Each read of a file costs 2 ms, and the analyses of a run read 180 times.
         """
+        if not isinstance(self.path, Path):
+            return None  # of object storage only what is asked for is read
         if name not in self._small_tables:
             self._small_tables[name] = tables.read_small(TABLES[name], self._dataset(name))
         return self._small_tables[name]
