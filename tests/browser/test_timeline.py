@@ -388,6 +388,14 @@ def test_memory_stands_below_its_device_and_a_note_is_written_with_the_keyboard(
     expect(selected(tab)).to_have_count(0)  # the page of before, where the row was selected, is gone
     notes.get_by_role("button", name=HOSTILE).first.click()
     expect(selected(tab)).to_have_text("kernel0")
+    followed = tab.evaluate(  # a move before the page has heard of the link leaves its address
+        """() => {
+          history.pushState(null, "", location.search.replace("intervals:30", "intervals:31"));
+          tracekit.timeline.current.address.flush();
+          return location.search;
+        }"""
+    )
+    assert "row=device_intervals:31" in followed
     notes.get_by_role("button", name="Delete").click()
     expect(notes.locator("li")).to_have_count(0)
     assert tab.evaluate("window.pwned") is None

@@ -13,6 +13,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const GO = /^(longest|next|step)(?::(-?\d{1,18}))?(?:@(\d{1,9})?(?:\.(\d{1,9}))?)?$/;
   const LONGEST = 2000;
 
+  /** The place that the address names, which a link to another one changes. */
+  const placeOf = () => { const words = new URLSearchParams(window.location.search); return ["from", "to", "row", "go"].map((name) => words.get(name)).join(); };
   const number = (text) => (WHOLE.test(text || "") ? Number(text) : null);
   const keys = (text) => (text || "").split(".").filter((part) => /^l?\d{1,9}$/.test(part)).map((part) => (part[0] === "l" ? part : Number(part)));
 
@@ -40,15 +42,21 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.app = app;
       this.path = window.location.pathname;
       this.notifiedSearch = window.location.search;
+      this.adopt();
       this.later = tl.later(SLOW, () => this.#write(false));
       window.addEventListener("popstate", () => {
         this.later.cancel();
-        if (window.location.pathname === this.path && this.app.alive) this.app.applyAddress(tl.readAddress(), { back: true });
+        if (window.location.pathname !== this.path || !this.app.alive) return;
+        this.adopt();
+        this.app.applyAddress(tl.readAddress(), { back: true });
       }, { signal: app.ending });
       app.ending.addEventListener("abort", () => this.later.cancel());
       const header = document.querySelector(".tk-header");
       for (const name of header ? ["pointerenter", "focusin"] : []) header.addEventListener(name, () => this.notifyDash(), { signal: app.ending });
     }
+
+    /** Take the place in the address as that of this view. */
+    adopt() { this.place = placeOf(); }
 
     /** Replace the history entry once changes have paused. */
     replaceEntry() { this.later(); }
@@ -78,6 +86,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     rewrite() {
       const words = this.#words();
       if (`?${words}` !== window.location.search) window.history.replaceState(window.history.state, "", `${this.path}?${words}`);
+      this.adopt();
     }
 
     #words() {
@@ -121,10 +130,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #write() {
       if (window.location.pathname !== this.path || !this.app.alive) return;
+      if (placeOf() !== this.place) return; // a link was followed, and its place is not shown yet
       const words = this.#words();
       const search = words ? `?${words}` : "";
       if (search === window.location.search) { this.push = false; return; }
       window.history[this.push ? "pushState" : "replaceState"](window.history.state, "", `${this.path}${search}`);
+      this.adopt();
       this.push = false;
     }
   };

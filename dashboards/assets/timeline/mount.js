@@ -43,8 +43,10 @@ window.dash_clientside = window.dash_clientside || {};
     if (before && before.alive && before.element === element && same(before.source, source)) {
       const moved = place(before.source) !== place(source);
       before.source = source;
-      if (moved) before.applyAddress(tl.readAddress());
-      else before.address.flush();
+      if (moved) {
+        before.address.adopt();
+        before.applyAddress(tl.readAddress());
+      } else before.address.flush();
       return before;
     }
     const stays = before && before.alive && before.lanes && before.source.run === source.run && place(before.source) === place(source);
