@@ -155,8 +155,7 @@ def _map_ranks(name: str, run: Run) -> Any:
     use_python_strings()
     by_rank = analysis.by_rank
     assert by_rank  # noqa: S101 (the same program everywhere)
-    # A separate view, so that its open files are closed with it; a whole run shares what it has read.
-    return by_rank.map(run.of_ranks(*run.ranks) if isinstance(run, RankView) else run)
+    return by_rank.map(run.of_ranks(*run.ranks))  # a separate view, so that its open files are closed with it
 
 
 def _describe_lost(lost: Sequence[tuple[int, TracekitError]]) -> list[str]:

@@ -357,12 +357,13 @@ class Run:
         return {}
 
     def _small_table(self, name: str) -> tables.SmallTable | None:
-        """Return all of a table of few rows, read once; None for others.
+        """Return all of a table of few rows in one file, read once; None for others.
 
         Each read of a file costs 2 ms, and the analyses of a run read 180 times.
         """
-        if not isinstance(self.path, Path):
-            return None  # of object storage only what is asked for is read
+        # Of object storage only what is asked for is read; ranks in parts are read and freed one by one.
+        if not isinstance(self.path, Path) or self.in_parts(name):
+            return None
         if name not in self._small_tables:
             self._small_tables[name] = tables.read_small(TABLES[name], self._dataset(name))
         return self._small_tables[name]

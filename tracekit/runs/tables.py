@@ -316,7 +316,7 @@ def to_pandas(column: pa.ChunkedArray, spec: Column, categories: dict[str, pd.Ca
         column: The column.
         spec: Its declaration.
         categories: Categories of columns of text by name, to which those of this column are added: making
-            them costs more than converting a few rows. No rows, once sorted, have no texts either.
+            them costs more than converting a few rows.
     """
     import pandas as pd
     import pyarrow as pa
@@ -328,7 +328,7 @@ def to_pandas(column: pa.ChunkedArray, spec: Column, categories: dict[str, pd.Ca
         return pd.Categorical.from_codes(codes, dtype=categories[spec.name])
     mapper = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get
     values = column.to_pandas(types_mapper=mapper).array
-    if isinstance(values, pd.Categorical) and column.num_chunks == 1 and len(column):
+    if isinstance(values, pd.Categorical) and column.num_chunks == 1:  # without rows there are no texts
         categories[spec.name] = values.dtype
     return values
 
