@@ -30,6 +30,7 @@ from tracekit.schema import PROFILER, C, DeviceKind, HostKind
 from ..integrity import GRAPH_PATTERN
 from ..memory.events import MIN_FLOORS, WARMUP_STEPS
 from ..shared.common import NOT_RECORDED, absent_device_note, contains, is_kind, positions
+from ..shared.programs import is_from_nsys
 from . import frameworks as to
 from .frameworks import ACTIVE, Settings, detect_framework
 
@@ -223,8 +224,7 @@ LACKS = {
 
 def compute(run: Run) -> Result:
     """Compute what is missing, and the lines that record it."""
-    collector = run.meta.collector
-    if str(collector.options.get("tool", "")).startswith("nsys") or collector.name == "nsys":
+    if is_from_nsys(run):
         return Result(notes=(NSYS,))
     framework, recorded = detect_framework(run), _Recorded(run)
     missing = [option for option, lack in LACKS.items() if lack.applies(recorded)]

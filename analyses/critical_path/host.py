@@ -23,7 +23,15 @@ from tracekit.runs.run import Run
 from tracekit.schema import MARKER, C, HostKind, Phase
 
 from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Bools, RowIndex, Small
-from ..shared.host_columns import Coded, LazyColumns, map_equal_runs, order_by_thread, reorder, take
+from ..shared.host_columns import (
+    BACKWARD,
+    Coded,
+    LazyColumns,
+    map_equal_runs,
+    order_by_thread,
+    reorder,
+    take,
+)
 from ..shared.host_rows import NO_OP
 
 LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER = (
@@ -139,7 +147,7 @@ def read_host(run: Run, rank: int) -> Host:
     parent = nesting.parents(thread, start, end)
     kind, own_label, labels = _kinds_and_labels(kinds, names)
     nearest = nesting.nearest(parent, own_label >= 0)
-    backward |= names.matches(r"^autograd::engine::evaluate_function|Backward\d*$")
+    backward |= names.matches(BACKWARD)
     runs_backward = np.zeros(_count(thread), np.bool_)
     runs_backward[thread[backward]] = True
     main = _main(thread, names.matches(MARKER), kind == KINDS.index(LAUNCH), runs_backward)

@@ -40,25 +40,23 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C, HostKind
 
+from ..compile.regions import COMPILING
 from ..shared.common import NO_STEPS, RANK, STEP, Bools, ints, share, sort_by
 from ..shared.groups import group_rows
-from ..shared.host_columns import HostColumns, read_host_columns
+from ..shared.host_columns import BACKWARD, HostColumns, read_host_columns
 from ..shared.host_rows import source_lines
 from ..shared.op_families import COMMUNICATES
 from .findings import PART, RULES, SOURCE, TIME_NS, TOTAL_NS, findings
 
 NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
-
-
 Parts: TypeAlias = dict[HostPart, Union]
 _PARTS = list(HostPart)
 _UNMARKED, _MARK = -1, len(HostPart)
 """Codes of a row of no part, and of the mark of a step, which says nothing."""
-_COMPILES = r"\(dynamo_timed\)|(?i:nvrtc)|::[cC]ompile[A-Z]|CachingAutotuner"
+_COMPILES = rf"{COMPILING}|(?i:nvrtc)|::[cC]ompile[A-Z]|CachingAutotuner"
 """Ranges of Dynamo, Inductor, NVRTC and nvFuser; users name ranges of their own after compilation too."""
 _WAITS, _LOADS_CODE = r"Command Buffer Full", r"Module Loading|Lazy Function Loading|^dlopen"
 """Overhead rows of CUPTI that are none of the profiler's: a full launch queue, and loading of code."""
-_BACKWARD = r"^autograd::engine|Backward\d*$"
 _KINDS = {
     HostKind.OVERHEAD: HostPart.PROFILER,
     HostKind.SYNC: HostPart.WAITS,
@@ -130,7 +128,7 @@ def _find_drivers(host: HostColumns, marks: Bools) -> dict[int, int]:
     device; else most runtime calls; else the longest extent.
     """
     is_op, calls = host.of_kind(HostKind.OP), host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
-    in_backward = host.nearest_ancestor(np.arange(len(is_op)), is_op & host.name_matches(_BACKWARD)) >= 0
+    in_backward = host.nearest_ancestor(np.arange(len(is_op)), is_op & host.name_matches(BACKWARD)) >= 0
     drivers: dict[int, tuple[int, ...]] = {}
     for thread, rows in host.rows_of_thread.items():
         counts = (int(chosen[rows].sum()) for chosen in (marks, is_op & ~in_backward, calls))

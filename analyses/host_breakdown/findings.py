@@ -60,13 +60,14 @@ def findings(run: Run, tables: dict[str, pd.DataFrame]) -> Iterator[Finding]:
     against, whole, names = budget(run), tables["whole"], tables["by_name"]
     times = {part: int(ints(whole, TIME_NS)[whole[PART] == part].sum()) for part in HostPart}
     window_ns = sum(times.values())
-    named = {part: names[names[PART] == part] for part in HostPart}
-    for rule, part, report in (
-        (LOADS, HostPart.LOADING, _report_loading),
-        (OUTSIDE, HostPart.OUTSIDE, _report_outside),
-    ):
-        if times[part] and times[part] >= rule["min_share"] * window_ns:
-            yield report(run, named[part], times[part], window_ns, against)
+    if not window_ns:
+        return
+    if times[HostPart.LOADING] >= LOADS["min_share"] * window_ns:
+        rows = names[names[PART] == HostPart.LOADING]
+        yield _report_loading(rows, times[HostPart.LOADING], window_ns, against)
+    if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns:
+        rows = names[names[PART] == HostPart.OUTSIDE]
+        yield _report_outside(run, rows, times[HostPart.OUTSIDE], window_ns, against)
     compiling = ints(tables["per_step"], "compilation_ns") if "per_step" in tables else np.zeros(0, np.int64)
     recurs = int((compiling > 0).sum()) >= COMPILES["min_steps"]
     if recurs and times[HostPart.COMPILATION] >= COMPILES["min_share"] * window_ns:
@@ -82,7 +83,7 @@ def _amount(time_ns: int, window_ns: int, against: Budget) -> str:
     )
 
 
-def _report_loading(_run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
+def _report_loading(names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
     """The finding on data loading: in the process itself, or waiting for workers."""
     waits = contains(names[C.NAME], "_MultiProcessing").any()
     return against.finding(

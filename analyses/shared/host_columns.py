@@ -28,6 +28,9 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 _BLOCK = 1 << 17
 """Rows per block, so that intermediate arrays fit the CPU cache."""
 
+BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
+"""Names of the ops that run the nodes of backward, with everything inside them."""
+
 
 @dataclass(frozen=True)
 class Coded:

@@ -63,9 +63,14 @@ def program_of(run: Run) -> Program:
     return run.compute_once(_detect)
 
 
-def _detect(run: Run) -> Program:
+def is_from_nsys(run: Run) -> bool:
+    """Whether Nsight Systems recorded a run, here or elsewhere."""
     collector = run.meta.collector
-    if collector.name == "nsys" or str(collector.options.get("tool", "")).startswith("nsys"):
+    return collector.name == "nsys" or str(collector.options.get("tool", "")).startswith("nsys")
+
+
+def _detect(run: Run) -> Program:
+    if is_from_nsys(run):
         tables = (
             run.table(name, columns=[C.NAME])[C.NAME] for name in ("host_intervals", "device_intervals")
         )
@@ -73,7 +78,7 @@ def _detect(run: Run) -> Program:
             return replace(Program(), stacks="record stacks with `--collector torch`")
         return Program(is_pytorch=False, stacks=_SAMPLE_CPU)
     program = _PROGRAMS[_find_vendor(run)]
-    if collector.name == "import":
+    if run.meta.collector.name == "import":
         return program
     return replace(program, stacks="record stacks (`tracekit collect --stacks`)")
 
