@@ -88,7 +88,7 @@ def compute(run: Run) -> Result:
         for spec, frames in zip(TABLES, (whole, by_name, per_step), strict=True)
         if frames
     }
-    return Result(tables, tuple(findings(run, tables)), notes=() if per_step else (NO_STEPS,))
+    return Result(tables, tuple(findings(run, tables, host)), notes=() if per_step else (NO_STEPS,))
 
 
 def _mark_parts(host: HostColumns) -> Ints:

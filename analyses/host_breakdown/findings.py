@@ -1,8 +1,13 @@
-"""Rules of `host_breakdown`, on runs without device work: the idle time of devices has causes of its own."""
+"""Rules of `host_breakdown`.
+
+Those on parts of the host's time are for runs without device work: the idle time of devices has causes of its
+own. Those on the program itself are for all runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
 import numpy as np
 import pandas as pd
@@ -11,12 +16,15 @@ from tracekit.analysis import Basis, Bottleneck, Finding, Rule
 from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart, find_main_function
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, Budget, budget
+from tracekit.runs.environment import PROGRAM
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
 from ..shared.common import contains, ints, percent
+from ..shared.host_columns import BACKWARD, HostColumns
 from ..shared.programs import program_of
 
 PART, TIME_NS, TOTAL_NS, SOURCE = "part", "time_ns", "total_ns", "source"
@@ -49,12 +57,30 @@ LATE = Rule(
     bound=Bottleneck.STRAGGLERS,
     thresholds={"min_share": HIGH_SHARE},
 )
-RULES = (LOADS, OUTSIDE, COMPILES, LATE)
+ANOMALIES = Rule(
+    "anomaly_detection",
+    states="at least {min_node_share} of the nodes of backward look for NaN in what they return",
+    why="`torch.autograd.set_detect_anomaly(True)` lets every node do so; nothing else does",
+    thresholds={"min_node_share": 0.5},
+)
+THREADS = Rule(
+    "more_threads_than_cores",
+    states="torch uses more intra-op threads than the process may use cores, by affinity and control groups",
+    why="an op ends with its last thread, which waits for one that shares its core",
+)
+ITERATIONS = Rule(
+    "steps_of_many_iterations",
+    states="each profiled step holds at least {min_iterations} optimizer steps, each after a backward pass",
+    why="a GAN or an actor with its critic takes a few; {min_iterations} are a loop over batches",
+    thresholds={"min_iterations": 8},
+)
+RULES = (LOADS, OUTSIDE, COMPILES, LATE, ANOMALIES, THREADS, ITERATIONS)
 MIN_RANKS = 2
 
 
-def findings(run: Run, tables: dict[str, pd.DataFrame]) -> Iterator[Finding]:
-    """Findings on a run without device work, whose idle time has causes of its own."""
+def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> Iterator[Finding]:
+    """Findings on the program and, without device work, on the parts of its time."""
+    yield from _judge_program(run, host)
     if not busy(run, [C.DUR_NS]).empty:
         return
     against, whole, names = budget(run), tables["whole"], tables["by_name"]
@@ -170,3 +196,70 @@ def _report_straggler(
 
 LIKELY = 0.7
 """Confidence that the time of a function outside ops can be saved: it may be needed."""
+
+
+def _judge_program(run: Run, host: HostColumns) -> Iterator[Finding]:
+    """Findings on switches, threads and steps of the program."""
+    against = budget(run)
+    if anomalies := _report_anomaly_detection(host, against):
+        yield anomalies
+    threads = (run.meta.environment.get(PROGRAM) or {}).get("threads") or {}
+    limits = {name: threads[name] for name in ("affinity", "cgroup_limit") if threads.get(name)}
+    cores = ceil(min(limits.values(), default=0))
+    if limits and (used := threads.get("intra_op") or 0) > cores:
+        yield against.finding(
+            THREADS,
+            None,
+            f"torch uses {used} intra-op threads on {cores} core{'s' * (cores != 1)}",
+            f"Set `torch.set_num_threads({cores})` or OMP_NUM_THREADS={cores}, or allow more cores",
+        )
+    least = int(count_iterations(run, host).min(initial=1 << 31)) if against.marked else 0
+    if ITERATIONS["min_iterations"] <= least < 1 << 31:
+        yield against.finding(
+            ITERATIONS,
+            None,
+            f"A profiled step holds {least} optimizer steps or more: it is not one iteration",
+            "Times per step are those of many iterations: call `step()` of the profiler, or "
+            "`tracekit.step()`, after each batch",
+        )
+
+
+_CHECKS = r"^aten::(isnan|_is_any_true|item)$"
+"""What a node of backward runs to look for NaN."""
+
+
+def _report_anomaly_detection(host: HostColumns, against: Budget) -> Finding | None:
+    """The finding on checks for NaN in the nodes of backward, None without them."""
+    is_op = host.of_kind(HostKind.OP)
+    is_node = is_op & host.name_matches(r"^autograd::engine::evaluate_function: (?!.*AccumulateGrad)")
+    inside = np.flatnonzero(is_op & (host.parent >= 0) & host.name_matches(_CHECKS))
+    checks = inside[is_node[host.parent[inside]]]
+    is_first = host.name[checks].is_any_of("aten::isnan")
+    checking = np.unique(host.parent[checks[is_first]])
+    if not len(checking) or len(checking) < ANOMALIES["min_node_share"] * int(is_node.sum()):
+        return None
+    start, end = host.spans(checks)
+    return against.finding(
+        ANOMALIES,
+        int((end - start).sum()),
+        f"Anomaly detection is on: {len(checking):,} nodes of backward look for NaN",
+        "Remove `torch.autograd.set_detect_anomaly(True)` or `detect_anomaly()`, which are for debugging",
+        "the checks in backward; in forward, it also keeps a stack trace of each op",
+        basis=Basis.MEASURED,
+    )
+
+
+def count_iterations(run: Run, host: HostColumns) -> Ints:
+    """Number of optimizer steps in each profiled step; those after the same backward pass count once."""
+    rows = np.arange(len(host.start))
+    in_backward = host.nearest_ancestor(rows, host.of_kind(HostKind.OP) & host.name_matches(BACKWARD)) >= 0
+    updates = host.name_matches(r"^Optimizer\.step#") & ~in_backward  # some optimizers step in backward
+    counts = [np.zeros(0, np.int64)]
+    for rank, windows in step_windows(run).groupby(C.RANK):
+        of_rank = host.rank == rank
+        began, ended = np.sort(host.start[of_rank & in_backward]), np.sort(host.end[of_rank & updates])
+        ended = ended[np.diff(np.searchsorted(began, ended), prepend=0) > 0]
+        start = ints(windows, HOST_START_NS)
+        until = np.searchsorted(ended, start + ints(windows, HOST_NS), side="right")
+        counts.append(until - np.searchsorted(ended, start))
+    return np.concatenate(counts)

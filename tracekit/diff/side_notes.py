@@ -13,7 +13,9 @@ from tracekit.diff import compared_steps
 from tracekit.diff.compared_steps import StepRange, has_device
 from tracekit.diff.naming import op_name
 from tracekit.diff.work_items import MODULE_KEY, WorkItems
+from tracekit.runs.environment import PROGRAM
 from tracekit.runs.run import Run, busy
+from tracekit.runs.text import BECAME, leaves
 from tracekit.schema import C, DeviceKind, HostKind
 
 UNMARKED = "steps are not marked on both sides, so whole captures are compared: call `profiler.step()`"
@@ -39,7 +41,31 @@ def warnings(sides: tuple[ComparedSide, ComparedSide], *, by: str) -> list[str]:
     if on_device[0] != on_device[1]:
         name = sides[on_device[1]].name
         texts.append(f"only the {name} has work on a device: the ops of both hosts are compared instead")
-    return texts
+    return texts + _warn_of_settings(*(side.run for side in sides))
+
+
+def _warn_of_settings(base: Run, head: Run) -> list[str]:
+    """Return a warning about settings of the program that differ, if they were recorded of both sides."""
+    settings = [run.meta.environment.get(PROGRAM) for run in (base, head)]
+    if not all(settings):
+        return []
+    a, b = (dict(leaves("", values)) for values in settings)
+    differing = [
+        f"{name} {_say(a.get(name))}{BECAME}{_say(b.get(name))}"
+        for name in dict.fromkeys((*a, *b))
+        if a.get(name) != b.get(name)
+    ]
+    more = f", and {len(differing) - MAX_SETTINGS} more" * (len(differing) > MAX_SETTINGS)
+    shown = ", ".join(differing[:MAX_SETTINGS])
+    return [f"settings of the program differ from base to head: {shown}{more}"] if differing else []
+
+
+def _say(value: object) -> str:
+    return {"None": "none", "True": "yes", "False": "no"}.get(str(value), str(value))
+
+
+MAX_SETTINGS = 8
+"""Differing settings that are listed."""
 
 
 def _warn_of_runs(side: ComparedSide) -> list[str]:

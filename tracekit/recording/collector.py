@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tracekit import registry
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.write import Sample
+from tracekit.runs.environment import PROGRAM
 from tracekit.runs.meta import Diagnostic, Timings
 from tracekit.workloads.base import INDUCTOR, Options
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions
@@ -139,7 +140,7 @@ def read_facts(facts: Mapping[str, Any], traces: Sequence[Path]) -> Recording:
             Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
             for source, device, metric, value in facts["peaks"]
         ),
-        environment=facts["environment"],
+        environment={**facts["environment"], PROGRAM: facts["program"]},
         options={**facts["options"], "step": facts["source"]},
     )
 

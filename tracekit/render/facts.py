@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from statistics import median_low
 from typing import Any
 
 from tracekit.analysis import Column
 from tracekit.render.document import Table
 from tracekit.runs import compilation
+from tracekit.runs.environment import PROGRAM
 from tracekit.runs.meta import MAX_LISTED, RunMeta, Timings, combine_diagnostics
+from tracekit.runs.text import leaves
 
 Row = dict[str, Any]
 
@@ -49,13 +51,17 @@ def sections(meta: RunMeta) -> list[Table]:
     ]
     # the analysis `compile` shows the details of compilation
     workload = {name: value for name, value in (meta.workload or {}).items() if name != compilation.KEY}
-    facts = {name: value for name, value in meta.environment.items() if name != "gpus" and value is not None}
+    apart = ("gpus", PROGRAM)
+    facts = {
+        name: value for name, value in meta.environment.items() if name not in apart and value is not None
+    }
     parts = {
         "run": (FACT, flatten(_origin(meta))),
         "workload": (FACT, flatten(workload)),
         "collector options": (FACT, flatten(_options(meta))),
         "tables": (TABLE, tables),
         "step times without a profiler": (TIMING, _timings(meta.timings)),
+        "settings of the program": (FACT, flatten(meta.environment.get(PROGRAM) or {})),
         "environment": (FACT, flatten(facts)),
         "GPUs": (GPU, _gpus(meta.environment)),
         "diagnostics": (DIAGNOSTIC, [*map(vars, combine_diagnostics(meta.diagnostics))]),
@@ -70,19 +76,7 @@ def flatten(content: Mapping[str, Any]) -> list[Row]:
         >>> flatten({"gpus": [{"index": 0}], "os": "Linux"})
         [{'name': 'gpus.0.index', 'value': 0}, {'name': 'os', 'value': 'Linux'}]
     """
-    return [{"name": name, "value": value} for name, value in _leaves("", content)]
-
-
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        items = list(value.items())
-    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        items = list(enumerate(value))
-    else:
-        yield name, " ".join(map(str, value)) if isinstance(value, list) else value
-        return
-    for key, item in items:
-        yield from _leaves(f"{name}.{key}" if name else str(key), item)
+    return [{"name": name, "value": value} for name, value in leaves("", content)]
 
 
 def _origin(meta: RunMeta) -> dict[str, Any]:

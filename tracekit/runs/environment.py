@@ -22,6 +22,8 @@ PCIE = {
     "max_width": "nvmlDeviceGetMaxPcieLinkWidth",
 }
 """PCIe link of a GPU: current (an idle link uses a lower generation) and maximum."""
+PROGRAM = "program"
+"""Field with the settings of a recorded program, as `tracekit.recording.agent.settings` reads them."""
 GPU_PROBLEM = "gpu_problem"
 """Field with the reason why torch can use no GPU, on a machine with a GPU."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, time
 from decimal import Decimal
 from typing import Any, Final
@@ -175,3 +175,16 @@ def format_ranks(ranks: Sequence[int]) -> str:
         words = [*words[:_MAX_RANGES], f"{sum(map(len, runs[_MAX_RANGES:]))} more"]
     text = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
     return f"rank{'s' * (len(ranks) > 1)} {text}"
+
+
+def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name and the value of each leaf of nested values; lists of plain values are leaves."""
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        items = list(enumerate(value))
+    else:
+        yield name, " ".join(map(str, value)) if isinstance(value, list) else value
+        return
+    for key, item in items:
+        yield from leaves(f"{name}.{key}" if name else str(key), item)

@@ -111,14 +111,21 @@ def test_communication_of_another_thread_is_waited_for(tmp_path: Path) -> None:
 
 
 def stepping(path: Path, *ranks: list[dict[str, Any]], count: int = 4, **more: Any) -> Run:
-    """Steps of 1 ms in each of which the rows of each rank recur."""
+    """Steps of 1 ms in each of which the rows of each rank recur; `parent_row` counts them from 0."""
     hosts, steps = [], []
     for rank, rows in enumerate(ranks):
         for number in range(count):
             start, parent = number * 1_000_000, len(hosts)
             steps.append(step(number, start, start + 1_000_000, rank=rank))
             mark = {**host(f"ProfilerStep#{number}", start, start + 1_000_000), C.KIND: HostKind.ANNOTATION}
-            inside = [{C.PARENT_ROW: parent, **row, C.START_NS: row[C.START_NS] + start} for row in rows]
+            inside = [
+                {
+                    **row,
+                    C.PARENT_ROW: parent + 1 + row.get(C.PARENT_ROW, -1),
+                    C.START_NS: row[C.START_NS] + start,
+                }
+                for row in rows
+            ]
             hosts += [{C.RANK: rank, C.PID: rank, **row} for row in (mark, *inside)]
     return make_run(path, host_intervals=hosts, steps=steps, **more)
 
@@ -136,7 +143,33 @@ def compiles(share: float) -> dict[str, Any]:
     return {**runs_op(0, share, "compile_fx (dynamo_timed)"), C.KIND: HostKind.ANNOTATION}
 
 
+def checks_for_nan(nodes: int, checking: int) -> list[dict[str, Any]]:
+    """Nodes of backward, of which some look for NaN for 10% of the step altogether."""
+    rows = []
+    for number in range(nodes):
+        node = "autograd::engine::evaluate_function: MulBackward0"
+        rows.append(runs_op(number / nodes, (number + 1) / nodes, node))
+        if number < checking:
+            inside = runs_op(number / nodes, number / nodes + 0.1 / checking, "aten::isnan")
+            rows.append({**inside, C.PARENT_ROW: len(rows) - 1})
+    return rows
+
+
+def iterates(count: int, backwards: int) -> list[dict[str, Any]]:
+    """Optimizer steps, of which the first ones follow a backward pass each."""
+    rows = []
+    for number in range(count):
+        start = number / count
+        if number < backwards:
+            rows.append(runs_op(start, start + 0.5 / count, "MulBackward0"))
+        update = runs_op(start + 0.5 / count, start + 0.9 / count, "Optimizer.step#SGD.step")
+        rows.append({**update, C.KIND: HostKind.ANNOTATION})
+    return rows
+
+
 RULED = {
+    "anomaly_detection": ([checks_for_nan(6, 4)], [checks_for_nan(6, 2)]),
+    "steps_of_many_iterations": ([[*iterates(9, 9), runs_op(0, 1)]], [[*iterates(9, 3), runs_op(0, 1)]]),
     "host_loading": ([[loads(0.2), runs_op(0.2, 1)]], [[loads(0.05), runs_op(0.05, 1)]]),
     "host_outside_ops": ([[runs_op(0, 0.4)]], [[runs_op(0, 0.8)]]),
     "host_compilation": ([[compiles(0.5), runs_op(0.5, 1)]], [[compiles(0.05), runs_op(0.05, 1)]]),
@@ -154,6 +187,19 @@ def test_a_rule_speaks_and_is_silent(tmp_path: Path, code: str) -> None:
         findings = analyze(stepping(tmp_path / name, *ranks), "host_breakdown").findings
         assert [finding.code for finding in findings] == spoken
         assert all((finding.saving_ns_per_step or 0) <= 1_000_000 for finding in findings)
+
+
+@pytest.mark.parametrize(("cores", "spoken"), [(4, []), (2, ["more_threads_than_cores"])])
+def test_threads_are_compared_with_cores(tmp_path: Path, cores: int, spoken: list[str]) -> None:
+    threads = {"intra_op": 3, "affinity": 8, "cgroup_limit": cores - 0.5}
+    meta = {"environment": {"program": {"threads": threads}}}
+    result = analyze(stepping(tmp_path, [runs_op(0, 1)], meta=meta), "host_breakdown")
+    assert [finding.code for finding in result.findings] == spoken
+
+
+def test_what_anomaly_detection_costs_is_the_time_of_its_checks(tmp_path: Path) -> None:
+    (finding,) = analyze(stepping(tmp_path, checks_for_nan(6, 6)), "host_breakdown").findings
+    assert finding.saving_ns_per_step == pytest.approx(100_000, abs=6)
 
 
 def test_a_device_has_idle_causes_instead(tmp_path: Path) -> None:

@@ -73,3 +73,20 @@ def test_runs_of_one_side_that_count_otherwise_are_told(tmp_path: Path) -> None:
     )
     assert warned(base[:2], head) == (reported.format("1 other run", "has", base[0].id),)
     assert warned(base, head) == (reported.format("2 other runs", "have", base[0].id),)
+
+
+def test_settings_of_the_program_that_differ_are_told_if_both_sides_recorded_them(tmp_path: Path) -> None:
+    def recorded(name: str, workers: int, **modes: object) -> Run:
+        settings = {"data_loaders": [{"num_workers": workers}], "modes": modes}
+        meta = {"environment": {"program": settings}}
+        return make_run(
+            tmp_path / name, meta=meta, steps=[step(1, 0, 1000)], host_intervals=[host("a", 0, 9)]
+        )
+
+    base, head = recorded("a", 0, grad=True), recorded("b", 4, grad=False, autocast=["cpu bfloat16"])
+    assert [text for text in warned([base], [head]) if "settings" in text] == [
+        "settings of the program differ from base to head: data_loaders.0.num_workers 0 → 4, "
+        "modes.grad yes → no, modes.autocast none → cpu bfloat16"
+    ]
+    unknown = make_run(tmp_path / "c", steps=[step(1, 0, 1000)], host_intervals=[host("a", 0, 9)])
+    assert warned([base], [recorded("d", 0, grad=True)]) == warned([base], [unknown]) == ()

@@ -15,6 +15,7 @@ from typing import Any
 
 from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, summary
 from .program_profilers import follow
+from .settings import read_settings
 
 STEP_NAME = "ProfilerStep#"
 LATER_STEPS = 50
@@ -149,6 +150,7 @@ class TorchRecorder:
             "options": self.options,
             "peaks": self.peaks,
             "began_unix_ns": self.began_unix_ns,
+            "program": read_settings(self._torch),
         }
 
     def with_later_steps(self, facts: dict[str, Any]) -> dict[str, Any]:

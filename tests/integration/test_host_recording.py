@@ -1,0 +1,89 @@
+"""What the agent records of the host of a program beside the trace, in one recording of all of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.programs import collected
+from tracekit.runs.store import Store
+
+if TYPE_CHECKING:
+    from tracekit.runs.run import Run
+
+pytest.importorskip("torch")
+
+PROGRAM = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def collate(samples):
+    return torch.stack([torch.stack(sample) for sample in samples])
+
+def main():
+    torch.set_num_threads(3)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    data = TensorDataset(torch.randn(48, 4), torch.randn(48, 4))
+    for batch in DataLoader(data, 4, num_workers=1, collate_fn=collate):
+        loss = model(batch).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("host")
+    (folder / "train.py").write_text(PROGRAM)
+    store = Store(folder / "store")
+    ended = collected(store.path, [sys.executable, "train.py"], folder)
+    assert ended.code == 0, ended.err
+    [run] = store.runs()
+    return run
+
+
+@pytest.fixture(scope="module")
+def settings(run: Run) -> dict[str, Any]:
+    recorded: dict[str, Any] = run.meta.environment["program"]
+    return recorded
+
+
+def test_threads_and_modes_are_recorded(settings: dict[str, Any]) -> None:
+    assert settings["threads"]["intra_op"] == 3
+    assert 1 <= settings["threads"]["affinity"] <= settings["threads"]["cores"]
+    assert settings["modes"] == {
+        "anomaly_detection": False,
+        "deterministic_algorithms": False,
+        "grad": True,
+        "inference": False,
+        "default_dtype": "float32",
+        "flush_denormals": False,
+        "outermost_module": {"class": "Sequential", "training": True},
+    }
+
+
+def test_loaders_and_optimizers_are_recorded(settings: dict[str, Any]) -> None:
+    (loader,), (optimizer,) = settings["data_loaders"], settings["optimizers"]
+    assert loader == {
+        "dataset": "TensorDataset",
+        "samples": 48,
+        "collate": "collate",
+        "num_workers": 1,
+        "persistent_workers": False,
+        "prefetch_factor": 2,
+        "pin_memory": False,
+    }
+    assert optimizer == {
+        "class": "AdamW",
+        "foreach": True,
+        "tensors": 2,
+        "elements": 20,
+        "sparse_gradients": 0,
+    }

@@ -1,0 +1,190 @@
+"""Settings of the program that its speed depends on: threads, modes of torch, data loaders and optimizers.
+
+They are read once, after the recording. Imports nothing of tracekit, as the other modules of the agent.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+MAX_LISTED = 8
+"""Data loaders and optimizers that are listed."""
+CGROUPS = Path("/sys/fs/cgroup")
+AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
+
+
+def read_settings(torch: Any) -> dict[str, Any]:
+    """Return the settings of the program in the state of the calling thread; unknown ones are missing.
+
+    Args:
+        torch: The program's torch.
+    """
+    objects = _find_objects(torch)
+    readers: dict[str, Callable[[], Any]] = {
+        "threads": lambda: _read_threads(torch),
+        "modes": lambda: _read_modes(torch, objects["modules"]),
+        "data_loaders": lambda: _describe_loaders(objects["loaders"], objects["iterators"]),
+        "optimizers": lambda: [_describe_optimizer(item) for item in objects["optimizers"][:MAX_LISTED]],
+    }
+    return _read_each(readers)
+
+
+def _read_each(readers: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    """Return what can be read, without None and empty lists."""
+    values = {}
+    for name, read in readers.items():
+        with suppress(Exception):  # of datasets and other code of the program
+            value = read()
+            if value is not None and value != []:
+                values[name] = value
+    return values
+
+
+def _find_objects(torch: Any) -> dict[str, list[Any]]:
+    """Find the modules, data loaders, iterators of loaders, and optimizers of this process.
+
+    `type` is asked, not `isinstance`, which would let proxies of the program load what they stand for.
+    """
+    loading: Any = sys.modules.get("torch.utils.data.dataloader")
+    wanted = {"modules": torch.nn.Module, "optimizers": torch.optim.Optimizer}
+    if loading is not None:
+        wanted |= {"loaders": loading.DataLoader, "iterators": loading._BaseDataLoaderIter}
+    name_of_type: dict[type, str] = {}
+    objects: dict[str, list[Any]] = {"modules": [], "loaders": [], "iterators": [], "optimizers": []}
+    for item in gc.get_objects():
+        kind = type(item)
+        name = name_of_type.get(kind)
+        if name is None:
+            name = next((name for name, base in wanted.items() if issubclass(kind, base)), "")
+            name_of_type[kind] = name
+        if name:
+            objects[name].append(item)
+    return objects
+
+
+def _read_threads(torch: Any) -> dict[str, Any]:
+    """Return torch's threads, and the cores that this process may use."""
+    readers: dict[str, Callable[[], Any]] = {
+        "intra_op": torch.get_num_threads,
+        "inter_op": torch.get_num_interop_threads,
+        "cores": os.cpu_count,
+        "affinity": lambda: len(os.sched_getaffinity(0)),
+        "cgroup_limit": read_cgroup_limit,
+    }
+    return _read_each(readers)
+
+
+def read_cgroup_limit(root: Path = CGROUPS, process: Path = Path("/proc/self/cgroup")) -> float | None:
+    """Return the processors that this process may use at a time by its control groups; None if unlimited.
+
+    Args:
+        root: Where the control groups are mounted.
+        process: Names the groups of the process, one a line: number, controllers of version 1, path.
+    """
+    limits = []
+    for line in process.read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # in a container the path may be that of the host, and the group itself is mounted as the root
+        mount = root / "cpu" if controllers else root
+        group = mount / path.strip("/")
+        for folder in [group, *group.parents]:
+            limits += _quota(folder)
+            if folder == mount:
+                break
+    return min(limits, default=None)
+
+
+def _quota(group: Path) -> list[float]:
+    """Return the limit of a control group, by the files of version 2 or else 1; empty if it has none."""
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = (group / "cpu.max").read_text().split()
+        return [] if quota == "max" else [int(quota) / int(period)]
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return [int(quota) / int(period)] if int(quota) > 0 else []
+    return []
+
+
+def _read_modes(torch: Any, modules: list[Any]) -> dict[str, Any]:
+    """Return the modes of torch that are on for the calling thread, and of the outermost module."""
+    readers: dict[str, Callable[[], Any]] = {
+        "anomaly_detection": torch.is_anomaly_enabled,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+        "grad": torch.is_grad_enabled,
+        "inference": torch.is_inference_mode_enabled,
+        "autocast": lambda: list(_active_autocasts(torch)),
+        "default_dtype": lambda: str(torch.get_default_dtype()).removeprefix("torch."),
+        "flush_denormals": lambda: sys.float_info.min / 2 == 0.0,  # torch cannot be asked
+        "outermost_module": lambda: _describe_outermost(modules),
+    }
+    return _read_each(readers)
+
+
+def _active_autocasts(torch: Any) -> Iterator[str]:
+    for device in AUTOCAST_DEVICES:
+        with suppress(RuntimeError):  # a device of which this torch has no autocast
+            if torch.is_autocast_enabled(device):
+                yield f"{device} {torch.get_autocast_dtype(device)}".replace("torch.", "")
+
+
+def _describe_outermost(modules: list[Any]) -> dict[str, Any] | None:
+    """Describe the module with most parameters among those that are in no other."""
+    inner = {id(child) for module in modules for child in vars(module).get("_modules", {}).values()}
+    outermost = [module for module in modules if id(module) not in inner]
+    if not outermost:
+        return None
+    largest = max(outermost, key=lambda module: len(list(module.parameters())))
+    return {"class": type(largest).__name__, "training": bool(largest.training)}
+
+
+def _describe_loaders(loaders: list[Any], iterators: list[Any]) -> list[dict[str, Any]]:
+    """Describe loaders; of `for batch in DataLoader(...)`, only the iterator is left."""
+    described = {id(loader.dataset): _describe_loader(loader, "") for loader in loaders}
+    alone = [iterator for iterator in iterators if id(iterator._dataset) not in described]
+    return [*described.values(), *(_describe_loader(iterator, "_") for iterator in alone)][:MAX_LISTED]
+
+
+def _describe_loader(loader: Any, prefix: str) -> dict[str, Any]:
+    """Describe a loader, or its iterator, which has the same attributes with a prefix."""
+
+    def get(name: str) -> Any:
+        return getattr(loader, prefix + name)
+
+    return _read_each(
+        {
+            "dataset": lambda: type(get("dataset")).__name__,
+            "samples": lambda: len(get("dataset")),
+            "collate": lambda: _name_function(get("collate_fn")),
+            **{name: partial(get, name) for name in _LOADER_ATTRIBUTES},
+        }
+    )
+
+
+_LOADER_ATTRIBUTES = ("batch_size", "num_workers", "persistent_workers", "prefetch_factor", "pin_memory")
+
+
+def _name_function(function: Any) -> str:
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    module = getattr(function, "__module__", None) or ""
+    return name if module in ("", "__main__") else f"{module}.{name}"
+
+
+def _describe_optimizer(optimizer: Any) -> dict[str, Any]:
+    parameters = [item for group in optimizer.param_groups for item in group["params"]]
+    switches = [name for name in ("foreach", "fused") if optimizer.param_groups[0].get(name) is not None]
+    return {
+        "class": type(optimizer).__name__,
+        **{name: bool(optimizer.param_groups[0][name]) for name in switches},
+        "tensors": len(parameters),
+        "elements": sum(item.numel() for item in parameters),
+        "sparse_gradients": sum(item.grad is not None and item.grad.is_sparse for item in parameters),
+    }
