@@ -20,7 +20,6 @@ PAST = {
     ("unaligned_half_precision", "min_alignment"): BELOW_ALL,
     ("slow_link", "min_bytes"): ABOVE_ALL,
     ("slow_link", "reached_share"): 1e-6,
-    ("host_memory_growth", "max_later_share"): 1e-6,
 }
 """Values that no run meets, where they are others than the name of the threshold says."""
 TOGETHER = {"min_bytes_share": "min_time_share", "min_time_share": "min_bytes_share"}

@@ -23,7 +23,7 @@ from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
 from tracekit.schema import C, HostKind
 
-from ..shared.common import contains, ints, percent
+from ..shared.common import contains, ints
 from ..shared.host_columns import BACKWARD, HostColumns
 from ..shared.programs import program_of
 
@@ -93,20 +93,13 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
         yield _report_loading(rows, times[HostPart.LOADING], window_ns, against)
     if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns:
         rows = names[names[PART] == HostPart.OUTSIDE]
-        yield _report_outside(run, rows, times[HostPart.OUTSIDE], window_ns, against)
+        yield _report_outside(run, rows, times[HostPart.OUTSIDE], against)
     compiling = ints(tables["per_step"], "compilation_ns") if "per_step" in tables else np.zeros(0, np.int64)
     recurs = int((compiling > 0).sum()) >= COMPILES["min_steps"]
     if recurs and times[HostPart.COMPILATION] >= COMPILES["min_share"] * window_ns:
-        yield _report_compilation(compiling, times[HostPart.COMPILATION], window_ns, against)
+        yield _report_compilation(compiling, times[HostPart.COMPILATION], against)
     if late := _report_straggler(whole, names, window_ns, against):
         yield late
-
-
-def _amount(time_ns: int, window_ns: int, against: Budget) -> str:
-    of = "steps" if against.marked else "capture"
-    return (
-        f"{percent(time_ns / window_ns)} of the {of}: {human(against.per_step(time_ns), 'ns')} {against.per}"
-    )
 
 
 def _report_loading(names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
@@ -115,7 +108,7 @@ def _report_loading(names: pd.DataFrame, time_ns: int, window_ns: int, against: 
     return against.finding(
         LOADS,
         time_ns if waits else min(time_ns, window_ns - time_ns),
-        f"Data loading takes {_amount(time_ns, window_ns, against)}",
+        f"Data loading takes {against.describe(time_ns)}",
         _WAIT_FOR_WORKERS if waits else _LOAD_IN_WORKERS,
         "upper bound: all of the waiting" if waits else "what one worker loads while the rest of a step runs",
     )
@@ -131,7 +124,7 @@ _LOAD_IN_WORKERS = (
 )
 
 
-def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
+def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, against: Budget) -> Finding:
     """The finding on time outside of ops, with the function that most of it is in."""
     function, saving_ns = find_main_function(names, time_ns)
     saving, advice = saving_ns or None, _FUSE if function.startswith("Optimizer.") else _MOVE
@@ -141,7 +134,7 @@ def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, window_ns: int,
     return against.finding(
         OUTSIDE,
         saving,
-        f"Code outside ops takes {_amount(time_ns, window_ns, against)}",
+        f"Code outside ops takes {against.describe(time_ns)}",
         f"{place}. {advice}",
         "upper bound: the time of that function outside of ops",
         confidence=LIKELY,
@@ -155,12 +148,12 @@ _MOVE = (
 _FUSE = "It is the optimizer's loop over parameters: use `foreach=True` or `fused=True`"
 
 
-def _report_compilation(compiling: Ints, time_ns: int, window_ns: int, against: Budget) -> Finding:
+def _report_compilation(compiling: Ints, time_ns: int, against: Budget) -> Finding:
     return against.finding(
         COMPILES,
         time_ns - int(compiling.max()),
-        f"Compilation takes {_amount(time_ns, window_ns, against)}, in {int((compiling > 0).sum())} of "
-        f"{len(compiling)} steps",
+        f"Compilation takes {against.describe(time_ns)}, in "
+        f"{int((compiling > 0).sum())} of {len(compiling)} steps",
         "Code is compiled again because a guard fails: `TORCH_LOGS=recompiles` names it. Mark dimensions "
         "that vary with `torch._dynamo.mark_dynamic`, and keep values that change each step out of compiled "
         "functions; at the limit of recompilations they run uncompiled",

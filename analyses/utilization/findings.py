@@ -59,18 +59,11 @@ SHARED = Rule(
 )
 HOST_GROWTH = Rule(
     "host_memory_growth",
-    states="over at least {min_samples} samples before the profile, resident memory grows (the confidence "
-    "interval of the Theil-Sen slope is above zero) by at least {min_growth_share} and "
-    "{min_growth_bytes}, at least {min_later_growth_share} of that in the last {max_later_share} of them",
-    why="growth at start-up ends, so later samples must grow too; during the profile the profiler's memory "
-    "grows",
-    thresholds={
-        "min_samples": 16,
-        "min_growth_share": 0.05,
-        "min_growth_bytes": 32 << 20,
-        "min_later_growth_share": 0.35,
-        "max_later_share": 0.5,
-    },
+    states="over at least {min_samples} samples in the second half of the un-profiled steps before the "
+    "profile, resident memory grows (the confidence interval of the Theil-Sen slope is above zero) by at "
+    "least {min_growth_share} and {min_growth_bytes}",
+    why="imports and the first steps allocate what stays; during the profile the profiler's memory grows",
+    thresholds={"min_samples": 16, "min_growth_share": 0.05, "min_growth_bytes": 32 << 20},
 )
 CPU_BOUND = Rule(
     "cpu_bound_process",
@@ -243,29 +236,34 @@ def _report_growth(scene: Scene) -> Finding | None:
     series = scene.process(RSS)
     if series is None:
         return None
-    before = series.times < 0  # the zero of a run is the start of its profile
-    values = np.round(series.values[before]).astype(np.int64)
+    steady = (series.times >= -_steps_before_ns(scene) // 2) & (series.times < 0)
+    values = np.round(series.values[steady]).astype(np.int64)
     if len(values) < HOST_GROWTH["min_samples"]:
         return None
     slope = theil_sen(values)
     growth = slope.slope * (len(values) - 1)
-    later = int(values[-1] - values[int(len(values) * (1 - HOST_GROWTH["max_later_share"]))])
     least = max(HOST_GROWTH["min_growth_bytes"], HOST_GROWTH["min_growth_share"] * int(values[0]))
-    if slope.low <= 0 or growth < least or later < HOST_GROWTH["min_later_growth_share"] * growth:
+    if slope.low <= 0 or growth < least:
         return None
-    seconds = int(series.times[before][-1] - series.times[before][0]) / 1e9
+    seconds = int(np.ptp(series.times[steady])) / 1e9
     slopes = " to ".join(human(end, "bytes") for end in (slope.low, slope.high))
     return Finding(
         HOST_GROWTH.code,
         Severity.WARN,
-        f"Host memory of the process grew by {human(growth, 'bytes')} within {seconds:.1f} s before the "
-        f"profile, to {human(int(values[-1]), 'bytes')}",
+        f"Host memory of the process grew by {human(growth, 'bytes')} within {seconds:.1f} s of steps before "
+        f"the profile, to {human(int(values[-1]), 'bytes')}",
         "Look for objects that persist across steps on the host: losses that are neither detached nor "
         "converted to numbers, lists of outputs, caches, DataLoader workers that copy the data they read; "
         "`tracemalloc` or `memray` show the lines.",
         how=f"Theil-Sen slope over {len(values)} samples of resident memory, per sample: {slopes}",
         confidence=0.6,
     )
+
+
+def _steps_before_ns(scene: Scene) -> int:
+    """Time of the un-profiled steps before the profile, whose start is the zero of the run's times."""
+    timings = scene.run.meta.timings
+    return sum(timings.step_ns[: len(timings.step_ns) - timings.later]) if timings else 0
 
 
 def _report_cpu_bound(scene: Scene) -> Finding | None:

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rules import Bottleneck
-from tracekit.analysis.savings import MIN_SHARE
+from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE
 from tracekit.errors import clean
 from tracekit.runs.text import human, shorten
 from tracekit.schema import C
@@ -130,7 +130,11 @@ def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns
         times = names.groupby(C.NAME, sort=False)["time_ns"].sum().sort_values(ascending=False)
         largest = times.head(MAX_OPS).items()
         named = [f"{_shown(name)} {human(int(time) / total_ns, 'share')}" for name, time in largest]
-        return f", largest: {', '.join(named)}" if named else ""
+        small = len(times) and times.iloc[0] < HIGH_SHARE * total_ns
+        calls = (
+            f", in calls of {human(part_ns // int(names['calls'].sum()), 'ns')} on average" if small else ""
+        )
+        return f"{calls}, largest: {', '.join(named)}" if named else ""
     function, _ = find_main_function(names, part_ns)
     if function == NOT_RECORDED:
         return ", where nothing is recorded (stacks would show it)"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.runs import rank_view
 from tracekit.runs.run import Run, busy
+from tracekit.runs.text import human
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -74,6 +75,17 @@ class Budget:
     def share(self, total_ns: int) -> float:
         """Return a total over the run as a share of the time of all steps; 0 without steps."""
         return int(total_ns) / (self.steps * self.step_ns) if self.step_ns else 0.0
+
+    def describe(self, total_ns: int) -> str:
+        """Return a total over the run as a share and an amount.
+
+        Example:
+            >>> Budget(steps=4, step_ns=1_000, marked=True).describe(800)
+            '20.0% of the steps: 200 ns per step'
+        """
+        of = "steps" if self.marked else "capture"
+        share, amount = human(self.share(total_ns), "share"), human(self.per_step(total_ns), "ns")
+        return f"{share} of the {of}: {amount} {self.per}"
 
     def matters(self, total_ns: int, *, least: float = MIN_SHARE) -> bool:
         """Whether a total over the run is worth a finding: at least this share of all steps."""

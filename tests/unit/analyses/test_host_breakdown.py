@@ -110,8 +110,11 @@ def test_communication_of_another_thread_is_waited_for(tmp_path: Path) -> None:
     }
 
 
-def stepping(path: Path, *ranks: list[dict[str, Any]], count: int = 4, **more: Any) -> Run:
-    """Steps of 1 ms in each of which the rows of each rank recur; `parent_row` counts them from 0."""
+def stepping(path: Path, *ranks: Any, count: int = 5, **more: Any) -> Run:
+    """Steps of 1 ms in each of which the rows of each rank recur, or are those it gives for the step.
+
+    `parent_row` counts the rows of the step from 0.
+    """
     hosts, steps = [], []
     for rank, rows in enumerate(ranks):
         for number in range(count):
@@ -120,11 +123,12 @@ def stepping(path: Path, *ranks: list[dict[str, Any]], count: int = 4, **more: A
             mark = {**host(f"ProfilerStep#{number}", start, start + 1_000_000), C.KIND: HostKind.ANNOTATION}
             inside = [
                 {
+                    C.STEP: number,
                     **row,
                     C.PARENT_ROW: parent + 1 + row.get(C.PARENT_ROW, -1),
                     C.START_NS: row[C.START_NS] + start,
                 }
-                for row in rows
+                for row in (rows(number) if callable(rows) else rows)
             ]
             hosts += [{C.RANK: rank, C.PID: rank, **row} for row in (mark, *inside)]
     return make_run(path, host_intervals=hosts, steps=steps, **more)

@@ -20,6 +20,7 @@ from tests.thresholds import RULES, findings, findings_past
 from tests.unit.analyses import test_host_breakdown as driving
 from tests.unit.analyses import test_idle_gaps as idle
 from tests.unit.analyses import test_kernels as kernels
+from tests.unit.analyses import test_ops_findings as on_host
 from tests.unit.analyses import test_ranks as ranks
 from tests.unit.analyses import test_utilization as counted
 from tracekit.runs.nvml import M
@@ -161,12 +162,12 @@ def waiting(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
     return (make_run(path, steps=steps, device_intervals=rows),)
 
 
-def sampled(rows: list[counted.Row], work: list[counted.Row] | None = None) -> Make:
+def sampled(rows: list[counted.Row], work: list[counted.Row] | None = None, **more: Any) -> Make:
     """The rows of counters beside the steps and the work of a device."""
 
     def make(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
         intervals = counted.BUSY if work is None else work
-        return (make_run(path, device_intervals=intervals, steps=counted.STEPS, counters=rows),)
+        return (make_run(path, device_intervals=intervals, steps=counted.STEPS, counters=rows, **more),)
 
     return make
 
@@ -208,7 +209,8 @@ RUNS: dict[str, Make] = {
     ),
     "pcie_link_below_max": sampled(counted.link([4.0] * 11, 8)),
     "host_memory_growth": sampled(
-        counted.process("rss_bytes", counted.ramp(1_000, 1_400, 20), start=-2_000 * counted.MS)
+        counted.process("rss_bytes", counted.ramp(1_000, 1_800, 40), start=-4_000 * counted.MS),
+        meta=counted.TIMED,
     ),
     "cpu_bound_process": sampled(
         counted.process("cpu_percent", [101.0] * 11, unit="%"), work=counted.IDLE_ROWS
@@ -223,7 +225,7 @@ RUNS: dict[str, Make] = {
 """Runs on which a rule gives its finding, by its code; two where it compares."""
 RUNS |= {
     code: lambda path, _shared, ranks=ranks: (driving.stepping(path, *ranks),)
-    for code, (ranks, _) in driving.RULED.items()
+    for code, (ranks, _) in (driving.RULED | on_host.RULED).items()
 }
 SOME: list[tuple[str, Make, list[str]]] = [
     ("allocator_churn", allocating(300, every=3), ["min_frees"]),

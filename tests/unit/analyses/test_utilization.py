@@ -12,6 +12,7 @@ from tracekit.analyses.utilization.series import OWN_DEVICES, Series
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Result, Severity, analyze
+from tracekit.runs.meta import Timings
 from tracekit.runs.nvml import M
 from tracekit.schema import C
 
@@ -342,23 +343,30 @@ def ramp(first: float, last: float, count: int) -> list[float]:
     return [float(value) * MIB for value in np.linspace(first, last, count)]
 
 
+TIMED = {"timings": Timings([40 * 100 * MS, 9 * 100 * MS], [], "perf_counter", later=1)}
+"""Steps before the profile for 40 samples, of which the last 20 are judged."""
+
+
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
-        (ramp(1_000, 1_400, 20), [rules.HOST_GROWTH.code]),
-        ([1_000.0 * MIB] * 20, []),
-        (ramp(1_000, 1_020, 20), []),  # too little to matter
-        (ramp(1_000, 1_400, 10) + [1_400.0 * MIB] * 10, []),  # start-up, over by half-time
+        (ramp(1_000, 1_800, 40), [rules.HOST_GROWTH.code]),
+        ([1_000.0 * MIB] * 40, []),
+        (ramp(1_000, 1_020, 40), []),  # too little to matter
+        (ramp(100, 1_400, 20) + [1_400.0 * MIB] * 20, []),  # over by half-time
+        (ramp(100, 1_400, 60) + [1_400.0 * MIB] * 20, []),  # imports, before the steps
         (ramp(1_000, 1_400, 8), []),  # too few to tell
     ],
 )
 def test_host_memory_that_grows(tmp_path: Path, sizes: list[float], expected: list[str]) -> None:
     before = process("rss_bytes", sizes, start=-len(sizes) * 100 * MS)
-    assert codes(result(tmp_path, before)) == expected
+    assert codes(result(tmp_path, before, meta=TIMED)) == expected
 
 
 def test_what_the_profiler_takes_is_not_the_programs_growth(tmp_path: Path) -> None:
-    assert codes(result(tmp_path, process("rss_bytes", ramp(1_000, 2_000, 20), gap=50 * MS))) == []
+    assert (
+        codes(result(tmp_path, process("rss_bytes", ramp(1_000, 2_000, 20), gap=50 * MS), meta=TIMED)) == []
+    )
 
 
 @pytest.mark.slow_except(1)

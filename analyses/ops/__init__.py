@@ -25,7 +25,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import HOST_DEVICE, C
 
-from .shared.common import (
+from ..shared.common import (
     NO_PARENT,
     UNLINKED,
     Bools,
@@ -35,9 +35,10 @@ from .shared.common import (
     share,
     sort_by,
 )
-from .shared.groups import number_by, sum_by_code
-from .shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
-from .shared.op_families import TREE, tree
+from ..shared.groups import number_by, sum_by_code
+from ..shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
+from ..shared.op_families import TREE, tree
+from .findings import RULES, findings
 
 NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--collector torch`"
 NO_MEMORY = "no allocator events: record with `profile_memory=True` to get allocated bytes"
@@ -56,7 +57,7 @@ class _Launched:
 
 def compute(run: Run) -> Result:
     """Compute the operator tables."""
-    ops = read_ops(run, columns=(C.INPUT_SHAPES,))
+    ops = read_ops(run, columns=(C.STEP, C.INPUT_SHAPES, C.INPUT_DTYPES))
     if ops.frame.empty:
         return Result(notes=(NO_OPS,))
     (launched, why), memory = _read_launched(run, ops), _memory(run, ops)
@@ -73,7 +74,7 @@ def compute(run: Run) -> Result:
     if captured is not None:
         tables = {name: _with_captured(table, captured, _KEYS[name]) for name, table in tables.items()}
     ordered = {name: _sort(name, table) for name, table in tables.items()}
-    return Result({**ordered, TREE.name: tree(run, ops)}, notes=tuple(notes))
+    return Result({**ordered, TREE.name: tree(run, ops)}, tuple(findings(run, ops)), tuple(notes))
 
 
 def _sort(name: str, table: pd.DataFrame) -> pd.DataFrame:
@@ -237,4 +238,5 @@ ANALYSIS = Analysis(
     sources=("torch.profiler key_averages", "PyTorch report, Fig. 3"),
     order=40,
     compute=compute,
+    rules=RULES,
 )

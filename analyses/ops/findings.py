@@ -1,0 +1,226 @@
+"""Rules on the ops of a run without device work: kinds of ops that take its steps, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis import Finding, Rule
+from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.savings import HIGH_SHARE, Budget, budget
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
+from tracekit.runs.text import human
+from tracekit.schema import C
+
+from ..shared.common import NO_PARENT, Bools, contains, ints, map_texts
+from ..shared.host_columns import climb_to
+from ..shared.host_rows import NO_SOURCE, Ops, source_lines
+from ..shared.tensor_shapes import numel, parse_shapes
+
+SMALL = Rule(
+    "host_small_ops",
+    states="a run without device work has at least {min_ops_per_step} ops per step, whose self times are at "
+    "most {max_mean_ns} on average and fill {min_share} of the steps",
+    why="calling an op takes some µs, whatever the size of its tensors",
+    thresholds={"min_ops_per_step": 1_000, "max_mean_ns": 15_000, "min_share": 0.3},
+)
+LAYOUT = Rule(
+    "host_layout_copies",
+    states="a run without device work with convolutions makes tensors of images or volumes contiguous at "
+    "least {min_calls_per_step} times per step, by copies that take {min_share} of the steps",
+    why="ops keep the memory format of their input, so that a model needs one conversion at most",
+    thresholds={"min_share": HIGH_SHARE, "min_calls_per_step": 2},
+)
+DENSE = Rule(
+    "host_dense_gradients",
+    states="a run without device work fills gradients of embeddings with zeros for at least {min_share} of "
+    "its steps",
+    why="the gradient of a batch has rows of the values that occur in it; other rows cost time only if dense",
+    thresholds={"min_share": HIGH_SHARE},
+)
+HALF = Rule(
+    "host_half_precision",
+    states="ops on float16 tensors take at least {min_share} of the steps of a run without device work",
+    why="most CPUs have no arithmetic on float16 and convert each value; many have it on bfloat16",
+    thresholds={"min_share": HIGH_SHARE},
+)
+GROWING = Rule(
+    "host_growing_inputs",
+    states="in a run without device work the elements of an op's inputs grow with each of at least "
+    "{min_steps} steps, {min_growth}-fold in all, and the op takes {min_share} of the steps",
+    why="one more token or row per step is a smaller growth; a list that is concatenated anew, or "
+    "a graph that is kept, costs more each step",
+    thresholds={"min_share": HIGH_SHARE, "min_growth": 1.5, "min_steps": 5},
+)
+RULES = (SMALL, LAYOUT, DENSE, HALF, GROWING)
+MAX_NAMED = 3
+ENGINE = "autograd::engine"
+"""Begin of the names of nodes of backward, which no line of the user calls."""
+CONVOLVES, MAKES_CONTIGUOUS = r"^aten::.*convolution", r"^aten::contiguous$"
+EMBEDDING_GRADIENT, FILLS = r"^aten::embedding_dense_backward$", r"^aten::(?:new_)?(?:zeros|zero_|fill_)$"
+FLOAT16 = "c10::Half"
+_IMAGE_DIMENSIONS = (4, 5)
+"""Tensors have memory formats besides the contiguous one from 4 dimensions on."""
+
+
+def findings(run: Run, ops: Ops) -> Iterator[Finding]:
+    """Yield findings on the ops in the steps of a run without device work.
+
+    Args:
+        run: The run.
+        ops: Its ops, with step, shapes and dtypes of the inputs.
+    """
+    if not busy(run, [C.DUR_NS]).empty:
+        return
+    against = budget(run)
+    inside = ops.frame[C.STEP].notna().to_numpy(bool) | (not against.marked)
+    for find in (_report_small_ops, _report_dense_gradients, _report_half_precision, _report_growing_inputs):
+        if finding := find(ops, inside, against):
+            yield finding
+    if finding := _report_layout_copies(run, ops, inside, against):
+        yield finding
+
+
+def _report_small_ops(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+    count, total_ns = int(inside.sum()), int(ops.self_ns[inside].sum())
+    if count < SMALL["min_ops_per_step"] * against.steps or against.share(total_ns) < SMALL["min_share"]:
+        return None
+    if total_ns > SMALL["max_mean_ns"] * count:
+        return None
+    outermost = ops.labels[ops.names[inside & (ops.parent == NO_PARENT)]]
+    calls = outermost[~outermost.str.startswith(ENGINE)].value_counts().head(MAX_NAMED)
+    named = ", ".join(f"{brief(str(name))} {calls / against.steps:,.0f}" for name, calls in calls.items())
+    return against.finding(
+        SMALL,
+        None,
+        f"{count / against.steps:,.0f} ops of {human(total_ns // count, 'ns')} on average take "
+        f"{against.describe(total_ns)}",
+        f"Most calls {against.per}: {named}. Calling such ops costs more than their arithmetic: use ops on "
+        "lists of tensors (`foreach=True`, `torch._foreach_norm`, `clip_grad_norm_`), read values once "
+        "(`torch.stack(values).tolist()`), larger batches, or `torch.compile`",
+    )
+
+
+def _report_layout_copies(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+    calls = inside & _has_name(ops, MAKES_CONTIGUOUS) & _has_child(ops)
+    calls &= map_texts(ops.frame[C.INPUT_SHAPES], _is_image).to_numpy(bool)
+    duration = ints(ops.frame, C.DUR_NS)
+    total_ns, per_step = int(duration[calls].sum()), int(calls.sum()) / against.steps
+    if not _has_name(ops, CONVOLVES).any() or per_step < LAYOUT["min_calls_per_step"]:
+        return None
+    if against.share(total_ns) < LAYOUT["min_share"]:
+        return None
+    longest = ops.frame[calls].iloc[[int(duration[calls].argmax())]]
+    line = source_lines(run, longest[C.ROW_ID].astype("Int64")).iloc[0]
+    place = f" The longest is at {brief(line)}." if line != NO_SOURCE else ""
+    return against.finding(
+        LAYOUT,
+        total_ns,
+        f"aten::contiguous copies {per_step:,.0f} tensors {against.per}, which takes "
+        f"{against.describe(total_ns)}",
+        "Between convolutions such a copy changes the memory format: keep one (`model.to(memory_format="
+        "torch.channels_last)` and inputs alike, or none) and drop `.contiguous()` from the model, as ops "
+        f"keep the format of their input.{place}",
+        "upper bound: the time of these calls",
+        confidence=LIKELY,
+    )
+
+
+def _is_image(shapes: str) -> bool:
+    first = next(iter(parse_shapes(shapes)), None)
+    return isinstance(first, tuple) and len(first) in _IMAGE_DIMENSIONS
+
+
+def _report_dense_gradients(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+    gradients = np.append(_has_name(ops, EMBEDDING_GRADIENT), False)  # index -1: without an op around
+    fills = inside & _has_name(ops, FILLS) & gradients[ops.parent]
+    total_ns = int(ints(ops.frame, C.DUR_NS)[fills].sum())
+    if against.share(total_ns) < DENSE["min_share"]:
+        return None
+    return against.finding(
+        DENSE,
+        total_ns,
+        f"Filling gradients of embeddings with zeros takes {against.describe(total_ns)}",
+        "A batch uses few rows of the table: `nn.Embedding(..., sparse=True)` with `torch.optim.SGD` or "
+        "`SparseAdam` fills and updates those only",
+        "the time of filling; the update of all rows comes on top",
+    )
+
+
+def _report_half_precision(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+    is_half = inside & contains(ops.frame[C.INPUT_DTYPES], FLOAT16)
+    outermost = is_half & (climb_to(ops.parent.copy(), ops.parent, is_half) == NO_PARENT)
+    total_ns = int(ints(ops.frame, C.DUR_NS)[outermost].sum())
+    if against.share(total_ns) < HALF["min_share"]:
+        return None
+    return against.finding(
+        HALF,
+        None,
+        f"Ops on float16 tensors on the CPU take {against.describe(total_ns)}",
+        "Use bfloat16 or float32 on the CPU: without instructions for float16 (AVX512-FP16, AMX-FP16) each "
+        "value is converted, and an op is often slower than in float32",
+        confidence=LIKELY,
+    )
+
+
+def _report_growing_inputs(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+    if not against.marked:
+        return None
+    outermost = inside & (ops.parent == NO_PARENT)
+    frame = ops.frame[outermost]
+    elements = map_texts(frame[C.INPUT_SHAPES], _count_elements)
+    calls = pd.DataFrame({"op": ops.names[outermost], C.STEP: ints(frame, C.STEP), "elements": elements})
+    times = np.bincount(calls["op"], ints(frame, C.DUR_NS), len(ops.labels)).astype(np.int64)
+    sizes = calls.groupby(["op", C.STEP])["elements"].sum().unstack(C.STEP)
+    grows = np.array([_grows(row) for row in sizes.to_numpy(float)], bool)
+    growing = sizes.index.to_numpy()[grows]
+    if not len(growing):
+        return None
+    op = max(growing, key=lambda code: int(times[code]))
+    if against.share(int(times[op])) < GROWING["min_share"]:
+        return None
+    first, last = (human(int(sizes.loc[op].iloc[place]), "count") for place in (0, -1))
+    return against.finding(
+        GROWING,
+        None,
+        f"Inputs of {brief(str(ops.labels[op]))} grow with each step, from {first} to {last} elements; it "
+        f"takes {against.describe(int(times[op]))}",
+        "Something is kept and processed again in each step: a list that is concatenated anew, a cache, "
+        "history in the loss. Write into a tensor that is allocated once, keep only what is needed, and "
+        "`detach()` what is kept",
+        confidence=LIKELY,
+    )
+
+
+def _grows(sizes: Ints) -> bool:
+    """Whether sizes by step increase in each, by enough in all; a step without the op has none."""
+    if len(sizes) < GROWING["min_steps"] or not (np.diff(sizes) > 0).all():
+        return False
+    return bool(sizes[-1] >= GROWING["min_growth"] * sizes[0])
+
+
+def _count_elements(shapes: str) -> int:
+    """Elements of the tensors among an op's inputs, those in lists of tensors included."""
+    entries = [entry for entry in parse_shapes(shapes) if entry]
+    return sum(
+        numel(entry) if isinstance(entry, tuple) else sum(numel(shape) for shape in entry)
+        for entry in entries
+    )
+
+
+def _has_name(ops: Ops, pattern: str) -> Bools:
+    matches: Bools = contains(pd.Series(ops.labels, dtype=object), pattern)[ops.names]
+    return matches
+
+
+def _has_child(ops: Ops) -> Bools:
+    has_child = np.zeros(len(ops.parent) + 1, bool)
+    has_child[ops.parent] = True
+    return has_child[:-1]
+
+
+LIKELY = 0.6
+"""Confidence where shapes and names suggest a cause that strides, values or the CPU would prove."""
