@@ -358,7 +358,7 @@ def compute(run: Run) -> Result:
 
 def _check_evidence(run: Run) -> list[Check]:
     """Whether the file holds a whole execution."""
-    sampled, captured = trace_quality.describe_sample(run), trace_quality.describe_capture(run)
+    sampled, captured = map(run.compute_once, (trace_quality.describe_sample, trace_quality.describe_capture))
     is_whole, executed = "no sample by its correlation ids", "no capture of a graph"
     return [
         Check("sampled", ERROR if sampled else OK, detail=sampled or is_whole),

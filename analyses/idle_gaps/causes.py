@@ -53,7 +53,7 @@ from ..shared.common import (
     values_at,
 )
 from ..shared.groups import group_rows
-from ..shared.host_columns import HostColumns, read_host_columns
+from ..shared.host_columns import MAX_SHARED_ROWS, HostColumns, read_host_columns
 from ..shared.host_rows import LOADS_CODE, NO_OP, source_lines
 from ..shared.idle_neighbors import (
     AFTER,
@@ -311,8 +311,6 @@ ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "firs
 and a known activity."""
 INITIAL = "initial"
 """Whether the host loaded or compiled code or chose an algorithm in the gap."""
-MAX_SHARED_ROWS = 1_000_000
-"""Rows of a run up to which its idle intervals stay in memory: about 100 MB."""
 BETWEEN = "(between ops)"
 OUTSIDE = "(outside of ops)"
 

@@ -36,6 +36,7 @@ from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.schema import C, HostKind
 
 from ..shared.common import Bools, medians, overlap_by, spans, values_at
+from ..shared.host_columns import take
 from ..shared.idle_neighbors import AFTER, BEFORE, LAUNCH
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools, Bools, B
         longer than most others.
     """
     is_op, is_frame = host.of_kind(HostKind.OP), host.of_kind(HostKind.PYTHON)
-    ops = np.flatnonzero(is_op | is_frame)
+    ops = np.flatnonzero(_have_names(host, anchor) & (is_op | is_frame))
     if not len(ops):
         none = np.zeros(len(anchor), np.bool_)
         return none, none, none, none
@@ -277,8 +278,8 @@ def is_initialization(host: HostColumns, anchor: Ints, call: Ints, is_new: Bools
         is_new: Whether the work after the gap is the first of its name (gaps,).
     """
     named = host.name_matches(_INITIALIZES) & ~host.of_kind(HostKind.PYTHON)
-    rows = np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(RUNTIME_CALL))
-    rows = rows[np.isin(host.name_codes(rows), host.name_codes(np.unique(call[call >= 0])))]
+    is_call = host.of_kind(HostKind.RUNTIME) & host.name_matches(RUNTIME_CALL)
+    rows = np.flatnonzero(is_call & _have_names(host, call))
     calls, initializes = _Calls.of(host, rows), np.zeros(len(host.start), np.bool_)
     once = (calls.count < MIN_CALLS) & ((host.end - host.start)[rows] >= MIN_ONCE_NS)
     once &= (calls.place == 0) | ~host.name_matches(_ALLOCATION)[rows]
@@ -287,6 +288,14 @@ def is_initialization(host: HostColumns, anchor: Ints, call: Ints, is_new: Bools
     loads = launches & ~is_marked(host.name_matches(_GRAPH_LAUNCH), call) & is_new
     initial: Bools = is_marked(named, anchor) | is_marked(named, call) | loads
     return initial | (~launches & is_marked(initializes, call))
+
+
+def _have_names(host: HostColumns, rows: Ints) -> Bools:
+    """Whether each row of the host has the name of one of some rows."""
+    occurs = np.zeros(len(host.name.texts) + 1, np.bool_)
+    occurs[host.name_codes(rows)] = True
+    occurs[-1] = False  # of no row
+    return take(occurs, host.name.codes)
 
 
 def is_marked(marked: Bools, rows: Ints) -> Bools:

@@ -24,6 +24,7 @@ import pandas as pd
 from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
 from tracekit.analysis.kernel_names import family, uses_tensor_cores
 from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
+from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
@@ -31,6 +32,7 @@ from ..roofline.devices import device_peaks
 from ..shared.common import (
     PLACE_COLUMNS,
     UNLINKED,
+    Bools,
     absent_device_note,
     concat_tables,
     duration,
@@ -173,6 +175,7 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
 
     It is compared with launches for the same shapes: larger tensors take longer every time.
     """
+    kernels, is_earliest = _with_slow_first(kernels)
     codes, _ = number_by(kernels, [*_LAUNCHED, C.INPUT_SHAPES])
     repeated = np.flatnonzero(np.bincount(codes)[codes] > MIN_LATER_LAUNCHES)
     codes = np.unique(codes[repeated], return_inverse=True)[1]
@@ -184,12 +187,8 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
     # the lower median is a time that occurred; a mean would count later outliers
     later = medians(later_codes, int(is_first.sum()), took[~is_first])
     excess = took[is_first] - later
-    slow = (took[is_first] > MIN_FIRST_RATIO * later) & (excess > MIN_FIRST_EXCESS_NS)
+    slow = _exceeds(took[is_first], later) & is_earliest[rows[is_first]]
     first = kernels.iloc[rows[is_first][slow]]
-    same = kernels[kernels[C.NAME].isin(first[C.NAME].astype(object))]
-    earliest = same.groupby(_LAUNCHED, observed=True)[C.START_NS].transform("min")[first.index]
-    slow[slow] = is_earliest = (first[C.START_NS] == earliest).to_numpy(bool)
-    first = first[is_earliest]
     table = pd.DataFrame(
         {
             C.NAME: first[C.NAME].astype(object),
@@ -203,6 +202,29 @@ def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
         }
     )
     return sort_by(table, "-excess_ns", *_LAUNCHED)
+
+
+def _with_slow_first(kernels: pd.DataFrame) -> tuple[pd.DataFrame, Bools]:
+    """Kernels whose first launch on a device may be slow, and whether each row is that launch.
+
+    A median is no shorter than the shortest launch, which is found without sorting.
+    """
+    codes, groups = number_by(kernels, _LAUNCHED)
+    start, took = ints(kernels, C.START_NS), ints(kernels, C.DUR_NS)
+    earliest, shortest = start[groups], took[groups]
+    np.minimum.at(earliest, codes, start)
+    np.minimum.at(shortest, codes, took)
+    is_earliest = start == earliest[codes]
+    may_be_slow = np.zeros(len(groups), np.bool_)
+    may_be_slow[codes[is_earliest & _exceeds(took, shortest[codes])]] = True
+    chosen = may_be_slow[codes]
+    return kernels[chosen], is_earliest[chosen]
+
+
+def _exceeds(first_ns: Ints, later_ns: Ints) -> Bools:
+    """Whether first launches are slow, compared with later ones."""
+    exceeds: Bools = (first_ns > MIN_FIRST_RATIO * later_ns) & (first_ns - later_ns > MIN_FIRST_EXCESS_NS)
+    return exceeds
 
 
 _NAME = Column(C.NAME, "", "full name as recorded")

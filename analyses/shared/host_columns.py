@@ -28,6 +28,11 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 _BLOCK = 1 << 17
 """Rows per block, so that intermediate arrays fit the CPU cache."""
 
+_FEW_ROWS = 8
+"""Ratio of all rows to those that climb from which they climb alone."""
+MAX_SHARED_ROWS = 1_000_000
+"""Rows of a run up to which what several analyses need stays in memory: about 100 MB."""
+
 BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
 """Names of the ops that run the nodes of backward, with everything inside them."""
 
@@ -56,8 +61,15 @@ class Coded:
             >>> names.matches("(?i)launch").tolist()
             [True, False, False]
         """
-        regex = re.compile(pattern)
-        return self._select([bool(regex.search(str(text))) for text in self.texts])
+        if pattern not in self._matching:
+            search = re.compile(pattern).search
+            self._matching[pattern] = [search(str(text)) is not None for text in self.texts]
+        return self._select(self._matching[pattern])
+
+    @cached_property
+    def _matching(self) -> dict[str, list[bool]]:
+        """Whether each text contains a pattern, by pattern."""
+        return {}
 
     def _select(self, chosen: list[bool]) -> Bools:
         """Whether the text of each row is chosen."""
@@ -152,6 +164,14 @@ def climb_to(rows: Ints, parent: Small, wanted: Bools) -> Ints:
         >>> climb_to(np.array([2, 1, -1]), np.array([-1, 0, 1]), np.array([True, False, False]))
         array([ 0,  0, -1])
     """
+    if len(rows) * _FEW_ROWS > len(parent):
+        itself = np.arange(len(parent), dtype=parent.dtype)
+        nearest = np.append(np.where(wanted, itself, parent), parent.dtype.type(NO_PARENT))
+        while True:  # each pass climbs twice as far
+            further = take(nearest, nearest)
+            if np.array_equal(further, nearest):
+                return nearest[rows].astype(np.int64, copy=False)
+            nearest = further
     position = rows.copy()
     active = np.flatnonzero(position >= 0)
     while len(active):
@@ -346,7 +366,12 @@ class HostColumns:
 
 
 def read_host_columns(run: Run) -> HostColumns:
-    """Read the host rows of a run, ordered by thread."""
+    """Read the host rows of a run, ordered by thread; several analyses share those of a small run."""
+    is_small = run.rows("host_intervals") + run.rows("device_intervals") <= MAX_SHARED_ROWS
+    return run.compute_once(_read_host_columns) if is_small else _read_host_columns(run)
+
+
+def _read_host_columns(run: Run) -> HostColumns:
     columns = LazyColumns(run, "host_intervals", _COLUMNS)
     threads = columns.table(C.RANK, C.PID, C.TID)
     thread, rank = (

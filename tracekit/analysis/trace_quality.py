@@ -49,7 +49,7 @@ def obstacle(run: Run) -> str:
 
 
 def _find_obstacle(run: Run) -> str:
-    return describe_sample(run) or describe_capture(run)
+    return run.compute_once(describe_sample) or run.compute_once(describe_capture)
 
 
 _COUNTED_UP = r"^(?:cu|hip)"

@@ -179,7 +179,7 @@ class Run:
             small = self._small_table(name)
             try:
                 if small:
-                    table = tables.select_rows(small.rows, chosen, condition)
+                    table = small.select(chosen, condition)
                 else:
                     table = dataset.to_table(columns=chosen, filter=condition)
             except Exception:  # Arrow has one error for a bad filter and for a bad file

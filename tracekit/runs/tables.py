@@ -276,12 +276,45 @@ MAX_SMALL_ROWS = 300_000
 """Maximum rows of a table that a run holds in memory once read: about 60 MB."""
 
 
+MAX_KEPT_CONDITION = 300
+"""Maximum length of a condition whose rows are kept: longer ones list row ids and do not recur."""
+
+
 @dataclass(frozen=True)
 class SmallTable:
     """A table of few rows, and the pandas types of its columns of text that were converted."""
 
     rows: pa.Table  # of one chunk, so that all of its rows have the same dictionaries
     categories: dict[str, pd.CategoricalDtype] = field(default_factory=dict)
+    # positions of the rows that satisfy a condition, by its text, which omits some of many values
+    satisfying: dict[str, list[tuple[pc.Expression, pa.Array]]] = field(default_factory=dict)
+
+    def select(self, columns: Sequence[str], condition: pc.Expression | None) -> pa.Table:
+        """Return columns of the rows that satisfy a condition, in one chunk; others are not copied."""
+        chosen = self.rows.select(columns)
+        if condition is None:
+            return chosen
+        text = str(condition)
+        kept = self.satisfying.setdefault(text, []) if len(text) <= MAX_KEPT_CONDITION else []
+        for other, positions in kept:
+            if condition.equals(other):
+                return chosen.take(positions)
+        kept.append((condition, _satisfying(self.rows, condition)))
+        return chosen.take(kept[-1][1])
+
+
+def _satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array:
+    """Return the positions of the rows that satisfy a condition."""
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import acero
+
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
+        acero.Declaration("project", acero.ProjectNodeOptions([condition], ["satisfied"])),
+    ]
+    satisfied = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+    return pa.array(np.arange(rows.num_rows)).filter(satisfied["satisfied"].combine_chunks())
 
 
 def read_small(table: Table, dataset: ds.FileSystemDataset) -> SmallTable | None:
@@ -292,21 +325,6 @@ def read_small(table: Table, dataset: ds.FileSystemDataset) -> SmallTable | None
         return SmallTable(check_values(table, dataset.to_table().combine_chunks()))
     except Exception:  # Arrow has many errors for damage
         return None
-
-
-def select_rows(rows: pa.Table, columns: Sequence[str], condition: pc.Expression | None) -> pa.Table:
-    """Return columns of the rows that satisfy a condition, in one chunk; other columns are not copied."""
-    from pyarrow import acero
-
-    chosen = rows.select(columns)
-    if condition is None:
-        return chosen
-    steps = [
-        acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
-        acero.Declaration("project", acero.ProjectNodeOptions([condition], ["satisfied"])),
-    ]
-    satisfied = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
-    return chosen.filter(satisfied["satisfied"].combine_chunks())
 
 
 def to_pandas(column: pa.ChunkedArray, spec: Column, categories: dict[str, pd.CategoricalDtype]) -> object:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -159,3 +160,16 @@ def test_an_analysis_that_fails_is_not_to_blame_where_the_run_is_damaged(run: Ru
         _compute_or_explain(analysis, run, by=fails)
     assert "report it" in whole.value.hint
     assert damaged.value.hint.startswith(f"run {run.id} is damaged")
+
+
+def test_conditions_with_the_same_text_select_their_own_rows(store: Store) -> None:
+    """Expressions show only some of many values."""
+    run = of_old(make_run(store, tables={"steps": step_rows(*range(0, 800, 20))}))
+    starts = [range(0, 800, 20), [*range(0, 200, 20), 300, 320, *range(600, 800, 20)]]
+    conditions = [pc.field(C.START_NS).isin(pa.array(some, pa.int64())) for some in starts]
+    assert str(conditions[0]) == str(conditions[1])
+    for _ in range(2):
+        for some, condition in zip(starts, conditions, strict=True):
+            assert run.arrow("steps", where=condition)[C.START_NS].to_pylist() == [*some]
+    nothing = run.table("steps", where=pc.field(C.START_NS) < 0)
+    assert len(nothing) == 0
