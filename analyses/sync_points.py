@@ -47,9 +47,10 @@ from tracekit.analysis import (
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.runs.intervals import Ints
+from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import step_windows
-from tracekit.schema import MARKER, C, HostKind
+from tracekit.schema import C, HostKind
 
 from .idle_gaps import causes
 from .idle_gaps.causes import CALL, OP, OUTSIDE, SOURCE, Idle

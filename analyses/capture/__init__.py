@@ -24,8 +24,9 @@ import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec, trace_quality
 from tracekit.analysis.kernel_names import matches
+from tracekit.runs.range_names import PROFILER
 from tracekit.runs.run import RankView, Run, busy
-from tracekit.schema import PROFILER, C, DeviceKind, HostKind
+from tracekit.schema import C, DeviceKind, HostKind
 
 from ..integrity import GRAPH_PATTERN
 from ..memory.events import MIN_FLOORS, WARMUP_STEPS

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from tracekit.ingest.link import nesting
 from tracekit.runs.intervals import Ints
+from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run
-from tracekit.schema import MARKER, C, HostKind, Phase
+from tracekit.schema import C, HostKind, Phase
 
 from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Bools, RowIndex, Small
 from ..shared.host_columns import (

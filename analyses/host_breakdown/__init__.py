@@ -2,6 +2,8 @@
 
 A moment belongs to the first of these that applies:
 
+* garbage_collection: inside a pause in which Python collects garbage, if the agent recorded them; or, after
+  ops, while it collects on another thread, which holds the interpreter lock.
 * loading: inside a data loader's `__next__`: its own work, or waiting for its workers.
 * compilation: inside a range that compiles or tries variants of kernels, or loading code of a device.
 * profiler: the profiler's own work.
@@ -36,6 +38,7 @@ from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
+from tracekit.runs.range_names import COLLECTION
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C, HostKind
@@ -55,6 +58,7 @@ _UNMARKED, _MARK = -1, len(HostPart)
 """Codes of a row of no part, and of the mark of a step, which says nothing."""
 _COMPILES = rf"{COMPILING}|(?i:nvrtc)|::[cC]ompile[A-Z]|CachingAutotuner"
 """Ranges of Dynamo, Inductor, NVRTC and nvFuser; users name ranges of their own after compilation too."""
+_COLLECTS = f"^{COLLECTION}"
 _WAITS, _LOADS_CODE = r"Command Buffer Full", r"Module Loading|Lazy Function Loading|^dlopen"
 """Overhead rows of CUPTI that are none of the profiler's: a full launch queue, and loading of code."""
 _KINDS = {
@@ -111,6 +115,9 @@ def _mark_parts(host: HostColumns) -> Ints:
         if marked.any():
             part[host.nearest_ancestor(rows, marked) >= 0] = _PARTS.index(part_of_range)
     part[host.data_loading] = _PARTS.index(HostPart.LOADING)
+    collects = host.name_matches(_COLLECTS)
+    if collects.any():
+        part[host.nearest_ancestor(rows, collects) >= 0] = _PARTS.index(HostPart.GARBAGE_COLLECTION)
     return part
 
 
@@ -156,10 +163,9 @@ def _occupied(host: HostColumns, part_of_row: Ints, rank: int, thread: int, wind
         HostPart.OTHER_THREADS,
         elsewhere & host.of_kind(HostKind.OP),
     )
-    communicates = (
-        elsewhere & host.of_kind(HostKind.OP, HostKind.ANNOTATION) & host.name_matches(COMMUNICATES)
-    )
-    chosen.insert(_PARTS.index(HostPart.OTHER_THREADS), (HostPart.COMMUNICATION, communicates))
+    ranges = elsewhere & host.of_kind(HostKind.OP, HostKind.ANNOTATION)
+    for part, pattern in ((HostPart.COMMUNICATION, COMMUNICATES), (HostPart.GARBAGE_COLLECTION, _COLLECTS)):
+        chosen.insert(_PARTS.index(HostPart.OTHER_THREADS), (part, ranges & host.name_matches(pattern)))
     moments: Parts = dict.fromkeys(_PARTS, intervals.union(*host.spans(np.zeros(0, np.int64))))
     free = window
     for part, rows in chosen:
@@ -288,11 +294,11 @@ ANALYSIS = Analysis(
     definition=(
         "driving thread = the one with most marks of steps, else most ops outside of backward, else most "
         "runtime calls; window = union of the profiled steps on the host, else the thread's extent. A moment "
-        "belongs to the first that applies of: loading (in a data loader's __next__), compilation (in a "
-        "range that compiles or tries variants, or loading code), profiler, communication (in an op that "
-        "communicates), waits (in a call that waits for the device), runtime (in another runtime call), ops "
-        "(in an op), communication (only ops that communicate run, on other threads), other_threads (ops of "
-        "other threads of the rank run), outside (none of these)."
+        "belongs to the first that applies of: garbage_collection (Python collects garbage), loading (in a "
+        "data loader's __next__), compilation (in a range that compiles or tries variants, or loading code), "
+        "profiler, communication (in an op that communicates), waits (in a call that waits for the device), "
+        "runtime (in another runtime call), ops (in an op), garbage_collection or communication (on other "
+        "threads only), other_threads (ops of other threads of the rank run), outside (none of these)."
     ),
     tables=TABLES,
     sources=("events of torch.profiler and Nsight Systems",),

@@ -15,7 +15,7 @@ import pandas as pd
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule
 from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart, find_main_function
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import HIGH_SHARE, Budget, budget
+from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
@@ -41,6 +41,13 @@ OUTSIDE = Rule(
     why="Python between ops takes up to some 10% of steps of a few ms; {min_share} is other work",
     bound=Bottleneck.HOST,
     thresholds={"min_share": 0.3},
+)
+COLLECTS = Rule(
+    "host_garbage_collection",
+    states="a run without device work collects Python's garbage for at least {min_share} of its steps",
+    why="new objects are collected in some 1%; more are many new objects, or many old ones looked at again",
+    bound=Bottleneck.HOST,
+    thresholds={"min_share": WARN_SHARE},
 )
 COMPILES = Rule(
     "host_compilation",
@@ -74,7 +81,7 @@ ITERATIONS = Rule(
     why="a GAN or an actor with its critic takes a few; {min_iterations} are a loop over batches",
     thresholds={"min_iterations": 8},
 )
-RULES = (LOADS, OUTSIDE, COMPILES, LATE, ANOMALIES, THREADS, ITERATIONS)
+RULES = (LOADS, OUTSIDE, COLLECTS, COMPILES, LATE, ANOMALIES, THREADS, ITERATIONS)
 MIN_RANKS = 2
 
 
@@ -94,6 +101,17 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
     if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns:
         rows = names[names[PART] == HostPart.OUTSIDE]
         yield _report_outside(run, rows, times[HostPart.OUTSIDE], against)
+    if (collecting_ns := times[HostPart.GARBAGE_COLLECTION]) >= COLLECTS["min_share"] * window_ns:
+        yield against.finding(
+            COLLECTS,
+            collecting_ns,
+            f"Garbage collection takes {against.describe(collecting_ns)}",
+            "Call `gc.freeze()` once what lives long is built, so that it is not looked at again, and "
+            "`gc.disable()` with a `gc.collect()` every some hundred steps; or make fewer lists, dicts and "
+            "objects per step",
+            "upper bound: all collections in the profiled steps",
+            basis=Basis.MEASURED,
+        )
     compiling = ints(tables["per_step"], "compilation_ns") if "per_step" in tables else np.zeros(0, np.int64)
     recurs = int((compiling > 0).sum()) >= COMPILES["min_steps"]
     if recurs and times[HostPart.COMPILATION] >= COMPILES["min_share"] * window_ns:

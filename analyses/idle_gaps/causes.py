@@ -37,9 +37,10 @@ import pandas as pd
 from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs.intervals import Ints
+from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import step_windows
-from tracekit.schema import MARKER, C, HostKind
+from tracekit.schema import C, HostKind
 
 from ..shared.common import (
     NO_PARENT,

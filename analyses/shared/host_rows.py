@@ -26,8 +26,9 @@ import pyarrow.compute as pc
 from tracekit.analysis import Column
 from tracekit.analysis.modules import find_enclosing
 from tracekit.runs.intervals import Ints
+from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run
-from tracekit.schema import MARKER, C, HostKind, Memory
+from tracekit.schema import C, HostKind, Memory
 
 from .common import (
     NO_PARENT,

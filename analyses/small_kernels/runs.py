@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis.kernel_names import matches
+from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run, busy
-from tracekit.schema import MARKER, C, DeviceKind, HostKind
+from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, Bools, ints, percentile, positions, spans
 from ..shared.groups import number_by, rows_by_device

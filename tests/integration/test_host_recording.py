@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.programs import collected
+from tracekit.analysis import analyze
+from tracekit.runs.range_names import COLLECTION
 from tracekit.runs.store import Store
+from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 
 PROGRAM = """
+import gc
+import threading
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -28,10 +33,12 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
     data = TensorDataset(torch.randn(48, 4), torch.randn(48, 4))
     for batch in DataLoader(data, 4, num_workers=1, collate_fn=collate):
+        objects = [[] for _ in range(30_000)]
         loss = model(batch).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+    print(gc.callbacks, [thread.name for thread in threading.enumerate()])
 
 if __name__ == "__main__":
     main()
@@ -39,14 +46,19 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
     folder = tmp_path_factory.mktemp("host")
     (folder / "train.py").write_text(PROGRAM)
     store = Store(folder / "store")
     ended = collected(store.path, [sys.executable, "train.py"], folder)
     assert ended.code == 0, ended.err
     [run] = store.runs()
-    return run
+    return run, ended.out.decode()
+
+
+@pytest.fixture(scope="module")
+def run(recorded: tuple[Run, str]) -> Run:
+    return recorded[0]
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +99,20 @@ def test_loaders_and_optimizers_are_recorded(settings: dict[str, Any]) -> None:
         "elements": 20,
         "sparse_gradients": 0,
     }
+
+
+def test_nothing_is_left_after_the_profiled_steps(recorded: tuple[Run, str]) -> None:
+    assert recorded[1] == "[] ['MainThread']\n"
+
+
+def test_pauses_of_the_garbage_collector_are_ranges_of_the_driving_thread(run: Run) -> None:
+    rows = run.table("host_intervals")
+    pauses = rows[rows[C.NAME].astype(str).str.startswith(COLLECTION)]
+    assert set(pauses[C.KIND]) == {HostKind.ANNOTATION}
+    assert set(pauses[C.TID]) == set(rows[rows[C.NAME] == "aten::linear"][C.TID])
+    assert set(pauses[C.STEP]) == {5, 6, 7, 8, 9}
+    assert pauses[C.PARENT_ROW].notna().all()
+    tables = analyze(run, "host_breakdown").tables
+    collected_ns = tables["per_step"]["garbage_collection_ns"]
+    assert (collected_ns > 0).all()
+    assert int(collected_ns.sum()) == int(pauses[C.DUR_NS].sum())

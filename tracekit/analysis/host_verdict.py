@@ -37,6 +37,7 @@ NAME_WIDTH = 40
 class HostPart(StrEnum):
     """A part of `host_breakdown`, which defines them; a moment belongs to the first that applies."""
 
+    GARBAGE_COLLECTION = "garbage_collection"
     LOADING = "loading"
     COMPILATION = "compilation"
     PROFILER = "profiler"
@@ -49,6 +50,7 @@ class HostPart(StrEnum):
 
 
 _BOUNDS = {
+    HostPart.GARBAGE_COLLECTION: Bottleneck.HOST,
     HostPart.LOADING: Bottleneck.INPUT,
     HostPart.COMPILATION: Bottleneck.START_UP,
     HostPart.PROFILER: Bottleneck.PROFILER,

@@ -29,8 +29,9 @@ from tracekit.diff.verdicts import RunSides
 from tracekit.diff.work_items import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs.meta import GPU_SETTINGS, PRECISION, WORKLOAD_FIELDS
+from tracekit.runs.range_names import SERVING
 from tracekit.runs.run import Run
-from tracekit.schema import SERVING, C
+from tracekit.schema import C
 from tracekit.stats.comparison import ALPHA, THRESHOLD
 
 MAX_NAMES = 3

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 PLANTED = {
-    HostPart.LOADING: 300,
+    HostPart.GARBAGE_COLLECTION: 20,
+    HostPart.LOADING: 280,
     HostPart.COMPILATION: 90,
     HostPart.PROFILER: 10,
     HostPart.COMMUNICATION: 80,
@@ -43,14 +44,15 @@ ROWS = [
         parent_row=0,
     ),
     host("aten::stack", 100, 200, phase=Phase.DATALOAD, parent_row=1),
+    host("Garbage collection: generation 0", 200, 220, kind=HostKind.ANNOTATION, parent_row=1),
     host("compile_fx (dynamo_timed)", 300, 390, kind=HostKind.ANNOTATION, parent_row=0),
-    host("aten::empty", 310, 320, parent_row=3),
+    host("aten::empty", 310, 320, parent_row=4),
     host("Buffer Flush", 390, 400, kind=HostKind.OVERHEAD, parent_row=0),
     host("c10d::allreduce_", 400, 480, parent_row=0),
-    host("cudaLaunchKernel", 410, 420, kind=HostKind.RUNTIME, parent_row=6),
+    host("cudaLaunchKernel", 410, 420, kind=HostKind.RUNTIME, parent_row=7),
     host("aten::mm", 480, 750, parent_row=0),
-    host("cudaStreamSynchronize", 500, 540, kind=HostKind.SYNC, parent_row=8),
-    host("cudaLaunchKernel", 600, 630, kind=HostKind.RUNTIME, parent_row=8),
+    host("cudaStreamSynchronize", 500, 540, kind=HostKind.SYNC, parent_row=9),
+    host("cudaLaunchKernel", 600, 630, kind=HostKind.RUNTIME, parent_row=9),
     host("train.py(3): encode", 750, 840, kind=HostKind.PYTHON, parent_row=0),
     host("aten::mm_backward", 700, 940, tid=2),
 ]
@@ -97,6 +99,13 @@ def test_the_largest_part_is_the_verdict_without_a_device(tmp_path: Path) -> Non
         "Bound by ops on the CPU: they take 90.0% of the profiled steps, largest: aten::mm 90.0%. "
         "No GPU work is recorded."
     )
+
+
+def test_a_collection_of_another_thread_holds_the_interpreter_lock(tmp_path: Path) -> None:
+    rows = [MARK, host("aten::mm", 0, 400, parent_row=0)]
+    rows += [host("Garbage collection: generation 2", 300, 900, kind=HostKind.ANNOTATION, tid=2)]
+    run = make_run(tmp_path, host_intervals=rows, steps=[step(1, 0, 1000)])
+    assert times(run) == {HostPart.GARBAGE_COLLECTION: 500, HostPart.OPS: 400, HostPart.OUTSIDE: 100}
 
 
 def test_communication_of_another_thread_is_waited_for(tmp_path: Path) -> None:
@@ -171,7 +180,12 @@ def iterates(count: int, backwards: int) -> list[dict[str, Any]]:
     return rows
 
 
+def collects(share: float) -> dict[str, Any]:
+    return {**runs_op(0, share, "Garbage collection: generation 2"), C.KIND: HostKind.ANNOTATION}
+
+
 RULED = {
+    "host_garbage_collection": ([[collects(0.05), runs_op(0.05, 1)]], [[collects(0.02), runs_op(0.02, 1)]]),
     "anomaly_detection": ([checks_for_nan(6, 4)], [checks_for_nan(6, 2)]),
     "steps_of_many_iterations": ([[*iterates(9, 9), runs_op(0, 1)]], [[*iterates(9, 3), runs_op(0, 1)]]),
     "host_loading": ([[loads(0.2), runs_op(0.2, 1)]], [[loads(0.05), runs_op(0.05, 1)]]),

@@ -17,6 +17,7 @@ import numpy as np
 
 from tracekit.ingest.spool.rows import NONE, Bools, Column, Ints, Words
 from tracekit.ingest.spool.text_columns import LATEST_NS
+from tracekit.runs.range_names import COLLECTION
 from tracekit.schema import CopyKind, DeviceKind, HostKind, Memory
 
 _DIGITS = re.compile(r"-?\d+")
@@ -188,7 +189,7 @@ LEGACY_DEVICE = "CUDA functions"
 
 MEMORY_EVENT = "[memory]"
 
-_ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|nccl:|## ")
+_ANNOTATION = re.compile(COLLECTION + r"|ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|nccl:|## ")
 _BLOCKING = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|synchronize(Stream)?$")
 _COPY = re.compile(r"([HDA]to[HDA]|PtoP)")
 _COPY_HIP = re.compile(r"Copy(Host|Device)To(Host|Device)")

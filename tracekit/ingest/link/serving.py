@@ -35,7 +35,8 @@ from msgspec import structs
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.spool.rows import NONE, compact, numbers
 from tracekit.runs.configuration import patterns
-from tracekit.schema import SERVING, STEPS, C, Column, ServingPhase
+from tracekit.runs.range_names import SERVING
+from tracekit.schema import STEPS, C, Column, ServingPhase
 
 _MAX_DIGITS = 18  # maximum digits of a number: one of 19 may not fit into a signed integer of 64 bits
 _TOKENS = "tokens"  # group of a pattern for the tokens of a step of one phase

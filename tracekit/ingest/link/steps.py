@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from tracekit import schema
 from tracekit.ingest.link import serving
 from tracekit.ingest.link.nesting import Bools, Ints, Nest
 from tracekit.ingest.link.nesting_windows import Inherited, NestedWindow, Stacks, Threads
@@ -19,6 +18,7 @@ from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import NONE, Rows, allocation_order, concatenate_rows, host_order
 from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
 from tracekit.ingest.spool.window_reader import SortedColumns, Window, windows
+from tracekit.runs.range_names import MARKERS
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
 
 _WANTED = (C.START_NS, C.DUR_NS, C.KIND, C.NAME, C.PID, C.TID, C.EXTERNAL_ID, C.CORRELATION_ID)
@@ -60,7 +60,7 @@ def find_steps(host: SpooledTable, named: str = "", added: tuple[str, ...] = ())
     if rows is not None:
         steps = _outermost_steps(rows, names)
         return steps if named else _describe_batches(steps, added)
-    for marker in () if named else schema.MARKERS:
+    for marker in () if named else MARKERS:
         rows = _find_ranges(host, names.matching(marker.match), [HostKind.ANNOTATION])
         if rows is not None:
             matches = [marker.match(names.values[code]) for code in rows.integers(C.NAME)]

@@ -13,7 +13,8 @@ from tracekit.ingest.kineto.columns import fitting_devices, host_kind
 from tracekit.ingest.nsys import rows
 from tracekit.ingest.nsys.rows import Chunk, Strings, encode, nullable
 from tracekit.ingest.spool.rows import Batch, BatchBuilder, Column
-from tracekit.schema import HOST_DEVICE, C, DeviceKind, HostKind, is_marker
+from tracekit.runs.range_names import is_marker
+from tracekit.schema import HOST_DEVICE, C, DeviceKind, HostKind
 
 _COMMON = ("start", "end", "globalPid", "deviceId", "contextId", "streamId", "correlationId")
 _NODE = ("graphId", "graphNodeId")

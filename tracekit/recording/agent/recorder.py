@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, summary
+from .host_watch import HostWatch
 from .program_profilers import follow
 from .settings import read_settings
 
@@ -55,6 +56,7 @@ class TorchRecorder:
         self._settled_ns: int | None = None
         self._clock: HostClock | DeviceClock = HostClock()
         self._profiler: Any = None
+        self._watch = HostWatch(torch)
         self._path: Path | None = None
         self._first = 0
         self._program_profilers = follow(torch)
@@ -187,6 +189,7 @@ class TorchRecorder:
         self._profiler.current_action = self._profiler.schedule(first - warm)
         with _quiet():
             self._profiler.start()
+        self._watch.start()
 
     def _profile(self, first: int) -> Any:
         profiler = self._torch.profiler
@@ -261,6 +264,7 @@ class TorchRecorder:
 
     def _end(self) -> tuple[Any, Path | None]:
         profiler, self._profiler = self._profiler, None
+        self._watch.stop()
         if profiler is not None:
             _wait_for_gloo()
             with _quiet():

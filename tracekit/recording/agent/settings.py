@@ -31,6 +31,7 @@ def read_settings(torch: Any) -> dict[str, Any]:
         "threads": lambda: _read_threads(torch),
         "modes": lambda: _read_modes(torch, objects["modules"]),
         "data_loaders": lambda: _describe_loaders(objects["loaders"], objects["iterators"]),
+        "garbage_collector": _read_collector,
         "optimizers": lambda: [_describe_optimizer(item) for item in objects["optimizers"][:MAX_LISTED]],
     }
     return _read_each(readers)
@@ -112,6 +113,16 @@ def _quota(group: Path) -> list[float]:
         quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
         return [int(quota) / int(period)] if int(quota) > 0 else []
     return []
+
+
+def _read_collector() -> dict[str, Any]:
+    """Return whether Python collects by itself, from how many objects on, and what it looks at."""
+    return {
+        "enabled": gc.isenabled(),
+        "thresholds": list(gc.get_threshold()),
+        "objects": len(gc.get_objects()),
+        "frozen_objects": gc.get_freeze_count(),
+    }
 
 
 def _read_modes(torch: Any, modules: list[Any]) -> dict[str, Any]:
