@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.noise_models import MODELS
-from tracekit.stats import decide as effects
+from tracekit.stats import effects
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
 from tracekit.stats.decide import CODES, classify
 from tracekit.stats.samples import order
@@ -81,7 +81,7 @@ def compared(
         claimed |= (low > 0) | (high < 0)
         covered[goes_on] = ((low <= planted) & (planted <= high))[goes_on]
         runs[goes_on] = look.k
-        codes = classify(effect.log, low, high, effect.detectable(look.alpha), threshold)
+        codes = classify(effect.log, low, high, threshold)
         final[goes_on] = codes[goes_on]
     return Shares(
         float(covered.mean()),
@@ -138,7 +138,7 @@ def unequal(*, count: int, k: tuple[int, int], seed: int, sigma: float = 0.02) -
     a, b = (sigma * rng.standard_normal((count, runs)) for runs in k)
     effect = effects.effect_between_groups(a, b)
     low, high = effect.interval()
-    codes = classify(effect.log, low, high, effect.detectable(), THRESHOLD)
+    codes = classify(effect.log, low, high, THRESHOLD)
     return float(((low <= 0) & (high >= 0)).mean()), float((codes == _REGRESSION).mean())
 
 
@@ -170,7 +170,7 @@ def single_runs(*, count: int, history: int, seed: int, sigma: float = 0.02) -> 
     difference = runs[:, 1] - runs[:, 0]
     effect = effects.Effect(difference, noise * np.sqrt(2), np.full(count, history - 1.0), noise)
     low, high = effect.interval()
-    codes = classify(difference, low, high, effect.detectable(), THRESHOLD)
+    codes = classify(difference, low, high, THRESHOLD)
     return float(((low <= 0) & (high >= 0)).mean()), float((codes == _REGRESSION).mean())
 
 

@@ -156,7 +156,14 @@ def _compare(a: State, b: State, metric: str, noise: Noise, run_order: dict[Plac
     )
     # A single run has no spread of its own; that of the repeated runs of other commits stands in.
     single_run_noise = noise if min(len(values_a), len(values_b)) == 1 else None
-    return compare(METRICS[metric], values_a, values_b, paired=bool(blocks), noise=single_run_noise)
+    return compare(
+        METRICS[metric],
+        values_a,
+        values_b,
+        paired=bool(blocks),
+        base_first=blocks.base_first if blocks else None,
+        noise=single_run_noise,
+    )
 
 
 def read_subjects(states: Sequence[State], where: Path) -> dict[str, str]:

@@ -255,7 +255,8 @@ def diff(
     comparability = compare(*runs, (a, b), varying=options.varying)
     if comparability.refused:
         return Diff(*described, comparability, design, options.by, Verdict.NOT_COMPARABLE)
-    sides = RunSides(base, head, design.paired, recorded)
+    base_first = [side == "A" for side in design.order[::2]] if design.paired else None
+    sides = RunSides(base, head, recorded, base_first)
     metrics = verdicts.with_verdicts(verdicts.measure(base, head, times), design, sides)
     if any(metric.verdict is not Verdict.NONE for metric in metrics):  # by known noise, of one run per side
         design = replace(design, alpha=ALPHA)

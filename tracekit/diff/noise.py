@@ -12,11 +12,12 @@ import json
 import shlex
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from tracekit.runs.metrics import METRICS, OF_RUNS, of_run, timing_settings
+from tracekit.runs.metrics import METRICS, OF_RUNS, STEP_TIME, of_run, peaks, step_time, timing_settings
 from tracekit.runs.run import Run
-from tracekit.stats.noise import Noise, estimate_noise
+from tracekit.stats.noise import Noise, Sessions, estimate_noise
 
 REPEATS = 5
 _Measured: TypeAlias = tuple[Run, Mapping[str, float]]
@@ -115,6 +116,37 @@ def noise_of_run(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Nois
     usable = [noise for noise in estimates if noise is not None]
     complete = usable and len(usable) == len(estimates)
     return max(usable, key=lambda noise: noise.sigma) if complete else None
+
+
+SESSION_GAP = timedelta(hours=1)
+"""Time without a run of the configuration that separates two sessions."""
+
+
+def sessions_of(metric: str, like: Run, runs: Sequence[Run]) -> Sessions:
+    """Return the values of the sessions in which a configuration was recorded, oldest first.
+
+    Args:
+        metric: One of `tracekit.runs.metrics.OF_RUNS`.
+        like: A run of the configuration; others count if they were timed in the same way.
+        runs: Runs among which sessions are searched. Of a session those of one code count, of which there
+            are most, as a change of code is not a difference between occasions.
+    """
+    alike = [
+        run
+        for run in sorted(runs, key=lambda run: run.header.created_at)
+        if (fingerprint_id(run), clock(run)) == (fingerprint_id(like), clock(like))
+        and _settings(run) == _settings(like)
+    ]
+    sessions: list[dict[Hashable, list[float]]] = []
+    before = datetime.min.replace(tzinfo=UTC)
+    for run in alike:
+        now = datetime.fromisoformat(run.header.created_at)
+        if value := step_time(run) if metric == STEP_TIME else peaks(run).get(metric):
+            if now - before > SESSION_GAP:
+                sessions.append({})
+            before = now
+            sessions[-1].setdefault(code(run), []).append(value)
+    return Sessions([max(by_code.values(), key=len) for by_code in sessions])
 
 
 def _settings(run: Run) -> str:

@@ -29,7 +29,7 @@ from tracekit.schema import HOST_DEVICE, C
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import ALPHA, Comparison, Verdict
-from tracekit.stats.noise import Noise
+from tracekit.stats.noise import Noise, Sessions
 from tracekit.stats.samples import at_their_clocks
 from tracekit.stats.tests import compare_exact, with_holm
 
@@ -50,14 +50,15 @@ class RunSides:
     """The runs that are compared, in the order of their values.
 
     Attributes:
-        paired: Whether run i of both sides was made in the same block of two.
         recorded: Runs whose repeats tell the noise where a side has a single value.
+        base_first: Whether the base ran first, per block of two runs, if run i of both sides was made in the
+            same block; None if the sides are not paired.
     """
 
     base: Sequence[Run]
     head: Sequence[Run]
-    paired: bool
     recorded: Sequence[Run]
+    base_first: Sequence[bool] | None = None
 
     @cached_property
     def conditions(self) -> tuple[list[Conditions], list[Conditions]]:
@@ -93,7 +94,7 @@ class RunSides:
         *,
         threshold: float,
         tolerance: float = TOLERANCE_BYTES,
-        noise: Noise | None = None,
+        noise: Noise | Sessions | None = None,
     ) -> Comparison:
         """Compare one metric of both sides.
 
@@ -103,16 +104,27 @@ class RunSides:
             b: The same of the head.
             threshold: Relative change from which it is a regression.
             tolerance: Ignored difference of an exact metric, bytes.
-            noise: Noise of one run, where a side has a single value.
+            noise: Noise of one run, where a side has a single value; earlier sessions, if the sides were
+                recorded on different occasions.
         """
         metric = METRICS[name]
         if name in EXACT:
             return compare_exact(metric, a, b, threshold=threshold, tolerance=tolerance)
-        comparison = compare(metric, a, b, paired=self.paired, noise=noise, threshold=threshold)
+        comparison = compare(
+            metric,
+            a,
+            b,
+            paired=self.base_first is not None,
+            base_first=self.base_first,
+            noise=noise,
+            threshold=threshold,
+        )
         if name != STEP_TIME:
             return comparison
         clocks_a, clocks_b = ([run.clock_mhz for run in side] for side in self.conditions)
-        return at_their_clocks(comparison, (a, b), (clocks_a, clocks_b), noise=noise)
+        return at_their_clocks(
+            comparison, (a, b), (clocks_a, clocks_b), base_first=self.base_first, noise=noise
+        )
 
 
 @dataclass(frozen=True)
@@ -198,7 +210,8 @@ def design(base: Sequence[Run], head: Sequence[Run], *, threshold: float) -> Des
     has_distinct_times = len(position) == len(in_order)
     order = "".join(side for _, side in in_order) if has_distinct_times else ""
     times = [[position[run.meta.created_at] for run in side] for side in (base, head)]
-    paired = has_distinct_times and len(base) > 1 and samples.pairs(*times) is not None
+    blocks = samples.pairs(*times) if has_distinct_times else None
+    paired = blocks is not None and len(blocks.a) == len(base) == len(head)
     repeated = max(len(base), len(head)) > 1
     return Design((len(base), len(head)), order, paired, ALPHA if repeated else None, threshold)
 

@@ -75,15 +75,20 @@ class Block:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a session: all blocks, and per metric the comparison of the test that decided it."""
+    """Outcome of a session: all blocks, and per metric the comparison of the test that decided it.
+
+    Metrics that only one side measured are in `one_sided`: no number of runs decides them.
+    """
 
     metrics: tuple[Comparison, ...]
     blocks: tuple[Block, ...]
+    one_sided: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
         """The verdict over all metrics."""
-        return overall(metric.verdict for metric in self.metrics)
+        verdicts = [metric.verdict for metric in self.metrics]
+        return overall([*verdicts, *(Verdict.CANNOT_TELL for _ in self.one_sided)])
 
 
 def compare_until_decided(
@@ -95,7 +100,7 @@ def compare_until_decided(
     on_test: Callable[[Look, Sequence[Comparison]], None],
     before: Sequence[Block] = (),
 ) -> Outcome:
-    """Measure blocks until every metric is decided or the maximum is reached.
+    """Measure blocks until a metric regressed, every metric is decided or the maximum is reached.
 
     Args:
         design: The design.
@@ -126,24 +131,41 @@ def compare_until_decided(
         current = tuple(decided.get(metric.name, metric) for metric in comparisons)
         decided |= {metric.name: metric for metric in current if metric.verdict not in INCONCLUSIVE}
         on_test(look, [metric for metric in current if metric.verdict in INCONCLUSIVE])
-        if len(decided) == len(current):
+        if len(decided) == len(current) or any(metric.verdict is Verdict.REGRESSION for metric in current):
             break
-    return Outcome(current, tuple(blocks))
+    return Outcome(current, tuple(blocks), _find_one_sided(metrics, blocks))
 
 
 def _compare_blocks(
     design: Design, metrics: Sequence[Metric], blocks: Sequence[Block], look: Look
 ) -> tuple[Comparison, ...]:
     """Compare the sides in all measured metrics, with Holm's correction."""
-    names = {name for block in blocks for name in (*block.base, *block.head)}
-    measured = [metric for metric in metrics if metric.name in names]
-    missing = set(design.metrics) - names
+    one_sided, (base, head) = _find_one_sided(metrics, blocks), _find_measured(blocks)
+    measured = [metric for metric in metrics if metric.name in base & head]
+    missing = set(design.metrics) - (base | head)
+    if one_sided and not measured and not missing:
+        side = "head" if one_sided[0] in base else "base"
+        raise CollectionError(
+            f"no run of the {side} measured {one_sided[0]}", hint="compare a metric that both sides measure"
+        )
     if missing or not measured:
         raise CollectionError(
             f"the program did not measure {' or '.join(sorted(missing)) or 'any metric'}",
             hint="choose another --metric, or read the value with --value",
         )
     return with_holm([_compare(design, metric, blocks, look) for metric in measured])
+
+
+def _find_measured(blocks: Sequence[Block]) -> tuple[set[str], set[str]]:
+    """Return the metrics that any run of the base measured, and those of the head."""
+    return {name for block in blocks for name in block.base}, {
+        name for block in blocks for name in block.head
+    }
+
+
+def _find_one_sided(metrics: Sequence[Metric], blocks: Sequence[Block]) -> tuple[str, ...]:
+    base, head = _find_measured(blocks)
+    return tuple(metric.name for metric in metrics if metric.name in base ^ head)
 
 
 def _compare(design: Design, metric: Metric, blocks: Sequence[Block], look: Look) -> Comparison:
@@ -219,6 +241,7 @@ class Report:
                 "warmup": design.warmup,
             },
             "metrics": [metric.entry() for metric in self.outcome.metrics],
+            "one_sided": list(self.outcome.one_sided),
             "values": {
                 "base": [dict(block.base) for block in blocks],
                 "head": [dict(block.head) for block in blocks],

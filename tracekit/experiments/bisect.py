@@ -34,7 +34,7 @@ from tracekit.experiments.state import StateFile
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Comparison
-from tracekit.stats.decide import Floats, quantile
+from tracekit.stats.effects import Floats, quantile
 from tracekit.stats.search import (
     CONFIDENCE,
     MAX_REPEATS,
@@ -306,7 +306,7 @@ def _compare_ends(session: Session) -> Comparison:
     search = session.search
     a, b = (session.values_of(end) for end in session.ends)
     if search.exact:
-        return compare_exact(search.metric, a, b)
+        return compare_exact(search.metric, a, b, agreeing=1)
     return compare(search.metric, a, b, paired=False, threshold=search.threshold)
 
 

@@ -14,8 +14,8 @@ from itertools import islice
 from tracekit.diff.engine import Options as DiffOptions
 from tracekit.diff.engine import diff, expand_varying
 from tracekit.diff.model import Status
-from tracekit.diff.noise import clock
-from tracekit.diff.verdicts import ORDER_WARNING, RunSides
+from tracekit.diff.noise import clock, sessions_of
+from tracekit.diff.verdicts import RunSides
 from tracekit.errors import RunNotFoundError, TracekitError
 from tracekit.experiments import check_baseline
 from tracekit.experiments.check_baseline import Baseline, Candidates
@@ -24,7 +24,7 @@ from tracekit.experiments.options import CheckOptions as Options
 from tracekit.runs import revisions
 from tracekit.runs.metrics import (
     DEVICE_PEAK,
-    EXACT,
+    METRICS,
     SETTINGS,
     STEP_TIME,
     count_timed_steps,
@@ -163,34 +163,39 @@ def compare_sides(
     Args:
         base: Runs of the baseline, oldest first.
         head: Runs to check, oldest first.
-        stored: All runs of the store; their repeats give the noise if a side has none.
+        stored: All runs of the store; earlier sessions show how much occasions differ.
         options: Metrics, threshold and tolerance.
     """
     position = {run.path: float(number) for number, run in enumerate(stored)}
     times = [[position.get(run.path, math.inf) for run in side] for side in (base, head)]
     blocks = samples.pairs(*times)
     if blocks:
-        base, head = [base[number] for number in blocks[0]], [head[number] for number in blocks[1]]
-    sides = RunSides(base, head, bool(blocks), stored)
+        base, head = [base[number] for number in blocks.a], [head[number] for number in blocks.b]
+    sides = RunSides(base, head, stored, blocks.base_first if blocks else None)
     # 0 is no measurement: an allocator that was not used, or steps that were not timed.
     measured = [
         [{name: value or None for name, value in of_run(run).items()} for run in side]
         for side in (base, head)
     ]
     comparisons, missing = [], {}
+    compared = {run.path for run in (*base, *head)}
+    unused = [run for run in stored if run.path not in compared]
     for name in options.metrics:
         a, b = ([values.get(name) for values in side] for side in measured)
         if reason := _reason_missing(name, a, b, (*base, *head)):
             missing[name] = reason
             continue
-        noise = None if name in EXACT else sides.noise(name, a, b)
+        # Sides that did not alternate were recorded on two occasions, which differ in speed, not in memory.
+        apart = not blocks and METRICS[name].unit == "ns"
+        sessions = sessions_of(name, base[-1], unused) if apart else None
         comparisons.append(
-            sides.compare(name, a, b, threshold=options.threshold, tolerance=options.tolerance, noise=noise)
+            sides.compare(
+                name, a, b, threshold=options.threshold, tolerance=options.tolerance, noise=sessions
+            )
         )
     one_sided = {name: reason for name, reason in missing.items() if reason != NEITHER}
     timed = STEP_TIME in options.metrics and missing.get(STEP_TIME) is None
     notes = (
-        *([ORDER_WARNING] if samples.ran_in_sequence(*times) else []),
         *sides.warnings,
         *(_timing_notes(base, head) if timed else ()),
         *(f"{name}: {reason}" for name, reason in one_sided.items()),

@@ -44,6 +44,7 @@ def render(report: Report, output_format: str) -> str:
 def _blocks(report: Report) -> list[doc.Block]:
     width = doc.terminal_width(_MAX_WIDTH)
     reasons = [f"{metric.name}: {metric.reason} ({metric.method})" for metric in report.outcome.metrics]
+    reasons += [f"{name}: only one side measured it" for name in report.outcome.one_sided]
     design = [*_design(report), *(f"warning: {warning}" for warning in report.warnings)]
     sides = report.runs.keys() >= {"base", "head"}
     compare = [f"tracekit diff {report.runs['base']} {report.runs['head']}"] if sides else []

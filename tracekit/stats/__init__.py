@@ -5,9 +5,10 @@ without a profiler. Effects are natural logarithms of ratios, which are independ
 if the sides are exchanged.
 
     comparison   metrics, verdicts, and results of comparisons
-    compare      compares runs: paired by block, unpaired, or by known noise
+    compare      compares runs: paired by block, unpaired, between sessions, or by known noise
     tests        exact comparison; several metrics; sequential tests
-    decide       effects with standard errors, verdicts, and their reasons
+    effects      effects with standard errors: in blocks, between groups, between sessions
+    decide       verdicts, their reasons, and how many more runs decide
     samples      blocks of two runs; time or cycles if clocks differ
     noise        noise of runs of the same code, and the smallest detectable effect
     search       search for the commit of a jump

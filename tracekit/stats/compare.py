@@ -1,24 +1,37 @@
 """Compare the runs of a head with those of a base, by one number per run.
 
-The test depends on the data: runs in blocks are paired; other runs are two groups (Welch); a single run per
-side requires the noise of earlier runs of the same code, and gives no verdict without it.
+The test depends on the data: runs in blocks are paired; other runs of one occasion are two groups (Welch);
+sides that were recorded on different occasions require earlier sessions, which show how much occasions
+differ. A single run per side requires the noise of earlier runs of the same code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats import decide as effects
+from tracekit.stats import effects
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Comparison, Metric, Values, Verdict
-from tracekit.stats.decide import Effect, Evidence, Floats, decide, explain
-from tracekit.stats.noise import Noise
+from tracekit.stats.decide import MAX_MORE, Evidence, decide, explain, more_runs
+from tracekit.stats.effects import Effect, Floats
+from tracekit.stats.noise import Noise, Sessions
 
 _LARGEST = 700.0
 BY_NOISE = "with known noise"
+BETWEEN_SESSIONS = "t with the variance between sessions"
 NO_SPREAD = "one run per side: no variance estimate; repeat the runs, or record runs of unchanged code"
+MIN_SESSIONS = 8
+"""Earlier sessions that show how much the levels of sessions differ; fewer leave their spread uncertain."""
+OCCASIONS = "the sides were recorded on different occasions; use `tracekit ab`, which alternates them"
+ONE_ORDER = (
+    "the {} ran first in every pair, so that an effect of the order looks like a change; alternate the order "
+    "(ABBA), as `tracekit ab` does"
+)
 
 
 def compare(
@@ -27,7 +40,8 @@ def compare(
     b: Values,
     *,
     paired: bool,
-    noise: Noise | None = None,
+    base_first: Sequence[bool] | None = None,
+    noise: Noise | Sessions | None = None,
     threshold: float = THRESHOLD,
     alpha: float = ALPHA,
 ) -> Comparison:
@@ -39,7 +53,9 @@ def compare(
         b: One value per run of the head.
         paired: Whether run i of both sides was made in the same block, in alternating order. Where fewer
             than two blocks have both values, the runs are compared as two groups.
-        noise: Noise of one run, from earlier runs of the same code; used where a side has no repeats.
+        base_first: Whether the base ran first, per block; by default in ABBA order.
+        noise: Noise of one run, from earlier runs of the same code, used where a side has no repeats; earlier
+            sessions if unpaired sides were recorded on different occasions.
         threshold: Relative change from which the verdict is a regression.
         alpha: Level of the interval and test; that of the look in a sequential plan.
 
@@ -57,33 +73,52 @@ def compare(
             f"{metric.name}: {log_a.size} runs of the base and {log_b.size} of the head cannot be paired",
             hint="compare them unpaired",
         )
+    judge = partial(_comparison, metric, threshold=threshold, alpha=alpha)
     complete = np.isfinite(log_a) & np.isfinite(log_b) if paired else np.zeros(0, bool)
-    in_blocks = int(complete.sum()) > 1  # else what was measured outside of complete blocks tells more
-    if in_blocks:
-        log_a, log_b = log_a[complete], log_b[complete]
-    else:
-        log_a, log_b = log_a[np.isfinite(log_a)], log_b[np.isfinite(log_b)]
-    effect, method = _effect(log_a, log_b, paired=in_blocks, noise=noise)
-    comparison = _comparison(metric, log_a, log_b, effect, method, threshold=threshold, alpha=alpha)
-    if noise is None or not noise.runs or not method.endswith(BY_NOISE):
+    if complete.sum() > 1:  # else what was measured outside of complete blocks tells more
+        first = np.arange(complete.size) % 2 == 0 if base_first is None else np.asarray(base_first, bool)
+        return _compare_blocks(judge, log_a[complete], log_b[complete], first[complete])
+    log_a, log_b = log_a[np.isfinite(log_a)], log_b[np.isfinite(log_b)]
+    comparison = judge(log_a, log_b, *_effect(log_a, log_b, noise))
+    if isinstance(noise, Sessions) and comparison.method == "none":
+        count = f"{len(noise.values)} of the {MIN_SESSIONS} earlier sessions"
+        reason = f"{OCCASIONS} ({count} that show how much occasions differ)"
+        return replace(comparison, verdict=Verdict.CANNOT_TELL, reason=reason)
+    if isinstance(noise, Noise) and noise.runs and comparison.method.endswith(BY_NOISE):
+        history = f"noise of {100 * noise.sigma:.2g}% in {noise.runs} recorded runs of unchanged code"
+        return replace(comparison, reason=f"{comparison.reason}; judged by the {history}")
+    return comparison
+
+
+def _compare_blocks(
+    judge: Callable[..., Comparison], log_a: Floats, log_b: Floats, base_first: npt.NDArray[np.bool_]
+) -> Comparison:
+    """Compare complete blocks; nothing is told if the same side was first in all of them."""
+    effect = effects.effect_in_blocks(log_a, log_b, base_first)
+    comparison = judge(log_a, log_b, effect, "paired t on logarithms")
+    if base_first.any() and not base_first.all():
         return comparison
-    history = f"noise of {100 * noise.sigma:.2g}% in {noise.runs} recorded runs of unchanged code"
-    return replace(comparison, reason=f"{comparison.reason}; judged by the {history}")
+    reason = ONE_ORDER.format("base" if base_first.all() else "head")
+    return replace(comparison, verdict=Verdict.CANNOT_TELL, reason=reason, more_runs=None)
 
 
-def _effect(log_a: Floats, log_b: Floats, *, paired: bool, noise: Noise | None) -> tuple[Effect, str]:
-    # Pairing comes first, as it removes drift; Welch second, as the sides may differ in their spread.
+def _effect(log_a: Floats, log_b: Floats, noise: Noise | Sessions | None) -> tuple[Effect, str]:
+    """Return the effect between sides that are not paired, and the name of the test."""
+    unknown = np.array(np.nan)
+    without_spread = Effect(np.asarray(log_b.mean() - log_a.mean()), unknown, unknown, unknown), "none"
+    if isinstance(noise, Sessions):
+        if len(noise.values) < MIN_SESSIONS:
+            return without_spread
+        return effects.effect_between_sessions(log_a, log_b, noise.logs), BETWEEN_SESSIONS
     fewest, most = sorted((log_a.size, log_b.size))
-    if paired:
-        return effects.effect_in_blocks(log_a, log_b), "paired t on logarithms"
-    if fewest > 1:
+    if fewest > 1:  # Welch, as the sides may differ in their spread
         return effects.effect_between_groups(log_a, log_b), "Welch t on logarithms"
-    if noise is not None and np.isfinite(noise.sigma):
+    if noise is not None and noise.sigma > 0:  # equal values do not show that there is no noise
         name = "z" if np.isinf(noise.df) else "t"
         return effects.effect_with_noise(log_a, log_b, sigma=noise.sigma, df=noise.df), f"{name} {BY_NOISE}"
     if most > 1:
         return effects.effect_between_groups(log_a, log_b), "pooled t on logarithms"
-    return effects.effect_between_groups(log_a, log_b), "none"
+    return without_spread
 
 
 def _comparison(
@@ -100,9 +135,13 @@ def _comparison(
     detectable = float(effect.detectable(alpha))
     sign = metric.direction.sign
     least, most = sorted((sign * low, sign * high))
-    worsening = Evidence(sign * log, least, most, detectable, threshold)
+    worsening = Evidence(sign * log, least, most, threshold)
     verdict = decide(worsening)
-    tested = verdict is not Verdict.NONE
+    tested, k = verdict is not Verdict.NONE, min(log_a.size, log_b.size)
+    reason, more = explain(verdict, worsening, metric.direction) if tested else NO_SPREAD, None
+    if verdict is Verdict.CANNOT_TELL:
+        more = more_runs(effect, k, threshold, sign)
+        reason = f"{reason}; {_format_more(more)}"
     return Comparison(
         **vars(metric),
         a=_mean(log_a),
@@ -112,15 +151,22 @@ def _comparison(
         p=float(effect.p()) if tested else None,
         mde=float(np.expm1(min(detectable, _LARGEST))) if tested else None,
         verdict=verdict,
-        k=min(log_a.size, log_b.size),
+        k=k,
         paired=method.startswith("paired"),
-        reason=explain(verdict, worsening, metric.direction) if tested else NO_SPREAD,
+        reason=reason,
         runs=(log_a.size, log_b.size),
         method=method,
         threshold=threshold,
         alpha=alpha,
         sigma=float(effect.sigma) if tested else None,
+        more_runs=more,
     )
+
+
+def _format_more(more: int | None) -> str:
+    if more is None:
+        return f"too close to the threshold, or too noisy, for {MAX_MORE} more runs per side"
+    return f"about {more} more run{'s' * (more != 1)} per side would tell"
 
 
 def _mean(logs: Floats) -> float:

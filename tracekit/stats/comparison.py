@@ -74,6 +74,7 @@ class Comparison:
         threshold: Relative change from which the verdict is a regression.
         alpha: Level its interval and p value were judged at; below 0.05 at the looks of a sequential plan.
         sigma: Standard deviation of a run's logarithm, about its relative noise.
+        more_runs: About how many more runs per side would tell; None if it is told, or would take too many.
         p_adjusted: `p` over the declared metrics of a gate (Holm), None outside one.
 
     Example:
@@ -102,6 +103,7 @@ class Comparison:
     sigma: float | None = None
     direction: Direction = Direction.LOWER
     p_adjusted: float | None = None
+    more_runs: int | None = None
 
     def entry(self) -> dict[str, Any]:
         """The comparison as JSON values, one key per attribute."""

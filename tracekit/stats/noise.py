@@ -6,14 +6,14 @@ the logarithm of one run's value, pooled within such groups, so that differences
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tracekit.errors import UnusableInputError
 from tracekit.stats.comparison import ALPHA, Values
-from tracekit.stats.decide import Effect, Floats
+from tracekit.stats.effects import Effect, Floats
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,21 @@ class Noise:
             ['2.0%', '1.3%', '0.9%']
         """
         return float(np.expm1(detectable_effect(self.sigma, k, paired=paired)))
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Values of earlier sessions, which show how much occasions differ; one list per session."""
+
+    values: Sequence[Values]
+
+    @property
+    def logs(self) -> Floats:
+        """Logarithms, sessions by runs; NaN where a session has fewer runs."""
+        logs = np.full((len(self.values), max(map(len, self.values))), np.nan)
+        for row, session in zip(logs, self.values, strict=True):
+            row[: len(session)] = np.log(np.asarray(session, float))
+        return logs
 
 
 def detectable_effect(sigma: float, k: int, *, paired: bool = False) -> float:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Comparison, Metric, Verdict
-from tracekit.stats.noise import Noise
+from tracekit.stats.noise import Noise, Sessions
 
 _A, _B = "A", "B"
 
@@ -33,19 +33,35 @@ def order(k: int, *, start: int = 0) -> str:
     return "".join(_B + _A if block % 2 else _A + _B for block in range(start, start + k))
 
 
-def pairs(times_a: Sequence[float], times_b: Sequence[float]) -> tuple[list[int], list[int]] | None:
-    """Return stored runs as blocks, if they were measured in blocks.
+class Blocks(NamedTuple):
+    """Positions of the runs of base and head, block by block, and whether the base ran first in each."""
+
+    a: list[int]
+    b: list[int]
+    base_first: list[bool]
+
+
+MIN_BLOCKS = 3
+"""Blocks that show that runs alternated, if other runs of both sides are in none."""
+
+
+def pairs(times_a: Sequence[float], times_b: Sequence[float]) -> Blocks | None:
+    """Return the blocks of stored runs: neighbors in time, one of each side.
+
+    Further runs, such as older ones of the base, are in no block.
 
     Args:
         times_a: When each run of the base was made, in any unit.
         times_b: The same of the head.
 
     Returns:
-        Positions of the runs of base and head, block by block; None where the sides did not alternate.
+        None where the sides did not alternate: most runs of each side are in no block.
 
     Example:
         >>> pairs([1, 4, 5], [2, 3, 6])
-        ([0, 1, 2], [0, 1, 2])
+        Blocks(a=[0, 1, 2], b=[0, 1, 2], base_first=[True, False, True])
+        >>> pairs([-2, -1, 0, 1, 4], [2, 3])
+        Blocks(a=[3, 4], b=[0, 1], base_first=[True, False])
         >>> pairs([1, 2, 3], [4, 5, 6]) is None
         True
     """
@@ -54,21 +70,19 @@ def pairs(times_a: Sequence[float], times_b: Sequence[float]) -> tuple[list[int]
         for side, times in ((_A, times_a), (_B, times_b))
         for position, time in enumerate(times)
     )
-    blocks = list(zip(runs[::2], runs[1::2], strict=False))
-    if len(times_a) != len(times_b) or any(first[1] == second[1] for first, second in blocks):
+    blocks, place = [], 0
+    while place < len(runs) - 1:
+        is_block = runs[place][1] != runs[place + 1][1]
+        blocks += [(runs[place], runs[place + 1])] if is_block else []
+        place += 1 + is_block
+    fewest = min(len(times_a), len(times_b))
+    if len(blocks) < 2 or (len(blocks) < fewest and len(blocks) < max(MIN_BLOCKS, fewest / 2)):
         return None
-    a, b = ([position for _, side_of_run, position in runs if side_of_run == side] for side in (_A, _B))
-    return a, b
-
-
-def ran_in_sequence(times_a: Sequence[float], times_b: Sequence[float]) -> bool:
-    """Tell whether all runs of one side were made before the other, so that drift looks like an effect.
-
-    Example:
-        >>> ran_in_sequence([1, 2, 3], [4, 5, 6]), ran_in_sequence([1, 4], [2, 3])
-        (True, False)
-    """
-    return bool(times_a and times_b) and (max(times_a) < min(times_b) or max(times_b) < min(times_a))
+    sides = {
+        side: [position for block in blocks for _, side_of_run, position in block if side_of_run == side]
+        for side in (_A, _B)
+    }
+    return Blocks(sides[_A], sides[_B], [first[1] == _A for first, _ in blocks])
 
 
 Known: TypeAlias = "Sequence[float | None]"
@@ -78,7 +92,12 @@ TOLERANCE = 0.02
 
 
 def at_their_clocks(
-    time: Comparison, times: tuple[Known, Known], clocks: tuple[Known, Known], *, noise: Noise | None = None
+    time: Comparison,
+    times: tuple[Known, Known],
+    clocks: tuple[Known, Known],
+    *,
+    base_first: Sequence[bool] | None = None,
+    noise: Noise | Sessions | None = None,
 ) -> Comparison:
     """A comparison of times, judged in cycles too where the clocks of the sides differ.
 
@@ -86,6 +105,7 @@ def at_their_clocks(
         time: The comparison in time.
         times: The times it compared, one per run of base and head; None where a run has none.
         clocks: Mean SM clock of the same runs, MHz; None where it is unknown.
+        base_first: Whether the base ran first in each block that `time` paired.
         noise: Noise of one run that `time` was judged by, if any.
 
     Returns:
@@ -103,7 +123,16 @@ def at_their_clocks(
         )
         metric = Metric(time.name, "cycles", time.direction)
         in_cycles = compare(
-            metric, a, b, paired=time.paired, noise=noise, threshold=time.threshold, alpha=time.alpha
+            metric,
+            a,
+            b,
+            paired=time.paired,
+            base_first=base_first,
+            noise=None
+            if isinstance(noise, Sessions)
+            else noise,  # the clocks of earlier sessions are unknown
+            threshold=time.threshold,
+            alpha=time.alpha,
         )
     return reconcile(time, in_cycles, clock_a, clock_b)
 
@@ -140,7 +169,7 @@ def reconcile(time: Comparison, in_cycles: Comparison | None, clock_a: float, cl
     Returns:
         `time`, with "cannot tell" where the clocks differ and the verdicts do not agree.
     """
-    if time.verdict is Verdict.NONE or not clocks_differ(clock_a, clock_b):
+    if time.ci95 is None or not clocks_differ(clock_a, clock_b):
         return time
     clocks = f"SM clock {clock_a:.0f} MHz against {clock_b:.0f} MHz"
     if in_cycles is None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.stats.decide import Floats, quantile
+from tracekit.stats.effects import Floats, quantile
 
 REPEATS = 3
 """Measurements of every commit; at least 2 unless they repeat exactly."""

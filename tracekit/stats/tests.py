@@ -1,7 +1,8 @@
 """Tests and corrections: exact comparison, several metrics, sequential tests.
 
 Exact: a change counts if it holds in every run: the ranges of the two sides are separated by more than the
-tolerance. Smaller differences are no change, and overlapping ranges are inconclusive.
+tolerance. Smaller differences are no change, and overlapping ranges are inconclusive. A value that was seen
+once may be one of two that occur, so each side needs two runs that agree.
 
 Several metrics: the metrics of a gate are few and declared beforehand; Holm limits the probability of any
 false regression to alpha. Tests are t tests on logarithms: a rank test of 5 against 5 runs cannot reach
@@ -31,11 +32,17 @@ import numpy as np
 
 from tracekit.errors import UnusableInputError
 from tracekit.stats.comparison import ALPHA, Comparison, Metric, Values, Verdict
-from tracekit.stats.decide import Floats
+from tracekit.stats.effects import Floats
 
 
 def compare_exact(
-    metric: Metric, a: Values, b: Values, *, threshold: float = 0.0, tolerance: float = 0.0
+    metric: Metric,
+    a: Values,
+    b: Values,
+    *,
+    threshold: float = 0.0,
+    tolerance: float = 0.0,
+    agreeing: int = 2,
 ) -> Comparison:
     """Compare values that do not vary, or hardly.
 
@@ -45,6 +52,7 @@ def compare_exact(
         b: One value per run of the head.
         threshold: Relative change from which a change is a regression; by default any.
         tolerance: Difference that is none, in the metric's unit.
+        agreeing: Runs of each side that must agree: 2, or 1 for counts that are known to repeat.
 
     Returns:
         A comparison without a p value. Its interval is the range of the ratio over all pairs of runs.
@@ -59,7 +67,13 @@ def compare_exact(
     """
     base, head = _values(metric, a, "base"), _values(metric, b, "head")
     middle_a, middle_b = float(np.median(base)), float(np.median(head))
-    verdict, reason = _verdict(metric, base, head, threshold, tolerance)
+    if all(_repeats(side, tolerance, agreeing) for side in (base, head)):
+        verdict, reason = _verdict(metric, base, head, threshold, tolerance)
+    else:
+        verdict, reason = (
+            Verdict.CANNOT_TELL,
+            f"{_format_range(base)} against {_format_range(head)}: {NO_REPEAT}",
+        )
     return Comparison(
         **vars(metric),
         a=middle_a,
@@ -95,6 +109,15 @@ def _verdict(
     if raised - base <= tolerance or raised < base * (1 + threshold):
         return Verdict.PASS, f"{ranges}, below the threshold of {100 * threshold:g}%"
     return Verdict.CANNOT_TELL, f"{ranges}: the runs of one side differ too much to tell"
+
+
+NO_REPEAT = "each side needs two runs that agree"
+
+
+def _repeats(values: list[float], tolerance: float, agreeing: int) -> bool:
+    """Tell whether enough runs have the same value, or nearly."""
+    neighbors = pairwise(sorted(values))
+    return agreeing == 1 or any(late - early <= tolerance for early, late in neighbors)
 
 
 def _beyond(low: list[float], high: list[float], threshold: float, tolerance: float) -> bool:

@@ -151,14 +151,14 @@ def test_runs_of_a_label_are_judged_together(
 ) -> None:
     for block in range(5):
         noise = (block % 2) * 50
-        measured(store.path, label="before", step_ns=100_000 + noise, second=2 * block)
-        measured(store.path, label="after", step_ns=step_ns - noise, second=2 * block + 1)
+        measured(store.path, label="before", step_ns=100_000 + noise, second=2 * block + block % 2)
+        measured(store.path, label="after", step_ns=step_ns - noise, second=2 * block + 1 - block % 2)
     done = tracekit("diff", "before", "after", "--exit-code", "--no-explain", "--format", "json")
     found = json.loads(done.out)
     assert (done.code, found["verdict"]) == (code, verdict)
     assert found["design"] == {
         "k": [5, 5],
-        "order": "AB" * 5,
+        "order": "ABBAABBAAB",
         "paired": True,
         "alpha": 0.05,
         "theta": 0.07,

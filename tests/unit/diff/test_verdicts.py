@@ -76,12 +76,12 @@ class RunMaker:
         )
 
     def sides(self, factor: float, *, clocks: tuple[float, float] = (0, 0)) -> tuple[list[Run], list[Run]]:
-        """Five blocks of two runs, base first."""
-        base, head = [], []
-        for value in A:
-            base.append(self.run(value, clock=clocks[0]))
-            head.append(self.run(round(factor * value), clock=clocks[1]))
-        return base, head
+        """Five blocks of two runs, in ABBA order."""
+        sides: dict[str, list[Run]] = {"A": [], "B": []}
+        for place, side in enumerate("ABBAABBAAB"):
+            value = A[place // 2] * (factor if side == "B" else 1)
+            sides[side].append(self.run(round(value), clock=clocks[side == "B"]))
+        return sides["A"], sides["B"]
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_the_order_in_which_runs_are_named_does_not_matter(maker: RunMaker) -> N
     base, head = maker.sides(1.1)
     found = compared(base, head)
     assert (found.design.paired, found.verdict) == (True, Verdict.REGRESSION)
-    assert metric(found).mde == pytest.approx(0.0, abs=1e-4)
+    assert metric(found).mde == pytest.approx(0.0, abs=0.005)
     assert compared(base[::-1], [head[at] for at in (2, 0, 4, 1, 3)]) == found
 
 
@@ -165,10 +165,11 @@ def test_one_run_a_side_is_judged_by_the_noise_of_recorded_repeats(
     assert compared([base], [head]).verdict is Verdict.NONE
 
 
-def test_one_device_peak_a_side_is_judged_where_repeats_are_recorded(maker: RunMaker) -> None:
+def test_one_device_peak_a_side_is_not_enough(maker: RunMaker) -> None:
+    """By itself, a peak that was seen once does not show that it repeats."""
     recorded = [maker.run(value, commit="old", device_peak=1 << 30) for value in A]
     base, head = (maker.run(A[0], commit=name, device_peak=peak << 30) for name, peak in (("a", 1), ("b", 2)))
-    assert metric(compared([base], [head], recorded), "device_peak").verdict is Verdict.REGRESSION
+    assert metric(compared([base], [head], recorded), "device_peak").verdict is Verdict.CANNOT_TELL
     assert metric(compared([base], [head]), "device_peak").verdict is Verdict.NONE
 
 
@@ -191,9 +192,9 @@ def test_noise_of_unprofiled_steps_says_nothing_of_profiled_ones(maker: RunMaker
 
 def test_all_metrics_are_judged_together(maker: RunMaker) -> None:
     base, head = [], []
-    for value in A:
-        base.append(maker.run(value, host_peak=1e9 + value))
-        head.append(maker.run(round(1.1 * value), host_peak=1e9 + value + 3_000))
+    for number, value in enumerate(A):
+        base.append(maker.run(value, at_s=4 * number + 3 * (number % 2), host_peak=1e9 + value))
+        head.append(maker.run(round(1.1 * value), at_s=4 * number + 1, host_peak=1e9 + value + 3_000))
     found = compared(base, head)
     time, peak = metric(found), metric(found, "host_peak")
     assert time.p is not None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.stats.samples import order, pairs, ran_in_sequence
+from tracekit.stats.samples import order, pairs
 
 
 @given(st.integers(0, 9), st.integers(0, 9))
@@ -28,9 +28,21 @@ def test_every_block_has_both_sides_and_a_drift_cancels_in_two(k: int) -> None:
 def test_runs_made_in_order_are_found_to_be_pairs(k: int, start: int) -> None:
     sides = np.array(list(order(k, start=start)), dtype="<U1")
     times = [np.flatnonzero(sides == side).tolist() for side in "AB"]
-    assert pairs(*times) == (list(range(k)), list(range(k)))
+    base_first = [side == "A" for side in sides[::2]]
+    if k < 2:
+        assert pairs(*times) is None
+        return
+    assert pairs(*times) == (list(range(k)), list(range(k)), base_first)
     shuffled = [own[::-1] for own in times]
-    assert pairs(*shuffled) == (list(range(k))[::-1], list(range(k))[::-1])
+    assert pairs(*shuffled) == (list(range(k))[::-1], list(range(k))[::-1], base_first)
+
+
+def test_older_and_newer_runs_of_a_side_leave_the_blocks_alone() -> None:
+    assert pairs([1, 2, 3, 10, 13, 14], [11, 12, 15, 20, 21]) == (
+        [3, 4, 5],
+        [0, 1, 2],
+        [True, False, True],
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,10 +50,3 @@ def test_runs_made_in_order_are_found_to_be_pairs(k: int, start: int) -> None:
 )
 def test_other_runs_are_no_pairs(a: list[float], b: list[float]) -> None:
     assert pairs(a, b) is None
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "separate"), [([1, 2], [3], True), ([3], [1, 2], True), ([1, 3], [2], False), ([], [1], False)]
-)
-def test_sides_made_one_after_the_other_lie_apart(a: list[float], b: list[float], separate: bool) -> None:
-    assert ran_in_sequence(a, b) is separate

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.stats.comparison import Verdict
-from tracekit.stats.decide import Evidence, decide, explain
+from tracekit.stats.decide import Evidence, decide, explain, more_runs
+from tracekit.stats.effects import Effect
 
 T = math.log1p(0.07)
 E = 1e-9
@@ -17,32 +19,28 @@ sizes = st.floats(-1, 1, allow_subnormal=False)
 
 
 @pytest.mark.parametrize(
-    ("log", "low", "high", "detectable", "verdict"),
+    ("log", "low", "high", "verdict"),
     [
-        (T, E, 1.0, T, Verdict.REGRESSION),
-        (T, 0.0, 1.0, T, Verdict.CANNOT_TELL),  # the interval reaches no change
-        (T - E, E, 1.0, T, Verdict.CANNOT_TELL),  # the estimate is below the threshold
-        (T, E, 1.0, T + E, Verdict.CANNOT_TELL),  # the comparison is too weak
-        (1.0, T, 2.0, 1.0, Verdict.REGRESSION),  # weak, but all of the interval is beyond the threshold
-        (1.0, T - E, 2.0, 1.0, Verdict.CANNOT_TELL),
-        (-T, -1.0, -E, T, Verdict.IMPROVEMENT),
-        (-T, -1.0, 0.0, T, Verdict.PASS),
-        (-1.0, -2.0, -T, 1.0, Verdict.IMPROVEMENT),
-        (-1.0, -2.0, -T + E, 1.0, Verdict.CANNOT_TELL),
-        (0.0, -1.0, T - E, T, Verdict.PASS),
-        (0.0, -1.0, T, T, Verdict.CANNOT_TELL),
-        (0.0, -1.0, T - E, T + E, Verdict.CANNOT_TELL),
-        (0.03, 0.02, 0.04, 0.01, Verdict.PASS),  # surely slower, and surely by less than the threshold
-        (0.0, math.nan, math.nan, math.nan, Verdict.NONE),
+        (T, E, 1.0, Verdict.REGRESSION),
+        (T, 0.0, 1.0, Verdict.CANNOT_TELL),  # the interval reaches no change
+        (T - E, E, 1.0, Verdict.CANNOT_TELL),  # the estimate is below the threshold
+        (1.0, E, 2.0, Verdict.REGRESSION),  # how large is uncertain, not that it is one
+        (-T, -1.0, -E, Verdict.IMPROVEMENT),
+        (-T, -1.0, 0.0, Verdict.PASS),
+        (-T + E, -1.0, -E, Verdict.PASS),
+        (0.0, -1.0, T - E, Verdict.PASS),
+        (0.0, -1.0, T, Verdict.CANNOT_TELL),
+        (0.03, 0.02, 0.04, Verdict.PASS),  # surely slower, and surely by less than the threshold
+        (0.0, math.nan, math.nan, Verdict.NONE),
     ],
 )
-def test_rules(log: float, low: float, high: float, detectable: float, verdict: Verdict) -> None:
-    assert decide(Evidence(log, low, high, detectable, 0.07)) is verdict
+def test_rules(log: float, low: float, high: float, verdict: Verdict) -> None:
+    assert decide(Evidence(log, low, high, 0.07)) is verdict
 
 
-@given(sizes, st.floats(0, 1), st.floats(0, 1), st.sampled_from([0.02, 0.07, 0.2]))
-def test_every_verdict_has_its_reason(log: float, half: float, detectable: float, threshold: float) -> None:
-    of = Evidence(log, log - half, log + half, detectable, threshold)
+@given(sizes, st.floats(0, 1), st.sampled_from([0.02, 0.07, 0.2]))
+def test_every_verdict_has_its_reason(log: float, half: float, threshold: float) -> None:
+    of = Evidence(log, log - half, log + half, threshold)
     verdict = decide(of)
     reason = explain(verdict, of)
     assert f"the threshold of {100 * threshold:g}%" in reason
@@ -55,15 +53,11 @@ def test_every_verdict_has_its_reason(log: float, half: float, detectable: float
     ("of", "reason"),
     [
         (
-            Evidence(0.05, -0.01, 0.11, 0.09, 0.07),
-            "the smallest detectable change, +9.4%, exceeds the threshold of 7%: more runs are needed",
-        ),
-        (
-            Evidence(0.05, 0.01, 0.09, 0.05, 0.07),
+            Evidence(0.05, 0.01, 0.09, 0.07),
             "+5.1% is worse, but possibly below the threshold of 7% (95% interval +1.0% to +9.4%)",
         ),
         (
-            Evidence(0.03, -0.03, 0.09, 0.05, 0.07),
+            Evidence(0.03, -0.03, 0.09, 0.07),
             "+3.0%, but the 95% interval -3.0% to +9.4% reaches the threshold of 7%",
         ),
     ],
@@ -71,3 +65,25 @@ def test_every_verdict_has_its_reason(log: float, half: float, detectable: float
 def test_doubts_say_what_is_missing(of: Evidence, reason: str) -> None:
     assert decide(of) is Verdict.CANNOT_TELL
     assert explain(Verdict.CANNOT_TELL, of) == reason
+
+
+def effect(log: float, se: float, df: float) -> Effect:
+    return Effect(*map(np.array, (log, se, df, se)))
+
+
+@pytest.mark.parametrize(
+    ("log", "more"),
+    [
+        # s = 0.02·√5, √(4 / χ²₄(0.2)) = 1.558, so 0.0697·(t₀.₉₇₅ + t₀.₈)/√N must be at most T - log
+        (0.0, 6),  # N = 11: 0.0697·(2.228 + 0.879)/√11 = 0.0653 ≤ 0.0677, and N = 10: 0.0693
+        (T - E, None),  # too close to the threshold
+        (0.2, 1),  # above the threshold, the distance is that from no change
+    ],
+)
+def test_it_is_told_how_many_more_runs_are_needed(log: float, more: int | None) -> None:
+    assert more_runs(effect(log, 0.02, 4.0), 5, 0.07) == more
+
+
+def test_more_runs_of_a_rate_are_counted_in_its_own_direction() -> None:
+    assert more_runs(effect(-0.02, 0.02, 4.0), 5, 0.07, -1) == more_runs(effect(0.02, 0.02, 4.0), 5, 0.07)
+    assert more_runs(effect(-0.02, 0.02, 4.0), 5, 0.07) < more_runs(effect(0.02, 0.02, 4.0), 5, 0.07)

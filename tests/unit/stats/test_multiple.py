@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.stats.strategies import groups
-from tracekit.stats import decide as effects
+from tracekit.stats import effects
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import Metric, Verdict
 from tracekit.stats.tests import compare_exact, holm, with_holm
@@ -38,7 +38,7 @@ def test_a_gate_confirms_what_survives_among_its_metrics() -> None:
     one = compare(Metric("step_time"), A, B, paired=True)
     assert one.p is not None
     assert one.p < 0.01
-    exact = compare_exact(Metric("fills", "count"), [1], [2])
+    exact = compare_exact(Metric("fills", "count"), [1, 1], [2, 2])
     (step, fills) = with_holm([one, exact])
     assert step == replace(one, p_adjusted=one.p)
     assert fills == exact

@@ -57,7 +57,7 @@ def test_sides_alternate_and_it_stops_at_the_first_look_that_tells() -> None:
 
 
 def test_it_goes_on_where_it_cannot_tell() -> None:
-    bench = Bench(sigma=0.2)
+    bench = Bench(sigma=0.2, seed=3)
     outcome = bench.hold(Design())
     assert [k for k, _ in bench.looks] == [5, 10, 20]
     assert len(outcome.blocks) == 20
@@ -72,7 +72,7 @@ def test_each_look_has_the_level_of_the_plan() -> None:
 
 def test_a_decided_metric_keeps_its_verdict_while_another_goes_on() -> None:
     noisy = iter(np.exp(np.random.default_rng(3).normal(0, 0.2, 80)))
-    bench = Bench(ratio=1.2)
+    bench = Bench()
     quiet = bench.measure
 
     def measure(side: Side, number: int, total: int) -> dict[str, float]:
@@ -86,10 +86,35 @@ def test_a_decided_metric_keeps_its_verdict_while_another_goes_on() -> None:
         on_test=lambda _look, _left: None,
     )
     assert [(one.name, one.k, one.verdict) for one in outcome.metrics] == [
-        (STEP_TIME, 5, Verdict.REGRESSION),
+        (STEP_TIME, 5, Verdict.PASS),
         (HOST_PEAK, 20, Verdict.CANNOT_TELL),
     ]
+    assert outcome.verdict is Verdict.CANNOT_TELL
+
+
+def test_a_confirmed_regression_ends_the_session_whatever_else_is_open() -> None:
+    noisy = iter(np.exp(np.random.default_rng(3).normal(0, 0.2, 80)))
+    bench = Bench(ratio=1.2)
+    outcome = compare_until_decided(
+        Design(),
+        (*TIME, METRICS[HOST_PEAK]),
+        lambda *asked: {**bench.measure(*asked), HOST_PEAK: 1e8 * float(next(noisy))},
+        on_block=lambda _blocks: None,
+        on_test=lambda _look, _left: None,
+    )
+    verdicts = [(one.k, one.verdict) for one in outcome.metrics]
+    assert verdicts == [(5, Verdict.REGRESSION), (5, Verdict.CANNOT_TELL)]
     assert outcome.verdict is Verdict.REGRESSION
+
+
+def test_a_metric_that_one_side_lacks_is_named_and_keeps_the_session_from_passing() -> None:
+    bench = Bench(more={"base": {HOST_PEAK: 1e8}})
+    outcome = bench.hold(Design(), (*TIME, METRICS[HOST_PEAK]))
+    assert [one.name for one in outcome.metrics] == [STEP_TIME]
+    assert (outcome.one_sided, outcome.verdict) == ((HOST_PEAK,), Verdict.CANNOT_TELL)
+    assert len(outcome.blocks) == 5  # more runs would not measure it
+    with pytest.raises(CollectionError, match="no run of the head measured host_peak"):
+        bench.hold(Design(), (METRICS[HOST_PEAK],))
 
 
 def test_blocks_of_an_earlier_call_count_and_the_order_goes_on() -> None:

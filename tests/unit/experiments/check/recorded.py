@@ -41,6 +41,20 @@ def state(sha: str, *, dirty: bool = False) -> Git:
     )
 
 
+def count_runs(store: Store) -> int:
+    return sum(1 for _ in store.path.glob("*/run.json"))
+
+
+def in_turn(number: int, before: int) -> int:
+    """When a run was made, s, so that those of any two sides alternate as ABBA.
+
+    Args:
+        number: How many of its side were made before.
+        before: Runs of earlier sides.
+    """
+    return 1_000 * number + (before if number % 2 == 0 else 999 - before)
+
+
 def record(
     store: Store,
     sha: str | None,
@@ -53,11 +67,12 @@ def record(
     clock: float | None = None,
     steps: int = 3,
     settings: dict[str, Any] | None = None,
+    apart: bool = False,
     **fields: Any,
 ) -> list[Run]:
-    """One run for each step time, after all runs that the store has."""
-    made, before = [], sum(1 for _ in store.path.glob("*/run.json"))
-    for number, step in enumerate(step_ns, before):
+    """One run for each step time, made in ABBA order with those of other calls, unless they are apart."""
+    made, before = [], count_runs(store)
+    for number, step in enumerate(step_ns):
         peaks = {"device_peak_allocated_bytes": device_peak, "host_peak_bytes": host_peak}
         counters = [
             {C.T_NS: 0, C.SOURCE: "torch", C.METRIC: name, C.UNIT: "bytes", C.VALUE: float(value)}
@@ -70,7 +85,7 @@ def record(
         made.append(
             make_run(
                 store,
-                after_s=number,
+                after_s=10_000 * (before + 1) + number if apart else in_turn(number, before),
                 tables={"steps": step_rows(0, 20), "counters": counters},
                 git=state(sha, dirty=dirty) if sha else None,
                 label=label,

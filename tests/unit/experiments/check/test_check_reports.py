@@ -12,7 +12,7 @@ import pytest
 
 from tests.builders import host
 from tests.runs import make_run, step_rows
-from tests.unit.experiments.check.recorded import FINGERPRINT, commit, record, state
+from tests.unit.experiments.check.recorded import FINGERPRINT, commit, count_runs, in_turn, record, state
 from tracekit.cli.main import run
 from tracekit.experiments.check import Options, check
 from tracekit.render.cells import code
@@ -41,11 +41,12 @@ def out(store: Store, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[
 
 def profiled(store: Store, sha: str, ops: int, steps: tuple[int, ...] = BASE) -> None:
     """Runs whose step holds so many ops of 1 ms each."""
-    for step in steps:
+    before = count_runs(store)
+    for number, step in enumerate(steps):
         own = [host("aten::mm", at * 1_000_000, (at + 1) * 1_000_000, row_id=at) for at in range(ops)]
         make_run(
             store,
-            after_s=len(store.runs()),
+            after_s=in_turn(number, before),
             tables={
                 "host_intervals": [{**OF_AN_OP, **row} for row in own],
                 "steps": [{**step_rows(0)[0], C.DUR_NS: ops * 1_000_000}],
