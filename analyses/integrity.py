@@ -12,6 +12,9 @@ The definition lists the thresholds; the reasons:
   the time.
 * Time between or before the kernels of a graph that is as long in each of its replays: other kernels of the
   graph were not recorded.
+* Launches without device work, and as much device work without an id: its launches are unknown, not its time.
+* A kernel that lasts until after the end of the next one of its stream, which starts far before that: streams
+  run in order, and programmatic dependent launches overlap by tens of microseconds, so its duration is wrong.
 * Device work of zero duration: the clock is too coarse (whole microseconds) for the kernels.
 * The profiler's own intervals are activity buffers, instrumentation and CUPTI's resources. Kernel loading and
   full queues are recorded as overhead too, but are the program's own.
@@ -40,7 +43,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.meta import combine_diagnostics
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import backlog
-from tracekit.schema import C, HostKind, Memory
+from tracekit.schema import C, DeviceKind, HostKind, Memory
 
 from .idle_gaps.causes import missing_kernels_ns
 from .shared.common import (
@@ -81,6 +84,7 @@ LIMITS: dict[str, tuple[float, float | None]] = {
     "copy_without_device": (1.0, None),
     "device_before_launch": (0.01, None),
     "zero_duration": (0.1, None),
+    "kernel_overruns": (0.0, None),
     "empty_steps": (0.0, None),
     "negative_duration": (0.0, None),
     "step_outlives_events": (0.0, None),
@@ -90,6 +94,8 @@ LIMITS: dict[str, tuple[float, float | None]] = {
 """Share above which a check warns, and above which it is an error."""
 MAX_GAP_NS = 10_000_000_000
 """Time without any event from which a clock jump is assumed."""
+MAX_OVERLAP_NS = 100_000
+"""Overlap with a kernel that it outlasts, of kernels of one stream, from which a duration is wrong."""
 MAX_SILENT_END = 0.01
 """Part of the capture after the last work of a device, below which more work was queued at its end."""
 MAX_SILENT_SHARE, MAX_SILENT_NS = 0.5, 1_000_000_000
@@ -132,13 +138,14 @@ def _limits(name: str) -> str:
 
 
 GRAPH_PATTERN = r"(?i)graphlaunch"
+_STREAM = [C.RANK, C.DEVICE, C.STREAM]
 _GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
 
 
 def device_checks(run: Run) -> list[Check]:
     """Checks of device rows against the host rows that launched them."""
-    columns = [C.START_NS, C.DUR_NS, C.STEP, C.RANK, C.LAUNCH_ROW, C.SRC_MEMORY, C.CORRELATION_ID]
-    device = busy(run, columns)
+    columns = [C.START_NS, C.DUR_NS, C.STEP, C.KIND, C.LAUNCH_ROW, C.SRC_MEMORY, C.CORRELATION_ID]
+    device = busy(run, [*columns, *_STREAM, C.GRAPH_ID])
     calls = _launch_calls(run)
     if device.empty:
         return [_check_no_device(run, int((~calls["captured"]).sum()))]
@@ -149,6 +156,7 @@ def device_checks(run: Run) -> list[Check]:
         *_check_graph_kernels(run, calls, device),
         _check_before_launch(calls, device),
         _check_durations(device),
+        _check_overruns(device),
         _check_empty_steps(run, device),
     ]
 
@@ -210,9 +218,12 @@ def _check_without_interval(run: Run, calls: pd.DataFrame, device: pd.DataFrame)
     past_end = missing & _is_past_end(run, calls, missing, device)
     missing &= ~past_end
     checks = [check_share("launched_past_end", int(past_end.sum()), len(calls), _PAST_END)]
+    without_id = device[C.LAUNCH_ROW].isna() & (device[C.CORRELATION_ID].fillna(0) <= 0)
+    unidentified = {_KERNEL: int((without_id & (device[C.KIND] == str(DeviceKind.KERNEL))).sum())}
     for name, call, text in _WITHOUT_INTERVAL:
         of_kind = calls["call"] == call
-        count, total = int((missing & of_kind).sum()), int(of_kind.sum())
+        total = int(of_kind.sum())
+        count = max(0, int((missing & of_kind).sum()) - unidentified.get(call, 0))
         if total and not len(launched):
             checks.append(Check(name, INFO, detail=f"{total:,} {call} calls: {_UNKNOWN}"))
         else:
@@ -277,6 +288,17 @@ def _check_durations(device: pd.DataFrame) -> Check:
     empty = int((ints(device, C.DUR_NS) == 0).sum())
     what = "device intervals have no duration; shares of short kernels are inexact"
     return check_share("zero_duration", empty, len(device), what)
+
+
+def _check_overruns(device: pd.DataFrame) -> Check:
+    rows = device[(device[C.KIND] == str(DeviceKind.KERNEL)) & device[C.GRAPH_ID].isna()]
+    rows = rows.sort_values([*_STREAM, C.START_NS], kind="stable")
+    start, end = spans(rows)
+    stream = rows[_STREAM].fillna(NO_PARENT).to_numpy(np.int64)
+    same = (stream[1:] == stream[:-1]).all(axis=1)
+    over = same & (end[:-1] >= end[1:]) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
+    what = "kernels run over whole later ones of their stream; their durations, and sums of them, are wrong"
+    return check_share("kernel_overruns", int(over.sum()), len(rows), what)
 
 
 def _check_empty_steps(run: Run, device: pd.DataFrame) -> Check:
@@ -447,7 +469,8 @@ ANALYSIS = Analysis(
         f"{_limits('launched_past_end')}; idle time of missing kernels of graphs "
         f"{_limits('graph_kernels_missing')} of the capture; device work before its launch "
         f"{_limits('device_before_launch')}; gaps without events {MAX_GAP_NS // 10**9} s; zero durations "
-        f"{_limits('zero_duration')}; overhead {_limits('profiler_overhead')} of the un-profiled step; "
+        f"{_limits('zero_duration')}; kernels that run over later ones of their stream "
+        f"{_limits('kernel_overruns')}; overhead {_limits('profiler_overhead')} of the un-profiled step; "
         f"profiler intervals {_limits('profiler_intervals')} of the capture; no device events with a GPU: "
         f"error; a sample, by correlation ids of which under {trace_quality.MIN_DENSITY:.0%} occur: error; "
         "the capture of a graph, events that are not interpreted, and steps that last over "

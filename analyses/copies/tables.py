@@ -44,11 +44,13 @@ BYTES = Column(C.BYTES, "bytes", "Σ of bytes; missing if the size of one is unk
 SUM = Column("sum_ns", "ns", "Σ of durations, overlaps counted twice")
 UNION = Column("union_ns", "ns", "time at least one of them ran, per device and summed")
 EXPOSED = Column(EXPOSED_NS, "ns", "the part of the union that no kernel or opaque graph overlaps")
-GB_PER_S = Column(RATE, "GB/s", "bytes over Σ of durations, 10⁹ bytes per second")
+GB_PER_S = Column(RATE, "GB/s", "bytes over Σ of durations, 10⁹ bytes per second, of copies that last over 0")
+UNION_RATE = "union_gb_per_s"
+UNION_GB_PER_S = Column(UNION_RATE, "GB/s", "the same bytes over the union: the rate of copies at once")
 BLOCKED = Column(
     BLOCKED_NS, "ns", "Σ of the launching calls and of the waits directly after them inside the same op"
 )
-PER_STEP = (RANK, DEVICE, STEP, COPIES, BYTES, SUM, UNION, EXPOSED, GB_PER_S)
+PER_STEP = (RANK, DEVICE, STEP, COPIES, BYTES, SUM, UNION, EXPOSED, GB_PER_S, UNION_GB_PER_S)
 
 GROUPS = (
     Column(OP, "", "innermost op that launched them"),
@@ -114,6 +116,7 @@ def totals_table(
     codes, first = number_by(frame, keys)
     groups, known_bytes = len(first), sums_if_known(frame, codes, len(first), C.BYTES)
     sum_ns = sum_by_code(codes, groups, ints(frame, C.DUR_NS))
+    timed_bytes = sums_if_known(_without_untimed(frame), codes, groups, C.BYTES)
     table = frame[[*keys]].iloc[first].reset_index(drop=True)
     totals: dict[str, Any] = {
         COPIES.name: np.bincount(codes, minlength=groups),
@@ -121,9 +124,14 @@ def totals_table(
         SUM.name: sum_ns,
         UNION.name: unions_over_devices(frame, codes, groups),
         EXPOSED_NS: kernels.exposed_by(frame, codes, groups),
-        RATE: gb_per_s(pd.Series(known_bytes), pd.Series(sum_ns)),
+        RATE: gb_per_s(pd.Series(timed_bytes), pd.Series(sum_ns)),
     }
     return table.assign(**totals), codes
+
+
+def _without_untimed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Copies without the bytes of those that last 0 ns, which have no rate."""
+    return frame.assign(**{C.BYTES: frame[C.BYTES].mask(frame[C.DUR_NS] == 0, 0)})
 
 
 def per_step_table(frame: pd.DataFrame, kernels: KernelUnions, extra: Sequence[str]) -> pd.DataFrame:
@@ -135,6 +143,8 @@ def per_step_table(frame: pd.DataFrame, kernels: KernelUnions, extra: Sequence[s
         extra: Further columns to sum.
     """
     table, codes = totals_table(frame, [C.RANK, C.DEVICE, C.STEP], kernels)
+    timed_bytes = sums_if_known(_without_untimed(frame), codes, len(table), C.BYTES)
+    table[UNION_RATE] = gb_per_s(pd.Series(timed_bytes), table[UNION.name])
     return table.assign(**{column: sums_if_known(frame, codes, len(table), column) for column in extra})
 
 
@@ -154,6 +164,9 @@ def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.Da
     in_step = np.bincount(codes[frame[C.STEP].notna().to_numpy(bool)], minlength=groups)
     bytes_each, is_unknown = size[first], size[first] == _UNKNOWN
     total_bytes = pd.arrays.IntegerArray(bytes_each * copies, is_unknown)
+    timed_bytes = pd.arrays.IntegerArray(
+        bytes_each * np.bincount(codes[took > 0], minlength=groups), is_unknown
+    )
     sum_ns = sum_by_code(codes, groups, took)
     columns: dict[str, Any] = {
         "bytes_each": pd.arrays.IntegerArray(bytes_each, is_unknown),
@@ -162,7 +175,7 @@ def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.Da
         C.BYTES: total_bytes,
         SUM.name: sum_ns,
         "median_ns": medians(codes, groups, took),
-        RATE: gb_per_s(pd.Series(total_bytes), pd.Series(sum_ns)),
+        RATE: gb_per_s(pd.Series(timed_bytes), pd.Series(sum_ns)),
         BLOCKED_NS: sums_if_known(frame, codes, groups, BLOCKED_NS),
         EXPOSED_NS: kernels.exposed_by(frame, codes, groups),
         "first_row": ints(frame, C.ROW_ID)[first],

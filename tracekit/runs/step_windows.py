@@ -75,7 +75,7 @@ def backlog(rows: pd.DataFrame) -> pd.DataFrame:
     Args:
         rows: Intervals that occupy devices, with rank, launching row and correlation id.
     """
-    unlinked = rows[C.LAUNCH_ROW].isna()
-    first = rows.loc[~unlinked, C.CORRELATION_ID].groupby(rows[C.RANK]).min()
+    unlinked = rows[C.LAUNCH_ROW].isna() & (rows[C.CORRELATION_ID] > 0)  # 0 is no id
+    first = rows.loc[rows[C.LAUNCH_ROW].notna(), C.CORRELATION_ID].groupby(rows[C.RANK]).min()
     earlier = rows[C.CORRELATION_ID] < rows[C.RANK].map(first)
     return rows[unlinked & earlier.fillna(value=False).astype(bool)]

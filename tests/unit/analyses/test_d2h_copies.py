@@ -31,7 +31,7 @@ def test_an_item_blocks_for_its_call_and_its_wait(tmp_path: Path) -> None:
         steps=[step(0, 0, 80)],
     )
     result = analyze(run, "d2h_copies")
-    assert plain(result.tables["per_step"]) == [[0, 0, 0, 1, 4, 10, 10, 10, 0.4, 48]]
+    assert plain(result.tables["per_step"]) == [[0, 0, 0, 1, 4, 10, 10, 10, 0.4, 0.4, 48]]
     assert plain(result.tables["groups"][["op", "outer_op", "memory", "copies", "blocked_ns"]]) == [
         ["aten::_local_scalar_dense", "aten::item", "pageable", 1, 48]
     ]

@@ -59,9 +59,9 @@ def test_copies_are_described_by_device_and_step(tmp_path: Path) -> None:
     )
     result = analyze(run, "h2d_copies")
     assert plain(result.tables["per_step"]) == [
-        [0, 0, 3, 2, 256, 25, 20, 16, 256 / 25, 256, 1.0, 2 * (5 + 23)],
-        [0, 0, None, 1, 8, 4, 4, 4, 2.0, None, None, 4],
-        [0, 1, 3, 1, None, 7, 7, 7, None, None, None, None],
+        [0, 0, 3, 2, 256, 25, 20, 16, 256 / 25, 256 / 20, 256, 1.0, 2 * (5 + 23)],
+        [0, 0, None, 1, 8, 4, 4, 4, 2.0, 2.0, None, None, 4],
+        [0, 1, 3, 1, None, 7, 7, 7, None, None, None, None, None],
     ]
     groups = result.tables["groups"].set_index("first_row")
     assert plain(groups.loc[[1], ["op", "bytes_each", "memory", "copies", "copies_per_step", "bytes"]]) == [

@@ -14,19 +14,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
 from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Progress, Size, Written
 from tracekit.ingest.importer.trace_writer import write
 from tracekit.ingest.jobs.sources import Source
+from tracekit.ingest.kineto import merged
 from tracekit.ingest.kineto import reader as kineto
 from tracekit.ingest.kineto.scan.loader import Scanners, scanners
 from tracekit.ingest.kineto.source import convert_errors, file_name
 from tracekit.ingest.link.launches import idle_batches
 from tracekit.ingest.link.trace import Trace
 from tracekit.ingest.pool import Pool, cores, open_pool
-from tracekit.ingest.spool import part_files
+from tracekit.ingest.spool import far_rows, part_files
 from tracekit.ingest.spool.part_files import SpooledTable
+from tracekit.runs.meta import Diagnostic, Level
 from tracekit.runs.store import Store
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS
 from tracekit.storage import Place
@@ -104,7 +108,16 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
 
         return reader.read(path, directory, progress)
     pool, fast = decoders
-    return [kineto.read(path, directory, pool, progress, scanners=fast)]
+    trace = kineto.read(path, directory, pool, progress, scanners=fast)
+    if not merged.may_hold_ranks(directory):
+        return [trace]
+    ranks = []
+    for rank, file in merged.split_ranks(path, directory).items():
+        folder = directory / f"rank-{rank:05d}"
+        folder.mkdir()
+        of_rank = kineto.read(file, folder, pool, lambda _done: None, scanners=fast)
+        ranks.append(structs.replace(of_rank, path=path))
+    return ranks or [trace]
 
 
 def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:
@@ -116,7 +129,8 @@ def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, An
         identity: Identity of the file, as it was when it was read.
     """
     outcomes: list[Decoded | Failed] = []
-    for number, trace in enumerate(traces):
+    for number, decoded in enumerate(traces):
+        trace = _set_aside_far_rows(decoded)
         size = close(trace)
         outcomes.append(
             Failed(source=source, error=trace.empty)
@@ -124,6 +138,16 @@ def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, An
             else Decoded(source=source, trace=trace, size=size, identity=identity, number=number)
         )
     return outcomes
+
+
+def _set_aside_far_rows(trace: Trace) -> Trace:
+    """Leave out the rows of a trace at times that cannot be, with a note."""
+    counts = far_rows.set_aside(trace.directory)
+    if not counts:
+        return trace
+    listed = " and ".join(f"{count} rows of {table}" for table, count in counts.items())
+    message = f"{file_name(trace.path)}: {listed} are over a day from most others and were set aside"
+    return structs.replace(trace, notes=(*trace.notes, Diagnostic(Level.WARN, "far_times", message)))
 
 
 def decode(

@@ -22,7 +22,12 @@ _TAIL = 1 << 20
 _GZIP = b"\x1f\x8b"
 _KEY = b'"distributedInfo"'
 _COLON = re.compile(r"\s*:\s*")
-_IN_NAME = re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE)
+_IN_NAME = (
+    re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE),
+    re.compile(r"(?:^|[^a-z0-9])r(\d{1,10})(?![a-z0-9])", re.IGNORECASE),
+)
+_PARALLEL = re.compile(r"(?:^|[^a-z])(dp|pp|tp|ep|cp|dcp)[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+"""Place of a process in a kind of parallelism, as engines write it: `TP-0`, `dp1_tp2`."""
 
 
 class TraceHeader(msgspec.Struct, frozen=True):
@@ -50,11 +55,33 @@ def from_name(name: str) -> int | None:
     """Return the rank that a file name contains.
 
     Example:
-        >>> [from_name("rank_3"), from_name("worker12.pt.trace.json"), from_name("left.json")]
-        [3, 12, None]
+        >>> [from_name(name) for name in ("rank_3", "worker12.pt.trace.json", "job_r7.json", "left.json")]
+        [3, 12, 7, None]
     """
-    match = _IN_NAME.search(name)
+    match = next((match for pattern in _IN_NAME if (match := pattern.search(name))), None)
     return int(match[1]) if match and int(match[1]) <= MAX_RANK else None
+
+
+def from_names(names: Sequence[str]) -> list[int | None]:
+    """Return the rank in each of the names of a job's files, None for a name without one.
+
+    Without a rank it is the place in the one kind of parallelism that they name, or the order by several.
+
+    Example:
+        >>> from_names(["x-TP-3.json", "x-TP-0.json", "scheduler.json"])
+        [3, 0, None]
+        >>> from_names(["dp1_tp0", "dp0_tp1", "dp0_tp0", "dp1_tp1"])
+        [2, 1, 0, 3]
+    """
+    ranks = [from_name(name) for name in names]
+    places = [tuple((kind.lower(), int(place)) for kind, place in _PARALLEL.findall(name)) for name in names]
+    placed = sorted({place for place in places if place})
+    kinds = {tuple(kind for kind, _ in place) for place in placed}
+    if any(rank is not None for rank in ranks) or len(kinds) != 1 or len(placed) != sum(map(bool, places)):
+        return ranks
+    if len(next(iter(kinds))) == 1:
+        return [place[0][1] if place else None for place in places]
+    return [placed.index(place) if place else None for place in places]
 
 
 def read_headers(paths: Sequence[Place]) -> list[TraceHeader | TracekitError]:

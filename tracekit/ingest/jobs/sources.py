@@ -102,11 +102,13 @@ class Job(msgspec.Struct, frozen=True):
 
     Attributes:
         notes: Diagnostics of the search for files.
+        world_size: Number of ranks that its traces declare; 0 if they declare none.
     """
 
     name: str
     sources: tuple[Source, ...]
     notes: tuple[Diagnostic, ...] = ()
+    world_size: int = 0
 
 
 def identities(sources: Sequence[Source]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from msgspec import structs
 from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError, printable
 from tracekit.ingest.jobs.capture_files import DETAILS, list_captures
-from tracekit.ingest.jobs.ranks import TraceHeader, from_name, read_headers
+from tracekit.ingest.jobs.ranks import TraceHeader, from_name, from_names, read_headers
 from tracekit.ingest.jobs.sources import Job, Source, single_job, split_cycles
 from tracekit.ingest.kineto.source import convert_errors, file_name, open_trace
 from tracekit.ingest.nsys import is_nsys, report
@@ -65,7 +65,27 @@ def survey(paths: Sequence[Place]) -> Plan:
     headers = read_headers(single)
     result.errors.extend(header for header in headers if isinstance(header, TracekitError))
     result.jobs.extend(_group_by_job([header for header in headers if isinstance(header, TraceHeader)]))
-    return result
+    return structs.replace(result, jobs=_note_conflicts(result.jobs))
+
+
+def _note_conflicts(jobs: list[Job]) -> list[Job]:
+    """Note that traces claim one rank, where together they are at most as many as the ranks of their job.
+
+    Where there are more, as many as their job has are those of one cycle of the profiler.
+    """
+    noted = list(jobs)
+    for world_size, rank in {(job.world_size, source.rank) for job in jobs for source in job.sources}:
+        mine = [number for number, job in enumerate(jobs) if job.world_size == world_size]
+        sources = [source for number in mine for source in jobs[number].sources]
+        claiming = [source for source in sources if source.rank == rank]
+        if len(claiming) < 2 or len(sources) > world_size:
+            continue
+        listed = ", ".join(f"{source.path.parent.name}/{file_name(source.path)}" for source in claiming)
+        message = f"{listed} all say rank {rank} of {world_size}, so each is a run of its own"
+        note = Diagnostic(Level.WARN, "rank_conflict", f"{message}; if they are of one job, a rank is wrong")
+        for number in mine:
+            noted[number] = structs.replace(noted[number], notes=(*noted[number].notes, note))
+    return noted
 
 
 def _stream(path: Place) -> Job:
@@ -77,13 +97,13 @@ def _stream(path: Place) -> Job:
 
 def _group_by_job(files: list[TraceHeader]) -> list[Job]:
     jobs: list[Job] = []
-    groups: dict[object, list[Source]] = defaultdict(list)
+    groups: dict[object, list[TraceHeader]] = defaultdict(list)
     for trace in files:
         if trace.group is None:
             jobs += split_cycles(None, [Source(trace.path, trace.top.rank)])
         else:
-            groups[trace.group].append(Source(trace.path, trace.top.rank))
-    return jobs + [job for sources in groups.values() for job in split_cycles(None, sources)]
+            groups[trace.group].append(trace)
+    return jobs + [job for traces in groups.values() for job in _jobs_of_ranks(None, traces)]
 
 
 _TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
@@ -225,8 +245,12 @@ class _Bundle(msgspec.Struct, frozen=True):
 
 def _jobs_in(folder: Place, traces: list[TraceHeader]) -> list[Job]:
     """Return the jobs of traces that declare their ranks, named after their folder."""
-    title = folder.resolve().name if len(traces) > 1 else None
-    return split_cycles(title, [Source(trace.path, trace.top.rank) for trace in traces])
+    return _jobs_of_ranks(folder.resolve().name if len(traces) > 1 else None, traces)
+
+
+def _jobs_of_ranks(name: str | None, traces: list[TraceHeader]) -> list[Job]:
+    jobs = split_cycles(name, [Source(trace.path, trace.top.rank) for trace in traces])
+    return [structs.replace(job, world_size=traces[0].top.world_size) for job in jobs]
 
 
 def _jobs_of_group(root: Place, traces: list[TraceHeader]) -> Iterator[Job]:
@@ -261,7 +285,9 @@ def _jobs_without_ranks(root: Place, headers: list[TraceHeader]) -> Iterator[Job
         paths = [trace.path for trace in traces]
         rank = from_name(folder.name) if folder != root else None
         if len(paths) > 1:
-            yield from split_cycles(folder.resolve().name, _assign_ranks(paths))
+            ranked, others = _assign_ranks(paths)
+            yield from split_cycles(folder.resolve().name, ranked)
+            yield from (single_job(path) for path in others)
         elif rank is not None:
             nested[folder.parent].append(Source(paths[0], rank))
         else:
@@ -273,9 +299,15 @@ def _jobs_without_ranks(root: Place, headers: list[TraceHeader]) -> Iterator[Job
             yield from (single_job(source.path) for source in sources)
 
 
-def _assign_ranks(paths: list[Place]) -> list[Source]:
-    """Assign ranks from file names if each has one, else in the order of the names."""
-    ranks = [from_name(path.name) for path in paths]
-    if None not in ranks:
-        return [Source(path, rank) for path, rank in zip(paths, ranks, strict=True)]
-    return [Source(path, number, assumed=True) for number, path in enumerate(paths)]
+def _assign_ranks(paths: list[Place]) -> tuple[list[Source], list[Place]]:
+    """Assign ranks from file names, else in the order of the names; return the files of other processes too.
+
+    If several names have different ranks, a file without one is of another process, such as a coordinator.
+    """
+    ranks = from_names([path.name for path in paths])
+    named = [rank for rank in ranks if rank is not None]
+    if len(named) == len(paths) or len(set(named)) > 1:
+        pairs = [*zip(paths, ranks, strict=True)]
+        sources = [Source(path, rank) for path, rank in pairs if rank is not None]
+        return sources, [path for path, rank in pairs if rank is None]
+    return [Source(path, number, assumed=True) for number, path in enumerate(paths)], []

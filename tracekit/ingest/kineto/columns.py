@@ -71,13 +71,14 @@ def _thread_id(value: Any) -> int:
 
 
 def devices(values: Sequence[Any]) -> Column:
-    """Convert device indices to int64 in the range of 32 bits; invalid ones are -1.
+    """Convert device indices to int64 in the range of 32 bits; invalid ones are -1, words without digits 0.
 
     Example:
-        >>> devices([0, "3", 2**32 - 1]).values
-        array([ 0,  3, -1])
+        >>> devices([0, "3", 2**32 - 1, "CUDA functions"]).values
+        array([ 0,  3, -1,  0])
     """
-    return Column(fitting_devices(thread_ids(values).values))
+    numbered = [0 if isinstance(value, str) and not _DIGITS.search(value) else value for value in values]
+    return Column(fitting_devices(thread_ids(numbered).values))
 
 
 def fitting_devices(numbers: Ints) -> Ints:

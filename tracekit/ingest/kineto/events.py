@@ -16,6 +16,8 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors that decoding raises on damaged or deeply nested text."""
 
 _NONE = msgspec.Raw(b"")
+_SHOWN = 200
+"""Bytes of a damaged event that are kept, to find its place."""
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
@@ -107,6 +109,7 @@ class Decoded(msgspec.Struct):
         tail: Text after the last complete event.
         repaired: Number of events decoded after a repair.
         dropped: Number of events that could not be decoded.
+        damaged: Begin of the text of the first of these.
     """
 
     events: list[Event] = msgspec.field(default_factory=list)
@@ -116,6 +119,12 @@ class Decoded(msgspec.Struct):
     tail: bytes = b""
     repaired: int = 0
     dropped: int = 0
+    damaged: bytes = b""
+
+    def drop(self, text: bytes) -> None:
+        """Count an event that cannot be decoded."""
+        self.dropped += 1
+        self.damaged = self.damaged or text[:_SHOWN]
 
     def add(self, pieces: Pieces) -> None:
         """Decode events one by one, repair them if necessary, or count them as dropped."""
@@ -124,14 +133,15 @@ class Decoded(msgspec.Struct):
             try:
                 self._add_event(text)
             except UNREADABLE:
-                self._add_repaired(repair(text))
+                self._add_repaired(text)
 
     def _add_event(self, text: bytes) -> None:
         event = _decode_event(text)
         self.counters += _counters_of([event], text)
         self.events.append(event)
 
-    def _add_repaired(self, text: bytes) -> None:
+    def _add_repaired(self, damaged: bytes) -> None:
+        text = repair(damaged)
         try:
             try:
                 self._add_event(text)
@@ -141,7 +151,7 @@ class Decoded(msgspec.Struct):
                 self._add_event(msgspec.json.encode(fields))
             self.repaired += 1
         except UNREADABLE:
-            self.dropped += 1
+            self.drop(damaged)
 
 
 _decode_events = msgspec.json.Decoder(list[Event]).decode
@@ -211,7 +221,8 @@ def salvage(text: bytes) -> Decoded:
     """
     decoded = Decoded()
     for piece in likely_events(text):
-        decoded.dropped += bool(decoded.tail)
+        if decoded.tail:
+            decoded.drop(decoded.tail)
         decoded.add(take_apart(piece))
         if decoded.ended:
             break

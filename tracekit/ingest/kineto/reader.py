@@ -28,16 +28,28 @@ _MAX_NAME_CHARS = 60
 
 
 def _diagnostics(
-    name: str, top: TopLevel, tally: Tally, *, truncated: str, trailing: int
+    name: str, top: TopLevel, tally: Tally, *, truncated: str, trailing: int, broken: int | None
 ) -> Iterator[Diagnostic]:
-    """Yield diagnostics of decoding; `truncated` says why events end early, `trailing` are bytes not read."""
+    """Yield diagnostics of decoding.
+
+    Args:
+        name: Name of the file.
+        top: Its top level.
+        tally: Counts of unusual events.
+        truncated: Why events end early; empty if they do not.
+        trailing: Bytes that were not read.
+        broken: Position in the text of the first damaged event that others follow; None without one.
+    """
     if top.simulated:
         yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
     if truncated:
         yield Diagnostic(Level.WARN, "truncated", f"{name}: {truncated}; the events before that were kept")
     no_duration = "had a negative, absent or unreadable duration, which was set to 0"
+    dropped = "could not be read and were dropped"
+    if broken is not None:
+        dropped += f", the first at byte {broken:,}: was the file edited, or written by two processes?"
     counts = (
-        ("dropped_events", tally.dropped, "could not be read and were dropped"),
+        ("dropped_events", tally.dropped, dropped),
         ("bad_timestamp", tally.bad_time, "had no usable time stamp and were dropped"),
         ("repaired_events", tally.repaired, "were not valid JSON and were repaired"),
         ("bad_duration", tally.bad_duration, no_duration),
@@ -45,7 +57,8 @@ def _diagnostics(
     for code, count, what in counts:
         if count:
             message = f"{name}: {count} of {tally.events + tally.dropped} events {what}"
-            yield Diagnostic(Level.WARN, code, message)
+            level = Level.ERROR if what is dropped and broken is not None else Level.WARN
+            yield Diagnostic(level, code, message)
     if tally.ignored:
         listed = _join_names(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
         yield Diagnostic(Level.INFO, "ignored_categories", f"{name}: categories that are not read: {listed}")
@@ -90,6 +103,8 @@ class _Report(msgspec.Struct, frozen=True):
     clean: bool
     ended: bool
     tail: bytes
+    damaged: int = -1
+    """Position in the chunk of the first event that was dropped, -1 without one."""
 
 
 @contextmanager
@@ -109,7 +124,8 @@ def _decode_to_spool(chunk: _Chunk, decoder: Callable[[bytes], Decoded] = decode
         decoded = decoder(chunk.text)
         batches, tally = to_batches(decoded)
     part_files.write_batches(Path(chunk.directory), chunk.number, batches)
-    return _Report(tally, decoded.clean, decoded.ended, decoded.tail)
+    damaged = chunk.text.find(decoded.damaged) if decoded.dropped else -1
+    return _Report(tally, decoded.clean, decoded.ended, decoded.tail, damaged)
 
 
 def peek(path: Place) -> TopLevel:
@@ -146,7 +162,7 @@ def read(
     """
     with open_trace(path) as stream:
         opening = split.read_opening(stream, title(path))
-        assembly = _Assembly(directory)
+        assembly = _Assembly(directory, position=len(opening.header))
         buffers = split.Buffers()
         texts = split.chunks(stream, opening.rest, size=chunk_bytes, buffers=buffers)
         pieces = (_Piece(text, directory, number) for number, text in enumerate(texts))
@@ -158,9 +174,15 @@ def read(
         assembly.finish()
         end = value_end(opening.header, assembly.after) if assembly.ended else len(assembly.after)
         trailing = len(assembly.after) - end + assembly.beyond + stream.ignored
-        truncated = stream.damage or ("" if assembly.ended else "the file ends in the middle of its events")
+        at_end = f"the file ends in the middle of its events, at byte {assembly.position - 1:,}"
+        truncated = stream.damage or ("" if assembly.ended else at_end)
         top = top_level(opening.header, assembly.after[:end])
-        notes = _diagnostics(file_name(path), top, assembly.tally, truncated=truncated, trailing=trailing)
+        notes = _diagnostics(
+            *(file_name(path), top, assembly.tally),
+            truncated=truncated,
+            trailing=trailing,
+            broken=assembly.broken if assembly.ended else None,
+        )
         empty = _not_a_trace(path, assembly.tally)
         return Trace(
             path=path, directory=directory, top=top, notes=tuple(notes), empty=empty, nest=scanners.nest()
@@ -184,10 +206,13 @@ class _Assembly(msgspec.Struct):
     """Combines the results of chunks in order: joins events that a cut has split, and stops at their end.
 
     `after` is the text from the bracket that closes the events, `beyond` the number of bytes after that.
+    `position` is the place of the next chunk in the text, and `broken` that of the first damaged event.
     `_open` is the unfinished event at the end of the last chunk, which was split or is damaged.
     """
 
     directory: Path
+    position: int = 0
+    broken: int | None = None
     tally: Tally = msgspec.field(default_factory=Tally)
     ended: bool = False
     after: bytes = b""
@@ -197,10 +222,15 @@ class _Assembly(msgspec.Struct):
 
     def add(self, piece: _Piece, report: _Report) -> None:
         """Add the result of the next chunk."""
+        end = self.position + piece.text.length
+        self._add(piece, report)
+        self.position = end + 1  # with the comma at which it was cut
+
+    def _add(self, piece: _Piece, report: _Report) -> None:
         while self._open and not self.ended:
             joined = None if report.clean else self._decode_joined(piece.chunk)
             if joined:
-                self._take(joined)
+                self._take(joined, self._open_from)
                 return
             self._give_up()
         if self.ended:
@@ -210,15 +240,22 @@ class _Assembly(msgspec.Struct):
             else:
                 self.beyond += piece.text.length + 1
             return
-        self._take(report)
+        self._take(report, self.position)
+
+    @property
+    def _open_from(self) -> int:
+        return self.position - 1 - len(self._open)
 
     def finish(self) -> None:
         """Salvage an unfinished event at the end."""
         while self._open:
             self._give_up()
 
-    def _take(self, report: _Report) -> None:
+    def _take(self, report: _Report, start: int) -> None:
+        """Add what was decoded from this position on."""
         self.tally.add(report.tally)
+        if self.broken is None and report.damaged >= 0:
+            self.broken = start + report.damaged
         self.ended = report.ended
         self.after = report.tail if report.ended else b""
         self._open = b"" if report.ended else report.tail
@@ -236,9 +273,14 @@ class _Assembly(msgspec.Struct):
         """Salvage the events of the unfinished text, which is damaged; the rest of it is shorter."""
         before, self._salvaged = self._open, self._salvaged + 1
         number = _SALVAGED + self._salvaged
-        self._take(_decode_to_spool(_Chunk(before, str(self.directory), number), salvage))
+        salvaged, start = (
+            _decode_to_spool(_Chunk(before, str(self.directory), number), salvage),
+            self._open_from,
+        )
+        self._take(salvaged, start)
         if len(self._open) == len(before):
             self.tally.dropped += split.count_boundaries(before)
+            self.broken = start if self.broken is None else self.broken
             self._open = b""
 
 

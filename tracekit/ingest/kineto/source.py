@@ -31,6 +31,7 @@ _FOREIGN = {
     b"BZh": "bzip2-compressed (decompress it with `bzip2 -d`)",
     b"PK\x03\x04": "a zip archive",
     b"PAR1": "a Parquet file",
+    b"\x80": "a pickle (a memory snapshot, or a dump of NCCL's flight recorder?)",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }

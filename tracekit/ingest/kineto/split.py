@@ -40,6 +40,11 @@ _NEXT_EVENT = re.compile(
 )
 _END = re.compile(rb'\]\s*(?:,\s*"|\}|\Z)')
 _EVENTS_KEY = re.compile(rb"\s*:\s*\[")
+_OTHER_JSON = {
+    b'"rocprofiler-sdk-tool"': "JSON of rocprofv3",
+    b"|execution_trace|": "an execution trace of PyTorch",
+}
+"""What other tools write into their JSON, and its name."""
 _CLOSED_BY = {b"{": b"}", b"[": b"]"}
 _SPACE = b" \t\r\n"
 _NOTHING = memoryview(b"")
@@ -80,7 +85,8 @@ def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
     if not text:
         return UnusableInputError(f"{name} is empty", hint="record the trace again")
     what = "has no traceEvents" if text[:1] in b"{[" else "is not JSON"
-    message = f"{name} {what}: not a Kineto trace"
+    other = next((kind for mark, kind in _OTHER_JSON.items() if mark in text[:_OPENING]), "")
+    message = f"{name} is {other}, not a Kineto trace" if other else f"{name} {what}: not a Kineto trace"
     return UnusableInputError(message, hint="give a file exported by torch.profiler")
 
 

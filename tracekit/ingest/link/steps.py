@@ -16,7 +16,7 @@ from tracekit.ingest.link.nesting_windows import Inherited, NestedWindow, Stacks
 from tracekit.ingest.link.serving import Batch
 from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import NONE, Rows, allocation_order, concatenate_rows, host_order
-from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
+from tracekit.ingest.spool.text_columns import LATEST_NS, NO_STRINGS, Strings
 from tracekit.ingest.spool.window_reader import SortedColumns, Window, windows
 from tracekit.runs.range_names import MARKERS
 from tracekit.schema import ALLOCATIONS, HOST_INTERVALS, C, HostKind, Phase
@@ -110,18 +110,46 @@ def _find_ranges(host: SpooledTable, matches: Bools, wanted: list[HostKind]) -> 
 
 
 def _numbered_steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
+    """Return the steps of the thread with the most marks, and those of others that it has not.
+
+    Where numbers start again, as with a second session of the profiler, later steps are numbered on.
+    """
     thread = Threads().of(rows.integers(C.PID), rows.integers(C.TID))
+    start = rows.integers(C.START_NS)
+    end = start + rows.integers(C.DUR_NS)
     _, lane, marked = np.unique(thread, return_inverse=True, return_counts=True)
-    preferred = np.argsort(-marked[lane], kind="stable")
-    _, first_of_number = np.unique(numbers[preferred], return_index=True)
-    first = np.sort(preferred[first_of_number])
-    start = rows.integers(C.START_NS)[first]
+    chosen = np.empty(0, np.int64)
+    for number in np.argsort(-marked, kind="stable"):
+        mine = np.flatnonzero(lane == number)
+        is_first = np.zeros(len(mine), bool)
+        is_first[np.unique(numbers[mine], return_index=True)[1]] = True
+        apart = np.append(True, start[mine][1:] >= np.maximum.accumulate(end[mine])[:-1])
+        beside = end[mine].max() > start[chosen].min(initial=LATEST_NS)
+        beside &= start[mine].min() < end[chosen].max(initial=-LATEST_NS)
+        is_new = is_first & ~np.isin(numbers[mine], numbers[chosen])
+        chosen = np.union1d(chosen, mine[is_new if beside else is_first | apart])
     return Steps(
-        number=numbers[first],
-        name=[names.values[code] for code in rows.integers(C.NAME)[first]],
-        start=start,
-        end=start + rows.integers(C.DUR_NS)[first],
+        number=_number_on(numbers[chosen]),
+        name=[names.values[code] for code in rows.integers(C.NAME)[chosen]],
+        start=start[chosen],
+        end=end[chosen],
     )
+
+
+def _number_on(numbers: Ints) -> Ints:
+    """Return distinct numbers: from the first that was there before, each is one more than the largest.
+
+    Example:
+        >>> _number_on(np.array([2, 3, 2, 3])).tolist()
+        [2, 3, 4, 5]
+    """
+    _, first = np.unique(numbers, return_index=True)
+    is_again = np.ones(len(numbers), bool)
+    is_again[first] = False
+    if not is_again.any():
+        return numbers
+    kept = int(is_again.argmax())
+    return np.append(numbers[:kept], int(numbers[:kept].max()) + 1 + np.arange(len(numbers) - kept))
 
 
 MODULE_MARKER = "nn.Module: "

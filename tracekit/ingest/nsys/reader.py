@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -254,9 +254,11 @@ class _Reading:
 
     def spool_tables(self) -> Iterator[float]:
         """Spool all event tables; yield the share of tables that are done."""
-        present = [table for table in _WANTED if table in self._tables.names()]
-        for done, table in enumerate(present, start=1):
-            for chunk in self._tables.chunks(table, _WANTED[table]):
+        present = {
+            table: stored for table in _WANTED if (stored := _stored_name(table, self._tables.names()))
+        }
+        for done, (table, stored) in enumerate(present.items(), start=1):
+            for chunk in self._tables.chunks(stored, _WANTED[table]):
                 earliest = EARLIEST_INSTANT_NS if table in _INSTANTS else 1 - LATEST_NS
                 usable = rows.within_limits(chunk, _INSTANTS.get(table, "start"), earliest=earliest)
                 self._tally.rows[table] += chunk.rows
@@ -337,6 +339,17 @@ class _Reading:
                 )
             )
         return traces
+
+
+def _stored_name(table: str, names: Collection[str]) -> str:
+    """Return the name of a table in the export, which may end in a version; empty if it has none.
+
+    Example:
+        >>> _stored_name("NVTX_EVENTS", {"NVTX_EVENTS_V2"})
+        'NVTX_EVENTS_V2'
+    """
+    versions = sorted(name for name in names if re.fullmatch(rf"{table}(_[vV]\d+)?", name))
+    return versions[0] if versions else ""
 
 
 _WANTED = {

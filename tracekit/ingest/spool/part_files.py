@@ -171,6 +171,17 @@ class SpooledTable:
         """Return the sorted times of a part."""
         return values_of(self._read_part(part).column(_time_of(self.names)))
 
+    def replace(self, part: int, batch: Batch) -> None:
+        """Replace the file of a part, also while its rows are mapped; not used by this table any more."""
+        path = self._paths[part]
+        if not batch.rows.count:
+            path.unlink()
+            return
+        new = path.with_suffix(".new")
+        _write_rows(new, _sort_by_time(batch.rows), batch.texts)
+        path.with_suffix(_TEXTS).write_bytes(msgspec.msgpack.encode(batch.texts))
+        new.replace(path)
+
     def distinct(self, column: str) -> Ints:
         """Return the sorted distinct values of a column of integers."""
         parts = (self._read_part(part) for part in self.parts)

@@ -196,7 +196,9 @@ def test_steps_come_from_the_thread_with_the_most(store: Store, tmp_path: Path) 
 
 
 def test_a_collective_keeps_its_metadata(store: Store, tmp_path: Path) -> None:
-    run = run_of(store, tmp_path, f'{{"traceEvents": [{text(OP, COLLECTIVE, KERNEL).decode()}]}}')
+    run = run_of(
+        store, tmp_path, f'{{"traceEvents": [{text({**OP, "ts": 5.5}, COLLECTIVE, KERNEL).decode()}]}}'
+    )
     rows = table(run, "host_intervals").set_index(C.NAME)
     one = rows.loc["record_param_comms"]
     assert one[C.COLLECTIVE] == "_reduce_scatter_base"
@@ -215,7 +217,9 @@ def test_a_collective_keeps_its_metadata(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_generated_kernel_keeps_its_source(store: Store, tmp_path: Path) -> None:
-    run = run_of(store, tmp_path, f'{{"traceEvents": [{text(OP, GENERATED, KERNEL).decode()}]}}')
+    run = run_of(
+        store, tmp_path, f'{{"traceEvents": [{text({**OP, "ts": 5.5}, GENERATED, KERNEL).decode()}]}}'
+    )
     rows = table(run, "host_intervals").set_index(C.NAME)
     columns = [C.KERNEL_BACKEND, C.KERNEL_FILE, C.KERNEL_HASH, C.KERNEL_KWARGS]
     assert rows.loc["triton_poi_fused_add_0", columns].tolist() == [

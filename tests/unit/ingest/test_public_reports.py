@@ -1,0 +1,220 @@
+"""Inputs that public reports say break profilers: each kind as a small trace."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.traces import imported, kernel_event, table
+from tracekit.analysis import analyze
+from tracekit.errors import UnusableInputError
+from tracekit.ingest.importer import import_traces
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
+
+EPOCH_US = 1_700_000_000_000_000
+
+
+def run_of(store: Store, tmp_path: Path, events: list[dict[str, Any]], **top: Any) -> Run:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({**top, "traceEvents": events}))
+    return imported(store, path)
+
+
+def event(
+    category: str, name: str, start: float, duration: float, pid: Any = 9, **args: Any
+) -> dict[str, Any]:
+    times = {"ts": start, "dur": duration}
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": 9, **times, "args": args}
+
+
+def marks(*starts: float, numbers: tuple[int, ...], tid: int = 9) -> list[dict[str, Any]]:
+    """Steps of 10 µs with these numbers."""
+    return [
+        {**event("user_annotation", f"ProfilerStep#{number}", start, 10), "tid": tid}
+        for number, start in zip(numbers, starts, strict=True)
+    ]
+
+
+def notes(run: Run) -> dict[str, str]:
+    return {note.code: note.message for note in run.meta.diagnostics if note.level != "info"}
+
+
+def numbers_of(run: Run) -> list[int]:
+    steps: list[int] = table(run, "steps")[C.STEP].tolist()
+    return steps
+
+
+@pytest.mark.parametrize("tid", [9, 8])
+def test_steps_of_a_second_session_are_numbered_on(store: Store, tmp_path: Path, tid: int) -> None:
+    steps = [*marks(0, 10, 20, numbers=(2, 3, 4)), *marks(200, 210, numbers=(2, 3), tid=tid)]
+    run = run_of(store, tmp_path, [*steps, event("cpu_op", "aten::mm", 202, 4)])
+    assert numbers_of(run) == [2, 3, 4, 5, 6]
+    assert table(run, "host_intervals").query("name == 'aten::mm'")[C.STEP].tolist() == [5]
+
+
+def test_steps_that_two_threads_mark_count_once(store: Store, tmp_path: Path) -> None:
+    steps = [*marks(0, 10, 20, numbers=(0, 1, 2)), *marks(4, 14, 30, numbers=(0, 1, 3), tid=8)]
+    assert numbers_of(run_of(store, tmp_path, steps)) == [0, 1, 2, 3]
+
+
+def test_a_step_marked_inside_itself_counts_once(store: Store, tmp_path: Path) -> None:
+    assert numbers_of(run_of(store, tmp_path, marks(0, 1, 20, numbers=(0, 0, 1)))) == [0, 1]
+
+
+def launch(number: int, start: float, pid: Any) -> dict[str, Any]:
+    return event("cuda_runtime", "cudaLaunchKernel", start, 4, pid, correlation=number)
+
+
+def ranks(pid_of: Any, **args: Any) -> list[dict[str, Any]]:
+    """Launches of two ranks with equal correlation ids, and their kernels 20 and 40 µs later."""
+    return [
+        made
+        for rank, delay in enumerate((20, 40))
+        for number in (1, 2)
+        for made in (
+            launch(number, 100 * number + 50 * rank, pid_of(4711, rank)),
+            {
+                **kernel_event(number, pid=pid_of(0, rank), ts=100 * number + 50 * rank + delay),
+                "args": {"device": 0, "stream": 7, "correlation": number, **args},
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "pid_of",
+    [lambda pid, rank: pid + rank * 10**8, lambda pid, rank: f"[TP{rank:02d}-DP00] {pid}"],
+    ids=["offset", "label"],
+)
+def test_ranks_of_a_merged_file_are_told_apart(store: Store, tmp_path: Path, pid_of: Any) -> None:
+    run = run_of(store, tmp_path, ranks(pid_of))
+    starts = table(run, "host_intervals").set_index(C.ROW_ID)[C.START_NS]
+    rows = table(run, "device_intervals").query("kind == 'kernel'")
+    delays = rows[C.START_NS].to_numpy() - starts.loc[rows[C.LAUNCH_ROW].astype(int)].to_numpy()
+    assert sorted(zip(rows[C.RANK], delays.tolist(), strict=True)) == [
+        *[(0, 20_000)] * 2,
+        *[(1, 40_000)] * 2,
+    ]
+
+
+def test_large_process_ids_alone_are_no_ranks(store: Store, tmp_path: Path) -> None:
+    events = ranks(lambda pid, rank: pid + (rank + 3) * 10**8)
+    assert set(table(run_of(store, tmp_path, events), "host_intervals")[C.RANK]) == {0}
+
+
+@pytest.mark.parametrize("lost", [1, 5])
+def test_kernels_at_time_0_are_set_aside(store: Store, tmp_path: Path, lost: int) -> None:
+    calls = [launch(number, EPOCH_US + 10 * number, 9) for number in range(1, 7)]
+    kernels = [kernel_event(number, ts=EPOCH_US + 10 * number + 8, dur=5) for number in range(1, 7)]
+    for kernel in kernels[:lost]:
+        kernel |= {"ts": 0, "dur": 0}
+    run = run_of(store, tmp_path, [*calls, *kernels])
+    rows = table(run, "device_intervals").query("kind == 'kernel'")
+    assert len(rows) == 6 - lost
+    assert rows[C.START_NS].max() < 100_000
+    assert notes(run)["far_times"].startswith(f"trace.json: {lost} rows of device_intervals ")
+
+
+def verdict(run: Run) -> tuple[str, str]:
+    row = analyze(run, "integrity").tables["verdict"].iloc[0]
+    return row["verdict"], row["reason"]
+
+
+def test_kernels_without_an_id_are_not_lost(store: Store, tmp_path: Path) -> None:
+    calls = [launch(number, 10 * number, 9) for number in range(1, 5)]
+    kernels = [kernel_event(number, ts=10 * number + 5, dur=3) for number in range(1, 5)]
+    for kernel in kernels[1:3]:
+        kernel["args"]["correlation"] = 0
+    run = run_of(store, tmp_path, [*calls, *kernels])
+    assert verdict(run) == (
+        "usable",
+        "2 of 4 device intervals have no launching call; their time can't be attributed to ops",
+    )
+    lost = run_of(store, tmp_path, [*calls, kernels[0], kernels[3]])
+    assert verdict(lost)[0] == "misleading"
+
+
+@pytest.mark.parametrize(("length", "found"), [(220, True), (130, False)])
+def test_a_kernel_that_runs_over_later_ones_is_noted(
+    store: Store, tmp_path: Path, length: int, *, found: bool
+) -> None:
+    kernels = [kernel_event(number, ts=110 * number, dur=100) for number in range(6)]
+    kernels[2]["dur"] = length  # the next starts after 110 and ends after 210 µs
+    assert ("run over whole later ones" in verdict(run_of(store, tmp_path, kernels))[1]) is found
+    kernels[2]["args"]["stream"] = 8
+    assert "run over" not in verdict(run_of(store, tmp_path, kernels))[1]
+
+
+def test_the_place_of_damage_is_named_and_the_run_is_misleading(store: Store, tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": [kernel_event(number) for number in range(9)]})
+    path = tmp_path / "trace.json"
+    broken = text[: text.index('"k4"') + 20] + text[text.index('"k6"') - 9 :]
+    path.write_text(broken)
+    run = imported(store, path)
+    place = broken.rindex("{", 0, broken.index('"k4"'))
+    assert f"the first at byte {place:,}: " in notes(run)["dropped_events"]
+    assert verdict(run)[0] == "misleading"
+    path.write_text(text[:-200])
+    assert "byte" not in notes(imported(store, path)).get("dropped_events", "")
+
+
+def named(tmp_path: Path, *names: str) -> list[Path]:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for name in names:
+        text = json.dumps({"traceEvents": [kernel_event(0)]})
+        (folder / name).write_text(text)
+    return [folder]
+
+
+def test_a_coordinator_beside_ranks_is_a_run_of_its_own(store: Store, tmp_path: Path) -> None:
+    runs = import_traces(store, named(tmp_path, "tp1_rank1.json", "tp0_rank0.json", "async_llm.json"))
+    assert [sorted(set(table(run, "device_intervals")[C.RANK])) for run in runs] == [[0], [0, 1]]
+
+
+def test_two_traces_that_claim_one_rank_are_noted(store: Store, tmp_path: Path) -> None:
+    declared = {"distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": [kernel_event(0)]}
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps(declared))
+    runs = import_traces(store, [tmp_path / "a.json", tmp_path / "b.json"])
+    assert ["all say rank 0 of 2" in notes(run).get("rank_conflict", "") for run in runs] == [True, True]
+    other = {**declared, "distributedInfo": {"rank": 1, "world_size": 2}}
+    for name in ("c.json", "d.json"):
+        (tmp_path / name).write_text(json.dumps(other))
+    cycles = import_traces(store, sorted(tmp_path.glob("*.json")))
+    assert [notes(run).get("rank_conflict") for run in cycles] == [None, None]
+
+
+def test_words_as_process_are_the_first_device(store: Store, tmp_path: Path) -> None:
+    legacy = {"ph": "X", "name": "relu", "pid": "CUDA functions", "tid": 0, "ts": 5, "dur": 3}
+    rows = table(run_of(store, tmp_path, [legacy]), "device_intervals")
+    assert rows[C.DEVICE].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("snapshot.pickle", b"\x80\x05}q\x00.", "is a pickle"),
+        ("results.json", b'{"rocprofiler-sdk-tool": []}', "is JSON of rocprofv3"),
+        (
+            "et.json",
+            b'{"nodes": [{"name": "[pytorch|profiler|execution_trace|process]"}]}',
+            "execution trace",
+        ),
+    ],
+)
+def test_files_of_other_tools_are_named(
+    tmp_path: Path, store: Store, name: str, content: bytes, expected: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UnusableInputError, match=expected):
+        imported(store, path)

@@ -1,0 +1,146 @@
+"""Split a trace that a tool has merged from the traces of several ranks.
+
+Such tools keep the ranks apart by their process ids alone: TraceLens adds a multiple of a power of ten to
+those of each rank, and writes `rank` into arguments; SGLang writes `[TP00-DP01] 123`. Correlation ids,
+devices and streams may be the same in all ranks. So each rank is written to a file of its own, and read like
+other traces.
+
+Sources: TraceLens' TraceFusion; SGLang's profile merger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tracekit.ingest.kineto.events import UNREADABLE
+from tracekit.ingest.kineto.source import open_trace
+from tracekit.ingest.link.trace import MAX_RANK
+from tracekit.ingest.spool.part_files import SpooledTable
+from tracekit.schema import HOST_INTERVALS, C
+from tracekit.storage import STDIN, Kind, Place, kind
+
+LEAST_OFFSET = 10_000_000
+"""Process ids of Linux are below 2^22: larger ones were changed."""
+_OFFSETS = [10**exponent for exponent in range(7, 18)]
+_LABEL = re.compile(r"(\[[^\]]+\])\s*(.*)", re.DOTALL)
+
+
+class _Args(msgspec.Struct):
+    rank: Any = None
+
+
+class _Owner(msgspec.Struct):
+    """What tells the rank of an event."""
+
+    pid: Any = None
+    args: _Args | None = None
+
+
+_decode_owner = msgspec.json.Decoder(_Owner).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_Group = int | str
+
+
+def may_hold_ranks(directory: Path) -> bool:
+    """Whether the process ids of a decoded trace, at its begin and its end, may tell several ranks apart."""
+    host = SpooledTable(directory, HOST_INTERVALS.name)
+    if not host.rows:
+        return False
+    edges = [host.whole_part(part) for part in {host.parts[0], host.parts[-1]}]
+    pids = host.read(edges, [C.PID]).integers(C.PID)
+    return bool(pids.max() >= LEAST_OFFSET or pids.min() < 1)
+
+
+def split_ranks(path: Place, directory: Path) -> dict[int, Path]:
+    """Write the events of each rank of a merged trace to a file.
+
+    Args:
+        path: The trace.
+        directory: Folder of the files.
+
+    Returns:
+        The files by rank; empty if the trace is not merged, or damaged.
+    """
+    if path == STDIN or kind(path) is Kind.STREAM:  # it can be read only once
+        return {}
+    with open_trace(path) as stream:
+        text = b"".join(iter(lambda: stream.read(1 << 24), b""))
+    try:
+        fields = _decode_fields(text)
+        events = _decode_list(fields.pop("traceEvents", b"[]"))
+        owners = [_decode_owner(event) for event in events]
+    except UNREADABLE:
+        return {}
+    offset = _find_offset([owner.pid for owner in owners])
+    members: dict[_Group, list[int]] = defaultdict(list)
+    for place, owner in enumerate(owners):
+        group, _ = _split_pid(owner.pid, offset)
+        if group is not None:
+            members[group].append(place)
+    if len(members) < 2:
+        return {}
+    files = {}
+    for rank, places in _number_ranks(members, owners).items():
+        files[rank] = directory / f"rank-{rank:05d}.json"
+        whole = {
+            **fields,
+            "distributedInfo": {"rank": rank, "world_size": len(members)},
+            "traceEvents": [_with_own_pid(events[place], owners[place].pid, offset) for place in places],
+        }
+        files[rank].write_bytes(msgspec.json.encode(whole))
+    return files
+
+
+def _find_offset(pids: list[Any]) -> int:
+    """The power of ten of which each rank's process ids have their multiple; 0 if they have none.
+
+    It is the one that leaves most ranks, numbered from 0 without a gap.
+
+    Example:
+        >>> _find_offset([0, 4711, 100_000_000, 100_004_711]), _find_offset([0, 4711])
+        (100000000, 0)
+    """
+    numbers = {pid for pid in pids if isinstance(pid, int) and pid >= 0}
+    ranks = {offset: {number // offset for number in numbers} for offset in _OFFSETS}
+    whole = [offset for offset in _OFFSETS if ranks[offset] == set(range(len(ranks[offset])))]
+    offset = max(whole, key=lambda offset: len(ranks[offset]), default=0)
+    return offset if offset and len(ranks[offset]) > 1 else 0
+
+
+def _split_pid(pid: Any, offset: int) -> tuple[_Group | None, Any]:
+    """The group of a process id, None if it belongs to no rank, and the id before the merge."""
+    if isinstance(pid, str) and (match := _LABEL.fullmatch(pid)):
+        label, rest = match.groups()
+        return label, int(rest) if rest.isdigit() else rest
+    if offset and isinstance(pid, int) and pid >= 0:
+        return divmod(pid, offset)
+    return None, pid
+
+
+def _number_ranks(members: Mapping[_Group, list[int]], owners: list[_Owner]) -> dict[int, list[int]]:
+    """Return the events by rank: the rank that each group's arguments name, else groups in order."""
+    named = {}
+    for group, places in members.items():
+        ranks = {args.rank for place in places if (args := owners[place].args) and args.rank is not None}
+        with suppress(TypeError, ValueError):
+            (rank,) = ranks
+            named[group] = int(rank)
+    if len(set(named.values())) == len(members) and all(0 <= rank <= MAX_RANK for rank in named.values()):
+        return {named[group]: places for group, places in members.items()}
+    return {rank: members[group] for rank, group in enumerate(sorted(members, key=_in_order))}
+
+
+def _in_order(group: _Group) -> tuple[int, str]:
+    return (group, "") if isinstance(group, int) else (0, group)
+
+
+def _with_own_pid(event: msgspec.Raw, pid: Any, offset: int) -> dict[str, Any]:
+    return {**_decode_fields(event), "pid": _split_pid(pid, offset)[1]}
