@@ -342,8 +342,8 @@ def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) 
     return steps.finding(
         BACK,
         saving,
-        f"Managed memory moves to the device and back before a kernel uses it: {human(size, 'bytes')} "
-        f"{steps.per}, {human(steps.per_step(saving), 'ns')} of copies",
+        f"Managed memory moves to the device and back unused: {human(size, 'bytes')} {steps.per}, "
+        f"{human(steps.per_step(saving), 'ns')} of copies",
         "Call `cudaMemPrefetchAsync` to the device after the host has written the memory, not before, and "
         "prefetch results back to the host before it reads them.",
         "exposed time of the copies to the device and of those back, without a kernel in between; the pages "

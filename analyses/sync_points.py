@@ -44,7 +44,7 @@ from tracekit.analysis import (
     TableSpec,
     savings,
 )
-from tracekit.analysis.kernel_names import LINE, brief
+from tracekit.analysis.kernel_names import LINE, TITLE_WIDTH, brief
 from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import MARKER
@@ -245,17 +245,22 @@ def _findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Findin
     return tuple(finding for _, finding in ranked[:MAX_FINDINGS])
 
 
+CALL_WIDTH = 22
+"""Maximum width of the name of a call in a title, beside an op: `cudaStreamSynchronize` fits."""
+
+
 def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, budget: Budget) -> Finding:
     """The finding on the waits of one call, op and source line, which save `saving` ns over the run."""
-    place = "outside ops" if op == OUTSIDE else f"in {brief(op)}"
-    where = f"{brief(call)} {place}" + (f" at {brief(line, LINE)}" if line else "")
+    where = "outside ops" if op == OUTSIDE else f"in {brief(op, TITLE_WIDTH)}"
+    place = f"It waits at {brief(line, LINE)}. " if line else ""
     waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
     evidence = rows.sort_values([SAVED_NS, THREAD_ROW], ascending=[False, True])[:EVIDENCE_ROWS]
     return budget.finding(
         STARVES,
         saving,
-        f"{where}: GPU idle after {waits}, {duration(budget.per_step(saving))} {budget.per} avoidable",
-        advise_on_wait(call, op),
+        f"{brief(call, CALL_WIDTH)} {where}: GPU idle {duration(budget.per_step(saving))} {budget.per} after "
+        f"{waits}",
+        f"{place}{advise_on_wait(call, op)}",
         _HOW.format(per=budget.per),
         basis=Basis.MEASURED,
         evidence={

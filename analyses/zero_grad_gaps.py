@@ -37,7 +37,7 @@ from tracekit.analysis import (
     TableSpec,
     savings,
 )
-from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.kernel_names import TITLE_WIDTH, brief
 from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
@@ -256,8 +256,9 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, budge
     return budget.finding(
         ONE_BY_ONE,
         saving,
-        f"{name} zeroes gradients one by one: {int(rows['fills'].median()):,} fills per call, "
-        f"{human(budget.per_step(idle), 'ns')} idle {budget.per} between them",
+        f"{brief(name.rpartition('#')[2], TITLE_WIDTH)} zeroes gradients one by one: "
+        f"{int(rows['fills'].median()):,} fills per call, {human(budget.per_step(idle), 'ns')} idle "
+        f"{budget.per}",
         f"Drop the gradients in {name}{where}: `zero_grad(set_to_none=True)`, the default since PyTorch "
         "2.0, launches nothing; if they must be kept, `torch._foreach_zero_` on the list of gradients "
         "fills them with few kernels",

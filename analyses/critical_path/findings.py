@@ -153,10 +153,10 @@ def _class_finding(run: Run, paths: pd.DataFrame, what: str, saving: int, budget
     amount, length = (duration(budget.per_step(total)) for total in (saving, int(path[C.DUR_NS].sum())))
     if what == WAITS:
         rows, advice = _longest_waits(run, marked=budget.marked)
-        saves = f"removing them saves at most {amount} {budget.per}"
+        saves = f"removing them saves up to {amount} {budget.per}"
     else:
         rows, advice = _longest(path, "host_row"), _advice(run, path)
-        saves = f"removing it saves at most {amount} of {length} {budget.per}"
+        saves = f"removing it saves up to {amount} of {length} {budget.per}"
     evidence = {"host_intervals": rows, "device_intervals": _longest(path, "device_row")}
     return budget.finding(
         _RULES[what],

@@ -33,7 +33,7 @@ from ..shared.common import (
 from ..shared.groups import group_rows
 from ..shared.host_rows import NO_OP, blocking_calls
 from ..shared.idle_neighbors import AFTER, inside_steps
-from ..shared.programs import program_of
+from ..shared.programs import Program, program_of
 from ..steps import measure_steps
 from .causes import (
     ALLOCATING,
@@ -138,9 +138,11 @@ MIN_ONE_OFF_SHARE = 0.5
 
 
 def one_off(rows: pd.DataFrame) -> str:
-    """Warn if one gap makes up most of the idle time."""
-    longest = int(rows[C.DUR_NS].max()) / total_ns(rows)
-    if longest < MIN_ONE_OFF_SHARE:
+    """Warn if one gap makes up most of the idle time, and no other of its op is nearly as long."""
+    lengths = ints(rows, C.DUR_NS)
+    longest = int(lengths.max()) / total_ns(rows)
+    alike = (rows[OP] == rows[OP].iloc[int(lengths.argmax())]) & (2 * lengths >= lengths.max())
+    if longest < MIN_ONE_OFF_SHARE or alike.sum() > 1:
         return ""
     amount = "It is a single gap" if len(rows) == 1 else f"A single gap is {percent(longest)} of it"
     return f". {amount}: if it happens only once, exclude it with warm-up steps"
@@ -227,11 +229,13 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     is_named = gaps[NAMED].to_numpy(bool)
     replays = contains(gaps[CALL], r"(?i)graphlaunch")
     caused = {cause: gaps[CAUSE].cat.codes.to_numpy() == CAUSES.index(cause) for cause in Cause}
+    is_unknown, reads = caused[Cause.HOST_WORK] & ~is_named, contains(gaps[OP], _READS)
     lengths, idle_shares = ints(gaps, C.DUR_NS), gaps[_IDLE_SHARE].to_numpy()
     cases = (
         (LAUNCHES, caused[Cause.LAUNCH_BOUND], "GPU is launch-bound"),
         (COMPUTES, caused[Cause.HOST_WORK] & is_named, "GPU idle: CPU busy outside kernel launches"),
-        (COMPUTES, caused[Cause.HOST_WORK] & ~is_named, "GPU idle while the CPU activity is unknown"),
+        (COMPUTES, is_unknown & ~reads, "GPU idle while the CPU activity is unknown"),
+        (COMPUTES, is_unknown & reads, "GPU idle while the CPU reads files or input"),
         (CALLS, caused[Cause.SLOW_CALL] & ~replays, "GPU idle during slow runtime calls"),
         (FIRST_CALLS, caused[Cause.FIRST_CALL], "GPU idle during first calls of ops"),
         (STALLS, caused[Cause.STALL], "GPU idle while the CPU thread stalled"),
@@ -277,7 +281,11 @@ def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -
     if rule is SMALL:
         return f"how much of {duration(total_ns(rows))} fusion removes is unknown"
     if rule is COMPUTES and not rows[NAMED].all():
-        return "it was not recorded what the host did"
+        return (
+            "what it reads is needed"
+            if contains(rows[OP], _READS).all()
+            else "it was not recorded what the host did"
+        )
     if rule is COMPUTES and _mostly(rows, rows[WAITS_ELSEWHERE]):
         return "without work the device has to be idle"
     once = len(rows) == 1 and budget.marked and budget.steps > 1
@@ -367,10 +375,6 @@ _ADVICE = {
         "Leave cores free for it: fewer DataLoader workers and threads than cores, ranks pinned to cores, no "
         "other programs"
     ),
-    LOADING.code: (
-        "Load in the background: DataLoader(num_workers=..., prefetch_factor=..., pin_memory=True, "
-        "persistent_workers=True); if workers are already used, add more or make the transforms cheaper"
-    ),
     DEPENDS.code: (
         "The work was launched in time, so the device waited for something else: an event of another device "
         "or stream, a host function in the stream, another process on the device, work that is missing from "
@@ -389,12 +393,39 @@ _ADVICE = {
 }
 
 
+_LOAD_IN_WORKERS = (
+    "Load in the background: DataLoader(num_workers=..., prefetch_factor=..., pin_memory=True, "
+    "persistent_workers=True)"
+)
+_FASTER_WORKERS = (
+    "Its workers are slower than the GPU: add workers up to the number of cores, keep them between epochs "
+    "(persistent_workers=True), decode and transform less per batch (once before training, or on the GPU)"
+)
+_ON_DEVICE = (
+    'The CPU fills a tensor there: make it on the device (`device="{module}"` in the call of `torch`), '
+    "which also saves the copy"
+)
+_READING = (
+    "The program waits there for a file or for input: read ahead in another thread, or end the recording "
+    "before it"
+)
+_FILLS = (
+    r"^aten::(?:normal_?|uniform_?|random_|bernoulli_?|exponential_|rand\w*|zero_|fill_|ones|zeros|arange)$"
+)
+"""Ops that fill a new tensor, which takes long on the CPU only."""
+_READS = r"^(?:f?getc|getchar|f?gets|getline|p?readv?(?:64)?|fread|scanf)$"
+"""Calls of the operating system that read."""
+
+
 def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
     """Name the ops with most of the time, and say what to do."""
     program = program_of(run)
     if rule is COMPUTES:
         named = _with_kernels(rows) if rows[NAMED].all() else rows
-        return f"{largest_part(named)}. {_on_host(rows, program.stacks)}{one_off(rows)}"
+        return f"{largest_part(named)}. {_on_host(rows, program)}{one_off(rows)}"
+    if rule is LOADING:
+        loads_itself = not _mostly(rows, contains(rows[OP], "_MultiProcessing"))
+        return f"{largest_part(rows)}. {_LOAD_IN_WORKERS if loads_itself else _FASTER_WORKERS}"
     if rule is CALLS:
         return f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}"
     after = _after_waits(run, rows, budget) if rule is LAUNCHES else ""
@@ -411,13 +442,17 @@ def _with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**{OP: rows[OP].astype(str).mask(compiled, label)})
 
 
-def _on_host(rows: pd.DataFrame, stacks: str) -> str:
+def _on_host(rows: pd.DataFrame, program: Program) -> str:
     """Advice by what is known of the host's activity: waiting, not recorded, or busy.
 
     Args:
         rows: The gaps.
-        stacks: How to record which code the host runs.
+        program: What was recorded.
     """
+    if _mostly(rows, contains(rows[OP], _READS)):
+        return _READING
+    if _mostly(rows, contains(rows[OP], _FILLS)):
+        return _ON_DEVICE.format(module=program.module)
     if _mostly(rows, rows[WAITS_ELSEWHERE]):
         return (
             "The host waits there for a request, a lock or another process: fine if there is no work, else "
@@ -431,8 +466,8 @@ def _on_host(rows: pd.DataFrame, stacks: str) -> str:
     if _mostly(rows, contains(rows[OP], f"^{re.escape(_BETWEEN)}")):
         return (
             "The host's activity there was not recorded: code between ops, or a wait for something other "
-            f"than the device (a request, data, a lock). To find it, {stacks}; move work out of the step or "
-            "launch the next kernels before it"
+            f"than the device (a request, data, a lock). To find it, {program.stacks}; move work out of the "
+            "step or launch the next kernels before it"
         )
     return (
         "The host is busy there without launching: move that work to the device or out of the step, or "

@@ -269,9 +269,9 @@ def _describe_double(rows: pd.DataFrame, time: str) -> tuple[str, str]:
 def _describe_eager(rows: pd.DataFrame, time: str) -> tuple[str, str]:
     softmax = rows[contains(rows["op"], "softmax")]
     return (
-        f"Attention without a fused kernel (softmax between batched products) takes {time}",
-        f"Its {len(softmax):,} softmax kernels read and write the whole score matrix: use "
-        "`torch.nn.functional.scaled_dot_product_attention`, or in transformers "
+        f"Attention without a fused kernel: {time}",
+        f"Its {len(softmax):,} softmax kernels, between batched products, read and write the whole score "
+        "matrix: use `torch.nn.functional.scaled_dot_product_attention`, or in transformers "
         '`attn_implementation="sdpa"`.',
     )
 

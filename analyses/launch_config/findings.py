@@ -223,11 +223,12 @@ def _select_serial(configs: pd.DataFrame) -> pd.DataFrame:
 
 def _describe_serial(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
     first = rows.iloc[0]
-    of = "" if pd.isna(first["sms"]) else f" of {first['sms']}"
+    of = "" if pd.isna(first["sms"]) else f" on {first['sms']} SMs"
     return (
-        f"{kernel(first)} runs as one block of {first['block_threads']} threads, on one SM{of}:",
-        f"Spread the work of {op_of(launches, rows)} over more blocks: larger inputs, or another "
-        "implementation; a result that is the same in every step need be computed once only",
+        f"{kernel(first)} runs as one block{of}:",
+        f"It has {first['block_threads']} threads. Spread the work of {op_of(launches, rows)} over more "
+        "blocks: larger inputs, or another implementation; a result that is the same in every step need be "
+        "computed once only",
     )
 
 
@@ -254,8 +255,7 @@ def _select_partial_waves(configs: pd.DataFrame) -> pd.DataFrame:
 def _describe_partial_wave(launches: Launches, rows: pd.DataFrame) -> tuple[str, str]:
     first = rows.iloc[0]
     return (
-        f"{kernel(first)} launches {first['blocks']} blocks, {first['waves']:.2f} waves, the last one "
-        "partial:",
+        f"{kernel(first)} launches {first['blocks']} blocks, {first['waves']:.2f} waves:",
         f"Let {op_of(launches, rows)} fill whole waves of {first['sms'] * first['resident_blocks']} blocks: "
         "another batch or tile size, or a grid-stride loop; check with a kernel profiler that the blocks "
         "take equally long",

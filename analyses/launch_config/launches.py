@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Rule, Severity
-from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.kernel_names import TITLE_WIDTH, brief
 from tracekit.analysis.savings import Budget
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -95,7 +95,7 @@ def bound_saving(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> tup
 def kernel(row: pd.Series) -> str:
     """Return the short name of a kernel."""
     name = str(row[FAMILY])
-    return brief(name if "<" in name else name.rpartition("::")[2])
+    return brief(name if "<" in name else name.rpartition("::")[2], TITLE_WIDTH)
 
 
 def configuration(row: dict[Any, Any], side: str = "") -> str:

@@ -60,7 +60,7 @@ CHURN = Rule(
     why="a caching allocator needs no calls after the first step; each call blocks the host, and cudaFree "
     "waits for the device; a single step may be an evaluation; without steps, start-up cannot be "
     "distinguished from a loop, but start-up rarely frees memory",
-    bound=Bottleneck.LAUNCH,
+    bound=Bottleneck.HOST,
     thresholds={"min_steps": 2, "min_saving_share": MIN_SHARE, "min_frees": 50},
 )
 UNCACHED = Rule(
@@ -68,7 +68,7 @@ UNCACHED = Rule(
     states="at least {min_driver_share} of at least {min_tensors} `aten::empty` and `aten::empty_strided` "
     "calls contain an allocation at the driver; otherwise as `allocator_churn`, which it replaces",
     why="a caching allocator serves nearly all tensors from memory that it holds",
-    bound=Bottleneck.LAUNCH,
+    bound=Bottleneck.HOST,
     thresholds={"min_tensors": 20, "min_driver_share": 0.5},
 )
 RULES = (LEAK, UNUSED, CHURN, UNCACHED)
@@ -233,7 +233,7 @@ def churn_findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
         return []
     finding = _churn_finding(run, later, total, saved, budget)
     if _caching_is_off(run, calls):
-        title = finding.title.replace("Device memory is", "The caching allocator is off: device memory is", 1)
+        title = finding.title.replace("Device memory is", "Caching allocator off: memory", 1)
         finding = replace(finding, code=UNCACHED.code, title=title, advice=_UNCACHED)
     return [finding]
 
@@ -269,10 +269,9 @@ def _churn_finding(run: Run, calls: pd.DataFrame, total: int, saved: int, budget
     return budget.finding(
         CHURN,
         saved,
-        f"Device memory is allocated or freed at the driver {count:,} times in {when}: "
-        f"{duration(budget.per_step(total))} of host time {budget.per}, "
-        f"{percent(budget.share(total))} of it",
-        f"{_place_of_calls(run, calls)} {_advise_on_cause(run, calls)}",
+        f"Device memory is allocated or freed at the driver {count:,} times: "
+        f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))}",
+        f"They are in {when}. {_place_of_calls(run, calls)} {_advise_on_cause(run, calls)}",
         "upper bound: host time in these calls on the thread of each rank with most of it, at most the "
         "idle time of the rank's busiest device",
         confidence=CHURN_CONFIDENCE,

@@ -15,6 +15,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, HostKind
 
 from ..shared import collectives
+from ..shared.collective_kinds import kinds_of
 from ..shared.common import contains, duration, ints, is_kind, percent
 from ..shared.host_rows import NO_OP, source_lines
 from ..shared.programs import program_of
@@ -190,7 +191,7 @@ def _finding(
     part = exposed.exposed_ns / exposed.union_ns
     subject = "communication" if is_communication else f"{what} copies"
     title = (
-        f"Exposed (non-overlapped) {subject}: {duration(exposed_time)} {budget.per}, {percent(part)} of "
+        f"Exposed {subject}: {duration(exposed_time)} {budget.per}, {percent(part)} of "
         f"{'its' if is_communication else 'their'} time, {percent(budget.share(exposed.exposed_ns))} of "
         "the step"
     )
@@ -241,7 +242,7 @@ def _advice(run: Run, what: str, exposed: Exposed, ranks: int) -> str:
             if ranks > 1
             else "import all ranks together to distinguish transfer from waiting for the slowest one"
         )
-        return f"{_TEXT[_scheme(run, exposed.kinds)]}; {waits}"
+        return f"{_TEXT[_scheme(run, exposed)]}; {waits}"
     pageable = what != CopyKind.P2P and exposed.pageable
     first = "pin the host memory first, pageable copies block the host; " if pageable else ""
     program = program_of(run)
@@ -250,10 +251,15 @@ def _advice(run: Run, what: str, exposed: Exposed, ranks: int) -> str:
     return first + _TEXT[what].format(module=program.module)
 
 
-def _scheme(run: Run, kinds: pd.DataFrame) -> str:
+def _scheme(run: Run, exposed: Exposed) -> str:
     """Communication scheme, from the collective with most time and the program's ranges or ops."""
-    most = kinds.iloc[int(ints(kinds, EXPOSED_NS).argmax())]
-    pattern, scheme = _SCHEMES.get(str(most[COLLECTIVE]), (None, "other"))
+    kind, op = (
+        str(rows[name].iloc[int(ints(rows, EXPOSED_NS).argmax())])
+        for rows, name in ((exposed.kinds, COLLECTIVE), (exposed.ops, OP))
+    )
+    # Kernels of RCCL, and wrongly named ones, tell no kind, but their op does.
+    named = next((name for name in (kind, *kinds_of(pd.Series([op]))) if name in _SCHEMES), kind)
+    pattern, scheme = _SCHEMES.get(named, (None, "other"))
     if pattern is None:
         return scheme
     where = is_kind(HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)

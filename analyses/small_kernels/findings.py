@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule
-from tracekit.analysis.kernel_names import brief
+from tracekit.analysis.kernel_names import TITLE_WIDTH, brief
 from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, MIN_SHARE, Budget
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
@@ -19,6 +19,7 @@ from tracekit.schema import C, DeviceKind
 from ..copies.read_copies import WORST
 from ..shared.common import contains, ints, largest_rows, max_per_rank
 from ..shared.host_rows import source_lines
+from ..shared.programs import program_of
 from .runs import ELEMENTWISE, MIN_RUN_KERNELS, OPTIMIZER, ZERO_GRAD, Work
 
 OPTIMIZER_KERNELS = Rule(
@@ -60,6 +61,7 @@ INFERRED = 0.7
 """Confidence of a cause that follows from the order of launches."""
 _COMPILED = re.compile(r"CompiledFunction|CompiledFxGraph|Torch-Compiled Region")
 _FUSE = "Compile the function that runs them with `torch.compile`, which fuses such chains"
+_FUSE_BY_HAND = "Fuse them into one kernel"
 _UNFUSED = (
     "Most of them belong to compiled functions but were not fused: check the backend (`aot_eager` does not "
     "fuse) and graph breaks (`TORCH_LOGS=graph_breaks`)"
@@ -69,6 +71,7 @@ _DROP = (
     "If these are gradients, drop them: `optimizer.zero_grad(set_to_none=True)`, the default since PyTorch "
     "2.0, launches nothing; `torch._foreach_zero_` fills a list of tensors with few kernels"
 )
+_IN_WHOLE = "a part of what the replay of whole steps saves"
 _HOW = (
     "idle time before late launches in {runs} of kernels shorter than a launch of {launch}, "
     f"{WORST}, with the profiler, including its cost per op"
@@ -88,11 +91,12 @@ def findings(
         budget: Time of the run's steps.
     """
     rows = by_kind[by_kind[C.STEP].notna()] if budget.marked else by_kind
-    results = [
+    whole = [*_report_launch_bound(run, work, all_runs, budget)]
+    parts = [
         *_report_optimizer(run, work, rows[rows["kind_of_work"] == OPTIMIZER], budget),
         *_report_elementwise(run, work, rows[rows["kind_of_work"] == ELEMENTWISE], budget),
-        *_report_launch_bound(run, work, all_runs, budget),
     ]
+    results = [*whole, *(part.without_saving(_IN_WHOLE) if whole else part for part in parts)]
     return tuple(sorted(results, key=lambda finding: -(finding.saving_ns_per_step or 0)))
 
 
@@ -107,7 +111,8 @@ def _report_optimizer(run: Run, work: Work, rows: pd.DataFrame, budget: Budget) 
         else "Construct the optimizer with `foreach=True`, or with `fused=True` if supported: one "
         "kernel processes many parameters"
     )
-    title = f"{brief(str(rows['range'].value_counts().index[0]))} launches {_describe(rows, budget)}"
+    optimizer = brief(str(rows["range"].value_counts().index[0]), TITLE_WIDTH)
+    title = f"{optimizer} launches {_describe(rows, budget)}"
     finding = _finding(OPTIMIZER_KERNELS, title, f"{advice}{_where(run, rows)}", work, rows, saving, budget)
     yield replace(finding, confidence=CONFIDENT)
 
@@ -119,9 +124,10 @@ def _report_elementwise(run: Run, work: Work, rows: pd.DataFrame, budget: Budget
     ops = rows.groupby("op", observed=True)["late_ns"].sum().sort_values(ascending=False, kind="stable")
     names = ", ".join(brief(str(name)) if name else "no op recorded" for name in ops.index[:3])
     compiled = ops[[bool(_COMPILED.search(str(name))) for name in ops.index]].sum() > ops.sum() / 2
-    title = f"Chains of element-wise ops ({names}) launch {_describe(rows, budget)}"
-    fuse = f"{_UNFUSED if compiled else _FUSE}{_where(run, rows)}"
-    advice = f"{fuse}; a larger batch makes the kernels longer instead"
+    title = f"Chains of element-wise ops launch {_describe(rows, budget)}"
+    fuse = _FUSE if program_of(run).is_pytorch else _FUSE_BY_HAND
+    fuse = f"{_UNFUSED if compiled else fuse}{_where(run, rows)}"
+    advice = f"Most time is in {names}. {fuse}; a larger batch makes the kernels longer instead"
     if ops.get(_ZERO, 0) > ops.sum() / 2:
         advice = f"{_DROP}{_where(run, rows)}"
     yield _finding(ELEMENTWISE_KERNELS, title, advice, work, rows, saving, budget)
@@ -131,21 +137,24 @@ def _report_launch_bound(run: Run, work: Work, all_runs: pd.DataFrame, budget: B
     rows = all_runs[all_runs[C.STEP].notna() & (all_runs["kind_of_work"] != ZERO_GRAD)]
     replay_ns = LAUNCH_BOUND["min_replay_ns"]
     saving = max_per_rank(rows, np.maximum(ints(rows, "late_ns") - replay_ns, 0))
-    if not budget.marked or not budget.matters(saving, least=LAUNCH_BOUND["min_saving_share"]):
+    program = program_of(run)
+    if not (program.graphs and budget.marked):
+        return
+    if not budget.matters(saving, least=LAUNCH_BOUND["min_saving_share"]):
         return
     same, steps = _count_identical_steps(work.rows)
     if steps < LAUNCH_BOUND["min_steps"] or steps - same > LAUNCH_BOUND["max_other_steps"]:
         return
     title = f"Launch-bound: {_describe(rows, budget)}; {same} of {steps} steps launch the same"
+    calls, reads = "`cudaStreamBeginCapture`", ""
+    if program.is_pytorch:
+        calls, reads = "`torch.compile(mode='reduce-overhead')` or `torch.cuda.graph`", ", such as `.item()`,"
     advice = (
-        "Replay the step as a CUDA graph: `torch.compile(mode='reduce-overhead')` or `torch.cuda.graph`; "
-        f"parts that read values back to the host, such as `.item()`, must stay outside{_where(run, rows)}"
+        f"Replay the step as one of {program.graphs}: {calls}; parts that read values back to the "
+        f"host{reads} must stay outside{_where(run, rows)}"
     )
     finding = _finding(LAUNCH_BOUND, title, advice, work, rows, saving, budget)
-    how = (
-        f"{finding.how}, minus {human(replay_ns, 'ns')} per kernel for the replay; overlaps with savings of "
-        "other findings on the same gaps"
-    )
+    how = f"{finding.how}, minus {human(replay_ns, 'ns')} per kernel for the replay"
     yield replace(finding, basis=Basis.ESTIMATED, how=how)
 
 

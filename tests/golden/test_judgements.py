@@ -20,6 +20,7 @@ from tests.shared_runs import analyze
 from tracekit.analysis import Bottleneck, Severity, available
 from tracekit.analysis.findings import advise
 from tracekit.analysis.verdict import judge
+from tracekit.render.findings import render
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -214,6 +215,42 @@ def test_findings_are_those_of_the_further_experts(name: str, advised: Callable[
     assert must - codes - excepted == set()
     assert must_not & codes - excepted == set()
     assert excepted <= (must - codes) | (must_not & codes)
+
+
+MAX_TITLE, MAX_LINES = 99, 24
+SAMPLES = Path(__file__).parents[2] / "samples"
+FILES = sorted([*SAMPLES.glob("recorded/*/trace.json.gz"), *SAMPLES.glob("bounds/*.json.gz")])
+RECORDED = tiers.thinned(
+    [str(path.relative_to(SAMPLES)) for path in FILES], default=("recorded/gpt-train-cuda/trace.json.gz",)
+)
+CLAIMED_IN_PARTS = (Bottleneck.LAUNCH, Bottleneck.HOST, Bottleneck.INPUT, Bottleneck.COMMUNICATION)
+"""Bounds of which the verdict states the time that findings can claim."""
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_advice_on_samples_is_short_and_claims_no_time_twice(name: str, shared_runs: SharedRuns) -> None:
+    named = [one.name for one in available()]
+    check_advice(advise(shared_runs.of(SAMPLES / name), named, by=analyze))
+
+
+@pytest.mark.parametrize("name", [*NAMES, *FURTHER_NAMES])
+def test_advice_is_short_and_claims_no_time_twice(name: str, advised: Callable[[str], Advice]) -> None:
+    check_advice(advised(name))
+
+
+def check_advice(advice: Advice) -> None:
+    """Titles are short, a run without findings fits on a screen, and findings of one bound share no time."""
+    assert max((len(one.finding.title) for one in advice.findings), default=0) <= MAX_TITLE
+    printed = render("run", advice.findings, advice, "table", more="tracekit findings run --more")
+    assert advice.findings or len(printed.splitlines()) <= MAX_LINES
+    verdict = advice.verdict
+    if verdict is None or not verdict.window_ns or "devices" in verdict.window:
+        return
+    aside = {Bottleneck.HOST} if "without start-up" in verdict.window else set()
+    for bound in set(CLAIMED_IN_PARTS) - aside:
+        claimed = sum(one.share_of_step or 0 for one in advice.findings if one.bound == bound)
+        also = [Bottleneck.START_UP, Bottleneck.STRAGGLERS, Bottleneck.EDGES, Bottleneck.PROFILER]
+        assert claimed <= sum(map(verdict.share, (bound, *also))) + ROUNDED
 
 
 @pytest.mark.parametrize("name", NAMES)

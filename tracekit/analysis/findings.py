@@ -18,9 +18,10 @@ from tracekit.analysis import (
     capture,
 )
 from tracekit.analysis.capture import Capture
-from tracekit.analysis.savings import Budget, Ranked, budget
+from tracekit.analysis.savings import Budget, Ranked, budget, severity_of
 from tracekit.analysis.verdict import INTEGRITY, Evidence, Verdict, integrity_line
 from tracekit.runs.run import Run
+from tracekit.runs.text import human
 
 _WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
 
@@ -129,22 +130,57 @@ def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranke
 def by_saving(findings: Iterable[Ranked]) -> tuple[Ranked, ...]:
     """Rank findings by saving, and take the saving from those whose time an earlier one claims.
 
-    Larger savings come first, findings without one last, then by severity and confidence. A finding whose
-    evidence in `device_intervals` is all among that of an earlier one with a saving is of the same time: it
-    becomes information that names the earlier one.
+    Larger savings come first, findings without one last, then by severity and confidence. A finding of the
+    same time as an earlier one with a saving becomes information that names the earlier one. Idle time that a
+    more specific finding claims is no longer claimed by `idle_gaps`, which explains all of it.
     """
     credited: list[Ranked] = []
     for candidate in sorted(findings, key=_sort_key):
-        rows = _rows(candidate)
-        claiming = (other for other in credited if other.finding.saving_ns_per_step and rows <= _rows(other))
-        earlier = next(claiming, None) if rows else None
+        claiming = (other for other in credited if _is_same_time(candidate, other))
+        earlier = next(claiming, None)
         if earlier:
             reason = f"the same time as {earlier.analysis}: {earlier.finding.title}"
             lower = candidate.finding.without_saving(reason)
             credited.append(replace(candidate, finding=lower, share_of_step=None))
         else:
             credited.append(candidate)
-    return tuple(sorted(credited, key=_sort_key))
+    return tuple(sorted((_without_parts(finding, credited) for finding in credited), key=_sort_key))
+
+
+_REMOVES_ALL, _EXPLAINS_ALL = "critical_path", "idle_gaps"
+"""The analysis that computes what is saved without any time of a kind, and that of all idle time."""
+
+
+def _is_same_time(candidate: Ranked, other: Ranked) -> bool:
+    """Whether a finding is of the time that another one claims.
+
+    That is so if its evidence in `device_intervals` is all among that of the other, or if one of them is
+    computed without any time of what both are about.
+    """
+    if not other.finding.saving_ns_per_step:
+        return False
+    rows = _rows(candidate)
+    claims_all = _REMOVES_ALL in (candidate.analysis, other.analysis) and candidate.bound == other.bound
+    is_part = bool(rows) and rows <= _rows(other)
+    return is_part or (claims_all and bool(candidate.finding.saving_ns_per_step))
+
+
+def _without_parts(ranked: Ranked, findings: Sequence[Ranked]) -> Ranked:
+    """Return a finding on all idle time of a bound without what other findings claim of it."""
+    finding, share = ranked.finding, ranked.share_of_step
+    if ranked.analysis != _EXPLAINS_ALL or not finding.saving_ns_per_step or not share:
+        return ranked
+    others = (
+        other for other in findings if (other.bound, other.analysis != _EXPLAINS_ALL) == (ranked.bound, True)
+    )
+    claimed = sum(other.finding.saving_ns_per_step or 0 for other in others)
+    rest = max(0, finding.saving_ns_per_step - claimed)
+    if not claimed:
+        return ranked
+    left = share * rest / finding.saving_ns_per_step
+    how = f"{finding.how}; without {human(claimed, 'ns')} that other findings claim"
+    lower = replace(finding, saving_ns_per_step=rest, severity=severity_of(left), how=how)
+    return replace(ranked, finding=lower, share_of_step=left)
 
 
 def _rows(ranked: Ranked) -> set[int]:

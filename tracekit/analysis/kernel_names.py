@@ -29,8 +29,9 @@ _TENSILE = re.compile(r"((?:^|\b|Custom_)Cijk_\w*?)_MT\d+(?:x\d+)+(_MI\d+(?:x\d+
 """A matrix product of rocBLAS or hipBLASLt: the problem, its tile, the matrix instruction, its tuning."""
 _HASH = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)([a-z0-9]{8})[a-z0-9]{16,}(?![A-Za-z0-9])")
 _BACKWARD = "autograd::engine::evaluate_function: "
-BRIEF, LINE = 80, 120
-"""Maximum width of a name and of a source line in a sentence; tables show the full text."""
+BRIEF, LINE, TITLE_WIDTH = 80, 120, 40
+"""Maximum width of a name and of a source line in a sentence, and of a name in the title of a finding; tables
+show the full text."""
 LIBRARIES = {
     "NCCL, RCCL, oneCCL": r"[nr]ccl|oneccl",
     "NVSHMEM, rocSHMEM": r"(?:nv|roc)shmem",

@@ -98,10 +98,7 @@ class Budget:
             >>> Budget(steps=4, step_ns=1_000, marked=True).severity(800)
             <Severity.HIGH: 'high'>
         """
-        share = self.share(total_ns)
-        if share >= HIGH_SHARE:
-            return Severity.HIGH
-        return Severity.WARN if share >= WARN_SHARE else Severity.INFO
+        return severity_of(self.share(total_ns))
 
     def finding(
         self,
@@ -138,6 +135,13 @@ class Budget:
     def per(self) -> str:
         """Return the unit of a per-step number for the end of a sentence."""
         return "per step" if self.marked else "per capture"
+
+
+def severity_of(share: float) -> Severity:
+    """Return the severity of a share of the steps."""
+    if share >= HIGH_SHARE:
+        return Severity.HIGH
+    return Severity.WARN if share >= WARN_SHARE else Severity.INFO
 
 
 @dataclass(frozen=True, kw_only=True)

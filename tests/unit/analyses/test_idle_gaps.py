@@ -16,7 +16,7 @@ from tests.tiers import examples
 from tracekit.analysis import analyze
 from tracekit.runs import intervals
 from tracekit.runs.meta import Timings
-from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind, HostKind
+from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind, HostKind, Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -449,6 +449,8 @@ def test_sentences_bear_neither_hashes_nor_names_without_end(tmp_path: Path) -> 
         ({C.KIND: HostKind.PYTHON, C.NAME: "<built-in function sleep>"}, "The host waits there"),
         ({C.KIND: HostKind.PYTHON, C.NAME: "train.py(7): sort"}, "The host is busy there"),
         ({C.NAME: "aten::_unique2"}, "The host is busy there"),
+        ({C.NAME: "aten::normal_"}, 'make it on the device (`device="cuda"`'),
+        ({C.NAME: "getc", **CALL}, "waits there for a file or for input"),
     ],
 )
 def test_the_host_is_said_to_work_only_where_it_was_seen_to(
@@ -460,6 +462,34 @@ def test_the_host_is_said_to_work_only_where_it_was_seen_to(
     (finding,) = explained(tmp_path, [*calls, *seen], rows).findings
     assert finding.code == "idle_host_work"
     assert says in finding.advice
+
+
+@pytest.mark.parametrize(("second_ns", "is_single"), [(2_000_000, True), (2_200_000, False)])
+def test_a_gap_happens_once_unless_another_of_its_op_is_half_as_long(
+    tmp_path: Path, second_ns: int, *, is_single: bool
+) -> None:
+    ends = [10_000, 4_110_000, 4_120_000 + second_ns]
+    calls = [host("cudaLaunchKernel", end - 4_000, end, **CALL) for end in ends]
+    work = [host("aten::_unique2", 12_000, 4_100_000), host("aten::_unique2", 4_121_000, ends[-1] - 5_000)]
+    rows = [kernel(end, end + 9_000, launch_row=number) for number, end in enumerate(ends)]
+    (finding,) = explained(tmp_path, [*calls, *work], rows).findings
+    assert ("if it happens only once" in finding.advice) == is_single
+
+
+@pytest.mark.parametrize(
+    ("loader", "says"),
+    [
+        ("_SingleProcessDataLoaderIter", "Load in the background"),
+        ("_MultiProcessingDataLoaderIter", "add workers"),
+    ],
+)
+def test_workers_are_advised_where_there_are_none(tmp_path: Path, loader: str, says: str) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 995_000)]
+    rows = [kernel(5_000, 10_000, launch_row=0), kernel(1_000_000, 1_100_000, launch_row=1)]
+    name = f"enumerate(DataLoader)#{loader}.__next__"
+    load = host(name, 12_000, 990_000, kind=HostKind.ANNOTATION, phase=Phase.DATALOAD)
+    (finding,) = explained(tmp_path, [*calls, load], rows).findings
+    assert (finding.code, says in finding.advice) == ("idle_dataload", True)
 
 
 @pytest.mark.slow

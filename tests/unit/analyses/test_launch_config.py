@@ -190,7 +190,7 @@ def test_one_block_is_serial_whether_or_not_the_device_is_known(tmp_path: Path, 
     run = make_run(tmp_path, meta=meta, device_intervals=rows)
     (finding,) = analyze(run, "launch_config").findings
     assert finding.code == "serial_kernel"
-    assert ("on one SM of 10" in finding.title) is bool(meta)
+    assert ("one block on 10 SMs" in finding.title) is bool(meta)
 
 
 @pytest.mark.parametrize(("kernels", "codes"), [(8, set()), (7, {"serial_kernel"})])

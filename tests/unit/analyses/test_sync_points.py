@@ -59,7 +59,10 @@ def test_the_finding_names_the_read_back_its_line_and_what_it_costs(tmp_path: Pa
     (finding,) = analyze(read_back(tmp_path), "sync_points").findings
     assert finding.code == "sync_starves_device"
     assert finding.saving_ns_per_step == 20_000
-    assert "cudaMemcpyAsync in aten::_local_scalar_dense at train.py(3): step" in finding.title
+    assert (
+        finding.title == "cudaMemcpyAsync in aten::_local_scalar_dense: GPU idle 20 µs per step after 1 wait"
+    )
+    assert finding.advice.startswith("It waits at train.py(3): step. ")
     assert ".item()" in finding.advice
     assert finding.evidence == {"device_intervals": [103], "host_intervals": [3]}
 
@@ -125,7 +128,7 @@ def test_waits_by_kind_and_place(tmp_path: Path) -> None:
     ]
     assert result.notes == (NO_STEPS,)
     (finding,) = result.findings
-    assert finding.title == "cudaMemcpy outside ops: GPU idle after 1 wait, 15 µs per capture avoidable"
+    assert finding.title == "cudaMemcpy outside ops: GPU idle 15 µs per capture after 1 wait"
     assert "pinned memory" in finding.advice
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import kernel, make_run, step
 from tracekit import analysis, registry
-from tracekit.analysis import Analysis, Basis, Finding, Result, Rule, Severity
+from tracekit.analysis import Analysis, Basis, Bottleneck, Finding, Result, Rule, Severity
 from tracekit.analysis.findings import advise
 from tracekit.analysis.savings import budget
 from tracekit.errors import PluginError, UnusableInputError
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run
 
-RULES = tuple(Rule(code, "always", "a test") for code in "abcd")
+BOUND = {"c": Bottleneck.LAUNCH, "d": Bottleneck.COMMUNICATION}
+RULES = tuple(Rule(code, "always", "a test", bound=BOUND.get(code)) for code in "abcd")
 
 
 def made(name: str, compute: Callable[[Run], Result]) -> Analysis:
@@ -104,3 +105,31 @@ def test_the_same_rows_are_claimed_once(run: Run, only: Callable[..., None]) -> 
     ranked = {one.finding.code: one.finding for one in advise(run).findings}
     assert [ranked[code].severity for code in "abc"] == [Severity.HIGH, Severity.INFO, Severity.HIGH]
     assert (ranked["b"].saving_ns_per_step, ranked["b"].how) == (None, "the same time as one: a")
+
+
+def test_idle_time_that_another_finding_claims_is_claimed_once(run: Run, only: Callable[..., None]) -> None:
+    all_idle, part, other = finding("c", 300, Severity.HIGH), finding("c", 220), finding("a", 60)
+    only(
+        made("idle_gaps", lambda _: Result(findings=(all_idle,))),
+        made("small_kernels", lambda _: Result(findings=(part, other))),
+    )
+    ranked = {(one.analysis, one.finding.code): one for one in advise(run).findings}
+    rest = ranked["idle_gaps", "c"]
+    assert (rest.finding.saving_ns_per_step, rest.finding.severity) == (80, Severity.WARN)
+    assert rest.share_of_step == pytest.approx(0.08)
+    assert rest.finding.how.endswith("without 220 ns that other findings claim")
+    assert ranked["small_kernels", "c"].finding.saving_ns_per_step == 220
+
+
+@pytest.mark.parametrize(("analysis_name", "saving"), [("critical_path", None), ("ranks", 200)])
+def test_what_is_saved_without_any_time_of_a_kind_is_all_of_it(
+    run: Run, only: Callable[..., None], analysis_name: str, saving: int | None
+) -> None:
+    only(
+        made(analysis_name, lambda _: Result(findings=(finding("d", 300), finding("a", 10)))),
+        made("overlap", lambda _: Result(findings=(finding("d", 200), finding("b", 100)))),
+    )
+    ranked = {(one.analysis, one.finding.code): one.finding for one in advise(run).findings}
+    assert ranked["overlap", "d"].saving_ns_per_step == saving
+    assert ranked["overlap", "b"].saving_ns_per_step == 100
+    assert ranked[analysis_name, "d"].saving_ns_per_step == 300
