@@ -37,6 +37,8 @@ KERNEL_TEXTS = (C.KERNEL_BACKEND, C.KERNEL_FILE, C.KERNEL_HASH, C.KERNEL_KWARGS)
 """Columns named as the attributes of `Args`: of a table, of a collective, of a generated kernel."""
 _GRID = (C.GRID_X, C.GRID_Y, C.GRID_Z)
 _BLOCK = (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
+_MAX_DEVICES = 64
+"""Devices of a machine: as process ids they are smaller than those of processes."""
 _CPU = 0  # c10::DeviceType of the host
 
 
@@ -273,19 +275,26 @@ def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
     if not counters:  # most chunks have none
         return BatchBuilder(0).build()
     samples = [
-        (event.ts, f"{event.name}/{key}", value)
+        (event.ts, f"{event.name}/{key}".removesuffix("/"), value, _device_of(event.pid))
         for event in counters
         if isinstance(event.args, dict)
         for key, value in event.args.items()
         if isinstance(value, int | float)
     ]
-    time, usable = columns.nanoseconds([time for time, _, _ in samples])
+    time, usable = columns.nanoseconds([time for time, *_ in samples])
     usable = usable & (time >= EARLIEST_INSTANT_NS)
     tally.bad_time += int((~usable).sum())
     built = BatchBuilder(int(usable.sum()))
     built.numbers(C.T_NS, Column(time[usable]))
     for name, word in ((C.SOURCE, "torch"), (C.UNIT, "")):
         built.texts(name, texts([word] * built.count))
-    built.texts(C.METRIC, texts([metric for _, metric, _ in compress(samples, usable)]))
-    built.numbers(C.VALUE, columns.floats([value for _, _, value in compress(samples, usable)]))
+    kept = [*compress(samples, usable)]
+    built.numbers(C.DEVICE, integers([device for *_, device in kept]))
+    built.texts(C.METRIC, texts([metric for _, metric, *_ in kept]))
+    built.numbers(C.VALUE, columns.floats([value for _, _, value, _ in kept]))
     return built.build()
+
+
+def _device_of(pid: Any) -> int | None:
+    """The device that a counter's process id stands for, None for a process."""
+    return pid if isinstance(pid, int) and 0 <= pid < _MAX_DEVICES else None

@@ -94,6 +94,7 @@ class CounterEvent(msgspec.Struct, gc=False):
 
     ph: Any = None
     name: Any = None
+    pid: Any = None
     ts: msgspec.Raw = _NONE
     args: Any = None
 

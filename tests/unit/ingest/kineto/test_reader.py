@@ -97,13 +97,16 @@ def counter(time: float, **values: Any) -> dict[str, Any]:
 
 
 def test_counter_events_become_counters(store: Store, tmp_path: Path) -> None:
-    events = [kernel_event(0), counter(1_000_003.5, util=50, note="text"), counter(1_000_001.5, util=25.5)]
+    of_host = {**counter(1_000_003.5, util=50, note="text"), "pid": 4711}
+    named = {**counter(1_000_001.5), "pid": 1, "args": {"": 25.5}}
+    events = [kernel_event(0), of_host, named]
     run = run_of(store, tmp_path, json.dumps({"traceEvents": events}))
     rows = table(run, "counters")
     assert rows[[C.T_NS, C.SOURCE, C.METRIC, C.VALUE]].to_numpy().tolist() == [
-        [1_000, "torch", "GPU 0/util", 25.5],
+        [1_000, "torch", "GPU 0", 25.5],
         [3_000, "torch", "GPU 0/util", 50.0],
     ]
+    assert rows[C.DEVICE].fillna(-1).tolist() == [1, -1]
 
 
 def test_ignored_categories_are_listed(store: Store, tmp_path: Path) -> None:
