@@ -62,6 +62,7 @@ from ..shared.idle_neighbors import (
     EARLIER,
     LAUNCH,
     find_waits,
+    find_waits_on_device,
     first_ending_after,
     inside_steps,
     read_gaps,
@@ -116,7 +117,12 @@ class Explained:
 
 
 def explain(
-    gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns, waits: Ints, is_opening: Bools
+    gaps: pd.DataFrame,
+    device: pd.DataFrame,
+    host: HostColumns,
+    waits: Ints,
+    is_opening: Bools,
+    waits_on_device: pd.DataFrame,
 ) -> Explained:
     """Decide the cause of each gap.
 
@@ -126,6 +132,7 @@ def explain(
         host: Host rows.
         waits: Positions of the waits.
         is_opening: Whether each gap is an opening.
+        waits_on_device: Waits that are recorded as rows of devices alone, with rank and times.
     """
     start, end = spans(gaps)
     launch, has_launch = gaps[LAUNCH].to_numpy(), gaps[LAUNCH].to_numpy() >= 0
@@ -141,6 +148,7 @@ def explain(
     part = _Part(host, thread, start, high, late)
     wait_rows = _waits_before(host, waits, part)
     wait_ns = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
+    waited = part.mostly(waits) | part.mostly_in_rank(waits_on_device, gaps)
     causes = np.full(len(gaps), CAUSES.index(Cause.UNKNOWN), np.int64)
     # An earlier interval of the same launch has run: the rest was queued for the whole gap.
     queued_ns = np.where(gaps["replayed"], end - start, queued_ns)
@@ -148,7 +156,7 @@ def explain(
     unrecorded = context.in_unrecorded_replay(gaps, device, host, depends)
     for cause, holds in (  # each overrides those before it: of several that hold, the last one is the cause
         (Cause.LAUNCH_BOUND, late),
-        (Cause.SYNC, part.mostly(waits) | (wait_rows >= 0) & (2 * wait_ns >= part.end - part.start)),
+        (Cause.SYNC, waited | (wait_rows >= 0) & (2 * wait_ns >= part.end - part.start)),
         (Cause.DATALOAD, part.mostly(np.flatnonzero(host.data_loading | host.name_matches(LOADER)))),
         (Cause.PROFILER, _is_overhead(host, gaps, part, loads_code=False)),
         (Cause.KERNEL_TO_KERNEL, queued),
@@ -212,6 +220,11 @@ class _Part:
         return self.more_than_half(
             overlap_by(threads, self.host.spans(rows), self.thread, (self.start, self.end))
         )
+
+    def mostly_in_rank(self, rows: pd.DataFrame, gaps: pd.DataFrame) -> Bools:
+        """Whether these rows of the rank of each gap cover more than half of it."""
+        ranks = ints(rows, C.RANK), ints(gaps, C.RANK)
+        return self.more_than_half(overlap_by(ranks[0], spans(rows), ranks[1], (self.start, self.end)))
 
     def more_than_half(self, inside: Ints) -> Bools:
         """Whether a length inside of it, ns, is more than half of it; never where the host was not late."""
@@ -347,7 +360,7 @@ def _read_idle(run: Run) -> Idle:
     if len(openings):
         gaps = pd.concat([gaps, openings[gaps.columns]], ignore_index=True)
     waiting, is_opening = find_waits(host, device), np.arange(len(gaps)) >= len(gaps) - len(openings)
-    explained = explain(gaps, device, host, waiting, is_opening)
+    explained = explain(gaps, device, host, waiting, is_opening, find_waits_on_device(run, host))
     return Idle(gaps, len(openings), device, host, waiting, explained)
 
 

@@ -10,7 +10,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, DeviceKind, HostKind, Memory
 
-from .common import NO_PARENT, PLACE, ints, is_kind, overlap_by, spans
+from .common import NO_PARENT, PLACE, contains, ints, is_kind, overlap_by, spans
 from .groups import rows_by_number
 from .host_columns import HostColumns
 
@@ -120,6 +120,17 @@ def find_waits(host: HostColumns, device: pd.DataFrame) -> Ints:
     blocking = call[blocked & (pageable[launched] | named[call])]
     synchronized = np.flatnonzero(host.kind.is_any_of(HostKind.SYNC))
     return np.union1d(blocking, synchronized).astype(np.int64)
+
+
+def find_waits_on_device(run: Run, host: HostColumns) -> pd.DataFrame:
+    """Waits of the host that are recorded as rows of devices, where its own calls are not.
+
+    A stream that waits for an event does not hold the host.
+    """
+    columns = [C.RANK, C.NAME, C.START_NS, C.DUR_NS]
+    rows = run.table("device_intervals", columns=columns, where=is_kind(DeviceKind.SYNC))
+    recorded = host.of_kind(HostKind.SYNC).any()
+    return rows.head(0) if recorded else rows[~contains(rows[C.NAME], "Wait Event")]
 
 
 def first_ending_after(host: HostColumns, rows: Ints, thread: Ints, times: Ints) -> Ints:

@@ -138,6 +138,13 @@ def test_18_correlation_0_is_no_id(store: Store) -> None:
     assert result(run, "integrity", "verdict")["verdict"].tolist() == ["usable"]
 
 
+def test_22_recorded_waits_are_no_late_launches(store: Store) -> None:
+    (row,) = result(run_of(store, "22-sync-events-are-not-work/trace.json"), "idle_gaps", "by_cause").to_dict(
+        "records"
+    )
+    assert (row["cause"], row["idle_ns"], row["gaps"]) == ("sync", 180 * US, 2)
+
+
 def test_24_copies_at_once_have_the_rate_of_their_union(store: Store) -> None:
     run = run_of(store, "24-copy-bandwidth-over-time/trace.json")
     (row,) = result(run, "h2d_copies", "per_step").to_dict("records")

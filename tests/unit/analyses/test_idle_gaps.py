@@ -165,6 +165,21 @@ def test_a_wait_is_blamed_by_its_length(tmp_path: Path, wait: tuple[int, int], c
     assert causes(result) == [(cause, 36_000)]
 
 
+@pytest.mark.parametrize(
+    ("name", "end", "cause"),
+    [
+        ("Stream Synchronize", 36_001, "sync"),
+        ("Stream Synchronize", 36_000, "launch_bound"),
+        ("Stream Wait Event", 49_000, "launch_bound"),
+    ],
+)
+def test_a_wait_that_only_the_device_has_is_blamed(tmp_path: Path, name: str, end: int, cause: str) -> None:
+    calls = [host("cudaLaunchKernel", start, start + 3_000, **CALL) for start in (-8_000, 50_000)]
+    work = [kernel(-4_000, 20_000, launch_row=0), kernel(56_000, 90_000, launch_row=1)]
+    wait = {**kernel(21_000, end), C.KIND: DeviceKind.SYNC, C.NAME: name}
+    assert causes(explained(tmp_path, calls, [*work, wait])) == [(cause, 36_000)]
+
+
 def test_a_wait_of_another_thread_is_not_blamed(tmp_path: Path) -> None:
     launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
     working = host("aten::add", 20_000, 55_000)
