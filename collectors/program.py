@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tracekit.errors import CollectionError, ProgramFailedError, TracekitError, UnusableInputError
+from tracekit.ingest.host_samples import HostSamples
 from tracekit.recording import agent
 from tracekit.recording.collector import Program, Recording, read_facts
 from tracekit.runs.meta import Diagnostic, Level
@@ -154,6 +155,7 @@ def make_recording(
     return replace(
         recording,
         samples=(*recording.samples, *assigned),
+        host_samples=tuple(HostSamples.of(rank.number, rank.facts["host_samples"]) for rank in ranks),
         exit_code=code,
         compile_artifacts=artifact_folder(program, directory, os.environ),
     )

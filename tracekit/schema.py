@@ -468,7 +468,22 @@ COMPILED_KERNELS: Final = Table(
     ),
 )
 
+HOST_SAMPLES: Final = Table(
+    "host_samples",
+    "one sample of the Python stack of a thread, taken every 10 ms or more while steps were profiled",
+    (
+        Column(C.T_NS, _INT64, "time, ns since the run's t0", between=_INSTANT),
+        _RANK,
+        Column(C.TID, _INT64, "thread"),
+        Column(C.STACK, _TEXT, "functions as `train.py(3): main`, innermost first, separated by `;`"),
+        Column(C.SOURCE_LINES, _TEXT, "line that runs in each function, separated by commas"),
+    ),
+)
+
 TABLES: Final = {
     table.name: table
-    for table in (DEVICE_INTERVALS, HOST_INTERVALS, STEPS, COUNTERS, ALLOCATIONS, COMPILED_KERNELS)
+    for table in (
+        *(DEVICE_INTERVALS, HOST_INTERVALS, STEPS),
+        *(COUNTERS, ALLOCATIONS, COMPILED_KERNELS, HOST_SAMPLES),
+    )
 }

@@ -19,7 +19,7 @@ The parts sum to the window to the nanosecond: to the union of the profiled step
 marked, to the time from the first to the last row of the thread. The driving thread is the one with most
 marks of steps, else most ops outside of backward, else most runtime calls.
 
-Source: the events of torch.profiler and Nsight Systems.
+Source: the events of torch.profiler and Nsight Systems, and the stacks that the agent samples.
 
 Example:
     >>> import tracekit
@@ -50,6 +50,7 @@ from ..shared.host_columns import BACKWARD, HostColumns, read_host_columns
 from ..shared.host_rows import source_lines
 from ..shared.op_families import COMMUNICATES
 from .findings import PART, RULES, SOURCE, TIME_NS, TOTAL_NS, findings
+from .samples import MIN_SAMPLES, SAMPLES, count_functions, divide_unrecorded, read_samples
 
 NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
 Parts: TypeAlias = dict[HostPart, Union]
@@ -76,7 +77,7 @@ def compute(run: Run) -> Result:
         return Result(notes=(NO_HOST,))
     windows = step_windows(run)
     part_of_row = _mark_parts(host)
-    whole, per_step, by_name = [], [], []
+    whole, per_step, by_name, by_function = [], [], [], []
     marks = _find_marks(run, host)
     for rank, thread in _find_drivers(host, marks).items():
         steps = windows[windows[C.RANK] == rank]
@@ -85,11 +86,20 @@ def compute(run: Run) -> Result:
         whole.append(_sum_parts(parts, window, len(steps)).assign(**{C.RANK: rank}))
         if len(steps):
             per_step.append(_split_by_step(parts, steps).assign(**{C.RANK: rank}))
-        names = _sum_names(run, host, np.where(marks, _MARK, part_of_row), thread, window, parts)
-        by_name.append(_with_rest(names, parts[HostPart.OUTSIDE], window).assign(**{C.RANK: rank}))
+        codes = np.where(marks, _MARK, part_of_row)
+        names = _with_rest(_sum_names(run, host, codes, thread, window, parts), parts[HostPart.OUTSIDE])
+        samples = read_samples(run, rank, window)
+        if len(samples):
+            ranges = np.flatnonzero((host.thread == thread) & (codes == _UNMARKED))
+            unrecorded = intervals.subtract(parts[HostPart.OUTSIDE], intervals.union(*host.spans(ranges)))
+            names = divide_unrecorded(names, samples, unrecorded)
+            by_function.append(count_functions(samples, unrecorded).assign(**{C.RANK: rank}))
+        names = sort_by(names, f"-{TIME_NS}", C.NAME)
+        names = names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
+        by_name.append(names.assign(**{C.RANK: rank}))
     tables = {
         spec.name: pd.concat(frames, ignore_index=True)[[column.name for column in spec.columns]]
-        for spec, frames in zip(TABLES, (whole, by_name, per_step), strict=True)
+        for spec, frames in zip(TABLES, (whole, by_name, per_step, by_function), strict=True)
         if frames
     }
     return Result(tables, tuple(findings(run, tables, host)), notes=() if per_step else (NO_STEPS,))
@@ -237,16 +247,15 @@ def _self_ns(host: HostColumns, rows: slice, moments: Union) -> Ints:
     return self_ns
 
 
-def _with_rest(names: pd.DataFrame, outside: Union, window: Union) -> pd.DataFrame:
-    """Add the time outside of all rows to the table by name, and shares; longest first."""
+def _with_rest(names: pd.DataFrame, outside: Union) -> pd.DataFrame:
+    """Add the time outside of all rows to the table by name."""
     named_ns = int(ints(names, TIME_NS)[names[PART] == HostPart.OUTSIDE].sum())
     rest_ns = intervals.length(outside) - named_ns
     if rest_ns > 0:
         rest = {PART: str(HostPart.OUTSIDE), C.NAME: NOT_RECORDED, "calls": 0, SOURCE: ""}
         rest |= dict.fromkeys((TIME_NS, TOTAL_NS), rest_ns)
         names = pd.concat([names, pd.DataFrame([rest])], ignore_index=True)
-    names = sort_by(names, f"-{TIME_NS}", C.NAME)
-    return names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
+    return names.assign(**{SAMPLES: pd.array([None] * len(names), "Int64")})
 
 
 _PART = Column(PART, "", f"one of {', '.join(_PARTS)}")
@@ -273,7 +282,14 @@ TABLES = (
             Column("share", "share", "self time over the window"),
             Column(TOTAL_NS, "ns", "Σ of the times of the part in these calls, with what they call"),
             Column("calls", "count", "calls with a part in the window"),
-            Column(SOURCE, "", "user's source line of the longest call; empty if no stack was recorded"),
+            Column(
+                SOURCE,
+                "",
+                "user's source line of the longest call, or that of most samples; empty if not recorded",
+            ),
+            Column(
+                SAMPLES, "count", "samples with the function on the stack; missing where times were measured"
+            ),
         ),
     ),
     TableSpec(
@@ -284,6 +300,19 @@ TABLES = (
             STEP,
             Column("step_ns", "ns", "length of the step on the host: the sum of the parts"),
             *(Column(f"{part}_ns", "ns", f"time of the part {part}") for part in _PARTS),
+        ),
+    ),
+    TableSpec(
+        "by_function",
+        "Python functions in samples of the driving thread, with what they call",
+        (
+            RANK,
+            Column(C.NAME, "", "function, with its file and first line"),
+            Column(SAMPLES, "count", "samples with the function on the stack"),
+            Column("share", "share", "these over all samples in the window"),
+            Column("self_samples", "count", "samples in which it is the innermost function"),
+            Column("unrecorded_samples", "count", "samples at moments that no row of the thread covers"),
+            Column(SOURCE, "", "line of it that runs in more than half of its samples; else empty"),
         ),
     ),
 )
@@ -298,7 +327,12 @@ ANALYSIS = Analysis(
         "data loader's __next__), compilation (in a range that compiles or tries variants, or loading code), "
         "profiler, communication (in an op that communicates), waits (in a call that waits for the device), "
         "runtime (in another runtime call), ops (in an op), garbage_collection or communication (on other "
-        "threads only), other_threads (ops of other threads of the rank run), outside (none of these)."
+        "threads only), other_threads (ops of other threads of the rank run), outside (none of these). Time "
+        "that no row covers is divided by the functions of the agent's samples in it, from "
+        f"{MIN_SAMPLES} samples on. Samples are statistical: of n, a function with the share p is in p·n ± "
+        "√(p·(1 − p)·n), and what takes less than their distance of 10 ms or more may be in none. Code "
+        "between ops is sampled late by up to the interval in which Python hands over its lock (0.5 ms; 5 ms "
+        "if the program has other threads), so shorter code is seen less often."
     ),
     tables=TABLES,
     sources=("events of torch.profiler and Nsight Systems",),

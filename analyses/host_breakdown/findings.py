@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule
-from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart, find_main_function
+from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart, describe_line, find_main_function
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.environment import PROGRAM
@@ -146,7 +146,7 @@ def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, against: Budget
     """The finding on time outside of ops, with the function that most of it is in."""
     function, saving_ns = find_main_function(names, time_ns)
     saving, advice = saving_ns or None, _FUSE if function.startswith("Optimizer.") else _MOVE
-    place = f"Most of it is in {brief(function)}"
+    place = f"Most of it is in {brief(function)}{describe_line(names, function)}"
     if function in ("", NOT_RECORDED):
         saving, place = None, f"To see the functions, {program_of(run).stacks}"
     return against.finding(

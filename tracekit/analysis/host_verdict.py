@@ -14,6 +14,7 @@ No GPU work is recorded.'
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -61,7 +62,7 @@ _BOUNDS = {
     HostPart.OTHER_THREADS: Bottleneck.COMPUTE,
     HostPart.OUTSIDE: Bottleneck.HOST,
 }
-_LIBRARY = r"^(?:<built-in |torch/)"
+_LIBRARY = r"^(?:<|torch/|python\d[\d.]*/)"
 """Begin of the names of functions of Python and torch."""
 _LOADER = "enumerate(DataLoader)"
 """Begin of the name of torch's range around a data loader, which says no more than the part."""
@@ -140,7 +141,23 @@ def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns
     function, _ = find_main_function(names, part_ns)
     if function == NOT_RECORDED:
         return ", where nothing is recorded (stacks would show it)"
-    return "" if not function or function.startswith(_LOADER) else f", mostly {_shown(function)}"
+    if not function or function.startswith(_LOADER):
+        return ""
+    return f", mostly {_shown(function)}{describe_line(names, function)}"
+
+
+def describe_line(names: pd.DataFrame, function: str) -> str:
+    """Return the line of a function that most samples of it are in, to be added to its name; empty without.
+
+    Args:
+        names: Rows of a part in the table `by_name` of `host_breakdown`.
+        function: Name of the function.
+    """
+    if "samples" not in names:
+        return ""
+    sampled = names[(names[C.NAME] == function) & names["samples"].notna()]
+    line = re.search(r"\((\d+)\): ", str(sampled["source"].iloc[0])) if len(sampled) else None
+    return f", line {line[1]}" if line and f"({line[1]})" not in function else ""
 
 
 def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:

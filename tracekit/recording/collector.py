@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from tracekit import registry
 from tracekit.errors import UnusableInputError
+from tracekit.ingest.host_samples import HostSamples
 from tracekit.ingest.write import Sample
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.meta import Diagnostic, Timings
@@ -96,6 +97,7 @@ class Recording:
         version: Version of the profiler.
         timings: Unprofiled step times; None if there are none.
         samples: Counters such as memory and clocks.
+        host_samples: Samples of Python stacks of each rank.
         environment: Environment of the program, as `tracekit.runs.environment` captures it.
         options: Options of the profiler.
         diagnostics: Warnings for users of the run.
@@ -111,6 +113,7 @@ class Recording:
     version: str
     timings: Timings | None
     samples: tuple[Sample, ...] = ()
+    host_samples: tuple[HostSamples, ...] = ()
     environment: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -140,6 +143,7 @@ def read_facts(facts: Mapping[str, Any], traces: Sequence[Path]) -> Recording:
             Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
             for source, device, metric, value in facts["peaks"]
         ),
+        host_samples=(HostSamples.of(0, facts["host_samples"]),),
         environment={**facts["environment"], PROGRAM: facts["program"]},
         options={**facts["options"], "step": facts["source"]},
     )

@@ -50,7 +50,14 @@ def store_run(
         return _store_unprofiled(draft, recording, meta)
     raw = _save_raw_trace(recording.traces[0], draft) if keep_trace else None
     kernels = artifacts.read_recording(recording.compile_artifacts)
-    run = import_recording(draft.store, recording.traces, meta, samples=recording.samples, kernels=kernels)
+    run = import_recording(
+        draft.store,
+        recording.traces,
+        meta,
+        samples=recording.samples,
+        kernels=kernels,
+        stacks=recording.host_samples,
+    )
     if raw:
         storage.move(raw, run.path / raw.name)
     return run

@@ -108,7 +108,8 @@ def list_options(options: type) -> tuple[Option, ...]:
 
     Example:
         >>> [(option.flag, option.kind, option.default) for option in list_options(ProgramOptions)]
-        [('--start-step', <class 'int'>, 5), ('--no-command', <class 'bool'>, False)]
+        [('--start-step', <class 'int'>, 5), ('--no-host-samples', <class 'bool'>, False), \
+('--no-command', <class 'bool'>, False)]
     """
     hints = get_type_hints(options, include_extras=True)
     declared = []
@@ -127,7 +128,7 @@ def values(options: Any, *scopes: Scope) -> dict[str, Any]:
 
     Example:
         >>> values(ProgramOptions(start_step=10))
-        {'start_step': 10}
+        {'start_step': 10, 'no_host_samples': False}
     """
     wanted = scopes or (Scope.WORK, Scope.PROFILER)
     declared = list_options(type(options))
@@ -172,6 +173,9 @@ class ProgramOptions:
     """Options of the user's own program."""
 
     start_step: Annotated[int, Option("Steps to run before profiling starts.", least=0)] = 5
+    no_host_samples: Annotated[
+        bool, Option("Take no samples of Python call stacks while steps are profiled.", scope=Scope.PROFILER)
+    ] = False
     no_command: Annotated[
         bool, Option("Leave the command out of the run; secrets in it are redacted.", scope=Scope.RUN)
     ] = False

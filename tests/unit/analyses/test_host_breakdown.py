@@ -323,3 +323,76 @@ def test_without_steps_the_window_is_the_thread(tmp_path: Path) -> None:
         HostPart.OPS: 20,
         HostPart.OUTSIDE: 20,
     }
+
+
+def sample(t_ns: int, *frames: tuple[str, int, str, int], rank: int = 0) -> dict[str, Any]:
+    """Functions from the innermost one: file, first line, name, and the line that runs."""
+    stack = ";".join(f"{file}({first}): {name}" for file, first, name, _ in frames)
+    lines = ",".join(str(line) for *_, line in frames)
+    return {C.T_NS: t_ns, C.RANK: rank, C.TID: 1, C.STACK: stack, C.SOURCE_LINES: lines}
+
+
+MAIN, ENCODE = ("train.py", 20, "main"), ("data.py", 6, "encode")
+INSIDE = [("data.py", 8, "<genexpr>", 8), (*ENCODE, 8), (*MAIN, 25)]
+
+
+def sampled(path: Path, *samples: dict[str, Any]) -> Run:
+    """A step of 1 ms with an op in its last 20%, a range in the 20% before, and samples."""
+    marked = host("load", 600_000, 800_000, kind=HostKind.ANNOTATION, parent_row=0)
+    step_range = host("ProfilerStep#1", 0, 1_000_000, kind=HostKind.ANNOTATION)
+    rows = [step_range, marked, host("aten::mm", 800_000, 1_000_000, parent_row=0)]
+    return make_run(path, host_intervals=rows, steps=[step(1, 0, 1_000_000)], host_samples=list(samples))
+
+
+def test_samples_divide_the_time_that_no_row_covers(tmp_path: Path) -> None:
+    run = sampled(
+        tmp_path,
+        *(sample(time, *INSIDE) for time in (100_000, 200_000)),
+        sample(300_000, ("python3.11/random.py", 3, "choice", 4), (*ENCODE, 9), (*MAIN, 25)),
+        sample(599_999, (*MAIN, 26)),
+        sample(700_000, (*MAIN, 27)),  # in the range
+        sample(900_000, (*MAIN, 28)),  # in the op
+        sample(1_000_000, *INSIDE),  # after the step
+        sample(100_000, *INSIDE, rank=1),
+    )
+    tables = analyze(run, "host_breakdown").tables
+    names = tables["by_name"].set_index(C.NAME)
+    assert int(names["time_ns"].sum()) == 1_000_000
+    assert names["time_ns"].to_dict() == {
+        "data.py(6): encode": 300_000,
+        "train.py(20): main": 150_000,
+        "python3.11/random.py(3): choice": 150_000,
+        "load": 200_000,
+        "aten::mm": 200_000,
+    }
+    assert names.loc["data.py(6): encode", ["total_ns", "source", "samples"]].tolist() == [
+        450_000,
+        "data.py(8): encode",
+        3,
+    ]
+    assert names["samples"].isna().to_dict()["load"]
+    functions = tables["by_function"].set_index(C.NAME)
+    assert functions["samples"].to_dict() == {
+        "train.py(20): main": 6,
+        "data.py(6): encode": 3,
+        "python3.11/random.py(3): choice": 1,
+    }
+    assert functions.loc["train.py(20): main", ["share", "self_samples", "unrecorded_samples"]].tolist() == [
+        1.0,
+        3,
+        4,
+    ]
+
+
+def test_the_function_of_most_samples_is_named_with_its_line(tmp_path: Path) -> None:
+    run = sampled(tmp_path, *(sample(time * 100_000, *INSIDE) for time in range(5)))
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert "data.py(6): encode, line 8" in finding.advice
+    assert finding.saving_ns_per_step == 600_000
+    assert "mostly data.py(6): encode, line 8;" in judge(run).sentence
+
+
+def test_few_samples_say_nothing_of_the_time(tmp_path: Path) -> None:
+    run = sampled(tmp_path, *(sample(time, *INSIDE) for time in (1, 2, 900_000)))
+    names = analyze(run, "host_breakdown").tables["by_name"]
+    assert NOT_RECORDED in set(names[C.NAME])

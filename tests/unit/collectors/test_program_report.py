@@ -30,6 +30,8 @@ FACTS: dict[str, Any] = {
     "step_ns": [5, 6],
     "clock": "cuda_event",
     "peaks": [["torch", 0, "device_peak_allocated_bytes", 4.0]],
+    "program": {},
+    "host_samples": {"tid": 1, "samples": [], "stacks": []},
     "began_unix_ns": 7,
     "notes": [],
 }

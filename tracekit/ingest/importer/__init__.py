@@ -13,6 +13,7 @@ from msgspec import structs
 from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.ingest.artifacts import Kernel
+from tracekit.ingest.host_samples import HostSamples
 from tracekit.ingest.importer import local
 from tracekit.ingest.importer.assembly import LEFT_OUT, assemble
 from tracekit.ingest.importer.execution import Progress, ignore_progress
@@ -166,6 +167,7 @@ def import_recording(
     *,
     samples: Sequence[Sample] = (),
     kernels: Sequence[Kernel] = (),
+    stacks: Sequence[HostSamples] = (),
 ) -> Run:
     """Normalize what a collector recorded.
 
@@ -175,6 +177,7 @@ def import_recording(
         meta: Metadata of the run; zero, tables and diagnostics are filled in.
         samples: Rows of `counters` sampled by the collector.
         kernels: Kernels of the program, as `tracekit.ingest.artifacts` reads them.
+        stacks: Rows of `host_samples` of each rank.
 
     Raises:
         UnusableInputError: A trace cannot be used.
@@ -182,7 +185,7 @@ def import_recording(
     alone = len(traces) == 1
     added = serving.read_patterns(Path.cwd())
     sources = tuple(Source(path, None if alone else rank, serving=added) for rank, path in enumerate(traces))
-    return _normalize(store, sources, meta, samples=samples, kernels=kernels)
+    return _normalize(store, sources, meta, samples=samples, kernels=kernels, stacks=stacks)
 
 
 def _normalize(
@@ -193,10 +196,13 @@ def _normalize(
     progress: Progress = ignore_progress,
     samples: Sequence[Sample] = (),
     kernels: Sequence[Kernel] = (),
+    stacks: Sequence[HostSamples] = (),
     with_sources: bool = False,
     workers: Workers | None = None,
 ) -> Run:
-    complete = partial(assemble, meta=meta, samples=samples, kernels=kernels, with_sources=with_sources)
+    complete = partial(
+        assemble, meta=meta, samples=samples, kernels=kernels, stacks=stacks, with_sources=with_sources
+    )
     if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in sources):
         from tracekit.ingest.importer.cluster import on_workers  # loads what only clusters need
 

@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 from msgspec import structs
 
 from tracekit.errors import TracekitError, printable
-from tracekit.ingest import artifacts
+from tracekit.ingest import artifacts, host_samples
 from tracekit.ingest.artifacts import Kernel
+from tracekit.ingest.host_samples import HostSamples
 from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Linked, Written
 from tracekit.ingest.jobs import sources
 from tracekit.ingest.jobs.sources import Source
@@ -104,6 +105,7 @@ def assemble(
     meta: RunMeta,
     samples: Sequence[Sample] = (),
     kernels: Sequence[Kernel] = (),
+    stacks: Sequence[HostSamples] = (),
     with_sources: bool = False,
 ) -> Run:
     """Write the decoded traces of a job as one run, with a diagnostic for each trace that failed.
@@ -115,6 +117,7 @@ def assemble(
         meta: Known metadata of the run.
         samples: Rows of `counters` sampled by the collector.
         kernels: Rows of `compiled_kernels`, from the artifacts of torch.compile.
+        stacks: Rows of `host_samples` of each rank.
         with_sources: Whether to record the source files in the run.
 
     Raises:
@@ -131,6 +134,7 @@ def assemble(
     zero = _first_ns(usable)
     write_samples(draft.path, samples, zero)
     artifacts.write(draft.path, kernels)
+    host_samples.write(draft.path, stacks, zero)
     tops = [trace.trace.top for trace in usable]
     complete = _complete_metadata(meta, tops, has_device=any(result.linked.device for result in done))
     if with_sources:

@@ -41,6 +41,7 @@ class AgentRequest:
         start_step: Steps to run before the window.
         steps: Steps to record.
         stacks: Record Python call stacks.
+        no_host_samples: Take no samples of Python call stacks.
     """
 
     directory: str
@@ -48,6 +49,7 @@ class AgentRequest:
     start_step: int
     steps: int
     stacks: bool
+    no_host_samples: bool
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> AgentRequest:
@@ -82,7 +84,8 @@ class Agent:
 
     def _new_window(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
         make = NvtxRecorder if self._outside else TorchRecorder
-        recorder = make(self._torch, stacks=self._request.stacks)
+        request = self._request
+        recorder = make(self._torch, stacks=request.stacks, samples=not request.no_host_samples)
         self._notes = recorder.notes
         window = Window(start_step, steps, recorder)
         recorder.trace_path = lambda: self._report.trace_path(fallback=fallback)

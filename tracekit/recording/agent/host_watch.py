@@ -1,38 +1,50 @@
-"""Watch the host while steps are profiled: pauses of Python's garbage collector, as ranges of the profile."""
+"""Watch the host while steps are profiled: pauses of Python's garbage collector, and Python stacks."""
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
 from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
+from .stack_sampler import StackSampler
+
 COLLECTION = "Garbage collection: generation {}"
-"""Name of the range of a pause; `tracekit.schema` spells its begin again."""
+"""Name of the range of a pause; `tracekit.runs.range_names` spells its begin again."""
 
 
 class HostWatch:
     """What watches a process between `start` and `stop`; nothing of it is left after that.
 
-    A process that is forked meanwhile is not watched.
+    It rests while the process forks, and the new process is not watched: a thread does not survive a fork.
 
     Args:
         torch: The program's torch.
+        samples: Whether to sample Python stacks.
+
+    Attributes:
+        sampler: Sampler of the stacks.
     """
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, *, samples: bool) -> None:
         self._make_range = torch._C._profiler._RecordFunctionFast
         self._range: Any = None
+        self.sampler = StackSampler()
+        self._samples = samples
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to watch, the thread that calls this first."""
         gc.callbacks.append(self._report_collection)
+        if self._samples:
+            self.sampler.start()
         _running.add(self)
 
     def stop(self) -> None:
         """End to watch."""
         _running.discard(self)
+        self.sampler.stop()
         with suppress(ValueError):  # not started
             gc.callbacks.remove(self._report_collection)
 
@@ -41,6 +53,8 @@ class HostWatch:
 
         A collection may begin while torch dispatches, traces or compiles.
         """
+        if sys.is_finalizing():  # torch has been torn down
+            return
         if phase == "start":
             self._range = self._make_range(COLLECTION.format(details["generation"]))
             self._range.__enter__()
@@ -50,11 +64,18 @@ class HostWatch:
 
 
 _running: WeakSet[HostWatch] = WeakSet()
+_resting: list[HostWatch] = []
 
 
-def _stop_all() -> None:
-    for watch in list(_running):
+def _rest() -> None:
+    _resting.extend(_running)
+    for watch in _resting:
         watch.stop()
 
 
-os.register_at_fork(after_in_child=_stop_all)
+def _resume() -> None:
+    while _resting:
+        _resting.pop().start()
+
+
+os.register_at_fork(before=_rest, after_in_parent=_resume, after_in_child=_resting.clear)

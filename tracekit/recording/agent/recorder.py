@@ -38,6 +38,7 @@ class TorchRecorder:
     Args:
         torch: The program's torch.
         stacks: Record Python call stacks.
+        samples: Sample Python call stacks, unless they are recorded.
 
     Attributes:
         trace_path: Returns the path of the trace when recording starts; None leaves the process unrecorded.
@@ -49,14 +50,14 @@ class TorchRecorder:
         left_out: Steps after the window that are not timed, as the end of the profiler may affect them.
     """
 
-    def __init__(self, torch: Any, *, stacks: bool) -> None:
+    def __init__(self, torch: Any, *, stacks: bool, samples: bool = True) -> None:
         self._torch, self._stacks = torch, stacks
         self._marks: list[Any] = []
         self._later: list[Any] = []
         self._settled_ns: int | None = None
         self._clock: HostClock | DeviceClock = HostClock()
         self._profiler: Any = None
-        self._watch = HostWatch(torch)
+        self._watch = HostWatch(torch, samples=samples and not stacks)
         self._path: Path | None = None
         self._first = 0
         self._program_profilers = follow(torch)
@@ -153,6 +154,7 @@ class TorchRecorder:
             "peaks": self.peaks,
             "began_unix_ns": self.began_unix_ns,
             "program": read_settings(self._torch),
+            "host_samples": self._watch.sampler.facts(),
         }
 
     def with_later_steps(self, facts: dict[str, Any]) -> dict[str, Any]:
@@ -284,8 +286,8 @@ class NvtxRecorder(TorchRecorder):
     opened = False
     """Whether this process has called cudaProfilerStart."""
 
-    def __init__(self, torch: Any, *, stacks: bool) -> None:
-        super().__init__(torch, stacks=stacks)
+    def __init__(self, torch: Any, *, stacks: bool, samples: bool = True) -> None:
+        super().__init__(torch, stacks=stacks, samples=samples)
         self._ops: Any = None
         self._number: int | None = None
 

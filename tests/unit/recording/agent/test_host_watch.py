@@ -4,23 +4,55 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+import threading
+import time
 
 import pytest
 
 from tracekit.recording.agent.host_watch import HostWatch
+from tracekit.recording.agent.stack_sampler import StackSampler
 
 
 def test_a_forked_process_is_not_watched_and_neither_is_one_after_the_end() -> None:
     torch = pytest.importorskip("torch")
-    former, watch = list(gc.callbacks), HostWatch(torch)
+    former, threads = list(gc.callbacks), threading.active_count()
+    watch, switch_s = HostWatch(torch, samples=True), sys.getswitchinterval()
     watch.start()
     try:
-        assert len(gc.callbacks) == len(former) + 1
+        assert (len(gc.callbacks), threading.active_count()) == (len(former) + 1, threads + 1)
         child = os.fork()
         if child == 0:
-            os._exit(gc.callbacks != former)
+            unlike = gc.callbacks != former or sys.getswitchinterval() != switch_s
+            os._exit(unlike or threading.active_count() != 1)
+        assert (len(gc.callbacks), threading.active_count()) == (len(former) + 1, threads + 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         watch.stop()
-    assert gc.callbacks == former
+    assert (gc.callbacks, threading.active_count()) == (former, threads)
+    assert sys.getswitchinterval() == switch_s
     watch.stop()  # does nothing
+
+
+def test_stacks_are_named_as_torch_names_them_without_frames_of_the_agent() -> None:
+    sampler = StackSampler()
+
+    def busy() -> None:
+        ended = time.monotonic() + 0.2
+        while time.monotonic() < ended:
+            pass
+
+    sampler.start()
+    busy()
+    sampler.stop()
+    facts = sampler.facts()
+    assert facts["tid"] == threading.get_native_id()
+    assert len(facts["samples"]) >= 3
+    assert [time_ns for time_ns, _ in facts["samples"]] == sorted(time_ns for time_ns, _ in facts["samples"])
+    stack, lines = facts["stacks"][facts["samples"][1][1]]
+    frames = stack.split(";")
+    first = busy.__code__.co_firstlineno
+    assert frames[0].endswith(f"test_host_watch.py({first}): busy")
+    assert first < int(lines.split(",")[0]) <= first + 3
+    assert len(frames) == len(lines.split(","))
+    assert any(frame.startswith(("_pytest/", "pluggy/")) for frame in frames), "named as it is imported"

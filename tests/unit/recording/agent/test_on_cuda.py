@@ -201,7 +201,7 @@ def attached(cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(agents, "_at_exit", lambda _: None)
 
     def attach(**options: Any) -> Agent:
-        plain = {"profiler": "torch", "stacks": False, "start_step": 2, "steps": 2}
+        plain = {"profiler": "torch", "stacks": False, "no_host_samples": False, "start_step": 2, "steps": 2}
         return Agent(torch, agents.AgentRequest(directory=str(tmp_path), **{**plain, **options}))
 
     return attach
@@ -528,7 +528,9 @@ def test_a_fork_follows_its_own_steps_unless_a_profiler_was_running(
     monkeypatch.setattr(package, "_agent", before)
     before.optimizer_made()
     recording = before.is_recording()
-    request = agents.AgentRequest(str(tmp_path), profiler="torch", start_step=1, steps=1, stacks=False)
+    request = agents.AgentRequest(
+        str(tmp_path), profiler="torch", start_step=1, steps=1, stacks=False, no_host_samples=False
+    )
     package._after_fork(torch, request)
     after = package._agent
     assert recording == (start_step == 0) == (after is None)

@@ -1,0 +1,124 @@
+"""Sample the Python stack of the thread that runs the steps, from a thread of the agent.
+
+A thread gets the interpreter lock when the other one waits, runs an op, or is asked to hand it over, which
+Python does once per switch interval. With the usual 5 ms, code between ops that takes less would never be
+seen, so the interval is shorter meanwhile, unless the program has threads of its own whose turns it changes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+import time
+from types import CodeType, FrameType
+from typing import Any
+
+INTERVAL_S = 0.01
+"""Time between samples of a short recording; it grows by as much with every `SAMPLES_PER_RATE` samples."""
+SAMPLES_PER_RATE = 1_000
+MAX_SHARE = 0.01
+"""Largest share of the time in which samples are taken."""
+SWITCH_S = 0.0005
+MAX_FRAMES = 64
+"""Innermost frames that are kept of a stack."""
+_AGENT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (compared with names of files)
+
+Frame = tuple[CodeType, int]
+
+
+class StackSampler:
+    """Samples the thread that calls `start` first, until `stop`."""
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[int, list[Frame]]] = []
+        self._thread: threading.Thread | None = None
+        self._driver, self._tid = 0, 0
+
+    def start(self) -> None:
+        """Start the thread that samples."""
+        if not self._driver:
+            self._driver, self._tid = threading.get_ident(), threading.get_native_id()
+        self._end = threading.Lock()
+        self._end.acquire()
+        self._former_switch_s = sys.getswitchinterval()
+        if not any(map(_is_of_program, threading.enumerate())):
+            sys.setswitchinterval(SWITCH_S)
+        self._thread = threading.Thread(target=self._run, name="tracekit samples", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End that thread, and wait until it has ended; does nothing without one."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._end.release()
+            thread.join()
+            sys.setswitchinterval(self._former_switch_s)
+
+    def _run(self) -> None:
+        pause_s = INTERVAL_S
+        while not self._end.acquire(timeout=pause_s):
+            began_ns = time.perf_counter_ns()
+            frame = sys._current_frames().get(self._driver)
+            if frame is not None:
+                self._samples.append((time.time_ns(), _read_frames(frame)))
+            del frame  # it would keep the variables of the program alive
+            taken_s = (time.perf_counter_ns() - began_ns) / 1e9
+            pause_s = max(INTERVAL_S * (1 + len(self._samples) // SAMPLES_PER_RATE), taken_s / MAX_SHARE)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the samples: time in ns since the epoch and number of the stack; and the distinct stacks.
+
+        A stack has its functions, innermost first, as in `train.py(3): main`, and the line of each that runs.
+        """
+        names, stacks, samples = _FrameNames(), dict[tuple[str, str], int](), []
+        for unix_ns, frames in self._samples:
+            kept = [frame for frame in frames if not frame[0].co_filename.startswith(_AGENT)]
+            stack = ";".join(names.of(code) for code, _ in kept), ",".join(str(line) for _, line in kept)
+            samples.append((unix_ns, stacks.setdefault(stack, len(stacks))))
+        return {"tid": self._tid, "samples": samples, "stacks": list(stacks)}
+
+
+def _is_of_program(thread: threading.Thread) -> bool:
+    """Return whether a thread is another one than this, and none that feeds workers of a data loader."""
+    return thread is not threading.current_thread() and thread.name != "QueueFeederThread"
+
+
+def _read_frames(frame: FrameType) -> list[Frame]:
+    """Return the code and the line of the innermost frames."""
+    frames: list[Frame] = []
+    inner: FrameType | None = frame
+    while inner is not None and len(frames) < MAX_FRAMES:
+        frames.append((inner.f_code, inner.f_lineno or 0))
+        inner = inner.f_back
+    return frames
+
+
+class _FrameNames:
+    """Names of functions as torch has them: the file as it is imported, the first line, and the name.
+
+    Files of the standard library begin with its folder, as in `python3.11/random.py`.
+    """
+
+    def __init__(self) -> None:
+        library = sysconfig.get_path("stdlib")
+        roots = {os.path.abspath(path) for path in sys.path if os.path.isdir(path or ".")}  # noqa: PTH100, PTH112
+        longest_first = sorted(roots - {library}, key=len, reverse=True)
+        self._roots = [*longest_first, os.path.dirname(library)]  # noqa: PTH120
+        self._names: dict[int, str] = {}
+
+    def of(self, code: CodeType) -> str:
+        """Return the name of a function."""
+        name = self._names.get(id(code))
+        if name is None:
+            file = next(
+                (code.co_filename[len(root) + 1 :] for root in self._roots if _is_in(code.co_filename, root)),
+                code.co_filename,
+            )
+            name = self._names[id(code)] = f"{file}({code.co_firstlineno}): {code.co_name}"
+        return name
+
+
+def _is_in(file: str, folder: str) -> bool:
+    return file.startswith(folder + os.sep)
