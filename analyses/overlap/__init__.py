@@ -131,11 +131,8 @@ def streams(rows: pd.DataFrame) -> pd.DataFrame:
 def _concurrency(of_device: pd.DataFrame) -> dict[str, object]:
     stream, names = pd.factorize(of_device[C.STREAM], sort=True)
     _, starts, ends = segments_by(stream.astype(np.int64), *spans(of_device))
-    times = np.concatenate((starts, ends))
-    change = np.repeat(np.array([1, -1]), [len(starts), len(ends)])
-    order = np.argsort(times, kind="stable")
-    running = np.cumsum(change[order])[:-1]
-    lengths = np.diff(times[order])
+    running, lengths = _running(starts, ends)
+    at_once, times_at_once = _running(*spans(of_device))
     occupied, several = (int(lengths[running >= least].sum()) for least in (1, 2))
     levels = running[lengths > 0]
     return {
@@ -145,7 +142,16 @@ def _concurrency(of_device: pd.DataFrame) -> dict[str, object]:
         "concurrent_share": float(share(np.array([several]), occupied)[0]),
         "most_streams": int(levels.max()) if len(levels) else 0,
         "sum_ns": int((ends - starts).sum()),
+        "at_once_ns": int(times_at_once[at_once >= 2].sum()),
     }
+
+
+def _running(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """How many intervals run between each two consecutive starts or ends, and for how long, ns."""
+    times = np.concatenate((starts, ends))
+    change = np.repeat(np.array([1, -1]), [len(starts), len(ends)])
+    order = np.argsort(times, kind="stable")
+    return np.cumsum(change[order])[:-1], np.diff(times[order])
 
 
 _READ = (
@@ -330,6 +336,7 @@ _STREAMS = (
     Column("concurrent_share", "share", "concurrent over busy"),
     Column("most_streams", "count", "maximum number of streams busy at once"),
     Column("sum_ns", "ns", "Σ over the streams of the time each is busy"),
+    Column("at_once_ns", "ns", "time at least two intervals run, also of one stream"),
 )
 _PER_STEP = (*PLACE_COLUMNS, _WHAT, STEP, *_OVERLAP)
 TABLES = (

@@ -62,8 +62,8 @@ def test_each_direction_and_communication_with_what_hides_it(tmp_path: Path) -> 
         ("all_reduce", 150, 100, 150, 1),
         ("all_gather", 40, 40, 40, 1),
     ]
-    columns = ("streams", "busy_ns", "concurrent_ns", "most_streams", "sum_ns")
-    assert rows(result.tables["streams"], *columns) == [(3, 390, 170, 3, 580)]
+    columns = ("streams", "busy_ns", "concurrent_ns", "most_streams", "sum_ns", "at_once_ns")
+    assert rows(result.tables["streams"], *columns) == [(3, 390, 170, 3, 580, 170)]
     assert result.notes == (NO_STEPS,)
 
 
@@ -89,7 +89,8 @@ def test_streams_busy_together_are_counted_once_and_touching_ones_not(tmp_path: 
         "concurrent_share",
         "most_streams",
         "sum_ns",
-    ) == [(3, 120, 30, 0.25, 3, 155)]
+        "at_once_ns",
+    ) == [(3, 120, 30, 0.25, 3, 155, 40)]
     assert result.notes == (NO_STEPS, NOTHING, NO_STREAMS.format(count=1))
 
 
