@@ -261,6 +261,7 @@ def _distribution(values: Ints) -> dict[str, float | int]:
     low, middle, high = (percentile(values, rank) for rank in (5, 50, 95))
     return {
         "steps": len(values),
+        "mean_ns": round(values.mean()),
         "median_ns": middle,
         "p05_ns": low,
         "p95_ns": high,
@@ -279,10 +280,10 @@ def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
     for rank, of_rank in steps.groupby(C.RANK):
         times = _comparable(of_rank, timings.clock)
         if not times.isna().any():
-            profiled, median = percentile(times.to_numpy(dtype=np.int64), 50), timed.median_ns
-            row = {C.RANK: rank, "profiled_ns": profiled, "unprofiled_ns": median}
-            row |= {"overhead_ns": profiled - median}
-            row |= {"overhead_share": (profiled - median) / median if median else np.nan}
+            profiled, unprofiled = round(times.to_numpy(dtype=np.int64).mean()), timed.mean_ns
+            row = {C.RANK: rank, "profiled_ns": profiled, "unprofiled_ns": unprofiled}
+            row |= {"overhead_ns": profiled - unprofiled}
+            row |= {"overhead_share": (profiled - unprofiled) / unprofiled if unprofiled else np.nan}
             rows.append(row | {"unprofiled_steps": timed.steps, "clock": timings.clock})
     return pd.DataFrame(rows)
 
@@ -313,6 +314,7 @@ _SUMMARY = (
     RANK,
     Column("measure", "", "measured time: see the definition"),
     Column("steps", "count", "number of steps"),
+    Column("mean_ns", "ns", "mean"),
     Column("median_ns", "ns", "median"),
     Column("p05_ns", "ns", "5th percentile"),
     Column("p95_ns", "ns", "95th percentile"),
@@ -322,8 +324,8 @@ _SUMMARY = (
 )
 _OVERHEAD = (
     RANK,
-    Column("profiled_ns", "ns", "median of the profiled steps, comparable with that clock"),
-    Column("unprofiled_ns", "ns", "median step without a profiler"),
+    Column("profiled_ns", "ns", "mean of the profiled steps, comparable with that clock"),
+    Column("unprofiled_ns", "ns", "mean step without a profiler"),
     Column("overhead_ns", "ns", "profiled minus un-profiled"),
     Column("overhead_share", "share", "overhead over the un-profiled step"),
     Column("unprofiled_steps", "count", "number of un-profiled steps"),
@@ -349,7 +351,7 @@ ANALYSIS = Analysis(
         "and spread = (p95 − p05) / median; the summary and the overhead exclude warm-up outliers (leading "
         f"steps whose own time exceeds the median by over {OUTLIER_SHARE:.0%} and over {OUTLIER_DEVIATIONS} "
         f"scaled median absolute deviations, from {MIN_STEPS} steps on; none among steps of an inference "
-        "server of different tokens). Overhead = median profiled − median un-profiled step, by the clock of "
+        "server of different tokens). Overhead = mean profiled − mean un-profiled step, by the clock of "
         "the latter: own for cuda_event, without the first step if it launched device work; host for "
         "perf_counter. Unknown if a step ends no later than an earlier one, or if cuda_event has no device "
         "work to compare with."

@@ -302,8 +302,8 @@ def _limit_savings(run: Run, findings: list[Finding], budget: Budget) -> tuple[F
         return tuple(findings)
     on_device = measure_steps(run)["device_busy_ns"]
     busy_ns = int(on_device.sum()) // len(on_device)
-    limit = timed.median_ns - busy_ns
-    text = {"step": duration(timed.median_ns), "busy": duration(busy_ns)}
+    limit = timed.mean_ns - busy_ns
+    text = {"step": duration(timed.mean_ns), "busy": duration(busy_ns)}
     return tuple(_limit_saving(finding, limit, budget, text) for finding in findings)
 
 

@@ -152,19 +152,19 @@ def _step(results: PageResults) -> list[Tile]:
     summary = own_steps(results)
     if summary.empty:
         return []
-    count, medians = summary["steps"].iloc[0], sorted(summary["median_ns"].tolist())
+    count, means = summary["steps"].iloc[0], sorted(summary["mean_ns"].tolist())
     steps = "profiled" if summary["measure"].iloc[0] in {OWN, HOST} else "unprofiled"
     if len(summary) > 1:
-        low, high = (human(int(median_ns), "ns") for median_ns in (medians[0], medians[-1]))
-        note = f"profiled steps; medians of {len(summary)} ranks: {low} to {high}"
+        low, high = (human(int(mean_ns), "ns") for mean_ns in (means[0], means[-1]))
+        note = f"profiled steps; means of {len(summary)} ranks: {low} to {high}"
     elif count == 1:
         note = f"single {steps} step"
     else:
         spread = human(float(summary["spread"].iloc[0]), "share")
-        note = f"median of {count:,} {steps} steps; spread {spread}"
+        middle = human(int(summary["median_ns"].iloc[0]), "ns")
+        note = f"mean of {count:,} {steps} steps; median {middle}, spread {spread}"
     label, href = f"{steps.capitalize()} step", _steps(results.context.view)
-    median = [median_low(medians)]
-    return charts.make_tiles(median, label=label, unit="ns", note=note, wanted="low", href=href)
+    return charts.make_tiles([median_low(means)], label=label, unit="ns", note=note, wanted="low", href=href)
 
 
 def _steps(view: View) -> str:
@@ -177,7 +177,7 @@ def _overhead(results: PageResults) -> list[Tile]:
     if overhead.empty:
         return []
     href = _steps(results.context.view)
-    note = f"median of {overhead['unprofiled_steps'].iloc[0]:,} unprofiled steps"
+    note = f"mean of {overhead['unprofiled_steps'].iloc[0]:,} unprofiled steps"
     unprofiled = charts.make_tiles(
         overhead["unprofiled_ns"], label="Unprofiled step", unit="ns", note=note, wanted="low", href=href
     )

@@ -47,7 +47,7 @@ def print_summary(run: Run, *, err: bool = False) -> None:
     """Print whether a run can be trusted, what bounds it, its step time, and where the time went."""
     from tracekit import analysis, render
     from tracekit.analysis.verdict import INTEGRITY, integrity_line, judge
-    from tracekit.render.facts import describe_timed_steps
+    from tracekit.render.facts import describe_step_time
     from tracekit.runs import step_times
 
     analyze = cache(analysis.analyze)  # the verdict follows from the same results
@@ -56,9 +56,7 @@ def print_summary(run: Run, *, err: bool = False) -> None:
         click.echo(judge(run, by=analyze).sentence, err=err)
     timed = step_times.unprofiled_step_time(run.meta.timings)
     if timed and run.meta.timings:
-        median = render.human(timed.median_ns, "ns")
-        many = f"median of {describe_timed_steps(run.meta.timings)}"
-        click.echo(f"\nStep time without the profiler: {median} ({many})", err=err)
+        click.echo(f"\n{describe_step_time(timed, run.meta.timings)}", err=err)
 
     result = analyze(run, SUMMARY)
     name = _suggest_analysis(result)

@@ -28,7 +28,7 @@ COLUMNS = (
     Column("collector", "", "collector, and whether there is no profile"),
     Column("created_at", ID, "time of creation, UTC"),
     Column("git", "", "commit; + marks uncommitted changes"),
-    Column("unprofiled_step_ns", "ns", "median of the steps timed without the profiler"),
+    Column("unprofiled_step_ns", "ns", "mean of the steps timed without the profiler"),
     Column("rows", "count", "rows of all tables"),
     Column("size", "bytes", "Parquet files on disk"),
 )
@@ -128,7 +128,7 @@ def _row(run: Run) -> dict[str, Any]:
         "collector": meta.collector.name if meta.profiled else f"{meta.collector.name}, no profile",
         "created_at": meta.created_at,
         "git": f"{meta.git.sha[:9]}{mark}" if meta.git else None,
-        "unprofiled_step_ns": timed.median_ns if timed else None,
+        "unprofiled_step_ns": timed.mean_ns if timed else None,
         "rows": sum(table.rows for table in meta.tables.values()),
         "size": sum(table.bytes for table in meta.tables.values()),
     }

@@ -1,6 +1,6 @@
 """Metrics of both sides of a comparison and the verdicts on them, for `diff` and `check`.
 
-In `diff`, step times are medians: of the steps timed without a profiler if all runs of both sides have them
+In `diff`, step times are means: of the steps timed without a profiler if all runs of both sides have them
 by the same clock, else of the profiled steps, which the profiler slows. Without step markers the capture is
 the step. Memory peaks are those of the collector, else those of the allocator's events.
 
@@ -38,8 +38,8 @@ ORDER_WARNING = (
     "`tracekit ab` alternates them"
 )
 ONE_RUN = "one run per side: no variance estimate; repeat the runs for a verdict"
-UNPROFILED = "median step without a profiler"
-PROFILED = "median profiled step, which the profiler slows"
+UNPROFILED = "mean step without a profiler"
+PROFILED = "mean profiled step, which the profiler slows"
 CAPTURE = "length of the capture, no steps being marked"
 ALLOCATED = "most bytes the allocator held on a device"
 RESIDENT = "most resident bytes of the process"
@@ -161,13 +161,13 @@ def step_times(base: Sequence[Run], head: Sequence[Run]) -> Measured:
     if len(clocks) == 1 and None not in clocks:
         basis = f"{UNPROFILED} ({clocks.pop()})"
         unprofiled = {run.path: timed.unprofiled_step_time(run.meta.timings) for run in runs}
-        lengths = {path: times.median_ns if times else 0 for path, times in unprofiled.items()}
+        lengths = {path: times.mean_ns if times else 0 for path, times in unprofiled.items()}
     else:
         has_step_marks = all(run.rows("steps") for run in runs)
         basis = PROFILED if has_step_marks else CAPTURE
         profiled = {run.path: timed.profiled_step_time(run) if has_step_marks else None for run in runs}
         lengths = {
-            run.path: times.median_ns if (times := profiled[run.path]) else compared_steps.capture_ns(run)
+            run.path: times.mean_ns if (times := profiled[run.path]) else compared_steps.capture_ns(run)
             for run in runs
         }
     a, b = (tuple(lengths[run.path] for run in side) for side in (base, head))

@@ -32,6 +32,7 @@ from tracekit.runs.metrics import (
     timing_settings,
 )
 from tracekit.runs.run import Run
+from tracekit.runs.step_times import unprofiled_step_time
 from tracekit.runs.store import Store
 from tracekit.runs.text import shorten
 from tracekit.stats import samples
@@ -43,7 +44,7 @@ __all__ = ["CheckResult", "Options", "check"]
 MAX_EXPLAINED = 4
 """Maximum number of explained configurations, those that slowed down most."""
 MIN_STEPS = 3
-"""Timed steps below which the median of a run says little."""
+"""Timed steps below which the mean of a run says little."""
 MAX_SETTING_CHARS = 40
 """Characters of a setting's value, which may be anything in a stored run."""
 NEITHER = "not measured on either side"
@@ -231,8 +232,22 @@ def _timing_notes(base: Sequence[Run], head: Sequence[Run]) -> tuple[str, ...]:
     fewest = min((count_timed_steps(run) for side in sides for run in side), default=MIN_STEPS)
     if fewest < MIN_STEPS:
         steps = f"{fewest} step{'s' * (fewest != 1)}"
-        notes.append(f"step_time: in some runs the median of only {steps}; record more steps")
-    return tuple(notes)
+        notes.append(f"step_time: in some runs the mean of only {steps}; record more steps")
+    return (*notes, *_uneven_notes((*base, *head)))
+
+
+def _uneven_notes(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Say if the mean of the steps is far above their median, and after how many steps the times recur."""
+    times = filter(None, (unprofiled_step_time(run.meta.timings) for run in runs))
+    uneven = [time for time in times if time.is_uneven]
+    if not uneven:
+        return ()
+    worst = max(uneven, key=lambda time: time.mean_ns / time.median_ns)
+    period = f"; the times recur every {worst.period} steps" if worst.period else ""
+    ratio = worst.mean_ns / worst.median_ns
+    return (
+        f"step_time: in {len(uneven)} of the runs the mean is up to {ratio:.1f} times the median{period}",
+    )
 
 
 def _list_values(base: Counter[str], head: Counter[str]) -> str:

@@ -29,7 +29,7 @@ class Side:
         commit: Full commit id; None if unknown.
         distance: Commits between it and the merge-base; None for a head or a label.
         command: Command that recorded the newest run; empty if unknown.
-        timed_steps: Fewest and most steps whose median is the step time of a run; None without step times.
+        timed_steps: Fewest and most steps whose mean is the step time of a run; None without step times.
     """
 
     runs: tuple[str, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median_low
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from tracekit.runs.run import Run
-
+from tracekit.runs.step_times import unprofiled_step_time
 
 RUN_ID: Final = "run_id"
 _GLOB = set("*?[")
@@ -41,7 +40,7 @@ RUNS: Final = Table(
         Column("git_branch", _STRING, "branch", nullable=True),
         Column("git_dirty", _BOOL, "whether there were uncommitted changes", nullable=True),
         Column("t0_unix_ns", _INT64, "the zero of the run's times, ns since the Unix epoch"),
-        Column("unprofiled_step_ns", _INT64, "lower median step without a profiler, ns", nullable=True),
+        Column("unprofiled_step_ns", _INT64, "mean step without a profiler, ns", nullable=True),
         Column("rows", _INT64, "rows of all tables"),
         Column("stored_bytes", _INT64, "size of its Parquet files, bytes"),
     ),
@@ -59,7 +58,7 @@ def of_store(database: duckdb.DuckDBPyConnection, runs: Iterable[Run]) -> None:
 
 def _run_row(run: Run) -> dict[str, Any]:
     meta = run.header
-    about, tables = meta.workload or {}, meta.tables.values()
+    about, tables, timed = meta.workload or {}, meta.tables.values(), unprofiled_step_time(meta.timings)
     return {
         RUN_ID: meta.run_id,
         "created_at": meta.created_at,
@@ -71,7 +70,7 @@ def _run_row(run: Run) -> dict[str, Any]:
         "git_branch": meta.git.branch if meta.git else None,
         "git_dirty": meta.git.dirty if meta.git else None,
         "t0_unix_ns": meta.t0_unix_ns,
-        "unprofiled_step_ns": median_low(meta.timings.step_ns) if meta.timings else None,
+        "unprofiled_step_ns": timed.mean_ns if timed else None,
         "rows": sum(table.rows for table in tables),
         "stored_bytes": sum(table.bytes for table in tables),
     }

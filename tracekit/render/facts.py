@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median_low
 from typing import Any
 
 from tracekit.analysis import Column
@@ -11,7 +10,8 @@ from tracekit.render.document import Table
 from tracekit.runs import compilation
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.meta import MAX_LISTED, RunMeta, Timings, combine_diagnostics
-from tracekit.runs.text import leaves
+from tracekit.runs.step_times import StepTime
+from tracekit.runs.text import human, leaves
 
 Row = dict[str, Any]
 
@@ -24,8 +24,11 @@ TABLE = (
 TIMING = (
     Column("steps", "", "which steps"),
     Column("count", "count", "number of steps"),
+    Column("mean_ns", "ns", "mean"),
     Column("min_ns", "ns", "shortest"),
     Column("median_ns", "ns", "median, the lower of the two middle values"),
+    Column("p90_ns", "ns", "90th percentile"),
+    Column("p99_ns", "ns", "99th percentile"),
     Column("max_ns", "ns", "longest"),
 )
 GPU = (
@@ -124,6 +127,19 @@ def describe_timed_steps(timings: Timings) -> str:
     return total + where + without * bool(left_out)
 
 
+def describe_step_time(time: StepTime, timings: Timings) -> str:
+    """Return the mean of the steps timed without a profiler, its distribution, and whether it is uneven."""
+    mean, middle, p90, p99 = (
+        human(length, "ns") for length in (time.mean_ns, time.median_ns, time.p90_ns, time.p99_ns)
+    )
+    spread = f"median {middle}, p90 {p90}, p99 {p99}, spread {human(time.spread, 'share')}"
+    text = f"Step time without the profiler: {mean} (mean of {describe_timed_steps(timings)}; {spread})"
+    if not time.is_uneven:
+        return text
+    pattern = f"the times recur every {time.period} steps" if time.period else "some steps take far longer"
+    return f"{text}\nThe mean is {time.mean_ns / time.median_ns:.1f} times the median: {pattern}"
+
+
 def _timings(timings: Timings | None) -> list[Row]:
     if timings is None:
         return []
@@ -135,8 +151,11 @@ def _timings(timings: Timings | None) -> list[Row]:
         {
             "steps": name,
             "count": len(times),
+            "mean_ns": (summary := StepTime.of(times)).mean_ns,
             "min_ns": min(times),
-            "median_ns": median_low(times),
+            "median_ns": summary.median_ns,
+            "p90_ns": summary.p90_ns,
+            "p99_ns": summary.p99_ns,
             "max_ns": max(times),
         }
         for name, times in measured.items()

@@ -28,7 +28,7 @@ from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage.atomic import write_atomically
 
 FILE_NAME = ".runs.index"
-FORMAT = f"tracekit.index/1 {SCHEMA_VERSION}"
+FORMAT = f"tracekit.index/2 {SCHEMA_VERSION}"
 """First line of the file, with a digest of the rest; change the number with `run_meta.header`."""
 MAX_UNWRITTEN = 64
 """Limit of changes that are not written yet: such runs are read each time instead."""

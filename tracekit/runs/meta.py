@@ -166,16 +166,14 @@ class RunMeta:
 def header(meta: RunMeta) -> RunMeta:
     """Return what lists of runs show: metadata without packages, single step times and files of tables.
 
-    Kept are the numbers of rows and bytes, the names of GPUs, names and bytes of imported files, and the
-    lower median of the step times in place of all.
+    Kept are the numbers of rows and bytes, the names of GPUs, names and bytes of imported files, and the mean
+    of the step times in place of all.
     """
-    from statistics import median_low
-
     timings, options = meta.timings, meta.collector.options
     shown = {name: options[name] for name in UNPROFILED if name in options}
-    median = None
+    mean = None
     if timings and timings.step_ns:
-        median = Timings([median_low(timings.step_ns)], [], timings.clock)
+        mean = Timings([round(sum(timings.step_ns) / len(timings.step_ns))], [], timings.clock)
     if sources := _objects(options.get("sources")):
         shown["sources"] = [{key: source.get(key) for key in ("name", "bytes")} for source in sources]
     return replace(
@@ -185,7 +183,7 @@ def header(meta: RunMeta) -> RunMeta:
         environment={"gpus": [{"name": gpu.get("name")} for gpu in _objects(meta.environment.get("gpus"))]},
         fingerprint={name: value for name, value in meta.fingerprint.items() if value is not None},
         git=replace(meta.git, submodules={}) if meta.git else None,
-        timings=median,
+        timings=mean,
         tables={name: TableFile(table.rows, table.bytes, "") for name, table in meta.tables.items()},
     )
 

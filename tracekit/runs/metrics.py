@@ -39,7 +39,7 @@ def of_run(run: Run) -> dict[str, float]:
         run: A run of any origin.
 
     Returns:
-        `step_time`: lower median of its un-profiled step times, ns. `host_peak`: peak resident memory of its
+        `step_time`: mean of its un-profiled step times, ns. `host_peak`: peak resident memory of its
         process during them, bytes. `device_peak`: peak of the memory that torch's allocator handed out, of
         the device with most, bytes.
     """
@@ -50,7 +50,7 @@ def of_run(run: Run) -> dict[str, float]:
 def step_time(run: Run) -> float | None:
     """Return the `step_time` of `of_run`, which the index of a store knows; None if it was not measured."""
     timed = step_times.unprofiled_step_time(run.header.timings)
-    return float(timed.median_ns) if timed else None
+    return float(timed.mean_ns) if timed else None
 
 
 def has_counters(run: Run) -> bool:
@@ -94,7 +94,7 @@ def _describe_timed_part(run: Run) -> dict[str, str]:
 
 
 def count_timed_steps(run: Run) -> int:
-    """Return the number of un-profiled steps whose median is the step time of a run."""
+    """Return the number of un-profiled steps whose mean is the step time of a run."""
     return len(run.meta.timings.step_ns) if run.meta.timings else 0
 
 

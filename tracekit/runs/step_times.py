@@ -1,8 +1,8 @@
 """The step time of a run: one number with the profiler and one without, everywhere.
 
-* unprofiled: lower median of the steps timed without the profiler.
-* profiled: of each rank the lower median of its profiled steps without warm-up outliers, and of the ranks the
-  lower median. A step takes the time that it adds after all earlier ones (`step_windows`); where no step adds
+* unprofiled: mean of the steps timed without the profiler, which is what a job costs.
+* profiled: of each rank the mean of its profiled steps without warm-up outliers, and of the ranks the lower
+  median. A step takes the time that it adds after all earlier ones (`step_windows`); where no step adds
   any, its time on the host.
 
 Warm-up outliers are leading steps that exceed the median by more than 10% and by more than 3 scaled median
@@ -11,9 +11,11 @@ absolute deviations, of at least 4 steps.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from tracekit.schema import C
 
@@ -28,12 +30,73 @@ OUTLIER_DEVIATIONS = 3
 _MAD_TO_SIGMA = 1.4826
 
 
+MIN_UNEVEN = 1.2
+"""Mean over the median from which steps are uneven."""
+MIN_PERIODS, MAX_PERIOD = 3, 64
+MAX_PHASE_SPREAD = 0.25
+"""Spread of the steps of one phase up to which their times recur."""
+
+
 @dataclass(frozen=True)
 class StepTime:
-    """Number of steps, and their median in ns; of several ranks those of the rank with the median."""
+    """Distribution of step times, ns; of several ranks that of the rank with the median.
+
+    Attributes:
+        spread: 95th minus 5th percentile over the median.
+        period: Number of steps after which the times recur, if the mean is far from the median; 0 if none.
+    """
 
     steps: int
+    mean_ns: int
     median_ns: int
+    p90_ns: int
+    p99_ns: int
+    spread: float
+    period: int = 0
+
+    @classmethod
+    def of(cls, times: Sequence[int]) -> Self:
+        """Summarize step times.
+
+        Example:
+            >>> StepTime.of([4, 1, 1, 1] * 3)
+            StepTime(steps=12, mean_ns=2, median_ns=1, p90_ns=4, p99_ns=4, spread=3.0, period=4)
+        """
+        ordered, mean, middle = sorted(times), sum(times) / len(times), median_low(times)
+        is_uneven = mean > MIN_UNEVEN * middle
+        return cls(
+            steps=len(times),
+            mean_ns=round(mean),
+            median_ns=middle,
+            p90_ns=_percentile(ordered, 90),
+            p99_ns=_percentile(ordered, 99),
+            spread=_spread(ordered),
+            period=_find_period(times) if is_uneven else 0,
+        )
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether the mean is far above the median."""
+        return self.mean_ns > MIN_UNEVEN * self.median_ns
+
+
+def _percentile(ordered: Sequence[int], rank: int) -> int:
+    """Return a value that occurred, as analyses do."""
+    return ordered[max(0, math.ceil(len(ordered) * rank / 100) - 1)]
+
+
+def _spread(ordered: Sequence[int]) -> float:
+    middle = median_low(ordered)
+    return (_percentile(ordered, 95) - _percentile(ordered, 5)) / middle if middle else 0.0
+
+
+def _find_period(times: Sequence[int]) -> int:
+    """Return the number of steps after which their times recur, seen at least `MIN_PERIODS` times."""
+    for period in range(2, min(len(times) // MIN_PERIODS, MAX_PERIOD) + 1):
+        phases = [sorted(times[place::period]) for place in range(period)]
+        if all(_spread(phase) <= MAX_PHASE_SPREAD for phase in phases):
+            return period
+    return 0
 
 
 def unprofiled_step_time(timings: Timings | None) -> StepTime | None:
@@ -42,11 +105,11 @@ def unprofiled_step_time(timings: Timings | None) -> StepTime | None:
     Example:
         >>> from tracekit.runs.meta import Timings
         >>> unprofiled_step_time(Timings(step_ns=[4, 1, 3, 2], warmup_ns=[], clock="perf_counter"))
-        StepTime(steps=4, median_ns=2)
+        StepTime(steps=4, mean_ns=2, median_ns=2, p90_ns=4, p99_ns=4, spread=1.5, period=0)
     """
     if timings is None or not timings.step_ns:
         return None
-    return StepTime(len(timings.step_ns), median_low(timings.step_ns))
+    return StepTime.of(timings.step_ns)
 
 
 def profiled_step_time(run: Run) -> StepTime | None:
@@ -57,18 +120,16 @@ def profiled_step_time(run: Run) -> StepTime | None:
 
     windows = step_windows(run).sort_values([C.RANK, C.START_NS, C.STEP])
     serving = of_different_batches(run)
-    medians = []
+    of_ranks = []
     for rank, steps in windows.groupby(C.RANK):
         added = (steps[END_NS] - steps[C.START_NS]).to_numpy(np.int64)
         unknown = (added <= 0) & (steps[END_NS] > steps[HOST_START_NS]).to_numpy(bool)
         skipped = 0 if unknown.any() or rank in serving else warmup(added)
         times = added[skipped:] if not unknown.any() else added[~unknown]
         steady = (times if len(times) else steps[HOST_NS].to_numpy(np.int64)).tolist()
-        medians.append((median_low(steady), len(steady)))
-    if not medians:
-        return None
-    median_ns, count = median_low(medians)
-    return StepTime(count, median_ns)
+        of_ranks.append(StepTime.of(steady))
+    by_mean = sorted(of_ranks, key=lambda rank: (rank.mean_ns, rank.steps))
+    return by_mean[(len(by_mean) - 1) // 2] if by_mean else None
 
 
 def of_different_batches(run: Run) -> set[int]:

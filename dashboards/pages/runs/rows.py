@@ -93,8 +93,8 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     source_bytes = sum(sources) if sources and all(isinstance(source, int) for source in sources) else None
     profiled, unprofiled = (steps or _NONE).time, unprofiled_step_time(meta.timings)
     count = profiled.steps if profiled else None
-    step_ns = profiled.median_ns if profiled else None
-    unprofiled_ns = unprofiled.median_ns if unprofiled else None
+    step_ns = profiled.mean_ns if profiled else None
+    unprofiled_ns = unprofiled.mean_ns if unprofiled else None
     imported, world = meta.collector.name == "import", meta.fingerprint.get("world_size")
     recorded = (steps or _NONE).ranks or PENDING
     levels = [diagnostic.level for diagnostic in meta.diagnostics]
@@ -295,7 +295,7 @@ _COLUMNS = [
     _column("mode", "mode", "train or infer", 80),
     _column("device", "device", "device type of the workload", 85),
     _number("step", "profiled step", "median time of the profiled steps without warm-up outliers", 120),
-    _number("unprofiled", "unprofiled step", "median time of the steps timed without the profiler", 135),
+    _number("unprofiled", "unprofiled step", "mean time of the steps timed without the profiler", 135),
     _number("steps", "steps", "number of profiled steps without warm-up outliers", 95),
     _column("gpu", "GPU", "GPUs in the recording", 140, flex=2),
     _column("ranks", "ranks", "recorded ranks, of the ranks of the job", 90),

@@ -33,7 +33,7 @@ PER_SAMPLE, THROUGHPUT, ACTIVE = "sample_time", "throughput", "active"
 
 
 QUANTITIES = {
-    STEP_TIME: Column("step time", "ns", "median of the run's unprofiled steps"),
+    STEP_TIME: Column("step time", "ns", "mean of the run's unprofiled steps"),
     PER_SAMPLE: Column("time per sample", "ns", "step time divided by the batch size"),
     THROUGHPUT: Column("throughput", "samples/s", "batch size divided by the step time"),
     DEVICE_PEAK: Column("device peak", "bytes", "peak bytes allocated on a device"),

@@ -41,6 +41,7 @@ def test_warm_up_is_left_out_and_overhead_is_against_plain_steps(tmp_path: Path)
         "rank": 0,
         "measure": "host",
         "steps": 4,
+        "mean_ns": 100,
         "median_ns": 100,
         "p05_ns": 98,
         "p95_ns": 102,

@@ -26,7 +26,7 @@ def test_a_level_that_is_not_offered_names_those_that_are(capsys: pytest.Capture
     assert capsys.readouterr().err == said
 
 
-def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_every_row(
+def test_the_summary_has_the_mean_and_its_spread_and_names_the_command_that_shows_every_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ops = [host(f"op{number}", number * 10, number * 10 + 5) for number in range(40)]
@@ -34,7 +34,10 @@ def test_the_summary_has_the_analyses_median_and_names_the_command_that_shows_ev
     made = make_run(tmp_path, meta={"timings": timings}, host_intervals=ops)
     print_summary(made)
     shown, hints = capsys.readouterr()
-    assert "Step time without the profiler: 1.00 ms (median of 2 steps)" in shown
+    assert (
+        "Step time without the profiler: 2.50 ms (mean of 2 steps; median 1.00 ms, p90 4.00 ms, p99 4.00 ms, "
+        "spread 300.0%)\nThe mean is 2.5 times the median: some steps take far longer\n"
+    ) in shown
     assert f"32 more rows; `tracekit analyze {made.id} ops --limit 0` shows all" in shown
     assert hints == f"tracekit: see `tracekit analyze {made.id} ops`\n"
     assert run(["analyze", made.id, "ops", "--limit", "0", "--store", str(tmp_path)]) == 0
@@ -81,7 +84,7 @@ def test_the_summary_begins_with_the_verdict_on_its_numbers(
     first, bound, _, times, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("integrity: misleading: a profiled step takes 56177.")
     assert bound.startswith("Cannot tell what bounds this run: a profiled step takes 56177.")
-    assert times == "Step time without the profiler: 2.31 ms (median of 2 steps)"
+    assert times.startswith("Step time without the profiler: 2.31 ms (mean of 2 steps; median 2.31 ms, p90")
 
 
 @pytest.mark.slow_except(1)

@@ -165,7 +165,7 @@ def test_runs_of_a_label_are_judged_together(
     }
     assert [len(found[side]["runs"]) for side in ("base", "head")] == [5, 5]
     (metric,) = found["metrics"]
-    assert metric["basis"].startswith("median step without a profiler")
+    assert metric["basis"].startswith("mean step without a profiler")
 
 
 def test_a_range_means_the_runs_of_two_commits(tracekit: Tracekit, store: Store, git: Repository) -> None:

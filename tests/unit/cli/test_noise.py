@@ -33,7 +33,7 @@ def made(store: Store, second: int, step_ns: int, peak: float | None = None, **f
         "git": git("a"),
         "fingerprint": FINGERPRINT,
         "command": COLLECT,
-        "timings": Timings([step_ns, 9 * step_ns, step_ns], [], "perf_counter"),
+        "timings": Timings([step_ns, 7 * step_ns, step_ns], [], "perf_counter"),
         "tables": {"counters": [] if peak is None else [sample]},
     }
     return make_run(store, after_s=second, **defaults | fields)

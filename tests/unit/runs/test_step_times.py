@@ -22,7 +22,8 @@ def test_warm_up_is_left_out_and_the_rank_of_the_median_counts(tmp_path: Path) -
             steps.append(step(number, start, start + length, rank=rank))
             start += length
     run = make_run(tmp_path, steps=steps, device_intervals=[kernel(0, 10)])
-    assert profiled_step_time(run) == StepTime(steps=5, median_ns=100)
+    assert profiled_step_time(run) == StepTime.of([101, 99, 100, 100, 103])
+    assert profiled_step_time(run).mean_ns == 101
     summary = analyze(run, "steps").tables["summary"]
     own = summary[summary["measure"].str.startswith("own")]
     assert own["median_ns"].tolist() == [100, 119]
@@ -33,3 +34,17 @@ def test_without_steps_there_is_none(tmp_path: Path) -> None:
     assert profiled_step_time(run) is None
     assert unprofiled_step_time(run.meta.timings) is None
     assert STEP_TIME not in of_run(run)
+
+
+def test_every_nth_step_that_takes_longer_raises_the_mean_and_has_its_period() -> None:
+    """As of a loader, evaluation or logging every 10 steps: the median does not see it at all."""
+    times = [1_000 + place % 3 for place in range(60)]
+    times[::10] = [9_000 + place for place in range(6)]
+    summary = StepTime.of(times)
+    assert (summary.median_ns, summary.period, summary.is_uneven) == (1_001, 10, True)
+    assert summary.mean_ns == round(sum(times) / 60)
+    assert (summary.p90_ns, summary.p99_ns) == (1_002, 9_005)
+    even = StepTime.of([1_000, 1_100, 1_050, 1_020])
+    assert (even.mean_ns, even.period, even.is_uneven) == (1_042, 0, False)
+    irregular = StepTime.of([1_000] * 11 + [9_000] + [1_000] * 5 + [9_000])
+    assert (irregular.is_uneven, irregular.period) == (True, 0)

@@ -359,7 +359,7 @@ def test_equal_settings_need_no_note_and_few_steps_do(branch: tuple[str, str], s
     runs = record(store, branch[1], BASE, steps=2)
     gate = check(store, "main", runs=[run.id for run in runs])
     assert (
-        "step_time: in some runs the median of only 2 steps; record more steps"
+        "step_time: in some runs the mean of only 2 steps; record more steps"
         in gate.configurations[0].notes
     )
 
