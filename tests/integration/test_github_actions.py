@@ -242,7 +242,7 @@ def test_both_commits_are_recorded_in_turns_and_checked_by_commands_that_exist(
 
 
 @pytest.mark.parametrize(
-    ("code", "fails"), [("0", 0), ("3", 0), ("4", 0), ("1", 1), ("2", 1), ("5", 1), ("", 1)]
+    ("code", "fails"), [("0", 0), ("3", 1), ("4", 0), ("1", 1), ("2", 1), ("5", 1), ("", 1)]
 )
 def test_a_check_that_could_not_be_made_does_not_pass(
     tmp_path: Path, workflow: dict[str, Any], code: str, fails: int

@@ -88,7 +88,7 @@ def command(
     printed. Runs with uncommitted changes are not used as a baseline. Every metric of every workload, mode
     and device is tested, with Holm's correction for multiple tests.
 
-    Exit codes: 0 pass, 1 regression, 3 cannot tell, 4 not comparable, 5 nothing to compare.
+    Exit codes: 0 pass, 1 regression, 3 cannot tell, 4 not comparable, 5 no baseline or nothing to compare.
 
     \b
     tracekit check --against main

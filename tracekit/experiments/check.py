@@ -68,7 +68,7 @@ def check(
         options: Metrics, threshold and ignored differences.
 
     Raises:
-        CollectionError: There is no run of one side.
+        CollectionError: There is no run of the head, or the clone lacks the commits of a baseline.
         RunNotFoundError: Something named is unknown.
         UnusableInputError: Runs of several commits were named, or a field is unknown.
 
@@ -108,8 +108,13 @@ def check(
         unmeasured=check_baseline.find_unmeasured(
             head, [run for group in candidates.groups for run in group.runs]
         ),
-        notes=() if runs or label else _note_commit(head[0]),
+        notes=(
+            *([candidates.missing] if candidates.missing else []),
+            *(() if runs or label else _note_commit(head[0])),
+        ),
         varying=options.varying,
+        on_unknown=options.on_unknown,
+        allow_missing_baseline=options.allow_missing_baseline,
         command=check_baseline.command(against, head, stored, options, merge_base=candidates.merge_base),
     )
 

@@ -9,7 +9,7 @@ not comparable.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tracekit.diff import compared_steps, engine
@@ -103,6 +103,8 @@ def command(
     words += ["--min-runs", str(options.least)] if options.least != plain.least else []
     words += ["--byte-tolerance", str(options.tolerance)] if options.tolerance != plain.tolerance else []
     words += ["--allow-dirty"] if options.allow_dirty else []
+    words += ["--on-unknown", options.on_unknown] if options.on_unknown != plain.on_unknown else []
+    words += ["--allow-missing-baseline"] if options.allow_missing_baseline else []
     state = head[0].header.git
     same = [run for run in stored if state and run.header.git and run.header.git.sha == state.sha]
     if state and not state.dirty and len(same) == len(head):
@@ -212,10 +214,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Candidate baselines, nearest first; `merge_base` is None for a label."""
+    """Candidate baselines, nearest first, or why there is none; `merge_base` is None for a label."""
 
     groups: tuple[Group, ...]
     merge_base: str | None = None
+    missing: str = ""
 
 
 def find_candidates(store: Store, against: str, head: Sequence[Run], *, allow_dirty: bool) -> Candidates:
@@ -228,7 +231,7 @@ def find_candidates(store: Store, against: str, head: Sequence[Run], *, allow_di
         allow_dirty: Whether to include runs with uncommitted changes.
 
     Raises:
-        CollectionError: No run fits.
+        CollectionError: No run fits, and the clone lacks older commits, of which some may.
         RunNotFoundError: It is neither a label nor a revision.
         UnusableInputError: It is both, or the head's commit is unknown.
     """
@@ -245,7 +248,11 @@ def find_candidates(store: Store, against: str, head: Sequence[Run], *, allow_di
         left_out = len(others) - len(usable)
         why = f"; {left_out} runs with uncommitted changes were skipped" if left_out else ""
         message, hint = _explain_missing(against, candidates.merge_base, head)
-        raise CollectionError(f"{message}{why}", hint=hint)
+        if candidates.merge_base and revisions.is_shallow():
+            collect = "record runs there with `tracekit collect --repeat 5 ...`"
+            hint = f"this clone is shallow and lacks older commits: run `git fetch --unshallow`, or {collect}"
+            raise CollectionError(f"{message}{why}", hint=hint)
+        return replace(candidates, missing=f"{message}{why}; {hint}")
     return candidates
 
 
@@ -256,14 +263,12 @@ def _explain_missing(against: str, merge_base: str | None, head: Sequence[Run]) 
             f"no other run has the label {against.removeprefix(_LABEL)!r}",
             "record runs with `tracekit collect --repeat 5 --label ...`",
         )
-    short, collect = merge_base[:12], "record runs there with `tracekit collect --repeat 5 ...`"
-    message = f"no baseline: no runs at or before {short}, the merge-base with {against}"
-    hint = f"check that commit out and {collect}"
+    short = merge_base[:12]
+    message = f"no runs at or before {short}, the merge-base with {against}"
+    hint = "check that commit out and record runs there, alternating with the head"
     if head[0].header.git and head[0].header.git.sha == merge_base:
         message = f"the checked runs are of {short}, which is part of {against}, and no older commit has runs"
         hint = "select the runs to check with --run git:REV or --label, or record an older commit"
-    if revisions.is_shallow():
-        hint = f"this clone is shallow and lacks older commits: run `git fetch --unshallow`, or {collect}"
     return message, hint
 
 

@@ -86,6 +86,8 @@ class CheckResult:
         missing: Configurations of the baseline that the head lacks.
         unmeasured: Combinations of mode and device that neither side has.
         varying: Fields whose difference is ignored.
+        on_unknown: Whether "cannot tell" is to `fail` or to `pass`.
+        allow_missing_baseline: Whether a missing baseline is to pass.
     """
 
     against: str
@@ -97,6 +99,8 @@ class CheckResult:
     notes: tuple[str, ...] = ()
     varying: tuple[str, ...] = ()
     command: tuple[str, ...] = field(default=())
+    on_unknown: str = "fail"
+    allow_missing_baseline: bool = False
 
     @property
     def metrics(self) -> tuple[tuple[Configuration, Comparison], ...]:
@@ -111,10 +115,21 @@ class CheckResult:
     @property
     def verdict(self) -> Verdict:
         """The verdict over all metrics of all configurations."""
+        if {configuration.outcome for configuration in self.configurations} == {Outcome.NO_BASELINE}:
+            return Verdict.NO_BASELINE
         return overall(verdict for configuration in self.configurations for verdict in configuration.verdicts)
 
     @property
     def exit_code(self) -> ExitCode:
+        """That of the decision, or 0 if the team chose that the decision is to pass."""
+        allowed = {
+            ExitCode.CANNOT_TELL: self.on_unknown == "pass",
+            ExitCode.NOTHING_MEASURED: self.allow_missing_baseline and self.verdict is Verdict.NO_BASELINE,
+        }
+        return ExitCode.OK if allowed.get(self.decision) else self.decision
+
+    @property
+    def decision(self) -> ExitCode:
         """1 for a regression, 4 if any configuration is not comparable, 5 if nothing was compared.
 
         A configuration without a baseline is new and decides nothing.

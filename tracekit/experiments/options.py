@@ -181,4 +181,13 @@ class CheckOptions:
         ),
     ] = 1 << 20
     allow_dirty: Annotated[bool, Option("Allow runs with uncommitted changes as the baseline.")] = False
+    on_unknown: Annotated[
+        str,
+        Option(
+            "Whether `cannot tell` exits with 3 or with 0; the report says which.", choices=("fail", "pass")
+        ),
+    ] = "fail"
+    allow_missing_baseline: Annotated[bool, Option("Exit with 0 instead of 5 if there is no baseline.")] = (
+        False
+    )
     explain: bool = False

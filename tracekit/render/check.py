@@ -54,7 +54,7 @@ def as_markdown(result: CheckResult) -> str:
 
 def _blocks(result: CheckResult) -> list[doc.Block]:
     return [
-        doc.Heading(sentences.headline(result), _SIGNS.get(result.exit_code, "⚠️ ")),
+        doc.Heading(sentences.headline(result), _SIGNS.get(result.decision, "⚠️ ")),
         _items([sentences.sides(configuration) for configuration in result.configurations]),
         *_table(replace(sentences.metric_table(result), title="")),
         _items(sentences.reasons(result), "Reasons:"),
@@ -95,7 +95,7 @@ def as_html(result: CheckResult) -> str:
     metrics, fields = sentences.metric_table(result), sentences.field_table(result)
     content = {
         "headline": clean(sentences.headline(result)),
-        "tone": _TONES.get(result.exit_code, ""),
+        "tone": _TONES.get(result.decision, ""),
         "sides": [clean(sentences.sides(configuration)) for configuration in result.configurations],
         "metrics": [fold_table(metrics)] if metrics.rows else [],
         "reasons": [*map(clean, sentences.reasons(result))],
@@ -117,6 +117,7 @@ def as_json(result: CheckResult) -> str:
         "check",
         verdict=str(result.verdict),
         exit_code=int(result.exit_code),
+        on_unknown=result.on_unknown,
         against=result.against,
         merge_base=result.merge_base,
         threshold=result.threshold,
@@ -180,7 +181,15 @@ def _cases(configuration: Configuration) -> list[ET.Element]:
         )
         return [_case(configuration, "comparability", "error", str(configuration.outcome), fields)]
     if configuration.outcome is Outcome.NO_BASELINE:
-        return [_case(configuration, "baseline", "skipped", sentences.sides(configuration))]
+        return [
+            _case(
+                configuration,
+                "baseline",
+                "skipped",
+                str(configuration.outcome),
+                sentences.sides(configuration),
+            )
+        ]
     cases = []
     for metric in configuration.comparisons:
         kind = "failure" if metric.verdict is Verdict.REGRESSION else "error"
@@ -204,8 +213,8 @@ def _case(
 def as_github(result: CheckResult) -> str:
     """Render as workflow commands: an error per regression, a warning per open metric, or one notice."""
     message = f"{sentences.headline(result)}. Reproduce: {sentences.command(result)}"
-    lines = [_annotation("notice" if result.exit_code is ExitCode.OK else "warning", "tracekit", message)]
-    if result.exit_code is ExitCode.REGRESSION:
+    lines = [_annotation("notice" if result.decision is ExitCode.OK else "warning", "tracekit", message)]
+    if result.decision is ExitCode.REGRESSION:
         lines = []
     for configuration in result.configurations:
         lines += [

@@ -32,7 +32,7 @@ def headline(result: CheckResult) -> str:
         for configuration, metric in result.metrics
         if metric.verdict is Verdict.REGRESSION
     ]
-    match result.exit_code:
+    match result.decision:
         case ExitCode.REGRESSION:
             more = f" and {len(worse) - 1} more" if len(worse) > 1 else ""
             return f"Regression: {worse[0]}{more}, {where}"
@@ -44,13 +44,17 @@ def headline(result: CheckResult) -> str:
             ]
             return f"Not comparable: {', '.join(refused)}, {where}"
         case ExitCode.NOTHING_MEASURED:
-            compared = any(config.outcome is Outcome.COMPARED for config in result.configurations)
-            why = "no run has any of the metrics" if compared else "no configuration has a baseline"
-            return f"Nothing compared: {why}, {where}"
+            if result.verdict is Verdict.NO_BASELINE:
+                names = _join_names([*map(short_name, result.configurations)])
+                chosen = "passes by" if result.allow_missing_baseline else "to pass, use"
+                return f"No baseline: {names} has none yet, {where} ({chosen} --allow-missing-baseline)"
+            return f"Nothing compared: no run has any of the metrics, {where}"
         case ExitCode.CANNOT_TELL:
             verdicts = [verdict for config in result.configurations for verdict in config.verdicts]
             count = verdicts.count(Verdict.CANNOT_TELL) + verdicts.count(Verdict.NONE)
-            return f"Cannot tell: {count} of {_count_metrics(result)} inconclusive, {where}"
+            chosen = "passes" if result.on_unknown == "pass" else "fails"
+            policy = f"{chosen} by --on-unknown {result.on_unknown}"
+            return f"Cannot tell: {count} of {_count_metrics(result)} inconclusive, {where} ({policy})"
     improved = sum(metric.verdict is Verdict.IMPROVEMENT for metric in result.comparisons)
     better = f"; {improved} improved" if improved else ""
     return f"Pass: no regression of {100 * result.threshold:g}% in {_count_metrics(result)}{better}, {where}"
@@ -162,7 +166,7 @@ def notes(result: CheckResult) -> list[str]:
             f"{_join_names([shorten(name, MAX_NAME_CHARS) for name in result.unmeasured])}: "
             "not measured on either side"
         )
-    if result.exit_code is ExitCode.NOT_COMPARABLE:
+    if result.decision is ExitCode.NOT_COMPARABLE:
         texts.append("ignore an intended difference with --varying FIELD, or record comparable runs")
     return texts
 

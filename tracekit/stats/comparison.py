@@ -31,6 +31,7 @@ class Verdict(StrEnum):
     CANNOT_TELL = "cannot tell"
     NONE = "no verdict"
     NOT_COMPARABLE = "not comparable"
+    NO_BASELINE = "no baseline"
 
 
 class Direction(StrEnum):
@@ -140,10 +141,12 @@ def exit_code(verdict: Verdict) -> ExitCode:
 
     Example:
         >>> [int(exit_code(verdict)) for verdict in Verdict]
-        [1, 0, 0, 3, 3, 4]
+        [1, 0, 0, 3, 3, 4, 5]
     """
     if verdict is Verdict.REGRESSION:
         return ExitCode.REGRESSION
     if verdict is Verdict.NOT_COMPARABLE:
         return ExitCode.NOT_COMPARABLE
+    if verdict is Verdict.NO_BASELINE:
+        return ExitCode.NOTHING_MEASURED
     return ExitCode.OK if verdict in {Verdict.PASS, Verdict.IMPROVEMENT} else ExitCode.CANNOT_TELL

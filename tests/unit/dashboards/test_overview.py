@@ -143,8 +143,8 @@ def test_tiles_show_what_the_analyses_say(store: Store) -> None:
 
 def test_a_chosen_rank_narrows_what_is_shown(store: Store) -> None:
     make_run(store.path, **rows(2))
-    assert "medians of 2 ranks" in filled(store, "overview", "device_tiles")
-    assert "medians of 2 ranks" not in filled(store, "overview", "device_tiles", rank=1)
+    assert "means of 2 ranks" in filled(store, "overview", "device_tiles")
+    assert "means of 2 ranks" not in filled(store, "overview", "device_tiles", rank=1)
 
 
 def test_the_baselines_value_and_the_change_are_shown(store: Store) -> None:

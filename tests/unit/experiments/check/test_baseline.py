@@ -9,9 +9,10 @@ import pytest
 
 from tests.runs import make_run
 from tests.unit.experiments.check.recorded import commit, record
-from tracekit.errors import CollectionError, TracekitError, UnusableInputError
+from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments.check import Options, check
 from tracekit.experiments.check_baseline import compare_fields
+from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -22,8 +23,9 @@ BASE = (1_000_000, 1_004_000, 996_000)
 
 def test_a_head_with_changes_is_never_its_own_baseline(git: Git, store: Store) -> None:
     runs = record(store, git("rev-parse", "HEAD"), BASE, dirty=True)
-    with pytest.raises(CollectionError, match="no older commit has runs"):
-        check(store, "main", runs=[runs[0].id], options=Options(allow_dirty=True))
+    gate = check(store, "main", runs=[runs[0].id], options=Options(allow_dirty=True))
+    assert gate.verdict is Verdict.NO_BASELINE
+    assert "no older commit has runs" in gate.notes[0]
 
 
 def test_a_field_that_a_run_does_not_know_is_no_difference(store: Store) -> None:

@@ -168,7 +168,46 @@ def test_nothing_to_compare_with_is_nothing_measured(
 ) -> None:
     record(store, git("rev-parse", "HEAD"), BASE)
     assert run(["check", "--against", "main", "--store", str(store.path)]) == 5
-    assert "no older commit has runs" in capsys.readouterr().err
+    assert "no older commit has runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "code"), [((), 5), (("--allow-missing-baseline",), 0)])
+def test_a_first_run_is_a_result_in_every_format(
+    words: tuple[str, ...], code: int, git: Git, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    reports = {}
+    for output_format in ("json", "github", "junit", "markdown", "html", "table"):
+        found, reports[output_format] = checked(store, capsys, *words, "--format", output_format)
+        assert found == code
+    content = json.loads(reports["json"])
+    assert (content["verdict"], content["exit_code"]) == ("no baseline", code)
+    assert reports["github"].startswith(
+        "::warning title=tracekit::No baseline: resnet50 train cuda has none yet"
+    )
+    suite = ET.fromstring(reports["junit"])  # noqa: S314 (our own)
+    assert suite[0][0].tag == "skipped"
+    assert suite[0][0].get("message") == "no baseline"
+    assert reports["markdown"].startswith("## ⚠️ No baseline: ")
+    assert "No baseline: " in reports["html"]
+    policy = "passes by --allow-missing-baseline" if words else "to pass, use --allow-missing-baseline"
+    assert all(policy in reports[name] for name in ("github", "markdown", "html", "table", "junit"))
+
+
+@pytest.mark.parametrize(("chosen", "code", "policy"), [("fail", 3, "fails"), ("pass", 0, "passes")])
+def test_what_cannot_be_told_passes_only_by_choice_and_never_as_a_pass(
+    chosen: str, code: int, policy: str, git: Git, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, git("rev-parse", "HEAD"), BASE)
+    record(store, commit(git, "topic", branch="topic"), [900_000, 1_300_000, 1_000_000, 1_400_000, 850_000])
+    words = ("--metric", "step_time", "--on-unknown", chosen, "--format")
+    found, text = checked(store, capsys, *words, "markdown")
+    assert found == code
+    assert text.startswith("## ⚠️ Cannot tell: ")
+    assert f"({policy} by --on-unknown {chosen})" in text.replace("\\", "")
+    content = json.loads(checked(store, capsys, *words, "json")[1])
+    assert (content["verdict"], content["exit_code"], content["on_unknown"]) == ("cannot tell", code, chosen)
+    assert checked(store, capsys, *words, "github")[1].startswith("::warning ")
 
 
 def test_an_unknown_metric_or_revision_is_unusable(
