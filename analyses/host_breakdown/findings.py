@@ -75,13 +75,22 @@ THREADS = Rule(
     states="torch uses more intra-op threads than the process may use cores, by affinity and control groups",
     why="an op ends with its last thread, which waits for one that shares its core",
 )
+RESTARTS = Rule(
+    "workers_restarted",
+    states="a data loader has workers that end with each epoch, and of the un-profiled steps of at least "
+    "{min_epochs} epochs the slowest, one per epoch and whole epochs apart, take {min_share} of the time "
+    "more than the median",
+    why="starting a process, and importing torch in it, takes seconds on some machines",
+    bound=Bottleneck.INPUT,
+    thresholds={"min_share": HIGH_SHARE, "min_epochs": 2},
+)
 ITERATIONS = Rule(
     "steps_of_many_iterations",
     states="each profiled step holds at least {min_iterations} optimizer steps, each after a backward pass",
     why="a GAN or an actor with its critic takes a few; {min_iterations} are a loop over batches",
     thresholds={"min_iterations": 8},
 )
-RULES = (LOADS, OUTSIDE, COLLECTS, COMPILES, LATE, ANOMALIES, THREADS, ITERATIONS)
+RULES = (LOADS, OUTSIDE, COLLECTS, COMPILES, LATE, ANOMALIES, THREADS, RESTARTS, ITERATIONS)
 MIN_RANKS = 2
 
 
@@ -224,6 +233,7 @@ def _judge_program(run: Run, host: HostColumns) -> Iterator[Finding]:
             f"torch uses {used} intra-op threads on {cores} core{'s' * (cores != 1)}",
             f"Set `torch.set_num_threads({cores})` or OMP_NUM_THREADS={cores}, or allow more cores",
         )
+    yield from _report_restarts(run, against)
     least = int(count_iterations(run, host).min(initial=1 << 31)) if against.marked else 0
     if ITERATIONS["min_iterations"] <= least < 1 << 31:
         yield against.finding(
@@ -232,6 +242,34 @@ def _judge_program(run: Run, host: HostColumns) -> Iterator[Finding]:
             f"A profiled step holds {least} optimizer steps or more: it is not one iteration",
             "Times per step are those of many iterations: call `step()` of the profiler, or "
             "`tracekit.step()`, after each batch",
+        )
+
+
+def _report_restarts(run: Run, against: Budget) -> Iterator[Finding]:
+    """The finding on workers that start anew each epoch, by the un-profiled steps after the profile."""
+    timings = run.meta.timings
+    times = np.array(timings.step_ns[-timings.later :] if timings and timings.later else [], np.int64)
+    for loader in (run.meta.environment.get(PROGRAM) or {}).get("data_loaders") or []:
+        samples, size = loader.get("samples"), loader.get("batch_size")
+        if not loader.get("num_workers") or loader.get("persistent_workers") or not samples or not size:
+            continue
+        batches = ceil(samples / size)
+        epochs = len(times) // batches
+        slow = np.sort(np.argsort(-times, kind="stable")[:epochs])
+        if epochs < RESTARTS["min_epochs"] or (np.diff(slow) % batches).any():
+            continue
+        usual, first = int(np.median(times)), int(np.median(times[slow]))
+        excess = int((times[slow] - usual).sum())
+        if excess < RESTARTS["min_share"] * int(times.sum()):
+            continue
+        yield against.finding(
+            RESTARTS,
+            excess * against.steps // len(times),
+            f"Workers of a data loader start anew every {batches} steps: {human(first, 'ns')}, else "
+            f"{human(usual, 'ns')}",
+            f"Keep the workers of `{loader.get('dataset')}`: `DataLoader(..., persistent_workers=True)`",
+            "what the slowest step of each epoch takes above the median, over all un-profiled steps",
+            basis=Basis.MEASURED,
         )
 
 

@@ -11,6 +11,7 @@ from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
 from tracekit.analysis.verdict import judge
+from tracekit.runs.meta import Timings
 from tracekit.schema import C, HostKind, Phase
 
 if TYPE_CHECKING:
@@ -213,6 +214,43 @@ def test_threads_are_compared_with_cores(tmp_path: Path, cores: int, spoken: lis
     meta = {"environment": {"program": {"threads": threads}}}
     result = analyze(stepping(tmp_path, [runs_op(0, 1)], meta=meta), "host_breakdown")
     assert [finding.code for finding in result.findings] == spoken
+
+
+LOADER = {"dataset": "Rows", "samples": 95, "batch_size": 16, "num_workers": 2, "persistent_workers": False}
+EPOCHS = [5, 90, 10, 10, 10, 10, 10, 70, 10, 10, 10, 10, 10]
+"""Times of steps of which the second, and six later another, are the first of an epoch."""
+
+
+def restarting(path: Path, times: list[int], **loader: Any) -> Run:
+    meta = {
+        "timings": Timings([500, *times], [], "perf_counter", later=len(times)),
+        "environment": {"program": {"data_loaders": [LOADER | loader]}},
+    }
+    return stepping(path, [runs_op(0, 1)], meta=meta)
+
+
+def test_workers_that_start_anew_are_found_by_their_period(tmp_path: Path) -> None:
+    (finding,) = analyze(restarting(tmp_path, EPOCHS), "host_breakdown").findings
+    assert finding.code == "workers_restarted"
+    assert finding.title == "Workers of a data loader start anew every 6 steps: 80 ns, else 10 ns"
+    assert finding.saving_ns_per_step == (80 + 60) * 5 // len(EPOCHS) // 5
+
+
+@pytest.mark.parametrize(
+    ("times", "loader"),
+    [
+        (EPOCHS, {"persistent_workers": True}),
+        (EPOCHS, {"num_workers": 0}),
+        (EPOCHS, {"samples": None}),
+        (EPOCHS, {"samples": 300}),  # longer epochs than what was timed
+        ([5, 90, 10, 10, 10, 10, 70, 10, 10, 10, 10, 10, 10], {}),  # five steps apart
+        ([10, 13, 10, 10, 10, 10, 10, 13, 10, 10, 10, 10, 10], {}),
+    ],
+)
+def test_other_slow_steps_are_no_workers_that_start(
+    tmp_path: Path, times: list[int], loader: dict[str, Any]
+) -> None:
+    assert analyze(restarting(tmp_path, times, **loader), "host_breakdown").findings == ()
 
 
 def test_what_anomaly_detection_costs_is_the_time_of_its_checks(tmp_path: Path) -> None:
