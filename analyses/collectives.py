@@ -15,12 +15,23 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Analysis, ByRank, Column, Remark, Result, TableSpec
+from tracekit.analysis import (
+    Analysis,
+    Bottleneck,
+    ByRank,
+    Column,
+    Finding,
+    Remark,
+    Result,
+    Rule,
+    TableSpec,
+)
+from tracekit.analysis.savings import WARN_SHARE, Budget, budget
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
@@ -34,7 +45,17 @@ from .shared.collective_kinds import (
     REDUCE_SCATTER,
     SEND_RECV,
 )
-from .shared.common import PLACE_COLUMNS, STEP, concat_tables, nothing_note, select, share
+from .shared.common import (
+    PLACE_COLUMNS,
+    STEP,
+    concat_tables,
+    ints,
+    largest_rows,
+    max_per_rank,
+    nothing_note,
+    select,
+    share,
+)
 
 WAIT, TRANSFER, CAUSED = "wait_ns", "transfer_ns", "caused_ns"
 ALGORITHM, BUS = "alg_gb_per_s", "bus_gb_per_s"
@@ -70,7 +91,59 @@ def combine(run: Run, parts: Sequence[pd.DataFrame]) -> Result:
         "by_rank": _by_rank(measured),
         "calls": select(calls, _CALLS),
     }
-    return Result({name: table for name, table in tables.items() if len(table)}, notes=tuple(notes))
+    shown = {name: table for name, table in tables.items() if len(table)}
+    return Result(shown, tuple(_report_slow(measured, budget(run))), tuple(notes))
+
+
+SLOW = Rule(
+    "slow_collectives",
+    bound=Bottleneck.COMMUNICATION,
+    states="at least {min_calls} equal collectives of {min_bytes} or more in groups of at most {max_ranks} "
+    "ranks reach at most {max_gb_per_s} GB/s of bus bandwidth, the longest takes at most {max_ratio} times "
+    "as long as the shortest, and all of them take at least {min_share} of the steps",
+    why="a PCIe link of 16 lanes reaches 10 GB/s and more, NVLink and xGMI far more; waiting for other ranks "
+    "varies more from call to call",
+    thresholds={
+        "min_calls": 3,
+        "min_bytes": 1 << 20,
+        "max_ranks": 8,
+        "max_gb_per_s": 5,
+        "max_ratio": 1.25,
+        "min_share": WARN_SHARE,
+    },
+)
+
+
+def _report_slow(measured: pd.DataFrame, against: Budget) -> Iterator[Finding]:
+    """Yield the finding on collectives that are as slow in each call, without a saving."""
+    is_large = (measured[C.BYTES] >= SLOW["min_bytes"]).fillna(value=False)
+    is_near = (measured[C.GROUP_SIZE] <= SLOW["max_ranks"]).fillna(value=False)
+    calls = measured[is_large & is_near & measured[BUS].notna()]
+    if against.marked:
+        calls = calls[calls[C.STEP].notna()]
+    if calls.empty:
+        return
+    alike = calls.groupby([C.RANK, "group", "collective", C.BYTES])
+    took, fastest = alike["timed_ns"], alike[BUS].transform("max")
+    is_steady = took.transform("max") <= SLOW["max_ratio"] * took.transform("min")
+    recurs = took.transform("size") >= SLOW["min_calls"]
+    rows = calls[is_steady & recurs & (fastest <= SLOW["max_gb_per_s"])]
+    total = max_per_rank(rows, ints(rows, C.DUR_NS)) if len(rows) else 0
+    if not against.matters(total, least=SLOW["min_share"]):
+        return
+    rates = rows[BUS].astype(float)
+    yield against.finding(
+        SLOW,
+        None,
+        f"{rows['collective'].iloc[0]} at {rates.min():.1f} to {rates.max():.1f} GB/s in each call takes "
+        f"{against.describe(total)}",
+        "A PCIe link of 16 lanes is faster. See which transport the library uses (`NCCL_DEBUG=INFO`, also "
+        "for RCCL): peer-to-peer access may be off, or data goes over sockets or memory of the host. If "
+        "one rank is as late in each step, importing all ranks shows it",
+        "saving not estimated: the rate of the link was not recorded",
+        confidence=0.7,
+        evidence={"device_intervals": largest_rows(rows, C.DUR_NS)},
+    )
 
 
 def _measure_calls(rows: pd.DataFrame) -> pd.DataFrame:
@@ -213,4 +286,5 @@ ANALYSIS = Analysis(
     order=85,
     compute=_BY_RANK.whole,
     by_rank=_BY_RANK,
+    rules=(SLOW,),
 )

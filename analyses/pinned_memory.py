@@ -100,6 +100,7 @@ def compute(run: Run) -> Result:
         *_slow_links(recurring, kernels, steps),
         _in_turn(run, recurring, kernels, steps),
         _there_and_back(recurring, kernels, steps),
+        _outlasting(run, recurring, kernels, steps),
     ]
     return Result(tables, tuple(finding for finding in findings if finding), _notes(copies))
 
@@ -191,6 +192,17 @@ BACK = Rule(
     why="without a kernel in between nothing on the device used the pages",
     bound=Bottleneck.COPIES,
     thresholds={"min_saving_share": MIN_SHARE},
+)
+
+
+OUTLAST = Rule(
+    "copies_outlast_kernels",
+    states="at least {min_copies} pinned copies to the device run without a kernel for at least "
+    "{min_exposed_share} of the step, and for {min_ratio} times as long as all kernels",
+    why="overlap hides little of them; inputs are a few copies, and many that outlast the kernels are "
+    "weights or caches that a program offloads to the host, layer by layer",
+    bound=Bottleneck.COPIES,
+    thresholds={"min_copies": 20, "min_exposed_share": 0.3, "min_ratio": 2},
 )
 
 
@@ -328,6 +340,33 @@ def _overlap(rows: pd.DataFrame) -> int:
     return min(int(np.minimum(dur[1:], dur[:-1])[turns].sum()), shorter)
 
 
+def _outlasting(run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
+    """The finding on pinned copies that take longer than the kernels; overlap of the rest is another one."""
+    rows = copies[(copies[MEMORY] == str(Memory.PINNED)) & (copies[DIRECTION] == _UP)]
+    exposed = kernels.exposed_ns(rows) if len(rows) >= OUTLAST["min_copies"] else 0
+    lengths = [intervals.length(union) for union in kernels.unions.values()]
+    working = max_per_rank(pd.DataFrame([*kernels.unions], columns=PLACE), lengths) if lengths else 0
+    if not working or exposed < OUTLAST["min_ratio"] * working:
+        return None
+    if not steps.matters(exposed, least=OUTLAST["min_exposed_share"]):
+        return None
+    size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
+    place = f": {describe_places(with_origins(run, rows), C.DUR_NS)}" if program_of(run).is_pytorch else ""
+    return steps.finding(
+        OUTLAST,
+        exposed - working,
+        f"H2D copies outlast the kernels: {human(size // steps.steps, 'bytes')} {steps.per} at "
+        f"{size / took:.1f} GB/s, {human(steps.per_step(exposed), 'ns')} exposed",
+        f"Kernels run for {human(steps.per_step(working), 'ns')} {steps.per}, so overlap hides little. "
+        "Keep weights and caches that are copied again in each step on the device (offload fewer layers), or "
+        f"store them in fewer bits; a larger batch does more work per copy{place}",
+        "upper bound: the exposed time of these copies, minus the time of kernels that could hide them, "
+        f"{steps.per}, {WORST}",
+        confidence=0.6,
+        evidence=evidence_of_copies(rows),
+    )
+
+
 def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
     managed = copies[(copies[MEMORY] == str(Memory.UNIFIED)) & copies[DIRECTION].isin(LINKED)]
     moved = [
@@ -409,5 +448,5 @@ ANALYSIS = Analysis(
     sources=("Levental & Orlova, note 24", "nsys rule cuda_memcpy_async (pageable)"),
     order=52,
     compute=compute,
-    rules=(PAGEABLE, SLOW_LINK, IN_TURN, BACK),
+    rules=(PAGEABLE, SLOW_LINK, IN_TURN, BACK, OUTLAST),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, savings
 from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
-from tracekit.analysis.kernel_names import LINE, brief
+from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
@@ -21,25 +20,35 @@ from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
 from ..shared.common import (
-    LAUNCH_PATTERN,
     PLACE,
-    Bools,
     contains,
     duration,
     ints,
-    percent,
     share,
 )
 from ..shared.groups import group_rows
 from ..shared.host_rows import NO_OP, blocking_calls
 from ..shared.idle_neighbors import AFTER, inside_steps
-from ..shared.programs import Program, program_of
+from ..shared.programs import program_of
 from ..steps import measure_steps
+from .advice import (
+    FASTER_WORKERS,
+    LOAD_IN_WORKERS,
+    MEMORY,
+    READS,
+    amount,
+    largest_part,
+    main_call,
+    mostly,
+    on_call,
+    on_host,
+    one_off,
+    with_kernels,
+)
 from .causes import (
     ALLOCATING,
     ANCHOR_ROW,
     ASIDE,
-    BETWEEN,
     CALL,
     CAUSE,
     HOST_NS,
@@ -131,56 +140,6 @@ SMALL = Rule(
 RULES = (LAUNCHES, COMPUTES, CALLS, FIRST_CALLS, STALLS, LOADING, DEPENDS, SUBMITS, SMALL)
 
 
-MAX_NAMED, MIN_NAMED_SHARE = 3, 0.01
-"""Maximum number of ops named in an advice, and minimum share of the gaps of each."""
-MIN_ONE_OFF_SHARE = 0.5
-"""Share of a single gap from which the advice warns that it may be a one-time event."""
-
-
-def one_off(rows: pd.DataFrame) -> str:
-    """Warn if one gap makes up most of the idle time, and no other of its op is nearly as long."""
-    lengths = ints(rows, C.DUR_NS)
-    longest = int(lengths.max()) / total_ns(rows)
-    alike = (rows[OP] == rows[OP].iloc[int(lengths.argmax())]) & (2 * lengths >= lengths.max())
-    if longest < MIN_ONE_OFF_SHARE or alike.sum() > 1:
-        return ""
-    amount = "It is a single gap" if len(rows) == 1 else f"A single gap is {percent(longest)} of it"
-    return f". {amount}: if it happens only once, exclude it with warm-up steps"
-
-
-def amount(rows: pd.DataFrame, budget: Budget) -> str:
-    """Text: share of the time, amount per step and number of gaps."""
-    idle = total_ns(rows)
-    size = f"{percent(budget.share(idle))} of the time: {duration(budget.per_step(idle))} {budget.per}"
-    return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
-
-
-def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
-    """Text: the ops with most idle time and their source lines."""
-    groups = group_rows(rows, keys)
-    sums = groups.sums(ints(rows, C.DUR_NS))
-    largest = np.argsort(-sums, kind="stable")[:MAX_NAMED]  # groups are in the order of their keys
-    shares = sums / total_ns(rows)
-    parts = [
-        f"{_place([str(rows[key].iloc[groups.first[group]]) for key in keys])} ({100 * shares[group]:.0f}%)"
-        for group in largest
-        if shares[group] >= MIN_NAMED_SHARE
-    ]
-    if keys[0] == OP and (rows[OP] == BETWEEN).all() and not (rows[SOURCE] != "").any():
-        return "No op or source line was recorded for these gaps"
-    verb = "is" if len(parts) == 1 else "are"
-    if parts:
-        return f"The largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
-    return f"It is spread over {len(shares):,} ops and lines"
-
-
-def _place(names: list[str]) -> str:
-    """Text `call in op at line`, without unknown or repeated parts."""
-    *names, line = names
-    text = " in ".join(brief(name) for name in names)
-    return text if not line or line in names else f"{text} at {brief(line, LINE)}"
-
-
 def evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
     """Row ids of the longest gaps, and of the host rows responsible."""
     host = rows[WAIT_ROW].fillna(rows[ANCHOR_ROW]).fillna(rows[C.LAUNCH_ROW]).dropna().drop_duplicates()
@@ -195,9 +154,6 @@ _NEEDED = [
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, WAITS_ELSEWHERE, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
     *(ASIDE, STARTING, INITIAL, NAMED, AFTER),
 ]
-_BETWEEN = BETWEEN[:-1]
-"""Prefix of labels of gaps in which no host row covers most of the host's part."""
-_MEMORY = r"(?i)malloc|free|hostalloc"
 _IDLE_SHARE = "idle_share"
 """Column of the idle share of the steps (of the capture without any) of a gap's device."""
 
@@ -229,7 +185,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     is_named = gaps[NAMED].to_numpy(bool)
     replays = contains(gaps[CALL], r"(?i)graphlaunch")
     caused = {cause: gaps[CAUSE].cat.codes.to_numpy() == CAUSES.index(cause) for cause in Cause}
-    is_unknown, reads = caused[Cause.HOST_WORK] & ~is_named, contains(gaps[OP], _READS)
+    is_unknown, reads = caused[Cause.HOST_WORK] & ~is_named, contains(gaps[OP], READS)
     lengths, idle_shares = ints(gaps, C.DUR_NS), gaps[_IDLE_SHARE].to_numpy()
     cases = (
         (LAUNCHES, caused[Cause.LAUNCH_BOUND], "GPU is launch-bound"),
@@ -274,7 +230,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
 def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -> str:
     """Reason why no saving of these gaps can be given; empty if one can."""
     # Advice to warm up is right of the start of a capture too; other gaps there do not recur.
-    if rule not in (CALLS, FIRST_CALLS) and budget.steps <= ranks and _mostly(rows, rows[STARTING]):
+    if rule not in (CALLS, FIRST_CALLS) and budget.steps <= ranks and mostly(rows, rows[STARTING]):
         return _START
     if rule is STALLS:
         return "the stalls are the machine's, not the program's, and vary from run to run"
@@ -283,14 +239,14 @@ def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -
     if rule is COMPUTES and not rows[NAMED].all():
         return (
             "what it reads is needed"
-            if contains(rows[OP], _READS).all()
+            if contains(rows[OP], READS).all()
             else "it was not recorded what the host did"
         )
-    if rule is COMPUTES and _mostly(rows, rows[WAITS_ELSEWHERE]):
+    if rule is COMPUTES and mostly(rows, rows[WAITS_ELSEWHERE]):
         return "without work the device has to be idle"
     once = len(rows) == 1 and budget.marked and budget.steps > 1
     is_rare = len(rows) < CALLS["min_recurring_calls"]
-    if rule is CALLS and (once or (is_rare and re.search(_MEMORY, _main_call(rows)))):
+    if rule is CALLS and (once or (is_rare and re.search(MEMORY, main_call(rows)))):
         return "the call does not recur"
     return ""
 
@@ -393,114 +349,19 @@ _ADVICE = {
 }
 
 
-_LOAD_IN_WORKERS = (
-    "Load in the background: DataLoader(num_workers=..., prefetch_factor=..., pin_memory=True, "
-    "persistent_workers=True)"
-)
-_FASTER_WORKERS = (
-    "Its workers are slower than the GPU: add workers up to the number of cores, keep them between epochs "
-    "(persistent_workers=True), decode and transform less per batch (once before training, or on the GPU)"
-)
-_ON_DEVICE = (
-    'The CPU fills a tensor there: make it on the device (`device="{module}"` in the call of `torch`), '
-    "which also saves the copy"
-)
-_READING = (
-    "The program waits there for a file or for input: read ahead in another thread, or end the recording "
-    "before it"
-)
-_FILLS = (
-    r"^aten::(?:normal_?|uniform_?|random_|bernoulli_?|exponential_|rand\w*|zero_|fill_|ones|zeros|arange)$"
-)
-"""Ops that fill a new tensor, which takes long on the CPU only."""
-_READS = r"^(?:f?getc|getchar|f?gets|getline|p?readv?(?:64)?|fread|scanf)$"
-"""Calls of the operating system that read."""
-
-
 def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
     """Name the ops with most of the time, and say what to do."""
     program = program_of(run)
     if rule is COMPUTES:
-        named = _with_kernels(rows) if rows[NAMED].all() else rows
-        return f"{largest_part(named)}. {_on_host(rows, program)}{one_off(rows)}"
+        named = with_kernels(rows) if rows[NAMED].all() else rows
+        return f"{largest_part(named)}. {on_host(rows, program)}{one_off(rows)}"
     if rule is LOADING:
-        loads_itself = not _mostly(rows, contains(rows[OP], "_MultiProcessing"))
-        return f"{largest_part(rows)}. {_LOAD_IN_WORKERS if loads_itself else _FASTER_WORKERS}"
+        loads_itself = not mostly(rows, contains(rows[OP], "_MultiProcessing"))
+        return f"{largest_part(rows)}. {LOAD_IN_WORKERS if loads_itself else FASTER_WORKERS}"
     if rule is CALLS:
-        return f"{largest_part(rows, [CALL, OP, SOURCE])}. {_on_call(rows)}{one_off(rows)}"
+        return f"{largest_part(rows, [CALL, OP, SOURCE])}. {on_call(rows)}{one_off(rows)}"
     after = _after_waits(run, rows, budget) if rule is LAUNCHES else ""
     others = ["foreach or fused variants"] if program.is_pytorch else ["larger kernels"]
     words = {"launch_less": program.launch_less(*others), "system_trace": program.system_trace}
     advice = _ADVICE[rule.code].format(**words)
     return f"{largest_part(rows)}. {advice}{after}"
-
-
-def _with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
-    """Gaps with the next kernel as label where the responsible range is named only by a compiled graph."""
-    compiled = contains(rows[OP], "CompiledFxGraph")
-    label = "compiled graph before " + rows[AFTER].astype(str)
-    return rows.assign(**{OP: rows[OP].astype(str).mask(compiled, label)})
-
-
-def _on_host(rows: pd.DataFrame, program: Program) -> str:
-    """Advice by what is known of the host's activity: waiting, not recorded, or busy.
-
-    Args:
-        rows: The gaps.
-        program: What was recorded.
-    """
-    if _mostly(rows, contains(rows[OP], _READS)):
-        return _READING
-    if _mostly(rows, contains(rows[OP], _FILLS)):
-        return _ON_DEVICE.format(module=program.module)
-    if _mostly(rows, rows[WAITS_ELSEWHERE]):
-        return (
-            "The host waits there for a request, a lock or another process: fine if there is no work, else "
-            "prepare the next work earlier"
-        )
-    if _mostly(rows, rows[ALLOCATING]):
-        return (
-            "Most of it is in calls that allocate or free memory of the host or the device, which also "
-            "initialize it: allocate buffers once and reuse them"
-        )
-    if _mostly(rows, contains(rows[OP], f"^{re.escape(_BETWEEN)}")):
-        return (
-            "The host's activity there was not recorded: code between ops, or a wait for something other "
-            f"than the device (a request, data, a lock). To find it, {program.stacks}; move work out of the "
-            "step or launch the next kernels before it"
-        )
-    return (
-        "The host is busy there without launching: move that work to the device or out of the step, or "
-        "launch the next kernels before it"
-    )
-
-
-def _mostly(rows: pd.DataFrame, chosen: pd.Series | Bools) -> bool:
-    """Whether more than half of the time is in these gaps."""
-    return bool(2 * rows[C.DUR_NS][chosen].sum() > total_ns(rows))
-
-
-def _main_call(rows: pd.DataFrame) -> str:
-    """The call with most idle time."""
-    return str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
-
-
-def _on_call(rows: pd.DataFrame) -> str:
-    """Advice on the call that takes most of the time."""
-    call = _main_call(rows)
-    if _mostly(rows, rows[INITIAL]):
-        return (
-            "It is slow on first use only, because it loads code or initializes a library or the device: "
-            "warm up before recording, and in production before the first request"
-        )
-    if re.search(_MEMORY, call):
-        return (
-            "Calls that allocate or free memory may also wait for the device and should not recur in a step: "
-            "find out why the allocator or library requests memory each time"
-        )
-    if re.search(LAUNCH_PATTERN, call):
-        return (
-            "A slow launch usually loads the kernel's code or uploads the graph, on first use only (see "
-            "`slowest` of `launch_latency`): warm up before recording"
-        )
-    return "Find out why the call is slow, and keep it out of the step"

@@ -45,7 +45,9 @@ from ..shared.common import (
 from ..shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, partial_stats
 from ..shared.groups import number_by
 from ..shared.host_rows import CAPTURED, NO_OP, NO_SHAPES, launching_texts
-from .findings import FAMILY, OP, RULES, TENSOR, findings, select_slow_kernels
+from ..shared.programs import program_of
+from .findings import FAMILY, OP, RULES, TENSOR, findings
+from .selection import select_slow_kernels
 
 MIN_FIRST_RATIO = 3
 """Duration of a first launch over the median of the later ones from which it is slow."""
@@ -127,7 +129,8 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     tables["first_launches"] = first
     slow = concat_tables([part.slow for part in parts if part.slow is not None])
     peaks = device_peaks(run, ints(slow, C.DEVICE).tolist())
-    results = findings(slow, first, peaks, combine_budget(partial.spent for partial in partials))
+    against = combine_budget(partial.spent for partial in partials)
+    results = findings(slow, first, peaks, against, program_of(run))
     if in_ops:
         return Result(tables, results, () if shaped else (NO_SHAPES_NOTE,))
     why = OUTSIDE_OPS_NOTE if any(part.linked for part in parts) else UNLINKED_NOTE

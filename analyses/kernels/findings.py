@@ -1,12 +1,15 @@
-"""Find kernels for which PyTorch has faster ones, and first launches that take far longer than later ones.
+"""Rules on kernels that a program can do without or run faster, and on first launches that take far longer.
 
-Faster kernels exist for FP32 without tensor cores, double precision and eager attention. Only the time in
-which no other kernel runs on the device counts: nothing else becomes shorter with them. Names and launching
-ops are the evidence:
+Only the time in which no other kernel runs on the device counts: nothing else becomes shorter with them.
+Names and launching ops are the evidence; `kernels.selection` has them:
 
 * FP32: matrix products and convolutions whose names say single precision and no tensor cores.
 * Double precision: kernels whose names have `double` as type of their elements.
 * Eager attention: a softmax between two batched matrix products of the same stream.
+* Batch normalization in training mode: statistics of the batch, and no kernel or op of a backward pass.
+* Layout: conversions between NCHW and NHWC.
+* Chains: element-wise kernels that follow each other on a stream.
+* Updates: optimizers that take lists of parameters, but run a kernel for each operation on them.
 """
 
 from __future__ import annotations
@@ -17,37 +20,30 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
-from tracekit.analysis.kernel_names import COMMUNICATION, brief, matches
+from tracekit.analysis.kernel_names import COMMUNICATION, brief
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
-from tracekit.runs import intervals
 from tracekit.runs.devices import Device
-from tracekit.runs.intervals import Ints
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from ..shared.common import (
-    PLACE,
-    Bools,
-    alone_ns,
-    contains,
-    duration,
-    ints,
-    largest_rows,
-    max_per_rank,
-    percent,
-    spans,
-)
-from ..shared.groups import rows_by_device
+from ..shared.common import contains, duration, ints, largest_rows, max_per_rank, percent
+from ..shared.host_rows import NO_OP
+from ..shared.programs import Program
 
+_BUSY = {"min_busy_share": 0.5, "min_paced_share": 0.8}
+"""Shares of the steps in which a kernel runs, below which faster kernels save little: the host paces them."""
+_ON_BUSY = (
+    ", on a device that is busy for at least {min_busy_share} of the steps; without a saving below "
+    "{min_paced_share}"
+)
 FP32 = Rule(
     "fp32_without_tensor_cores",
     bound=Bottleneck.COMPUTE,
     states="matrix products and convolutions in FP32 without tensor cores take at least {min_share} of the "
-    "steps, more than kernels with tensor cores, on a device that is busy for at least {min_busy_share} "
-    "of the steps; without a saving below {min_paced_share}",
+    f"steps, more than kernels with tensor cores{_ON_BUSY}",
     why="tensor cores multiply 16-bit and TF32 numbers several times faster; where the device is mostly "
     "idle, faster kernels save little",
-    thresholds={"min_share": 0.10, "min_busy_share": 0.5, "min_paced_share": 0.8},
+    thresholds={"min_share": 0.10, **_BUSY},
 )
 DOUBLE = Rule(
     "double_precision",
@@ -66,6 +62,39 @@ EAGER = Rule(
     why="fused attention does not write the scores to memory",
     thresholds={"min_share": 0.10},
 )
+BATCH_NORM = Rule(
+    "batch_norm_training",
+    bound=Bottleneck.COMPUTE,
+    states="kernels that normalize by the statistics of the batch take at least {min_share} of the steps, "
+    "and neither a kernel nor its op belongs to a backward pass; without a saving on a device that is busy "
+    "for less than {min_paced_share} of the steps",
+    why="without training the running statistics serve, which need no pass over the batch and can be folded "
+    "into the convolution before",
+    thresholds={"min_share": MIN_SHARE, "min_paced_share": _BUSY["min_paced_share"]},
+)
+LAYOUT = Rule(
+    "layout_conversions",
+    bound=Bottleneck.COMPUTE,
+    states=f"conversions between NCHW and NHWC take at least {{min_share}} of the steps{_ON_BUSY}",
+    why="tensors that are kept in the layout of the convolutions are never converted",
+    thresholds={"min_share": WARN_SHARE, **_BUSY},
+)
+CHAINS = Rule(
+    "unfused_elementwise",
+    bound=Bottleneck.COMPUTE,
+    states="element-wise kernels next to another one of their stream, without the longest of each chain, "
+    f"take at least {{min_share}} of the steps{_ON_BUSY}",
+    why="they read what the kernel before them has just written; a fused kernel keeps it in registers",
+    thresholds={"min_share": 2 * WARN_SHARE, **_BUSY},
+)
+UPDATES = Rule(
+    "optimizer_not_fused",
+    bound=Bottleneck.COMPUTE,
+    states="`_foreach` kernels, which update lists of parameters by one operation each, take at least "
+    f"{{min_share}} of the steps{_ON_BUSY}",
+    why="a fused optimizer reads and writes each parameter and its state once",
+    thresholds={"min_share": WARN_SHARE, **_BUSY},
+)
 FIRST_LAUNCHES = Rule(
     "slow_first_launches",
     bound=Bottleneck.COMPUTE,
@@ -74,11 +103,9 @@ FIRST_LAUNCHES = Rule(
     why=("below that it does not distort other numbers; longer runs amortize it, so no saving is estimated"),
     thresholds={"min_share": MIN_SHARE},
 )
-RULES = (FP32, DOUBLE, EAGER, FIRST_LAUNCHES)
+RULES = (FP32, DOUBLE, EAGER, BATCH_NORM, LAYOUT, CHAINS, UPDATES, FIRST_LAUNCHES)
 MIN_SPEEDUP = 2
 """Tensor cores, and single instead of double precision, are at least this much faster on any device."""
-MAX_DISTANCE = 8
-"""Maximum number of kernels between a softmax and the products of its attention: scale, mask, dropout."""
 CONFIDENCE = 0.6
 MAYBE_COLD = 0.5
 """Confidence that a first launch paid for loading or cold caches, which a trace does not show."""
@@ -86,78 +113,14 @@ ALONE_NS = "alone_ns"
 FAMILY, OP, TENSOR = "family", "op", "tensor_cores"
 TENSOR_CORES, ALL = "tensor cores", "all"
 """Ops of rows that are sums: of the kernels with tensor cores, and of all kernels."""
-_SINGLE = (
-    r"(?i)(?:^|_|\b)(?:sgemm|scudnn|volta_s|maxwell_s)|convolve_sgemm|(?:grad|wgrad)\w*_engine<float"
-    r"|winograd\w*<float|ffma|cijk_\w*_S(?:B|_)(?!\w*_MI\d)"
-)
-_DOUBLE, _LOWER = r"[<, ]double[,>]", r"(?i)float|half"
-"""A name with both types converts, or computes a scalar in double precision."""
-_SOFTMAX = r"^aten::_?(?:safe_)?softmax$"
-_PRODUCT = r"^aten::(?:bmm|baddbmm)$"
-
-
-def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return the kernels of some ranks that a rule is about, in steps if steps are marked.
-
-    Args:
-        kernels: All kernels with their family, their op, and whether they use tensor cores.
-
-    Returns:
-        Code of the rule, rank, device, op, family, `row_id`, and `alone_ns`, the time in which no other
-        kernel runs; rows without a rule (empty text) are sums, with `TENSOR_CORES` or `ALL` as op.
-    """
-    alone = alone_ns(kernels, kernels)
-    in_step = kernels[C.STEP].notna().to_numpy(bool)
-    selected = in_step if in_step.any() else ~in_step
-    rows, alone = kernels[selected].reset_index(drop=True), alone[selected]
-    names, on_tensor_cores = rows[C.NAME], rows[TENSOR].to_numpy(bool)
-    flags: dict[str, Bools] = {
-        FP32.code: matches(names, _SINGLE).to_numpy(bool) & ~on_tensor_cores,
-        DOUBLE.code: (matches(names, _DOUBLE) & ~matches(names, _LOWER)).to_numpy(bool),
-        EAGER.code: _find_attention(rows),
-    }
-    table = rows[[*PLACE, C.ROW_ID]].assign(
-        alone_ns=alone, op=rows[OP].astype(object), family=rows[FAMILY].astype(object)
-    )
-    found = [table[of_rule].assign(rule=code) for code, of_rule in flags.items() if of_rule.any()]
-    return pd.concat([*found, _sum_by_device(rows, np.where(on_tensor_cores, alone, 0))], ignore_index=True)
-
-
-def _sum_by_device(rows: pd.DataFrame, on_tensor_cores: Ints) -> pd.DataFrame:
-    """Time with tensor cores, and time in which any kernel runs, of each device."""
-    start, end = spans(rows)
-    sums = [
-        (rank, device, label, length)
-        for (rank, device), mine in rows_by_device(rows).items()
-        for label, length in (
-            (TENSOR_CORES, int(on_tensor_cores[mine].sum())),
-            (ALL, intervals.length(intervals.union(start[mine], end[mine]))),
-        )
-    ]
-    return pd.DataFrame(sums, columns=[*PLACE, OP, ALONE_NS]).assign(rule="", family="", row_id=-1)
-
-
-def _find_attention(rows: pd.DataFrame) -> Bools:
-    """Softmax kernels between batched products of the same stream, and these products."""
-    flags = np.zeros(len(rows), np.bool_)
-    is_softmax, is_product = (matches(rows[OP], pattern).to_numpy(bool) for pattern in (_SOFTMAX, _PRODUCT))
-    if not is_softmax.any():
-        return flags
-    for indices in rows.groupby([*PLACE, C.STREAM], dropna=False).indices.values():
-        stream = np.asarray(indices, np.int64)
-        ordered = stream[np.argsort(ints(rows, C.START_NS)[stream], kind="stable")]
-        products = np.flatnonzero(is_product[ordered])
-        for place in np.flatnonzero(is_softmax[ordered]).tolist() if len(products) else ():
-            after = int(np.searchsorted(products, place))
-            if 0 < after < len(products):
-                first, last = int(products[after - 1]), int(products[after])
-                if place - first <= MAX_DISTANCE and last - place <= MAX_DISTANCE:
-                    flags[ordered[[first, place, last]]] = True
-    return flags
 
 
 def findings(
-    slow: pd.DataFrame, first: pd.DataFrame, peaks: Mapping[int, Device], budget: Budget
+    slow: pd.DataFrame,
+    first: pd.DataFrame,
+    peaks: Mapping[int, Device],
+    budget: Budget,
+    program: Program,
 ) -> tuple[Finding, ...]:
     """Return findings on the kernels of all ranks.
 
@@ -166,33 +129,39 @@ def findings(
         first: Slow first launches.
         peaks: Peaks of the devices for which they are known.
         budget: Time of the run's steps.
+        program: What was recorded.
     """
-    return (*_report_slow(slow, peaks, budget), *_report_first_launches(first, budget))
+    return (*_report_slow(slow, peaks, budget, program), *_report_first_launches(first, budget))
 
 
-def _report_slow(slow: pd.DataFrame, peaks: Mapping[int, Device], budget: Budget) -> list[Finding]:
-    texts = ((FP32, _describe_fp32), (DOUBLE, _describe_double), (EAGER, _describe_eager))
+def _report_slow(
+    slow: pd.DataFrame, peaks: Mapping[int, Device], budget: Budget, program: Program
+) -> list[Finding]:
     tensor_cores, busy_ns = (_total(slow[slow["op"] == label]) for label in (TENSOR_CORES, ALL))
+    busy_share = budget.share(busy_ns)
 
     def applies(rule: Rule, total: int) -> bool:
-        if rule is FP32:
-            return total > tensor_cores and budget.share(busy_ns) >= FP32["min_busy_share"]
-        return rule is EAGER or total < DOUBLE["max_kernel_share"] * busy_ns
+        if busy_share < rule.thresholds.get("min_busy_share", 0):
+            return False
+        if rule is DOUBLE:
+            return total < DOUBLE["max_kernel_share"] * busy_ns
+        return rule is not FP32 or total > tensor_cores
 
     results = []
-    for rule, describe in texts:
+    for rule in RULES[:-1]:
         rows = slow[slow["rule"] == rule.code]
         total = _total(rows)
         if not budget.matters(total, least=rule["min_share"]) or not applies(rule, total):
             continue
-        softmax = rows[contains(rows["op"], "softmax")]
-        saving = _total(softmax) if rule is EAGER else total - total // MIN_SPEEDUP
-        how = _HOW.get(rule.code, _HALF)
+        saving, how = total - total // MIN_SPEEDUP, _HALF
         if rule is FP32:
             saving, how = _saving_by_tensor_cores(rows, peaks)
-        paced = rule is FP32 and budget.share(busy_ns) < FP32["min_paced_share"]
+        elif rule in (EAGER, LAYOUT):
+            saving = _total(rows[contains(rows["op"], "softmax")]) if rule is EAGER else total
+            how = _HOW[rule.code]
+        paced = busy_share < rule.thresholds.get("min_paced_share", 0)
         time = f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))} of the time"
-        title, advice = describe(rows, time)
+        title, advice = _describe(rule, rows, time, program, peaks)
         results.append(
             budget.finding(
                 rule,
@@ -211,6 +180,7 @@ _PACED = " The device is idle for a part of the steps: shorten the idle time fir
 _HALF = "half of the time in which these kernels are the only ones of the device"
 _HOW = {
     EAGER.code: "upper bound: the time of the softmax kernels in which they are the only ones of the device",
+    LAYOUT.code: "upper bound: the time in which these kernels are the only ones of the device",
 }
 
 
@@ -247,33 +217,92 @@ def _longest(rows: pd.DataFrame, column: str) -> tuple[str, float]:
     return brief(str(sums.idxmax())), float(sums.max() / max(int(sums.sum()), 1))
 
 
-def _describe_fp32(rows: pd.DataFrame, time: str) -> tuple[str, str]:
-    op, share = _longest(rows, "op")
-    return (
-        f"FP32 matrix products and convolutions without tensor cores: {time}",
-        f"{percent(share)} of it is {op}. Use mixed precision (`torch.autocast` with bfloat16, or float16 "
-        'and a gradient scaler); from Ampere on TF32 (`torch.set_float32_matmul_precision("high")`, '
-        "`torch.backends.cudnn.allow_tf32`) also uses tensor cores. Check the accuracy.",
-    )
+def _describe(
+    rule: Rule, rows: pd.DataFrame, time: str, program: Program, peaks: Mapping[int, Device]
+) -> tuple[str, str]:
+    """Title and advice of a rule on its kernels."""
+    named = "op" if (rows["op"] != NO_OP).any() else "family"
+    (op, share), count = _longest(rows, named), f"{len(rows):,}"
+    title, advice = _TEXTS[rule.code]
+    if rule is FP32:
+        advice = _multiply_faster(rows, program, peaks)
+    elif rule is DOUBLE and not program.is_pytorch:
+        advice = _DOUBLE_LITERALS
+    elif rule is EAGER:
+        count = f"{int(contains(rows['op'], 'softmax').sum()):,}"
+    elif not program.is_pytorch:
+        advice = _WITHOUT_PYTORCH.get(rule.code, advice)
+    words = {"op": op, "share": percent(share), "count": count, "kernel": _longest(rows, "family")[0]}
+    return f"{title} {time}", advice.format(**words)
 
 
-def _describe_double(rows: pd.DataFrame, time: str) -> tuple[str, str]:
-    (op, _), (name, _) = _longest(rows, "op"), _longest(rows, "family")
-    return (
-        f"Kernels in double precision take {time}",
-        f"The largest part is {op} ({name}), beside kernels in lower precision: convert its inputs to "
+_TEXTS = {
+    FP32.code: ("FP32 matrix products and convolutions without tensor cores:", ""),
+    DOUBLE.code: (
+        "Kernels in double precision take",
+        "The largest part is {op} ({kernel}), beside kernels in lower precision: convert its inputs to "
         "float32 unless double is intended; NumPy arrays and Python scalars are double by default.",
-    )
-
-
-def _describe_eager(rows: pd.DataFrame, time: str) -> tuple[str, str]:
-    softmax = rows[contains(rows["op"], "softmax")]
-    return (
-        f"Attention without a fused kernel: {time}",
-        f"Its {len(softmax):,} softmax kernels, between batched products, read and write the whole score "
-        "matrix: use `torch.nn.functional.scaled_dot_product_attention`, or in transformers "
+    ),
+    EAGER.code: (
+        "Attention without a fused kernel:",
+        "Its {count} softmax kernels, between batched products, read and write the whole score matrix: use "
+        "`torch.nn.functional.scaled_dot_product_attention`, or in transformers "
         '`attn_implementation="sdpa"`.',
-    )
+    ),
+    BATCH_NORM.code: (
+        "Batch normalization in training mode, without training:",
+        "Its {count} kernels compute statistics of the batch, and each call updates the running ones. If "
+        "this is inference, call `model.eval()`: results no longer depend on the batch, and `torch.compile` "
+        "or `fuse_conv_bn_eval` folds the normalization into the convolution before.",
+    ),
+    LAYOUT.code: (
+        "Conversions between NCHW and NHWC:",
+        "{share} of it is in {op}. Keep model and inputs in the layout of the convolutions: "
+        "`model.to(memory_format=torch.channels_last)`, and the same for its inputs.",
+    ),
+    CHAINS.code: (
+        "Unfused element-wise kernels:",
+        "{share} of it is in {op}, next to other such kernels. Compile the function that runs them with "
+        "`torch.compile`, which fuses such chains, or use fused modules and in-place variants.",
+    ),
+    UPDATES.code: (
+        "Optimizer with a kernel for each operation on the parameters:",
+        "{share} of it is in {op}: construct the optimizer with `fused=True`, which reads and writes each "
+        "parameter and its state once.",
+    ),
+}
+_DOUBLE_LITERALS = (
+    "The largest part is {kernel}, beside kernels in lower precision: compute in float unless double is "
+    "intended; literals without `f` are double in C++."
+)
+_WITHOUT_PYTORCH = {
+    BATCH_NORM.code: (
+        "Its {count} kernels compute statistics of the batch. If this is inference, normalize by the running "
+        "statistics, which can be folded into the convolution before."
+    ),
+    LAYOUT.code: "Keep tensors in the layout of the convolutions (NHWC on tensor cores).",
+    CHAINS.code: "Fuse them with the kernel before or after them.",
+}
+
+
+def _multiply_faster(rows: pd.DataFrame, program: Program, peaks: Mapping[int, Device]) -> str:
+    """How to use tensor cores for products and convolutions in FP32, on the devices of these kernels."""
+    if not program.is_pytorch:
+        return (
+            "The longest is {kernel}. Allow TF32 or multiply 16-bit numbers: `CUBLAS_COMPUTE_32F_FAST_TF32`, "
+            "`CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION`. Check the accuracy."
+        )
+    known = [peaks[device] for device in set(ints(rows, C.DEVICE).tolist()) if device in peaks]
+    if known and not any(device.peak("tf32") for device in known):
+        kinds, tf32 = "float16 and a gradient scaler", ""
+    else:
+        kinds = "bfloat16, or float16 and a gradient scaler"
+        tf32 = (
+            '; from Ampere on TF32 (`torch.set_float32_matmul_precision("high")`, '
+            "`torch.backends.cudnn.allow_tf32`) also uses tensor cores"
+        )
+    mixed = f"Use mixed precision (`torch.autocast` with {kinds}){tf32}"
+    return f"{{share}} of it is {{op}}. {mixed}. Check the accuracy."
 
 
 def _report_first_launches(first: pd.DataFrame, budget: Budget) -> list[Finding]:

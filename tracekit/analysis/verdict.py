@@ -5,7 +5,8 @@ are marked, summed over devices. Its parts sum to it exactly:
 
 * compute: a kernel other than communication runs, or an opaque graph and nothing else.
 * stragglers, communication: communication runs and no other kernel; stragglers is the part before the last
-  rank arrived.
+  rank arrived, as far as the CPU of the waiting rank could launch earlier. The rest is host work: were the
+  others in time, that rank would be as late.
 * memory copies: a copy or memset runs and no kernel.
 * idle time by cause: input (data loading), kernel launches or host work (the host launched late, because of
   its launches or of other work), synchronization, queued work, profiler (also that by which launches are
@@ -225,21 +226,23 @@ class Evidence:
         self, frame: pd.DataFrame, *, stepped: bool
     ) -> tuple[dict[tuple[Bottleneck, str], int], int]:
         """Return the parts of the window of the devices, and the length of its edges."""
-        waits = self._of(frame, "ranks", "stragglers").get("waited_ns")
         exposed = frame["communication_exposed_ns"]
-        waited = 0 if waits is None else int(waits.fillna(0).clip(upper=exposed.to_numpy()).sum())
+        waited, late = self._waited_ns(frame)
         graph, idle = int(frame["graph_ns"].sum()), int(frame["idle_ns"].sum())
         lengths = {
             (Bottleneck.COMPUTE, "compute"): int((frame["active_ns"] - exposed).sum()),
             (Bottleneck.COMPUTE, "opaque CUDA graphs"): graph,
             (Bottleneck.COMMUNICATION, "exposed communication"): int(exposed.sum()) - waited,
-            (Bottleneck.STRAGGLERS, "waiting for the last rank"): waited,
+            (Bottleneck.STRAGGLERS, "waiting for the last rank"): waited - late,
+            (Bottleneck.HOST, _AS_LATE): late,
             (Bottleneck.COPIES, "exposed copies"): int(frame["movement_ns"].sum()),
         }
         if ("idle_gaps", "summary") not in self.tables:
             return {**lengths, (Bottleneck.UNKNOWN, IdleCause.UNKNOWN.label): idle}, 0
         causes = self._causes(frame, stepped=stepped)
-        by_cause = {(bound, cause.label): causes.get(cause, 0) for cause, bound in _BY_CAUSE.items()}
+        by_cause: dict[tuple[Bottleneck, str], int] = {
+            (bound, cause.label): causes.get(cause, 0) for cause, bound in _BY_CAUSE.items()
+        }
         by_cause[_START_UP] = causes.get(Bottleneck.START_UP, 0)
         known_ns = by_cause[_PROFILED] + by_cause[_START_UP]  # which make profiled steps longer as well
         slowed_ns = self._slowed_ns(frame) - known_ns if stepped else 0
@@ -247,6 +250,16 @@ class Evidence:
         by_cause[_LAUNCHES] -= moved_ns
         by_cause[_PROFILED] += moved_ns
         return {**lengths, **by_cause}, idle - sum(by_cause.values())
+
+    def _waited_ns(self, frame: pd.DataFrame) -> tuple[int, int]:
+        """Return for how long collectives wait exposed, and the part that hosts as late would wait anyway."""
+        ranks = self._of(frame, "ranks", "stragglers")
+        if "waited_ns" not in ranks:
+            return 0, 0
+        waited = ranks["waited_ns"].fillna(0).clip(upper=frame["communication_exposed_ns"].to_numpy())
+        slack = ranks.get("host_slack_ns", waited)
+        late = (waited - slack.fillna(waited)).clip(lower=0)  # an unknown slack limits nothing
+        return int(waited.sum()), int(late.sum())
 
     def _causes(self, frame: pd.DataFrame, *, stepped: bool) -> dict[str, int]:
         """Return idle time inside the window by cause, without gaps set aside, and that of start-up."""
@@ -383,6 +396,8 @@ def _of_device(lengths: dict[tuple[Bottleneck, str], int], about: _About) -> Ver
     return Verdict(*found, f"{before}{text}.", parts, window, total)
 
 
+_AS_LATE = "in collectives, as the CPUs of all ranks are late"
+"""Label of waiting for a rank by others whose CPUs are as late."""
 _LAUNCHES = Bottleneck.LAUNCH, IdleCause.LAUNCH_BOUND.label
 _PROFILED = Bottleneck.PROFILER, IdleCause.PROFILER.label
 _START_UP = Bottleneck.START_UP, "start-up"
@@ -417,6 +432,8 @@ def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, busiest: str) -
     causes = [part for part in parts if part.bound in (_LATE if bound in _LATE else (bound,))]
     largest = max(causes, key=lambda part: part.dur_ns)
     is_most = 2 * largest.dur_ns > sum(part.dur_ns for part in causes)
+    if largest.label == _AS_LATE:
+        return f", mostly {_AS_LATE}" if is_most else ""
     if bound == Bottleneck.HOST:
         return f", mostly {busiest or largest.label}" if is_most and largest.bound == bound else ""
     return f", mostly {largest.label}" if is_most and bound == Bottleneck.QUEUED and len(causes) > 1 else ""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tracekit.runs.run import Run
+
 SCATTER = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"
 GATHER = "ncclDevKernel_AllGather_RING_LL"
 RECORDED = {
@@ -180,3 +182,36 @@ def test_a_run_without_communication_says_so(tmp_path: Path) -> None:
 def test_bus_bandwidth_has_the_factors_of_nccl_tests(kind: str, factors: Sequence[float | None]) -> None:
     found = bus_factors(pd.Series([kind, kind]), pd.Series([2, 8]))
     assert [None if pd.isna(value) else value for value in found] == factors
+
+
+def reductions(path: Path, *took_ns: int, ranks: int = 2, elements: int = 1 << 20) -> Run:
+    """All-reduces of 4 MiB, with bus bandwidth as algorithm bandwidth, one after the other on one rank."""
+    job, start = Job(), 10
+    recorded = {**RECORDED, C.COLLECTIVE: "allreduce", C.DTYPE: "Float", C.GROUP_SIZE: ranks}
+    recorded |= {C.ELEMENTS_IN: elements, C.ELEMENTS_OUT: elements}
+    for took in took_ns:
+        job.collective(0, start, start + took, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", **recorded)
+        start += took + 1_000
+    return make_run(path, host_intervals=job.ops, device_intervals=job.kernels)
+
+
+SLOW_NS = 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("took_ns", "more", "is_slow"),
+    [
+        ([SLOW_NS] * 4, {}, True),
+        ([SLOW_NS // 4] * 4, {}, False),
+        ([SLOW_NS] * 2, {}, False),
+        ([SLOW_NS, SLOW_NS, 2 * SLOW_NS], {}, False),
+        ([SLOW_NS] * 4, {"ranks": 16}, False),
+        ([SLOW_NS] * 4, {"elements": 1 << 10}, False),
+    ],
+    ids=["slow", "fast", "few", "varying", "many ranks", "small"],
+)
+def test_collectives_that_are_as_slow_in_each_call_are_found(
+    tmp_path: Path, took_ns: list[int], more: dict[str, int], *, is_slow: bool
+) -> None:
+    found = analyze(reductions(tmp_path, *took_ns, **more), "collectives").findings
+    assert [(one.code, one.saving_ns_per_step) for one in found] == [("slow_collectives", None)] * is_slow

@@ -9,6 +9,7 @@ from tracekit.analyses.shared.common import NO_DEVICE
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset
 from tracekit.analysis import analyze
 from tracekit.analysis.kernel_names import family, uses_tensor_cores
+from tracekit.runs.meta import Collector
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
@@ -197,6 +198,58 @@ def test_softmax_between_batched_products_is_eager_attention(tmp_path: Path) -> 
     assert choices(tmp_path / "eager", product, scale, softmax, product, rest) == ["eager_attention"]
     assert choices(tmp_path / "loss", product, product, softmax, rest) == []
     assert choices(tmp_path / "far", product, *[scale] * 9, softmax, product, rest) == []
+
+
+GEMM = ("aten::mm", TENSOR, 600)
+TRAINS = ("aten::cudnn_batch_norm", "void cudnn::bn_fw_tr_1C11_singleread<float, 512>", 200)
+INFERS = ("aten::cudnn_batch_norm", "void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float>", 200)
+CONVERTS = ("aten::cudnn_convolution", "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float>", 200)
+ADDS = ("aten::add", "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>", 200)
+UPDATES = ("aten::_foreach_addcdiv_", "multi_tensor_apply_kernel<TensorListMetadata<3>>", 200)
+FUSED = ("aten::_foreach_add_", "multi_tensor_apply_kernel<FusedAdamMathFunctor<float>>", 200)
+
+
+@pytest.mark.parametrize(
+    ("planted", "twin", "code"),
+    [
+        ([TRAINS, GEMM], [INFERS, GEMM], "batch_norm_training"),
+        (
+            [TRAINS, GEMM],
+            [TRAINS, ("aten::cudnn_batch_norm_backward", "bn_bw_1C11", 600)],
+            "batch_norm_training",
+        ),
+        ([CONVERTS, GEMM], [(CONVERTS[0], "cudnn::conv_nhwc", 200), GEMM], "layout_conversions"),
+        ([ADDS, ADDS, GEMM], [ADDS, GEMM, ADDS], "unfused_elementwise"),
+        ([UPDATES, GEMM], [FUSED, GEMM], "optimizer_not_fused"),
+    ],
+)
+def test_kernels_that_a_program_can_do_without_are_found(
+    tmp_path: Path, planted: list[tuple[str, str, int]], twin: list[tuple[str, str, int]], code: str
+) -> None:
+    assert choices(tmp_path / "planted", *planted) == [code]
+    assert choices(tmp_path / "twin", *twin) == []
+
+
+def test_batch_normalization_saves_nothing_where_the_host_paces_the_steps(tmp_path: Path) -> None:
+    for idle, saving in ((0, 100), (400, None)):
+        rows = [
+            kernel(0, 200, name=TRAINS[1], stream=7),
+            kernel(200 + idle, 800 + idle, name=TENSOR, stream=7),
+        ]
+        (finding,) = analyze(make_run(tmp_path / str(idle), device_intervals=rows), "kernels").findings
+        assert (finding.code, finding.saving_ns_per_step) == ("batch_norm_training", saving)
+
+
+def test_advice_fits_the_program_and_its_device(tmp_path: Path) -> None:
+    gpus = {"environment": {"gpus": [{"index": 0, "name": "Tesla T4"}]}}
+    rows = [kernel(0, 600, name=SINGLE, stream=7)]
+    (turing,) = analyze(make_run(tmp_path / "t4", device_intervals=rows, meta=gpus), "kernels").findings
+    assert "float16" in turing.advice
+    assert "bfloat16" not in turing.advice
+    nsys = {"collector": Collector("nsys")}
+    (other,) = analyze(make_run(tmp_path / "nsys", device_intervals=rows, meta=nsys), "kernels").findings
+    assert "CUBLAS_COMPUTE_32F_FAST_TF32" in other.advice
+    assert "torch" not in other.advice
 
 
 def test_the_saving_of_a_faster_kernel_is_what_ran_alone(tmp_path: Path) -> None:

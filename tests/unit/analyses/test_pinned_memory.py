@@ -14,6 +14,8 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tracekit.runs.run import Run
+
 MIB = 1 << 20
 FIXED = ["direction", "memory", "copies", "bytes", "sum_ns", "union_ns", "gb_per_s"]
 
@@ -175,3 +177,31 @@ def test_managed_memory_that_comes_back_unused_was_moved_in_vain(
     )
     findings = analyze(run, "pinned_memory").findings
     assert [(one.code, one.saving_ns_per_step) for one in findings] == [("managed_memory_back", 100)] * found
+
+
+def offloading(path: Path, *, copies: int = 24, copy_ns: int = 1_000, memory: str = "pinned") -> Run:
+    """Copies of layers on one stream, each beside a kernel of 300 ns on another."""
+    rows = []
+    for start in range(0, copies * copy_ns, copy_ns):
+        rows.append(copy("H2D", memory, "device", start, start + copy_ns, 30_000, **{C.STREAM: 8}))
+        rows.append(kernel(start, start + 300, stream=7))
+    return make_run(path, device_intervals=rows)
+
+
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [
+        ({}, ["copies_outlast_kernels"]),
+        ({"copy_ns": 850}, []),
+        ({"copies": 19}, []),
+        ({"memory": "unified"}, []),
+    ],
+    ids=["offload", "hidden", "few", "managed"],
+)
+def test_many_copies_that_outlast_the_kernels_are_offloaded_layers(
+    tmp_path: Path, more: dict[str, Any], codes: list[str]
+) -> None:
+    found = analyze(offloading(tmp_path, **more), "pinned_memory").findings
+    assert [one.code for one in found] == codes
+    for one in found:  # the exposed 700 ns of each copy, without the 300 ns of a kernel
+        assert one.saving_ns_per_step == 24 * (700 - 300)

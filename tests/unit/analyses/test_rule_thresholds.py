@@ -17,10 +17,12 @@ from tests.builders import host, kernel, make_run, memcpy, step
 from tests.golden import test_thresholds as golden
 from tests.shared_runs import copy_of
 from tests.thresholds import RULES, findings, findings_past
+from tests.unit.analyses import test_collectives as collective
 from tests.unit.analyses import test_host_breakdown as driving
 from tests.unit.analyses import test_idle_gaps as idle
 from tests.unit.analyses import test_kernels as kernels
 from tests.unit.analyses import test_ops_findings as on_host
+from tests.unit.analyses import test_pinned_memory as pinned
 from tests.unit.analyses import test_ranks as ranks
 from tests.unit.analyses import test_utilization as counted
 from tracekit.runs.nvml import M
@@ -196,12 +198,18 @@ RUNS: dict[str, Make] = {
     "fp32_without_tensor_cores": ran(("aten::conv2d", kernels.SINGLE, 400), OTHER),
     "double_precision": ran(("aten::relu", "elementwise<float>", 900), UPSAMPLE),
     "eager_attention": ran(PRODUCT, SOFTMAX, PRODUCT, OTHER),
+    "batch_norm_training": ran(kernels.TRAINS, kernels.GEMM),
+    "layout_conversions": ran(kernels.CONVERTS, kernels.GEMM),
+    "unfused_elementwise": ran(kernels.ADDS, kernels.ADDS, kernels.GEMM),
+    "optimizer_not_fused": ran(kernels.UPDATES, kernels.GEMM),
     "slow_first_launches": ran(*[("aten::mm", "a", taken) for taken in (50_000, 5_000, 5_000)]),
     "idle_first_calls": first_calls,
     "h2d_compare_one_side": one_side,
     "h2d_compare_unknown": unlike_sizes,
     "slow_link": slow_link,
     "managed_memory_back": moved_back,
+    "copies_outlast_kernels": lambda path, _shared: (pinned.offloading(path),),
+    "slow_collectives": lambda path, _shared: (collective.reductions(path, *[collective.SLOW_NS] * 4),),
     "caching_allocator_off": allocating(100),
     "clock_throttled": sampled(counted.samples(M.THROTTLE, [counted.HOT] * 11)),
     "clock_below_max": sampled(
@@ -244,8 +252,12 @@ SOME: list[tuple[str, Make, list[str]]] = [
     ("h2d_ping_pong", up_and_down, ["min_pairs"]),
 ]
 """Runs for some thresholds of rules whose other ones are in `tests/golden/test_thresholds.py`."""
+PACED = (
+    *("fp32_without_tensor_cores", "batch_norm_training", "layout_conversions"),
+    *("unfused_elementwise", "optimizer_not_fused"),
+)
 CHANGED = {
-    ("fp32_without_tensor_cores", "min_paced_share"),
+    *((code, "min_paced_share") for code in PACED),
     ("idle_slow_call", "min_recurring_calls"),
     ("pipeline_bubble", "max_microbatch_factor"),
     *(("straggler", name) for name in ("max_first_share", "min_early_wait_share", "max_early_share")),

@@ -84,6 +84,29 @@ def test_causes_of_late_launches_are_one_bound() -> None:
     assert "45.0% of the capture, mostly outside of recorded ops; kernels run for 31.0%" in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("slack_ns", "bound", "says"),
+    [
+        (400, Bottleneck.STRAGGLERS, "a collective waits for its last rank for 40.0%"),
+        (
+            100,
+            Bottleneck.HOST,
+            "for 30.0% of the capture, mostly in collectives, as the CPUs of all ranks are late",
+        ),
+        (pd.NA, Bottleneck.STRAGGLERS, "a collective waits for its last rank for 40.0%"),
+    ],
+)
+def test_waiting_for_a_rank_is_the_hosts_where_all_are_as_late(
+    slack_ns: object, bound: Bottleneck, says: str
+) -> None:
+    results = tables({"sync": 250}, active_ns=750, communication_exposed_ns=500)
+    waits = {C.RANK: 0, C.DEVICE: 0, "waited_ns": 400, "host_slack_ns": slack_ns}
+    results["ranks"] = Result({"stragglers": pd.DataFrame([waits]).astype("Int64")})
+    found = told(results)
+    assert found.bound is bound
+    assert says in found.sentence
+
+
 @pytest.mark.parametrize(("launches", "bound"), [(249, Bottleneck.HOST), (251, Bottleneck.LAUNCH)])
 def test_the_larger_reason_of_late_launches_is_named(launches: int, bound: Bottleneck) -> None:
     found = told(tables({"launch_bound": launches, "host_work": 250}, op="aten::normal_", active_ns=310))

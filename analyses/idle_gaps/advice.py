@@ -1,0 +1,175 @@
+"""Sentences on the gaps of a rule of `idle_gaps`: where they are, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis.kernel_names import LINE, brief
+from tracekit.analysis.savings import Budget
+from tracekit.schema import C
+
+from ..shared.common import LAUNCH_PATTERN, Bools, contains, duration, ints, percent
+from ..shared.groups import group_rows
+from ..shared.idle_neighbors import AFTER
+from ..shared.programs import Program
+from .causes import (
+    ALLOCATING,
+    BETWEEN,
+    CALL,
+    INITIAL,
+    OP,
+    SOURCE,
+    WAITS_ELSEWHERE,
+    total_ns,
+)
+
+MAX_NAMED, MIN_NAMED_SHARE = 3, 0.01
+"""Maximum number of ops named in an advice, and minimum share of the gaps of each."""
+MIN_ONE_OFF_SHARE = 0.5
+"""Share of a single gap from which the advice warns that it may be a one-time event."""
+
+
+def one_off(rows: pd.DataFrame) -> str:
+    """Warn if one gap makes up most of the idle time, and no other of its op is nearly as long."""
+    lengths = ints(rows, C.DUR_NS)
+    longest = int(lengths.max()) / total_ns(rows)
+    alike = (rows[OP] == rows[OP].iloc[int(lengths.argmax())]) & (2 * lengths >= lengths.max())
+    if longest < MIN_ONE_OFF_SHARE or alike.sum() > 1:
+        return ""
+    amount = "It is a single gap" if len(rows) == 1 else f"A single gap is {percent(longest)} of it"
+    return f". {amount}: if it happens only once, exclude it with warm-up steps"
+
+
+def amount(rows: pd.DataFrame, budget: Budget) -> str:
+    """Text: share of the time, amount per step and number of gaps."""
+    idle = total_ns(rows)
+    size = f"{percent(budget.share(idle))} of the time: {duration(budget.per_step(idle))} {budget.per}"
+    return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
+
+
+def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
+    """Text: the ops with most idle time and their source lines."""
+    groups = group_rows(rows, keys)
+    sums = groups.sums(ints(rows, C.DUR_NS))
+    largest = np.argsort(-sums, kind="stable")[:MAX_NAMED]  # groups are in the order of their keys
+    shares = sums / total_ns(rows)
+    parts = [
+        f"{_place([str(rows[key].iloc[groups.first[group]]) for key in keys])} ({100 * shares[group]:.0f}%)"
+        for group in largest
+        if shares[group] >= MIN_NAMED_SHARE
+    ]
+    if keys[0] == OP and (rows[OP] == BETWEEN).all() and not (rows[SOURCE] != "").any():
+        return "No op or source line was recorded for these gaps"
+    verb = "is" if len(parts) == 1 else "are"
+    if parts:
+        return f"The largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
+    return f"It is spread over {len(shares):,} ops and lines"
+
+
+def _place(names: list[str]) -> str:
+    """Text `call in op at line`, without unknown or repeated parts."""
+    *names, line = names
+    text = " in ".join(brief(name) for name in names)
+    return text if not line or line in names else f"{text} at {brief(line, LINE)}"
+
+
+_BETWEEN = BETWEEN[:-1]
+"""Prefix of labels of gaps in which no host row covers most of the host's part."""
+MEMORY = r"(?i)malloc|free|hostalloc"
+LOAD_IN_WORKERS = (
+    "Load in the background: DataLoader(num_workers=..., prefetch_factor=..., pin_memory=True, "
+    "persistent_workers=True)"
+)
+FASTER_WORKERS = (
+    "Its workers are slower than the GPU: add workers up to the number of cores, keep them between epochs "
+    "(persistent_workers=True), decode and transform less per batch (once before training, or on the GPU)"
+)
+_ON_DEVICE = (
+    'The CPU fills a tensor there: make it on the device (`device="{module}"` in the call of `torch`), '
+    "which also saves the copy"
+)
+_READING = (
+    "The program waits there for a file or for input: read ahead in another thread, or end the recording "
+    "before it"
+)
+_FILLS = (
+    r"^aten::(?:normal_?|uniform_?|random_|bernoulli_?|exponential_|rand\w*|zero_|fill_|ones|zeros|arange)$"
+)
+"""Ops that fill a new tensor, which takes long on the CPU only."""
+READS = r"^(?:f?getc|getchar|f?gets|getline|p?readv?(?:64)?|fread|scanf)$"
+"""Calls of the operating system that read."""
+
+
+def with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
+    """Gaps with the next kernel as label where the responsible range is named only by a compiled graph."""
+    compiled = contains(rows[OP], "CompiledFxGraph")
+    label = "compiled graph before " + rows[AFTER].astype(str)
+    return rows.assign(**{OP: rows[OP].astype(str).mask(compiled, label)})
+
+
+def on_host(rows: pd.DataFrame, program: Program) -> str:
+    """Advice by what is known of the host's activity: waiting, not recorded, or busy.
+
+    Args:
+        rows: The gaps.
+        program: What was recorded.
+    """
+    if mostly(rows, contains(rows[OP], READS)):
+        return _READING
+    if mostly(rows, contains(rows[OP], _FILLS)):
+        return _ON_DEVICE.format(module=program.module)
+    if mostly(rows, rows[WAITS_ELSEWHERE]):
+        return (
+            "The host waits there for a request, a lock or another process: fine if there is no work, else "
+            "prepare the next work earlier"
+        )
+    if mostly(rows, rows[ALLOCATING]):
+        return (
+            "Most of it is in calls that allocate or free memory of the host or the device, which also "
+            "initialize it: allocate buffers once and reuse them"
+        )
+    if mostly(rows, contains(rows[OP], f"^{re.escape(_BETWEEN)}")):
+        return (
+            "The host's activity there was not recorded: code between ops, or a wait for something other "
+            f"than the device (a request, data, a lock). To find it, {program.stacks}; move work out of the "
+            "step or launch the next kernels before it"
+        )
+    return (
+        "The host is busy there without launching: move that work to the device or out of the step, or "
+        "launch the next kernels before it"
+    )
+
+
+def mostly(rows: pd.DataFrame, chosen: pd.Series | Bools) -> bool:
+    """Whether more than half of the time is in these gaps."""
+    return bool(2 * rows[C.DUR_NS][chosen].sum() > total_ns(rows))
+
+
+def main_call(rows: pd.DataFrame) -> str:
+    """The call with most idle time."""
+    return str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
+
+
+def on_call(rows: pd.DataFrame) -> str:
+    """Advice on the call that takes most of the time."""
+    call = main_call(rows)
+    if mostly(rows, rows[INITIAL]):
+        return (
+            "It is slow on first use only, because it loads code or initializes a library or the device: "
+            "warm up before recording, and in production before the first request"
+        )
+    if re.search(MEMORY, call):
+        return (
+            "Calls that allocate or free memory may also wait for the device and should not recur in a step: "
+            "find out why the allocator or library requests memory each time"
+        )
+    if re.search(LAUNCH_PATTERN, call):
+        return (
+            "A slow launch usually loads the kernel's code or uploads the graph, on first use only (see "
+            "`slowest` of `launch_latency`): warm up before recording"
+        )
+    return "Find out why the call is slow, and keep it out of the step"

@@ -1,0 +1,128 @@
+"""Select the kernels that the rules of `kernels` are about, by their names and the ops that launch them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tracekit.analysis.kernel_names import matches
+from tracekit.runs import intervals
+from tracekit.runs.intervals import Ints
+from tracekit.schema import C
+
+from ..shared.common import PLACE, Bools, alone_ns, ints, spans
+from ..shared.groups import number_by, rows_by_device
+from .findings import (
+    ALL,
+    ALONE_NS,
+    BATCH_NORM,
+    CHAINS,
+    DOUBLE,
+    EAGER,
+    FAMILY,
+    FP32,
+    LAYOUT,
+    OP,
+    TENSOR,
+    TENSOR_CORES,
+    UPDATES,
+)
+
+MAX_DISTANCE = 8
+"""Maximum number of kernels between a softmax and the products of its attention: scale, mask, dropout."""
+_SINGLE = (
+    r"(?i)(?:^|_|\b)(?:sgemm|scudnn|volta_s|maxwell_s)|convolve_sgemm|(?:grad|wgrad)\w*_engine<float"
+    r"|winograd\w*<float|ffma|cijk_\w*_S(?:B|_)(?!\w*_MI\d)"
+)
+_DOUBLE, _LOWER = r"[<, ]double[,>]", r"(?i)float|half"
+"""A name with both types converts, or computes a scalar in double precision."""
+_STATISTICS = r"(?i)bn_fw_tr|batch_?norm_collect_statistics|BatchNormFwdTrain"
+"""Batch normalization by the statistics of the batch, in cuDNN, PyTorch and MIOpen."""
+_BACKWARD = r"(?i)backward|bwd|bn_bw|[dw]grad"
+_LAYOUT = r"(?i)nchw_?to_?nhwc|nhwc_?to_?nchw|^batched_transpose_\d"
+_ELEMENTWISE = r"elementwise_kernel"
+_FOREACH, _FUSED = r"^aten::_foreach_(?:addcdiv|addcmul|div|lerp|sqrt|add|mul)_?$", r"(?i)fused"
+"""Ops of optimizers that take lists of parameters, and kernels that update them at once."""
+_SOFTMAX = r"^aten::_?(?:safe_)?softmax$"
+_PRODUCT = r"^aten::(?:bmm|baddbmm)$"
+
+
+def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return the kernels of some ranks that a rule is about, in steps if steps are marked.
+
+    Args:
+        kernels: All kernels with their family, their op, and whether they use tensor cores.
+
+    Returns:
+        Code of the rule, rank, device, op, family, `row_id`, and `alone_ns`, the time in which no other
+        kernel runs; rows without a rule (empty text) are sums, with `TENSOR_CORES` or `ALL` as op.
+    """
+    alone = alone_ns(kernels, kernels)
+    in_step = kernels[C.STEP].notna().to_numpy(bool)
+    selected = in_step if in_step.any() else ~in_step
+    rows, alone = kernels[selected].reset_index(drop=True), alone[selected]
+    names, on_tensor_cores = rows[C.NAME], rows[TENSOR].to_numpy(bool)
+    flags: dict[str, Bools] = {
+        FP32.code: matches(names, _SINGLE).to_numpy(bool) & ~on_tensor_cores,
+        DOUBLE.code: (matches(names, _DOUBLE) & ~matches(names, _LOWER)).to_numpy(bool),
+        EAGER.code: _find_attention(rows),
+        LAYOUT.code: matches(names, _LAYOUT).to_numpy(bool),
+        CHAINS.code: _find_chains(rows),
+        UPDATES.code: (matches(rows[OP], _FOREACH) & ~matches(names, _FUSED)).to_numpy(bool),
+    }
+    if not (matches(names, _BACKWARD) | matches(rows[OP], _BACKWARD)).any():
+        flags[BATCH_NORM.code] = matches(names, _STATISTICS).to_numpy(bool)
+    table = rows[[*PLACE, C.ROW_ID]].assign(
+        alone_ns=alone, op=rows[OP].astype(object), family=rows[FAMILY].astype(object)
+    )
+    found = [table[of_rule].assign(rule=code) for code, of_rule in flags.items() if of_rule.any()]
+    return pd.concat([*found, _sum_by_device(rows, np.where(on_tensor_cores, alone, 0))], ignore_index=True)
+
+
+def _sum_by_device(rows: pd.DataFrame, on_tensor_cores: Ints) -> pd.DataFrame:
+    """Time with tensor cores, and time in which any kernel runs, of each device."""
+    start, end = spans(rows)
+    sums = [
+        (rank, device, label, length)
+        for (rank, device), mine in rows_by_device(rows).items()
+        for label, length in (
+            (TENSOR_CORES, int(on_tensor_cores[mine].sum())),
+            (ALL, intervals.length(intervals.union(start[mine], end[mine]))),
+        )
+    ]
+    return pd.DataFrame(sums, columns=[*PLACE, OP, ALONE_NS]).assign(rule="", family="", row_id=-1)
+
+
+def _find_attention(rows: pd.DataFrame) -> Bools:
+    """Softmax kernels between batched products of the same stream, and these products."""
+    flags = np.zeros(len(rows), np.bool_)
+    is_softmax, is_product = (matches(rows[OP], pattern).to_numpy(bool) for pattern in (_SOFTMAX, _PRODUCT))
+    if not is_softmax.any():
+        return flags
+    for indices in rows.groupby([*PLACE, C.STREAM], dropna=False).indices.values():
+        stream = np.asarray(indices, np.int64)
+        ordered = stream[np.argsort(ints(rows, C.START_NS)[stream], kind="stable")]
+        products = np.flatnonzero(is_product[ordered])
+        for place in np.flatnonzero(is_softmax[ordered]).tolist() if len(products) else ():
+            after = int(np.searchsorted(products, place))
+            if 0 < after < len(products):
+                first, last = int(products[after - 1]), int(products[after])
+                if place - first <= MAX_DISTANCE and last - place <= MAX_DISTANCE:
+                    flags[ordered[[first, place, last]]] = True
+    return flags
+
+
+def _find_chains(rows: pd.DataFrame) -> Bools:
+    """Element-wise kernels next to another one of their stream, all but the longest of each chain."""
+    stream, _ = number_by(rows, [*PLACE, C.STREAM])
+    order = np.lexsort((ints(rows, C.START_NS), stream))
+    chained, of_stream = matches(rows[C.NAME], _ELEMENTWISE).to_numpy(bool)[order], stream[order]
+    continues = chained[1:] & chained[:-1] & (of_stream[1:] == of_stream[:-1])
+    chain = np.cumsum(np.concatenate(([0], ~continues)))[: len(order)]
+    longest = np.lexsort((-ints(rows, C.DUR_NS)[order], chain))
+    longest = longest[np.diff(chain[longest], prepend=-1) != 0]
+    fusible = chained & (np.bincount(chain)[chain] > 1)
+    fusible[longest] = False
+    flags = np.zeros(len(rows), np.bool_)
+    flags[order[fusible]] = True
+    return flags
