@@ -94,6 +94,8 @@ LIMITS: dict[str, tuple[float, float | None]] = {
 """Share above which a check warns, and above which it is an error."""
 MAX_GAP_NS = 10_000_000_000
 """Time without any event from which a clock jump is assumed."""
+MAX_FASTER = 0.1
+"""Share by which profiled steps are shorter than others, which a profiler cannot make them."""
 MAX_OVERLAP_NS = 100_000
 """Overlap with a kernel that it outlasts, of kernels of one stream, from which a duration is wrong."""
 MAX_SILENT_END = 0.01
@@ -364,7 +366,10 @@ def _check_overhead(run: Run) -> Check:
     part = float(table["overhead_share"].max())
     longer = "longer" if part >= 0 else "less"
     detail = f"a profiled step takes {100 * abs(part):.1f}% {longer} than an un-profiled one"
-    return Check("profiler_overhead", _level("profiler_overhead", max(part, 0.0)), None, part, detail)
+    level = _level("profiler_overhead", max(part, 0.0))
+    if part < -MAX_FASTER:
+        level, detail = WARN, f"{detail}; those were disturbed, or do other work"
+    return Check("profiler_overhead", level, None, part, detail)
 
 
 def compute(run: Run) -> Result:
@@ -470,7 +475,8 @@ ANALYSIS = Analysis(
         f"{_limits('graph_kernels_missing')} of the capture; device work before its launch "
         f"{_limits('device_before_launch')}; gaps without events {MAX_GAP_NS // 10**9} s; zero durations "
         f"{_limits('zero_duration')}; kernels that run over later ones of their stream "
-        f"{_limits('kernel_overruns')}; overhead {_limits('profiler_overhead')} of the un-profiled step; "
+        f"{_limits('kernel_overruns')}; overhead {_limits('profiler_overhead')} of the un-profiled step, and "
+        f"steps over {MAX_FASTER:.0%} shorter than that: warn; "
         f"profiler intervals {_limits('profiler_intervals')} of the capture; no device events with a GPU: "
         f"error; a sample, by correlation ids of which under {trace_quality.MIN_DENSITY:.0%} occur: error; "
         "the capture of a graph, events that are not interpreted, and steps that last over "

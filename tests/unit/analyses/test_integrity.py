@@ -91,7 +91,7 @@ def test_work_from_before_the_capture_is_counted_apart_from_lost_links(tmp_path:
             "usable",
             {"device_without_launch": "warn"},
         ),
-        ({"steps": [step(0, 0, 30), step(1, 30, 40)]}, "usable", {"empty_steps": "warn"}),
+        ({"steps": [step(0, 0, 30), step(1, 30, 60)]}, "usable", {"empty_steps": "warn"}),
         (
             {"device_intervals": [kernel(-3, 20, launch_row=0, **{C.STEP: 0})]},
             "usable",
@@ -122,6 +122,12 @@ def test_work_from_before_the_capture_is_counted_apart_from_lost_links(tmp_path:
             "misleading",
             {"profiler_overhead": "error"},
         ),
+        (
+            {"meta": {"timings": Timings([34], [], "perf_counter")}},
+            "usable",
+            {"profiler_overhead": "warn"},
+        ),
+        ({"meta": {"timings": Timings([33], [], "perf_counter")}}, "good", {}),
         ({"meta": {}}, "good", {"profiler_overhead": "info"}),
         (
             {
