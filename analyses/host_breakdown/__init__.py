@@ -50,7 +50,7 @@ from ..shared.host_columns import BACKWARD, HostColumns, read_host_columns
 from ..shared.host_rows import source_lines
 from ..shared.op_families import COMMUNICATES
 from .findings import PART, RULES, SOURCE, TIME_NS, TOTAL_NS, findings
-from .samples import MIN_SAMPLES, SAMPLES, count_functions, divide_unrecorded, read_samples
+from .samples import MIN_SAMPLES, SAMPLES, count_functions, divide_unrecorded, name_loading, read_samples
 
 NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
 Parts: TypeAlias = dict[HostPart, Union]
@@ -88,13 +88,15 @@ def compute(run: Run) -> Result:
             per_step.append(_split_by_step(parts, steps).assign(**{C.RANK: rank}))
         codes = np.where(marks, _MARK, part_of_row)
         names = _with_rest(_sum_names(run, host, codes, thread, window, parts), parts[HostPart.OUTSIDE])
+        names = sort_by(names, f"-{TIME_NS}", C.NAME)
         samples = read_samples(run, rank, window)
         if len(samples):
             ranges = np.flatnonzero((host.thread == thread) & (codes == _UNMARKED))
             unrecorded = intervals.subtract(parts[HostPart.OUTSIDE], intervals.union(*host.spans(ranges)))
             names = divide_unrecorded(names, samples, unrecorded)
+            names = name_loading(names, samples, parts[HostPart.LOADING])
             by_function.append(count_functions(samples, unrecorded).assign(**{C.RANK: rank}))
-        names = sort_by(names, f"-{TIME_NS}", C.NAME)
+        names = sort_by(names, f"-{TIME_NS}")
         names = names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
         by_name.append(names.assign(**{C.RANK: rank}))
     tables = {
@@ -328,10 +330,11 @@ ANALYSIS = Analysis(
         "profiler, communication (in an op that communicates), waits (in a call that waits for the device), "
         "runtime (in another runtime call), ops (in an op), garbage_collection or communication (on other "
         "threads only), other_threads (ops of other threads of the rank run), outside (none of these). Time "
-        "that no row covers is divided by the functions of the agent's samples in it, from "
-        f"{MIN_SAMPLES} samples on. Samples are statistical: of n, a function with the share p is in p·n ± "
+        "that no row covers is divided by the functions in the agent's samples, and functions that a data "
+        f"loader calls have a total time by them, from {MIN_SAMPLES} samples on. "
+        "Samples are statistical: of n, a function with the share p is in p·n ± "
         "√(p·(1 − p)·n), and what takes less than their distance of 10 ms or more may be in none. Code "
-        "between ops is sampled late by up to the interval in which Python hands over its lock (0.5 ms; 5 ms "
+        "between ops is sampled late by up to the interval in which Python hands over its lock (1 ms; 5 ms "
         "if the program has other threads), so shorter code is seen less often."
     ),
     tables=TABLES,

@@ -132,11 +132,13 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
 def _report_loading(names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
     """The finding on data loading: in the process itself, or waiting for workers."""
     waits = contains(names[C.NAME], "_MultiProcessing").any()
+    function, _ = find_main_function(names, time_ns)
+    place = f"Most of it is in {brief(function)}{describe_line(names, function)}. " if function else ""
     return against.finding(
         LOADS,
         time_ns if waits else min(time_ns, window_ns - time_ns),
         f"Data loading takes {against.describe(time_ns)}",
-        _WAIT_FOR_WORKERS if waits else _LOAD_IN_WORKERS,
+        place + (_WAIT_FOR_WORKERS if waits else _LOAD_IN_WORKERS),
         "upper bound: all of the waiting" if waits else "what one worker loads while the rest of a step runs",
     )
 
@@ -154,7 +156,9 @@ _LOAD_IN_WORKERS = (
 def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, against: Budget) -> Finding:
     """The finding on time outside of ops, with the function that most of it is in."""
     function, saving_ns = find_main_function(names, time_ns)
-    saving, advice = saving_ns or None, _FUSE if function.startswith("Optimizer.") else _MOVE
+    unmeasured = "" if run.meta.environment.get(PROGRAM) else "garbage collection, "
+    move = _MOVE.format(unmeasured=unmeasured)
+    saving, advice = saving_ns or None, _FUSE if function.startswith("Optimizer.") else move
     place = f"Most of it is in {brief(function)}{describe_line(names, function)}"
     if function in ("", NOT_RECORDED):
         saving, place = None, f"To see the functions, {program_of(run).stacks}"
@@ -169,8 +173,8 @@ def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, against: Budget
 
 
 _MOVE = (
-    "It is Python (loops, conversions, tokenizing), garbage collection, reading of files, or waiting: do it "
-    "once for a batch or before the loop, or in another process"
+    "It is Python (loops, conversions, tokenizing), {unmeasured}reading of files, or waiting: do it once for "
+    "a batch or before the loop, or in another process"
 )
 _FUSE = "It is the optimizer's loop over parameters: use `foreach=True` or `fused=True`"
 

@@ -7,11 +7,13 @@ p (1 - p) n; what takes less than the time between samples may be in none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
+from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -21,7 +23,8 @@ from .findings import PART, SOURCE, TIME_NS, TOTAL_NS
 
 SAMPLES = "samples"
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
-MIN_SAMPLES = 3
+_LOADER = "torch/utils/data/dataloader.py("
+MIN_SAMPLES = 4
 """Samples from which the time that no row covers is divided."""
 
 
@@ -33,7 +36,7 @@ def read_samples(run: Run, rank: int, window: Union) -> pd.DataFrame:
 
 
 def count_functions(samples: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
-    """Count the samples in which each function is, and in which it is the innermost one.
+    """Count the samples in which each function is; of those in as many, the innermost one is first.
 
     Args:
         samples: Samples of a thread.
@@ -41,17 +44,18 @@ def count_functions(samples: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
     """
     outside = _are_inside(ints(samples, C.T_NS), unrecorded)
     frames = [
-        (sample, name, line, depth == 0, outside[sample])
+        (sample, name, line, depth, outside[sample])
         for sample, stack in enumerate(zip(samples[C.STACK], samples[C.SOURCE_LINES], strict=True))
         for depth, (name, line) in enumerate(_functions(*map(str, stack)))
     ]
-    table = pd.DataFrame(frames, columns=["sample", C.NAME, SOURCE, "innermost", "unrecorded"])
+    table = pd.DataFrame(frames, columns=["sample", C.NAME, SOURCE, C.DEPTH, "unrecorded"])
     by_name = table.groupby(C.NAME, sort=False)
-    counts = by_name.agg(samples=("sample", "size"), self_samples=("innermost", "sum")).reset_index()
+    counts = by_name.agg(samples=("sample", "size"), depth=(C.DEPTH, "sum")).reset_index()
+    counts["self_samples"] = (table[C.DEPTH] == 0).groupby(table[C.NAME], sort=False).sum().to_numpy()
     counts["share"] = share(ints(counts, SAMPLES), len(samples))
     counts["unrecorded_samples"] = by_name["unrecorded"].sum().to_numpy()
     counts[SOURCE] = [_most_frequent(lines) for _, lines in by_name[SOURCE]]
-    return sort_by(counts, f"-{SAMPLES}", "-self_samples", C.NAME)
+    return sort_by(counts, f"-{SAMPLES}", C.DEPTH, C.NAME)
 
 
 def divide_unrecorded(names: pd.DataFrame, samples: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
@@ -69,18 +73,39 @@ def divide_unrecorded(names: pd.DataFrame, samples: pd.DataFrame, unrecorded: Un
     rest_ns = int(ints(names, TIME_NS)[is_rest].sum())
     counts = count_functions(inside, unrecorded)
     edges = np.cumsum(np.append(0, ints(counts, "self_samples"))) * rest_ns // len(inside)
-    divided = pd.DataFrame(
-        {
-            PART: str(HostPart.OUTSIDE),
-            C.NAME: counts[C.NAME],
-            TIME_NS: np.diff(edges),
-            TOTAL_NS: ints(counts, SAMPLES) * rest_ns // len(inside),
-            "calls": 0,
-            SOURCE: counts[SOURCE],
-            SAMPLES: counts[SAMPLES].astype("Int64"),
-        }
-    )
+    total_ns = ints(counts, SAMPLES) * rest_ns // len(inside)
+    divided = _to_names(HostPart.OUTSIDE, counts, np.diff(edges), total_ns)
     return pd.concat([names[~is_rest], divided], ignore_index=True)
+
+
+def name_loading(names: pd.DataFrame, samples: pd.DataFrame, loading: Union) -> pd.DataFrame:
+    """Add the functions that data loaders call, with their part of the time of loading.
+
+    That time is already in the rows of the loaders and of ops, so they have a total time only.
+
+    Args:
+        names: Times by part and name.
+        samples: Samples of the thread.
+        loading: Moments of loading.
+    """
+    inside = samples[_are_inside(ints(samples, C.T_NS), loading)]
+    if len(inside) < MIN_SAMPLES:
+        return names
+    stacks = (
+        inside[C.STACK].astype(str).str.split(_LOADER, regex=False).str[0]
+    )  # the frames inside that of the loader
+    counts = count_functions(inside.assign(**{C.STACK: stacks}), loading)
+    counts = counts[counts[C.NAME] != ""]
+    total_ns = ints(counts, SAMPLES) * intervals.length(loading) // len(inside)
+    functions = _to_names(HostPart.LOADING, counts, np.zeros(len(counts), np.int64), total_ns)
+    return pd.concat([names, functions], ignore_index=True)
+
+
+def _to_names(part: HostPart, counts: pd.DataFrame, self_ns: Ints, total_ns: Ints) -> pd.DataFrame:
+    """Return rows of the table by name of counted functions."""
+    estimates: dict[str, Any] = {PART: str(part), TIME_NS: self_ns, TOTAL_NS: total_ns, "calls": 0}
+    counted = counts[[C.NAME, SOURCE]].assign(**{SAMPLES: counts[SAMPLES].astype("Int64")})
+    return counted.assign(**estimates)
 
 
 def _functions(stack: str, lines: str) -> Sequence[tuple[str, str]]:
@@ -97,9 +122,12 @@ def _functions(stack: str, lines: str) -> Sequence[tuple[str, str]]:
 
 
 def _most_frequent(lines: pd.Series) -> str:
-    """Return the line that runs in more than half of the samples of a function; empty without one."""
+    """Return the line that runs in more than half of the samples of a function; empty without one.
+
+    It is more by the standard deviation of half of the samples, so that few of them name no other line.
+    """
     counts = lines.value_counts()
-    return str(counts.index[0]) if 2 * int(counts.iloc[0]) > len(lines) else ""
+    return str(counts.index[0]) if 2 * int(counts.iloc[0]) > len(lines) + len(lines) ** 0.5 else ""
 
 
 def _are_inside(times: Ints, moments: Union) -> Bools:

@@ -62,10 +62,8 @@ _BOUNDS = {
     HostPart.OTHER_THREADS: Bottleneck.COMPUTE,
     HostPart.OUTSIDE: Bottleneck.HOST,
 }
-_LIBRARY = r"^(?:<|torch/|python\d[\d.]*/)"
-"""Begin of the names of functions of Python and torch."""
-_LOADER = "enumerate(DataLoader)"
-"""Begin of the name of torch's range around a data loader, which says no more than the part."""
+_LIBRARY = r"^(?:<|torch/|python\d[\d.]*/|enumerate\(DataLoader\))"
+"""Begin of the names of functions of Python and torch, and of the range around a data loader."""
 _SUBJECTS = {
     Bottleneck.COMPUTE: "ops on the CPU",
     Bottleneck.HOST: "host work outside ops",
@@ -141,7 +139,7 @@ def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns
     function, _ = find_main_function(names, part_ns)
     if function == NOT_RECORDED:
         return ", where nothing is recorded (stacks would show it)"
-    if not function or function.startswith(_LOADER):
+    if not function:
         return ""
     return f", mostly {_shown(function)}{describe_line(names, function)}"
 

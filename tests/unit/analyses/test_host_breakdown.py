@@ -405,7 +405,7 @@ def test_samples_divide_the_time_that_no_row_covers(tmp_path: Path) -> None:
     }
     assert names.loc["data.py(6): encode", ["total_ns", "source", "samples"]].tolist() == [
         450_000,
-        "data.py(8): encode",
+        "",  # line 8 in two of them, and 9 in one
         3,
     ]
     assert names["samples"].isna().to_dict()["load"]
@@ -434,3 +434,22 @@ def test_few_samples_say_nothing_of_the_time(tmp_path: Path) -> None:
     run = sampled(tmp_path, *(sample(time, *INSIDE) for time in (1, 2, 900_000)))
     names = analyze(run, "host_breakdown").tables["by_name"]
     assert NOT_RECORDED in set(names[C.NAME])
+
+
+def test_functions_that_a_loader_calls_are_named(tmp_path: Path) -> None:
+    loader = ("torch/utils/data/dataloader.py", 700, "__next__", 733)
+    rows = [host("ProfilerStep#1", 0, 1_000_000, kind=HostKind.ANNOTATION), {**loads(0.8), C.PARENT_ROW: 0}]
+    inside = [*INSIDE[:2], ("data.py", 3, "__getitem__", 4), loader, (*MAIN, 25)]
+    samples = [sample(time * 100_000, *inside) for time in range(10)]
+    run = make_run(tmp_path, host_intervals=rows, steps=[step(1, 0, 1_000_000)], host_samples=samples)
+    names = analyze(run, "host_breakdown").tables["by_name"].set_index(C.NAME)
+    assert names.loc["data.py(6): encode", ["part", "time_ns", "total_ns"]].tolist() == [
+        "loading",
+        0,
+        800_000,
+    ]
+    assert "train.py(20): main" not in names.index
+    assert int(names["time_ns"].sum()) == 1_000_000
+    loading, *_ = analyze(run, "host_breakdown").findings
+    assert loading.advice.startswith("Most of it is in data.py(6): encode, line 8. ")
+    assert "mostly data.py(6): encode, line 8" in judge(run).sentence
