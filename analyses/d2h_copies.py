@@ -49,7 +49,7 @@ def compute(run: Run) -> Result:
     # Without marked steps no copy is known to recur: the rule is about copies in profiled steps only.
     stepped = in_steps(copies, marked=True)
     findings = scalar_findings(SCALARS, stepped, kernels, budget(run), title=_TITLE, advice=_ADVICE)
-    return Result(tables, tuple(findings), copy_tables.copy_notes(copies, step_count))
+    return Result(tables, tuple(findings), copy_tables.copy_notes(run, copies, step_count))
 
 
 ANALYSIS = Analysis(

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
+from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.analysis.modules import Modules, read_modules
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
@@ -32,6 +32,7 @@ from .memory.events import NEVER, OP, Events, read_events, thin_events
 from .shared.common import RANK, ints, is_kind, select, sort_by
 from .shared.groups import group_rows
 from .shared.host_rows import fill_missing_text, host_rows
+from .shared.programs import no_modules
 
 MOST, DRAWN = 1_000, 100
 """Maximum allocations per device with rows of their own, and that `active` counts as the largest."""
@@ -45,10 +46,6 @@ _CATEGORIES = (ACTIVATION, GRADIENT, STATE, INPUT, TEMPORARY, UNKNOWN)
 BEFORE, REST = "(before the capture)", "(other allocations)"
 NO_MODULE = "(outside of any module)"
 EDGES = {(False, False): "", (True, False): "start", (False, True): "end", (True, True): "start and end"}
-NO_MODULES = Remark(
-    "no calls of modules in this capture, so the modules of allocations are unknown: record Python stacks "
-    "(`with_stack=True`, `tracekit collect --stacks`)"
-)
 _ARROW = " > "
 _FROM, _UNTIL = "from", "until"
 """Indices of the first event after which an allocation is in use, and of the first after which it is not."""
@@ -82,7 +79,7 @@ def compute(run: Run) -> Result:
     if not all(of_device.recorded for of_device in paired):
         notes.append(NO_TOTALS)
     modules = read_modules(run)
-    notes += [] if modules else [NO_MODULES]
+    notes += [] if modules else [no_modules(run)]
     phases = _phases(run, {of_device.rank for of_device in paired})
     by_device = [_allocations(run, of_device, modules, phases[of_device.rank]) for of_device in paired]
     pairs = list(zip(paired, by_device, strict=True))

@@ -31,11 +31,8 @@ from tracekit.schema import C
 from .shared.common import UNLINKED, absent_device_note, ints, select, share, sum_subtrees
 from .shared.groups import sum_by_code
 from .shared.host_rows import CAPTURED, NO_OP, Ops, launching_texts, read_ops
+from .shared.programs import no_modules
 
-NO_MODULES = Remark(
-    "no calls of modules in this capture: record Python stacks (`with_stack=True`, `tracekit collect "
-    "--stacks`); graph replays and compiled code call no modules"
-)
 NOT_IN_BOTH = "modules were not recorded in both runs: record both with Python stacks (`with_stack=True`)"
 OUTSIDE_NAME = "(outside of any module)"
 ARROW = " > "
@@ -48,7 +45,7 @@ def compute(run: Run) -> Result:
     """Compute the tables of modules."""
     modules = read_modules(run)
     if modules is None:
-        return Result(notes=(NO_MODULES,))
+        return Result(notes=(no_modules(run),))
     ops = read_ops(run)
     sums, notes = _sums(run, modules, ops)
     tree = _tree(modules, sums)

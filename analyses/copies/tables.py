@@ -33,6 +33,7 @@ from ..shared.common import (
 from ..shared.group_stats import unions_over_devices
 from ..shared.groups import number_by, rows_by_device, sum_by_code, sums_if_known
 from ..shared.host_rows import NO_SOURCE
+from ..shared.programs import program_of
 from .read_copies import BLOCKED_NS, CALL_START_NS, EXPOSED_NS, MEMORY, OP, OUTER, SOURCE
 
 RATE = "gb_per_s"
@@ -81,15 +82,19 @@ SIZES = TableSpec(
     "sizes", "By size, in powers of two; a last row without bounds holds copies of unknown size", _SIZES
 )
 NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so sums of bytes are missing"
-NO_STACKS = Remark("no stacks were recorded, so no source lines: record with `tracekit collect --stacks`")
 
 
-def copy_notes(copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
+def no_stacks(run: Run) -> Remark:
+    """Note that source lines are unknown, with how to record them."""
+    return Remark(f"no stacks were recorded, so no source lines: {program_of(run).stacks.rstrip(',')}")
+
+
+def copy_notes(run: Run, copies: pd.DataFrame, steps: int) -> tuple[str, ...]:
     """Notes on missing data, and how to record it."""
     holds = {
         NO_STEPS: not steps,
         NO_BYTES: copies[C.BYTES].isna().any(),
-        NO_STACKS: (copies[SOURCE] == NO_SOURCE).all(),
+        no_stacks(run): (copies[SOURCE] == NO_SOURCE).all(),
     }
     return tuple(note for note, true in holds.items() if true)
 

@@ -53,7 +53,7 @@ def compute(run: Run) -> Result:
         "sizes": copy_tables.size_table(copies),
     }
     shapeless = (copies[C.INPUT_SHAPES] == NO_SHAPES).all()
-    notes = (*((SHAPES_MISSING,) if shapeless else ()), *copy_tables.copy_notes(copies, steps))
+    notes = (*((SHAPES_MISSING,) if shapeless else ()), *copy_tables.copy_notes(run, copies, steps))
     down = read_copies(run, CopyKind.D2H)
     return Result(tables, findings.findings(run, copies, down, kernels), notes)
 

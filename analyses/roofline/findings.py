@@ -17,6 +17,7 @@ from tracekit.schema import C
 from ..shared.common import Bools, contains, duration, ints, percent
 from ..shared.host_rows import source_lines
 from ..shared.pacing import MAX_BUSY_SHARE, MAX_WAIT_SHARE, is_paced_by_host
+from ..shared.programs import program_of
 from ..shared.tensor_shapes import parse_shapes
 from .calls import MATRIX, NARROW, OP, OWNER, PRECISION, SIMT
 from .tables import MIN_BOUND_SHARE
@@ -50,7 +51,17 @@ LOW_UTILIZATION = Rule(
     why="libraries reach 60-90% of a roof on large matrices; runs differ by less than {min_share} of a step",
     thresholds={"min_share": WARN_SHARE},
 )
-RULES = (PLAIN_FP32, UNALIGNED, LOW_UTILIZATION)
+SIBLING = Rule(
+    "slower_than_sibling",
+    bound=Bottleneck.COMPUTE,
+    states="products of at least {min_size} in each dimension reach a share of their roof that smaller ones "
+    "of the same op and precision exceed {min_ratio} times; at that share at least {min_saving_share} of a "
+    "step would be saved; silent where the host paces the steps",
+    why="a larger product fills the device at least as well, so the library chose a kernel that does not "
+    "suit its shapes",
+    thresholds={"min_size": 1_024, "min_ratio": 1.25, "min_saving_share": WARN_SHARE},
+)
+RULES = (PLAIN_FP32, UNALIGNED, LOW_UTILIZATION, SIBLING)
 GROUP = "group"
 """Column: row of the table of ops that a kernel belongs to."""
 SHORT_NS = 5_000
@@ -66,7 +77,7 @@ _SMALL = (
     "A call has too little work to fill the device: do more per call (a larger batch, or several products "
     "as one `torch.bmm`)."
 )
-_LARGE = "Names and shapes do not show the cause: profile one call with Nsight Compute or rocprof-compute."
+_LARGE = "Names and shapes do not show the cause: profile one call with {profiler}."
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,7 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
         *_report_fp32(case, plain[convolutions], "convolutions", _ALLOW_CONVOLUTIONS),
         *_report_unaligned(case, rated[is_unaligned]),
         *_report_low(case, rated[is_slow]),
+        *_report_siblings(case, rated[~is_plain & ~is_unaligned]),
     )
 
 
@@ -194,6 +206,7 @@ def _report_low(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
     """Findings on ops that are slow without a cause visible in names or shapes."""
     if not case.budget.matters(int(table["sum_ns"].sum()), least=LOW_UTILIZATION["min_share"]):
         return
+    large = _LARGE.format(profiler=program_of(case.run).kernel_profiler)
     for op, groups in table.groupby(OP, sort=True):
         total, calls = int(groups["sum_ns"].sum()), int(groups["calls"].sum())
         if not case.budget.matters(total, least=LOW_UTILIZATION["min_share"]):
@@ -204,13 +217,54 @@ def _report_low(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
             LOW_UTILIZATION.code,
             Severity.INFO,
             f"{op} runs at {percent(_utilization(groups))} of its roof for {case.share_text(total)}",
-            f"{_SMALL if best < SHORT_NS else _LARGE} A call takes {duration(total // calls)} on average, "
+            f"{_SMALL if best < SHORT_NS else large} A call takes {duration(total // calls)} on average, "
             f"its work {duration(best)} at the roof; most time goes to {_shapes(first)} in "
             f"{first[PRECISION]}{case.where(longest)}",
             confidence=CONFIDENT,
             evidence=case.evidence(longest),
             how="savings not estimated: the distance from the roof is known, its cause is not",
         )
+
+
+def _report_siblings(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
+    """The finding on products that reach less of their roof than smaller ones of the same op."""
+    is_large = [_smallest_size(shapes) >= SIBLING["min_size"] for shapes in table[C.INPUT_SHAPES]]
+    large = table[np.array(is_large, np.bool_)]
+    work = (large[C.FLOPS] / large["calls"]).to_numpy(np.float64)
+    slow, best = np.zeros(len(large), np.bool_), np.zeros(len(large), np.int64)
+    reached = large["utilization"].to_numpy(np.float64)
+    for rows in large.groupby([OP, PRECISION], sort=True).indices.values():
+        for place in rows:
+            smaller = rows[work[rows] < work[place]]
+            if len(smaller):
+                best[place] = smaller[int(reached[smaller].argmax())]
+                slow[place] = reached[best[place]] >= SIBLING["min_ratio"] * reached[place]
+    ratio = reached[best] / np.maximum(reached, 1e-9)
+    saving = np.where(slow, ints(large, "device_ns") * (1 - 1 / np.maximum(ratio, 1)), 0).astype(np.int64)
+    if not case.budget.matters(int(saving.sum()), least=SIBLING["min_saving_share"]):
+        return
+    if is_paced_by_host(case.run, case.rows, case.budget):
+        return
+    place = int(saving.argmax())
+    first, sibling, longest = large.iloc[place], large.iloc[best[place]], case.longest_of(large[slow])
+    yield case.budget.finding(
+        SIBLING,
+        int(saving.sum()),
+        f"{first[OP]} reaches {percent(first['utilization'])} of its roof, smaller calls "
+        f"{percent(sibling['utilization'])}: {case.share_text(int(large['sum_ns'][slow].sum()))}",
+        f"{_shapes(first)} in {first[PRECISION]} is slower than {_shapes(sibling)}: tune this product "
+        "(`torch.compile(mode='max-autotune')`, TunableOp or the library's tuning), try the transposed "
+        f"layout of the weight, or split it{case.where(longest)}",
+        f"its time at the share of the roof that smaller calls reach, {case.budget.per}",
+        confidence=0.6,
+        evidence=case.evidence(longest),
+    )
+
+
+def _smallest_size(shapes: str) -> int:
+    """The smallest of the last two dimensions of the multiplied matrices; 0 without two matrices."""
+    matrices = [shape for shape in parse_shapes(shapes) if isinstance(shape, tuple) and len(shape) > 1]
+    return min((size for shape in matrices[-2:] for size in shape[-2:]), default=0)
 
 
 def _longest(groups: pd.DataFrame) -> pd.Series:

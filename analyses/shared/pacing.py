@@ -5,17 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import Budget
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
-from .common import max_per_rank, spans
+from .common import is_kind, max_per_rank, spans
 from .groups import rows_by_device
 from .host_rows import blocking_calls
 
 MAX_BUSY_SHARE, MAX_WAIT_SHARE = 0.5, 0.1
 """Shares of the steps below which kernels run, and below which the host waits for the device."""
+
+
+_WAITING_COPY = r"^(?:cuda|hip)Memcpy(?!.*Async)"
+"""Calls that return when the copy is done, also where the memory of its host side is unknown."""
 
 
 def is_paced_by_host(run: Run, kernels: pd.DataFrame, budget: Budget) -> bool:
@@ -35,5 +40,10 @@ def is_paced_by_host(run: Run, kernels: pd.DataFrame, budget: Budget) -> bool:
     if not lengths or budget.share(max_per_rank(places, np.array(lengths))) >= MAX_BUSY_SHARE:
         return False
     waits = blocking_calls(run, marked=budget.marked)
+    columns = [C.ROW_ID, C.NAME, C.RANK, C.PID, C.TID, C.STEP, C.DUR_NS]
+    calls = run.table("host_intervals", columns=columns, where=is_kind(HostKind.RUNTIME))
+    calls = calls[matches(calls[C.NAME], _WAITING_COPY) & ~calls[C.ROW_ID].isin(waits[C.ROW_ID])]
+    calls = calls[calls[C.STEP].notna()] if budget.marked else calls
+    waits = pd.concat([waits[columns], calls]) if len(calls) else waits
     by_thread = waits.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
     return budget.share(int(by_thread.groupby(C.RANK).max().sum())) < MAX_WAIT_SHARE

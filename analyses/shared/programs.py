@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from tracekit.analysis import Remark
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
@@ -35,6 +36,7 @@ class Program:
         graphs: What replays many kernels with one launch on its device; empty if nothing does.
         system_trace: What records the whole system.
         module: Module of `torch` for its device.
+        kernel_profiler: What measures a single kernel on its device.
         stacks: How to record which code the CPU runs.
     """
 
@@ -42,6 +44,7 @@ class Program:
     graphs: str = "CUDA graphs"
     system_trace: str = "a system trace (nsys)"
     module: str = "cuda"
+    kernel_profiler: str = "Nsight Compute"
     stacks: str = "record stacks (`with_stack=True`)"
 
     def launch_less(self, *others: str) -> str:
@@ -52,15 +55,27 @@ class Program:
 
 _PROGRAMS = {
     "nvidia": Program(),
-    "amd": Program(graphs="HIP graphs", system_trace="a system trace (rocprofv3)"),
-    "intel": Program(graphs="", system_trace="a system trace", module="xpu"),
-    "meta": Program(graphs="", system_trace="a system trace", module="mtia"),
+    "amd": Program(
+        graphs="HIP graphs", system_trace="a system trace (rocprofv3)", kernel_profiler="rocprof-compute"
+    ),
+    "intel": Program(graphs="", system_trace="a system trace", module="xpu", kernel_profiler="Intel Advisor"),
+    "meta": Program(
+        graphs="", system_trace="a system trace", module="mtia", kernel_profiler="a profiler of kernels"
+    ),
 }
 
 
 def program_of(run: Run) -> Program:
     """Return what a run recorded."""
     return run.compute_once(_detect)
+
+
+def no_modules(run: Run) -> Remark:
+    """Note that no modules were recorded, with how to record them."""
+    program, absent = program_of(run), "no calls of modules in this capture"
+    if not program.is_pytorch:
+        return Remark(f"{absent}, which only the profiler of PyTorch records")
+    return Remark(f"{absent}: {program.stacks}; graph replays and compiled code call no modules")
 
 
 def is_from_nsys(run: Run) -> bool:

@@ -23,6 +23,7 @@ PAIRS = {
     "fp32_without_tf32": (planted.fp32_products, planted.tf32_products),
     "unaligned_half_precision": (planted.unaligned_products, planted.aligned_products),
     "low_matrix_utilization": (planted.little_products, planted.batched_products),
+    "slower_than_sibling": (planted.unequal_products, lambda: planted.unequal_products(large_ns=300_000)),
 }
 
 
@@ -46,6 +47,11 @@ def test_each_rule_fires_on_its_program_alone(code: str, shared_runs: SharedRuns
 @pytest.mark.parametrize("program", [planted.convolutions, planted.tf32_products])
 def test_clean_programs_get_no_advice(program: Callable[[], Program], shared_runs: SharedRuns) -> None:
     assert found(shared_runs, program()).findings == ()
+
+
+def test_a_larger_product_could_run_at_the_rate_of_the_smaller_one(shared_runs: SharedRuns) -> None:
+    (finding,) = found(shared_runs, planted.unequal_products()).findings
+    assert finding.saving_ns_per_step == pytest.approx(420_000 - 4 * 75_000, rel=0.01)
 
 
 def test_fp32_products_are_held_against_fp32_and_advised_tf32(shared_runs: SharedRuns) -> None:

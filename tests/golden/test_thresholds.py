@@ -113,6 +113,7 @@ CASES: dict[str, Case] = {
     "fp32_without_tf32": one(roofline.fp32_products),
     "unaligned_half_precision": one(roofline.unaligned_products),
     "low_matrix_utilization": one(roofline.little_products),
+    "slower_than_sibling": one(roofline.unequal_products),
     "critical_path_sync_waits": one(critical_path.running_ahead),
     "critical_path_communication": one(critical_path.communicating),
     "straggler": Case(lambda: tuple(memory_ranks.job(late=2, by="compute"))),

@@ -67,6 +67,19 @@ def batched_products() -> Program:
     return products(kernel, 2_000, [[1280, 256], [256, 256]], "c10::Half", calls=1)
 
 
+def unequal_products(*, large_ns: int = 420_000) -> Program:
+    """Products at 73% of the peak beside four times larger ones at 52%, or at 73% in 300 µs."""
+    program = Program(device_name=A100, sm_count=108)
+    kernel = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn"
+    for _ in range(STEPS):
+        with program.step():
+            for size, dur_ns in ((SIZE, 75_000), (2 * SIZE, large_ns)):
+                with program.op("aten::mm", shapes=[[size, SIZE], [SIZE, size]], dtypes=["c10::Half"] * 2):
+                    program.kernel(kernel, dur_ns)
+            program.synchronize()
+    return program
+
+
 def convolutions() -> Program:
     """A strided convolution forward and backward in FP16, nested as ATen nests it, and an addition."""
     program = Program(device_name=A100, sm_count=108)

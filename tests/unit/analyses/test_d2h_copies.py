@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tracekit.analyses.copies.tables import NO_BYTES, NO_STACKS
+from tracekit.analyses.copies.tables import NO_BYTES
 from tracekit.analyses.d2h_copies import NO_COPIES
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 
@@ -14,6 +14,8 @@ from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+NO_STACKS = "no stacks were recorded, so no source lines: record stacks (`tracekit collect --stacks`)"
 
 DOWN = {C.COPY_KIND: "D2H", C.SRC_MEMORY: "device", C.DST_MEMORY: "pageable"}
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tracekit.analyses.copies.tables import NO_BYTES, NO_STACKS
+from tracekit.analyses.copies.tables import NO_BYTES
 from tracekit.analyses.h2d_copies import NO_COPIES, SHAPES_MISSING
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 
@@ -18,6 +18,8 @@ from tracekit.schema import C, HostKind
 if TYPE_CHECKING:
     import random
     from pathlib import Path
+
+NO_STACKS = "no stacks were recorded, so no source lines: record stacks (`tracekit collect --stacks`)"
 
 SHAPES = {C.INPUT_SHAPES: "[[8,4],[8,4],[]]", C.INPUT_DTYPES: '["float","float","Scalar"]'}
 

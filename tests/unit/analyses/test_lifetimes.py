@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.analyses.lifetimes import BEFORE, BY, MOST, NO_MODULE, NO_MODULES, REST, UNKNOWN
+from tracekit.analyses.lifetimes import BEFORE, BY, MOST, NO_MODULE, REST, UNKNOWN
 from tracekit.analyses.memory import NO_ADDRESSES, NO_EVENTS
+from tracekit.analyses.shared.programs import no_modules
 
 from tests.builders import Row, host, make_run
 from tracekit.analysis import analyze
@@ -129,8 +130,9 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert analyze(make_run(tmp_path / "none"), "lifetimes").notes == (NO_EVENTS,)
     bare = make_run(tmp_path / "bare", allocations=[{C.T_NS: 1, C.BYTES: 5}])
     assert analyze(bare, "lifetimes").notes == (NO_ADDRESSES,)
-    plain = analyze(make_run(tmp_path / "plain", allocations=[event(1, 5, 1, 5)]), "lifetimes")
-    assert plain.notes == (NO_MODULES,)
+    run = make_run(tmp_path / "plain", allocations=[event(1, 5, 1, 5)])
+    plain = analyze(run, "lifetimes")
+    assert plain.notes == (no_modules(run),)
     assert set(plain.tables["peak"].query("by == 'module'")[C.NAME]) == {UNKNOWN}
 
 

@@ -81,7 +81,8 @@ def copying(path: Path, collector: Collector) -> Run:
 
 def test_a_program_without_pytorch_is_advised_calls_of_cuda(tmp_path: Path) -> None:
     codes = ("pageable_copies", "exposed_copies", "idle_host_work")
-    text = advice(copying(tmp_path / "cuda", NSYS), *codes)
+    run = copying(tmp_path / "cuda", NSYS)
+    text = advice(run, *codes) + "".join(analyze(run, "h2d_copies").notes + analyze(run, "modules").notes)
     assert "`cudaMallocHost`" in text
     assert "NVTX" in text
     assert not any(word in text for word in ("torch", "pin_memory", "non_blocking", "DataLoader", "--stacks"))
