@@ -57,7 +57,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
     folder = tmp_path_factory.mktemp("host")
     (folder / "train.py").write_text(PROGRAM)
     store = Store(folder / "store")
-    ended = collected(store.path, [sys.executable, "train.py"], folder)
+    ended = collected(store.path, ["env", "A=1", sys.executable, "train.py"], folder)
     assert ended.code == 0, ended.err
     [run] = store.runs()
     return run, ended.out.decode()
@@ -72,6 +72,12 @@ def run(recorded: tuple[Run, str]) -> Run:
 def settings(run: Run) -> dict[str, Any]:
     recorded: dict[str, Any] = run.meta.environment["program"]
     return recorded
+
+
+def test_the_run_is_named_for_the_script_behind_a_wrapper(recorded: tuple[Run, str]) -> None:
+    run, _ = recorded
+    assert (run.meta.workload or {})["name"] == "train"
+    assert "-train-" in run.id
 
 
 def test_threads_and_modes_are_recorded(settings: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 
 from tracekit import registry
 from tracekit.errors import UnusableInputError
+from tracekit.recording.agent.settings import SCRIPT
 from tracekit.recording.collector import (
     DEFAULT_COLLECTOR,
     Program,
@@ -23,7 +24,7 @@ from tracekit.recording.collector import (
 from tracekit.recording.logs import keep_failed_log
 from tracekit.recording.store_run import program_meta, run_meta, store_run
 from tracekit.runs import compilation, revisions
-from tracekit.runs.environment import GPU_PROBLEM
+from tracekit.runs.environment import GPU_PROBLEM, PROGRAM
 from tracekit.runs.meta import Diagnostic, Level, RunMeta
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
@@ -84,7 +85,8 @@ def collect_program(store: Store, program: Program, *, progress: Progress = sile
     def describe(recording: Recording, now: datetime) -> RunMeta:
         window = {**values(program, Scope.WORK), "exit_code": recording.exit_code}
         command = () if program.no_command else program.command
-        return program_meta(title, recording, window, collector=name, command=command, now=now)
+        script = recording.environment.get(PROGRAM, {}).get(SCRIPT)
+        return program_meta(script or title, recording, window, collector=name, command=command, now=now)
 
     return _record(
         store,

@@ -16,6 +16,7 @@ from typing import Any
 
 MAX_LISTED = 8
 """Data loaders and optimizers that are listed."""
+SCRIPT = "script"
 CGROUPS = Path("/sys/fs/cgroup")
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
 
@@ -28,6 +29,7 @@ def read_settings(torch: Any) -> dict[str, Any]:
     """
     objects = _find_objects(torch)
     readers: dict[str, Callable[[], Any]] = {
+        SCRIPT: _name_script,
         "threads": lambda: _read_threads(torch),
         "modes": lambda: _read_modes(torch, objects["modules"]),
         "data_loaders": lambda: _describe_loaders(objects["loaders"], objects["iterators"]),
@@ -35,6 +37,15 @@ def read_settings(torch: Any) -> dict[str, Any]:
         "optimizers": lambda: [_describe_optimizer(item) for item in objects["optimizers"][:MAX_LISTED]],
     }
     return _read_each(readers)
+
+
+def _name_script() -> str | None:
+    """Return the module or the script of this process, whatever launched it; None for code without a file."""
+    main = sys.modules["__main__"]
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None and not spec.name.startswith("__"):
+        return str(spec.name).removesuffix(".__main__")
+    return Path(path).stem if path else None
 
 
 def _read_each(readers: dict[str, Callable[[], Any]]) -> dict[str, Any]:
