@@ -65,7 +65,7 @@ types:
 bench *arguments:
     {{python}} -m benchmarks {{arguments}}
 
-# Measure error rates of the verdicts of comparisons on simulated noise.
+# Measure error rates of the verdicts of comparisons on simulated noise, also on machines that are not quiet.
 bench-statistics *arguments:
     {{python}} -m benchmarks.statistics {{arguments}}
 

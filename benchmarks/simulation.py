@@ -6,15 +6,15 @@ Each function returns shares of experiments generated from a seed and judged by 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy import stats
 
-from benchmarks.noise_models import MODELS
+from benchmarks.noise_models import HARD, MODELS, run_values
 from tracekit.stats import effects
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
-from tracekit.stats.decide import CODES, classify
+from tracekit.stats.decide import CODES, Codes, classify
 from tracekit.stats.samples import order
 from tracekit.stats.tests import holm, plan
 
@@ -53,9 +53,9 @@ class Shares:
 def blocks(
     model: str, *, count: int, k: int, sigma: float, seed: int, planted: float = 0.0
 ) -> tuple[Floats, Floats]:
-    """Logarithms of run medians of both sides in ABBA order, experiments × k, with an effect in the head."""
+    """Logarithms of run means of both sides in ABBA order, experiments × k, with an effect in the head."""
     steps = MODELS[model](np.random.default_rng(seed), count, 2 * k, sigma)
-    return split(np.median(steps, axis=-1), order(k), planted=planted)
+    return split(run_values(steps), order(k), planted=planted)
 
 
 def split(runs: Floats, sides: str, *, planted: float = 0.0) -> tuple[Floats, Floats]:
@@ -115,20 +115,20 @@ def designs(*, count: int, seed: int, sigma: float = 0.01) -> dict[str, float]:
         ("ABBA, k = 6, paired", order(6), True),
     ):
         steps = MODELS["drift"](np.random.default_rng(seed), count, len(sides), sigma)
-        a, b = split(np.median(steps, axis=-1), sides)
+        a, b = split(run_values(steps), sides)
         effect = effects.effect_in_blocks(a, b) if paired else effects.effect_between_groups(a, b)
         found[name] = _alarms(effect.p())
     return found
 
 
 def units(model: str, *, count: int, seed: int, k: int = 5, sigma: float = 0.02) -> tuple[float, float]:
-    """False alarms of a 5% Welch test on all steps of k runs a side, and on the runs' medians."""
+    """False alarms of a 5% Welch test on all steps of k runs a side, and on the runs' means."""
     steps = MODELS[model](np.random.default_rng(seed), count, 2 * k, sigma)
     is_b = np.array([side == "B" for side in order(k)])
     pooled = effects.effect_between_groups(
         steps[:, ~is_b].reshape(count, -1), steps[:, is_b].reshape(count, -1)
     )
-    a, b = split(np.median(steps, axis=-1), order(k))
+    a, b = split(run_values(steps), order(k))
     return _alarms(pooled.p()), _alarms(effects.effect_between_groups(a, b).p())
 
 
@@ -172,6 +172,88 @@ def single_runs(*, count: int, history: int, seed: int, sigma: float = 0.02) -> 
     low, high = effect.interval()
     codes = classify(difference, low, high, THRESHOLD)
     return float(((low <= 0) & (high >= 0)).mean()), float((codes == _REGRESSION).mean())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Shares of experiments of one noise model and number of runs per side.
+
+    Attributes:
+        alarms: A regression or an improvement was claimed without a change.
+        power: A true increase of 10% was called a regression.
+        unknown: "Cannot tell" without a change.
+        covered: The interval held the true effect, without a change.
+    """
+
+    alarms: float
+    power: float
+    unknown: float
+    covered: float
+
+
+PLANTED = float(np.log(1.1))
+
+
+def alternated(model: str, schedule: Sequence[int], *, count: int, sigma: float, seed: int) -> Cell:
+    """Sides that alternate as ABBA, as in `ab` and in a `check` of alternating runs."""
+    steps = HARD[model](np.random.default_rng(seed), count, 2 * schedule[-1], sigma)
+    a, b = split(run_values(steps), order(schedule[-1]))
+    looks = plan(schedule)
+    null, planted = (
+        [(effects.effect_in_blocks(a[:, : look.k], b[:, : look.k] + shift), look.alpha) for look in looks]
+        for shift in (0.0, PLANTED)
+    )
+    return _cell(null, planted)
+
+
+def apart(levels: str, runs: str, k: int, *, sessions: int, count: int, sigma: float, seed: int) -> Cell:
+    """Sides that were recorded on two occasions after earlier sessions of five runs.
+
+    Args:
+        levels: Model of the levels of sessions, whose standard deviation is 3%.
+        runs: Model of the runs within a session.
+        k: Runs per side.
+        sessions: Earlier sessions.
+        count: Experiments.
+        sigma: Standard deviation of the runs of a session.
+        seed: Seed of the random numbers.
+    """
+    rng, size = np.random.default_rng(seed), max(k, 5)
+    of_sessions = run_values(HARD[levels](rng, count, sessions + 2, 0.03))[:, :, None]
+    of_runs = run_values(HARD[runs](rng, count, (sessions + 2) * size, sigma))
+    values = of_sessions + of_runs.reshape(count, sessions + 2, size)
+    earlier, a, b = values[:, :-2, :5], values[:, -2, :k], values[:, -1, :k]
+    null, planted = (
+        [(effects.effect_between_sessions(a, b + shift, earlier), ALPHA)] for shift in (0.0, PLANTED)
+    )
+    return _cell(null, planted)
+
+
+Looks: TypeAlias = "Sequence[tuple[effects.Effect, float]]"
+
+
+def _cell(null: Looks, planted: Looks) -> Cell:
+    codes, covered = _last_verdicts(null)
+    found, _ = _last_verdicts(planted)
+    claims = (codes == _REGRESSION) | (codes == CODES.index(Verdict.IMPROVEMENT))
+    return Cell(
+        float(claims.mean()),
+        float((found == _REGRESSION).mean()),
+        float((codes == _OPEN).mean()),
+        float(covered.mean()),
+    )
+
+
+def _last_verdicts(looks: Looks) -> tuple[Codes, npt.NDArray[np.bool_]]:
+    """Return the verdict of each experiment at the look where it stopped, and whether 0 was covered there."""
+    final = np.full(looks[0][0].log.shape, _OPEN)
+    covered = np.zeros(final.shape, bool)
+    for effect, alpha in looks:
+        goes_on = final == _OPEN
+        low, high = effect.interval(alpha)
+        covered[goes_on] = ((low <= 0) & (high >= 0))[goes_on]
+        final[goes_on] = classify(effect.log, low, high, THRESHOLD)[goes_on]
+    return final, covered
 
 
 def _alarms(p: npt.NDArray[np.float64]) -> float:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks import searches, simulation
-from benchmarks.noise_models import MODELS
+from benchmarks.noise_models import HARD, MODELS
 from tracekit.stats.noise import detectable_effect
 from tracekit.stats.tests import SCHEDULE, plan
 
@@ -27,6 +27,21 @@ if TYPE_CHECKING:
 FALSE_ALARMS = 0.01
 COVERAGE = (0.93, 0.97)
 FAMILY = 0.055
+MAX_ALARMS, MIN_COVERED = 0.05, 0.93
+SIDES: tuple[tuple[int, ...], ...] = ((2,), (3,), (4,), (5,), (6,), (8,), (10,), SCHEDULE)
+SESSIONS = (8, 20)
+OCCASIONS = (
+    ("independent", "independent"),
+    ("independent", "two states, 10%"),
+    ("independent", "outliers"),
+    ("independent", "alternating steps"),
+    ("independent", "every 10th step slow"),
+    ("two states, 10%", "independent"),
+    ("sticky states, 10%", "independent"),
+    ("AR(0.8)", "independent"),
+    ("drift of 10%", "independent"),
+)
+"""Models of the levels of sessions, and of the runs within them."""
 SCHEDULES: tuple[tuple[int, ...], ...] = ((5,), (6,), (10,), (20,), SCHEDULE)
 INCREASES = (0.07, 0.10, 14.64)
 
@@ -43,9 +58,13 @@ def main() -> None:
     """Simulate and print; exit with 1 where a bound is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--count", type=int, default=4000, help="experiments per line")
+    parser.add_argument(
+        "--trials", type=int, default=2000, help="experiments per cell of the table of models"
+    )
     parser.add_argument("--searches", type=int, default=1000, help="simulated bisections per line")
     options = parser.parse_args()
     missed = 0
+    missed += report(robustness(options.trials))
     for part in (null, designs, power, detectable, families):
         missed += report(part(options.count))
     missed += report(bisections(options.searches))
@@ -60,6 +79,37 @@ def report(lines: Iterator[Line]) -> int:
         missed += not line.met
     print()
     return missed
+
+
+def robustness(count: int) -> Iterator[Line]:
+    """Verdicts without a change and with +10% by noise model and runs per side, threshold 7%.
+
+    Written in Markdown, for docs/comparing.md.
+    """
+    yield Line(f"{count} experiments a cell, run sd 3% (alternating) and 1% (apart)\n")
+    sides = ", ".join("-".join(map(str, schedule)) for schedule in SIDES)
+    yield Line(f"runs per side: {sides}; apart: from 3 on, without looks\n")
+    yield Line("| noise, % of experiments | false alarms | regression at +10% | cannot tell | covered |")
+    yield Line("| --- | --- | --- | --- | --- |")
+    for seed, model in enumerate(HARD):
+        run = partial(simulation.alternated, model, count=count, sigma=0.03, seed=seed)
+        yield _row(f"alternating: {model}", [run(schedule) for schedule in SIDES], count)
+    for seed, (levels, runs) in enumerate(OCCASIONS):
+        for sessions in SESSIONS:
+            design = partial(simulation.apart, sessions=sessions, count=count, sigma=0.01, seed=seed)
+            cells = [design(levels, runs, schedule[-1]) for schedule in SIDES[1:-1]]
+            yield _row(f"apart, {sessions} sessions: {levels}; runs: {runs}", cells, count)
+
+
+def _row(name: str, cells: list[simulation.Cell], count: int) -> Line:
+    columns = [
+        [getattr(cell, share) for cell in cells] for share in ("alarms", "power", "unknown", "covered")
+    ]
+    shown = " | ".join("/".join(f"{100 * share:.0f}" for share in shares) for shares in columns)
+    # Where the threshold decides nothing, false alarms are 5% by design, and as often more as less.
+    error = 2 * (MAX_ALARMS * (1 - MAX_ALARMS) / count) ** 0.5
+    met = all(cell.alarms <= MAX_ALARMS + error and cell.covered >= MIN_COVERED - error for cell in cells)
+    return Line(f"| {name} | {shown} |", met)
 
 
 def null(count: int) -> Iterator[Line]:

@@ -25,6 +25,8 @@ _LARGEST = 700.0
 BY_NOISE = "with known noise"
 BETWEEN_SESSIONS = "t with the variance between sessions"
 NO_SPREAD = "one run per side: no variance estimate; repeat the runs, or record runs of unchanged code"
+MIN_RUNS_APART = 3
+"""Runs per side of sides that were recorded on different occasions: of fewer, an outlier is their median."""
 MIN_SESSIONS = 8
 """Earlier sessions that show how much the levels of sessions differ; fewer leave their spread uncertain."""
 OCCASIONS = "the sides were recorded on different occasions; use `tracekit ab`, which alternates them"
@@ -81,8 +83,8 @@ def compare(
     log_a, log_b = log_a[np.isfinite(log_a)], log_b[np.isfinite(log_b)]
     comparison = judge(log_a, log_b, *_effect(log_a, log_b, noise))
     if isinstance(noise, Sessions) and comparison.method == "none":
-        count = f"{len(noise.values)} of the {MIN_SESSIONS} earlier sessions"
-        reason = f"{OCCASIONS} ({count} that show how much occasions differ)"
+        needed = f"{MIN_RUNS_APART} runs per side and {MIN_SESSIONS} earlier sessions"
+        reason = f"{OCCASIONS} (or record {needed}, of which there are {len(noise.values)})"
         return replace(comparison, verdict=Verdict.CANNOT_TELL, reason=reason)
     if isinstance(noise, Noise) and noise.runs and comparison.method.endswith(BY_NOISE):
         history = f"noise of {100 * noise.sigma:.2g}% in {noise.runs} recorded runs of unchanged code"
@@ -107,7 +109,7 @@ def _effect(log_a: Floats, log_b: Floats, noise: Noise | Sessions | None) -> tup
     unknown = np.array(np.nan)
     without_spread = Effect(np.asarray(log_b.mean() - log_a.mean()), unknown, unknown, unknown), "none"
     if isinstance(noise, Sessions):
-        if len(noise.values) < MIN_SESSIONS:
+        if len(noise.values) < MIN_SESSIONS or min(log_a.size, log_b.size) < MIN_RUNS_APART:
             return without_spread
         return effects.effect_between_sessions(log_a, log_b, noise.logs), BETWEEN_SESSIONS
     fewest, most = sorted((log_a.size, log_b.size))

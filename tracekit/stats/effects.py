@@ -149,7 +149,9 @@ def _trimmed_effect(differences: Floats, effect: Effect) -> Effect:
     kept = ordered[..., cut : blocks - cut]
     drawn_in = np.clip(ordered, kept[..., :1], kept[..., -1:])
     squares = (blocks - 1) * drawn_in.var(axis=-1, ddof=1)
-    df = np.full(effect.log.shape, left - 1.0)
+    # Two less than Yuen's, as the values themselves decide whether they are trimmed: without that, 6 of 100
+    # gates of 8 metrics show a false change.
+    df = np.full(effect.log.shape, left - 3.0)
     return Effect(kept.mean(axis=-1), np.sqrt(squares / (left * (left - 1))), df, effect.sigma)
 
 
@@ -199,33 +201,32 @@ def effect_between_groups(log_a: Floats, log_b: Floats) -> Effect:
 def effect_between_sessions(log_a: Floats, log_b: Floats, sessions: Floats) -> Effect:
     """Effect between sides that were recorded on different occasions, whose levels differ by themselves.
 
+    The level of a side or session is the median of its runs, as outlier runs are no change.
+
     Args:
         log_a: Logarithms of the base's runs.
         log_b: The same of the head.
         sessions: Logarithms of earlier runs, sessions by runs in the last two axes; NaN where a session has
             fewer runs.
     """
-    sizes, means, variances = _moments(sessions)
-    (n_a, mean_a, var_a), (n_b, mean_b, var_b) = _moments(log_a), _moments(log_b)
-    counts = np.concatenate([sizes, n_a[..., None], n_b[..., None]], axis=-1)
-    spreads = np.concatenate([variances, var_a[..., None], var_b[..., None]], axis=-1)
-    freedom = np.maximum(counts - 1, 0)
-    df_within = freedom.sum(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        within = np.where(df_within > 0, np.nansum(spreads * freedom, axis=-1) / df_within, 0.0)
-    between, runs = means.var(axis=-1, ddof=1), sizes.shape[-1] / (1 / sizes).sum(axis=-1)
-    # The mean of a session varies by its level and by its runs; the sides may have more runs, or fewer.
-    of_runs = within * (1 / n_a + 1 / n_b)
-    extra = of_runs - 2 * within / runs
+    sizes, _, variances = _moments(sessions)
+    df_within = np.maximum(sizes - 1, 0).sum(axis=-1)
+    squares = np.nansum(variances * np.maximum(sizes - 1, 0), axis=-1)
+    within = squares / np.maximum(df_within, 1)
+    count = sizes.shape[-1]
+    between = np.nanmedian(sessions, axis=-1).var(axis=-1, ddof=1)
+    # A level varies by its occasion and by its runs. More runs than the sessions have would lower the latter
+    # part, which is not relied on; fewer raise it.
+    n_a, n_b = (np.isfinite(side).sum(axis=-1) for side in (log_a, log_b))
+    extra = within * np.maximum(1 / n_a + 1 / n_b - 2 * (1 / sizes).mean(axis=-1), 0)
     variance = 2 * between + extra
     with np.errstate(divide="ignore", invalid="ignore"):
-        df_extra = np.where(df_within > 0, extra**2 / df_within, 0.0)
-        df = variance**2 / ((2 * between) ** 2 / (sizes.shape[-1] - 1) + df_extra)
-    only_runs = variance <= of_runs  # the levels of sessions differ by no more than their runs explain
+        df_extra = np.where(extra > 0, extra**2 / np.maximum(df_within, 1), 0.0)
+        df = variance**2 / ((2 * between) ** 2 / (count - 1) + df_extra)
     effect = Effect(
-        mean_b - mean_a,
-        np.sqrt(np.where(only_runs, of_runs, variance)),
-        np.where(only_runs, np.maximum(df_within, 1.0), df),
+        np.asarray(np.nanmedian(log_b, axis=-1) - np.nanmedian(log_a, axis=-1)),
+        np.sqrt(variance),
+        np.where(variance > 0, df, count - 1.0),
         np.sqrt(np.where(within > 0, within, between)),
     )
     return _with_floor(effect, log_a, log_b, sessions.reshape(*sessions.shape[:-2], -1))

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracekit.errors import UnusableInputError
 from tracekit.stats.comparison import ALPHA, Values
-from tracekit.stats.effects import Effect, Floats
+from tracekit.stats.effects import MIN_BLOCKS_FOR_ORDER, Effect, Floats
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Sessions:
 def detectable_effect(sigma: float, k: int, *, paired: bool = False) -> float:
     """Smallest effect that k runs a side detect: (t₁₋α⸝₂ + t_power) · σ · √(2/k).
 
-    Quantiles of Student's t have 2k - 2 degrees of freedom, and k - 1 in a paired comparison. The effect is a
+    Quantiles of Student's t have 2k - 2 degrees of freedom; in a paired comparison k - 1, and k - 2 where the
+    effect of the order is estimated. The effect is a
     logarithm, in the unit of sigma; below 10% it is the relative change to within half a percentage point.
 
     Args:
@@ -77,7 +78,7 @@ def detectable_effect(sigma: float, k: int, *, paired: bool = False) -> float:
     """
     if k < 2:
         return float("nan")
-    df = k - 1 if paired else 2 * k - 2
+    df = k - 1 - (k >= MIN_BLOCKS_FOR_ORDER) if paired else 2 * k - 2
     log, se, freedom, spread = np.array([0.0, sigma * np.sqrt(2 / k), df, sigma])
     return float(Effect(log, se, freedom, spread).detectable())
 

@@ -262,13 +262,13 @@ def test_from_five_blocks_the_effect_of_the_order_is_separated() -> None:
 
 
 def test_outlier_blocks_are_trimmed_from_ten_on() -> None:
-    """Yuen by scipy: one block of ten with a run that took half as long again."""
+    """Yuen by scipy, with 10 - 2·2 - 3 degrees of freedom: a run of one block is an outlier."""
     d = np.array([0.10, 0.11, 0.09, 0.105, 0.095, 0.1, 0.104, 0.096, 0.102, 0.6])
     one = compare(STEP, [100.0] * 10, list(100.0 * np.exp(d)), paired=True)
     assert np.log(one.ratio) == pytest.approx(stats.trim_mean(d, 0.2))
     low, high = np.log(one.ci95)
     winsorized = np.clip(np.sort(d), 0.096, 0.105)
-    half = stats.t.ppf(0.975, 5) * np.sqrt(9 * winsorized.var(ddof=1) / 30)
+    half = stats.t.ppf(0.975, 3) * np.sqrt(9 * winsorized.var(ddof=1) / 30)
     assert (low, high) == pytest.approx((np.log(one.ratio) - half, np.log(one.ratio) + half))
     nine = compare(STEP, [100.0] * 9, list(100.0 * np.exp(d[1:])), paired=True)
     assert nine.ci95[1] > 1.3  # too few to tell outliers from noise
@@ -331,19 +331,37 @@ SESSIONS = [
 
 
 def test_sides_of_different_occasions_are_judged_by_the_variance_between_sessions() -> None:
-    base, head = [100.0, 101.0], [140.0, 141.0]
+    base, head = [100.0, 101.0, 150.0], [140.0, 141.0, 139.0]
     one = compare(STEP, base, head, paired=False, noise=Sessions(SESSIONS))
     logs = np.log(SESSIONS)
-    within = np.mean([*logs.var(axis=1, ddof=1), np.log(base).var(ddof=1), np.log(head).var(ddof=1)])
-    between = logs.mean(axis=1).var(ddof=1)
-    # 2 (MSB - MSW / 2) + MSW (1/2 + 1/2): with as many runs as the sessions, MSW cancels
+    between = np.median(logs, axis=1).var(ddof=1)
+    # 2 MSB + MSW max(1/3 + 1/3 - 2/2, 0), and 101 to 140 by the medians
     half = stats.t.ppf(0.975, 7) * np.sqrt(2 * between)
-    assert within / 2 < between
+    assert one.ratio == pytest.approx(140 / 101)
     assert np.log(one.ci95) == pytest.approx([np.log(one.ratio) - half, np.log(one.ratio) + half])
     assert (one.verdict, one.method) == (Verdict.REGRESSION, "t with the variance between sessions")
-    same = compare(STEP, base, [108.0, 109.1], paired=False, noise=Sessions(SESSIONS))
-    assert same.verdict is Verdict.CANNOT_TELL
-    assert compare(STEP, base, [108.0, 109.1], paired=False).verdict is Verdict.REGRESSION
+    base, head = [100.0, 101.0, 100.5], [108.0, 109.1, 108.5]
+    assert compare(STEP, base, head, paired=False, noise=Sessions(SESSIONS)).verdict is Verdict.CANNOT_TELL
+    assert compare(STEP, base, head, paired=False).verdict is Verdict.REGRESSION
+
+
+def test_fewer_runs_than_the_sessions_have_vary_more() -> None:
+    sessions = [[*session, session[0] + 1, session[1] - 1] for session in SESSIONS]
+    base, head = [100.0, 101.0, 100.5], [140.0, 141.0, 140.5]
+    one = compare(STEP, base, head, paired=False, noise=Sessions(sessions))
+    logs = np.log(sessions)
+    main, within = 2 * np.median(logs, axis=1).var(ddof=1), logs.var(axis=1, ddof=1).mean()
+    extra = within * (2 / 3 - 2 / 4)
+    df = (main + extra) ** 2 / (main**2 / 7 + extra**2 / 24)
+    half = stats.t.ppf(0.975, df) * np.sqrt(main + extra)
+    assert np.log(one.ci95) == pytest.approx([np.log(one.ratio) - half, np.log(one.ratio) + half])
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_few_runs_on_another_occasion_tell_nothing(runs: int) -> None:
+    one = compare(STEP, [100.0] * runs, [200.0] * runs, paired=False, noise=Sessions(SESSIONS))
+    assert (one.verdict, one.ci95) == (Verdict.CANNOT_TELL, None)
+    assert "3 runs per side" in one.reason
 
 
 def test_few_sessions_do_not_show_how_much_occasions_differ() -> None:

@@ -216,7 +216,8 @@ SESSION_LEVELS = (1.0, 1.03, 0.98, 1.01, 0.97, 1.02, 0.99, 1.0)
     [
         (1.12, 8, 5, ExitCode.REGRESSION),
         (1.0, 8, 5, ExitCode.OK),
-        (1.5, 8, 1, ExitCode.REGRESSION),
+        (1.5, 8, 3, ExitCode.REGRESSION),
+        (1.5, 8, 1, ExitCode.CANNOT_TELL),  # one run may be an outlier
         (1.86, 7, 5, ExitCode.CANNOT_TELL),  # how much occasions differ is not known
     ],
 )
@@ -237,7 +238,9 @@ def test_sides_of_different_occasions_need_earlier_sessions(
     gate = check(store, "main", options=Options(metrics=("step_time",), least=1))
     assert gate.exit_code is code
     (one,) = gate.comparisons
-    assert one.reason.startswith("the sides were recorded on different occasions") == (sessions < 8)
+    assert one.reason.startswith("the sides were recorded on different occasions") == (
+        sessions < 8 or runs < 3
+    )
 
 
 def test_alternating_runs_are_paired_whatever_older_runs_the_baseline_has(
@@ -369,8 +372,8 @@ def test_sessions_that_were_timed_otherwise_do_not_count(git: Git, store: Store)
     first = git("rev-parse", "HEAD")
     for step in 2 * BASE[:4]:
         record(store, first, [step], settings={"steps": 50}, apart=True)
-    record(store, commit(git, "second"), BASE[:1], settings={"steps": 5}, apart=True)
-    record(store, commit(git, "topic", branch="topic"), BASE[:1], settings={"steps": 5}, apart=True)
+    record(store, commit(git, "second"), BASE[:3], settings={"steps": 5}, apart=True)
+    record(store, commit(git, "topic", branch="topic"), BASE[:3], settings={"steps": 5}, apart=True)
     options = Options(metrics=("step_time",), least=1)
     assert check(store, "main", options=options).verdict is Verdict.CANNOT_TELL
     for step in 2 * BASE[:4]:
