@@ -21,6 +21,7 @@ from .causes import (
     BETWEEN,
     CALL,
     INITIAL,
+    NAMED,
     OP,
     SOURCE,
     WAITS_ELSEWHERE,
@@ -132,7 +133,7 @@ def on_host(rows: pd.DataFrame, program: Program) -> str:
             "Most of it is in calls that allocate or free memory of the host or the device, which also "
             "initialize it: allocate buffers once and reuse them"
         )
-    if mostly(rows, contains(rows[OP], f"^{re.escape(_BETWEEN)}")):
+    if mostly(rows, contains(rows[OP], f"^{re.escape(_BETWEEN)}") & ~rows[NAMED]):
         return (
             "The host's activity there was not recorded: code between ops, or a wait for something other "
             f"than the device (a request, data, a lock). To find it, {program.stacks}; move work out of the "

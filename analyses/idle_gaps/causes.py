@@ -55,7 +55,7 @@ from ..shared.common import (
 )
 from ..shared.groups import group_rows
 from ..shared.host_columns import MAX_SHARED_ROWS, HostColumns, read_host_columns
-from ..shared.host_rows import LOADS_CODE, NO_OP, source_lines
+from ..shared.host_rows import LOADS_CODE, NO_OP, sampled_lines, source_lines
 from ..shared.idle_neighbors import (
     AFTER,
     BEFORE,
@@ -411,6 +411,9 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     causes = context.refine_causes(why.cause, why.host_ns, is_calling, first, stalled, dispatch)
     is_other_call = (anchor < 0) & (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & ~is_calling
     is_late = np.isin(causes, [CAUSES.index(cause) for cause in _EXPLAINED])
+    start, lines = ints(gaps, C.START_NS), source_lines(run, anchor_ids)
+    sampled = sampled_lines(run, ints(gaps, C.RANK), start, start + why.host_ns)
+    is_named = (anchor >= 0) & ~rare & ~context.is_marked(host.name_matches(_BACKWARD_NODE), anchor)
     initial = early | why.loading | context.is_initialization(host, anchor, call, is_new)
     shown = {
         NEXT_OP: host.categories(next_op, NO_OP),
@@ -424,14 +427,14 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         WAIT_ROW: host.ids(why.wait).array,
         C.LAUNCH_ROW: host.ids(launch).array,
         ANCHOR_ROW: anchor_ids.array,
-        SOURCE: source_lines(run, anchor_ids).astype("category").array,
+        SOURCE: lines.mask(lines == "", sampled).astype("category").array,
         WAITS_ELSEWHERE: why.waiting_elsewhere,
         ALLOCATING: why.allocating,
         ASIDE: why.aside,
         STARTING: why.starting,
         FIRST: first,
         INITIAL: is_late & initial & ~why.aside & ~stalled,
-        NAMED: (anchor >= 0) & ~rare & ~context.is_marked(host.name_matches(_BACKWARD_NODE), anchor),
+        NAMED: is_named | (sampled != "") & (anchor < 0),
         DISPATCH: dispatch,
         CAUSE: pd.Categorical.from_codes(causes, categories=pd.Index(CAUSES)),
     }

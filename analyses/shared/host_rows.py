@@ -188,6 +188,34 @@ def _stack_lines(run: Run, rows: pd.Series) -> Objects:
     return lines_of_rows
 
 
+def sampled_lines(run: Run, ranks: Ints, start: Ints, end: Ints) -> Objects:
+    """Line of user code that most samples of Python stacks in each interval have, `NO_SOURCE` without one.
+
+    Args:
+        run: The run.
+        ranks: Rank of each interval.
+        start: Start of each interval, ns.
+        end: End of each interval, ns.
+    """
+    lines = np.full(len(start), NO_SOURCE, object)
+    samples = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.SOURCE_LINES])
+    for rank, of_rank in samples.groupby(C.RANK):
+        stacks = zip(of_rank[C.STACK].astype(str), of_rank[C.SOURCE_LINES].astype(str), strict=True)
+        sampled = np.array([line_of(_with_lines(*stack)) for stack in stacks], object)
+        times = ints(of_rank, C.T_NS)  # tables are sorted by time
+        first, stop = np.searchsorted(times, start), np.searchsorted(times, end)
+        for interval in np.flatnonzero((ranks == rank) & (stop > first)):
+            found, counts = np.unique(sampled[first[interval] : stop[interval]], return_counts=True)
+            lines[interval] = found[counts.argmax()]
+    return lines
+
+
+def _with_lines(stack: str, lines: str) -> str:
+    """A stack whose frames have the line that runs instead of the first one of their function."""
+    frames = zip(stack.split(";"), lines.split(","), strict=False)
+    return ";".join(re.sub(r"\(\d+\)", f"({line})", frame, count=1) for frame, line in frames)
+
+
 def line_of(stack: str) -> str:
     """Innermost user frame of a stack, whose frames are separated by `;` or line ends, innermost first.
 

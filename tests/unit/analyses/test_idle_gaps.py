@@ -180,6 +180,38 @@ def test_a_wait_that_only_the_device_has_is_blamed(tmp_path: Path, name: str, en
     assert causes(explained(tmp_path, calls, [*work, wait])) == [(cause, 36_000)]
 
 
+def sampled_gap(path: Path, *times: int) -> Result:
+    """A gap of 8 ms in each of three steps, with samples of one function at these times of the step."""
+    rows, calls, steps, samples = [], [], [], []
+    for number in range(3):
+        begin = 10_000_000 * number
+        calls.append(host("cudaLaunchKernel", begin + 8_400_000, begin + 8_404_000, **CALL))
+        rows.append(kernel(begin + 8_410_000, begin + 10_000_000, launch_row=number))
+        steps.append(step(number, begin, begin + 10_000_000))
+        stack = {C.STACK: "numpy/core.py(5): add;data.py(6): encode", C.SOURCE_LINES: "7,8", C.TID: 1}
+        samples += [{C.T_NS: begin + time, **stack} for time in times]
+    run = make_run(
+        path, host_intervals=calls, device_intervals=with_idle(rows), steps=steps, host_samples=samples
+    )
+    return analyze(run, "idle_gaps")
+
+
+def test_samples_name_the_code_that_a_device_waits_for(tmp_path: Path) -> None:
+    result = sampled_gap(tmp_path / "sampled", 2_000_000, 5_000_000, 9_000_000)
+    assert set(result.tables["gaps"]["source_line"]) == {"data.py(8): encode"}
+    (finding,) = result.findings
+    assert finding.title.startswith("GPU idle: CPU busy outside kernel launches ")
+    assert "at data.py(8): encode" in finding.advice
+    assert "was not recorded" not in finding.advice
+
+
+def test_samples_outside_of_the_hosts_part_name_nothing(tmp_path: Path) -> None:
+    result = sampled_gap(tmp_path, 8_450_000, 9_900_000)
+    assert set(result.tables["gaps"]["source_line"]) == {""}
+    (finding,) = result.findings
+    assert finding.title.startswith("GPU idle while the CPU activity is unknown ")
+
+
 def test_a_wait_of_another_thread_is_not_blamed(tmp_path: Path) -> None:
     launch = host("cudaLaunchKernel", 50_000, 54_000, **CALL)
     working = host("aten::add", 20_000, 55_000)
