@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -155,9 +155,8 @@ def import_job(
         collector=Collector("import", VERSION),
         diagnostics=[*job.notes],
     )
-    return _normalize(
-        store, named, meta, progress=progress, kernels=kernels, with_sources=True, workers=workers
-    )
+    complete = partial(assemble, meta=meta, kernels=kernels, with_sources=True)
+    return _normalize(store, named, complete, run_id=meta.run_id, progress=progress, workers=workers)
 
 
 def import_recording(
@@ -185,28 +184,24 @@ def import_recording(
     alone = len(traces) == 1
     added = serving.read_patterns(Path.cwd())
     sources = tuple(Source(path, None if alone else rank, serving=added) for rank, path in enumerate(traces))
-    return _normalize(store, sources, meta, samples=samples, kernels=kernels, stacks=stacks)
+    complete = partial(assemble, meta=meta, samples=samples, kernels=kernels, stacks=stacks)
+    return _normalize(store, sources, complete)
 
 
 def _normalize(
     store: Store,
     sources: tuple[Source, ...],
-    meta: RunMeta,
+    complete: Callable[..., Run],
     *,
+    run_id: str | None = None,
     progress: Progress = ignore_progress,
-    samples: Sequence[Sample] = (),
-    kernels: Sequence[Kernel] = (),
-    stacks: Sequence[HostSamples] = (),
-    with_sources: bool = False,
     workers: Workers | None = None,
 ) -> Run:
-    complete = partial(
-        assemble, meta=meta, samples=samples, kernels=kernels, stacks=stacks, with_sources=with_sources
-    )
+    """Decode traces and write them as one run, by `assemble` with all that it needs beside them."""
     if workers and not any(storage.kind(source.path) is storage.Kind.STREAM for source in sources):
         from tracekit.ingest.importer.cluster import on_workers  # loads what only clusters need
 
-        with store.draft(meta.run_id) as draft, on_workers(workers, draft, progress) as executor:
+        with store.draft(run_id) as draft, on_workers(workers, draft, progress) as executor:
             return complete(draft, executor.write, executor.decode(sources))
     with store.draft() as draft, store.draft() as spool:  # the spool is a draft that is never committed
         outcomes = local.decode(store, spool.path, progress, sources)
