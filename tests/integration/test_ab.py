@@ -57,7 +57,7 @@ peak = dict(t_ns=0, source="process", metric="host_peak_bytes", unit="bytes", va
 make_run(
     Store(Path(os.environ["TRACEKIT_STORE"])),
     tables=dict(counters=[peak], steps=step_rows(0, 20)),
-    timings=Timings([9_000_000, 10_000_000, 99_000_000], [], "perf_counter"),
+    timings=Timings([9_000_000, 10_000_000, 11_000_000], [], "perf_counter"),
     git=gitinfo.state(),
 )
 """

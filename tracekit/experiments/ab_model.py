@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from tracekit.errors import CollectionError
 from tracekit.experiments.checkouts import Changes
 from tracekit.experiments.measure import Reading
 from tracekit.experiments.options import AbOptions, Design
-from tracekit.runs.metrics import EXACT, TOLERANCE_BYTES
+from tracekit.runs.metrics import EXACT, STEP_MEDIAN, TOLERANCE_BYTES
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import ALPHA, Comparison, Metric, Verdict, exit_code, overall
 from tracekit.stats.samples import order
@@ -221,6 +222,13 @@ class Report:
         words += ["--setup", request.setup] if request.setup else []
         words += ["--higher-is-better"] * request.higher_is_better + ["--allow-dirty"] * self.head.dirty
         return shlex.join([*words, "--", *request.command])
+
+    @property
+    def median_change(self) -> float | None:
+        """Logarithm of the ratio of median steps, head over base; None where a block lacks one."""
+        pairs = [(block.base.get(STEP_MEDIAN), block.head.get(STEP_MEDIAN)) for block in self.outcome.blocks]
+        changes = [math.log(head / base) for base, head in pairs if base and head]
+        return sum(changes) / len(changes) if changes and len(changes) == len(pairs) else None
 
     def content(self) -> dict[str, Any]:
         """Convert to JSON values, without the schema name."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from statistics import fmean
 
 from tracekit.diff.engine import Options as DiffOptions
 from tracekit.diff.engine import diff, expand_varying
@@ -37,6 +38,7 @@ from tracekit.runs.store import Store
 from tracekit.runs.text import shorten
 from tracekit.stats import samples
 from tracekit.stats.comparison import Comparison, Verdict
+from tracekit.stats.decide import change
 from tracekit.stats.tests import with_holm
 
 __all__ = ["CheckResult", "Options", "check"]
@@ -238,21 +240,23 @@ def _timing_notes(base: Sequence[Run], head: Sequence[Run]) -> tuple[str, ...]:
     if fewest < MIN_STEPS:
         steps = f"{fewest} step{'s' * (fewest != 1)}"
         notes.append(f"step_time: in some runs the mean of only {steps}; record more steps")
-    return (*notes, *_uneven_notes((*base, *head)))
+    return (*notes, *_uneven_notes(base, head))
 
 
-def _uneven_notes(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Say if the mean of the steps is far above their median, and after how many steps the times recur."""
-    times = filter(None, (unprofiled_step_time(run.meta.timings) for run in runs))
-    uneven = [time for time in times if time.is_uneven]
-    if not uneven:
+def _uneven_notes(base: Sequence[Run], head: Sequence[Run]) -> tuple[str, ...]:
+    """Say if the mean of the steps is far above their median, and what the median alone would show."""
+    sides = [
+        [time for run in side if (time := unprofiled_step_time(run.meta.timings))] for side in (base, head)
+    ]
+    uneven = [time for side in sides for time in side if time.is_uneven]
+    if not uneven or not all(sides):
         return ()
+    medians = [fmean(math.log(max(1, time.median_ns)) for time in side) for side in sides]
     worst = max(uneven, key=lambda time: time.mean_ns / time.median_ns)
     period = f"; the times recur every {worst.period} steps" if worst.period else ""
     ratio = worst.mean_ns / worst.median_ns
-    return (
-        f"step_time: in {len(uneven)} of the runs the mean is up to {ratio:.1f} times the median{period}",
-    )
+    text = f"step_time: in {len(uneven)} of the runs the mean is up to {ratio:.1f} times the median{period}"
+    return (f"{text}; the median step, which is not judged, changed by {change(medians[1] - medians[0])}",)
 
 
 def _list_values(base: Counter[str], head: Counter[str]) -> str:

@@ -23,7 +23,7 @@ from tracekit.experiments import process
 from tracekit.experiments.checkouts import git
 from tracekit.experiments.options import UNITS
 from tracekit.runs import meta as run_meta
-from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, VALUE, WALL, of_run
+from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, VALUE, WALL, of_run, step_distribution
 from tracekit.runs.revisions import environment
 from tracekit.runs.run import Run
 from tracekit.runs.store import ENVIRONMENT_VARIABLE, Store
@@ -268,7 +268,7 @@ def _read_run(store: Store) -> Sample:
             f"`tracekit collect` stored {len(runs)} runs instead of one",
             hint="remove --repeat; each measurement is a new process",
         )
-    return Sample(of_run(runs[0]), runs[0])
+    return Sample(of_run(runs[0]) | step_distribution(runs[0]), runs[0])
 
 
 def _executable(word: str, here: Path, root: Path) -> str:

@@ -10,6 +10,7 @@ from tracekit.experiments.ab_model import Report
 from tracekit.render import document as doc
 from tracekit.render.cells import json_text
 from tracekit.runs.text import human
+from tracekit.stats.decide import change
 
 
 def _format_ratios(*ratios: float | None) -> str | None:
@@ -44,6 +45,8 @@ def render(report: Report, output_format: str) -> str:
 def _blocks(report: Report) -> list[doc.Block]:
     width = doc.terminal_width(_MAX_WIDTH)
     reasons = [f"{metric.name}: {metric.reason} ({metric.method})" for metric in report.outcome.metrics]
+    if report.median_change is not None:
+        reasons.append(f"median step: {change(report.median_change)}, not judged")
     reasons += [f"{name}: only one side measured it" for name in report.outcome.one_sided]
     design = [*_design(report), *(f"warning: {warning}" for warning in report.warnings)]
     sides = report.runs.keys() >= {"base", "head"}

@@ -47,6 +47,18 @@ def of_run(run: Run) -> dict[str, float]:
     return ({STEP_TIME: step_ns} if step_ns is not None else {}) | peaks(run)
 
 
+STEP_MEDIAN = "step_time_median"
+
+
+def step_distribution(run: Run) -> dict[str, float]:
+    """Return median, 90th and 99th percentile of the un-profiled step times of a run, ns, if it has any."""
+    timed = step_times.unprofiled_step_time(run.meta.timings)
+    if timed is None:
+        return {}
+    values = {STEP_MEDIAN: timed.median_ns, "step_time_p90": timed.p90_ns, "step_time_p99": timed.p99_ns}
+    return {name: float(value) for name, value in values.items()}
+
+
 def step_time(run: Run) -> float | None:
     """Return the `step_time` of `of_run`, which the index of a store knows; None if it was not measured."""
     timed = step_times.unprofiled_step_time(run.header.timings)

@@ -14,6 +14,7 @@ from tracekit.experiments.check import Options, check
 from tracekit.experiments.check_model import Outcome
 from tracekit.render.check_sentences import sides
 from tracekit.runs import meta as run_meta
+from tracekit.runs.meta import Timings
 from tracekit.stats.comparison import Verdict
 
 if TYPE_CHECKING:
@@ -206,6 +207,27 @@ def test_batch_sizes_are_never_mixed(git: Git, store: Store) -> None:
         "resnet50 train cuda, batch_size 8": {"step_time": "pass"},
         "resnet50 train cuda, batch_size 32": {"step_time": "regression"},
     }
+
+
+def test_a_loader_that_waits_every_tenth_step_is_seen_by_the_mean_alone(
+    branch: tuple[str, str], store: Store
+) -> None:
+    """The wait of every tenth step doubles: 12% more time, and no change of the median."""
+    for side, wait in enumerate((2_360_000, 3_720_000)):
+        runs = record(store, branch[side], BASE, steps=40, batch_size=side + 100)
+        for run, step in zip(runs, BASE, strict=True):
+            times = [step] * 40
+            times[9::10] = [wait, wait + 1_000] * 2
+            run_meta.write(run.path, replace(run.meta, timings=Timings(times, [], "cuda_event")))
+    head = [run.id for run in runs]
+    gate = check(store, "main", runs=head, options=replace(STEP_TIME, varying=("batch_size",)))
+    (config,) = gate.configurations
+    assert (gate.verdict, config.comparisons[0].ratio) == (Verdict.REGRESSION, pytest.approx(1.12, abs=0.002))
+    (note,) = [text for text in config.notes if "median" in text]
+    assert note.startswith(
+        "step_time: in 5 of the runs the mean is up to 1.3 times the median; the times recur"
+    )
+    assert note.endswith("changed by +0.0%")
 
 
 SESSION_LEVELS = (1.0, 1.03, 0.98, 1.01, 0.97, 1.02, 0.99, 1.0)
