@@ -35,7 +35,7 @@ from tracekit.analysis import (
     TableSpec,
     savings,
 )
-from tracekit.analysis.savings import MIN_SHARE
+from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.run import Run
@@ -206,8 +206,7 @@ SLOW_CALLS = Rule(
     "slow_launch_calls",
     states="the median kernel launch call takes more than {min_median_ns} (at least {min_calls} calls), and "
     "the device's idle time during such calls beyond {usual_call_ns} per call is at least "
-    "{min_saving_share} of the steps; silent where the calls wait for their kernels, which then run in most "
-    "of their time",
+    "{min_saving_share} of the steps; not for `synchronous_launches`",
     why="a launch call usually takes about {usual_call_ns}; a median above {min_median_ns} is caused by the "
     "machine, not by the program",
     bound=Bottleneck.LAUNCH,
@@ -217,6 +216,17 @@ SLOW_CALLS = Rule(
         "usual_call_ns": 5_000,
         "min_saving_share": MIN_SHARE,
     },
+)
+
+
+SYNCHRONOUS = Rule(
+    "synchronous_launches",
+    states="kernels run in at least {min_kernel_share} of the time of the calls that launch them (at least "
+    "{min_calls} calls), and the device is idle before the next call, for at most the time of the kernel, in "
+    "{min_saving_share} of the steps; without a saving on devices other than those of CUDA and HIP",
+    why="a launch call returns before its kernel starts, unless a setting for debugging lets it wait",
+    bound=Bottleneck.LAUNCH,
+    thresholds={"min_kernel_share": 0.5, "min_calls": 20, "min_saving_share": WARN_SHARE},
 )
 
 
@@ -307,9 +317,9 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
     kernels = table[table[KIND] == DeviceKind.KERNEL]
     if budget.marked:
         kernels = kernels[kernels[C.STEP].notna()]
-    if len(kernels) < SLOW_CALLS["min_calls"]:
-        return ()
     if _waits_for_kernels(kernels):
+        return _report_synchronous(run, kernels, budget)
+    if len(kernels) < SLOW_CALLS["min_calls"]:
         return ()
     median = percentile(ints(kernels, API_NS), 50)
     excess = np.maximum(ints(kernels, IDLE_IN_CALL) - int(SLOW_CALLS["usual_call_ns"]), 0)
@@ -336,11 +346,48 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
 
 
 def _waits_for_kernels(kernels: pd.DataFrame) -> bool:
-    """Whether most of the time of calls lies in the kernels they launch, since each waits for its own."""
+    """Whether enough time of calls lies in the kernels they launch, since each waits for its own."""
     called, started_at = ints(kernels, CALLED_NS), ints(kernels, STARTED_NS)
     ended = np.minimum(started_at + ints(kernels, C.DUR_NS), called + ints(kernels, API_NS))
     inside = np.maximum(ended - np.maximum(started_at, called), 0)
-    return bool(2 * inside.sum() > ints(kernels, API_NS).sum())
+    in_calls = int(ints(kernels, API_NS).sum())
+    return bool(inside.sum() > SYNCHRONOUS["min_kernel_share"] * in_calls) and (
+        len(kernels) >= SYNCHRONOUS["min_calls"]
+    )
+
+
+def _report_synchronous(run: Run, kernels: pd.DataFrame, budget: Budget) -> tuple[Finding, ...]:
+    """The finding on launch calls that wait for their kernels."""
+    ordered = kernels.sort_values([*PLACE, STARTED_NS])
+    ended = ints(ordered, STARTED_NS) + ints(ordered, C.DUR_NS)
+    follows = (ordered[PLACE].to_numpy()[1:] == ordered[PLACE].to_numpy()[:-1]).all(axis=1)
+    idle = np.where(follows, np.maximum(ints(ordered, STARTED_NS)[1:] - ended[:-1], 0), 0)
+    hidable = np.minimum(np.append(idle, 0), ints(ordered, C.DUR_NS))
+    saving = max_per_rank(ordered, hidable)
+    if not budget.matters(saving, least=SYNCHRONOUS["min_saving_share"]):
+        return ()
+    program = program_of(run)
+    heaviest = sort_by(ordered.assign(hidable=hidable), "-hidable", C.ROW_ID)[:EVIDENCE_ROWS]
+    rows = {"device_intervals": C.ROW_ID, "host_intervals": C.LAUNCH_ROW}
+    finding = budget.finding(
+        SYNCHRONOUS,
+        saving,
+        f"Launch calls wait for their kernels, then the GPU is idle: {budget.describe(saving)}",
+        f"The CPU prepares nothing while a kernel runs. {_LAUNCH_AHEAD if program.graphs else _LAUNCH_LESS}",
+        "for each kernel, the idle time after it, at most its duration, in which the next call could have "
+        f"been prepared, {budget.per}",
+        confidence=0.7,
+        evidence={name: [int(row) for row in heaviest[column]] for name, column in rows.items()},
+    )
+    reason = "saving not estimated: it is unknown whether this device launches asynchronously"
+    return (finding if program.graphs else finding.without_saving(reason),)
+
+
+_LAUNCH_AHEAD = (
+    "Unset `CUDA_LAUNCH_BLOCKING` (ROCm: `HIP_LAUNCH_BLOCKING`, `AMD_SERIALIZE_KERNEL`), and measure without "
+    "debuggers and sanitizers"
+)
+_LAUNCH_LESS = "Do more work per launch: larger batches, fused ops, fewer copies of scalars"
 
 
 _KIND = Column(KIND, "", "launched work: kernel, memcpy, memset, or graph (a replay, counted once)")
@@ -414,5 +461,5 @@ ANALYSIS = Analysis(
     sources=("HTA CUDA kernel launch statistics", "HTA queue length"),
     order=42,
     compute=compute,
-    rules=(SLOW_CALLS,),
+    rules=(SLOW_CALLS, SYNCHRONOUS),
 )

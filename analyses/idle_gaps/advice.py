@@ -105,6 +105,20 @@ READS = r"^(?:f?getc|getchar|f?gets|getline|p?readv?(?:64)?|fread|scanf)$"
 """Calls of the operating system that read."""
 
 
+def hint(rows: pd.DataFrame) -> str:
+    """Sentence on an op with most of the time that a program can do without, empty for others."""
+    hints = (text for pattern, text in _HINTS.items() if mostly(rows, contains(rows[OP], pattern)))
+    return next((f". {text}" for text in hints), "")
+
+
+_HINTS = {
+    "^aten::_coalesce$": (
+        "Sparse tensors are coalesced in each product: call `.coalesce()` once, or keep them in CSR"
+    )
+}
+"""What to do about an op, by its name."""
+
+
 def with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
     """Gaps with the next kernel as label where the responsible range is named only by a compiled graph."""
     compiled = contains(rows[OP], "CompiledFxGraph")

@@ -37,6 +37,7 @@ from .advice import (
     MEMORY,
     READS,
     amount,
+    hint,
     largest_part,
     main_call,
     mostly,
@@ -364,4 +365,4 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
     others = ["foreach or fused variants"] if program.is_pytorch else ["larger kernels"]
     words = {"launch_less": program.launch_less(*others), "system_trace": program.system_trace}
     advice = _ADVICE[rule.code].format(**words)
-    return f"{largest_part(rows)}. {advice}{after}"
+    return f"{largest_part(rows)}. {advice}{hint(rows)}{after}"

@@ -75,6 +75,7 @@ CASES: dict[str, Case] = {
     "idle_between_kernels": one(idle.queued),
     "sync_starves_device": one(critical_path.waiting),
     "slow_launch_calls": one(idle.slow_machine),
+    "synchronous_launches": one(idle.synchronous),
     "zero_grad_per_parameter": one(launches.zeroing, "per_parameter"),
     "small_optimizer_kernels": one(launches.chain, optimizer=True),
     "small_elementwise_kernels": one(launches.chain),

@@ -194,6 +194,19 @@ def slow_machine(*, clean: bool = False) -> Program:
     return program
 
 
+def synchronous(*, clean: bool = False) -> Program:
+    """Launch calls that return after their kernel of 50 µs, and 30 µs of the host; when clean, after 4 µs."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            for _ in range(20):
+                with program.op("aten::mm"):
+                    launch_ns = 4_000 if clean else 60_000
+                    program.kernel("after_launch_bound", 50_000, launch_ns=launch_ns, delay_ns=5_000)
+                    program.wait(30_000)
+    return program
+
+
 PLANTED: dict[str, tuple[Callable[..., Program], set[str]]] = {
     "small_ops": (small_ops, {"idle_launch_bound"}),
     "host_work": (host_work, {"idle_host_work"}),
@@ -207,5 +220,6 @@ PLANTED: dict[str, tuple[Callable[..., Program], set[str]]] = {
     "other_stream": (other_stream, set()),
     "profiled": (profiled, set()),
     "slow_machine": (slow_machine, {"idle_launch_bound", "slow_launch_calls"}),
+    "synchronous": (synchronous, {"idle_launch_bound", "synchronous_launches"}),
 }
 """Each program and the findings it must give; its clean twin must give none."""

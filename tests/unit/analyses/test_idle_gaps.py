@@ -831,3 +831,12 @@ def test_the_dispatch_of_an_op_up_to_a_millisecond_is_launch_bound(tmp_path: Pat
     for end, code in ((1_000_000, "idle_launch_bound"), (1_200_000, "idle_host_work")):
         op = host("aten::mm", 101_000, end - 7_000)
         assert codes(two_kernels(tmp_path / code, op, *ops, gap=(100_000, end))) == [code]
+
+
+@pytest.mark.parametrize(("op", "is_hinted"), [("aten::_coalesce", True), ("aten::mm", False)])
+def test_sparse_tensors_are_to_be_coalesced_once(tmp_path: Path, op: str, *, is_hinted: bool) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 105_000)]
+    rows = [kernel(5_000, 10_000, launch_row=0), kernel(110_000, 120_000, launch_row=1)]
+    (finding,) = explained(tmp_path, [*calls, host(op, 11_000, 109_500)], rows).findings
+    assert finding.code == "idle_launch_bound"
+    assert ("`.coalesce()` once" in finding.advice) == is_hinted
