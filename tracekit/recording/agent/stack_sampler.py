@@ -18,7 +18,7 @@ from typing import Any
 INTERVAL_S = 0.01
 """Time between samples of a short recording; it grows by as much with every `SAMPLES_PER_RATE` samples."""
 SAMPLES_PER_RATE = 1_000
-MAX_SHARE = 0.01
+MAX_SHARE = 0.0075
 """Largest share of the time for which the thread may run: changing threads costs 30 to 300 µs."""
 SWITCH_S = 0.001
 """Shorter ones let the thread wake up more often while it waits for the lock."""
