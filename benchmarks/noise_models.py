@@ -84,7 +84,7 @@ def sticky_states(rng: np.random.Generator, count: int, runs: int, sigma: float)
     """The machine is 10% slower for a while: each run changes its state with a probability of 10%."""
     changes = rng.random((count, runs)) < 0.1
     states = (rng.random((count, 1)) < 0.5) ^ (np.cumsum(changes, axis=1) % 2 == 1)
-    return iid(rng, count, runs, sigma) + 0.1 * states[:, :, None]
+    return np.asarray(iid(rng, count, runs, sigma) + 0.1 * states[:, :, None])
 
 
 def outliers(rng: np.random.Generator, count: int, runs: int, sigma: float) -> Floats:
