@@ -142,10 +142,12 @@ def explain(verdict: Verdict, of: Evidence, direction: Direction = Direction.LOW
     effect, better, worse = (change(sign * log) for log in (of.log, of.low, of.high))
     ends = (better, worse) if sign > 0 else (worse, better)
     span = f"95% interval {ends[0]} to {ends[1]}"
+    # A decrease to 1 / (1 + θ) is as much as an increase by θ: each takes the other back.
+    down = f"{limit} ({change(-math.log1p(of.threshold))} downward)"
     if verdict is Verdict.REGRESSION:
-        return f"{effect} ({span}), worse by at least {limit}"
+        return f"{effect} ({span}), worse by at least {limit if sign > 0 else down}"
     if verdict is Verdict.IMPROVEMENT:
-        return f"{effect} ({span}), better by at least {limit}"
+        return f"{effect} ({span}), better by at least {down if sign > 0 else limit}"
     if verdict is Verdict.PASS and sign > 0:
         return f"at most {worse} (95% interval from {better}), below {limit}"
     if verdict is Verdict.PASS:

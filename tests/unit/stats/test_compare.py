@@ -97,7 +97,9 @@ def test_more_is_better_turns_the_verdict_around(sides: Sides) -> None:
 def test_a_rate_that_fell_reads_as_a_fall() -> None:
     one = compare(RATE, [100.0, 101.0, 99.0], [80.0, 81.0, 79.0], paired=False)
     assert one.ratio == pytest.approx(0.8, abs=1e-3)
-    assert one.reason == ("-20.0% (95% interval -22.1% to -17.9%), worse by at least the threshold of 7%")
+    assert one.reason == (
+        "-20.0% (95% interval -22.1% to -17.9%), worse by at least the threshold of 7% (-6.5% downward)"
+    )
     other = compare(RATE, [100.0, 100.2, 99.9, 100.1], [99.0, 99.1, 98.9, 99.2], paired=False)
     assert other.verdict is Verdict.PASS
     assert other.reason == "at worst -1.2% (95% interval up to -0.8%), within the threshold of 7%"

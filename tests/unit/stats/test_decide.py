@@ -87,3 +87,11 @@ def test_it_is_told_how_many_more_runs_are_needed(log: float, more: int | None) 
 def test_more_runs_of_a_rate_are_counted_in_its_own_direction() -> None:
     assert more_runs(effect(-0.02, 0.02, 4.0), 5, 0.07, -1) == more_runs(effect(0.02, 0.02, 4.0), 5, 0.07)
     assert more_runs(effect(-0.02, 0.02, 4.0), 5, 0.07) < more_runs(effect(0.02, 0.02, 4.0), 5, 0.07)
+
+
+def test_a_decrease_names_the_threshold_as_a_decrease() -> None:
+    """-6.6% is not "at least 7%", but takes back an increase of 7%."""
+    faster = Evidence(math.log(0.934), -0.08, -0.06, 0.07)
+    assert explain(decide(faster), faster) == (
+        "-6.6% (95% interval -7.7% to -5.8%), better by at least the threshold of 7% (-6.5% downward)"
+    )
