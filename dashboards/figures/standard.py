@@ -152,9 +152,14 @@ def _draw_largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
 
 
 def _labels(spec: TableSpec, rows: list[Record]) -> list[str]:
-    """Return a label per row: its first text column, preceded by rank and device if these vary."""
+    """Return a label per row: its first text column, preceded by rank and device if these vary.
+
+    A first column that repeats is a kind; then the name is the label, if there is one.
+    """
     texts = [column.name for column in spec.columns if column.unit not in {PROSE, ID}]
     named = next((name for name in texts if any(isinstance(row[name], str) for row in rows)), None)
+    if named is not None and C.NAME in texts and len({row[named] for row in rows}) < len(rows):
+        named = C.NAME
     keys = [key for key in (*_GROUPS, C.STEP) if len({row.get(key) for row in rows}) > 1]
     if named is None and not keys:
         return []

@@ -20,12 +20,12 @@ from ..components.text import block_title, sentence
 from ..figures import lines, shares
 from ..site import Context, Page, Section
 from . import key_numbers
+from .host_breakdown import chart_names
 from .key_numbers import tile_blocks, tiles_with_baseline
 
 NAME, ANALYSIS = "steps", "gpu_breakdown"
 _WINDOWS = {"profiled_steps": "the profiled steps", "whole": "the whole capture (no steps are marked)"}
 DEFINED = f"{shares.DEFINITION} They sum exactly to the window (TorchBench's breakdown)."
-_OPS = 12
 _MAX_LINKS = 5
 _SPREAD = (("Shortest", "min_ns"), ("Longest", "max_ns"), ("95th percentile", "p95_ns"))
 
@@ -114,7 +114,7 @@ def _tables(results: PageResults) -> list[Component]:
 
 
 def show_breakdown(results: PageResults) -> list[Component]:
-    """Show the charts; without a device, the ops with the highest host self time."""
+    """Show the charts; without a device, what the driving thread spent its time on."""
     heading = block_title("Time breakdown")
     steps = _chart_devices(results, "profiled_steps")
     if steps:
@@ -149,14 +149,9 @@ def chart_each_step(results: PageResults, *, height: int = 250) -> list[Componen
 
 
 def _host(results: PageResults) -> list[Component]:
-    ops = results.frame("host", ANALYSIS)
-    top = ops.head(_OPS)
-    which = f"The {len(top)} of {len(ops):,} ops with the highest host self time."
-    caption = f"No device activity in this capture. {which}"
-    shown = results.bars("host", top[C.NAME], top["self_ns"], title="self time", caption=caption)
     notes = " ".join(map(sentence, results.context.result(ANALYSIS).notes))
     nothing = notes or "The run has neither device activity nor host ops."
-    return shown or [html.P(nothing, className="tk-dim")]
+    return chart_names(results) or [html.P(nothing, className="tk-dim")]
 
 
 PAGE = Page(

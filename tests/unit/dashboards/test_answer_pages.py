@@ -28,6 +28,7 @@ PAGES = (
     "copies",
     "critical_path",
     "flame",
+    "host_breakdown",
     "kernels",
     "launch_config",
     "memory",
