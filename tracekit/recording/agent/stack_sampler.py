@@ -20,6 +20,8 @@ INTERVAL_S = 0.01
 SAMPLES_PER_RATE = 1_000
 MAX_SHARE = 0.0075
 """Largest share of the time for which the thread may run: changing threads costs 30 to 300 µs."""
+MAX_PAUSE_S = 0.04
+"""Longest time between samples for the sake of that share."""
 SWITCH_S = 0.001
 """Shorter ones let the thread wake up more often while it waits for the lock."""
 MAX_FRAMES = 64
@@ -66,7 +68,8 @@ class StackSampler:
             del frame  # it would keep the variables of the program alive
             before_ns, ran_ns = ran_ns, time.thread_time_ns()
             least_s = INTERVAL_S * (1 + len(self._samples) // SAMPLES_PER_RATE)
-            pause_s = max(least_s, (ran_ns - before_ns) / 1e9 / MAX_SHARE)
+            # one sample that took long, as on an overloaded machine, must not be the last
+            pause_s = max(least_s, min(MAX_PAUSE_S, (ran_ns - before_ns) / 1e9 / MAX_SHARE))
 
     def facts(self) -> dict[str, Any]:
         """Return the samples: time in ns since the epoch and number of the stack; and the distinct stacks.
