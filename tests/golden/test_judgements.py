@@ -195,7 +195,8 @@ def test_the_first_sentence_names_what_bounds_the_run(name: str, shared_runs: Sh
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "marcalph__kernelforge/t4_pageable.json.gz": {
         "idle_host_work": "it advised to prepare requests and no longer does: aten::normal_ runs for 26.7 of "
-        "43.8 ms on the launching thread, which the expert names as missing"
+        "43.8 ms on the launching thread; of another run, which spends its time in the same op, this code is "
+        "demanded",
     },
 }
 """Codes for which a run of the third round does not follow its expert, with the reason."""
