@@ -296,11 +296,12 @@ class SmallTable:
             return chosen
         text = str(condition)
         kept = self.satisfying.setdefault(text, []) if len(text) <= MAX_KEPT_CONDITION else []
-        for other, positions in kept:
-            if condition.equals(other):
-                return chosen.take(positions)
-        kept.append((condition, _satisfying(self.rows, condition)))
-        return chosen.take(kept[-1][1])
+        positions = next((rows for other, rows in kept if condition.equals(other)), None)
+        if positions is None:
+            positions = _satisfying(self.rows, condition)
+            kept.append((condition, positions))
+        # Arrow forgets the number of rows that it takes of no columns
+        return chosen.take(positions) if columns else chosen.slice(0, len(positions))
 
 
 def _satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array:

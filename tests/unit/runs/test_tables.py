@@ -173,3 +173,8 @@ def test_conditions_with_the_same_text_select_their_own_rows(store: Store) -> No
             assert run.arrow("steps", where=condition)[C.START_NS].to_pylist() == [*some]
     nothing = run.table("steps", where=pc.field(C.START_NS) < 0)
     assert len(nothing) == 0
+
+
+def test_rows_are_counted_without_columns(store: Store) -> None:
+    run = of_old(make_run(store, tables={"steps": step_rows(0, 20, 40)}))
+    assert run.arrow("steps", columns=[], where=pc.field(C.START_NS) > 0).num_rows == 2

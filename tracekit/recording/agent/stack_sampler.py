@@ -48,7 +48,7 @@ class StackSampler:
         self._former_switch_s = sys.getswitchinterval()
         if not any(map(_is_of_program, threading.enumerate())):
             sys.setswitchinterval(SWITCH_S)
-        self._thread = threading.Thread(target=self._run, name="tracekit samples", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tracekit-samples", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
