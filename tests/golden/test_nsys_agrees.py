@@ -96,7 +96,12 @@ def test_answers_agree(name: str, pair: tuple[Run, Run]) -> None:
     assert _plain(name, one) == _plain(name, other)
     assert [found.title for found in one.findings] == [found.title for found in other.findings]
     if name not in WITH_NOTES_OF_THEIR_OWN:
-        assert one.notes == other.notes
+        assert list(map(_without_advice, one.notes)) == list(map(_without_advice, other.notes))
+
+
+def _without_advice(note: str) -> str:
+    """What is missing; how to record it differs."""
+    return note.partition(": record")[0]
 
 
 def _plain(name: str, result: Result) -> dict[str, dict[str, list[Any]]]:

@@ -234,7 +234,7 @@ def test_the_command_prints_ids_and_where_the_time_went(
     assert len(runs) == 2
     assert out.splitlines()[:2] == [run.id for run in runs]
     assert "without the profiler" in out
-    assert "Host time by op" in out
+    assert "Self time of the driving thread by op" in out
     assert "profile" in err
     assert {d.code for d in runs[0].meta.diagnostics} >= {"pin_memory_ignored"}
     inside = zeroed(runs[0])

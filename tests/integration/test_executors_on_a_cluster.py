@@ -208,26 +208,28 @@ def test_a_scheduler_that_is_lost_ends_all(
 
 @pytest.mark.slow
 def test_a_scheduler_that_is_busy_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_s, limits = DaskWorkers._silence_s, list[float]()
+    threads_of, silent_polls = DaskWorkers._threads, list[None]()
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with cluster(tmp_path) as found, connection.connect(found.address) as executor:
 
-        def resumed_in_time(self: DaskWorkers) -> float:
-            limits.append(limit_s(self))
-            if len(limits) == 4:  # after twice the time without a connection
+        def resumed_in_time(self: DaskWorkers) -> dict[str, int] | None:
+            threads = threads_of(self)
+            silent_polls.extend([] if threads else [None])
+            if threads is None and len(silent_polls) == 4:  # after twice the time without a connection
                 found.scheduler.send_signal(signal.SIGCONT)
                 assert pipe.read_text()
-            return limits[-1]
+            return threads
 
         monkeypatch.setattr(connection, "UNREACHABLE_S", 1.0)
         monkeypatch.setattr(connection, "ANSWER_S", 0.5)
-        monkeypatch.setattr(DaskWorkers, "_silence_s", resumed_in_time)
+        monkeypatch.setattr(DaskWorkers, "_threads", resumed_in_time)
         outcomes = executor.map(deeds.wait_for, [str(tmp_path / "other"), str(pipe)])
         assert next(outcomes).index == 0
         found.scheduler.send_signal(signal.SIGSTOP)
         (last,) = outcomes
     assert last.error is None
+    assert len(silent_polls) >= 4
 
 
 @pytest.mark.slow

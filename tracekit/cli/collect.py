@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 SUMMARY = "gpu_breakdown"
-SUMMARY_TABLES = ("whole", "host")
 MAX_SUMMARY_ROWS = 8
 MIN_COMMUNICATION_SHARE = 0.05
 """Exposed communication, as a share of the window, from which its analysis is suggested."""
@@ -58,22 +57,22 @@ def print_summary(run: Run, *, err: bool = False) -> None:
     if timed and run.meta.timings:
         click.echo(f"\n{describe_step_time(timed, run.meta.timings)}", err=err)
 
-    result = analyze(run, SUMMARY)
-    name = _suggest_analysis(result)
-    more = f"`tracekit analyze {run.id} {SUMMARY if name != HOST else HOST} --limit 0` shows all"
-    for spec in analysis.get(SUMMARY).tables:
-        if spec.name in SUMMARY_TABLES and spec.name in result.tables:
-            table = result.tables[spec.name]
-            text = render.table_text(
-                table, spec.columns, title=spec.title, limit=MAX_SUMMARY_ROWS, show_all=more
-            )
-            click.echo("\n" + text, nl=False, err=err)
+    name = _suggest_analysis(analyze(run, SUMMARY))
+    shown, table_name = (HOST, "by_name") if name == HOST else (SUMMARY, "whole")
+    spec = next(spec for spec in analysis.get(shown).tables if spec.name == table_name)
+    table = analyze(run, shown).tables.get(table_name)
+    if table is not None:
+        columns = [column for column in spec.columns if column.name not in _LEFT_OUT]
+        more = f"`tracekit analyze {run.id} {shown} --limit 0` shows all"
+        text = render.table_text(table, columns, title=spec.title, limit=MAX_SUMMARY_ROWS, show_all=more)
+        click.echo("\n" + text, nl=False, err=err)
     if run.meta.profiled:
-        advice = "" if name == HOST else f", and `tracekit findings {run.id}` for advice"
-        note(f"tracekit: see `tracekit analyze {run.id} {name}`{advice}")
+        note(f"tracekit: see `tracekit analyze {run.id} {name}`, and `tracekit findings {run.id}` for advice")
 
 
-HOST = "ops"
+HOST = "host_breakdown"
+_LEFT_OUT = ("total_ns", "calls", "source", "samples")
+"""Columns of its table by name that the summary leaves out."""
 
 
 def _suggest_analysis(breakdown: Result) -> str:

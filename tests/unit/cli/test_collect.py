@@ -38,9 +38,10 @@ def test_the_summary_has_the_mean_and_its_spread_and_names_the_command_that_show
         "Step time without the profiler: 2.50 ms (mean of 2 steps; median 1.00 ms, p90 4.00 ms, p99 4.00 ms, "
         "spread 300.0%)\nThe mean is 2.5 times the median: some steps take far longer\n"
     ) in shown
-    assert f"32 more rows; `tracekit analyze {made.id} ops --limit 0` shows all" in shown
-    assert hints == f"tracekit: see `tracekit analyze {made.id} ops`\n"
-    assert run(["analyze", made.id, "ops", "--limit", "0", "--store", str(tmp_path)]) == 0
+    assert f"33 more rows; `tracekit analyze {made.id} host_breakdown --limit 0` shows all" in shown
+    see = f"`tracekit analyze {made.id} host_breakdown`, and `tracekit findings {made.id}` for advice"
+    assert hints == f"tracekit: see {see}\n"
+    assert run(["analyze", made.id, "host_breakdown", "--limit", "0", "--store", str(tmp_path)]) == 0
     assert "op39" in capsys.readouterr().out
 
 
