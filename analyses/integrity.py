@@ -57,7 +57,7 @@ from .shared.common import (
     positions,
     spans,
 )
-from .shared.groups import group_rows
+from .shared.groups import group_rows, number_by
 from .steps import measure_steps, overhead
 
 OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
@@ -294,10 +294,10 @@ def _check_durations(device: pd.DataFrame) -> Check:
 
 def _check_overruns(device: pd.DataFrame) -> Check:
     rows = device[(device[C.KIND] == str(DeviceKind.KERNEL)) & device[C.GRAPH_ID].isna()]
-    rows = rows.sort_values([*_STREAM, C.START_NS], kind="stable")
-    start, end = spans(rows)
-    stream = rows[_STREAM].fillna(NO_PARENT).to_numpy(np.int64)
-    same = (stream[1:] == stream[:-1]).all(axis=1)
+    stream, _ = number_by(rows, _STREAM)
+    order = np.lexsort((ints(rows, C.START_NS), stream))
+    start, end = (times[order] for times in spans(rows))
+    same = np.diff(stream[order]) == 0
     over = same & (end[:-1] >= end[1:]) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
     what = "kernels run over whole later ones of their stream; their durations, and sums of them, are wrong"
     return check_share("kernel_overruns", int(over.sum()), len(rows), what)

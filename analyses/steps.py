@@ -28,6 +28,7 @@ from tracekit.runs.step_times import (
     MIN_STEPS,
     OUTLIER_DEVIATIONS,
     OUTLIER_SHARE,
+    find_period,
     of_different_batches,
     unprofiled_step_time,
     warmup,
@@ -57,7 +58,6 @@ RULES = (WARM_UP, UNSTEADY)
 LIKELY = 0.5
 """Confidence that slow steps could be as fast as the median: their work may differ."""
 MAX_NAMED_STEPS = 3
-MIN_PERIODS, MAX_PERIOD = 3, 64
 
 
 def findings(steps: pd.DataFrame, times: str, budget: Budget) -> tuple[Finding, ...]:
@@ -99,7 +99,7 @@ def _report_unsteady(rank: object, steady: pd.DataFrame, times: str, budget: Bud
         return []
     title = f"Steps of rank {rank} take from {human(low, 'ns')} (p05) to {human(high, 'ns')} (p95)"
     slowest = _numbers(steady.sort_values([times, C.STEP], ascending=[False, True]).head(MAX_NAMED_STEPS))
-    period = _find_period(values, max_spread)
+    period = find_period(values, lambda phase: percentile(phase, 95) - percentile(phase, 5) <= max_spread)
     if period:
         return [
             Finding(
@@ -124,15 +124,6 @@ def _report_unsteady(rank: object, steady: pd.DataFrame, times: str, budget: Bud
             confidence=LIKELY,
         )
     ]
-
-
-def _find_period(values: Ints, max_spread: float) -> int:
-    """Number of steps after which their times recur, observed at least `MIN_PERIODS` times; 0 if none."""
-    for period in range(2, min(len(values) // MIN_PERIODS, MAX_PERIOD) + 1):
-        phases = [values[place::period] for place in range(period)]
-        if all(percentile(phase, 95) - percentile(phase, 5) <= max_spread for phase in phases):
-            return period
-    return 0
 
 
 def _numbers(steps: pd.DataFrame) -> str:

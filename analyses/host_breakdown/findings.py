@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -227,7 +228,8 @@ def _judge_program(run: Run, host: HostColumns) -> Iterator[Finding]:
     against = budget(run)
     if anomalies := _report_anomaly_detection(host, against):
         yield anomalies
-    threads = (run.meta.environment.get(PROGRAM) or {}).get("threads") or {}
+    program = run.meta.environment.get(PROGRAM) or {}
+    threads = program.get("threads") or {}
     limits = {name: threads[name] for name in ("affinity", "cgroup_limit") if threads.get(name)}
     cores = ceil(min(limits.values(), default=0))
     if limits and (used := threads.get("intra_op") or 0) > cores:
@@ -237,7 +239,7 @@ def _judge_program(run: Run, host: HostColumns) -> Iterator[Finding]:
             f"torch uses {used} intra-op threads on {cores} core{'s' * (cores != 1)}",
             f"Set `torch.set_num_threads({cores})` or OMP_NUM_THREADS={cores}, or allow more cores",
         )
-    yield from _report_restarts(run, against)
+    yield from _report_restarts(run, program.get("data_loaders") or [], against)
     least = int(count_iterations(run, host).min(initial=1 << 31)) if against.marked else 0
     if ITERATIONS["min_iterations"] <= least < 1 << 31:
         yield against.finding(
@@ -249,11 +251,11 @@ def _judge_program(run: Run, host: HostColumns) -> Iterator[Finding]:
         )
 
 
-def _report_restarts(run: Run, against: Budget) -> Iterator[Finding]:
+def _report_restarts(run: Run, loaders: list[dict[str, Any]], against: Budget) -> Iterator[Finding]:
     """The finding on workers that start anew each epoch, by the un-profiled steps after the profile."""
     timings = run.meta.timings
     times = np.array(timings.step_ns[-timings.later :] if timings and timings.later else [], np.int64)
-    for loader in (run.meta.environment.get(PROGRAM) or {}).get("data_loaders") or []:
+    for loader in loaders:
         samples, size = loader.get("samples"), loader.get("batch_size")
         if not loader.get("num_workers") or loader.get("persistent_workers") or not samples or not size:
             continue

@@ -152,7 +152,7 @@ def _report_dense_gradients(ops: Ops, inside: Bools, against: Budget) -> Finding
 
 def _report_half_precision(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     is_half = inside & contains(ops.frame[C.INPUT_DTYPES], FLOAT16)
-    outermost = is_half & (climb_to(ops.parent.copy(), ops.parent, is_half) == NO_PARENT)
+    outermost = is_half & (climb_to(ops.parent, ops.parent, is_half) == NO_PARENT)
     total_ns = int(ints(ops.frame, C.DUR_NS)[outermost].sum())
     if against.share(total_ns) < HALF["min_share"]:
         return None

@@ -12,10 +12,10 @@ absolute deviations, of at least 4 steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median_low
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from tracekit.schema import C
 
@@ -30,6 +30,7 @@ OUTLIER_DEVIATIONS = 3
 _MAD_TO_SIGMA = 1.4826
 
 
+Times = TypeVar("Times", "Sequence[int]", "Ints")
 MIN_UNEVEN = 1.2
 """Mean over the median from which steps are uneven."""
 MIN_PERIODS, MAX_PERIOD = 3, 64
@@ -71,7 +72,7 @@ class StepTime:
             p90_ns=_percentile(ordered, 90),
             p99_ns=_percentile(ordered, 99),
             spread=_spread(ordered),
-            period=_find_period(times) if is_uneven else 0,
+            period=find_period(times, _is_steady) if is_uneven else 0,
         )
 
     @property
@@ -90,11 +91,19 @@ def _spread(ordered: Sequence[int]) -> float:
     return (_percentile(ordered, 95) - _percentile(ordered, 5)) / middle if middle else 0.0
 
 
-def _find_period(times: Sequence[int]) -> int:
-    """Return the number of steps after which their times recur, seen at least `MIN_PERIODS` times."""
+def _is_steady(times: Sequence[int]) -> bool:
+    return _spread(sorted(times)) <= MAX_PHASE_SPREAD
+
+
+def find_period(times: Times, is_steady: Callable[[Times], bool]) -> int:
+    """Return the number of steps after which their times recur, seen at least `MIN_PERIODS` times; 0 if none.
+
+    Args:
+        times: Times of the steps, in order.
+        is_steady: Whether the times of the steps of one phase are alike.
+    """
     for period in range(2, min(len(times) // MIN_PERIODS, MAX_PERIOD) + 1):
-        phases = [sorted(times[place::period]) for place in range(period)]
-        if all(_spread(phase) <= MAX_PHASE_SPREAD for phase in phases):
+        if all(is_steady(times[phase::period]) for phase in range(period)):
             return period
     return 0
 

@@ -96,7 +96,7 @@ def more_runs(effect: Effect, k: int, threshold: float, sign: int = 1) -> int | 
 
     log, se, df = sign * float(effect.log), float(effect.se), float(effect.df)
     limit = math.log1p(threshold)
-    distance = max(log, limit) if log >= limit else limit - log
+    distance = log if log >= limit else limit - log
     # The spread of few runs is often too small by chance: 80% of the true ones are below this.
     likely = math.sqrt(df / float(chdtri(df, 1 - 0.2))) if np.isfinite(df) else 1.0
     for count in range(k + 1, k + MAX_MORE + 1):

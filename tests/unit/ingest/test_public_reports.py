@@ -11,6 +11,7 @@ from tests.traces import imported, kernel_event, table
 from tracekit.analysis import analyze
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer import import_traces
+from tracekit.ingest.kineto import merged
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -108,6 +109,14 @@ def test_ranks_of_a_merged_file_are_told_apart(store: Store, tmp_path: Path, pid
 def test_large_process_ids_alone_are_no_ranks(store: Store, tmp_path: Path) -> None:
     events = ranks(lambda pid, rank: pid + (rank + 3) * 10**8)
     assert set(table(run_of(store, tmp_path, events), "host_intervals")[C.RANK]) == {0}
+
+
+def test_an_ordinary_trace_is_read_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged, "split_ranks", None)
+    run = run_of(store, tmp_path, [launch(1, 10, 0), kernel_event(1, ts=20)])
+    assert len(table(run, "host_intervals")) == 1
 
 
 @pytest.mark.parametrize("lost", [1, 5])

@@ -109,7 +109,7 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
         return reader.read(path, directory, progress)
     pool, fast = decoders
     trace = kineto.read(path, directory, pool, progress, scanners=fast)
-    if not merged.may_hold_ranks(directory):
+    if not merged.may_hold_ranks(path, directory):
         return [trace]
     ranks = []
     for rank, file in merged.split_ranks(path, directory).items():

@@ -73,19 +73,18 @@ def _note_conflicts(jobs: list[Job]) -> list[Job]:
 
     Where there are more, as many as their job has are those of one cycle of the profiler.
     """
-    noted = list(jobs)
-    for world_size, rank in {(job.world_size, source.rank) for job in jobs for source in job.sources}:
-        mine = [number for number, job in enumerate(jobs) if job.world_size == world_size]
-        sources = [source for number in mine for source in jobs[number].sources]
-        claiming = [source for source in sources if source.rank == rank]
-        if len(claiming) < 2 or len(sources) > world_size:
-            continue
-        listed = ", ".join(f"{source.path.parent.name}/{file_name(source.path)}" for source in claiming)
-        message = f"{listed} all say rank {rank} of {world_size}, so each is a run of its own"
-        note = Diagnostic(Level.WARN, "rank_conflict", f"{message}; if they are of one job, a rank is wrong")
-        for number in mine:
-            noted[number] = structs.replace(noted[number], notes=(*noted[number].notes, note))
-    return noted
+    notes: dict[int, list[Diagnostic]] = defaultdict(list)
+    for world_size in {job.world_size for job in jobs}:
+        sources = [source for job in jobs if job.world_size == world_size for source in job.sources]
+        claims = _group_by(sources if len(sources) <= world_size else [], lambda source: source.rank)
+        for rank, claiming in claims.items():
+            if len(claiming) < 2:
+                continue
+            listed = ", ".join(f"{source.path.parent.name}/{file_name(source.path)}" for source in claiming)
+            message = f"{listed} all say rank {rank} of {world_size}, so each is a run of its own"
+            advice = "if they are of one job, a rank is wrong"
+            notes[world_size].append(Diagnostic(Level.WARN, "rank_conflict", f"{message}; {advice}"))
+    return [structs.replace(job, notes=(*job.notes, *notes[job.world_size])) for job in jobs]
 
 
 def _stream(path: Place) -> Job:
@@ -109,6 +108,7 @@ def _group_by_job(files: list[TraceHeader]) -> list[Job]:
 _TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
 _OTHER_LIMIT = 64 << 20  # most bytes of a JSON file that are read to distinguish it from a damaged trace
 
+Item = TypeVar("Item")
 Key = TypeVar("Key")
 
 
@@ -219,10 +219,8 @@ def _is_other_json(path: Place) -> bool:
     return True
 
 
-def _group_by(
-    traces: Iterable[TraceHeader], key: Callable[[TraceHeader], Key]
-) -> dict[Key, list[TraceHeader]]:
-    sorted_out: dict[Key, list[TraceHeader]] = defaultdict(list)
+def _group_by(traces: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    sorted_out: dict[Key, list[Item]] = defaultdict(list)
     for trace in traces:
         sorted_out[key(trace)].append(trace)
     return sorted_out

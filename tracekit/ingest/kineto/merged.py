@@ -29,6 +29,10 @@ from tracekit.storage import STDIN, Kind, Place, kind
 LEAST_OFFSET = 10_000_000
 """Process ids of Linux are below 2^22: larger ones were changed."""
 _OFFSETS = [10**exponent for exponent in range(7, 18)]
+MAX_LABEL = 1_024
+"""Number in a label, which processes of containers have as their id, too."""
+_BEGIN = 1 << 18  # bytes of text in which a label is searched: some hundred events
+_LABELED_PID = re.compile(rb'"pid"\s*:\s*"\[')
 _LABEL = re.compile(r"(\[[^\]]+\])\s*(.*)", re.DOTALL)
 
 
@@ -49,14 +53,26 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _Group = int | str
 
 
-def may_hold_ranks(directory: Path) -> bool:
-    """Whether the process ids of a decoded trace, at its begin and its end, may tell several ranks apart."""
+def may_hold_ranks(path: Place, directory: Path) -> bool:
+    """Whether the process ids of a trace, at its begin and its end, may tell several ranks apart.
+
+    Reading a trace again takes long, so that of an ordinary one at most the begin is.
+
+    Args:
+        path: The trace.
+        directory: Folder of its decoded events, in which an id with a label is the number in the label.
+    """
     host = SpooledTable(directory, HOST_INTERVALS.name)
-    if not host.rows:
+    if not host.rows or path == STDIN or kind(path) is Kind.STREAM:  # a stream can be read only once
         return False
     edges = [host.whole_part(part) for part in {host.parts[0], host.parts[-1]}]
     pids = host.read(edges, [C.PID]).integers(C.PID)
-    return bool(pids.max() >= LEAST_OFFSET or pids.min() < 1)
+    return bool(pids.max() >= LEAST_OFFSET or (pids.min() < MAX_LABEL and _begins_with_labels(path)))
+
+
+def _begins_with_labels(path: Place) -> bool:
+    with open_trace(path) as stream:
+        return bool(_LABELED_PID.search(stream.read(_BEGIN)))
 
 
 def split_ranks(path: Place, directory: Path) -> dict[int, Path]:
@@ -69,8 +85,6 @@ def split_ranks(path: Place, directory: Path) -> dict[int, Path]:
     Returns:
         The files by rank; empty if the trace is not merged, or damaged.
     """
-    if path == STDIN or kind(path) is Kind.STREAM:  # it can be read only once
-        return {}
     with open_trace(path) as stream:
         text = b"".join(iter(lambda: stream.read(1 << 24), b""))
     try:

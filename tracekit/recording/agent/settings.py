@@ -27,13 +27,15 @@ def read_settings(torch: Any) -> dict[str, Any]:
     Args:
         torch: The program's torch.
     """
-    objects = _find_objects(torch)
+    tracked = gc.get_objects()
+    objects, count = _find_objects(torch, tracked), len(tracked)
+    del tracked
     readers: dict[str, Callable[[], Any]] = {
         SCRIPT: _name_script,
         "threads": lambda: _read_threads(torch),
         "modes": lambda: _read_modes(torch, objects["modules"]),
         "data_loaders": lambda: _describe_loaders(objects["loaders"], objects["iterators"]),
-        "garbage_collector": _read_collector,
+        "garbage_collector": lambda: _read_collector(count),
         "optimizers": lambda: [_describe_optimizer(item) for item in objects["optimizers"][:MAX_LISTED]],
     }
     return _read_each(readers)
@@ -59,8 +61,8 @@ def _read_each(readers: dict[str, Callable[[], Any]]) -> dict[str, Any]:
     return values
 
 
-def _find_objects(torch: Any) -> dict[str, list[Any]]:
-    """Find the modules, data loaders, iterators of loaders, and optimizers of this process.
+def _find_objects(torch: Any, tracked: list[Any]) -> dict[str, list[Any]]:
+    """Find the modules, data loaders, iterators of loaders, and optimizers among the objects of this process.
 
     `type` is asked, not `isinstance`, which would let proxies of the program load what they stand for.
     """
@@ -70,7 +72,7 @@ def _find_objects(torch: Any) -> dict[str, list[Any]]:
         wanted |= {"loaders": loading.DataLoader, "iterators": loading._BaseDataLoaderIter}
     name_of_type: dict[type, str] = {}
     objects: dict[str, list[Any]] = {"modules": [], "loaders": [], "iterators": [], "optimizers": []}
-    for item in gc.get_objects():
+    for item in tracked:
         kind = type(item)
         name = name_of_type.get(kind)
         if name is None:
@@ -126,12 +128,12 @@ def _quota(group: Path) -> list[float]:
     return []
 
 
-def _read_collector() -> dict[str, Any]:
-    """Return whether Python collects by itself, from how many objects on, and what it looks at."""
+def _read_collector(count: int) -> dict[str, Any]:
+    """Return whether Python collects by itself, from how many objects on, and how many it looks at."""
     return {
         "enabled": gc.isenabled(),
         "thresholds": list(gc.get_threshold()),
-        "objects": len(gc.get_objects()),
+        "objects": count,
         "frozen_objects": gc.get_freeze_count(),
     }
 
