@@ -315,6 +315,22 @@ _DUR = Column(C.DUR_NS, _INT64, "duration, ns", between=_LENGTH)
 _ROW_ID = Column(C.ROW_ID, _INT64, "identifies the row within its table")
 _CORRELATION = _maybe(C.CORRELATION_ID, _INT64, "joins a runtime call to what it launched")
 
+_COLLECTIVE = (
+    _maybe(C.COLLECTIVE, _TEXT, "name of the collective that the op issues, or the kernel is of"),
+    _maybe(C.COLLECTIVE_SEQUENCE, _INT64, "number of the collective within its process group"),
+    _maybe(C.DTYPE, _TEXT, "dtype of the collective's elements"),
+    _maybe(C.ELEMENTS_IN, _INT64, "elements that each rank passes to the collective"),
+    _maybe(C.ELEMENTS_OUT, _INT64, "elements that each rank receives from the collective"),
+    _maybe(C.GROUP_NAME, _TEXT, "name of the collective's process group"),
+    _maybe(C.GROUP_DESCRIPTION, _TEXT, "description of the process group"),
+    _maybe(C.GROUP_RANKS, _TEXT, "ranks of the process group, as recorded"),
+    _maybe(C.GROUP_SIZE, _INT64, "number of ranks of the process group"),
+    _maybe(C.SPLIT_IN, _TEXT, "rows that an all-to-all sends to each rank, as recorded; empty if equal"),
+    _maybe(C.SPLIT_OUT, _TEXT, "rows that an all-to-all receives from each rank, likewise"),
+    _maybe(C.SRC_RANK, _INT64, "rank that a receive is from"),
+    _maybe(C.DST_RANK, _INT64, "rank that a send is to"),
+)
+
 DEVICE_INTERVALS: Final = Table(
     "device_intervals",
     "one interval on a device",
@@ -357,6 +373,7 @@ DEVICE_INTERVALS: Final = Table(
         _maybe(C.CAPTURED_PATH, _TEXT, "modules and ops around that op, outermost first, joined by ' > '"),
         _maybe(C.CAPTURED_MODULE, _TEXT, "the torch.nn.Module around that op"),
         _maybe(C.CAPTURED_SHAPES, _TEXT, "shapes of that op's inputs, compact JSON"),
+        *_COLLECTIVE,
     ),
 )
 
@@ -385,19 +402,7 @@ HOST_INTERVALS: Final = Table(
         _maybe(C.STACK, _TEXT, "call stack, innermost frame first"),
         _maybe(C.MODULE, _TEXT, "the enclosing torch.nn.Module"),
         _maybe(C.FLOPS, _INT64, "floating point operations"),
-        _maybe(C.COLLECTIVE, _TEXT, "name of the collective that the op issues"),
-        _maybe(C.COLLECTIVE_SEQUENCE, _INT64, "number of the collective within its process group"),
-        _maybe(C.DTYPE, _TEXT, "dtype of the collective's elements"),
-        _maybe(C.ELEMENTS_IN, _INT64, "elements that each rank passes to the collective"),
-        _maybe(C.ELEMENTS_OUT, _INT64, "elements that each rank receives from the collective"),
-        _maybe(C.GROUP_NAME, _TEXT, "name of the collective's process group"),
-        _maybe(C.GROUP_DESCRIPTION, _TEXT, "description of the process group"),
-        _maybe(C.GROUP_RANKS, _TEXT, "ranks of the process group, as recorded"),
-        _maybe(C.GROUP_SIZE, _INT64, "number of ranks of the process group"),
-        _maybe(C.SPLIT_IN, _TEXT, "rows that an all-to-all sends to each rank, as recorded; empty if equal"),
-        _maybe(C.SPLIT_OUT, _TEXT, "rows that an all-to-all receives from each rank, likewise"),
-        _maybe(C.SRC_RANK, _INT64, "rank that a receive is from"),
-        _maybe(C.DST_RANK, _INT64, "rank that a send is to"),
+        *_COLLECTIVE,
         _maybe(C.KERNEL_BACKEND, _TEXT, "what generated the kernel that the op launches, such as triton"),
         _maybe(C.KERNEL_FILE, _TEXT, "file of the generated kernel's source, as recorded"),
         _maybe(C.KERNEL_HASH, _TEXT, "hash of that source, which includes the kernel's generated name"),

@@ -14,7 +14,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.collective_kinds import ALL_TO_ALL, SEND_RECV
-from ..shared.collectives import describe_collectives, group_keys
+from ..shared.collectives import describe_collectives, group_keys, read_metadata
 from ..shared.common import NO_PARENT, PLACE, contains, spans
 from ..shared.host_rows import fill_missing_text, host_rows
 from ..shared.intervals_by_class import intervals_by_class, is_communication
@@ -67,7 +67,8 @@ def read_calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame
         between an all-to-all and the next one of its group; `LIBRARY`.
     """
     kernels = rows[is_communication(rows)].sort_values([*PLACE, C.START_NS, C.ROW_ID], ignore_index=True)
-    host = host_rows(run, kernels[C.OP_ROW], [*(C.PHASE, C.SPLIT_IN, C.SPLIT_OUT)])
+    host = host_rows(run, kernels[C.OP_ROW], [C.PHASE])
+    host = host.join(read_metadata(run, kernels, [C.SPLIT_IN, C.SPLIT_OUT]))
     issued = launch_calls(run, kernels)
     table = describe_collectives(run, kernels.drop(columns=C.LAUNCH_ROW)).join(host)
     expert, group = (matches(kernels[C.NAME], pattern) for pattern in (_EXPERT_KERNELS, r"(?i)nccl|rccl"))

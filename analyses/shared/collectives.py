@@ -8,11 +8,13 @@ ends must agree within 10% of the longest duration, or 200 µs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import family
 from tracekit.runs.intervals import Ints
@@ -29,7 +31,7 @@ from .collective_kinds import (
     collective_kinds,
     kinds_of,
 )
-from .common import PLACE, Bools, ints, map_texts, percentile
+from .common import NO_PARENT, PLACE, Bools, ints, map_texts, percentile, positions
 from .groups import number_by
 from .host_rows import fill_missing_text, host_rows
 from .intervals_by_class import is_communication
@@ -44,7 +46,7 @@ RECORDED = (
     *(C.COLLECTIVE_SEQUENCE, C.DTYPE, C.ELEMENTS_IN, C.ELEMENTS_OUT),
     *(C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE, C.SRC_RANK, C.DST_RANK),
 )
-"""Columns of the launching op that describe a collective."""
+"""Columns of the launching op, or of the kernel, that describe a collective."""
 READ = (C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW)
 """Columns of communication kernels that `describe_collectives` needs."""
 _OF_ONE_SIZE = {ALL_REDUCE, BROADCAST, REDUCE, SEND_RECV}
@@ -190,7 +192,8 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
         family, kind of collective, bytes as nccl-tests count them, size (the same, of the op's first input if
         unknown, else 0), group (the process group's name and ranks; empty if unknown) and `RECORDED`.
     """
-    recorded = host_rows(run, kernels[C.OP_ROW], [C.COLLECTIVE, C.INPUT_SHAPES, C.INPUT_DTYPES, *RECORDED])
+    recorded = read_metadata(run, kernels, [C.COLLECTIVE, *RECORDED])
+    recorded = recorded.join(host_rows(run, kernels[C.OP_ROW], [C.INPUT_SHAPES, C.INPUT_DTYPES]))
     named = kinds_of(recorded[C.COLLECTIVE].astype(object).fillna(""))
     kinds = named.where(named != OTHER, collective_kinds(run, kernels))
     inputs = (fill_missing_text(recorded[name], "") for name in (C.INPUT_SHAPES, C.INPUT_DTYPES))
@@ -209,6 +212,27 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     }
     kept = {name: values for name, values in kernels.items() if name not in (C.NAME, C.OP_ROW)}
     return pd.DataFrame(kept | columns | {name: recorded[name] for name in RECORDED})
+
+
+def read_metadata(run: Run, kernels: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """What the launching ops recorded of the collectives of some kernels, else the kernels themselves.
+
+    Args:
+        run: The run.
+        kernels: Communication kernels with row id and launching op.
+        columns: Columns of `host_intervals` that `device_intervals` has, too.
+    """
+    recorded = host_rows(run, kernels[C.OP_ROW], [*columns, C.COLLECTIVE])
+    lacking = np.flatnonzero(recorded[C.COLLECTIVE].isna())
+    if len(lacking):
+        described = pc.field(C.COLLECTIVE).is_valid()
+        own = run.table("device_intervals", columns=[C.ROW_ID, *columns], where=described)
+        at = positions(own[C.ROW_ID], kernels[C.ROW_ID].iloc[lacking])
+        lacking, at = lacking[at != NO_PARENT], at[at != NO_PARENT]
+        for name in columns if len(at) else ():
+            kept = own[name].astype(recorded[name].dtype)
+            recorded.loc[recorded.index[lacking], name] = kept.iloc[at].to_numpy()
+    return recorded[[*columns]]
 
 
 def group_keys(recorded: pd.DataFrame) -> pd.Series:

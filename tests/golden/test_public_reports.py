@@ -173,3 +173,12 @@ def test_33_tables_with_a_version_are_read(store: Store) -> None:
         "forward": 105 * US,
         "backward": 104 * US,
     }
+
+
+def test_38_collectives_are_described_by_their_kernels(store: Store) -> None:
+    calls = result(run_of(store, "38-collective-ids-differ-by-rank"), "collectives", "calls")
+    assert calls[C.BYTES].tolist() == [2_097_152] * 6
+    assert calls["wait_ns"].tolist() == [12 * US, 5 * US, 0, 0, 0, 8 * US]
+    assert calls["transfer_ns"].tolist() == [18 * US, 25 * US, 22 * US] * 2
+    first = calls.iloc[0]
+    assert (first["bus_gb_per_s"], first["group"]) == (pytest.approx(116.5, abs=0.1), "tp_0")

@@ -227,3 +227,19 @@ def test_files_of_other_tools_are_named(
     path.write_bytes(content)
     with pytest.raises(UnusableInputError, match=expected):
         imported(store, path)
+
+
+def test_what_an_op_lacks_of_a_collective_is_read_from_its_kernel(store: Store, tmp_path: Path) -> None:
+    described = {
+        "Collective name": "allreduce", "In msg nelems": 64, "Out msg nelems": 64, "dtype": "Float",
+        "Process Group Name": "tp", "Process Group Ranks": "[0, 1]", "Group size": 2,
+    }  # fmt: skip
+    kernels = [kernel_event(number, name="ncclDevKernel_AllReduce", ts=50 * number) for number in (1, 2, 3)]
+    kernels[0]["args"] |= described
+    kernels[2]["args"] |= {**described, "In msg nelems": "many", "Seq": 2**70}
+    op = event("cpu_op", "record_param_comms", 99, 5, **{**described, "External id": 3, "dtype": "Half"})
+    kernels[1]["args"]["External id"] = 3
+    run = run_of(store, tmp_path, [op, *kernels])
+    calls = analyze(run, "collectives").tables["calls"]
+    assert calls[C.BYTES].fillna(-1).tolist() == [256, 128, -1]
+    assert set(calls["group"]) == {"tp"}

@@ -174,7 +174,7 @@ def _add_metadata(
     numbers: Sequence[str],
     words: Sequence[str],
 ) -> None:
-    """Add the columns of numbers and of words for the ops whose arguments have a member; few do."""
+    """Add the columns of numbers and of words for the rows whose arguments have a member; few do."""
     if all(getattr(arg, member) is None for arg in args):
         return
     metadata = [NO_ARGS if getattr(arg, member) is None else arg for arg in args]
@@ -231,6 +231,7 @@ def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     sizes = [arg.size if event.cat == columns.MTIA_DEVICE else arg.bytes for arg, event in both]
     built.numbers(C.BYTES, integers(sizes))
     _add_ends(built, named, kinds, both)
+    _add_metadata(built, args, C.COLLECTIVE, COLLECTIVE_NUMBERS, COLLECTIVE_TEXTS)
     return built.build()
 
 

@@ -148,11 +148,11 @@ CATEGORY_ROWS = np.array([-1] * N_COUNTED + list(_CATEGORIES.values()), np.int64
 DONE, CLOSED, UNSUPPORTED, NO_SPACE = range(4)
 """How a scan ends: with the text, at the bracket that closes the events, at something that only the reference
 decoder supports, or without space for another string (the rows before that are valid)."""
-HOST, HOST_STRINGS, COLLECTIVES, GENERATED, DEVICE, DEVICE_STRINGS, MEMORY, COUNTERS = range(8)
-UNKNOWN, CAPACITY = range(8, 10)
+HOST, HOST_STRINGS, COLLECTIVES, GENERATED, DEVICE, DEVICE_STRINGS, OF_KERNELS = range(7)
+MEMORY, COUNTERS, UNKNOWN, CAPACITY = range(7, 11)
 """Header of the row buffers: address of each buffer, and the rows that each can hold."""
-N_EVENTS, N_HOST, N_COLLECTIVES, N_GENERATED, N_DEVICE, N_MEMORY = range(10, 16)
-N_COUNTERS, N_UNKNOWN, N_BAD_DURATION, POSITION = range(16, 20)
+N_EVENTS, N_HOST, N_COLLECTIVES, N_GENERATED, N_DEVICE, N_OF_KERNELS = range(11, 17)
+N_MEMORY, N_COUNTERS, N_UNKNOWN, N_BAD_DURATION, POSITION = range(17, 22)
 """The rest of the header: counts, and how far in the text the scan has come."""
 _MIN_EVENT_BYTES = 60
 """Recorded events are longer; a text with more rows than that allows is left to the reference."""
@@ -163,6 +163,7 @@ _BUFFER_COLUMNS = {
     GENERATED: 1 + len(KERNEL_SLOTS),  # likewise: few launch a generated kernel
     DEVICE: len(DEVICE_COLUMNS) + 1,
     DEVICE_STRINGS: len(DEVICE_STRING_COLUMNS),
+    OF_KERNELS: 1 + len(COLLECTIVE_SLOTS),  # as `COLLECTIVES`, of rows of the device
     MEMORY: len(MEMORY_COLUMNS),
     COUNTERS: 2,  # start and end in the text
     UNKNOWN: 1,  # categories of intervals whose category is not known

@@ -246,7 +246,7 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
 def _add_metadata(
     built: BatchBuilder, metadata: Ints, numbers: Sequence[str], words: Sequence[str], strings: Strings
 ) -> None:
-    """Add metadata that few host rows have: numbers, then texts; its first row says which rows have it."""
+    """Add metadata that few rows have: numbers, then texts; its first row says which rows have it."""
     rows, *columns = metadata
     if not len(rows):
         return
@@ -305,6 +305,8 @@ def _device_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     ends = [columns.copy_ends(name) for name in strings.decoded.of(distinct[copied])]
     for number, column in enumerate(batches.COPY_COLUMNS):
         built.texts(column, (copy, [str(parts[number]).encode() for parts in ends]))
+    metadata = buffers.rows(layout.OF_KERNELS, layout.N_OF_KERNELS)
+    _add_metadata(built, metadata, batches.COLLECTIVE_NUMBERS, batches.COLLECTIVE_TEXTS, strings)
     return built.build()
 
 

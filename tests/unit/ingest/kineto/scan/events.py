@@ -124,7 +124,11 @@ META = {
     "args": {"name": "python"},
 }
 UNKNOWN = {"ph": "X", "cat": "mtia_insight", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
-EVENTS: list[dict[str, Any]] = [OP, COLLECTIVE, GENERATED, KERNEL, COPY, MEMORY, COUNTER, FLOW, META, UNKNOWN]
+OF_COLLECTIVE = {**KERNEL, "args": {**KERNEL["args"], **COLLECTIVE["args"]}}
+EVENTS: list[dict[str, Any]] = [
+    *(OP, COLLECTIVE, GENERATED, KERNEL, OF_COLLECTIVE, COPY),
+    *(MEMORY, COUNTER, FLOW, META, UNKNOWN),
+]
 
 
 def text(*events: dict[str, Any], indent: int | None = None) -> bytes:

@@ -45,7 +45,12 @@ _HOST_NEEDS = _bits(
     _OLD_ID,
     _OLD_DIMS,
 )
-_DEVICE_NEEDS = _bits(*layout.DEVICE_COLUMNS.values(), *layout.DEVICE_STRING_COLUMNS.values(), _OLD_ID)
+_DEVICE_NEEDS = _bits(
+    *layout.DEVICE_COLUMNS.values(),
+    *layout.DEVICE_STRING_COLUMNS.values(),
+    *layout.COLLECTIVE_SLOTS,
+    _OLD_ID,
+)
 _MEMORY_NEEDS = _bits(*layout.MEMORY_COLUMNS.values(), _TYPE)
 
 
@@ -241,11 +246,11 @@ def _add_host(kind: int, scratch: int, mistyped: int, origin: int, interner: int
                 return layout.NO_SPACE
         poke(strings, column * capacity + row, code)
     if peek(scratch, _COLLECTIVE) != NULL and not _add_metadata(
-        layout.COLLECTIVES, layout.N_COLLECTIVES, 0, _N_COLLECTIVE, scratch, origin, interner, buffers
+        layout.COLLECTIVES, layout.N_COLLECTIVES, row, scratch, origin, interner, buffers
     ):
         return layout.NO_SPACE
     if peek(scratch, _BACKEND) != NULL and not _add_metadata(
-        layout.GENERATED, layout.N_GENERATED, _N_COLLECTIVE, _N_METADATA, scratch, origin, interner, buffers
+        layout.GENERATED, layout.N_GENERATED, row, scratch, origin, interner, buffers
     ):
         return layout.NO_SPACE
     _fix_duration(scratch, buffers)
@@ -258,12 +263,15 @@ def _add_host(kind: int, scratch: int, mistyped: int, origin: int, interner: int
 
 @compiled
 def _add_metadata(
-    buffer: int, count: int, first: int, stop: int, scratch: int, origin: int, interner: int, buffers: int
+    buffer: int, count: int, of: int, scratch: int, origin: int, interner: int, buffers: int
 ) -> bool:
-    """Add the metadata that few host rows have; return whether there was space for its strings."""
-    # Its slots are from `first` to `stop` in `_METADATA_SLOTS`; its buffer begins with the row of the host.
+    """Add the metadata that few rows have; return whether there was space for its strings."""
+    # Its slots are from `first` to `stop` in `_METADATA_SLOTS`; its buffer begins with the row that has it.
+    first, stop = 0, _N_COLLECTIVE
+    if buffer == layout.GENERATED:
+        first, stop = _N_COLLECTIVE, _N_METADATA
     row, capacity, metadata = peek(buffers, count), peek(buffers, layout.CAPACITY), peek(buffers, buffer)
-    poke(metadata, row, peek(buffers, layout.N_HOST))
+    poke(metadata, row, of)
     for column in range(first, stop):
         slot = _METADATA_SLOTS[column]
         value = peek(scratch, slot)
@@ -297,6 +305,10 @@ def _add_device(kind: int, scratch: int, mistyped: int, origin: int, interner: i
     if code == layout.FULL:
         return layout.NO_SPACE
     poke(peek(buffers, layout.DEVICE_STRINGS), row, code)
+    if peek(scratch, _COLLECTIVE) != NULL and not _add_metadata(
+        layout.OF_KERNELS, layout.N_OF_KERNELS, row, scratch, origin, interner, buffers
+    ):
+        return layout.NO_SPACE
     _fix_duration(scratch, buffers)
     for column in range(len(_DEVICE_SLOTS)):
         poke(peek(buffers, layout.DEVICE), column * capacity + row, peek(scratch, _DEVICE_SLOTS[column]))
