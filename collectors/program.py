@@ -20,7 +20,7 @@ from typing import Any
 from tracekit.errors import CollectionError, ProgramFailedError, TracekitError, UnusableInputError
 from tracekit.ingest.host_samples import HostSamples
 from tracekit.recording import agent
-from tracekit.recording.collector import Program, Recording, read_facts
+from tracekit.recording.collector import Program, Recording, read_cpu_load, read_facts
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.options import values
 
@@ -51,7 +51,12 @@ def run(program: Program, directory: Path, *, wrapper: Sequence[str] = ()) -> tu
         raise UnusableInputError(f"{command[0]} not found", hint="give a program on $PATH, or a path")
     scratch = directory.resolve()
     profiler = "outside" if wrapper else "torch"
-    request = {**values(program), "directory": str(scratch), "profiler": profiler}
+    request = {
+        **values(program),
+        "directory": str(scratch),
+        "profiler": profiler,
+        "collector_pid": os.getpid(),
+    }
     artifacts = artifact_environment(program, directory, os.environ)
     environment = agent.environment_with_agent(request, artifacts)
     # a profiler would end on these, and leave the program running
@@ -156,6 +161,7 @@ def make_recording(
         recording,
         samples=(*recording.samples, *assigned),
         host_samples=tuple(HostSamples.of(rank.number, rank.facts["host_samples"]) for rank in ranks),
+        cpu_loads=tuple(load for rank in ranks for load in read_cpu_load(rank.facts, rank.number)),
         exit_code=code,
         compile_artifacts=artifact_folder(program, directory, os.environ),
     )

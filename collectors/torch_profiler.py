@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tracekit.recording import cupti
-from tracekit.recording.collector import Program, Progress, Recording, Request
+from tracekit.recording.collector import Program, Progress, Recording, Request, read_cpu_load
 from tracekit.recording.logs import LOG
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
@@ -81,6 +81,7 @@ def _make_recording(result: dict[str, Any], directory: Path, sampled: SampledPro
         threads=result["threads"],
         version=result["version"],
         timings=timings(result),
+        cpu_loads=read_cpu_load(result),
         compilation=result.get("compilation"),
         batch_size=result["batch_size"],
         samples=(*process_samples, *assign_samples(sampled.buffer.samples(), [view])),

@@ -18,6 +18,7 @@ from typing import Any
 from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
+from tracekit.recording.agent.cpu_load import CpuLoad, describe_cpus
 from tracekit.recording.agent.device import CPU, CUDA, DeviceClock, HostClock
 from tracekit.recording.agent.device import summary as error_summary
 from tracekit.recording.agent.recorder import profiler_options, resident_peak
@@ -191,6 +192,8 @@ def time_steps(
     _reset_peaks(device)
     compilations.begin_part(TIMED)
     timer = StepTimer(device)
+    load = CpuLoad()
+    load.begin()
     count, began = max(request.steps, ceil(MIN_DEVICE_NS / pace_ns) if pace_ns else 0), time.perf_counter_ns()
     reporter.steps(MEASURE, count, lambda: timer.time(program.step))
     steps = timer.durations_ns()
@@ -198,12 +201,15 @@ def time_steps(
         for _ in range(ceil((MIN_DEVICE_NS - spent) * count / spent)):
             timer.time(program.step)
         steps = timer.durations_ns()
+    load.step_ended()
+    load.end()
     return {
         "warmup_ns": warmup,
         "step_ns": steps,
         "clock": timer.name,
         "samples": [vars(sample) for sample in _peak_memory(device)],
         "notes": timer.notes,
+        "cpu_load": load.facts(),
     }
 
 
@@ -212,6 +218,7 @@ def describe_process(device: str, *, requested: str) -> dict[str, Any]:
     import torch
 
     values = environment.capture()
+    values[environment.CPUS] = {**describe_cpus(), "inter_op": torch.get_num_interop_threads()}
     if requested == "auto" and device == "cpu" and environment.machine_gpus():
         values[environment.GPU_PROBLEM] = environment.gpu_problem(torch)
     return {"device": device, "threads": torch.get_num_threads(), "environment": values}

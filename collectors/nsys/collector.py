@@ -21,7 +21,7 @@ from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.nsys.report import SUFFIXES
 from tracekit.ingest.nsys.rows import WARNING
 from tracekit.ingest.nsys.sqlite import open_database
-from tracekit.recording.collector import Program, Progress, Recording, Request
+from tracekit.recording.collector import Program, Progress, Recording, Request, read_cpu_load
 from tracekit.recording.doctor import Check, Status
 from tracekit.runs import environment
 from tracekit.runs.meta import Diagnostic, Level
@@ -87,6 +87,7 @@ class NsysCollector:
             threads=timed["threads"],
             version=nsys.version,
             timings=timings(timed),
+            cpu_loads=read_cpu_load(timed),
             compilation=timed["compilation"],
             batch_size=timed["batch_size"],
             samples=(*samples(timed), *samples(result)),

@@ -130,6 +130,7 @@ def test_what_the_agent_reads_is_declared() -> None:
     declared = {option.name: option.kind.__name__ for option in list_options(Program)}
     own = {field.name: field.type for field in fields(AgentRequest)}
     assert own.pop("directory") == own.pop("profiler") == "str"
+    assert own.pop("collector_pid") == "int"
     assert own.items() <= declared.items()
 
 

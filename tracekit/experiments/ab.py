@@ -21,6 +21,8 @@ from tracekit.experiments.checkouts import Worktrees, find_missing_submodules, r
 from tracekit.experiments.measure import Program, measure, prepare, program, store_run
 from tracekit.experiments.state import StateFile, exclusive_lock, question_key
 from tracekit.runs import environment, revisions
+from tracekit.runs.conditions import contention_warnings
+from tracekit.runs.cpu_load import Contention
 from tracekit.runs.metrics import OF_RUNS, metric
 from tracekit.runs.store import Store
 from tracekit.runs.text import duration
@@ -71,26 +73,18 @@ def _check_out(trees: Worktrees, commit: Commit, *, name: str) -> Path:
     return tree
 
 
-MAX_LOAD = 0.25
-"""Share of the processors that other programs may use without a warning."""
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def warnings(governor: Path = _GOVERNOR) -> list[str]:
-    """Return warnings about the conditions at the start."""
-    texts = []
-    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
-    if load > cpus:
-        texts.append(f"the machine is overloaded: other programs want {load:.1f} processors, it has {cpus}")
-    elif load > MAX_LOAD * cpus:
-        texts.append(f"other programs use {load:.1f} of {cpus} processors, which adds noise")
+    """Return warnings about the settings of the machine."""
     try:
         name = governor.read_text().strip()
     except OSError:
-        return texts
-    if name != "performance":
-        texts.append(f"the CPU frequency governor is {name!r}; `performance` gives steadier clocks")
-    return texts
+        return []
+    if name == "performance":
+        return []
+    return [f"the CPU frequency governor is {name!r}; `performance` gives steadier clocks"]
 
 
 Say: TypeAlias = Callable[[str], None]
@@ -174,6 +168,7 @@ class _Bench:
         self.say, self.progress = say, progress
         self.start = self.first = time.monotonic()
         self.count = 0
+        self.contention: dict[Side, list[Contention | None]] = {"base": [], "head": []}
         self.state = (file.read() or State()).without_deleted_runs(store)
         self.scratch = trees.folder / "runs"
         self.trees: dict[Side, Path] = {
@@ -212,7 +207,7 @@ class _Bench:
             head=self.sides["head"],
             outcome=outcome,
             runs=self.state.runs,
-            warnings=tuple(warnings),
+            warnings=(*warnings, *self._contention_warnings()),
             seconds=self.seconds,
         )
 
@@ -237,10 +232,22 @@ class _Bench:
             sample = measure(self.program, self.trees[side], scratch=self.scratch)
         if number:
             self.count += 1
+            self._note_contention(side, sample.contention)
         if sample.run and number and side not in self.state.runs:
             run = store_run(self.store, sample.run, label=f"ab-{side}")
             self._save(replace(self.state, runs={**self.state.runs, side: run.id}))
         return sample.values
+
+    def _note_contention(self, side: Side, contention: Contention | None) -> None:
+        """Keep what disturbed a measurement; the first one is said at once, as the user may end it."""
+        is_first = not any(self._contention_warnings())
+        self.contention[side].append(contention)
+        if is_first and contention and contention.is_external:
+            self.say(f"warning: {contention.message}")
+
+    def _contention_warnings(self) -> list[str]:
+        sides = self.contention.items()
+        return [text for side, runs in sides for text in contention_warnings(side, runs)]
 
     def _report_test(self, look: Look, undecided: Sequence[Comparison]) -> None:
         for comparison in undecided:

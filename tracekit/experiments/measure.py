@@ -23,6 +23,7 @@ from tracekit.experiments import process
 from tracekit.experiments.checkouts import git
 from tracekit.experiments.options import UNITS
 from tracekit.runs import meta as run_meta
+from tracekit.runs.cpu_load import Contention, find_contention
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, VALUE, WALL, of_run, step_distribution
 from tracekit.runs.revisions import environment
 from tracekit.runs.run import Run
@@ -134,10 +135,12 @@ class Sample:
     Attributes:
         values: Metrics by name, in ns and bytes, without missing ones.
         run: Run stored by `tracekit collect`, in the scratch folder.
+        contention: What kept it from the CPU; None if nothing did, or unknown.
     """
 
     values: dict[str, float]
     run: Run | None = None
+    contention: Contention | None = None
 
 
 def program(
@@ -207,7 +210,7 @@ def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
     values = {WALL: float(finished.wall_ns), HOST_PEAK: float(finished.peak_bytes)}
     if program.reading:
         values[program.reading.metric] = program.reading.read(finished.output)
-    return Sample(values)
+    return Sample(values, contention=find_contention([finished.load]))
 
 
 def store_run(store: Store, run: Run, *, label: str | None) -> Run:
@@ -268,7 +271,8 @@ def _read_run(store: Store) -> Sample:
             f"`tracekit collect` stored {len(runs)} runs instead of one",
             hint="remove --repeat; each measurement is a new process",
         )
-    return Sample(of_run(runs[0]) | step_distribution(runs[0]), runs[0])
+    run = runs[0]
+    return Sample(of_run(run) | step_distribution(run), run, find_contention(run.meta.cpu_loads))
 
 
 def _executable(word: str, here: Path, root: Path) -> str:

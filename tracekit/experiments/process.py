@@ -16,7 +16,9 @@ from typing import IO, Any
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments import launcher
+from tracekit.recording.agent.cpu_load import read_cores
 from tracekit.recording.signals import blocked_signals
+from tracekit.runs.meta import CpuLoad
 
 TAIL_LINES = 12
 _GRACE_SECONDS = 2.0
@@ -32,11 +34,19 @@ class ProgramError(CollectionError):
 
 @dataclass(frozen=True)
 class Finished:
-    """Result of a successful command; the peak is the resident memory of its largest process."""
+    """Result of a successful command.
+
+    Attributes:
+        wall_ns: Time that it took.
+        peak_bytes: Peak of the resident memory of its largest process.
+        output: What it wrote to standard output.
+        load: Use of the CPU while it ran.
+    """
 
     wall_ns: int
     peak_bytes: int
     output: str
+    load: CpuLoad
 
 
 def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> Finished:
@@ -52,6 +62,7 @@ def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str])
         UnusableInputError: There is no such program.
     """
     with TemporaryFile() as output, TemporaryFile() as errors:
+        before = read_cores()
         report = _launch(command, folder, environment, output, errors)
         if report is None:
             raise ProgramError("the program and its launcher were killed", tail=_tail(errors))
@@ -68,7 +79,31 @@ def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str])
             )
             raise ProgramError(f"the program {ended}", tail=_tail(errors))
         output.seek(0)
-        return Finished(report["wall_ns"], report["peak_bytes"], output.read().decode(errors="replace"))
+        return Finished(
+            wall_ns=report["wall_ns"],
+            peak_bytes=report["peak_bytes"],
+            output=output.read().decode(errors="replace"),
+            load=_describe_load(report, before, read_cores()),
+        )
+
+
+def _describe_load(
+    report: Mapping[str, int], before: tuple[int | None, int | None], after: tuple[int | None, int | None]
+) -> CpuLoad:
+    """Return the use of the CPU by a command and others, from the times of the cores before and after it."""
+    busy, stolen = (
+        None if start is None or end is None else end - start
+        for start, end in zip(before, after, strict=True)
+    )
+    return CpuLoad(
+        rank=0,
+        cores=len(os.sched_getaffinity(0)),
+        wall_ns=report["wall_ns"],
+        cpu_ns=report["cpu_ns"],
+        program_ns=report["cpu_ns"],
+        others_ns=None if busy is None else max(0, busy - report["cpu_ns"]),
+        steal_ns=stolen,
+    )
 
 
 def _launch(

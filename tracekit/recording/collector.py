@@ -13,7 +13,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest.host_samples import HostSamples
 from tracekit.ingest.write import Sample
 from tracekit.runs.environment import PROGRAM
-from tracekit.runs.meta import Diagnostic, Timings
+from tracekit.runs.meta import CpuLoad, Diagnostic, Timings
 from tracekit.workloads.base import INDUCTOR, Options
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions
 
@@ -102,6 +102,7 @@ class Recording:
         options: Options of the profiler.
         diagnostics: Warnings for users of the run.
         exit_code: Exit code of the program, or 128 plus the signal that ended it.
+        cpu_loads: Use of the CPU around the timed steps of each rank.
         compile_artifacts: Folder with what torch.compile wrote about its kernels; None if not asked for.
         compilation: Compilations, as `tracekit.runs.compilation` reads them; None if nothing is compiled.
         batch_size: Samples per step, if the collector reduced it to what fits; else None.
@@ -118,6 +119,7 @@ class Recording:
     options: dict[str, Any] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     exit_code: int = 0
+    cpu_loads: tuple[CpuLoad, ...] = ()
     compilation: dict[str, Any] | None = None
     compile_artifacts: Path | None = None
     batch_size: int | None = None
@@ -144,9 +146,16 @@ def read_facts(facts: Mapping[str, Any], traces: Sequence[Path]) -> Recording:
             for source, device, metric, value in facts["peaks"]
         ),
         host_samples=(HostSamples.of(0, facts["host_samples"]),),
+        cpu_loads=read_cpu_load(facts),
         environment={**facts["environment"], PROGRAM: facts["program"]},
         options={**facts["options"], "step": facts["source"]},
     )
+
+
+def read_cpu_load(facts: Mapping[str, Any], rank: int = 0) -> tuple[CpuLoad, ...]:
+    """Return the use of the CPU from what the recorder of a process knows; empty if nothing was timed."""
+    load = facts.get("cpu_load")
+    return (CpuLoad(rank=rank, **load),) if load else ()
 
 
 class Collector(Protocol):

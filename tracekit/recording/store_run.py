@@ -106,6 +106,7 @@ def run_meta(
         environment=recording.environment,
         fingerprint=fingerprint(workload, recording.environment, recording.options, collector=collector),
         timings=recording.timings,
+        cpu_loads=list(recording.cpu_loads),
         diagnostics=[*recording.diagnostics, *diagnostics],
     )
 

@@ -1,4 +1,4 @@
-"""Conditions of measured runs, from NVML samples: clocks, temperature, other processes.
+"""Conditions of measured runs: clocks, temperature and other processes by NVML, and contention for the CPU.
 
 Samples are rows of `counters` with source `nvml`. Those inside of the steps count where there are such, else
 all; of several devices, those that worked. What was not sampled is unknown and nothing is said of it.
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.runs.cpu_load import Contention, find_contention
 from tracekit.runs.nvml import SOURCE, M
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -40,12 +41,14 @@ class Conditions:
         hottest_c: Highest temperature; None if not sampled.
         throttled: Reasons for throttling in any sample.
         others: Maximum number of other processes on the device in any sample; None if not sampled.
+        contention: What kept the timed steps from the CPU; None if nothing did, or unknown.
     """
 
     clock_mhz: float | None = None
     hottest_c: float | None = None
     throttled: tuple[str, ...] = ()
     others: int | None = None
+    contention: Contention | None = None
 
 
 def of_run(run: Run) -> Conditions:
@@ -54,8 +57,9 @@ def of_run(run: Run) -> Conditions:
         [M.SM_CLOCK, M.TEMPERATURE, M.THROTTLE, M.OTHERS]
     )
     rows = run.arrow("counters", columns=[C.T_NS, C.DEVICE, C.METRIC, C.VALUE], where=where)
+    contention = find_contention(run.meta.cpu_loads)
     if not len(rows):
-        return Conditions()
+        return Conditions(contention=contention)
     samples = _of_working_devices(run, rows.filter(pc.field(C.VALUE) >= 0))
     window = _steps(run)
     clocks, heat, bits, others = (
@@ -68,6 +72,7 @@ def of_run(run: Run) -> Conditions:
         float(heat.max()) if len(heat) else None,
         tuple(words for bit, words in REASONS.items() if any(value & bit for value in held)),
         int(others.max()) if len(others) else None,
+        contention,
     )
 
 
@@ -105,6 +110,15 @@ def _check_side(name: str, runs: Sequence[Conditions]) -> Iterator[str]:
     shared = sum(bool(run.others) for run in runs)
     if shared:
         yield f"other processes used the device in {shared} of {len(runs)} runs of the {name}"
+    yield from contention_warnings(name, [run.contention for run in runs])
+
+
+def contention_warnings(name: str, runs: Sequence[Contention | None]) -> Iterator[str]:
+    """Return a warning about runs of a side that were kept from the CPU."""
+    contended = [run for run in runs if run and run.is_external]
+    if contended:
+        worst = max(contended, key=lambda run: run.share)
+        yield f"{worst.message}, in {len(contended)} of {len(runs)} runs of the {name}"
 
 
 def _of_working_devices(run: Run, samples: pa.Table) -> pa.Table:

@@ -24,6 +24,8 @@ PCIE = {
 """PCIe link of a GPU: current (an idle link uses a lower generation) and maximum."""
 PROGRAM = "program"
 """Field with the settings of a recorded program, as `tracekit.recording.agent.settings` reads them."""
+CPUS = "cpus"
+"""Field with the cores that a workload may use, as `tracekit.recording.agent.cpu_load` reads them."""
 GPU_PROBLEM = "gpu_problem"
 """Field with the reason why torch can use no GPU, on a machine with a GPU."""
 

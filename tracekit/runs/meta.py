@@ -16,6 +16,7 @@ import msgspec
 
 from tracekit import errors
 from tracekit.errors import UnusableInputError
+from tracekit.runs.environment import CPUS, PROGRAM
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import Place
 from tracekit.workloads.options import WorkloadOptions, list_options
@@ -100,6 +101,39 @@ class Timings:
     left_out: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class CpuLoad:
+    """Use of the CPU around the timed steps of one rank, in ns; None where the system does not tell it.
+
+    Attributes:
+        rank: The rank.
+        cores: Cores that its process may use.
+        wall_ns: Length of the time around the steps.
+        cpu_ns: CPU time of the process.
+        step_thread_cpu_ns: CPU time of the thread of the steps.
+        step_thread_wait_ns: Time in which that thread was ready to run and waited for a core.
+        thread_wait_ns: The same of all threads of the process.
+        switches: How often that thread lost its core to another.
+        program_ns: CPU time of all processes of the program.
+        others_ns: CPU time of other programs on these cores.
+        steal_ns: Time that the host of a virtual machine took from these cores.
+        throttled_ns: Time for which the control group was throttled.
+    """
+
+    rank: int
+    cores: int
+    wall_ns: Int64
+    cpu_ns: Int64
+    step_thread_cpu_ns: Int64 | None = None
+    step_thread_wait_ns: Int64 | None = None
+    thread_wait_ns: Int64 | None = None
+    switches: Int64 | None = None
+    program_ns: Int64 | None = None
+    others_ns: Int64 | None = None
+    steal_ns: Int64 | None = None
+    throttled_ns: Int64 | None = None
+
+
 @dataclass(frozen=True)
 class PartFile:
     """A part file of a table: name in the table's folder, rows, bytes, and SHA-256.
@@ -140,6 +174,7 @@ class RunMeta:
     Attributes:
         t0_unix_ns: The zero of the run's times, ns since the Unix epoch.
         fingerprint: Stable identifiers that decide comparability, by field name.
+        cpu_loads: Use of the CPU around the timed steps; empty in runs of old versions.
     """
 
     run_id: str
@@ -154,6 +189,7 @@ class RunMeta:
     environment: dict[str, Any] = field(default_factory=dict)
     fingerprint: dict[str, Any] = field(default_factory=dict)
     timings: Timings | None = None
+    cpu_loads: list[CpuLoad] = field(default_factory=list)
     tables: dict[str, TableFile] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
@@ -184,6 +220,7 @@ def header(meta: RunMeta) -> RunMeta:
         fingerprint={name: value for name, value in meta.fingerprint.items() if value is not None},
         git=replace(meta.git, submodules={}) if meta.git else None,
         timings=mean,
+        cpu_loads=[],
         tables={name: TableFile(table.rows, table.bytes, "") for name, table in meta.tables.items()},
     )
 
@@ -291,6 +328,14 @@ ENVIRONMENT_FIELDS = ("python", "torch", "cuda", "hip", "cudnn", "driver", "cpu"
 PRECISION = "float32_matmul_precision"
 GPU_SETTINGS = ("matmul_tf32", "cudnn_tf32", "cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic")
 """Settings of torch that have an effect on GPUs only."""
+CPU_FIELDS = {
+    "cpu_cores": "cores",
+    "cpu_affinity": "affinity",
+    "cpu_limit": "cgroup_limit",
+    "cpu_governor": "governor",
+    "inter_op_threads": "inter_op",
+}
+"""Fields on the use of the CPU, with their names in the environment."""
 PROFILER_FIELDS = ("record_shapes", "profile_memory", "with_stack")
 
 
@@ -309,6 +354,8 @@ def fingerprint(
     gpu: Mapping[str, Any] = used[0] if used else {}
     settings: Mapping[str, Any] = environment.get("settings") or {}
     on_gpu = settings if workload.get("device") == "cuda" else {}
+    program: Mapping[str, Any] = environment.get(PROGRAM) or {}
+    cpus: Mapping[str, Any] = environment.get(CPUS) or program.get("threads") or {}
     return {
         "workload": workload.get("name"),
         **{name: workload.get(name) for name in WORKLOAD_FIELDS},
@@ -317,6 +364,7 @@ def fingerprint(
         **{name: gpu.get(name) for name in ("sm_count", "compute_capability", "power_limit_w", "ecc")},
         PRECISION: settings.get(PRECISION),
         **{name: on_gpu.get(name) for name in GPU_SETTINGS},
+        **{name: cpus.get(source) for name, source in CPU_FIELDS.items()},
         "world_size": 1,
         "collector": collector,
         **{f"profiler_{name}": options.get(name) for name in PROFILER_FIELDS},

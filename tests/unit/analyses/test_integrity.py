@@ -10,7 +10,7 @@ from tests.builders import Row, device, host, kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.recording import cupti
 from tracekit.runs.environment import GPU_PROBLEM
-from tracekit.runs.meta import Diagnostic, Level, Timings
+from tracekit.runs.meta import CpuLoad, Diagnostic, Level, Timings
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def levels(run: Run) -> tuple[str, dict[str, str]]:
     checks = dict(zip(tables["checks"]["check"], tables["checks"]["level"], strict=True))
     if checks["profiler_intervals"] == "info":  # none were recorded
         del checks["profiler_intervals"]
+    checks.pop("cpu_contention", None)  # the runs do not say who used the CPU
     return tables["verdict"]["verdict"][0], {name: level for name, level in checks.items() if level != "ok"}
 
 
@@ -44,6 +45,37 @@ PLAIN = {"timings": Timings([30], [], "perf_counter")}
 
 def test_a_clean_run_is_good(tmp_path: Path) -> None:
     assert levels(make_run(tmp_path, meta=PLAIN, **LINKED)) == ("good", {})
+
+
+def test_other_programs_on_the_cpu_are_said_before_what_they_may_have_caused(tmp_path: Path) -> None:
+    load = CpuLoad(
+        rank=0,
+        cores=2,
+        wall_ns=1_000,
+        cpu_ns=500,
+        step_thread_cpu_ns=500,
+        step_thread_wait_ns=500,
+        program_ns=500,
+        others_ns=1_400,
+    )
+    message = (
+        "other programs took 70% of the CPU: step times are unreliable (the steps waited 50% of their time)"
+    )
+    alone = make_run(tmp_path / "alone", meta={**PLAIN, "cpu_loads": [load]}, **LINKED)
+    assert analyze(alone, "integrity").tables["verdict"].loc[0, ["verdict", "reason"]].tolist() == [
+        "usable",
+        message,
+    ]
+    slower = {"timings": Timings([10], [], "perf_counter"), "cpu_loads": [load]}
+    result = analyze(make_run(tmp_path / "slower", meta=slower, **LINKED), "integrity")
+    assert result.tables["verdict"]["verdict"][0] == "misleading"
+    assert result.tables["verdict"]["reason"][0].startswith(f"{message}; a profiled step takes 200.0% longer")
+
+
+def test_a_run_without_loads_says_so(tmp_path: Path) -> None:
+    checks = rows_of(make_run(tmp_path, meta=PLAIN, **LINKED))
+    assert checks.loc["cpu_contention", "level"] == "info"
+    assert "unknown: the run does not say" in checks.loc["cpu_contention", "detail"]
 
 
 def test_work_from_before_the_capture_is_counted_apart_from_lost_links(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_gpu_that_auto_could_not_use_is_explained(
     gpus: tuple[Gpu, ...], requested: str, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = torch_of(Cuda(init_error=TOO_OLD))
-    fake.get_num_threads = lambda: 1
+    fake.get_num_threads = fake.get_num_interop_threads = lambda: 1
     monkeypatch.setitem(sys.modules, "torch", fake)
     with installed(monkeypatch, Library(*gpus)):
         found = describe_process("cpu", requested=requested)["environment"]

@@ -42,6 +42,7 @@ class AgentRequest:
         steps: Steps to record.
         stacks: Record Python call stacks.
         no_host_samples: Take no samples of Python call stacks.
+        collector_pid: Process that started the program.
     """
 
     directory: str
@@ -50,6 +51,7 @@ class AgentRequest:
     steps: int
     stacks: bool
     no_host_samples: bool
+    collector_pid: int
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> AgentRequest:
@@ -85,7 +87,12 @@ class Agent:
     def _new_window(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
         make = NvtxRecorder if self._outside else TorchRecorder
         request = self._request
-        recorder = make(self._torch, stacks=request.stacks, samples=not request.no_host_samples)
+        recorder = make(
+            self._torch,
+            stacks=request.stacks,
+            samples=not request.no_host_samples,
+            root=request.collector_pid,
+        )
         self._notes = recorder.notes
         window = Window(start_step, steps, recorder)
         recorder.trace_path = lambda: self._report.trace_path(fallback=fallback)

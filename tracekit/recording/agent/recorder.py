@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from .cpu_load import CpuLoad
 from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, summary
 from .host_watch import HostWatch
 from .program_profilers import follow
@@ -39,6 +40,7 @@ class TorchRecorder:
         torch: The program's torch.
         stacks: Record Python call stacks.
         samples: Sample Python call stacks, unless they are recorded.
+        root: Process of which all processes of the program are descendants; by default this one.
 
     Attributes:
         trace_path: Returns the path of the trace when recording starts; None leaves the process unrecorded.
@@ -50,8 +52,9 @@ class TorchRecorder:
         left_out: Steps after the window that are not timed, as the end of the profiler may affect them.
     """
 
-    def __init__(self, torch: Any, *, stacks: bool, samples: bool = True) -> None:
+    def __init__(self, torch: Any, *, stacks: bool, samples: bool = True, root: int | None = None) -> None:
         self._torch, self._stacks = torch, stacks
+        self._load = CpuLoad(root)
         self._marks: list[Any] = []
         self._later: list[Any] = []
         self._settled_ns: int | None = None
@@ -101,14 +104,18 @@ class TorchRecorder:
 
         On a GPU, CUDA events take the time without synchronizing.
         """
-        self._marks.append(self._now())
+        self._mark(self._marks)
 
-    def _now(self) -> Any:
+    def _mark(self, marks: list[Any]) -> None:
         if isinstance(self._clock, HostClock) and self._torch.cuda.is_initialized():
             self._marks.clear()  # times of the host clock
             self._later.clear()
             self._clock = DeviceClock(self._torch, CUDA)
-        return self._clock.now()
+        if marks:
+            self._load.step_ended()
+        else:
+            self._load.begin()
+        marks.append(self._clock.now())
 
     def mark_later(self) -> bool:
         """Mark the end of a step after the window; return whether to mark the end of the next one.
@@ -121,8 +128,14 @@ class TorchRecorder:
         if not self._later:
             self.left_out += 1
         if time.perf_counter_ns() >= self._settled_ns:
-            self._later.append(None if is_capturing(self._torch) else self._now())
-        return len(self._later) <= LATER_STEPS
+            if is_capturing(self._torch):
+                self._later.append(None)
+            else:
+                self._mark(self._later)
+        if len(self._later) > LATER_STEPS:
+            self._load.end()
+            return False
+        return True
 
     def later_timings(self) -> tuple[list[int], str]:
         """Return durations of the steps after the window, ns, and their clock; never waits for the device."""
@@ -155,14 +168,20 @@ class TorchRecorder:
             "began_unix_ns": self.began_unix_ns,
             "program": read_settings(self._torch),
             "host_samples": self._watch.sampler.facts(),
+            "cpu_load": self._load.facts(),
         }
 
     def with_later_steps(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Return facts with the times of the steps after the window; never waits for the device."""
+        self._load.end()
         later_ns, clock = self.later_timings()
         if later_ns and clock != facts["clock"]:  # the program first used its GPU after the window
             facts = facts | {"step_ns": [], "clock": clock}
-        return facts | {"later_ns": later_ns, "left_out": self.left_out}
+        return facts | {
+            "later_ns": later_ns,
+            "left_out": self.left_out,
+            "cpu_load": self._load.facts(),
+        }
 
     def _note(self, code: str, message: str) -> None:
         if (code, message) not in self.notes:
@@ -175,6 +194,7 @@ class TorchRecorder:
             first: Number of the first step to keep, counted from 0.
             warm: Whether the step that begins now only warms up the profiler.
         """
+        self._load.end()
         if self._program_profilers.are_active():
             self.notes.append(("other_profiler", "the program was already running its own profiler"))
             return
@@ -286,8 +306,8 @@ class NvtxRecorder(TorchRecorder):
     opened = False
     """Whether this process has called cudaProfilerStart."""
 
-    def __init__(self, torch: Any, *, stacks: bool, samples: bool = True) -> None:
-        super().__init__(torch, stacks=stacks, samples=samples)
+    def __init__(self, torch: Any, *, stacks: bool, samples: bool = True, root: int | None = None) -> None:
+        super().__init__(torch, stacks=stacks, samples=samples, root=root)
         self._ops: Any = None
         self._number: int | None = None
 
@@ -303,6 +323,7 @@ class NvtxRecorder(TorchRecorder):
 
     def start(self, first: int, *, warm: bool) -> None:
         """See `TorchRecorder`."""
+        self._load.end()
         self._path = self.trace_path()
         if self._path is None:
             return

@@ -6,7 +6,6 @@ They are read once, after the recording. Imports nothing of tracekit, as the oth
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,10 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .cpu_load import describe_cpus
+
 MAX_LISTED = 8
 """Data loaders and optimizers that are listed."""
 SCRIPT = "script"
-CGROUPS = Path("/sys/fs/cgroup")
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 
@@ -88,44 +88,8 @@ def _read_threads(torch: Any) -> dict[str, Any]:
     readers: dict[str, Callable[[], Any]] = {
         "intra_op": torch.get_num_threads,
         "inter_op": torch.get_num_interop_threads,
-        "cores": os.cpu_count,
-        "affinity": lambda: len(os.sched_getaffinity(0)),
-        "cgroup_limit": read_cgroup_limit,
     }
-    return _read_each(readers)
-
-
-def read_cgroup_limit(root: Path = CGROUPS, process: Path = Path("/proc/self/cgroup")) -> float | None:
-    """Return the processors that this process may use at a time by its control groups; None if unlimited.
-
-    Args:
-        root: Where the control groups are mounted.
-        process: Names the groups of the process, one a line: number, controllers of version 1, path.
-    """
-    limits = []
-    for line in process.read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        # in a container the path may be that of the host, and the group itself is mounted as the root
-        mount = root / "cpu" if controllers else root
-        group = mount / path.strip("/")
-        for folder in [group, *group.parents]:
-            limits += _quota(folder)
-            if folder == mount:
-                break
-    return min(limits, default=None)
-
-
-def _quota(group: Path) -> list[float]:
-    """Return the limit of a control group, by the files of version 2 or else 1; empty if it has none."""
-    with suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = (group / "cpu.max").read_text().split()
-        return [] if quota == "max" else [int(quota) / int(period)]
-    with suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return [int(quota) / int(period)] if int(quota) > 0 else []
-    return []
+    return {**_read_each(readers), **describe_cpus()}
 
 
 def _read_collector(count: int) -> dict[str, Any]:

@@ -202,6 +202,7 @@ def attached(cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     def attach(**options: Any) -> Agent:
         plain = {"profiler": "torch", "stacks": False, "no_host_samples": False, "start_step": 2, "steps": 2}
+        plain["collector_pid"] = os.getpid()
         return Agent(torch, agents.AgentRequest(directory=str(tmp_path), **{**plain, **options}))
 
     return attach
@@ -529,7 +530,13 @@ def test_a_fork_follows_its_own_steps_unless_a_profiler_was_running(
     before.optimizer_made()
     recording = before.is_recording()
     request = agents.AgentRequest(
-        str(tmp_path), profiler="torch", start_step=1, steps=1, stacks=False, no_host_samples=False
+        str(tmp_path),
+        profiler="torch",
+        start_step=1,
+        steps=1,
+        stacks=False,
+        no_host_samples=False,
+        collector_pid=1,
     )
     package._after_fork(torch, request)
     after = package._agent

@@ -72,7 +72,13 @@ def run(
 
 def recorded(directory: Path) -> dict[str, str]:
     request = AgentRequest(
-        str(directory), profiler="torch", start_step=1, steps=1, stacks=False, no_host_samples=True
+        str(directory),
+        profiler="torch",
+        start_step=1,
+        steps=1,
+        stacks=False,
+        no_host_samples=True,
+        collector_pid=1,
     )
     return environment_with_agent(vars(request), dict(os.environ))
 
