@@ -12,6 +12,7 @@ import pytest
 
 from tracekit.experiments import process
 from tracekit.experiments.process import Finished, ProgramError
+from tracekit.runs.meta import CpuLoad
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,4 +39,5 @@ def run_here(command: Sequence[str], *, folder: Path, environment: Mapping[str, 
         finally:
             for name in set(sys.modules) - modules:  # those of this commit
                 del sys.modules[name]
-    return Finished(wall_ns=1_000_000, peak_bytes=1 << 20, output=output.getvalue())
+    load = CpuLoad(rank=0, cores=1, wall_ns=1_000_000, cpu_ns=1_000_000)
+    return Finished(wall_ns=1_000_000, peak_bytes=1 << 20, output=output.getvalue(), load=load)

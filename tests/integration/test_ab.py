@@ -6,6 +6,7 @@ Processes are real where the test is about them, and killed for real; other test
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,17 +14,20 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.measured import run_here
 from tests.repositories import add_submodule
+from tests.runs import make_run
 from tests.tiers import thinned
 from tests.unit.experiments.measure.test_worktrees import everything
 from tracekit.cli.main import run
 from tracekit.errors import UnusableInputError
 from tracekit.experiments import process
 from tracekit.experiments.ab import resolve_commit
+from tracekit.runs.meta import Timings
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -474,3 +478,99 @@ def _interrupted(repository: Repository, store: Store, number: signal.Signals) -
     cut.communicate()
     assert any((store.path / ".ab").glob("*.json"))
     return cut
+
+
+SETTING = """
+import os, sys
+levels = {"1": 10, "2": 20}
+print(f"step: {levels[os.environ.get('N', '1')] + len(sys.argv) / 1_000:.6f} ms")
+"""
+FEW = ["--repeat", "3", "--max-repeat", "3", "--warmup", "0", "--value", r"^step: ([0-9.]+) ms$"]
+
+
+@pytest.fixture
+def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is no repository, with a program that one variable makes slower."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "w.py").write_text(SETTING)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_variables_are_compared_for_one_command(
+    setting: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--a", "N=1", "--b", "N=2", *FEW]
+    found = answer(store, capsys, *words, program=[sys.executable, "-ES", "w.py"])
+    assert (found["verdict"], found["exit_code"]) == ("regression", 1)
+    assert found["base"]["variables"] == {"N": "1"}
+    assert found["metrics"][0]["ratio"] == pytest.approx(2, rel=0.01)
+    assert found["reproduce"].startswith("tracekit ab --a N=1 --b N=2 --repeat 3 ")
+    assert [path.name for path in (store.path / ".ab").iterdir()] == ["lock"]
+    assert [path.name for path in setting.iterdir()] == ["w.py"]
+
+
+@measured_here
+def test_commands_are_compared_in_the_formats_of_gates(
+    setting: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = [shlex.join([sys.executable, "w.py", *more]) for more in ((), ("--workers", "4"))]
+    words = [
+        "ab",
+        "--a",
+        sides[0],
+        "--b",
+        sides[1],
+        *FEW,
+        "--metric",
+        "step_time",
+        "--store",
+        str(store.path),
+    ]
+    outputs = {}
+    for name in ("github", "junit", "html", "markdown"):
+        assert run([*words, "--format", name]) == 0
+        outputs[name] = capsys.readouterr().out
+    assert outputs["github"].startswith("::notice title=tracekit::Pass: `")
+    suite = ET.fromstring(outputs["junit"])  # noqa: S314 (ours)
+    assert (suite.tag, suite.attrib["tests"], suite.attrib["failures"]) == ("testsuite", "1", "0")
+    assert '<h1 class="good">Pass: ' in outputs["html"]
+    assert outputs["markdown"].startswith("## ")
+    file = setting / "result.html"
+    assert run([*words, "--format", "html", "--output", str(file)]) == 0
+    assert file.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--a", "N=1"], "--a and --b are given together"),
+        (["--a", "N=1", "--b", "N=2"], "'N=1' names no command"),
+        (["--a", "python w.py", "--b", "N=2", "--", "python", "w.py"], "'python w.py' and -- both name"),
+        (["--a", "label:x", "--b", "python w.py"], "A label is compared with a label"),
+        (["--a", "python w.py", "--b", "tracekit collect"], "only one of the settings is `tracekit collect`"),
+        (["--a", "python w.py", "--b", "python", "--setup", "make"], "settings have none"),
+        ([], "Give two commits, or two settings"),
+    ],
+)
+def test_settings_that_cannot_be_compared_are_refused(
+    setting: Path, store: Store, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert run(["ab", "--store", str(store.path), *words]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_stored_labels_are_compared_without_measuring(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for label, step_ns in (("before", 10_000_000), ("after", 20_000_000)):
+        for number in range(3):
+            timings = Timings([step_ns + number * 1_000] * 5, [], "perf_counter")
+            make_run(store, label=label, timings=timings)
+    sides = ["ab", "--a", "label:before", "--b", "label:after", "--metric", "step_time"]
+    code = run([*sides, "--store", str(store.path), "--format", "json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["exit_code"]) == ("tracekit.check/1", code)
+    [metric] = found["configurations"][0]["metrics"]
+    assert metric["ratio"] == pytest.approx(2, rel=0.01)

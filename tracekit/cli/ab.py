@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli import options
 from tracekit.cli.progress import note
-from tracekit.experiments.options import AbOptions, Design
+from tracekit.experiments.options import AbOptions, CheckOptions, Design
 
 
 @click.command("ab")
-@click.argument("base")
-@click.argument("head")
+@click.argument("base", required=False)
+@click.argument("head", required=False)
 @click.argument("program", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
 @options.options_of(design=Design, chosen=AbOptions, strict=True)
-@options.report_option
+@options.verdict_option
+@options.output_option
 @options.store_option
 def command(
     *,
-    base: str,
-    head: str,
+    base: str | None,
+    head: str | None,
     program: tuple[str, ...],
     design: Design,
     chosen: AbOptions,
     output_format: str,
+    output: Path | None,
     store: str | None,
 ) -> int:
-    """Compare the run time and memory of CMD at commit HEAD with commit BASE.
+    """Compare the run time and memory of CMD at commit HEAD with commit BASE, or of two settings.
 
     Each commit is checked out into a git worktree; your working tree is not touched. Each measurement runs in
     a new process, in ABBA order, and runs are compared in pairs. The first test is after --repeat runs per
@@ -39,30 +42,47 @@ def command(
     largest process are compared, or the number it prints (--value). It imports from the worktree: the root
     and src come first in PYTHONPATH.
 
+    With --a and --b, two settings are compared in the current folder instead: each is a command, or variables
+    for the CMD of both. Stored runs (label:NAME) are compared as `tracekit check` does.
+
     Exit codes: 0 pass or improvement, 1 regression, 3 cannot tell, 5 the program failed on one side.
 
     \b
     tracekit ab main HEAD -- tracekit collect --workload resnet50 --device cpu
     tracekit ab HEAD~1 HEAD --repeat 10 -- python train.py --steps 50
     tracekit ab v1.0 . --allow-dirty --value 'step: ([0-9.]+) ms' -- python bench.py
+    tracekit ab --a OMP_NUM_THREADS=1 --b OMP_NUM_THREADS=2 -- python train.py
+    tracekit ab --a "python train.py" --b "python train.py --workers 4"
     """  # noqa: D301 (click reads the \b)
-    from tracekit.experiments.ab import compare_commits
-    from tracekit.experiments.ab_model import AbRequest
+    from tracekit.experiments.ab import compare
+    from tracekit.experiments.ab_model import AbRequest, Setting
     from tracekit.experiments.measure import Reading
     from tracekit.experiments.process import ProgramError
     from tracekit.render.ab import render
     from tracekit.stats.comparison import exit_code
 
+    settings = None
+    if chosen.a is not None and chosen.b is not None:
+        program = tuple(word for word in (base, head, *program) if word is not None)
+        if chosen.a.startswith(LABEL) or chosen.b.startswith(LABEL):
+            return _compare_labels(chosen, design, program, output_format, output, store)
+        settings = Setting.parse(chosen.a, program), Setting.parse(chosen.b, program)
+        base, head = chosen.a, chosen.b
+    elif chosen.a is not None or chosen.b is not None:
+        raise click.UsageError("--a and --b are given together.")
+    if base is None or head is None:
+        raise click.UsageError("Give two commits, or two settings with --a and --b.")
     request = AbRequest(
         base=base,
         head=head,
         command=program,
-        design=replace(design, metrics=tuple(dict.fromkeys(design.metrics))),
+        settings=settings,
+        design=design,
         reading=Reading.parse(chosen.value, chosen.unit),
         **vars(chosen),
     )
     try:
-        report = compare_commits(
+        report = compare(
             options.open_store(store), request, say=lambda text: note(f"tracekit: {text}"), progress=note
         )
     except ProgramError as error:
@@ -72,5 +92,36 @@ def command(
     except KeyboardInterrupt:
         note("tracekit: completed pairs of runs are saved; run the same command to resume")
         raise
-    click.echo(render(report, output_format), nl=False)
+    options.write_result(render(report, output_format), output)
     return int(exit_code(report.verdict))
+
+
+LABEL = "label:"
+
+
+def _compare_labels(
+    chosen: AbOptions,
+    design: Design,
+    program: tuple[str, ...],
+    output_format: str,
+    output: Path | None,
+    store: str | None,
+) -> int:
+    """Compare stored runs of two labels."""
+    from tracekit.experiments.check import check
+    from tracekit.render.check import render
+
+    base, head = chosen.a or "", chosen.b or ""
+    if program or not (base.startswith(LABEL) and head.startswith(LABEL)):
+        raise click.UsageError(
+            "A label is compared with a label, and without a command: nothing is measured."
+        )
+    plain = CheckOptions()
+    result = check(
+        options.open_store(store),
+        base,
+        label=head.removeprefix(LABEL),
+        options=replace(plain, metrics=design.metrics or plain.metrics, threshold=design.threshold),
+    )
+    options.write_result(render(result, output_format), output)
+    return int(result.exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 @click.option(
     "--restart", "fresh", aliases=("--fresh",), is_flag=True, help="Discard earlier measurements of this CMD."
 )
-@options.report_option
+@options.verdict_option
+@options.output_option
 @options.store_option
 def command(
     *,
@@ -29,6 +31,7 @@ def command(
     chosen: BisectOptions,
     fresh: bool,
     output_format: str,
+    output: Path | None,
     store: str | None,
 ) -> int:
     """Find the commit between GOOD and BAD at which CMD became slower, or another metric changed.
@@ -75,7 +78,7 @@ def command(
     except KeyboardInterrupt:
         note("tracekit: measurements are saved; run the same command to resume")
         raise
-    click.echo(render(bisection, output_format), nl=False)
+    options.write_result(render(bisection, output_format), output)
     return int(bisection.exit_code)
 
 

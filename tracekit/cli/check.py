@@ -7,31 +7,9 @@ from pathlib import Path
 
 from tracekit.cli import completion, options
 from tracekit.cli import lazy_click as click
-from tracekit.errors import did_you_mean
 from tracekit.experiments.options import CheckOptions
 
-_FORMATS = ("table", "json", "markdown", "html", "junit", "github")
 _WITH_CAUSES = ("table", "json", "markdown", "html")
-_METRICS = CheckOptions().metrics
-
-
-class MetricList(click.ParamType):  # type: ignore[type-arg]
-    """Comma-separated metrics of the result."""
-
-    name = "metrics"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """Split into metrics, without duplicates."""
-        if isinstance(value, tuple):
-            return value
-        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
-        for name in names:
-            if name not in _METRICS:
-                hint = did_you_mean(name, _METRICS) or f"known: {', '.join(_METRICS)}"
-                self.fail(f"unknown metric {name!r}; {hint}", param, ctx)
-        return names
 
 
 @click.command("check")
@@ -51,16 +29,8 @@ class MetricList(click.ParamType):  # type: ignore[type-arg]
     help="Run to check; repeatable. Default: latest commit.",
 )
 @click.option("--label", shell_complete=completion.label, help="Check all runs with this label.")
-@click.option(
-    "--metric",
-    "metrics",
-    type=MetricList(),
-    default=",".join(_METRICS),
-    show_default=True,
-    help="Metrics to check, comma-separated.",
-)
 @options.options_of(chosen=CheckOptions, strict=True)
-@options.format_of("result", _FORMATS)
+@options.verdict_option
 @click.option(
     "--explain/--no-explain",
     default=True,
@@ -74,7 +44,6 @@ def command(
     against: str,
     runs: tuple[str, ...],
     label: str | None,
-    metrics: tuple[str, ...],
     chosen: CheckOptions,
     output_format: str,
     explain: bool,
@@ -98,7 +67,7 @@ def command(
     from tracekit.experiments.check import check
     from tracekit.render.check import render
 
-    chosen = replace(chosen, metrics=metrics, explain=explain and output_format in _WITH_CAUSES)
+    chosen = replace(chosen, explain=explain and output_format in _WITH_CAUSES)
     result = check(options.open_store(store), against, runs=runs, label=label, options=chosen)
     options.write_result(render(result, output_format), output)
     return int(result.exit_code)

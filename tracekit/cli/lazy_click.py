@@ -5,8 +5,10 @@ rich_click is imported only to render help, as importing it takes longer than ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -93,6 +95,16 @@ def _keep_quiet(ctx: Context, _option: Parameter, asked: bool) -> None:  # noqa:
         ctx.meta[_QUIET] = True  # shared with the contexts of subcommands
 
 
+_EXAMPLES = re.compile(r"^\b\n((?:(?:tracekit|  ).*\n?)+)".replace(r"\b", "\b"), re.MULTILINE)
+"""A block of examples, whose lines click keeps."""
+
+
+def _head_examples(block: re.Match[str]) -> str:
+    """Put a heading over a block of examples, and indent it."""
+    lines = block[1].rstrip("\n").split("\n")
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines), ""])
+
+
 class Command(click.Command):
     """A command; `panels` has names of options by title of their panel, if there is more than one."""
 
@@ -126,6 +138,7 @@ class Command(click.Command):
 
         formatter = RichHelpFormatter(width=ctx.terminal_width, max_width=ctx.max_content_width)
         page: Any = copy(self)
+        page.help = _EXAMPLES.sub(_head_examples, cleandoc(self.help or ""))
         page.panels = [RichOptionPanel(title, options=[*names]) for title, names in self.panels.items()]
         rich: Any = RichCommand
         for part in (rich.format_usage, rich.format_help_text, rich.format_options, rich.format_epilog):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.errors import MissingDependencyError, UnusableInputError
+from tracekit.errors import MissingDependencyError, UnusableInputError, did_you_mean
 from tracekit.workloads.options import Option, list_options
 
 if TYPE_CHECKING:
@@ -66,9 +66,33 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
 if TYPE_CHECKING:
     Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
+
+class Words(click.ParamType):  # type: ignore[type-arg]
+    """Words of a choice, comma-separated, of an option that may also be repeated."""
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        self.choices, self.name = choices, "words"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split into words; each must be one of the choices."""
+        if isinstance(value, tuple):
+            return value
+        words = tuple(word.strip() for word in str(value).split(","))
+        for word in words:
+            if word not in self.choices:
+                hint = did_you_mean(word, self.choices) or f"use {', '.join(self.choices)}"
+                what = param.opts[0].lstrip("-") if param else "value"
+                self.fail(f"unknown {what} {word!r}; {hint}", param, ctx)
+        return words
+
+
 FORMATS = ("table", "json", "csv", "markdown")
 REPORTS = ("table", "json", "markdown")
 """Formats of reports, which are text rather than rows."""
+VERDICTS = (*REPORTS, "html", "junit", "github")
+"""Formats of verdicts, some of which are for continuous integration."""
 
 store_option = click.option(
     "--store",
@@ -100,7 +124,7 @@ def declared_options(*options: Option, strict: bool = False) -> Decorator:
                 multiple=declared.multiple,
                 default=f"{100 * declared.default:g}%" if declared.kind is float else declared.default,
                 show_default=declared.default != "",
-                metavar=declared.metavar,
+                metavar=declared.metavar or _list_choices(declared),
                 shell_complete=completion.choice(*declared.choices)
                 if declared.choices
                 else completion.OF_OPTION.get(declared.name),
@@ -111,11 +135,17 @@ def declared_options(*options: Option, strict: bool = False) -> Decorator:
     return add
 
 
+def _list_choices(option: Option) -> str | None:
+    """Return the choices as help shows them; None without any."""
+    many = ",..." * option.multiple
+    return f"[{'|'.join(option.choices)}]{many}" if option.choices else None
+
+
 def _click_type(option: Option, *, strict: bool) -> Any:
     if option.kind is float:
         return Percent()
     if strict and option.choices:
-        return click.Choice(option.choices)
+        return Words(option.choices) if option.multiple else click.Choice(option.choices)
     return click.IntRange(min=option.least) if strict and option.least is not None else option.kind
 
 
@@ -131,7 +161,9 @@ def options_of(*, strict: bool = False, **kinds: type) -> Decorator:
         def command(*arguments: object, **values: Any) -> object:
             instances = {}
             for keyword, kind in kinds.items():
-                chosen = {option.name: values.pop(option.name) for option in list_options(kind)}
+                chosen = {
+                    option.name: _flatten(option, values.pop(option.name)) for option in list_options(kind)
+                }
                 required = [field.name for field in fields(kind) if field.default is MISSING]
                 instances[keyword] = (
                     None if any(chosen[name] is None for name in required) else kind(**chosen)
@@ -141,6 +173,14 @@ def options_of(*, strict: bool = False, **kinds: type) -> Decorator:
         return declared_options(*chain(*map(list_options, kinds.values())), strict=strict)(command)
 
     return add
+
+
+def _flatten(option: Option, value: Any) -> Any:
+    """Return the words of all uses of a repeatable option with choices, without duplicates."""
+    if not (option.multiple and option.choices) or not value:
+        return value
+    words = chain.from_iterable((item,) if isinstance(item, str) else item for item in value)
+    return tuple(dict.fromkeys(words))
 
 
 def scheduler_option(text: str) -> Decorator:
@@ -162,6 +202,7 @@ def format_of(what: str, names: Sequence[str]) -> Decorator:
 
 format_option = format_of("data", FORMATS)
 report_option = format_of("result", REPORTS)
+verdict_option = format_of("result", VERDICTS)
 
 
 output_option = click.option(

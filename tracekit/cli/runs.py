@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tracekit import render
 from tracekit.analysis import Column
+from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import format_option, open_store, store_option
+from tracekit.cli.options import Age, format_option, open_store, store_option
 from tracekit.cli.progress import note
-from tracekit.errors import TracekitError
+from tracekit.errors import RunNotFoundError, TracekitError
 from tracekit.runs.text import ID, MISSING
 
 if TYPE_CHECKING:
@@ -38,9 +40,22 @@ _ORDER = ("run_id", _CREATED, "label", "workload", "mode", "device", "collector"
 
 @click.command("runs")
 @click.option("--limit", type=click.IntRange(min=0), help="List only the newest runs; 0 (default) lists all.")
+@click.option("--label", shell_complete=completion.label, help="Only runs of this label.")
+@click.option("--workload", shell_complete=completion.workload, help="Only runs of this workload or program.")
+@click.option("--commit", metavar="REV", help="Only runs of this commit: a revision, or the start of its id.")
+@click.option("--since", type=Age(), metavar="AGE", help="Only runs of the last 30m, 12h, 7d or 2w.")
 @format_option
 @store_option
-def command(*, limit: int | None, output_format: str, store: str | None) -> None:
+def command(
+    *,
+    limit: int | None,
+    label: str | None,
+    workload: str | None,
+    commit: str | None,
+    since: float | None,
+    output_format: str,
+    store: str | None,
+) -> None:
     """List the runs of the store, newest last.
 
     On a terminal, times are relative; elsewhere they are in UTC. Columns that do not fit are named below the
@@ -48,20 +63,68 @@ def command(*, limit: int | None, output_format: str, store: str | None) -> None
     prefix of it, `latest`, `latest~1`, a label, `git:REV`, or a path.
 
     JSON: {"schema": "tracekit.runs/1", "runs": [{"run_id": ..., ...}]}.
-    """
+
+    \b
+    tracekit runs --workload resnet50 --since 7d
+    tracekit runs --commit HEAD~1 --label before --format json
+    """  # noqa: D301 (click reads the \b)
     opened = open_store(store)
-    rows = [_row(run) for run in _readable(opened)]
+    stored = _readable(opened)
+    wanted = _select(stored, label=label, workload=workload, commit=commit, since_s=since)
+    rows = [_row(run) for run in wanted]
     shown = rows[-limit:] if limit else rows
     if output_format != "table":
         text = render.rows(shown, COLUMNS, output_format, command="runs", key="runs", limit=0)
         click.echo(text, nl=False)
     elif shown:
         click.echo(_table(shown), nl=False)
-    if not rows:
+    if stored and not rows:
+        note(f"tracekit: none of {len(stored)} runs in {opened.path} is selected")
+    elif not rows:
         note(
             f"tracekit: no runs in {opened.path}; record one with `tracekit collect --workload resnet50` "
             "or `tracekit import PATH`"
         )
+
+
+def _select(
+    runs: list[Run], *, label: str | None, workload: str | None, commit: str | None, since_s: float | None
+) -> list[Run]:
+    """Return the runs with all that is given."""
+    sha = _find_commit(commit) if commit else ""
+    oldest = datetime.now(UTC) - timedelta(seconds=since_s) if since_s is not None else None
+    selected = []
+    for run in runs:
+        meta = run.header
+        if label is not None and meta.label != label:
+            continue
+        if workload is not None and (meta.workload or {}).get("name") != workload:
+            continue
+        if sha and not (meta.git and meta.git.sha.startswith(sha)):
+            continue
+        if oldest is not None and not _is_after(meta.created_at, oldest):
+            continue
+        selected.append(run)
+    return selected
+
+
+def _find_commit(revision: str) -> str:
+    """Return the commit of a revision; a start of an id need not be one of this repository."""
+    from tracekit.runs import revisions
+
+    try:
+        return revisions.commit(revision)
+    except RunNotFoundError:
+        if re.fullmatch(r"[0-9a-f]{4,40}", revision):
+            return revision
+        raise
+
+
+def _is_after(created_at: str, oldest: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(created_at) >= oldest
+    except (ValueError, TypeError):  # edited by hand
+        return False
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

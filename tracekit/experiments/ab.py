@@ -1,24 +1,34 @@
-"""Compare two commits (`tracekit ab`): blocks of two runs in ABBA order, until the result is conclusive.
+"""Compare two commits or settings (`tracekit ab`): blocks of two runs in ABBA order, until it is conclusive.
 
-Both commits are measured in worktrees. The results are stored after each block, so that an interrupted
-comparison resumes.
+Commits are measured in worktrees, settings in the current folder. The results are stored after each block, so
+that an interrupted comparison resumes.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments import checkouts
-from tracekit.experiments.ab_model import AbRequest, Block, Commit, Report, Side, compare_until_decided
+from tracekit.experiments.ab_model import (
+    SIDES,
+    AbRequest,
+    Block,
+    Commit,
+    Report,
+    Setting,
+    Side,
+    compare_until_decided,
+)
 from tracekit.experiments.checkouts import Worktrees, find_missing_submodules, repository_root, worktrees
-from tracekit.experiments.measure import Program, measure, prepare, program, store_run
+from tracekit.experiments.measure import Program, measure, prepare, program, refuse_store, store_run
 from tracekit.experiments.state import StateFile, exclusive_lock, question_key
 from tracekit.runs import environment, revisions
 from tracekit.runs.conditions import contention_warnings
@@ -104,10 +114,10 @@ class State:
         return replace(self, runs={side: name for side, name in self.runs.items() if name in stored})
 
 
-def compare_commits(
+def compare(
     store: Store, request: AbRequest, *, say: Say = lambda _: None, progress: Say = lambda _: None
 ) -> Report:
-    """Compare two commits of the current repository.
+    """Compare two commits of the current repository, or two settings.
 
     Args:
         store: Store of the worktrees, the state of an interrupted call, and the profiles.
@@ -124,6 +134,51 @@ def compare_commits(
         RunNotFoundError: A revision does not exist.
         UnusableInputError: The command cannot be measured, or another call is measuring in this store.
     """
+    _ = request.design.looks  # refuses an invalid design before anything starts
+    busy = f"another `tracekit ab` is measuring in {store.path}"  # two would disturb each other
+    lock = exclusive_lock(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished")
+    measure_sides = _compare_settings if request.settings else _compare_commits
+    return measure_sides(store, request, lock, say, progress)
+
+
+def _compare_settings(
+    store: Store, request: AbRequest, lock: AbstractContextManager[None], say: Say, progress: Say
+) -> Report:
+    if request.settings is None or request.setup:
+        raise UnusableInputError("--setup builds worktrees, and settings have none", hint="remove --setup")
+    here = Path.cwd()
+    sides: dict[Side, Setting] = dict(zip(SIDES.values(), request.settings, strict=True))
+    programs = {
+        side: Program(
+            command=setting.command,
+            repository=here,
+            reading=request.reading,
+            variables=setting.variables,
+            in_place=True,
+        )
+        for side, setting in sides.items()
+    }
+    for measured in programs.values():
+        refuse_store(measured)
+    if programs["base"].collects != programs["head"].collects:
+        raise UnusableInputError(
+            "only one of the settings is `tracekit collect`", hint="use it for both, or for none"
+        )
+    metrics = _metrics(request, programs["base"])
+    scratch = store.folder(FOLDER) / "runs"
+    with lock:
+        state = _state(store, request, programs, revisions.state())
+        trees: dict[Side, Path] = dict.fromkeys(sides, here)
+        bench = _Bench(_Sides(sides, programs, trees, scratch), store, state, say, progress)
+        try:
+            return bench.report(request, metrics, _warn(warnings(), say))
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _compare_commits(
+    store: Store, request: AbRequest, lock: AbstractContextManager[None], say: Say, progress: Say
+) -> Report:
     root = repository_root()
     base = resolve_commit(request.base, root, allow_dirty=True)
     if base.dirty:
@@ -135,45 +190,57 @@ def compare_commits(
     sides: dict[Side, Commit] = {"base": base, "head": head}
     measured_program = program(request.command, root, reading=request.reading)
     metrics = _metrics(request, measured_program)
-    _ = request.design.looks  # refuses an invalid design before anything starts
-    conditions = warnings()
-    busy = f"another `tracekit ab` is measuring in {store.path}"  # two would disturb each other
-    lock = exclusive_lock(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished")
     with lock, worktrees(store, root) as trees:
-        key = question_key(_question(request, measured_program, sides))
-        state = StateFile(store.folder(FOLDER) / f"{key}.json", State)
-        if request.restart:
-            state.delete()
-        bench = _Bench(store, measured_program, sides, trees, state, say, progress)
-        conditions += [] if request.setup else bench.warn_of_submodules()
-        for text in conditions:
-            say(f"warning: {text}")
-        return bench.report(request, metrics, conditions)
+        programs: dict[Side, Program] = dict.fromkeys(sides, measured_program)
+        code = [[side.sha, side.changes.sha256 if side.changes else None] for side in sides.values()]
+        state = _state(store, request, programs, code)
+        folders = {side: _check_out(trees, commit, name=side) for side, commit in sides.items()}
+        measured = _Sides(sides, programs, folders, trees.folder / "runs")
+        bench = _Bench(measured, store, state, say, progress)
+        conditions = [*warnings(), *([] if request.setup else bench.warn_of_submodules())]
+        return bench.report(request, metrics, _warn(conditions, say))
+
+
+def _warn(conditions: list[str], say: Say) -> list[str]:
+    for text in conditions:
+        say(f"warning: {text}")
+    return conditions
+
+
+def _state(
+    store: Store, request: AbRequest, programs: Mapping[Side, Program], code: object
+) -> StateFile[State]:
+    """Return the file of the results of an interrupted call, if it measured the same."""
+    key = question_key(_question(request, programs, code))
+    state = StateFile(store.folder(FOLDER) / f"{key}.json", State)
+    if request.restart:
+        state.delete()
+    return state
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What is measured on each side, and where; the scratch folder is that of the runs."""
+
+    sides: Mapping[Side, Commit | Setting]
+    programs: Mapping[Side, Program]
+    trees: Mapping[Side, Path]
+    scratch: Path
 
 
 class _Bench:
-    """The worktrees, and the results so far."""
+    """The sides, and the results so far."""
 
     def __init__(
-        self,
-        store: Store,
-        program: Program,
-        sides: dict[Side, Commit],
-        trees: Worktrees,
-        file: StateFile[State],
-        say: Say,
-        progress: Say,
+        self, measured: _Sides, store: Store, file: StateFile[State], say: Say, progress: Say
     ) -> None:
-        self.store, self.program, self.sides, self.file = store, program, sides, file
-        self.say, self.progress = say, progress
+        self.sides, self.programs = measured.sides, measured.programs
+        self.trees, self.scratch = measured.trees, measured.scratch
+        self.store, self.file, self.say, self.progress = store, file, say, progress
         self.start = self.first = time.monotonic()
         self.count = 0
         self.contention: dict[Side, list[Contention | None]] = {"base": [], "head": []}
         self.state = (file.read() or State()).without_deleted_runs(store)
-        self.scratch = trees.folder / "runs"
-        self.trees: dict[Side, Path] = {
-            side: _check_out(trees, commit, name=side) for side, commit in sides.items()
-        }
 
     @property
     def seconds(self) -> float:
@@ -188,7 +255,7 @@ class _Bench:
         for side, tree in self.trees.items() if request.setup else ():
             self.say(f"setting up {side}, {self.sides[side].name}")
             with self._name_errors(side, "set up"):
-                prepare(self.program, tree, request.setup, scratch=self.scratch)
+                prepare(self.programs[side], tree, request.setup, scratch=self.scratch)
         for side in ("base", "head") * request.design.warmup:
             self._measure(side, 0, 0)
         self.first = time.monotonic()
@@ -229,7 +296,7 @@ class _Bench:
         elapsed = duration(now - self.start)
         self.progress(f"{count}: {side} {self.sides[side].name}, {elapsed} elapsed{left}")
         with self._name_errors(side, f"measurement {number} of {total}" if number else "warm-up"):
-            sample = measure(self.program, self.trees[side], scratch=self.scratch)
+            sample = measure(self.programs[side], self.trees[side], scratch=self.scratch)
         if number:
             self.count += 1
             self._note_contention(side, sample.contention)
@@ -294,14 +361,15 @@ def _metrics(request: AbRequest, program: Program) -> list[Metric]:
     return [metric(name, unit=unit, direction=direction) for name in names]
 
 
-def _question(request: AbRequest, program: Program, sides: dict[Side, Commit]) -> dict[str, object]:
+def _question(request: AbRequest, programs: Mapping[Side, Program], code: object) -> dict[str, object]:
     """Return all that the values depend on, without the design, which may change."""
     reading = request.reading
+    sides = programs.values()
     return {
         "machine": environment.identity(),
-        "sides": [[side.sha, side.changes.sha256 if side.changes else None] for side in sides.values()],
-        "command": list(program.command),
-        "place": str(program.place),
+        "code": code,
+        "commands": [[list(program.command), dict(program.variables)] for program in sides],
+        "places": [str(program.repository / program.place) for program in sides],
         "reading": [reading.pattern, reading.unit] if reading else None,
         "setup": request.setup or None,
         # All but the variables of terminal and shell: any of them can affect a program.

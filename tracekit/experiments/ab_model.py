@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from tracekit.errors import CollectionError
+from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments.checkouts import Changes
 from tracekit.experiments.measure import Reading
 from tracekit.experiments.options import AbOptions, Design
@@ -64,6 +65,63 @@ class Commit:
             "diff_sha256": sha256,
             "changed_files": len(self.changes.paths) if self.changes else 0,
         }
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Side of a comparison of settings, measured in the current folder.
+
+    Attributes:
+        text: The setting as given by the user.
+        command: The program and its arguments.
+        variables: Environment variables that it gets in addition.
+    """
+
+    text: str
+    command: tuple[str, ...]
+    variables: dict[str, str]
+    dirty = False
+    changes = None
+
+    @classmethod
+    def parse(cls, text: str, command: tuple[str, ...]) -> Setting:
+        """Parse variables and a command, as in a shell.
+
+        Args:
+            text: The setting.
+            command: The command of both sides, if the settings are only variables.
+
+        Raises:
+            UnusableInputError: There is no command, or there are two.
+
+        Example:
+            >>> Setting.parse("OMP_NUM_THREADS=2 python 'my train.py'", ()).command
+            ('python', 'my train.py')
+        """
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UnusableInputError(f"{text!r} cannot be split into words: {error}") from error
+        count = next((place for place, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
+        variables = dict(word.split("=", 1) for word in words[:count])
+        own = tuple(words[count:])
+        if bool(own) == bool(command):
+            message = f"{text!r} and -- both name a command" if own else f"{text!r} names no command"
+            hint = "give the command in --a and --b, or after -- with only variables in --a and --b"
+            raise UnusableInputError(message, hint=hint)
+        return cls(text, own or command, variables)
+
+    @property
+    def name(self) -> str:
+        """Name for display."""
+        return f"`{self.text}`" if self.text else "no variables"
+
+    def entry(self) -> dict[str, object]:
+        """Convert to JSON values."""
+        return {"setting": self.text, "command": list(self.command), "variables": self.variables}
+
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 @dataclass(frozen=True)
@@ -179,13 +237,17 @@ def _compare(design: Design, metric: Metric, blocks: Sequence[Block], look: Look
 
 @dataclass(frozen=True, kw_only=True)
 class AbRequest(AbOptions):
-    """The comparison to make; head `.` is the working tree, and `reading` reads a value from the output."""
+    """The comparison to make; head `.` is the working tree, and `reading` reads a value from the output.
+
+    With `settings`, these are compared instead of commits, and `command` may be empty.
+    """
 
     base: str
     head: str
     command: tuple[str, ...]
     design: Design
     reading: Reading | None = None
+    settings: tuple[Setting, Setting] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +255,8 @@ class Report:
     """The result of a comparison; `runs` has the ids of stored profiles, and `seconds` is of all calls."""
 
     request: AbRequest
-    base: Commit
-    head: Commit
+    base: Commit | Setting
+    head: Commit | Setting
     outcome: Outcome
     runs: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -207,13 +269,17 @@ class Report:
 
     @property
     def reproduce(self) -> str:
-        """The command that repeats the comparison for the same commits.
+        """The command that repeats the comparison for the same commits or settings.
 
         The working tree stays `.`, as its changes are in no commit.
         """
         request, design = self.request, self.request.design
-        head = "." if self.head.dirty else self.head.sha
-        words = ["tracekit", "ab", self.base.sha, head, "--repeat", str(design.k)]
+        words = ["tracekit", "ab"]
+        if isinstance(self.base, Commit) and isinstance(self.head, Commit):
+            words += [self.base.sha, "." if self.head.dirty else self.head.sha]
+        else:
+            words += ["--a", request.a or "", "--b", request.b or ""]
+        words += ["--repeat", str(design.k)]
         words += ["--max-repeat", str(design.max_k)]
         words += ["--threshold", f"{100 * design.threshold:g}%", "--warmup", str(design.warmup)]
         words += [word for name in design.metrics for word in ("--metric", name)]
@@ -221,7 +287,7 @@ class Report:
             words += ["--value", request.reading.pattern, "--unit", request.reading.unit]
         words += ["--setup", request.setup] if request.setup else []
         words += ["--higher-is-better"] * request.higher_is_better + ["--allow-dirty"] * self.head.dirty
-        return shlex.join([*words, "--", *request.command])
+        return shlex.join([*words, *(["--", *request.command] if request.command else [])])
 
     @property
     def median_change(self) -> float | None:

@@ -15,6 +15,7 @@ import re
 import shutil
 import statistics
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -108,12 +109,16 @@ class Program:
         repository: Root of the user's tree.
         place: Working directory, relative to the root of the worktree.
         reading: How to read a value from its output, if it prints one.
+        variables: Environment variables that it gets in addition.
+        in_place: Whether it runs in the user's tree, and imports what it does without tracekit.
     """
 
     command: tuple[str, ...]
     repository: Path
     place: Path = field(default_factory=Path)
     reading: Reading | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    in_place: bool = False
 
     @property
     def collects(self) -> bool:
@@ -170,11 +175,20 @@ def program(
             )
     words = (_executable(command[0], here, root), *command[1:])
     measured = Program(command=words, repository=root, place=place, reading=reading)
-    if measured.collects and any(word.split("=")[0] == "--store" for word in words):
+    refuse_store(measured)
+    return measured
+
+
+def refuse_store(program: Program) -> None:
+    """Refuse a `tracekit collect` that names a store; each measurement has its own.
+
+    Raises:
+        UnusableInputError: It names one.
+    """
+    if program.collects and any(word.split("=")[0] == "--store" for word in program.command):
         raise UnusableInputError(
             "the measured command must not have a --store", hint="give --store before --"
         )
-    return measured
 
 
 def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
@@ -246,6 +260,9 @@ def prepare(program: Program, tree: Path, setup: str, *, scratch: Path) -> None:
 
 def _variables(program: Program, tree: Path, scratch: Path) -> dict[str, str]:
     """Return the environment of the measured process: the user's, importing from the worktree."""
+    inherited = {**environment(), **program.variables, ENVIRONMENT_VARIABLE: str(scratch.resolve())}
+    if program.in_place:
+        return inherited
     user_paths = [Path(word) for word in os.environ.get("PYTHONPATH", "").split(os.pathsep) if word]
     moved = [
         tree / path.resolve().relative_to(program.repository)
@@ -254,8 +271,7 @@ def _variables(program: Program, tree: Path, scratch: Path) -> dict[str, str]:
         for path in user_paths
     ]
     paths = [str(path) for path in (tree, tree / "src", *moved) if path.is_dir() or path in moved]
-    inherited = environment()
-    return {**inherited, "PYTHONPATH": os.pathsep.join(paths), ENVIRONMENT_VARIABLE: str(scratch.resolve())}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _words(program: Program) -> tuple[str, ...]:

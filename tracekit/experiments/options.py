@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 METRICS = ("step_time", "wall", "host_peak", "device_peak", "value")
 """Metrics of a measured program."""
+CHECKED = ("step_time", "device_peak", "host_peak")
+"""Metrics that stored runs may have."""
 UNITS = {
     "ns": ("ns", 1.0),
     "us": ("ns", 1e3),
@@ -47,7 +49,7 @@ class Design:
     metrics: Annotated[
         tuple[str, ...],
         Option(
-            "Metric to compare; repeatable. Default: time and memory, where measured.",
+            "Metrics to compare, comma-separated. Default: time and memory, where measured.",
             spelling="--metric",
             choices=METRICS,
         ),
@@ -82,6 +84,15 @@ class Design:
 class AbOptions:
     """Options of `tracekit ab` beside the design."""
 
+    a: Annotated[
+        str | None,
+        Option(
+            "Compare settings instead of commits: variables such as OMP_NUM_THREADS=1, a command, or "
+            "label:NAME of stored runs. This is the base.",
+            metavar="SETTING",
+        ),
+    ] = None
+    b: Annotated[str | None, Option("The head; see --a.", metavar="SETTING")] = None
     value: Annotated[
         str | None,
         Option("Compare the number in the first group of this match in CMD's output.", metavar="REGEX"),
@@ -156,7 +167,10 @@ class BisectOptions:
 class CheckOptions:
     """Options of `tracekit check`; `explain` compares profiles to find the causes of slowdowns."""
 
-    metrics: tuple[str, ...] = ("step_time", "device_peak", "host_peak")
+    metrics: Annotated[
+        tuple[str, ...],
+        Option("Metrics to check, comma-separated.", spelling="--metric", choices=CHECKED),
+    ] = CHECKED
     threshold: Annotated[float, Option("Smallest slowdown or growth that counts as a regression.")] = (
         THRESHOLD
     )

@@ -1,4 +1,4 @@
-"""Report of `tracekit ab`: two commits measured against each other."""
+"""Report of `tracekit ab`: two commits or settings measured against each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from operator import attrgetter
 
 from tracekit.analysis import Column
 from tracekit.errors import clean
-from tracekit.experiments.ab_model import Report
+from tracekit.experiments.ab_model import Commit, Report
+from tracekit.render import ci
 from tracekit.render import document as doc
 from tracekit.render.cells import json_text
 from tracekit.runs.text import human
@@ -33,27 +34,80 @@ _COLUMNS: tuple[doc.Shown, ...] = (
 )
 _MAX_WIDTH = 110
 _SIGNS = {"regression": "❌ ", "improvement": "✅ ", "pass": "✅ "}
+_TONES = {"regression": "bad", "improvement": "good", "pass": "good"}
 
 
 def render(report: Report, output_format: str) -> str:
-    """Render in one of the formats of reports; JSON is `{"schema": "tracekit.ab/1", "verdict": ..., ...}`."""
-    if output_format == "json":
-        return json_text("ab", **report.content())
+    """Render in a format of verdicts; JSON is `{"schema": "tracekit.ab/1", "verdict": ..., ...}`."""
+    match output_format:
+        case "json":
+            return json_text("ab", **report.content())
+        case "html":
+            return _as_html(report)
+        case "junit":
+            return _as_junit(report)
+        case "github":
+            return _as_github(report)
     return doc.write(output_format, _blocks(report))
+
+
+def _as_html(report: Report) -> str:
+    return ci.Page(
+        headline=headline(report),
+        tone=_TONES.get(report.verdict, ""),
+        metrics=_metric_table(report),
+        reasons=_reasons(report),
+        notes=_notes(report),
+        commands=[("Break down the difference", _differences(report)), ("Reproduce", [report.reproduce])],
+    ).write()
+
+
+def _as_junit(report: Report) -> str:
+    """Return a test suite with a case per metric; an inconclusive one is an error."""
+    group = f"{report.head.name} against {report.base.name}"
+    cases = [ci.Case.of_metric(group, metric) for metric in report.outcome.metrics]
+    cases += [ci.Case(group, name, "error", _ONE_SIDED) for name in report.outcome.one_sided]
+    return ci.write_junit("tracekit ab", cases, f"{headline(report)}. {report.reproduce}")
+
+
+def _as_github(report: Report) -> str:
+    """Return workflow commands: an error per regression, a warning per open metric, or one notice."""
+    lines = ci.annotate_metrics(report.head.name, report.outcome.metrics)
+    if not lines:
+        message = f"{headline(report)}. Reproduce: {report.reproduce}"
+        lines = [ci.annotate("warning" if report.outcome.one_sided else "notice", "tracekit", message)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+_ONE_SIDED = "only one side measured it"
+
+
+def _reasons(report: Report) -> list[str]:
+    reasons = [f"{metric.name}: {metric.reason} ({metric.method})" for metric in report.outcome.metrics]
+    if report.median_change is not None:
+        reasons.append(f"median step: {change(report.median_change)}, not judged")
+    return [*reasons, *(f"{name}: {_ONE_SIDED}" for name in report.outcome.one_sided)]
+
+
+def _notes(report: Report) -> list[str]:
+    return [*_design(report), *(f"warning: {warning}" for warning in report.warnings)]
+
+
+def _differences(report: Report) -> list[str]:
+    sides = report.runs.keys() >= {"base", "head"}
+    return [f"tracekit diff {report.runs['base']} {report.runs['head']}"] if sides else []
+
+
+def _metric_table(report: Report) -> doc.Table:
+    return doc.Table.of("metrics", "", report.outcome.metrics, *_COLUMNS)
 
 
 def _blocks(report: Report) -> list[doc.Block]:
     width = doc.terminal_width(_MAX_WIDTH)
-    reasons = [f"{metric.name}: {metric.reason} ({metric.method})" for metric in report.outcome.metrics]
-    if report.median_change is not None:
-        reasons.append(f"median step: {change(report.median_change)}, not judged")
-    reasons += [f"{name}: only one side measured it" for name in report.outcome.one_sided]
-    design = [*_design(report), *(f"warning: {warning}" for warning in report.warnings)]
-    sides = report.runs.keys() >= {"base", "head"}
-    compare = [f"tracekit diff {report.runs['base']} {report.runs['head']}"] if sides else []
+    reasons, design, compare = _reasons(report), _notes(report), _differences(report)
     return [
         doc.Heading(headline(report), _SIGNS.get(report.verdict, ""), width=width),
-        doc.TableBlock(doc.Table.of("metrics", "", report.outcome.metrics, *_COLUMNS)),
+        doc.TableBlock(_metric_table(report)),
         doc.Raw(
             text=doc.write_text(doc.Items([*reasons, *design], indent="", width=width)),
             markdown=doc.write_markdown(
@@ -71,7 +125,7 @@ def headline(report: Report) -> str:
     """Return the verdict in one line."""
     sides = f"{report.head.name} against {report.base.name}"
     if report.base.entry() | {"revision": ""} == report.head.entry() | {"revision": ""}:
-        sides += ", the same commit"
+        sides += ", the same commit" if isinstance(report.base, Commit) else ", the same setting"
     return f"{str(report.verdict).capitalize()}: {sides}"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tracekit.analysis import Column
 from tracekit.experiments.bisect_model import Bisection, Culprit, LogEntry, format_value
+from tracekit.render import ci
 from tracekit.render import document as doc
 from tracekit.render.cells import json_text
 from tracekit.runs.text import MISSING
@@ -137,22 +138,79 @@ _MAX_LINE = 400
 
 
 def render(bisection: Bisection, output_format: str) -> str:
-    """Render in one of the formats of reports."""
-    if output_format == "json":
-        return _json(bisection)
+    """Render in one of the formats of verdicts."""
+    match output_format:
+        case "json":
+            return _json(bisection)
+        case "html":
+            return _as_html(bisection)
+        case "junit":
+            return _as_junit(bisection)
+        case "github":
+            return _as_github(bisection)
     return doc.write(output_format, _blocks(bisection))
+
+
+def _as_html(bisection: Bisection) -> str:
+    return ci.Page(
+        headline=headline(bisection),
+        sides=describe_ends(bisection),
+        metrics=_log_table(bisection),
+        reasons=[line for culprit in bisection.culprits for line in describe_culprit(bisection, culprit)],
+        notes=notes(bisection),
+        commands=[
+            ("Compare", [line for culprit in bisection.culprits for line in culprit.commands]),
+            ("Reproduce", [shlex.join(bisection.command)]),
+        ],
+    ).write()
+
+
+def _as_junit(bisection: Bisection) -> str:
+    """Return a test suite with a case per measured commit: a culprit is a failure."""
+    group = bisection.metric.name
+    found = {culprit.suspects[-1]: culprit for culprit in bisection.culprits}
+    cases = [_case(bisection, entry, found.get(entry.subject)) for entry in bisection.log]
+    if not found:
+        cases.append(ci.Case(group, "search", "error", headline(bisection)))
+    return ci.write_junit("tracekit bisect", cases, f"{headline(bisection)}. {shlex.join(bisection.command)}")
+
+
+def _case(bisection: Bisection, entry: LogEntry, culprit: Culprit | None) -> ci.Case:
+    group, name = bisection.metric.name, f"{entry.subject.short} {entry.subject.title}"
+    if culprit is not None:
+        effect = format_effect(bisection, culprit)
+        return ci.Case(group, name, "failure", effect, "; ".join(describe_culprit(bisection, culprit)))
+    return ci.Case(group, name, "skipped", entry.problem) if entry.problem else ci.Case(group, name)
+
+
+def _as_github(bisection: Bisection) -> str:
+    """Return workflow commands: an error per culprit, or a warning that none was found."""
+    reproduce = f"Reproduce: {shlex.join(bisection.command)}"
+    lines = [
+        ci.annotate(
+            "error",
+            f"{bisection.metric.name} at {culprit.suspects[-1].short}",
+            ". ".join([*describe_culprit(bisection, culprit), reproduce]),
+        )
+        for culprit in bisection.culprits
+    ]
+    lines = lines or [ci.annotate("warning", "tracekit", f"{headline(bisection)}. {reproduce}")]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _log_table(bisection: Bisection) -> doc.Table:
+    return doc.Table("log", "", COLUMNS, [_row(bisection, measured) for measured in bisection.log])
 
 
 def _blocks(bisection: Bisection) -> list[doc.Block]:
     # steps that may be changes are shown only without a culprit, which they would obscure
     uncertain = () if bisection.culprits else bisection.undecided
-    rows = [_row(bisection, measured) for measured in bisection.log]
     reproduce = doc.Commands("Reproduce", [shlex.join(bisection.command)])
     return [
         doc.Heading(headline(bisection), lines=describe_ends(bisection)),
         *(_culprit_items(bisection, culprit) for culprit in bisection.culprits),
         *(_culprit_items(bisection, culprit, "Uncertain") for culprit in uncertain),
-        doc.TableBlock(doc.Table("log", "", COLUMNS, rows), max_chars=_MAX_CELL),
+        doc.TableBlock(_log_table(bisection), max_chars=_MAX_CELL),
         doc.Items(notes(bisection)),
         doc.Raw(markdown=doc.write_markdown(reproduce)),
     ]

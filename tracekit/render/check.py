@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from tracekit.errors import ExitCode, clean
 from tracekit.experiments.check_model import CheckResult, Configuration, Outcome
 from tracekit.render import check_sentences as sentences
-from tracekit.render import diff_tables
+from tracekit.render import ci, diff_tables
 from tracekit.render import document as doc
 from tracekit.render.cells import escape, json_text
-from tracekit.render.page import fold_table, page
-from tracekit.stats.comparison import Verdict
 
 _ALL_COLUMNS = "--format json shows all"
 _SIGNS = {ExitCode.OK: "✅ ", ExitCode.REGRESSION: "❌ "}
@@ -91,24 +88,22 @@ def _cause(text: str, table: doc.Table) -> doc.Block:
 
 
 def as_html(result: CheckResult) -> str:
-    """Render as an HTML page that follows the reader's light or dark theme."""
-    metrics, fields = sentences.metric_table(result), sentences.field_table(result)
-    content = {
-        "headline": clean(sentences.headline(result)),
-        "tone": _TONES.get(result.decision, ""),
-        "sides": [clean(sentences.sides(configuration)) for configuration in result.configurations],
-        "metrics": [fold_table(metrics)] if metrics.rows else [],
-        "reasons": [*map(clean, sentences.reasons(result))],
-        "causes": [(clean(text), fold_table(table)) for text, table in sentences.causes(result)],
-        "fields": [fold_table(fields)] if fields.rows else [],
-        "notes": [*map(clean, sentences.notes(result))],
-        "commands": [
-            ("Break down the difference", [*map(clean, sentences.differences(result))]),
-            ("Find the commit", [*map(clean, sentences.searches(result))]),
-            ("Reproduce", [clean(sentences.command(result))]),
+    """Render as an HTML page."""
+    return ci.Page(
+        headline=sentences.headline(result),
+        tone=_TONES.get(result.decision, ""),
+        sides=[sentences.sides(configuration) for configuration in result.configurations],
+        metrics=sentences.metric_table(result),
+        reasons=sentences.reasons(result),
+        causes=sentences.causes(result),
+        fields=sentences.field_table(result),
+        notes=sentences.notes(result),
+        commands=[
+            ("Break down the difference", sentences.differences(result)),
+            ("Find the commit", sentences.searches(result)),
+            ("Reproduce", [sentences.command(result)]),
         ],
-    }
-    return page("check.html.j2", content)
+    ).write()
 
 
 def as_json(result: CheckResult) -> str:
@@ -150,9 +145,6 @@ def _configuration(config: Configuration) -> dict[str, Any]:
     }
 
 
-_LEVELS = {Verdict.REGRESSION: "error", Verdict.CANNOT_TELL: "warning", Verdict.NONE: "warning"}
-
-
 def as_junit(result: CheckResult) -> str:
     """Render as a test suite with a case per metric of each configuration.
 
@@ -160,86 +152,39 @@ def as_junit(result: CheckResult) -> str:
     pass. A configuration without a baseline is skipped.
     """
     cases = [case for configuration in result.configurations for case in _cases(configuration)]
-    counts = {kind: sum(case.find(kind) is not None for case in cases) for kind in _KINDS}
-    suite = ET.Element("testsuite", {"name": "tracekit check", "tests": str(len(cases))})
-    suite.attrib |= {name: str(counts[kind]) for kind, name in _KINDS.items()}
-    suite.extend(cases)
-    ET.SubElement(suite, "system-out").text = clean(
-        f"{sentences.headline(result)}. {sentences.command(result)}"
+    return ci.write_junit(
+        "tracekit check", cases, f"{sentences.headline(result)}. {sentences.command(result)}"
     )
-    ET.indent(suite)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suite, encoding="unicode")}\n'
 
 
-_KINDS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
-
-
-def _cases(configuration: Configuration) -> list[ET.Element]:
+def _cases(configuration: Configuration) -> list[ci.Case]:
+    group, outcome = configuration.name, str(configuration.outcome)
     if configuration.outcome is Outcome.NOT_COMPARABLE:
         fields = ", ".join(
             f"{difference.field} ({difference.status})" for difference in configuration.differences
         )
-        return [_case(configuration, "comparability", "error", str(configuration.outcome), fields)]
+        return [ci.Case(group, "comparability", "error", outcome, fields)]
     if configuration.outcome is Outcome.NO_BASELINE:
-        return [
-            _case(
-                configuration,
-                "baseline",
-                "skipped",
-                str(configuration.outcome),
-                sentences.sides(configuration),
-            )
-        ]
-    cases = []
-    for metric in configuration.comparisons:
-        kind = "failure" if metric.verdict is Verdict.REGRESSION else "error"
-        problem = (kind, str(metric.verdict), metric.reason) if metric.verdict in _LEVELS else ()
-        cases.append(_case(configuration, metric.name, *problem))
-    one_sided = [
-        _case(configuration, name, "error", "only one side measured it") for name in configuration.one_sided
+        return [ci.Case(group, "baseline", "skipped", outcome, sentences.sides(configuration))]
+    one_sided = "only one side measured it"
+    return [
+        *(ci.Case.of_metric(group, metric) for metric in configuration.comparisons),
+        *(ci.Case(group, name, "error", one_sided) for name in configuration.one_sided),
     ]
-    return [*cases, *one_sided]
-
-
-def _case(
-    configuration: Configuration, name: str, kind: str = "", message: str = "", text: str = ""
-) -> ET.Element:
-    case = ET.Element("testcase", {"classname": clean(configuration.name), "name": name})
-    if kind:
-        ET.SubElement(case, kind, {"message": clean(message)}).text = clean(text) or None
-    return case
 
 
 def as_github(result: CheckResult) -> str:
     """Render as workflow commands: an error per regression, a warning per open metric, or one notice."""
     message = f"{sentences.headline(result)}. Reproduce: {sentences.command(result)}"
-    lines = [_annotation("notice" if result.decision is ExitCode.OK else "warning", "tracekit", message)]
+    lines = [ci.annotate("notice" if result.decision is ExitCode.OK else "warning", "tracekit", message)]
     if result.decision is ExitCode.REGRESSION:
         lines = []
     for configuration in result.configurations:
-        lines += [
-            _annotation(
-                _LEVELS[metric.verdict],
-                f"{configuration.name}: {metric.name}",
-                f"{metric.verdict}: {metric.reason}",
-            )
-            for metric in configuration.comparisons
-            if metric.verdict in _LEVELS
-        ]
+        lines += ci.annotate_metrics(configuration.name, configuration.comparisons)
         if configuration.outcome is Outcome.NOT_COMPARABLE:
             fields = ", ".join(
                 f"{difference.field} {difference.base} -> {difference.head}"
                 for difference in configuration.differences
             )
-            lines.append(_annotation("warning", f"{configuration.name}: not comparable", fields))
+            lines.append(ci.annotate("warning", f"{configuration.name}: not comparable", fields))
     return "".join(f"{line}\n" for line in lines)
-
-
-def _annotation(level: str, title: str, message: str) -> str:
-    """Format a workflow command, escaped as GitHub specifies."""
-    head = _data(title).replace(":", "%3A").replace(",", "%2C")
-    return f"::{level} title={head}::{_data(message)}"
-
-
-def _data(text: str) -> str:
-    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -191,19 +191,25 @@ class WorkloadOptions:
     device: Annotated[
         str, Option("auto, cpu or cuda; auto uses a GPU if there is one.", choices=("auto", "cpu", "cuda"))
     ] = "auto"
-    mode: Annotated[str, Option("train or infer.")] = "train"
-    level: Annotated[str, Option("Execution mode: eager, torchscript, compile or libtorch (C++).")] = "eager"
+    mode: Annotated[str, Option("Train, or infer.", metavar="[train|infer]")] = "train"
+    level: Annotated[
+        str, Option("Execution mode; libtorch is C++.", metavar="[eager|torchscript|compile|libtorch]")
+    ] = "eager"
     backend: Annotated[
         str | None,
         Option("Backend of --level compile: inductor (default), aot_eager or any that torch lists."),
     ] = None
     size: Annotated[
-        str, Option("Preset for batch size, resolution and model: default, test (for a CPU) or gpu.")
+        str,
+        Option(
+            "Preset for batch size, resolution and model; test is for a CPU.", metavar="[default|test|gpu]"
+        ),
     ] = "default"
     dataset_shape: Annotated[
         str,
         Option(
-            "Use shape, classes and batch size of mnist, cifar10, stl10 or pascal; the data stays random."
+            "Use shape, classes and batch size of a dataset; the data stays random.",
+            metavar="[none|mnist|cifar10|stl10|pascal]",
         ),
     ] = "none"
     batch_size: Annotated[int | None, Option("Samples per step; default: the workload's.")] = None
@@ -211,7 +217,7 @@ class WorkloadOptions:
         int | None,
         Option("Image height and width, or tokens or points per sample; default: the workload's."),
     ] = None
-    dtype: Annotated[str, Option("float32, float64, bfloat16 or float16.")] = "float32"
+    dtype: Annotated[str, Option("Precision.", metavar="[float32|float64|bfloat16|float16]")] = "float32"
     warmup: Annotated[
         int, Option("Warm-up steps; on a GPU more follow, for 1 s, unless 0.", least=0, compared=False)
     ] = 2
@@ -219,7 +225,8 @@ class WorkloadOptions:
     zero_grad: Annotated[
         str,
         Option(
-            "Clear gradients by: default (set to None), zero (fill each) or foreach (fill all in one call)."
+            "Clear gradients: set to None, fill each, or fill all in one call.",
+            metavar="[default|zero|foreach]",
         ),
     ] = "default"
     pin_memory: Annotated[

@@ -60,3 +60,12 @@ def test_each_option_stands_in_one_panel(capsys: pytest.CaptureFixture[str]) -> 
     assert "--start-step" in lines_of(page, "Your program")
     assert "--store" in all_others
     assert "--help" in all_others
+
+
+def test_examples_stand_under_a_heading_and_choices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "--help"]) == 0
+    page = capsys.readouterr().out
+    assert "Examples:" in page
+    assert page.index("Examples:") < page.index("   tracekit check --against main")
+    assert run(["collect", "--help"]) == 0
+    assert "[train|infer]" in capsys.readouterr().out

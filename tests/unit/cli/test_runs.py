@@ -95,3 +95,21 @@ def test_a_run_of_another_version_is_named_and_hides_no_other(
     assert kept.id in done.out
     assert f"skipped {newer.path.name}" in done.err
     assert "upgrade tracekit" in done.err
+
+
+def test_runs_are_selected_by_what_is_given(store: Store, tracekit: Callable[..., Done]) -> None:
+    mine = make_run(store, label="mine", workload={"name": "resnet50"}, git=GIT)
+    other = make_run(store, after_s=1, label="other", workload={"name": "resnet50"})
+    ids = {
+        ("--label", "mine"): [mine.id],
+        ("--workload", "resnet50"): [mine.id, other.id],
+        ("--workload", "resnet50", "--label", "other"): [other.id],
+        ("--commit", GIT.sha[:8]): [mine.id],
+        ("--since", "1s"): [],
+        ("--since", "99999d"): [mine.id, other.id],
+    }
+    for words, expected in ids.items():
+        done = tracekit("runs", "--format", "json", *words)
+        assert [run["run_id"] for run in json.loads(done.out)["runs"]] == expected, words
+    assert "none of 2 runs" in tracekit("runs", "--label", "no such").err
+    assert "no git revision" in tracekit("runs", "--commit", "no such").err

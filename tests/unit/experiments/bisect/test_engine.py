@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tracekit.experiments.bisect import Bisection, Search, bisect
 from tracekit.experiments.bisect_model import Changed, Subject
 from tracekit.experiments.bisect_runner import Record
 from tracekit.experiments.state import StateFile
-from tracekit.render.bisect import describe_culprit, notes, render
+from tracekit.render.bisect import describe_culprit, format_effect, notes, render
 from tracekit.stats.comparison import Metric
 from tracekit.stats.search import Jump, Spread
 
@@ -259,3 +260,19 @@ def test_after_a_culprit_no_weak_suspects_are_listed(tmp_path: Path) -> None:
     for output_format in ("table", "markdown"):
         assert "a weak suspect" not in render(replace(found, undecided=(weak,)), output_format)
         assert "a weak suspect" in render(replace(found, culprits=(), undecided=(weak,)), output_format)
+
+
+def test_a_culprit_is_a_failure_of_the_formats_for_continuous_integration(tmp_path: Path) -> None:
+    found = search(Runner(noisy(37, 37, noise=0.005)), tmp_path)
+    [culprit] = found.culprits
+    [line] = render(found, "github").splitlines()
+    assert line.startswith(f"::error title=step_time at {culprit.suspects[-1].short}::")
+    suite = ET.fromstring(render(found, "junit"))  # noqa: S314 (ours)
+    assert (suite.attrib["tests"], suite.attrib["failures"]) == (str(len(found.log)), "1")
+    assert culprit.suspects[-1].short in suite.find("testcase[failure]").attrib["name"]  # type: ignore[union-attr]
+    assert f"<title>Found: step_time {format_effect(found, culprit)}" in render(found, "html")
+    nothing = replace(found, culprits=(), reason="the ends do not differ")
+    assert render(nothing, "github").startswith(
+        "::warning title=tracekit::Cannot tell: the ends do not differ"
+    )
+    assert ET.fromstring(render(nothing, "junit")).attrib["errors"] == "1"  # noqa: S314 (ours)

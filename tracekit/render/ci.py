@@ -1,0 +1,136 @@
+"""Results for continuous integration: test suites of JUnit, annotations of GitHub, and a page to attach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from tracekit.errors import clean
+from tracekit.render.document import Table
+from tracekit.render.page import fold_table, page
+from tracekit.stats.comparison import Comparison, Verdict
+
+LEVELS = {Verdict.REGRESSION: "error", Verdict.CANNOT_TELL: "warning", Verdict.NONE: "warning"}
+"""Level of the annotation of a metric by its verdict; others have none."""
+_KINDS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test case.
+
+    Attributes:
+        group: What the case belongs to.
+        name: Name of the case.
+        kind: `failure`, `error` or `skipped`; empty if it passed.
+        message: Why it did not pass.
+        text: The details.
+    """
+
+    group: str
+    name: str
+    kind: str = ""
+    message: str = ""
+    text: str = ""
+
+    @classmethod
+    def of_metric(cls, group: str, metric: Comparison) -> Case:
+        """Return the case of a metric: a regression is a failure, an inconclusive one an error."""
+        if metric.verdict not in LEVELS:
+            return cls(group, metric.name)
+        kind = "failure" if metric.verdict is Verdict.REGRESSION else "error"
+        return cls(group, metric.name, kind, str(metric.verdict), metric.reason)
+
+
+def write_junit(title: str, cases: Sequence[Case], output: str) -> str:
+    """Return a test suite.
+
+    Args:
+        title: Name of the suite.
+        cases: Its cases.
+        output: Text for its standard output.
+    """
+    suite = ET.Element("testsuite", {"name": title, "tests": str(len(cases))})
+    counts = {name: sum(case.kind == kind for case in cases) for kind, name in _KINDS.items()}
+    suite.attrib |= {name: str(count) for name, count in counts.items()}
+    for case in cases:
+        element = ET.SubElement(suite, "testcase", {"classname": clean(case.group), "name": case.name})
+        if case.kind:
+            problem = ET.SubElement(element, case.kind, {"message": clean(case.message)})
+            problem.text = clean(case.text) or None
+    ET.SubElement(suite, "system-out").text = clean(output)
+    ET.indent(suite)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suite, encoding="unicode")}\n'
+
+
+def annotate(level: str, title: str, message: str) -> str:
+    """Return a workflow command of GitHub that annotates a commit, escaped as GitHub specifies.
+
+    Example:
+        >>> annotate("error", "mlp: step_time", "slower by 10%")
+        '::error title=mlp%3A step_time::slower by 10%25'
+    """
+    head = _escape(title).replace(":", "%3A").replace(",", "%2C")
+    return f"::{level} title={head}::{_escape(message)}"
+
+
+def annotate_metrics(group: str, metrics: Iterable[Comparison]) -> list[str]:
+    """Return the annotations of the metrics of which one may have to look."""
+    return [
+        annotate(LEVELS[metric.verdict], f"{group}: {metric.name}", f"{metric.verdict}: {metric.reason}")
+        for metric in metrics
+        if metric.verdict in LEVELS
+    ]
+
+
+def _escape(text: str) -> str:
+    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What an HTML page shows of a verdict, from top to bottom.
+
+    Attributes:
+        headline: The verdict in one line.
+        tone: `good`, `bad` or empty.
+        sides: What was compared.
+        metrics: The metrics.
+        reasons: Reasons for their verdicts.
+        causes: Sentences on what changed, each with a table.
+        fields: Fields in which the sides differ.
+        notes: Further notes.
+        commands: Headings, each with commands.
+    """
+
+    headline: str
+    tone: str = ""
+    sides: Sequence[str] = ()
+    metrics: Table | None = None
+    reasons: Sequence[str] = ()
+    causes: Sequence[tuple[str, Table]] = ()
+    fields: Table | None = None
+    notes: Sequence[str] = ()
+    commands: Sequence[tuple[str, Sequence[str]]] = ()
+
+    def write(self) -> str:
+        """Return the page, which follows the reader's light or dark theme."""
+        return page(
+            "check.html.j2",
+            {
+                "headline": clean(self.headline),
+                "tone": self.tone,
+                "sides": [*map(clean, self.sides)],
+                "metrics": _fold(self.metrics),
+                "reasons": [*map(clean, self.reasons)],
+                "causes": [(clean(text), fold_table(table)) for text, table in self.causes],
+                "fields": _fold(self.fields),
+                "notes": [*map(clean, self.notes)],
+                "commands": [(title, [*map(clean, lines)]) for title, lines in self.commands],
+            },
+        )
+
+
+def _fold(table: Table | None) -> list[dict[str, object]]:
+    return [fold_table(table)] if table and table.rows else []
