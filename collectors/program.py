@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,18 +32,23 @@ from .children import run_guarded
 from .compilation import artifact_environment, artifact_folder
 from .sampling import SampleBuffer, is_recording, program_of, sample_counters
 
+STARTED = "started"
+"""File that is created when a profiler starts the program."""
 ONE_REQUEST_S = 0.5
 """Signals within this time are one request: `timeout` sends one to the process, and one to its group."""
 _FACTS = re.compile(r"rank-(\d+)(\.first)?\.facts")
 
 
-def run(program: Program, directory: Path, *, wrapper: Sequence[str] = ()) -> tuple[int, SampleBuffer]:
+def run(
+    program: Program, directory: Path, *, wrapper: Sequence[str] = (), log: Path | None = None
+) -> tuple[int, SampleBuffer]:
     """Run the program to its end; returns its exit code and samples.
 
     Args:
         program: Program and options.
         directory: Folder for the recordings of its processes.
         wrapper: Command of a profiler to run it under, which records in place of torch.profiler.
+        log: File for what the profiler prints; what the program prints goes where it goes without it.
 
     Raises:
         UnusableInputError: The program does not exist.
@@ -62,11 +69,13 @@ def run(program: Program, directory: Path, *, wrapper: Sequence[str] = ()) -> tu
     # a profiler would end on these, and leave the program running
     forwarded = [number for number in guard.FORWARDED if not (wrapper and number in guard.ENDING)]
     with (
+        _apart(log) as (shell, streams),
         run_guarded(
-            (*wrapper, *command),
+            (*wrapper, *shell, *command),
             environment=environment,
             scratch=scratch,
             while_running=partial(forward_signals, forwarded),
+            **streams,
         ) as process,
         sample_counters(
             pid=partial(program_of, process.pid), condition=partial(is_recording, directory)
@@ -74,6 +83,30 @@ def run(program: Program, directory: Path, *, wrapper: Sequence[str] = ()) -> tu
     ):
         code = exit_code(process.wait())
     return code, sampled
+
+
+@contextmanager
+def _apart(log: Path | None) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Return the start of a program's command, and the streams of its profiler, that keep their output apart.
+
+    The shell creates `STARTED` beside the log: without it, the profiler did not start the program.
+    """
+    if log is None:
+        yield (), {}
+        return
+    with ExitStack() as files:
+        output = files.enter_context(log.open("wb"))
+        kept = [fcntl.fcntl(number, fcntl.F_DUPFD, 3) for number in (1, 2)]
+        for number in kept:
+            files.callback(os.close, number)
+        mark = ': >"$0"; exec "$@"'
+        if max(kept) > 9:  # of which shells may know one digit only: the terminal has both
+            yield ("sh", "-c", mark, str(log.with_name(STARTED))), {}
+            return
+        out, err = kept
+        script = f"{mark} >&{out} 2>&{err} {out}>&- {err}>&-"
+        streams = {"stdout": output, "stderr": subprocess.STDOUT}
+        yield ("sh", "-c", script, str(log.with_name(STARTED))), streams
 
 
 @contextmanager

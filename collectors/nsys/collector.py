@@ -40,7 +40,9 @@ REPORT = "run"
 UNPROCESSED = ".qdstrm"
 """Suffix of the data that nsys processes into a report."""
 DEVICE_WORK = tuple(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
-HOST_WORK = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API")
+HOST_WORK = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API", "PROFILER_OVERHEAD")
+LOG = "nsys.txt"
+"""File of what nsys prints."""
 _MEASURED = (sys.executable, "-P", "-m", "tracekit.collectors.nsys.measured")
 _POLL_SECONDS = 0.1
 _SAMPLED = "sampled memory, threads and CPU time include those of nsys"
@@ -101,15 +103,18 @@ class NsysCollector:
         nsys = tool.find()
         guessed = _guess_device()
         command = tool.profile_command(nsys, directory.resolve() / REPORT, device=guessed)
-        code, sampled = programs.run(program, directory, wrapper=command)
-        ranks = programs.read_ranks(directory)
+        log = directory.resolve() / LOG
+        code, sampled = programs.run(program, directory, wrapper=command, log=log)
+        ranks, text = programs.read_ranks(directory), log.read_text(errors="replace")
+        if not log.with_name(programs.STARTED).exists():
+            raise tool.recording_error(text, code)
         if not ranks:
             raise programs.failure(program, directory, code)
         recording = programs.make_recording(program, directory, ranks, code=code, sampled=sampled)
         report = _find_report(directory)
         if report is None:
             _check_processed(directory)
-            raise tool.missing_report_error(code, by_range=guessed != "cpu", device=recording.device)
+            raise tool.missing_report_error(text, code, by_range=guessed != "cpu", device=recording.device)
         if guessed == "cpu" != recording.device:
             raise CollectionError(  # a program may use a GPU that was not visible before it started
                 "nsys was not asked to record the GPU: NVML listed none, or CUDA_VISIBLE_DEVICES hid it",
@@ -141,7 +146,7 @@ def _run_under_nsys(
 ) -> tuple[Path, int, dict[str, Any]]:
     """Run the steps under nsys; returns its report, its exit code, and the result of the program."""
     # nsys prints to the standard streams, so the program appends its events to a file
-    path, events, log = directory / REQUEST, directory / EVENTS, directory / "nsys.txt"
+    path, events, log = directory / REQUEST, directory / EVENTS, directory / LOG
     path.write_text(json.dumps(asdict(request)))
     events.touch()
     with (

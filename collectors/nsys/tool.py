@@ -224,10 +224,11 @@ def recording_error(log: str, code: int, *, by_range: bool = False) -> Collectio
     return CollectionError(message, hint="see `tracekit doctor`, or use --collector torch")
 
 
-def missing_report_error(code: int, *, by_range: bool, device: str) -> CollectionError:
-    """Return the error for a user's program that completed its window; nsys printed to the terminal.
+def missing_report_error(log: str, code: int, *, by_range: bool, device: str) -> CollectionError:
+    """Return the error for a user's program that completed its window.
 
     Args:
+        log: Output of nsys.
         code: Exit code of the program.
         by_range: Whether the recording begins with cudaProfilerStart.
         device: Device that the program used.
@@ -236,11 +237,7 @@ def missing_report_error(code: int, *, by_range: bool, device: str) -> Collectio
         message = "nsys wrote no report: it records the GPU, and the program used none"
         hint = "hide the GPU with CUDA_VISIBLE_DEVICES= to record the CPU only, or use --collector torch"
         return CollectionError(message, hint=hint)
-    hint = "check its output and `tracekit doctor`, or use --collector torch"
-    if by_range:
-        hint = f"if it did not print {_RANGE_BEGAN!r}, it missed cudaProfilerStart; {hint}"
-    message = f"the program finished its profiled steps, but nsys wrote no report (exit code {code})"
-    return CollectionError(message, hint=hint)
+    return recording_error(log, code, by_range=by_range)
 
 
 def unprocessed_error(raw: Path) -> CollectionError:
