@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tracekit.recording.agent.device import CPU
+from tracekit.recording.agent.recorder import LACKS_NVTX
 from tracekit.recording.collector import Request
 
 from ..compilation import Compilations
@@ -97,7 +98,7 @@ def _range_maker(notes: list[tuple[str, str]]) -> Callable[[str], Any]:
     except RuntimeError:  # this torch lacks NVTX
         with suppress(ImportError):
             return import_module("nvtx").annotate  # type: ignore[no-any-return]
-        notes.append(("no_nvtx_steps", "nsys saw no steps: this torch lacks NVTX; `pip install nvtx` helps"))
+        notes.append(("no_nvtx_steps", f"nsys saw no steps: {LACKS_NVTX}"))
         return lambda _name: ExitStack()
     return nvtx.range  # type: ignore[no-any-return]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +173,35 @@ def test_the_place_of_damage_is_named_and_the_run_is_misleading(store: Store, tm
     assert f"the first at byte {place:,}: " in notes(run)["dropped_events"]
     assert verdict(run)[0] == "misleading"
     path.write_text(text[:-200])
-    assert "byte" not in notes(imported(store, path)).get("dropped_events", "")
+    said = notes(imported(store, path))
+    assert "byte" not in said.get("dropped_events", "")
+    assert f"at byte {len(text) - 200:,}; " in said["truncated"]
+    assert "% of the file could not be read" in said["truncated"]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_second_list_of_events_is_counted_and_misleads(
+    store: Store, tmp_path: Path, *, compressed: bool
+) -> None:
+    lists = [json.dumps([kernel_event(number) for number in range(count)]) for count in (2, 3)]
+    text = f'{{"traceEvents": {lists[0]}, "args": {{"traceEvents": []}}, "traceEvents": {lists[1]}}}'
+    path = tmp_path / ("trace.json.gz" if compressed else "trace.json")
+    path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
+    run = imported(store, path)
+    place = text.rindex('"traceEvents": [') + len('"traceEvents": [')
+    assert f"from byte {place:,}, was not read: about 3 events" in notes(run)["second_list"]
+    assert verdict(run)[0] == "misleading"
+    assert len(table(run, "device_intervals").query("kind == 'kernel'")) == 2
+
+
+def test_unfinished_events_are_counted_as_such(store: Store, tmp_path: Path) -> None:
+    begun = [{"ph": phase, "name": "x", "pid": 9, "tid": 9, "ts": 5} for phase in "BBE"]
+    cut = event("cpu_op", "aten::outer", 1, -1)
+    run = run_of(store, tmp_path, [cut, event("cpu_op", "aten::inner", 2, 3), *begun])
+    said = notes(run)
+    assert "1 of 5 events are unfinished" in said["bad_duration"]
+    assert said["begin_and_end"].startswith("trace.json: 2 intervals")
+    assert said["begin_and_end"].endswith("1 of them are unfinished")
 
 
 def named(tmp_path: Path, *names: str) -> list[Path]:

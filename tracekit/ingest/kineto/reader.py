@@ -15,7 +15,7 @@ from tracekit.ingest.kineto import split
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import Decoded, decode, salvage, top_level, value_end
 from tracekit.ingest.kineto.scan.loader import Scanners
-from tracekit.ingest.kineto.source import file_name, open_trace, title
+from tracekit.ingest.kineto.source import Stream, file_bytes, file_name, open_trace, title
 from tracekit.ingest.kineto.split import Text
 from tracekit.ingest.link.trace import TopLevel, Trace
 from tracekit.ingest.pool import Pool
@@ -44,7 +44,7 @@ def _diagnostics(
         yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
     if truncated:
         yield Diagnostic(Level.WARN, "truncated", f"{name}: {truncated}; the events before that were kept")
-    no_duration = "had a negative, absent or unreadable duration, which was set to 0"
+    no_duration = "are unfinished, with a negative, absent or unreadable duration, which was set to 0"
     dropped = "could not be read and were dropped"
     if broken is not None:
         dropped += f", the first at byte {broken:,}: was the file edited, or written by two processes?"
@@ -59,6 +59,11 @@ def _diagnostics(
             message = f"{name}: {count} of {tally.events + tally.dropped} events {what}"
             level = Level.ERROR if what is dropped and broken is not None else Level.WARN
             yield Diagnostic(level, code, message)
+    if begun := tally.ignored.pop("phase B", 0):
+        open_ = max(0, begun - tally.ignored.pop("phase E", 0))
+        message = f"{name}: {begun} intervals whose begin and end are events of their own (phases B and E)"
+        text = f"{message} were not read; {open_} of them are unfinished"
+        yield Diagnostic(Level.WARN, "begin_and_end", text)
     if tally.ignored:
         listed = _join_names(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
         yield Diagnostic(Level.INFO, "ignored_categories", f"{name}: categories that are not read: {listed}")
@@ -73,6 +78,31 @@ def _join_names(names: Iterable[str]) -> str:
     shown = [name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}..." for name in names]
     more = f" and {len(shown) - LISTED} more" if len(shown) > LISTED else ""
     return ", ".join(shown[:LISTED]) + more
+
+
+def _describe_cut(stream: Stream, assembly: _Assembly, size: int) -> str:
+    """Say where a trace ends early, and what share of its file could not be read; empty if it is whole."""
+    if not (stream.damage or not assembly.ended):
+        return ""
+    at, unread = assembly.position - 1, assembly.lost
+    if stream.damage:
+        at, unread = stream.damaged_at, size - stream.damaged_at
+    what = stream.damage or "the file ends in the middle of its events"
+    share = f"; {unread / size:.1%} of the file could not be read" if size else ""
+    return f"{what}, at byte {at:,}{share}, and what was cut off is not in it"
+
+
+def _second_list(name: str, assembly: _Assembly, trailing: int) -> Iterator[Diagnostic]:
+    """Yield that the top level has a second list of events, which is not read."""
+    after = assembly.after[: len(assembly.after) - trailing] if trailing else assembly.after
+    start = split.second_events(after)
+    if start is None:
+        return
+    at = assembly.position - 1 - assembly.beyond - len(assembly.after) + start
+    rest = len(after) - start
+    events = split.count_boundaries(after[start:]) * (rest + assembly.beyond) // rest
+    message = f"{name}: a second list of events, from byte {at:,}, was not read: about {events:,} events"
+    yield Diagnostic(Level.ERROR, "second_list", f"{message}; split the file, and import both parts")
 
 
 _SALVAGED = 800_000  # number of the first spool part of events that were salvaged from damaged text
@@ -174,18 +204,21 @@ def read(
         assembly.finish()
         end = value_end(opening.header, assembly.after) if assembly.ended else len(assembly.after)
         trailing = len(assembly.after) - end + assembly.beyond + stream.ignored
-        at_end = f"the file ends in the middle of its events, at byte {assembly.position - 1:,}"
-        truncated = stream.damage or ("" if assembly.ended else at_end)
         top = top_level(opening.header, assembly.after[:end])
         notes = _diagnostics(
             *(file_name(path), top, assembly.tally),
-            truncated=truncated,
+            truncated=_describe_cut(stream, assembly, file_bytes(path)),
             trailing=trailing,
             broken=assembly.broken if assembly.ended else None,
         )
-        empty = _not_a_trace(path, assembly.tally)
+        second = _second_list(file_name(path), assembly, len(assembly.after) - end)
         return Trace(
-            path=path, directory=directory, top=top, notes=tuple(notes), empty=empty, nest=scanners.nest()
+            path=path,
+            directory=directory,
+            top=top,
+            notes=(*notes, *second),
+            empty=_not_a_trace(path, assembly.tally),
+            nest=scanners.nest(),
         )
 
 
@@ -207,6 +240,7 @@ class _Assembly(msgspec.Struct):
 
     `after` is the text from the bracket that closes the events, `beyond` the number of bytes after that.
     `position` is the place of the next chunk in the text, and `broken` that of the first damaged event.
+    `lost` are the bytes that could not be read.
     `_open` is the unfinished event at the end of the last chunk, which was split or is damaged.
     """
 
@@ -217,6 +251,7 @@ class _Assembly(msgspec.Struct):
     ended: bool = False
     after: bytes = b""
     beyond: int = 0
+    lost: int = 0
     _open: bytes = b""
     _salvaged: int = 0
 
@@ -280,6 +315,7 @@ class _Assembly(msgspec.Struct):
         self._take(salvaged, start)
         if len(self._open) == len(before):
             self.tally.dropped += split.count_boundaries(before)
+            self.lost += len(before)
             self.broken = start if self.broken is None else self.broken
             self._open = b""
 

@@ -60,12 +60,14 @@ class Stream:
 
     Attributes:
         damage: Why reading ended early; empty if it did not.
+        damaged_at: Bytes of the file before that, approximately.
         ignored: Bytes of the file after the text that are of no known format.
     """
 
     def __init__(self, raw: io.BufferedReader) -> None:
         self._raw = raw
         self.damage = ""
+        self.damaged_at = 0
         self.ignored = 0
 
     def read(self, size: int) -> bytes:
@@ -135,7 +137,7 @@ class GzipStream(Stream):
             if piece:
                 return piece
             if at_end and self._inside:
-                self.damage = "the compressed data ends early"
+                self.damage, self.damaged_at = "the compressed data ends early", self._taken
         return b""
 
     def _more(self) -> bytes:
@@ -148,6 +150,7 @@ class GzipStream(Stream):
             piece: bytes = self._member.decompress(self._waiting, limit)
         except IsalError as error:  # type: ignore[misc]  # its stub forgets that it is one
             self.damage = f"the compressed data is damaged: {error}"
+            self.damaged_at = self._taken - len(self._waiting)
             return self._up_to_damage()
         self._inside = not self._member.eof
         self._waiting = self._member.unconsumed_tail

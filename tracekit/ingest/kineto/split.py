@@ -113,6 +113,20 @@ def _events_start(buffer: bytes) -> int | None:
     return None
 
 
+def second_events(after: bytes) -> int | None:
+    """Return where another list of events begins in the text from the bracket that closes the first one.
+
+    Example:
+        >>> second_events(b'], "traceEvents": [{}]}'), second_events(b'], "args": {"traceEvents": []}}')
+        (18, None)
+    """
+    if b'"traceEvents"' not in after:
+        return None
+    rest = after[1:].lstrip(_SPACE + b",")
+    start = _events_start(b"{" + rest)
+    return None if start is None else start - 1 + len(after) - len(rest)
+
+
 class Text(msgspec.Struct, frozen=True):
     """A piece of the text of a trace.
 

@@ -317,9 +317,13 @@ class _Reading:
         top, notes = top_level(self._tables), diagnostics(self._tables)
         name, reason = file_name(path), no_device_reason(notes, self._tables)
         reading = [*_diagnostics(name, top, self._tally)]
+        if unread := ", ".join(_unread(self._tables)):
+            text = f"{name}: tables of events that are not read: {unread}"
+            reading.append(Diagnostic(Level.INFO, "unread_tables", text))
+            reason = f"{reason}; not read: {unread}"
         simulated = Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
         error = UnusableInputError(
-            f"{name} has no events: {reason}",
+            f"{name} has no events that are read: {reason}",
             hint="profile again with `nsys profile --trace=cuda,nvtx,osrt`",
         )
         ranks: list[int | None] = [*sorted(set(self._ranks.values()))]
@@ -350,6 +354,14 @@ def _stored_name(table: str, names: Collection[str]) -> str:
     """
     versions = sorted(name for name in names if re.fullmatch(rf"{table}(_[vV]\d+)?", name))
     return versions[0] if versions else ""
+
+
+def _unread(tables: Tables) -> list[str]:
+    """Return the names of tables with times and rows that are not read."""
+    names = tables.names()
+    others = names - {_stored_name(table, names) for table in (*_WANTED, "DIAGNOSTIC_EVENT")}
+    timed = {name: tables.columns(name) & {"start", "timestamp"} for name in sorted(others)}
+    return [name for name, times in timed.items() if times and tables.records(name, sorted(times))]
 
 
 _WANTED = {

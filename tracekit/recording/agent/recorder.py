@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from .program_profilers import follow
 from .settings import read_settings
 
 STEP_NAME = "ProfilerStep#"
+LACKS_NVTX = "this torch lacks NVTX; `pip install nvtx` helps (0.2.10 with nsys up to 2023.4)"
 LATER_STEPS = 50
 """Maximum steps to time after the window."""
 OPEN_NAME = "tracekit: after the last step"
@@ -388,16 +390,23 @@ class NvtxRecorder(TorchRecorder):
 
     def _begin_step(self, number: int) -> None:
         self._number = number
+        text = f"{STEP_NAME}{number}"
         try:
-            self._torch.cuda.nvtx.range_push(f"{STEP_NAME}{number}")
-        except RuntimeError as error:  # a torch without NVTX
-            self._note("no_nvtx_steps", f"steps were not marked for the profiler: {summary(error)}")
+            self._torch.cuda.nvtx.range_push(text)
+        except RuntimeError:  # a torch without NVTX
+            try:
+                import_module("nvtx").push_range(text)
+            except ImportError:
+                self._note("no_nvtx_steps", f"steps were not marked for the profiler: {LACKS_NVTX}")
 
     def _end_step(self) -> None:
         if self._number is not None:
             self._number = None
-            with suppress(RuntimeError):
+            try:
                 self._torch.cuda.nvtx.range_pop()
+            except RuntimeError:
+                with suppress(ImportError):
+                    import_module("nvtx").pop_range()
 
 
 def _pairs(marks: list[Any]) -> list[tuple[Any, Any]]:

@@ -263,8 +263,21 @@ def test_environment_variables_are_not_read(store: Store, tmp_path: Path) -> Non
 
 
 def test_an_export_without_events_is_refused(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(UnusableInputError, match="has no events: the export has no CUDA tables"):
+    with pytest.raises(
+        UnusableInputError, match="has no events that are read: the export has no CUDA tables"
+    ):
         run_of(store, tmp_path, tables())
+
+
+def test_tables_of_events_that_are_not_read_are_named(form: str, store: Store, tmp_path: Path) -> None:
+    made = tables(KERNEL=[kernel(1, 2)], SCHED_EVENTS=[{"start": 5, "cpu": 1}])
+    made |= {"CUDNN_EVENTS": [{"start": 5, "end": 6}], "PROCESSES": [{"globalPid": 1, "pid": 2, "name": "x"}]}
+    said = {one.code: one.message for one in run_of(store, tmp_path, made, form).meta.diagnostics}
+    assert said["unread_tables"].endswith(": tables of events that are not read: CUDNN_EVENTS, SCHED_EVENTS")
+    domain = [{"start": 0, "end": None, "eventType": 75}]
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UnusableInputError, match="not read: CUDNN_EVENTS"):
+        run_of(store, tmp_path / "other", {"CUDNN_EVENTS": made["CUDNN_EVENTS"], "NVTX_EVENTS": domain}, form)
 
 
 def test_both_formats_of_an_export_give_the_same_run(store: Store, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing.process
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.fake_cuda import ILLEGAL, FakeCuda
 from tracekit.recording import agent as package
 from tracekit.recording.agent import agent as agents
 from tracekit.recording.agent.agent import Agent
-from tracekit.recording.agent.recorder import OPEN_NAME, NvtxRecorder, TorchRecorder
+from tracekit.recording.agent.recorder import LACKS_NVTX, OPEN_NAME, NvtxRecorder, TorchRecorder
 from tracekit.recording.agent.step_hooks import ModuleCalls
 from tracekit.recording.agent.window import Window
 
@@ -389,6 +390,7 @@ def test_ops_are_marked_for_nsys_if_this_torch_can(
     monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", ranges)
     if not marks_ops:
         monkeypatch.setattr(torch.cuda.nvtx, "range_push", no_nvtx)
+        monkeypatch.setitem(sys.modules, "nvtx", None)
     recorder = NvtxRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     assert not recorder.needs_warmup
@@ -405,7 +407,7 @@ def test_ops_are_marked_for_nsys_if_this_torch_can(
                 "no_nvtx_ops",
                 "ops were not marked for the profiler: NVTX annotation context manager is not reentrant",
             ),
-            ("no_nvtx_steps", "steps were not marked for the profiler: NVTX functions not installed"),
+            ("no_nvtx_steps", f"steps were not marked for the profiler: {LACKS_NVTX}"),
         ]
     )
 
