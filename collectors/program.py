@@ -23,7 +23,7 @@ from tracekit.errors import CollectionError, ProgramFailedError, TracekitError, 
 from tracekit.ingest.host_samples import HostSamples
 from tracekit.recording import agent
 from tracekit.recording.collector import Program, Recording, read_cpu_load, read_facts
-from tracekit.runs.meta import Diagnostic, Level
+from tracekit.runs.meta import PROCESS_NOT_RECORDED, Diagnostic, Level
 from tracekit.workloads.options import values
 
 from . import guard
@@ -36,7 +36,8 @@ STARTED = "started"
 """File that is created when a profiler starts the program."""
 ONE_REQUEST_S = 0.5
 """Signals within this time are one request: `timeout` sends one to the process, and one to its group."""
-_FACTS = re.compile(r"rank-(\d+)(\.first)?\.facts")
+_FACTS = re.compile(r"rank-(\d+)(?:-of-(\d+))?(?:\.(\d+))?(\.first)?\.facts")
+_FIRST_CALL = ".first"
 
 
 def run(
@@ -179,7 +180,7 @@ class Rank:
 def make_recording(
     program: Program, directory: Path, ranks: Sequence[Rank], *, code: int, sampled: SampleBuffer
 ) -> Recording:
-    """Return what torch.profiler recorded in a program, without diagnostics.
+    """Return what torch.profiler recorded in the ranks of one job, without diagnostics.
 
     Args:
         program: Program and options.
@@ -200,19 +201,27 @@ def make_recording(
     )
 
 
-def read_ranks(directory: Path) -> list[Rank]:
-    """Return the recordings in a directory by rank; those of first calls only if there are no others."""
-    ranks = [
-        Rank(int(match[1]), bool(match[2]), path.with_suffix(".json"), json.loads(path.read_text()))
-        for path in directory.iterdir()
-        if (match := _FACTS.fullmatch(path.name))
+def read_jobs(directory: Path) -> list[list[Rank]]:
+    """Return the recordings in a directory, in order of time; those of first calls only without others.
+
+    Processes that are no ranks of one job have recordings of their own, each with ranks in their order.
+    """
+    jobs: dict[tuple[str | None, str | None], list[Rank]] = {}
+    for path in sorted(directory.iterdir()):
+        if match := _FACTS.fullmatch(path.name):
+            number, world, process, first = match.groups()
+            rank = Rank(int(number), bool(first), path.with_suffix(".json"), json.loads(path.read_text()))
+            jobs.setdefault((world, process), []).append(rank)
+    windows = [
+        windows for ranks in jobs.values() if (windows := [rank for rank in ranks if not rank.first_call])
     ]
-    windows = [rank for rank in ranks if not rank.first_call]
-    return sorted(windows or ranks, key=lambda rank: rank.number)
+    recorded = windows or [*jobs.values()]
+    ordered = [sorted(ranks, key=lambda rank: rank.number) for ranks in recorded]
+    return sorted(ordered, key=lambda ranks: int(ranks[0].facts["began_unix_ns"]))
 
 
-def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
-    """Report a failed program, an incomplete window, missing ranks, and notes of the processes."""
+def diagnostics(directory: Path, ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
+    """Report a failed program, an incomplete window, what is missing, and notes of the processes."""
     facts = ranks[0].facts
     if code:
         yield Diagnostic(Level.WARN, "program_failed", f"the program {_describe_end(code)}")
@@ -229,8 +238,32 @@ def diagnostics(ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
     missing = max(rank.facts["world_size"] for rank in ranks) - len(ranks)
     if missing > 0:
         yield Diagnostic(Level.WARN, "ranks_missing", f"{missing} of the ranks recorded nothing")
+    for message in sorted(_list_unrecorded(directory)):
+        yield Diagnostic(Level.INFO, PROCESS_NOT_RECORDED, message)
     for kind, message in sorted({(kind, message) for rank in ranks for kind, message in rank.facts["notes"]}):
         yield Diagnostic(Level.WARN, kind, message)
+
+
+def _list_unrecorded(directory: Path) -> Iterator[str]:
+    """Return which processes had steps, belong to no job of several ranks, and were not recorded, and why."""
+    for path in directory.glob("process-*.note"):
+        note = json.loads(path.read_text())
+        if note["world_size"] > 1 or note["source"] in {"", "none"} or not note["steps_done"]:
+            continue
+        steps = note["steps_done"]
+        reason = note["error"] or f"it ended after {steps} step{'s' * (steps != 1)}"
+        if note["left_out"]:
+            reason = "others were recorded before it"
+        yield f"another process ({note['script'] or 'without a script'}) was not recorded: {reason}"
+    for path in directory.glob(f"*{_FIRST_CALL}.facts"):
+        window = path.with_name(path.name.replace(_FIRST_CALL, ""))
+        if not window.exists() and any(not _is_first_call(other) for other in directory.glob("*.facts")):
+            script = json.loads(path.read_text())["program"].get("script") or "without a script"
+            yield f"another process ({script}) was not recorded: it ended before profiling started"
+
+
+def _is_first_call(facts: Path) -> bool:
+    return facts.stem.endswith(_FIRST_CALL)
 
 
 def _describe_end(code: int) -> str:

@@ -48,13 +48,18 @@ class TorchProfilerCollector:
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.recording.collector.Collector.record_program`."""
         code, sampled = programs.run(program, directory)
-        ranks = programs.read_ranks(directory)
-        if not ranks:
+        jobs = programs.read_jobs(directory)
+        if not jobs:
             raise programs.failure(program, directory, code)
-        recording = programs.make_recording(program, directory, ranks, code=code, sampled=sampled)
-        missing = report_unsampled(sampled.samples(), [rank.view for rank in ranks])
-        diagnostics = (*programs.diagnostics(ranks, code), *sampled.diagnostics(), *missing)
-        return replace(recording, diagnostics=diagnostics)
+
+        def make(ranks: list[programs.Rank]) -> Recording:
+            recording = programs.make_recording(program, directory, ranks, code=code, sampled=sampled)
+            missing = report_unsampled(sampled.samples(), [rank.view for rank in ranks])
+            diagnostics = (*programs.diagnostics(directory, ranks, code), *sampled.diagnostics(), *missing)
+            return replace(recording, diagnostics=diagnostics)
+
+        first, *others = map(make, jobs)
+        return replace(first, others=tuple(others))
 
 
 def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -> Recording:

@@ -105,11 +105,12 @@ class NsysCollector:
         command = tool.profile_command(nsys, directory.resolve() / REPORT, device=guessed)
         log = directory.resolve() / LOG
         code, sampled = programs.run(program, directory, wrapper=command, log=log)
-        ranks, text = programs.read_ranks(directory), log.read_text(errors="replace")
+        jobs, text = programs.read_jobs(directory), log.read_text(errors="replace")
         if not log.with_name(programs.STARTED).exists():
             raise tool.recording_error(text, code)
-        if not ranks:
+        if not jobs:
             raise programs.failure(program, directory, code)
+        ranks = jobs[0]
         recording = programs.make_recording(program, directory, ranks, code=code, sampled=sampled)
         report = _find_report(directory)
         if report is None:
@@ -123,7 +124,7 @@ class NsysCollector:
             )
         trace = _export(nsys, report, recording.device, progress)
         ignored = explain_ignored_stacks(requested=program.stacks)
-        problems = programs.diagnostics(ranks, code)
+        problems = programs.diagnostics(directory, ranks, code)
         with_nsys = Diagnostic(Level.INFO, "samples_with_nsys", _SAMPLED)
         return replace(
             recording,

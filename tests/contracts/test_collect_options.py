@@ -118,7 +118,8 @@ def test_every_value_of_a_program_reaches_the_collector_and_the_run(
     store: Store, recorder: type[Recorder]
 ) -> None:
     given = {one.name: OTHER[one.kind] for one in list_options(Program)} | {"keep_trace": False}
-    meta = collect_program(store, Program(command=("true",), **given)).meta
+    [run] = collect_program(store, Program(command=("true",), **given))
+    meta = run.meta
     assert {name: getattr(recorder.asked, name) for name in given} == given
     work = {one.name: given[one.name] for one in list_options(Program) if one.scope is Scope.WORK}
     assert meta.workload is not None

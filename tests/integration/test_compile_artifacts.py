@@ -60,7 +60,7 @@ def recorded(folder: Path, *arguments: str) -> Run:
     script.write_text(TRAIN)
     command = (sys.executable, str(script), *arguments)
     program = Program(command=command, start_step=3, steps=2, compile_artifacts=True)
-    return collect_program(Store(folder / "store"), program)
+    return collect_program(Store(folder / "store"), program)[0]
 
 
 @pytest.mark.slow

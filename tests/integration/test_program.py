@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -166,3 +168,35 @@ def test_from_the_first_step_on_nothing_is_timed(folder: Path, store: Store) -> 
     assert run.meta.timings is None
     last = ended.err.splitlines()[-1]
     assert json.loads(last) == {"schema": "tracekit.collect/1", "runs": [run.id]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "wrapper",
+    [(PYTHON,), ("uv", "run", "--no-project", "--offline", "python"), ("env", "X=1", "nice", PYTHON)],
+    ids=["plain", "uv", "env"],
+)
+def test_two_programs_of_one_command_are_two_runs(
+    wrapper: tuple[str, ...], folder: Path, store: Store
+) -> None:
+    if shutil.which(wrapper[0]) is None:
+        pytest.skip(f"{wrapper[0]} is not installed")
+    (folder / "second.py").write_text(TRAIN)
+    commands = [shlex.join([*wrapper, name, "--steps", "11"]) for name in ("train.py", "second.py")]
+    ended = collected(store.path, ["bash", "-c", "; ".join(commands)], folder, "--keep-trace")
+    assert ended.code == 0, ended.err
+    runs = store.runs()
+    assert sorted((run.meta.workload or {})["name"] for run in runs) == ["second", "train"]
+    assert sorted(run.meta.fingerprint["process"] for run in runs) == [1, 2]
+    assert all((run.path / "trace.json.gz").exists() for run in runs)
+    assert "2 processes that are no ranks are as many runs" in ended.err
+
+
+@pytest.mark.slow
+def test_a_program_that_is_too_short_beside_another_is_said(folder: Path, store: Store) -> None:
+    (folder / "short.py").write_text(TRAIN)
+    script = f"{PYTHON} short.py --steps 3; {PYTHON} train.py --steps 11"
+    ended = collected(store.path, ["bash", "-c", script], folder)
+    run = only_run(store)
+    assert (run.meta.workload or {})["name"] == "train"
+    assert "another process (short) was not recorded: it ended after 3 steps" in ended.err

@@ -117,22 +117,31 @@ def record_program(store: Store, program: Program, *, output_format: str) -> int
         output_format: One of `FORMATS`.
     """
     from tracekit.recording.collect import collect_program
+    from tracekit.runs.meta import PROCESS_NOT_RECORDED
 
     runs: list[Run] = []
-    code = 0
-    while len(runs) < program.repeat and not code:
+    code = done = 0
+    while done < program.repeat and not code:
         try:
-            run = collect_program(store, program, progress=_progress)
+            recorded = collect_program(store, program, progress=_progress)
         except ProgramFailedError as error:
             click.echo(f"tracekit: {error.message}; {error.hint}", err=True)
             return error.program_code
-        runs.append(run)
-        code = (run.meta.workload or {}).get("exit_code", 0)
+        done += 1
+        runs += recorded
+        code = (recorded[0].meta.workload or {}).get("exit_code", 0)
         if output_format == "table":
-            click.echo(run.id, err=True)
-    for diagnostic in runs[-1].meta.diagnostics:
-        if diagnostic.level != "info":
-            click.echo(f"tracekit: {diagnostic.message}", err=True)
+            click.echo("\n".join(run.id for run in recorded), err=True)
+    if len(recorded) > 1:
+        click.echo(f"tracekit: {len(recorded)} processes that are no ranks are as many runs", err=True)
+    messages = {
+        diagnostic.message
+        for run in recorded
+        for diagnostic in run.meta.diagnostics
+        if diagnostic.level != "info" or diagnostic.code == PROCESS_NOT_RECORDED
+    }
+    for message in sorted(messages):
+        click.echo(f"tracekit: {message}", err=True)
     _print_runs(runs, output_format, err=True)
     return code
 

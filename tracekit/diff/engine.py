@@ -28,7 +28,7 @@ from tracekit.diff.side_notes import ComparedSide
 from tracekit.diff.verdicts import RunSides
 from tracekit.diff.work_items import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError, did_you_mean
-from tracekit.runs.meta import CPU_FIELDS, GPU_SETTINGS, PRECISION, WORKLOAD_FIELDS
+from tracekit.runs.meta import CPU_FIELDS, GPU_SETTINGS, PRECISION, PROCESS, WORKLOAD_FIELDS
 from tracekit.runs.range_names import SERVING
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -75,7 +75,17 @@ MIN_SHAPE_SHARE = 0.25
 _GPU_MODEL, _GPU_DEVICE = ("sm_count", "compute_capability"), ("gpu_uuid", "power_limit_w", "ecc")
 _PROFILER = ("profiler_record_shapes", "profiler_profile_memory", "profiler_with_stack")
 _LIBRARIES = ("torch", "cuda", "hip", "cudnn", "nccl", "triton")
-DECIDES = ("workload", *WORKLOAD_FIELDS, SHAPES, "gpu", *_GPU_MODEL, "world_size", *_PROFILER, STEP_MARKER)
+DECIDES = (
+    "workload",
+    *WORKLOAD_FIELDS,
+    SHAPES,
+    "gpu",
+    *_GPU_MODEL,
+    "world_size",
+    PROCESS,
+    *_PROFILER,
+    STEP_MARKER,
+)
 _HOST = ("driver", "python", "cpu", *CPU_FIELDS, "os")
 EXPLAINS = (*_LIBRARIES, *_HOST, *_GPU_DEVICE, PRECISION, *GPU_SETTINGS, "collector")
 FIELDS = (*DECIDES, *EXPLAINS)

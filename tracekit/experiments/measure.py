@@ -285,7 +285,7 @@ def _read_run(store: Store) -> Sample:
     if len(runs) != 1:
         raise CollectionError(
             f"`tracekit collect` stored {len(runs)} runs instead of one",
-            hint="remove --repeat; each measurement is a new process",
+            hint="remove --repeat, and measure a command that runs one program",
         )
     run = runs[0]
     return Sample(of_run(run) | step_distribution(run), run, find_contention(run.meta.cpu_loads))

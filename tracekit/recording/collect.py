@@ -25,7 +25,7 @@ from tracekit.recording.logs import keep_failed_log
 from tracekit.recording.store_run import program_meta, run_meta, store_run
 from tracekit.runs import compilation, revisions
 from tracekit.runs.environment import GPU_PROBLEM, PROGRAM
-from tracekit.runs.meta import Diagnostic, Level, RunMeta
+from tracekit.runs.meta import PROCESS, Diagnostic, Level, RunMeta
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.workloads.base import COMPILE, GPU, INDUCTOR, LIBTORCH, Workload
@@ -49,19 +49,20 @@ def collect(store: Store, request: Request, *, progress: Progress = silent) -> R
     """
     decided = decide(request)
     name, collector = load_collector(decided)
-    return _record(
+    (run,) = _record(
         store,
         decided,
         request.workload,
         record=lambda folder: collector.record(decided, folder, progress=progress),
-        describe=lambda recording, now: _describe_workload(decided, recording, collector=name, now=now),
+        describe=lambda recording, now, _: _describe_workload(decided, recording, collector=name, now=now),
         progress=progress,
         profiled=not decided.no_profile,
     )
+    return run
 
 
-def collect_program(store: Store, program: Program, *, progress: Progress = silent) -> Run:
-    """Record one run of the user's program.
+def collect_program(store: Store, program: Program, *, progress: Progress = silent) -> tuple[Run, ...]:
+    """Record the user's program once: a run, or one for each recorded process if they are no ranks.
 
     The program uses the standard streams of this process. Its exit code is `workload["exit_code"]` of the
     run's metadata.
@@ -82,8 +83,10 @@ def collect_program(store: Store, program: Program, *, progress: Progress = sile
     name, collector = load_collector(program)
     title = program_title(program.command)
 
-    def describe(recording: Recording, now: datetime) -> RunMeta:
+    def describe(recording: Recording, now: datetime, process: int | None) -> RunMeta:
         window = {**values(program, Scope.WORK), "exit_code": recording.exit_code}
+        if process is not None:
+            window[PROCESS] = process
         command = () if program.no_command else program.command
         script = recording.environment.get(PROGRAM, {}).get(SCRIPT)
         return program_meta(script or title, recording, window, collector=name, command=command, now=now)
@@ -104,19 +107,22 @@ def _record(
     title: str,
     *,
     record: Callable[[Path], Recording],
-    describe: Callable[[Recording, datetime], RunMeta],
+    describe: Callable[[Recording, datetime, int | None], RunMeta],
     progress: Progress,
     profiled: bool = True,
-) -> Run:
+) -> tuple[Run, ...]:
     git, now = revisions.state(), datetime.now(UTC)
     # a draft is on the disk of the store, which has space for large traces, and is deleted in any case
     with store.draft() as draft, keep_failed_log(draft, title):
         recording = record(draft.path)
-        progress("import", 0, 1)
-        meta = replace(describe(recording, now), git=git, label=options.label)
-        run = store_run(draft, recording, meta, keep_trace=options.keep_trace, profiled=profiled)
-        progress("import", 1, 1)
-    return run
+        recordings, runs = (recording, *recording.others), []
+        progress("import", 0, len(recordings))
+        for number, recorded in enumerate(recordings, 1):
+            meta = describe(recorded, now, number if recording.others else None)
+            meta = replace(meta, git=git, label=options.label)
+            runs.append(store_run(draft, recorded, meta, keep_trace=options.keep_trace, profiled=profiled))
+            progress("import", number, len(recordings))
+    return tuple(runs)
 
 
 def decide(request: Request) -> Request:

@@ -102,6 +102,7 @@ class Recording:
         options: Options of the profiler.
         diagnostics: Warnings for users of the run.
         exit_code: Exit code of the program, or 128 plus the signal that ended it.
+        others: Recordings of processes of the program that are no ranks of this one.
         cpu_loads: Use of the CPU around the timed steps of each rank.
         compile_artifacts: Folder with what torch.compile wrote about its kernels; None if not asked for.
         compilation: Compilations, as `tracekit.runs.compilation` reads them; None if nothing is compiled.
@@ -119,6 +120,7 @@ class Recording:
     options: dict[str, Any] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     exit_code: int = 0
+    others: tuple[Recording, ...] = ()
     cpu_loads: tuple[CpuLoad, ...] = ()
     compilation: dict[str, Any] | None = None
     compile_artifacts: Path | None = None

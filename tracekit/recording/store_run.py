@@ -19,12 +19,13 @@ from tracekit.ingest.nsys.report import SUFFIXES
 from tracekit.ingest.write import write_samples
 from tracekit.recording.collector import Recording
 from tracekit.runs import redaction
-from tracekit.runs.meta import UNPROFILED, Diagnostic, Level, RunMeta, fingerprint
+from tracekit.runs.meta import PROCESS, UNPROFILED, Diagnostic, Level, RunMeta, fingerprint
 from tracekit.runs.meta import Collector as CollectorMeta
 from tracekit.runs.run import Run
 from tracekit.runs.store import Draft, new_run_id, timestamp
 
 RAW_TRACE = "trace.json.gz"
+RAW_RANK = "trace-rank-{}.json.gz"
 RAW_REPORT = "trace"
 _BLOCK_BYTES = 1 << 20
 _HOST_NAME = re.compile(rb'^\s*"host_name":')
@@ -48,7 +49,7 @@ def store_run(
     """
     if not profiled:
         return _store_unprofiled(draft, recording, meta)
-    raw = _save_raw_trace(recording.traces[0], draft) if keep_trace else None
+    raw = _save_raw_traces(recording.traces, draft) if keep_trace else []
     kernels = artifacts.read_recording(recording.compile_artifacts)
     run = import_recording(
         draft.store,
@@ -58,8 +59,8 @@ def store_run(
         kernels=kernels,
         stacks=recording.host_samples,
     )
-    if raw:
-        storage.move(raw, run.path / raw.name)
+    for path in raw:
+        storage.move(path, run.path / path.name)
     return run
 
 
@@ -132,22 +133,25 @@ def program_meta(
     """
     workload = {"name": name, "device": recording.device, "threads": recording.threads, **window}
     meta = run_meta(name, recording, workload, collector=collector, command=command, now=now)
-    return replace(meta, fingerprint={**meta.fingerprint, "world_size": len(recording.traces)})
+    fields = {"world_size": len(recording.traces), PROCESS: window.get(PROCESS)}
+    return replace(meta, fingerprint={**meta.fingerprint, **fields})
 
 
-def _save_raw_trace(trace: Path, draft: Draft) -> Path:
-    """Save the profiler's own file in a draft: its report if there is one, else its trace, compressed."""
+def _save_raw_traces(traces: Sequence[Path], draft: Draft) -> list[Path]:
+    """Save the profiler's own files in a draft: its report if there is one, else a trace of each rank."""
     folder = draft.path / "raw"  # the profiler may have written a file of the same name
     with draft.store.convert_write_errors():
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         for suffix in SUFFIXES:  # of reports from which a profiler made its trace
-            report = trace.with_suffix(suffix)
+            report = traces[0].with_suffix(suffix)
             if report.is_file():
-                return Path(shutil.copyfile(report, folder / f"{RAW_REPORT}{suffix}"))
-        saved = folder / RAW_TRACE
-        with trace.open("rb") as source, gzip.open(saved, "wb", compresslevel=4) as packed:
-            while lines := source.readlines(_BLOCK_BYTES):
-                packed.write(_redact(lines))
+                return [Path(shutil.copyfile(report, folder / f"{RAW_REPORT}{suffix}"))]
+        names = [RAW_TRACE, *(RAW_RANK.format(rank) for rank in range(1, len(traces)))]
+        saved = [folder / name for name in names]
+        for trace, path in zip(traces, saved, strict=True):
+            with trace.open("rb") as source, gzip.open(path, "wb", compresslevel=4) as packed:
+                while lines := source.readlines(_BLOCK_BYTES):
+                    packed.write(_redact(lines))
     return saved
 
 

@@ -336,6 +336,10 @@ CPU_FIELDS = {
     "inter_op_threads": "inter_op",
 }
 """Fields on the use of the CPU, with their names in the environment."""
+PROCESS = "process"
+"""Field with the number of a recorded process, if a program has several that are no ranks of one job."""
+PROCESS_NOT_RECORDED = "process_not_recorded"
+"""Diagnostic on a process of the program that is not part of the run."""
 PROFILER_FIELDS = ("record_shapes", "profile_memory", "with_stack")
 
 

@@ -164,7 +164,7 @@ class RecordingOptions:
         ),
     ] = False
     keep_trace: Annotated[
-        bool, Option("Keep the raw trace as trace.json.gz in the run.", scope=Scope.RUN)
+        bool, Option("Keep the raw trace of each rank in the run, as trace.json.gz.", scope=Scope.RUN)
     ] = False
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.collectors.program import diagnostics, failure, make_recording, read_ranks
+from tracekit.collectors.program import diagnostics, failure, make_recording, read_jobs
 from tracekit.collectors.sampling import SampleBuffer
 
 from tracekit.errors import ProgramFailedError
@@ -43,17 +43,17 @@ def write(folder: Path, name: str, **given: Any) -> None:
 
 
 def recorded(folder: Path) -> Recording:
-    return make_recording(PROGRAM, folder, read_ranks(folder), code=0, sampled=SampleBuffer())
+    return make_recording(PROGRAM, folder, read_jobs(folder)[0], code=0, sampled=SampleBuffer())
 
 
 def codes(folder: Path, code: int = 0) -> list[str]:
-    return [one.code for one in diagnostics(read_ranks(folder), code)]
+    return [one.code for one in diagnostics(folder, read_jobs(folder)[0], code)]
 
 
 def test_warnings_of_all_ranks_keep_their_codes(tmp_path: Path) -> None:
     write(tmp_path, "rank-0", notes=[UNREAD])
     write(tmp_path, "rank-1", notes=[UNREAD, ("captured_steps", "steps were captured")], world_size=3)
-    ranks = read_ranks(tmp_path)
+    [ranks] = read_jobs(tmp_path)
     assert [rank.number for rank in ranks] == [0, 1]
     assert codes(tmp_path) == ["ranks_missing", "captured_steps", "steps_not_timed"]
     recording = recorded(tmp_path)
@@ -96,7 +96,36 @@ def test_incomplete_recordings(
 def test_a_recorded_window_is_used_instead_of_a_first_call(tmp_path: Path) -> None:
     write(tmp_path, "rank-0.first")
     write(tmp_path, "rank-0")
-    assert [rank.first_call for rank in read_ranks(tmp_path)] == [False]
+    assert [[rank.first_call for rank in ranks] for ranks in read_jobs(tmp_path)] == [[False]]
+
+
+def test_processes_that_are_no_ranks_of_one_job_are_apart_and_others_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "rank-1-of-2", rank=1, world_size=2, began_unix_ns=9)
+    write(tmp_path, "rank-0-of-2", world_size=2, began_unix_ns=9)
+    write(tmp_path, "rank-0.1", began_unix_ns=8)
+    write(tmp_path, "rank-0", began_unix_ns=7)
+    write(tmp_path, "rank-0.2.first", program={"script": "once"})
+    jobs = read_jobs(tmp_path)
+    assert [[rank.trace.name for rank in ranks] for ranks in jobs] == [
+        ["rank-0.json"],
+        ["rank-0.1.json"],
+        ["rank-0-of-2.json", "rank-1-of-2.json"],
+    ]
+    notes = [
+        {"script": "short"},
+        {"script": "late", "left_out": True},
+        {"script": "rank", "world_size": 2},
+        {"script": "launcher", "source": "", "steps_done": 0},
+    ]
+    for number, note in enumerate(notes):
+        content = {**NOTE, "world_size": 1, "left_out": False, **note}
+        (tmp_path / f"process-{number}.note").write_text(json.dumps(content))
+    said = [one.message for one in diagnostics(tmp_path, jobs[0], 0) if one.code == "process_not_recorded"]
+    assert said == [
+        "another process (late) was not recorded: others were recorded before it",
+        "another process (once) was not recorded: it ended before profiling started",
+        "another process (short) was not recorded: it ended after 3 steps",
+    ]
 
 
 NOTE: dict[str, Any] = {"source": "optimizer", "steps_done": 3, "error": "", "codes": []}

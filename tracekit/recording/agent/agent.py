@@ -17,12 +17,15 @@ from typing import Any
 
 from .device import is_capturing, summary
 from .recorder import NvtxRecorder, TorchRecorder
+from .settings import name_script
 from .step_hooks import ModuleCalls
 from .window import Window
 
 OPTIMIZER, CALL, MARKED, NONE = "optimizer", "call", "marked", "none"
 """Sources of steps: the first optimizer, calls of the first module, marks of the program, or none."""
 
+MAX_PROCESSES = 8
+"""Processes of a program that are recorded for each rank, if they are no ranks of one job."""
 FALLBACK = ".first"
 """Part of the name of a recording of the first call only, used if there is no other."""
 
@@ -77,7 +80,7 @@ class Agent:
         self._outside = request.profiler == "outside"
         self._thread = 0
         self.source = ""
-        self._report = Report(torch, request.directory)
+        self._report = Report(torch, request.directory, processes=1 if self._outside else MAX_PROCESSES)
         self._window = self._new_window(request.start_step, request.steps)
         self._fallback: Window | None = None
         self._calls = ModuleCalls(torch, begun=self.call_began, ended=self.call_ended)
@@ -232,26 +235,42 @@ def _at_exit(finish: Callable[[], None]) -> None:
 class Report:
     """Files of one process in the directory of the recording.
 
-    `rank-R.json` is a complete trace and `rank-R.facts` describes it; `process-P.note` describes a process
-    without a recording. The first process that claims a rank records it.
+    `rank-R.json` is a complete trace and `rank-R.facts` describes it, `rank-R-of-N.json` if there are several
+    ranks; `process-P.note` describes a process without a recording. Each process claims a name. Those of one
+    rank, as `bash -c "python a.py; python b.py"` starts them, have a number in addition.
+
+    Args:
+        torch: The program's torch.
+        directory: Folder of the recording.
+        processes: Processes that are recorded for each rank.
     """
 
-    def __init__(self, torch: Any, directory: str) -> None:
-        self._torch, self._directory = torch, Path(directory)
+    def __init__(self, torch: Any, directory: str, *, processes: int = 1) -> None:
+        self._torch, self._directory, self._processes = torch, Path(directory), processes
         self._name: str | None = None
         self._described: tuple[Path, dict[str, Any], TorchRecorder] | None = None
         self._error = ""
+        self._left_out = False
+        self._script = name_script()  # at the end of the process Python has forgotten it
 
     def trace_path(self, *, fallback: bool) -> Path | None:
-        """Return the path for the trace of this process; None if another process records this rank."""
+        """Return the path for the trace of this process; None if enough others record this rank."""
         if self._name is None:
-            name = f"rank-{self._rank()[0]}"
-            try:
-                os.close(os.open(self._directory / f"{name}.claim", os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                return None
-            self._name = name
+            self._name = self._claim()
+        if self._name is None:
+            self._left_out = True
+            return None
         return self._directory / f"{self._name}{FALLBACK * fallback}.json"
+
+    def _claim(self) -> str | None:
+        rank, world = self._rank()
+        of_job = f"-of-{world}" if world > 1 else ""
+        for number in range(self._processes):
+            name = f"rank-{rank}{of_job}" + (f".{number}" if number else "")
+            with suppress(FileExistsError):
+                os.close(os.open(self._directory / f"{name}.claim", os.O_CREAT | os.O_EXCL))
+                return name
+        return None
 
     def write_facts(
         self,
@@ -288,7 +307,15 @@ class Report:
         if self._described is None:
             error = "; ".join(filter(None, [self._error, *(message for _, message in notes)]))
             codes = [code for code, _ in notes]
-            note = {"source": source, "steps_done": steps_done, "error": error, "codes": codes}
+            note = {
+                "source": source,
+                "steps_done": steps_done,
+                "error": error,
+                "codes": codes,
+                "script": self._script,
+                "world_size": self._rank()[1],
+                "left_out": self._left_out,
+            }
             self._write(self._directory / f"process-{os.getpid()}.note", note)
 
     def set_error(self, error: Exception) -> None:

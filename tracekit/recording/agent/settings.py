@@ -31,7 +31,7 @@ def read_settings(torch: Any) -> dict[str, Any]:
     objects, count = _find_objects(torch, tracked), len(tracked)
     del tracked
     readers: dict[str, Callable[[], Any]] = {
-        SCRIPT: _name_script,
+        SCRIPT: name_script,
         "threads": lambda: _read_threads(torch),
         "modes": lambda: _read_modes(torch, objects["modules"]),
         "data_loaders": lambda: _describe_loaders(objects["loaders"], objects["iterators"]),
@@ -41,7 +41,7 @@ def read_settings(torch: Any) -> dict[str, Any]:
     return _read_each(readers)
 
 
-def _name_script() -> str | None:
+def name_script() -> str | None:
     """Return the module or the script of this process, whatever launched it; None for code without a file."""
     main = sys.modules["__main__"]
     spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)

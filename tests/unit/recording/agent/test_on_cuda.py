@@ -503,13 +503,15 @@ def test_a_program_recorded_from_the_first_step_begins_with_its_optimizer(
         cuda.launch(MS)
         agent.optimizer_stepped()
         agent.optimizer_made()  # another one
-    other = attached(start_step=0)  # a second process with the same rank
+    other = attached(start_step=0)  # a process of another job
     other.optimizer_made()
     other.optimizer_stepped()
     other.finish()
-    facts = json.loads((tmp_path / "rank-3.facts").read_text())
+    facts = json.loads((tmp_path / "rank-3-of-4.facts").read_text())
     assert (facts["rank"], facts["world_size"], facts["recorded_steps"]) == (3, 4, 2)
-    assert {path.name for path in tmp_path.glob("*.note")} == {f"process-{os.getpid()}.note"}
+    facts = json.loads((tmp_path / "rank-3-of-4.1.facts").read_text())
+    assert (facts["rank"], facts["recorded_steps"]) == (3, 1)
+    assert not list(tmp_path.glob("*.note"))
 
 
 def test_calls_in_data_loader_workers_are_no_steps(
