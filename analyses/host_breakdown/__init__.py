@@ -136,8 +136,7 @@ def _mark_parts(host: HostColumns) -> Ints:
 def _find_marks(run: Run, host: HostColumns) -> Bools:
     """Whether each row is the mark of a step."""
     names = run.table("steps", columns=[C.NAME])[C.NAME].unique()
-    is_mark = np.isin(np.asarray(host.name.texts, object), np.asarray(names, object))
-    return is_mark[host.name.codes] & host.of_kind(HostKind.ANNOTATION)
+    return host.name.is_any_of(*names) & host.of_kind(HostKind.ANNOTATION)
 
 
 def _find_drivers(host: HostColumns, marks: Bools) -> dict[int, int]:

@@ -59,10 +59,22 @@ def map_texts(texts: pd.Series, function: Callable[[str], Any]) -> pd.Series:
         >>> map_texts(pd.Series(["b", "a", "b"], dtype="category"), str.upper).tolist()
         ['B', 'A', 'B']
     """
-    codes, distinct = pd.factorize(texts, use_na_sentinel=False)
+    codes, distinct = _number_texts(texts)
+    occurs = np.zeros(len(distinct), np.bool_)
+    occurs[codes] = True
     results = np.empty(len(distinct), object)
-    results[:] = [function(str(text)) for text in distinct]
+    for code in np.flatnonzero(occurs):
+        results[code] = function(str(distinct[code]))
     return pd.Series(results[codes], texts.index, dtype=object)
+
+
+def _number_texts(texts: pd.Series) -> tuple[Small, Objects]:
+    """A number of each text, -1 if missing, and the texts by number, of which the last is that of -1."""
+    if isinstance(texts.dtype, pd.CategoricalDtype):
+        codes, distinct = texts.array.codes, texts.dtype.categories
+    else:
+        codes, distinct = pd.factorize(texts)
+    return codes, np.array([*distinct, np.nan], object)
 
 
 def contains(texts: pd.Series, pattern: str) -> Bools:

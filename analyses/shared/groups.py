@@ -17,6 +17,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
 _MAX_KEY = 1 << 62
+_MAX_TABLE = 1 << 16
+"""Codes beyond the number of rows up to which a table of them is cheaper than a hash table."""
 
 
 def rows_by_device(frame: pd.DataFrame) -> dict[tuple[int, int], Ints]:
@@ -89,9 +91,18 @@ def count_by_rank(rows: pd.DataFrame, ranks: Ints) -> Ints:
 
 
 def codes_of(values: pd.Series) -> tuple[Ints, int]:
-    """Number of each value in the order of the values, -1 if missing, and how many numbers there are."""
+    """Number of each value in the order of the values, -1 if missing, and how many numbers there are.
+
+    Integers of a narrow range are numbered from its start, so that some numbers may have no value.
+    """
     if isinstance(values.dtype, pd.CategoricalDtype):
-        return np.asarray(values.cat.codes, np.int64), len(values.cat.categories)
+        return values.array.codes.astype(np.int64), len(values.dtype.categories)
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu" and len(values):
+        numbers = values.to_numpy(np.int64)
+        lowest = int(numbers.min())
+        count = int(numbers.max()) - lowest + 1
+        if count <= _MAX_TABLE + len(numbers):
+            return numbers - lowest, count
     codes, distinct = pd.factorize(values, sort=True)
     return np.asarray(codes, np.int64), len(distinct)
 
@@ -106,14 +117,28 @@ def number_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
         >>> number_by(pd.DataFrame({"op": ["b", "a", "b"], "n": [1, 1, 1]}), ["op", "n"])
         (array([1, 0, 1]), array([1, 0]))
     """
-    numbers = np.zeros(len(frame), np.int64)
+    numbers, count = np.zeros(len(frame), np.int64), 1
     for key in keys:
-        codes, count = codes_of(frame[key])
-        keyed = numbers * (count + 1) + np.where(codes < 0, count, codes)
-        numbers, distinct = pd.factorize(keyed, sort=True)
-    first = np.empty(len(distinct), np.int64)
+        codes, distinct = codes_of(frame[key])
+        if count * (distinct + 1) > _MAX_KEY:  # the next combination might not fit 64 bits
+            numbers, count = _number_densely(numbers, count)
+        numbers = numbers * (distinct + 1) + np.where(codes < 0, distinct, codes)
+        count *= distinct + 1
+    numbers, count = _number_densely(numbers, count)
+    first = np.empty(count, np.int64)
     first[numbers[::-1]] = np.arange(len(frame))[::-1]
     return numbers, first
+
+
+def _number_densely(codes: Ints, count: int) -> tuple[Ints, int]:
+    """Number the distinct codes, which are from 0 up to `count`, in their order; and how many there are."""
+    if count > _MAX_TABLE + len(codes):  # a table of all codes would be larger than a hash table
+        numbers, distinct = pd.factorize(codes, sort=True)
+        return np.asarray(numbers, np.int64), len(distinct)
+    occurs = np.zeros(count, np.bool_)
+    occurs[codes] = True
+    number_of = np.cumsum(occurs) - 1
+    return number_of[codes], int(number_of[-1]) + 1 if count else 0
 
 
 def sum_by_code(codes: Ints, groups: int, values: npt.NDArray[np.integer[Any]]) -> Ints:

@@ -129,11 +129,12 @@ def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dic
 
 def _read_rows(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
     """Read host rows that include these ids; return them with the positions of the ids."""
-    row_id, present = pc.field(C.ROW_ID), ids[ids != NO_PARENT]
-    if len(present) * _MIN_ROWS_PER_ID > run.rows("host_intervals"):
-        where = (row_id >= int(present.min())) & (row_id <= int(present.max()))
-    else:
+    row_id, present, rows = pc.field(C.ROW_ID), ids[ids != NO_PARENT], run.rows("host_intervals")
+    where = None  # whole columns stay in memory
+    if len(present) * _MIN_ROWS_PER_ID <= rows:
         where = row_id.isin(pa.array(np.unique(present), pa.int64()))
+    elif 2 * (np.ptp(present) + 1) < rows:
+        where = (row_id >= int(present.min())) & (row_id <= int(present.max()))
     frame = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
     return frame, RowIndex(ints(frame, C.ROW_ID)).of(ids)
 

@@ -14,6 +14,7 @@ from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError, check_type
 from tracekit.runs import meta as run_meta
 from tracekit.runs import tables
+from tracekit.runs.column_cache import MAX_WINDOWED_ROWS, ColumnCache
 from tracekit.runs.meta import RunMeta
 from tracekit.runs.selection import (
     Window,
@@ -175,18 +176,17 @@ class Run:
         if in_ranks is not None:
             where = in_ranks if where is None else in_ranks & where
         with self.one_line_errors(name):
-            dataset, condition = restrict(self._dataset(name), window, where)
-            small = self._small_table(name)
+            dataset = self._dataset(name)
+            in_window, condition = restrict(dataset, window, where)
             try:
-                if small:
-                    table = small.select(chosen, condition)
-                else:
-                    table = dataset.to_table(columns=chosen, filter=condition)
+                table = None
+                if self._keeps_columns(name, window):
+                    table = self._columns.select(spec, dataset, chosen, condition)
+                if table is None:
+                    table = tables.check_values(spec, in_window.to_table(columns=chosen, filter=condition))
             except Exception:  # Arrow has one error for a bad filter and for a bad file
                 check_expression(spec, where)
                 raise
-            if not small:
-                table = tables.check_values(spec, table)
         # Rows of parts are merged by time if it was selected.
         key = next((time for time in (C.START_NS, C.T_NS) if time in table.column_names), None)
         return table.sort_by(key) if key and self.in_parts(name) else table
@@ -212,8 +212,7 @@ class Run:
 
         table = self.arrow(name, columns=columns, where=where, window=window)
         specs = {column.name: column for column in TABLES[name].columns}
-        small = self._small_tables.get(name)
-        categories = small.categories if small else {}
+        categories = self._columns.categories.setdefault(name, {})
         converted: dict[str, object] = {}
         rows = table.num_rows
         for column in table.column_names:  # free each one at once: both copies of a table would not fit
@@ -356,21 +355,16 @@ class Run:
     def _datasets(self) -> dict[str, ds.FileSystemDataset]:
         return {}
 
-    def _small_table(self, name: str) -> tables.SmallTable | None:
-        """Return all of a table of few rows in one file, read once; None for others.
-
-        Each read of a file costs 2 ms, and the analyses of a run read 180 times.
-        """
-        # Of object storage only what is asked for is read; ranks in parts are read and freed one by one.
-        if not isinstance(self.path, Path) or self.in_parts(name):
-            return None
-        if name not in self._small_tables:
-            self._small_tables[name] = tables.read_small(TABLES[name], self._dataset(name))
-        return self._small_tables[name]
+    def _keeps_columns(self, name: str, window: Window | None) -> bool:
+        """Return whether a table's columns that a read asks for stay in memory."""
+        # Of object storage and of a window only what is asked for is read; ranks in parts are read and freed
+        # one by one.
+        is_local = isinstance(self.path, Path) and not self.in_parts(name)
+        return is_local and (window is None or self.rows(name) <= MAX_WINDOWED_ROWS)
 
     @cached_property
-    def _small_tables(self) -> dict[str, tables.SmallTable | None]:
-        return {}
+    def _columns(self) -> ColumnCache:
+        return ColumnCache()
 
     def __getstate__(self) -> dict[str, object]:
         """Pickle without cached data."""

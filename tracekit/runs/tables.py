@@ -8,10 +8,9 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -24,7 +23,6 @@ from tracekit.storage import Place
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
 
@@ -272,84 +270,43 @@ def _check_range(column: Column, values: pa.ChunkedArray) -> None:
             raise MisfitError(f"{column.name} is {value}, not between {minimum} and {maximum}")
 
 
-MAX_SMALL_ROWS = 300_000
-"""Maximum rows of a table that a run holds in memory once read: about 60 MB."""
+Categories: TypeAlias = "dict[str, tuple[pa.Array, pd.CategoricalDtype]]"
+"""Dictionaries of columns of text, and their pandas types, by column."""
 
 
-MAX_KEPT_CONDITION = 300
-"""Maximum length of a condition whose rows are kept: longer ones list row ids and do not recur."""
-
-
-@dataclass(frozen=True)
-class SmallTable:
-    """A table of few rows, and the pandas types of its columns of text that were converted."""
-
-    rows: pa.Table  # of one chunk, so that all of its rows have the same dictionaries
-    categories: dict[str, pd.CategoricalDtype] = field(default_factory=dict)
-    # positions of the rows that satisfy a condition, by its text, which omits some of many values
-    satisfying: dict[str, list[tuple[pc.Expression, pa.Array]]] = field(default_factory=dict)
-
-    def select(self, columns: Sequence[str], condition: pc.Expression | None) -> pa.Table:
-        """Return columns of the rows that satisfy a condition, in one chunk; others are not copied."""
-        chosen = self.rows.select(columns)
-        if condition is None:
-            return chosen
-        text = str(condition)
-        kept = self.satisfying.setdefault(text, []) if len(text) <= MAX_KEPT_CONDITION else []
-        positions = next((rows for other, rows in kept if condition.equals(other)), None)
-        if positions is None:
-            positions = _satisfying(self.rows, condition)
-            kept.append((condition, positions))
-        # Arrow forgets the number of rows that it takes of no columns
-        return chosen.take(positions) if columns else chosen.slice(0, len(positions))
-
-
-def _satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array:
-    """Return the positions of the rows that satisfy a condition."""
-    import numpy as np
-    import pyarrow as pa
-    from pyarrow import acero
-
-    steps = [
-        acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
-        acero.Declaration("project", acero.ProjectNodeOptions([condition], ["satisfied"])),
-    ]
-    satisfied = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
-    return pa.array(np.arange(rows.num_rows)).filter(satisfied["satisfied"].combine_chunks())
-
-
-def read_small(table: Table, dataset: ds.FileSystemDataset) -> SmallTable | None:
-    """Read a whole table; None if it has many rows or is damaged, maybe in columns that are not asked for."""
-    try:
-        if dataset.count_rows() > MAX_SMALL_ROWS:
-            return None
-        return SmallTable(check_values(table, dataset.to_table().combine_chunks()))
-    except Exception:  # Arrow has many errors for damage
-        return None
-
-
-def to_pandas(column: pa.ChunkedArray, spec: Column, categories: dict[str, pd.CategoricalDtype]) -> object:
+def to_pandas(column: pa.ChunkedArray, spec: Column, categories: Categories) -> object:
     """Convert a column to an array for pandas: exact integers, with a mask if nullable.
 
     Args:
         column: The column.
         spec: Its declaration.
-        categories: Categories of columns of text by name, to which those of this column are added: making
-            them costs more than converting a few rows.
+        categories: Those of columns that were converted, to which that of this column is added: making a type
+            costs more than converting a few rows.
     """
     import pandas as pd
     import pyarrow as pa
 
     if spec.is_integer and not spec.nullable:
         return column.to_numpy()
-    if spec.name in categories and column.num_chunks == 1:
-        codes = column.chunk(0).indices.fill_null(-1).to_numpy()
-        return pd.Categorical.from_codes(codes, dtype=categories[spec.name])
+    is_text = column.num_chunks == 1 and pa.types.is_dictionary(
+        column.type
+    )  # without rows there are no texts
+    if is_text and spec.name in categories:
+        dictionary, dtype = categories[spec.name]
+        if _is_same(dictionary, column.chunk(0).dictionary):
+            codes = column.chunk(0).indices.fill_null(-1).to_numpy()
+            return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
     mapper = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get
     values = column.to_pandas(types_mapper=mapper).array
-    if isinstance(values, pd.Categorical) and column.num_chunks == 1:  # without rows there are no texts
-        categories[spec.name] = values.dtype
+    if is_text:
+        categories[spec.name] = column.chunk(0).dictionary, values.dtype
     return values
+
+
+def _is_same(first: pa.Array, second: pa.Array) -> bool:
+    """Return whether two dictionaries are in the same memory, which the first one keeps from being freed."""
+    places = ([buffer and buffer.address for buffer in array.buffers()] for array in (first, second))
+    return len(first) == len(second) and next(places) == next(places)
 
 
 @contextmanager

@@ -1,0 +1,79 @@
+"""Columns of a run that were read stay in memory, and those that were used longest ago are released."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.unit.runs.test_run_windows import GROUP, GROUPS, damage, files, rows, stored
+from tracekit.runs import column_cache
+from tracekit.runs.column_cache import ColumnCache
+from tracekit.schema import TABLES, C
+
+if TYPE_CHECKING:
+    from tracekit.runs.run import Run
+    from tracekit.runs.store import Store
+
+HOST = TABLES["host_intervals"]
+COUNT = GROUP * GROUPS
+
+
+@pytest.fixture
+def run(store: Store, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(column_cache, "MAX_ROWS_AT_ONCE", 0)  # as for millions of rows
+    return stored(store, rows(0))
+
+
+def damage_all(run: Run) -> None:
+    """Whatever is read from now on is not read from the files."""
+    damage(files(run)[0], range(GROUPS))
+
+
+def test_a_column_is_read_once(run: Run) -> None:
+    first = run.arrow("host_intervals", columns=[C.NAME, C.DUR_NS])
+    damage_all(run)
+    assert run.arrow("host_intervals", columns=[C.DUR_NS, C.NAME]).select([C.NAME, C.DUR_NS]) == first
+
+
+def test_rows_are_selected_from_kept_columns(run: Run) -> None:
+    run.arrow("host_intervals", columns=[C.ROW_ID, C.START_NS, C.DUR_NS])
+    damage_all(run)
+    some = pc.field(C.ROW_ID).isin([3, 5])
+    for _ in range(2):  # the second time, the rows are known
+        assert run.table("host_intervals", columns=[C.ROW_ID], where=some)[C.ROW_ID].tolist() == [3, 5]
+    others = pc.field(C.ROW_ID).isin([4, 6])
+    assert run.table("host_intervals", columns=[C.ROW_ID], where=others)[C.ROW_ID].tolist() == [4, 6]
+
+
+def test_rows_by_id_are_read_from_their_row_group(run: Run) -> None:
+    damage(files(run)[0], range(1, GROUPS))
+    found = run.table("host_intervals", columns=[C.ROW_ID, C.NAME], where=pc.field(C.ROW_ID) == 7)
+    assert found[C.ROW_ID].tolist() == [7]
+
+
+def test_an_empty_list_of_columns_has_the_rows(run: Run) -> None:
+    assert run.arrow("host_intervals", columns=[], where=pc.field(C.ROW_ID) < 5).num_rows == 5
+
+
+def test_the_column_used_longest_ago_is_released_first(run: Run) -> None:
+    size = run.arrow("host_intervals", columns=[C.ROW_ID]).nbytes
+    cache, dataset = ColumnCache(2 * size), run.dataset("host_intervals")
+    for name in (C.ROW_ID, C.PID, C.ROW_ID, C.RANK):  # numbers of the same size
+        assert cache.select(HOST, dataset, [name], None) is not None
+    damage_all(run)
+    assert cache.select(HOST, dataset, [C.ROW_ID, C.RANK], None) is not None
+    assert cache.select(HOST, dataset, [C.PID], None) is None
+
+
+def test_a_text_is_its_own_whichever_way_it_is_read(store: Store, run: Run) -> None:
+    table = rows(0)
+    place = table.schema.get_field_index(C.NAME)
+    names = pa.array([f"op{row // GROUP}" for row in range(COUNT)]).cast(table.schema.field(place).type)
+    run = stored(store, table.set_column(place, table.schema.field(place), names))
+    whole = run.table("host_intervals", columns=[C.NAME])[C.NAME]
+    # The row group has a dictionary of its own.
+    last = run.table("host_intervals", columns=[C.ROW_ID, C.NAME], where=pc.field(C.ROW_ID) == COUNT - 1)
+    assert (whole[COUNT - 1], last[C.NAME].tolist()) == ("op7", ["op7"])

@@ -1,0 +1,151 @@
+"""Decoded columns of a run, kept in memory: its analyses ask for the same columns over a thousand times.
+
+A column is read whole when it is first asked for. Those that were used longest ago are released when all of a
+run take more than `MAX_BYTES`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from tracekit.runs.tables import Categories, check_values
+from tracekit.schema import C, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+MAX_BYTES = 128 << 20
+MAX_ROWS_AT_ONCE = 20_000
+"""Rows of a table up to which all of its columns are read at once: each read of a file costs 2 ms."""
+MAX_WINDOWED_ROWS = 300_000
+"""Rows of a table up to which a window of time is cut out of kept columns, not of the files."""
+_MAX_CONDITION = 300
+"""Length of a condition up to which its rows are kept: longer ones list row ids and do not recur."""
+_POSITION_BYTES = 8
+
+
+class ColumnCache:
+    """The columns of a run's tables that were read, and the rows that satisfied conditions.
+
+    Attributes:
+        categories: Dictionaries of columns of text that were converted to pandas, and their types there, by
+            table and column.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.categories: dict[str, Categories] = {}
+        self._rows: dict[str, int] = {}  # of each table
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()  # the dashboard reads a run from several threads
+
+    def select(
+        self,
+        table: Table,
+        dataset: ds.FileSystemDataset,
+        columns: Sequence[str],
+        condition: pc.Expression | None,
+    ) -> pa.Table | None:
+        """Return columns of the rows that satisfy a condition, in one chunk; without a condition, no copies.
+
+        None where the row groups that can have such rows have to be read instead: a condition on row ids
+        matches few of them, and columns may be damaged in other rows.
+
+        Args:
+            table: The table.
+            dataset: Its files.
+            columns: Names of columns.
+            condition: Filter; all rows if None.
+        """
+        names = [column.name for column in table.columns]
+        in_condition = set(re.findall(r"\w+", str(condition))) & set(names)
+        needed = [name for name in names if name in in_condition or name in columns]
+        if table.name not in self._rows:
+            self._rows[table.name] = dataset.count_rows()
+        rows = self._rows[table.name]
+        is_selective = C.ROW_ID in in_condition and rows > MAX_ROWS_AT_ONCE
+        if not columns or (is_selective and not all((table.name, name) in self._entries for name in needed)):
+            return None
+        try:
+            loaded = self._load(table, dataset, needed, rows)
+            positions = None if condition is None else self._find_rows(table.name, loaded, condition)
+        except Exception:  # Arrow has many errors for damage, and for a condition that does not suit
+            return None
+        chosen = loaded.select(columns)
+        return chosen if positions is None else chosen.take(positions)
+
+    def _load(self, table: Table, dataset: ds.FileSystemDataset, needed: list[str], rows: int) -> pa.Table:
+        """Return columns, read from the files unless they are kept."""
+        import pyarrow as pa
+
+        kept = {name: self._find((table.name, name)) for name in needed}
+        if rows <= MAX_ROWS_AT_ONCE and _find_missing(kept):
+            with suppress(Exception):  # one of them is damaged, which may not be asked for
+                kept |= self._read(table, dataset, table.arrow.names)
+        if missing := _find_missing(kept):
+            if {C.START_NS, C.DUR_NS} & set(missing) and {C.START_NS, C.DUR_NS} <= set(table.arrow.names):
+                missing = [*{*missing, C.START_NS, C.DUR_NS}]  # their sum is checked
+            kept |= self._read(table, dataset, missing)
+        return pa.table({name: kept[name] for name in needed})
+
+    def _read(self, table: Table, dataset: ds.FileSystemDataset, names: list[str]) -> dict[str, Any]:
+        rows = check_values(table, dataset.to_table(columns=names).combine_chunks())
+        columns = dict(zip(rows.column_names, rows.columns, strict=True))
+        for name, column in columns.items():
+            self._keep((table.name, name), column, column.nbytes)
+        return columns
+
+    def _find_rows(self, table: str, loaded: pa.Table, condition: pc.Expression) -> pa.Array | None:
+        """Return the positions of the rows that satisfy a condition; None if all do."""
+        text = str(condition)  # it omits some of many values
+        same_text = self._find((table, f"?{text}")) or []
+        for other, positions in same_text:
+            if condition.equals(other):
+                return positions
+        positions = _find_satisfying(loaded, condition)
+        if len(text) <= _MAX_CONDITION:
+            kept = [*same_text, (condition, positions)]
+            sizes = (0 if rows is None else _POSITION_BYTES * len(rows) for _, rows in kept)
+            self._keep((table, f"?{text}"), kept, len(text) + sum(sizes))
+        return positions
+
+    def _find(self, key: tuple[str, str]) -> Any:
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def _keep(self, key: tuple[str, str], value: object, size: int) -> None:
+        with self._lock:
+            self._bytes += size - self._entries.pop(key, (None, 0))[1]
+            self._entries[key] = value, size
+            while self._bytes > self._max_bytes:
+                self._bytes -= self._entries.popitem(last=False)[1][1]
+
+
+def _find_missing(kept: dict[str, Any]) -> list[str]:
+    return [name for name, column in kept.items() if column is None]
+
+
+def _find_satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array | None:
+    """Return the positions of the rows that satisfy a condition; None if all do."""
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import acero
+
+    steps = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
+        acero.Declaration("project", acero.ProjectNodeOptions([condition], ["satisfied"])),
+    ]
+    satisfied = acero.Declaration.from_sequence(steps).to_table(use_threads=False)["satisfied"]
+    positions = pa.array(np.arange(rows.num_rows)).filter(satisfied.combine_chunks())
+    return None if len(positions) == rows.num_rows else positions
