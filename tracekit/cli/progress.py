@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,18 +18,14 @@ if TYPE_CHECKING:
     Update = Callable[[str, int, int], None]
 
 
-_TERMINAL_VARIABLES = ("FORCE_COLOR", "TTY_COMPATIBLE")
-"""Variables that make rich treat any stream as a terminal."""
-
-
 def terminal_console() -> Console | None:
     """Return the console on stderr; None if it is not a terminal, or the command is to be quiet."""
-    if click.is_quiet() or not _may_be_terminal():
+    if click.is_quiet() or not _is_terminal():
         return None
     from rich.console import Console
 
     console = Console(stderr=True)
-    return console if console.is_terminal else None
+    return console if console.is_terminal else None  # not one for rich if TTY_COMPATIBLE says so
 
 
 def note(text: str) -> None:
@@ -44,10 +39,10 @@ def print_error(error: TracekitError) -> None:
     click.echo(f"tracekit: {error.message}" + (f"; {error.hint}" if error.hint else ""), err=True)
 
 
-def _may_be_terminal() -> bool:
-    """Tell whether rich could treat stderr as a terminal, without importing it."""
+def _is_terminal() -> bool:
+    """Tell whether stderr is a terminal; rich would take any stream for one where colors are asked for."""
     try:
-        return any(name in os.environ for name in _TERMINAL_VARIABLES) or sys.stderr.isatty()
+        return sys.stderr.isatty()
     except (AttributeError, ValueError):  # stderr is missing or closed
         return False
 

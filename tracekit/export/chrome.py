@@ -1,4 +1,4 @@
-"""Chrome trace of a run for Perfetto, with flows from launching calls to device work.
+"""Chrome trace of a run for Perfetto, with flows from launches to device work and from forward to backward.
 
 Rows are converted to text with Arrow's compute functions, without Python objects per row.
 """
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from isal import isal_zlib
 
 from tracekit.export import tracks
+from tracekit.export.autograd_flows import BACKWARD, FORWARD, find_links
 from tracekit.export.tables import Source
 from tracekit.export.tracks import Intervals, Ints, Tracks, find_tracks
 from tracekit.registry import VERSION
@@ -108,6 +109,7 @@ def _events(source: Source, origin: int, host: Tracks, device: Tracks) -> Pieces
     yield from _intervals(source, HOST, origin, host)
     yield from _intervals(source, DEVICE, origin, device)
     yield from _launches(source, origin, host, device)
+    yield from _backward(source, origin, host)
     yield from _counters(source, origin)
     yield from _allocations(source, origin)
 
@@ -156,10 +158,26 @@ def _launches(source: Source, origin: int, host: Tracks, device: Tracks) -> Piec
         batch, call = batch.filter(pa.array(place >= 0)), calls.iloc[place[place >= 0]]
         rows = batch[C.ROW_ID].to_numpy()
         process, thread, start = call.to_numpy(np.int64).T
-        yield _end("s", rows, process, thread, start, origin)
+        yield _end(_LAUNCH, "s", rows, (process, thread, start), origin)
         process, thread = tracks.on_device(batch)
         thread = device.thread_of_rows(rows, thread)
-        yield _end("f", rows, process, thread, batch[C.START_NS].to_numpy(), origin)
+        yield _end(_LAUNCH, "f", rows, (process, thread, batch[C.START_NS].to_numpy()), origin)
+
+
+_LAUNCH, _BACKWARD = "ac2g", "fwdbwd"
+"""Names of the flows, as torch.profiler has them."""
+
+
+def _backward(source: Source, origin: int, host: Tracks) -> Pieces:
+    """Yield both ends of the links from forward to backward ops."""
+    links = find_links(source)
+    if links.empty:
+        return
+    numbers = np.arange(1, len(links) + 1)
+    for phase, name in (("s", FORWARD), ("f", BACKWARD)):
+        rows = links[name].to_numpy(np.int64)
+        ops = _calls(source, np.unique(rows), host).loc[rows]
+        yield _end(_BACKWARD, phase, numbers, tuple(ops.to_numpy(np.int64).T), origin)
 
 
 def _calls(source: Source, wanted: Ints, host: Tracks) -> pd.DataFrame:
@@ -179,9 +197,11 @@ def _calls(source: Source, wanted: Ints, host: Tracks) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def _end(phase: str, rows: Ints, process: Ints, thread: Ints, start_ns: Ints, origin: int) -> pa.Array:
+def _end(flow: str, phase: str, numbers: Ints, place: Sequence[Ints], origin: int) -> pa.Array:
+    """Return one end of each flow; the place is process, thread and start."""
+    process, thread, start_ns = place
     return _join(
-        f'{{"ph":"{phase}","bp":"e","cat":"ac2g","name":"ac2g","id":', _text(rows),
+        f'{{"ph":"{phase}","bp":"e","cat":"{flow}","name":"{flow}","id":', _text(numbers),
         ',"pid":', _text(process), ',"tid":', _text(thread), ',"ts":', micro(pa.array(start_ns), origin), "}",
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.export.autograd_flows import find_autograd_threads
 from tracekit.export.tables import Source
 from tracekit.ingest.link.nesting import nearest, parents
 from tracekit.schema import TABLES, C, DeviceKind
@@ -223,6 +224,12 @@ def name_events(source: Source, host: Tracks, device: Tracks) -> Iterator[dict[s
         yield _name("process_name", _host_process(rank, pid), f"rank {rank}: process {pid}", sort=1)
     for rank, number in _distinct_rows(source, "device_intervals", C.RANK, C.DEVICE):
         yield _name("process_name", _device_process(rank, number), f"rank {rank}: device {number}", sort=2)
+    autograd = {
+        (_host_process(rank, pid), abs(tid) % _TID_RANGE) for rank, pid, tid in find_autograd_threads(source)
+    }
+    for process, thread in host.tracks:
+        name = f"thread {thread}" + " (autograd)" * ((process, thread) in autograd)
+        yield _name("thread_name", process, name, tid=thread)
     for process, stream_ in device.tracks:
         yield _name("thread_name", process, _stream_name(stream_), tid=stream_)
     yield from _further_names(host, lambda thread_: f"thread {thread_}")

@@ -43,6 +43,27 @@ def test_a_launch_is_an_arrow_from_its_call_to_its_work(tmp_path: Path) -> None:
     assert ends[0]["pid"] == work["pid"] != starts[0]["pid"]
 
 
+def test_backward_ops_are_linked_to_their_forward_ops_and_their_thread_is_named(tmp_path: Path) -> None:
+    def op(name: str, start: int, thread: int, sequence: int, forward: int) -> dict[str, Any]:
+        more = {C.TID: thread, C.SEQUENCE: sequence, C.FWD_TID: forward}
+        return host(name, start, start + 5, **more)
+
+    ops = [
+        op("aten::linear", 0, 1, 7, 0),
+        op("aten::addmm", 2, 1, 7, 0),  # the last of a number made the node of autograd
+        op("aten::relu", 10, 1, 8, 0),
+        op("aten::relu", 11, 3, 8, 0),  # another thread counts for itself
+        op("evaluate_function: AddmmBackward0", 30, 2, 7, 1),
+        op("AddmmBackward0", 31, 2, 7, 1),
+        op("ReluBackward0", 40, 2, 8, 1),
+    ]
+    made = events(make_run(tmp_path, host_intervals=ops))
+    links = [(one["ph"], one["id"], one["tid"], one["ts"]) for one in made if one.get("cat") == "fwdbwd"]
+    assert links == [("s", 1, 1, 0.002), ("f", 1, 2, 0.03)]
+    names = {one["tid"]: one["args"]["name"] for one in made if one["name"] == "thread_name"}
+    assert names == {1: "thread 1", 2: "thread 2 (autograd)", 3: "thread 3"}
+
+
 def test_processes_of_ranks_with_equal_numbers_stay_apart(tmp_path: Path) -> None:
     calls = [host("a", 0, 1), host("b", 0, 1, **{C.RANK: 1})]
     run = make_run(tmp_path, host_intervals=calls)

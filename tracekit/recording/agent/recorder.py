@@ -19,6 +19,7 @@ from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, summary
 from .host_watch import HostWatch
 from .program_profilers import follow
 from .settings import read_settings
+from .torch_logs import TorchLogs
 
 STEP_NAME = "ProfilerStep#"
 LACKS_NVTX = "this torch lacks NVTX; `pip install nvtx` helps (0.2.10 with nsys up to 2023.4)"
@@ -57,6 +58,7 @@ class TorchRecorder:
     def __init__(self, torch: Any, *, stacks: bool, samples: bool = True, root: int | None = None) -> None:
         self._torch, self._stacks = torch, stacks
         self._load = CpuLoad(root)
+        self._logs = TorchLogs(torch)
         self._marks: list[Any] = []
         self._later: list[Any] = []
         self._settled_ns: int | None = None
@@ -211,7 +213,7 @@ class TorchRecorder:
         # torch would begin at step 0: its ranges are to have the numbers of the steps of the program
         self._profiler.step_num = first - warm
         self._profiler.current_action = self._profiler.schedule(first - warm)
-        with _quiet():
+        with _quiet(), self._logs.quiet_start():
             self._profiler.start()
         self._watch.start()
 
@@ -293,6 +295,7 @@ class TorchRecorder:
             _wait_for_gloo()
             with _quiet():
                 profiler.stop()
+            self._logs.restore()
         return profiler, self._path
 
 
