@@ -46,7 +46,7 @@ def test_a_launch_is_an_arrow_from_its_call_to_its_work(tmp_path: Path) -> None:
 def test_backward_ops_are_linked_to_their_forward_ops_and_their_thread_is_named(tmp_path: Path) -> None:
     def op(name: str, start: int, thread: int, sequence: int, forward: int) -> dict[str, Any]:
         more = {C.TID: thread, C.SEQUENCE: sequence, C.FWD_TID: forward}
-        return host(name, start, start + 5, **more)
+        return host(name, start, start + 9 - start % 5, **more)
 
     ops = [
         op("aten::linear", 0, 1, 7, 0),
