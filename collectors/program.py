@@ -22,6 +22,7 @@ from typing import Any
 from tracekit.errors import CollectionError, ProgramFailedError, TracekitError, UnusableInputError
 from tracekit.ingest.host_samples import HostSamples
 from tracekit.recording import agent
+from tracekit.recording.agent.agent import TIMED_ONLY
 from tracekit.recording.collector import Program, Recording, read_cpu_load, read_facts
 from tracekit.runs.meta import PROCESS_NOT_RECORDED, Diagnostic, Level
 from tracekit.workloads.options import values
@@ -240,6 +241,10 @@ def diagnostics(directory: Path, ranks: Sequence[Rank], code: int) -> Iterator[D
         yield Diagnostic(Level.WARN, "ranks_missing", f"{missing} of the ranks recorded nothing")
     for message in sorted(_list_unrecorded(directory)):
         yield Diagnostic(Level.INFO, PROCESS_NOT_RECORDED, message)
+    notes = [json.loads(path.read_text()) for path in sorted(directory.glob("process-*.note"))]
+    if timed := [note["error"] for note in notes if TIMED_ONLY in note["codes"]]:
+        more = f"; so were {len(timed) - 1} others" * (len(timed) > 1)
+        yield Diagnostic(Level.WARN, TIMED_ONLY, timed[0] + more)
     for kind, message in sorted({(kind, message) for rank in ranks for kind, message in rank.facts["notes"]}):
         yield Diagnostic(Level.WARN, kind, message)
 
@@ -248,7 +253,12 @@ def _list_unrecorded(directory: Path) -> Iterator[str]:
     """Return which processes had steps, belong to no job of several ranks, and were not recorded, and why."""
     for path in directory.glob("process-*.note"):
         note = json.loads(path.read_text())
-        if note["world_size"] > 1 or note["source"] in {"", "none"} or not note["steps_done"]:
+        if (
+            TIMED_ONLY in note["codes"]
+            or note["world_size"] > 1
+            or note["source"] in {"", "none"}
+            or not note["steps_done"]
+        ):
             continue
         steps = note["steps_done"]
         reason = note["error"] or f"it ended after {steps} step{'s' * (steps != 1)}"

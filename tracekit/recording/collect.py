@@ -26,6 +26,7 @@ from tracekit.recording.store_run import program_meta, run_meta, store_run
 from tracekit.runs import compilation, revisions
 from tracekit.runs.environment import GPU_PROBLEM, PROGRAM
 from tracekit.runs.meta import PROCESS, Diagnostic, Level, RunMeta
+from tracekit.runs.redaction import VERBATIM
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.workloads.base import COMPILE, GPU, INDUCTOR, LIBTORCH, Workload
@@ -89,7 +90,9 @@ def collect_program(store: Store, program: Program, *, progress: Progress = sile
             window[PROCESS] = process
         command = () if program.no_command else program.command
         script = recording.environment.get(PROGRAM, {}).get(SCRIPT)
-        return program_meta(script or title, recording, window, collector=name, command=command, now=now)
+        meta = program_meta(script or title, recording, window, collector=name, command=command, now=now)
+        kept = {VERBATIM: True} if program.keep_command else {}
+        return replace(meta, collector=replace(meta.collector, options={**meta.collector.options, **kept}))
 
     return _record(
         store,

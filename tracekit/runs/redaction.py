@@ -17,10 +17,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tracekit.runs.command_redaction import HIDDEN, hide_random, redact_words
 from tracekit.runs.meta import RunMeta
 
-HIDDEN = "***"
-"""Replacement of a secret."""
+VERBATIM = "keep_command"
+"""Option of a collector with which the command is stored as it is."""
 HOST = "HOST"
 """Replacement of the host name."""
 HOME = "~"
@@ -53,7 +54,10 @@ def _is_secret_name(name: str) -> bool:
         "pass": before in names["pass_kinds"],
         "token": before not in names["model_tokens"],
     }
-    return last in names["words"] or kinds.get(last, False) or bool(re.search(names["endings"], last))
+    joined = (before + last) in names["joined"]
+    return (
+        joined or last in names["words"] or kinds.get(last, False) or bool(re.search(names["endings"], last))
+    )
 
 
 class _Form(NamedTuple):
@@ -140,16 +144,17 @@ def redact_command(words: Sequence[str]) -> list[str]:
         ['python', 'train.py', '--api-key', '***', '--token=***', '--max-tokens', '5']
     """
     redacted, option = list[str](), ""
-    for word in words:
+    known = [redact_text(word) for word in words]
+    for given, word in zip(words, redact_words(known, is_secret_name), strict=True):
         name, sign, _ = word.partition("=")
         is_pair = re.fullmatch(_read_forms("commands")[0].pattern, f"{option} {word}")
-        if is_pair or (is_secret_name(option) and not word.startswith("-")):
+        if is_pair or (is_secret_name(option) and not given.startswith("-")):
             redacted.append(HIDDEN)
         elif sign and " " not in name and is_secret_name(name):
             redacted.append(f"{name}={HIDDEN}")
         else:
-            redacted.append(_redact(redact_text(word), _read_forms("commands")))
-        option = word if word.startswith("-") and not sign else ""
+            redacted.append(hide_random(_redact(word, _read_forms("commands"))))
+        option = given if given.startswith("-") and not sign else ""
     return redacted
 
 
@@ -198,7 +203,9 @@ def redact_meta(meta: RunMeta) -> RunMeta:
         label=meta.label and redact_text(meta.label),
         workload=redact_json(meta.workload),
         collector=replace(meta.collector, options=redact_options(meta.collector.options)),
-        command=_hide_host(redact_command(meta.command)),
+        command=meta.command
+        if meta.collector.options.get(VERBATIM) is True
+        else _hide_host(redact_command(meta.command)),
         git=git,
         environment=redact_json(meta.environment),
         fingerprint=redact_json(meta.fingerprint),

@@ -109,7 +109,7 @@ def list_options(options: type) -> tuple[Option, ...]:
     Example:
         >>> [(option.flag, option.kind, option.default) for option in list_options(ProgramOptions)]
         [('--start-step', <class 'int'>, 5), ('--no-host-samples', <class 'bool'>, False), \
-('--no-command', <class 'bool'>, False)]
+('--no-command', <class 'bool'>, False), ('--keep-command', <class 'bool'>, False)]
     """
     hints = get_type_hints(options, include_extras=True)
     declared = []
@@ -178,6 +178,9 @@ class ProgramOptions:
     ] = False
     no_command: Annotated[
         bool, Option("Leave the command out of the run; secrets in it are redacted.", scope=Scope.RUN)
+    ] = False
+    keep_command: Annotated[
+        bool, Option("Store the command as it is, with the secrets in it.", scope=Scope.RUN)
     ] = False
 
 

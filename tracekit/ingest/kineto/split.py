@@ -118,7 +118,7 @@ def second_events(after: bytes) -> int | None:
 
     Example:
         >>> second_events(b'], "traceEvents": [{}]}'), second_events(b'], "args": {"traceEvents": []}}')
-        (18, None)
+        (19, None)
     """
     if b'"traceEvents"' not in after:
         return None

@@ -9,10 +9,12 @@ that step. `tracekit.record` uses the same recorder and window in the user's own
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,14 +86,28 @@ def _attach(torch: Any, values: dict[str, Any]) -> None:
 
 
 def _after_fork(torch: Any, request: AgentRequest) -> None:
-    """Start again in a forked process, unless a profiler was running, which does not survive a fork."""
+    """Start again in a forked process; where a profiler has run, whose thread the fork lost, time it only."""
     global _agent
     from .agent import Agent
+    from .recorder import TorchRecorder
 
     if _agent is not None:
-        was_recording = _agent.is_recording()
         _agent.quit()
-        _agent = None if was_recording else Agent(torch, request)
+        if TorchRecorder.has_run:
+            _leave_without_destructors()
+        _agent = Agent(torch, request, timed_only=TorchRecorder.has_run)
+
+
+def _leave_without_destructors() -> None:
+    """Let this process end after Python's own clean-up, without destructors of C++.
+
+    Kineto's wait for the thread that watches its configuration, which a fork does not copy: the process would
+    never end. Handlers of C that are registered after the fork still run.
+    """
+    libc = ctypes.CDLL(None)
+    with suppress(AttributeError):  # other C libraries do not have these, and exit as they do
+        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+        getattr(libc, "__cxa_atexit")(ctypes.cast(libc.fflush, ctypes.c_void_p), None, None)
 
 
 class _ImportHook:

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,10 @@ OPTIMIZER, CALL, MARKED, NONE = "optimizer", "call", "marked", "none"
 
 MAX_PROCESSES = 8
 """Processes of a program that are recorded for each rank, if they are no ranks of one job."""
+TIMED_ONLY = "forked_after_profiler"
+"""Code of the note of a process that was timed only."""
+TIMED_STEPS = 1_000
+"""Steps that are timed in such a process."""
 FALLBACK = ".first"
 """Part of the name of a recording of the first call only, used if there is no other."""
 
@@ -70,13 +74,16 @@ class Agent:
     Args:
         torch: The program's torch.
         request: What to record.
+        timed_only: Time the steps, and run no profiler.
 
     Attributes:
         source: Source of the steps; empty until it is known.
     """
 
-    def __init__(self, torch: Any, request: AgentRequest) -> None:
-        self._torch, self._request = torch, request
+    def __init__(self, torch: Any, request: AgentRequest, *, timed_only: bool = False) -> None:
+        if timed_only:
+            request = replace(request, start_step=max(request.start_step, TIMED_STEPS))
+        self._torch, self._request, self._timed_only = torch, request, timed_only
         self._outside = request.profiler == "outside"
         self._thread = 0
         self.source = ""
@@ -98,7 +105,10 @@ class Agent:
         )
         self._notes = recorder.notes
         window = Window(start_step, steps, recorder)
-        recorder.trace_path = lambda: self._report.trace_path(fallback=fallback)
+        if not self._timed_only:
+            recorder.trace_path = lambda: self._report.trace_path(fallback=fallback)
+        if not fallback:
+            self._recorder = recorder
         recorder.on_written = lambda trace, recorded: self._report.write_facts(
             trace, recorder, source=self.source, recorded_steps=recorded, requested_steps=steps
         )
@@ -140,7 +150,7 @@ class Agent:
             return False
         self.source = CALL
         if self._request.start_step > 0:
-            if self._outside:  # it records one window only
+            if self._outside or self._timed_only:  # a profiler outside records one window only
                 return True
             self._fallback = self._new_window(0, 1, fallback=True)
             self._run_safely(self._fallback.begin)
@@ -161,9 +171,16 @@ class Agent:
             self._run_safely(window.close)
         self._run_safely(self._report.add_later_steps)
         steps = self._window.steps_done
+        if self._timed_only and steps:
+            self._notes.append((TIMED_ONLY, self._describe_timed(steps)))
         self._run_safely(
             lambda: self._report.write_note(source=self.source, steps_done=steps, notes=self._notes)
         )
+
+    def _describe_timed(self, steps: int) -> str:
+        durations, _ = self._recorder.timings()
+        mean = f", {sum(durations) / len(durations) / 1e6:.3f} ms on average" if durations else ""
+        return f"process {os.getpid()} was forked after a profiler had run: {steps} steps{mean}, not profiled"
 
     def _follow(self, source: str) -> None:
         self._calls.stop()

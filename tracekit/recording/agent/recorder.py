@@ -55,6 +55,9 @@ class TorchRecorder:
         left_out: Steps after the window that are not timed, as the end of the profiler may affect them.
     """
 
+    has_run = False
+    """Whether this process, or one that it was forked from, has started a profiler of torch."""
+
     def __init__(self, torch: Any, *, stacks: bool, samples: bool = True, root: int | None = None) -> None:
         self._torch, self._stacks = torch, stacks
         self._load = CpuLoad(root)
@@ -213,6 +216,7 @@ class TorchRecorder:
         # torch would begin at step 0: its ranges are to have the numbers of the steps of the program
         self._profiler.step_num = first - warm
         self._profiler.current_action = self._profiler.schedule(first - warm)
+        TorchRecorder.has_run = True
         with _quiet(), self._logs.quiet_start():
             self._profiler.start()
         self._watch.start()

@@ -526,9 +526,12 @@ def test_calls_in_data_loader_workers_are_no_steps(
 
 
 @pytest.mark.parametrize("start_step", [0, 2])
-def test_a_fork_follows_its_own_steps_unless_a_profiler_was_running(
+def test_a_fork_follows_its_own_steps_and_is_timed_only_where_a_profiler_has_run(
     start_step: int, attached: Callable[..., Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(TorchRecorder, "has_run", False)
+    left: list[int] = []
+    monkeypatch.setattr(package, "_leave_without_destructors", lambda: left.append(1))
     before = attached(start_step=start_step)
     monkeypatch.setattr(package, "_agent", before)
     before.optimizer_made()
@@ -544,15 +547,15 @@ def test_a_fork_follows_its_own_steps_unless_a_profiler_was_running(
     )
     package._after_fork(torch, request)
     after = package._agent
-    assert recording == (start_step == 0) == (after is None)
+    assert isinstance(after, agents.Agent)
+    assert recording == (start_step == 0) == bool(left)
     assert before.source == agents.NONE
-    if recording:
+    for _ in range(4):
         package.step()
-        package._after_fork(torch, request)
-        assert package._agent is None, "nor does a fork of the fork"
+    assert (tmp_path / "rank-0.facts").is_file() != recording
+    after.finish()
+    notes = [json.loads(path.read_text()) for path in tmp_path.glob("*.note")]
+    assert [note["codes"] for note in notes] == [[agents.TIMED_ONLY]] * recording
+    if recording:
+        assert ": 4 steps, " in notes[0]["error"]
         before._window._recorder.discard()  # of the parent process
-    else:
-        for _ in range(2):
-            package.step()
-        assert (tmp_path / "rank-0.facts").is_file()
-        after.finish()
