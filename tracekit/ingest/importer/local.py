@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 from msgspec import structs
 
 from tracekit.errors import TracekitError
@@ -28,8 +29,9 @@ from tracekit.ingest.kineto.source import convert_errors, file_name
 from tracekit.ingest.link.launches import idle_batches
 from tracekit.ingest.link.trace import Trace
 from tracekit.ingest.pool import Pool, cores, open_pool
-from tracekit.ingest.spool import far_rows, part_files
+from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
+from tracekit.ingest.spool.rows import Batch
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.runs.store import Store
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS
@@ -37,6 +39,8 @@ from tracekit.storage import Place
 
 THREAD_BYTES = 1 << 20
 """Bytes of text, of all traces together, from which more than one thread decodes."""
+MAX_CAPTURE_NS = 86_400_000_000_000
+"""No capture lasts a day: rows a day away from most others are at a time that cannot be."""
 POOL_BYTES = 24 << 20
 """Bytes of text from which worker processes save more time than their start takes."""
 _FIRST_IDLE_PART = 900_000
@@ -142,12 +146,44 @@ def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, An
 
 def _set_aside_far_rows(trace: Trace) -> Trace:
     """Leave out the rows of a trace at times that cannot be, with a note."""
-    counts = far_rows.set_aside(trace.directory)
+    counts = _set_aside(trace.directory)
     if not counts:
         return trace
     listed = " and ".join(f"{count} rows of {table}" for table, count in counts.items())
     message = f"{file_name(trace.path)}: {listed} are over a day from most others and were set aside"
     return structs.replace(trace, notes=(*trace.notes, Diagnostic(Level.WARN, "far_times", message)))
+
+
+def _set_aside(directory: Path) -> dict[str, int]:
+    """Discard the rows of a spool that are far from most others; return how many of each table.
+
+    Profilers write lost records of a GPU at time 0: https://github.com/pytorch/kineto/issues/109.
+    """
+    tables = [SpooledTable(directory, name) for name in (HOST_INTERVALS.name, DEVICE_INTERVALS.name)]
+    extents = [extent for table in tables for extent in table.extents]
+    if (
+        not extents
+        or max(part.last for part in extents) - min(part.first for part in extents) < MAX_CAPTURE_NS
+    ):
+        return {}
+    times = np.concatenate([table.times(part) for table in tables for part in table.parts])
+    middle = int(np.sort(times)[len(times) // 2])
+    discarded = {table.name: _discard_far(table, middle) for table in tables}
+    return {name: count for name, count in discarded.items() if count}
+
+
+def _discard_far(table: SpooledTable, middle: int) -> int:
+    """Write the parts of a table again without rows that are far from an instant."""
+    count = 0
+    for part, extent in enumerate(table.extents):
+        if abs(extent.first - middle) < MAX_CAPTURE_NS and abs(extent.last - middle) < MAX_CAPTURE_NS:
+            continue
+        near = np.flatnonzero(np.abs(table.times(part) - middle) < MAX_CAPTURE_NS)
+        count += extent.rows - len(near)
+        rows = table.read([table.whole_part(part)], table.names).take(near)
+        texts = {name: strings.encoded for name, strings in table.texts.items()}
+        table.replace(part, Batch(rows, texts))
+    return count
 
 
 def decode(
