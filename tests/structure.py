@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("tracekit", "analyses", "collectors", "dashboards")
 PACKAGE = "tracekit"
+OUTSIDE = (PACKAGE, f"{PACKAGE}.__main__")
+"""Modules that are in no room."""
 LOAD, LAZY, TYPES = "load", "lazy", "types"
 """When an import is made: with its module, in a function, or never but for type checkers."""
 
@@ -122,10 +124,10 @@ class Sources:
         return graph
 
     def rooms(self, *kinds: str) -> Graph:
-        """For each room: the rooms that it imports; the package `tracekit` itself is left out."""
-        graph: Graph = {room(module): set() for module in self.modules if module != PACKAGE}
+        """For each room: the rooms that it imports; without the package `tracekit` itself."""
+        graph: Graph = {room(module): set() for module in self.modules if module not in OUTSIDE}
         for module, targets in self.imports.items():
-            if module == PACKAGE:
+            if module in OUTSIDE:
                 continue
             for target, when in targets.items():
                 if when in kinds and target != PACKAGE and room(target) != room(module):

@@ -11,35 +11,46 @@ argument of a wrong type is a `TypeError`. Heavy packages are imported on first 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from tracekit.cli.python_functions import (
+    STORE,
+    as_text,
+    check,
+    check_analysis,
+    export,
+    open_run,
+    open_store,
+    query,
+    reference_text,
+    report,
+    select_side,
+)
 from tracekit.errors import check_type
 
 if TYPE_CHECKING:
     from tracekit.analysis import Finding, Result
+    from tracekit.cli.python_functions import Path, Reference
     from tracekit.diff import Diff
     from tracekit.recording.api import Record
     from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
-
-    Path: TypeAlias = "str | os.PathLike[str]"
-    """A path, or an address such as `s3://bucket/key`."""
-    Reference: TypeAlias = "Run | Path"
-    """A run, or what `open` takes."""
 
 __all__ = [
     "__version__",
     "analyze",
+    "check",
     "compare",
     "diff",
+    "export",
     "findings",
     "import_",
     "open",
+    "query",
     "record",
+    "report",
     "runs",
     "step",
 ]
@@ -67,7 +78,7 @@ def open(reference: Path = "latest", *, store: Path | None = None) -> Run:  # no
     """
     from tracekit.ingest.references import resolve
 
-    return resolve(_store(store), _reference(reference, "reference"))
+    return resolve(open_store(store), reference_text(reference, "reference"))
 
 
 def runs(*, label: str | None = None, store: Path | None = None) -> list[Run]:
@@ -89,18 +100,20 @@ def runs(*, label: str | None = None, store: Path | None = None) -> list[Run]:
         >>> [(run.id, run.rows("steps")) for run in tracekit.runs()]  # doctest: +SKIP
     """
     check_type(label, (str, type(None)), "label", "a str or None")
-    readable = _store(store).readable()
+    readable = open_store(store).readable()
     return readable if label is None else [run for run in readable if run.meta.label == label]
 
 
-def import_(*paths: Path, label: str | None = None, steps: str = "", store: Path | None = None) -> list[Run]:
+def import_(
+    *paths: Path, label: str | None = None, step_name: str = "", store: Path | None = None
+) -> list[Run]:
     """Import traces of torch.profiler and exports of Nsight Systems into the store.
 
     Args:
         paths: Traces (JSON, plain or gzipped), SQLite exports, folders of these, or addresses such as
             `s3://bucket/*.json.gz`. The traces of one job's ranks become one run.
         label: Label of the new runs.
-        steps: Name of the ranges that are the steps; the usual markers by default.
+        step_name: Name of the ranges that are the steps; the usual markers by default.
         store: Location of the runs; default: the same as that of the commands.
 
     Returns:
@@ -115,15 +128,15 @@ def import_(*paths: Path, label: str | None = None, steps: str = "", store: Path
         >>> run, = tracekit.import_("trace.json.gz", label="base")  # doctest: +SKIP
     """
     check_type(label, (str, type(None)), "label", "a str or None")
-    check_type(steps, str, "steps", "the name of ranges (str)")
+    check_type(step_name, str, "step_name", "the name of ranges (str)")
     if not paths:
         raise TypeError('import_ takes at least one path, as in import_("trace.json.gz")')
-    texts = [_text(path, "a path of import_", "a path or an address (str)") for path in paths]
+    texts = [as_text(path, "a path of import_", "a path or an address (str)") for path in paths]
     from tracekit.ingest.importer import import_traces
     from tracekit.storage import expand
 
     places = [place for text in texts for place in expand(text)]
-    return import_traces(_store(store), places, label=label, steps=steps)
+    return import_traces(open_store(store), places, label=label, steps=step_name)
 
 
 def analyze(run: Reference, name: str, *, store: Path | None = None) -> Result:
@@ -147,10 +160,10 @@ def analyze(run: Reference, name: str, *, store: Path | None = None) -> Result:
         >>> import tracekit
         >>> tracekit.analyze("latest", "ops").tables["ops"]  # doctest: +SKIP
     """
-    _check_analysis(name)
+    check_analysis(name)
     from tracekit.analysis import analyze as analyze_run
 
-    return analyze_run(_run(run, "run", store), name)
+    return analyze_run(open_run(run, "run", store), name)
 
 
 def findings(run: Reference = "latest", *names: str, store: Path | None = None) -> tuple[Finding, ...]:
@@ -178,10 +191,10 @@ def findings(run: Reference = "latest", *names: str, store: Path | None = None) 
         ...     print(finding.saving_ns_per_step, finding.title)
     """
     for name in names:
-        _check_analysis(name)
+        check_analysis(name)
     from tracekit.analysis.findings import advise
 
-    return tuple(advice.finding for advice in advise(_run(run, "run", store), names).findings)
+    return tuple(advice.finding for advice in advise(open_run(run, "run", store), names).findings)
 
 
 def compare(base: Reference, head: Reference, name: str, *, store: Path | None = None) -> Result:
@@ -206,10 +219,10 @@ def compare(base: Reference, head: Reference, name: str, *, store: Path | None =
         >>> import tracekit
         >>> tracekit.compare("latest~1", "latest", "h2d_copies").findings  # doctest: +SKIP
     """
-    _check_analysis(name)
+    check_analysis(name)
     from tracekit.analysis import compare as compare_runs
 
-    return compare_runs(_run(base, "base", store), _run(head, "head", store), name)
+    return compare_runs(open_run(base, "base", store), open_run(head, "head", store), name)
 
 
 def diff(
@@ -255,8 +268,11 @@ def diff(
     from tracekit.diff.engine import Options
     from tracekit.diff.engine import diff as compare_sides
 
-    place = _store(store)
-    (base_name, base_runs), (head_name, head_runs) = _side(base, "base", place), _side(head, "head", place)
+    place = open_store(store)
+    (base_name, base_runs), (head_name, head_runs) = (
+        select_side(base, "base", place),
+        select_side(head, "head", place),
+    )
     options = Options(by=by, varying=tuple(varying))
     if threshold is not None:
         options = replace(options, threshold=threshold)
@@ -313,7 +329,7 @@ def record(
     check_type(label, (str, type(None)), "label", "a str or None")
     check_type(start_step, int, "start_step", "a number of steps (int)")
     check_type(steps, (int, type(None)), "steps", "a number of steps (int) or None")
-    place = None if store is None else _text(store, "store", _STORE)
+    place = None if store is None else as_text(store, "store", STORE)
     return Record(
         label=label, start_step=start_step, steps=steps, stacks=stacks, keep_trace=keep_trace, store=place
     )
@@ -337,56 +353,6 @@ def step() -> None:
     from tracekit.recording.api import step as mark
 
     mark()
-
-
-_STORE = "a path or an address (str), or None"
-_RUN = "a Run, a reference to one (str) such as 'latest', or a path"
-
-
-def _store(place: Path | None) -> Store:
-    from tracekit.runs.store import Store, locate
-
-    return Store(locate(None if place is None else _text(place, "store", _STORE)))
-
-
-def _text(path: Path, name: str, wanted: str) -> str:
-    check_type(path, (str, os.PathLike), name, wanted)
-    text = os.fspath(path)
-    check_type(text, str, name, wanted)  # a path of bytes
-    return text
-
-
-def _reference(reference: Path, name: str) -> str:
-    """Return a reference as text; a path that is no str gets a separator, so that it names no label."""
-    text = _text(reference, name, _RUN)
-    return text if isinstance(reference, str) or os.sep in text else f".{os.sep}{text}"
-
-
-def _run(run: Reference, name: str, store: Path | None) -> Run:
-    from tracekit.runs.run import Run
-
-    if isinstance(run, Run):
-        return run
-    return open(_reference(run, name), store=store)
-
-
-def _side(side: Reference | Sequence[Run], name: str, store: Store) -> tuple[str, Sequence[Run]]:
-    """Return the name and the runs of a side of a comparison."""
-    from tracekit.diff.model import runs_of
-    from tracekit.runs.run import Run
-
-    if isinstance(side, Run):
-        return side.id, [side]
-    if isinstance(side, list | tuple):
-        for run in side:
-            check_type(run, Run, name, "a list of runs, or one run")
-        return ", ".join(run.id for run in side), side
-    reference = _reference(side, name)  # type: ignore[arg-type]  # what is no path raises
-    return reference, runs_of(store, reference)
-
-
-def _check_analysis(name: str) -> None:
-    check_type(name, str, "name", "the name of an analysis (str), such as 'ops'")
 
 
 class _Package(ModuleType):

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any
 
 from tracekit.errors import MissingDependencyError, PluginError, TracekitError, did_you_mean
@@ -164,3 +166,17 @@ def find_broken() -> list[Broken]:
             extra = "" if group == PROVIDERS else _EXTRAS.get(getattr(error.__cause__, "name", ""), "")
             broken.append(Broken(group, point.name, point.value, error.message, error.hint, extra))
     return broken
+
+
+def import_extra(module: str, needs: str) -> ModuleType:
+    """Import a module whose packages are an extra of tracekit.
+
+    Raises:
+        MissingDependencyError: A package is not installed; `needs` starts the message.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"{needs} the package {error.name!r}", hint="pip install 'tracekit-torch[dashboard]'"
+        ) from error

@@ -28,7 +28,7 @@ from tracekit.runs.range_names import PROFILER
 from tracekit.runs.run import RankView, Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..integrity.device_checks import GRAPH_PATTERN
+from ..integrity.checks import GRAPH_PATTERN
 from ..memory.events import MIN_FLOORS, WARMUP_STEPS
 from ..shared.common import NOT_RECORDED, absent_device_note, contains, is_kind, positions
 from ..shared.programs import is_from_nsys

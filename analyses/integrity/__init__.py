@@ -42,15 +42,18 @@ from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.meta import combine_diagnostics
 from tracekit.runs.run import Run
 
-from .checks import ERROR, WARN, Check, limits_of
-from .device_checks import device_checks
-from .time_checks import (
+from .checks import (
     CONTENTION,
+    ERROR,
     MAX_FASTER,
     MAX_GAP_NS,
     MAX_SILENT_NS,
+    WARN,
+    Check,
     check_contention,
+    device_checks,
     evidence_checks,
+    limits_of,
     time_checks,
 )
 

@@ -1,8 +1,36 @@
-"""Checks of a run: their result, and the limits of those that judge a share."""
+"""Checks of a run: device rows against host rows, times, the profiler's cost, and who used the CPU."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.analysis import trace_quality
+from tracekit.analysis.kernel_names import matches
+from tracekit.runs import intervals
+from tracekit.runs.cpu_load import describe_load, find_contention
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import backlog
+from tracekit.schema import C, DeviceKind, HostKind, Memory
+
+from ..idle_gaps.causes import missing_kernels_ns
+from ..shared.common import (
+    NO_PARENT,
+    NOT_RECORDED,
+    Bools,
+    ids_or_absent,
+    ints,
+    is_kind,
+    is_launch,
+    positions,
+    spans,
+)
+from ..shared.groups import group_rows, number_by
+from ..steps import measure_steps, overhead
 
 OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
 
@@ -72,3 +100,290 @@ def limits_of(name: str) -> str:
     """Return the limits of a check, as in `5% / 20%`."""
     warn, error = LIMITS[name]
     return " / ".join(f"{limit:.0%}" if limit else "any" for limit in (warn, error) if limit is not None)
+
+
+MAX_OVERLAP_NS = 100_000
+"""Overlap with a kernel that it outlasts, of kernels of one stream, from which a duration is wrong."""
+MAX_SILENT_END = 0.01
+"""Part of the capture after the last work of a device, below which more work was queued at its end."""
+
+GRAPH_PATTERN = r"(?i)graphlaunch"
+_STREAM = [C.RANK, C.DEVICE, C.STREAM]
+_GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
+
+
+def device_checks(run: Run) -> list[Check]:
+    """Checks of device rows against the host rows that launched them."""
+    columns = [C.START_NS, C.DUR_NS, C.STEP, C.KIND, C.LAUNCH_ROW, C.SRC_MEMORY, C.CORRELATION_ID]
+    device = busy(run, [*columns, *_STREAM, C.GRAPH_ID])
+    calls = _launch_calls(run)
+    if device.empty:
+        return [_check_no_device(run, int((~calls["captured"]).sum()))]
+    return [
+        Check("device_events", OK, len(device), None, f"{len(device):,} device intervals were recorded"),
+        *_check_unlinked(device),
+        *_check_without_interval(run, calls, device),
+        *_check_graph_kernels(run, calls, device),
+        _check_before_launch(calls, device),
+        _check_durations(device),
+        _check_overruns(device),
+        _check_empty_steps(run, device),
+    ]
+
+
+def _launch_calls(run: Run) -> pd.DataFrame:
+    """Calls that launch device work, with the kind of work and whether they are captured into a graph."""
+    calls = trace_quality.runtime_calls(run)
+    names = calls[C.NAME]
+    patterns = [matches(names, GRAPH_PATTERN), matches(names, r"(?i)launch")]
+    kinds = np.select(patterns, [_GRAPH, _KERNEL], _COPY)
+    return calls.assign(call=kinds)[is_launch(names)].reset_index(drop=True)
+
+
+def _check_no_device(run: Run, launches: int) -> Check:
+    if on_gpu := _find_op_of_gpu(run):
+        detail = f"{on_gpu} runs on a GPU only, and no activity of a GPU was recorded"
+        return Check("device_events", ERROR, 0, None, detail)
+    gpus = len(run.meta.environment.get("gpus") or [])
+    if launches:
+        return Check("device_events", ERROR, 0, None, f"{launches:,} launches: {NOT_RECORDED}")
+    machine = f"the machine has {gpus} GPU{'s' * (gpus != 1)}"
+    if gpus and (run.meta.workload or {}).get("device") == "cpu":
+        return Check("device_events", OK, 0, None, f"a run on the CPU: {machine}, and nothing was launched")
+    if gpus:
+        detail = (
+            f"{machine} and nothing was recorded on "
+            f"{'them' if gpus > 1 else 'it'}: the program did not use a GPU, or its activity was not recorded"
+        )
+        return Check("device_events", ERROR, 0, None, detail)
+    return Check("device_events", OK, 0, None, "no GPU and no launch: a CPU-only run")
+
+
+def _find_op_of_gpu(run: Run) -> str:
+    """Return an op of the run that exists for GPUs only; empty without one."""
+    ops = run.table("host_intervals", columns=[C.NAME], where=is_kind(HostKind.OP))[C.NAME]
+    return min(map(str, ops[matches(ops, _OF_GPU)].unique()), default="")
+
+
+_OF_GPU = r"^aten::_?(?:cudnn|miopen|cuda)_"
+
+
+def _check_unlinked(device: pd.DataFrame) -> list[Check]:
+    by_driver = (device[C.SRC_MEMORY] == Memory.UNIFIED) & device[C.CORRELATION_ID].isna()
+    launched = device[~by_driver]
+    earlier = len(backlog(launched))
+    missing = int(launched[C.LAUNCH_ROW].isna().sum()) - earlier
+    what = "device intervals have no launching call; their time can't be attributed to ops"
+    before = "device intervals were launched before the capture; they belong to no step"
+    return [
+        check_share("device_without_launch", missing, len(launched), what),
+        check_share("launched_before_capture", earlier, len(launched), before),
+    ]
+
+
+def _check_without_interval(run: Run, calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
+    launched = device[C.LAUNCH_ROW].dropna().unique()
+    calls = calls[~calls["captured"]].reset_index(drop=True)
+    missing = ~calls[C.ROW_ID].isin(launched)
+    past_end = missing & _is_past_end(run, calls, missing, device)
+    missing &= ~past_end
+    checks = [check_share("launched_past_end", int(past_end.sum()), len(calls), _PAST_END)]
+    without_id = device[C.LAUNCH_ROW].isna() & (device[C.CORRELATION_ID].fillna(0) <= 0)
+    unidentified = {_KERNEL: int((without_id & (device[C.KIND] == str(DeviceKind.KERNEL))).sum())}
+    for name, call, text in _WITHOUT_INTERVAL:
+        of_kind = calls["call"] == call
+        total = int(of_kind.sum())
+        count = max(0, int((missing & of_kind).sum()) - unidentified.get(call, 0))
+        if total and not len(launched):
+            checks.append(Check(name, INFO, detail=f"{total:,} {call} calls: {_UNKNOWN}"))
+        else:
+            checks.append(check_share(name, count, total, text))
+    return checks
+
+
+_UNKNOWN = "unknown how many have a device interval, since no launch is linked to one"
+
+
+def _is_past_end(run: Run, calls: pd.DataFrame, missing: pd.Series, device: pd.DataFrame) -> Bools:
+    """Whether each launch comes after the last one with device work, and its device was busy to the end."""
+    last = calls[C.RANK].map(calls[C.START_NS][~missing].groupby(calls[C.RANK]).max())
+    is_after = (calls[C.START_NS] > last).fillna(value=False).to_numpy(bool) & (calls["call"] != _COPY)
+    if not (is_after & missing).any():
+        return np.zeros(len(calls), np.bool_)
+    host = run.table("host_intervals", columns=[C.RANK, C.START_NS, C.DUR_NS])
+    rows = {"host": host, "device": device}
+    ends = {
+        name: (table[C.START_NS] + table[C.DUR_NS]).groupby(table[C.RANK]).max()
+        for name, table in rows.items()
+    }
+    first = host[C.START_NS].groupby(host[C.RANK]).min()
+    silent = (ends["host"] - ends["device"]) / (ends["host"] - first).clip(lower=1)
+    is_busy = calls[C.RANK].map(silent < MAX_SILENT_END).fillna(value=False)
+    past: Bools = is_after & is_busy.to_numpy(bool)
+    return past
+
+
+_PAST_END = "launches come after the last one with device work; their work lies past the end of the capture"
+_COPIES_LOST = "copy and memset calls have no device interval; calls of 0 bytes launch no device work"
+_WITHOUT_INTERVAL = (
+    ("launch_without_device", _KERNEL, "kernel launches have no device interval; that GPU time is missing"),
+    ("graph_without_device", _GRAPH, "graph replays have no device interval; the kernels inside are missing"),
+    ("copy_without_device", _COPY, _COPIES_LOST),
+)
+
+
+def _check_graph_kernels(run: Run, calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
+    """Whether time of replays that is idle by what was recorded is that of other kernels."""
+    if not (calls["call"] == _GRAPH).any():
+        return []
+    missing_ns = missing_kernels_ns(run)
+    start, end = spans(device)
+    part = missing_ns / max(int(end.max() - start.min()), 1)
+    detail = (
+        f"{100 * part:.1f}% of the capture is idle time of the same length in each replay of a graph"
+        f"{': other kernels of it were not recorded' * (part > 0)}"
+    )
+    return [Check("graph_kernels_missing", level_of("graph_kernels_missing", part), None, part, detail)]
+
+
+def _check_before_launch(calls: pd.DataFrame, device: pd.DataFrame) -> Check:
+    call = positions(calls[C.ROW_ID], device[C.LAUNCH_ROW])
+    linked = call != NO_PARENT
+    early = ints(device, C.START_NS)[linked] < ints(calls, C.START_NS)[call[linked]]
+    text = "linked device intervals start before their launch; host and device clocks disagree"
+    return check_share("device_before_launch", int(early.sum()), int(linked.sum()), text)
+
+
+def _check_durations(device: pd.DataFrame) -> Check:
+    empty = int((ints(device, C.DUR_NS) == 0).sum())
+    what = "device intervals have no duration; shares of short kernels are inexact"
+    return check_share("zero_duration", empty, len(device), what)
+
+
+def _check_overruns(device: pd.DataFrame) -> Check:
+    rows = device[(device[C.KIND] == str(DeviceKind.KERNEL)) & device[C.GRAPH_ID].isna()]
+    stream, _ = number_by(rows, _STREAM)
+    order = np.lexsort((ints(rows, C.START_NS), stream))
+    start, end = (times[order] for times in spans(rows))
+    same = np.diff(stream[order]) == 0
+    over = same & (end[:-1] >= end[1:]) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
+    what = "kernels run over whole later ones of their stream; their durations, and sums of them, are wrong"
+    return check_share("kernel_overruns", int(over.sum()), len(rows), what)
+
+
+def _check_empty_steps(run: Run, device: pd.DataFrame) -> Check:
+    steps = run.table("steps", columns=[C.RANK, C.STEP])
+    first = group_rows(device, [C.RANK, C.STEP]).first
+    ranks, numbers = ints(device, C.RANK)[first], ids_or_absent(device[C.STEP])[first]
+    filled = set(zip(ranks.tolist(), numbers.tolist(), strict=True))
+    recorded = zip(ints(steps, C.RANK).tolist(), ints(steps, C.STEP).tolist(), strict=True)
+    empty = sum(step not in filled for step in recorded)
+    return check_share("empty_steps", empty, len(steps), "steps launched no device work")
+
+
+CONTENTION = "cpu_contention"
+MAX_GAP_NS = 10_000_000_000
+"""Time without any event from which a clock jump is assumed."""
+MAX_FASTER = 0.1
+"""Share by which profiled steps are shorter than others, which a profiler cannot make them."""
+MAX_SILENT_SHARE, MAX_SILENT_NS = 0.5, 1_000_000_000
+"""Part of a step after the last event, and its length, from which the step outlives its events."""
+
+PROFILER_PATTERN = r"(?i)activity buffer request|buffer flush|instrumentation|cupti|resource"
+"""Overhead rows of the profiler; others, such as lazy loading, belong to the program."""
+
+
+def time_checks(run: Run) -> list[Check]:
+    """Checks of the times of all rows."""
+    host = run.table("host_intervals", columns=[C.START_NS, C.DUR_NS])
+    device = busy(run, [C.START_NS, C.DUR_NS])
+    durations = np.concatenate((ints(host, C.DUR_NS), ints(device, C.DUR_NS)))
+    start, end = (np.concatenate(both) for both in zip(spans(host), spans(device), strict=True))
+    negative, what = int((durations < 0).sum()), "intervals have a negative duration"
+    return [
+        check_share("negative_duration", negative, len(durations), what),
+        _check_jumps(start, end),
+        _check_profiler_intervals(run, start, end),
+        check_overhead(run),
+    ]
+
+
+def _check_jumps(start: Ints, end: Ints) -> Check:
+    covered = intervals.union(start, end)
+    holes = covered[0][1:] - covered[1][:-1]
+    long = holes[holes > MAX_GAP_NS]
+    if not len(long):
+        return Check(
+            "clock_jump", OK, 0, None, f"no gap of more than {MAX_GAP_NS // 10**9} s without any event"
+        )
+    longest = int(long.max()) / 1e9
+    detail = f"gaps without any event, the longest {longest:.1f} s: a clock jump or a suspended process"
+    return Check("clock_jump", WARN, len(long), None, detail)
+
+
+def _check_profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
+    where = is_kind(HostKind.OVERHEAD)
+    rows = run.table("host_intervals", columns=[C.NAME, C.START_NS, C.DUR_NS], where=where)
+    rows = rows[matches(rows[C.NAME], PROFILER_PATTERN)]
+    if rows.empty:
+        return Check("profiler_intervals", INFO, detail="no profiler overhead intervals were recorded")
+    overhead_ns = intervals.length(intervals.union(*spans(rows)))
+    capture = int(end.max() - start.min()) if len(start) else 0
+    part = overhead_ns / capture if capture else 0.0
+    detail = f"the profiler's overhead intervals cover {100 * part:.1f}% of the capture"
+    return Check("profiler_intervals", level_of("profiler_intervals", part), None, part, detail)
+
+
+def check_overhead(run: Run) -> Check:
+    """Check how much longer profiled steps take than others."""
+    table = overhead(run, measure_steps(run))
+    if table.empty:
+        unknown = "unknown: no profiled steps of known length, or no un-profiled steps"
+        return Check("profiler_overhead", INFO, detail=unknown)
+    part = float(table["overhead_share"].max())
+    longer = "longer" if part >= 0 else "less"
+    detail = f"a profiled step takes {100 * abs(part):.1f}% {longer} than an un-profiled one"
+    level = level_of("profiler_overhead", max(part, 0.0))
+    if part < -MAX_FASTER:
+        level, detail = WARN, f"{detail}; those were disturbed, or do other work"
+    return Check("profiler_overhead", level, None, part, detail)
+
+
+def check_contention(run: Run) -> Check:
+    """Check whether other programs, or limits, kept the program from the CPU around its timed steps."""
+    loads = run.meta.cpu_loads
+    if not loads:
+        unknown = "unknown: the run does not say who used the CPU around its timed steps"
+        return Check(CONTENTION, INFO, detail=unknown)
+    contention = find_contention(loads)
+    if contention is None:
+        return Check(CONTENTION, OK, detail=describe_load(loads))
+    return Check(
+        CONTENTION, WARN if contention.is_external else INFO, None, contention.share, contention.message
+    )
+
+
+def evidence_checks(run: Run) -> list[Check]:
+    """Whether the file holds a whole execution."""
+    sampled, captured = map(run.compute_once, (trace_quality.describe_sample, trace_quality.describe_capture))
+    is_whole, executed = "no sample by its correlation ids", "no capture of a graph"
+    return [
+        Check("sampled", ERROR if sampled else OK, detail=sampled or is_whole),
+        Check("graph_capture", WARN if captured else OK, detail=captured or executed),
+        _check_outliving(run),
+    ]
+
+
+def _check_outliving(run: Run) -> Check:
+    """Whether steps last long after the last event in them."""
+    steps = run.table("steps", columns=[C.RANK, C.START_NS, C.DUR_NS])
+    where = pc.field(C.KIND) != str(HostKind.ANNOTATION)
+    columns = [C.RANK, C.START_NS, C.DUR_NS]
+    rows = pd.concat([run.table("host_intervals", columns=columns, where=where), busy(run, columns)])
+    ends = rows[C.START_NS] + rows[C.DUR_NS]
+    last = steps[C.RANK].map(ends.groupby(rows[C.RANK]).max())
+    end = steps[C.START_NS] + steps[C.DUR_NS]
+    after = (end - last.fillna(steps[C.START_NS])).clip(lower=0)
+    long = (after > MAX_SILENT_SHARE * steps[C.DUR_NS]) & (after > MAX_SILENT_NS)
+    what = "steps last far longer than the events in them; the capture ended before, or the marker is wrong"
+    return check_share("step_outlives_events", int(long.sum()), len(steps), what)

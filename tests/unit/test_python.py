@@ -18,7 +18,7 @@ import pytest
 import tracekit
 from tests.runs import make_run, step_rows
 from tracekit import analysis
-from tracekit.errors import PluginError, RunNotFoundError, UnknownNameError, UnusableInputError
+from tracekit.errors import PluginError, RunNotFoundError, TracekitError, UnknownNameError, UnusableInputError
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from tracekit.runs.store import Store
 
 TRACE = Path(__file__).parents[2] / "samples/simulated/training.json.gz"
-PUBLIC = ["analyze", "compare", "diff", "findings", "import_", "open", "record", "runs", "step"]
+PUBLIC = [
+    *("analyze", "check", "compare", "diff", "export", "findings", "import_", "open", "query", "record"),
+    *("report", "runs", "step"),
+]
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def test_only_public_names_are_listed() -> None:
 def test_help_tells_arguments_errors_and_an_example(name: str) -> None:
     function = getattr(tracekit, name)
     text = pydoc.render_doc(function, renderer=pydoc.plaintext)
-    assert text.startswith(f"Python Library Documentation: function {name} in module tracekit")
+    assert text.startswith(f"Python Library Documentation: function {name} in ")
     assert "Example:" in text
     sections, given = text.split("    Args:")[-1], inspect.signature(function).parameters
     assert [one for one in given if f"        {one}: " not in sections] == []
@@ -242,3 +245,52 @@ def test_results_and_findings_print_readably(traced: Run) -> None:
 
 def test_recordings_print_readably(store: Store) -> None:
     assert repr(tracekit.record("mine", store=store.path)) == "<Record 'mine': not started>"
+
+
+def test_rows_of_a_query_are_exact_integers(run: Run, place: Store) -> None:
+    rows = tracekit.query("SELECT step, dur_ns, NULL::BIGINT AS none FROM steps ORDER BY step", run)
+    assert rows["dur_ns"].tolist() == run.table("steps")[C.DUR_NS].tolist()
+    assert list(map(str, rows.dtypes)) == ["int64", "int64", "Int64"]
+    with pytest.raises(TracekitError, match="no_such"):
+        tracekit.query("SELECT no_such FROM steps")
+
+
+def test_a_run_is_exported_and_reported_to_a_path(traced: Run, place: Store, tmp_path: Path) -> None:
+    path = tracekit.export(traced, tmp_path / "trace.json", steps="1")
+    assert path == tmp_path / "trace.json"
+    assert path.read_text().startswith('{"traceEvents": [')
+    with pytest.raises(UnusableInputError, match="unknown target 'perfeto'"):
+        tracekit.export(traced, path, to="perfeto")
+    page = tracekit.report(traced, tmp_path, analyses=["steps"], title="Mine")
+    assert page == tmp_path / f"{traced.id}.html"
+    assert "<title>Mine" in page.read_text()
+    with pytest.raises(PluginError, match="did you mean kernels"):
+        tracekit.report(traced, tmp_path, analyses=["kernel"])
+
+
+def test_runs_are_checked_against_a_label(run: Run, place: Store) -> None:
+    result = tracekit.check("label:none", run)
+    assert str(result.verdict) == "no baseline"
+    with pytest.raises(TypeError, match="threshold"):
+        tracekit.check("label:none", run, threshold="5%")  # type: ignore[arg-type]
+
+
+def test_a_difference_prints_in_a_few_lines(traced: Run) -> None:
+    found = tracekit.diff(traced, traced)
+    text = repr(found)
+    assert text.startswith(f"<Diff of {traced.id} against {traced.id}: {found.verdict}")
+    assert len(text.splitlines()) < 30
+    assert text.endswith(">")
+
+
+def test_missing_analyses_are_an_error_and_not_no_advice(
+    traced: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysis.registry, "names", lambda _: [])
+    with pytest.raises(PluginError, match="no analysis can be loaded"):
+        tracekit.findings(traced)
+
+
+def test_the_module_is_the_command() -> None:
+    command = [sys.executable, "-m", "tracekit", "--version"]
+    assert tracekit.__version__ in subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -127,9 +127,13 @@ def analyze_each(
         by: What gives the results; computes them by default.
 
     Raises:
-        PluginError: A named analysis is unknown or failed.
+        PluginError: A named analysis is unknown or failed, or none can be loaded.
     """
     chosen = [get(name) for name in dict.fromkeys(names)] if names else available()
+    if not chosen:
+        raise PluginError(
+            "no analysis can be loaded", hint="see `tracekit doctor`, and reinstall tracekit-torch"
+        )
     for done, analysis in enumerate(chosen):
         if progress:
             progress(analysis.title, done, len(chosen))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import import_extra, open_store, store_option
+from tracekit.cli.options import open_store, store_option
 from tracekit.errors import ExitCode
+from tracekit.registry import import_extra
 
 
 @click.command("dashboard")

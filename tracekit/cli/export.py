@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
-from tracekit.errors import UnusableInputError
+from tracekit.errors import UnusableInputError, did_you_mean
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -56,32 +56,56 @@ def command(
     tracekit export latest --steps 3:5 -o steps.json
     tracekit export latest --to csv -o tables.zip
     """  # noqa: D301 (click reads the \b)
-    from tracekit.export import tables
-    from tracekit.export.chrome import chrome_trace, compress
+    from tracekit.export.chrome import chrome_trace
     from tracekit.ingest.references import resolve
 
     exported = resolve(open_store(store), run)
-    source = tables.Source(exported, _window(exported, steps) if steps else None)
     if output == "-":
         if target != "perfetto":
             raise UnusableInputError(
                 f"{target} writes several files and cannot go to stdout", hint="give a path with -o"
             )
-        sys.stdout.buffer.writelines(chrome_trace(source.run, window=source.window))
+        window = select_steps(exported, steps) if steps else None
+        sys.stdout.buffer.writelines(chrome_trace(exported, window=window))
         sys.stdout.buffer.flush()
         return
     path = Path(output or f"{exported.id}{_ENDINGS[target]}").expanduser()
-    with tables.open_output(path, overwrite=force) as temporary:
-        if target == "perfetto":
+    write_export(exported, path, to=target, steps=steps, overwrite=force)
+    click.echo(str(path))
+
+
+def write_export(
+    run: Run, path: Path, *, to: str = "perfetto", steps: str | None = None, overwrite: bool = False
+) -> None:
+    """Write a run to a file or folder.
+
+    Args:
+        run: The run.
+        path: What to write; gzipped or zipped as its name says.
+        to: `perfetto`, `csv` or `parquet`.
+        steps: Steps, such as `3` or `3:5`; all by default.
+        overwrite: Whether to replace what exists.
+
+    Raises:
+        UnusableInputError: The path exists or cannot be written, or there is no such target or step.
+    """
+    from tracekit.export import tables
+    from tracekit.export.chrome import chrome_trace, compress
+
+    if to not in _ENDINGS:
+        hint = did_you_mean(to, [*_ENDINGS]) or f"use {', '.join(_ENDINGS)}"
+        raise UnusableInputError(f"unknown target {to!r}", hint=hint)
+    source = tables.Source(run, select_steps(run, steps) if steps else None)
+    with tables.open_output(path, overwrite=overwrite) as temporary:
+        if to == "perfetto":
             pieces = chrome_trace(source.run, window=source.window)
             with temporary.open("wb") as file:
                 file.writelines(compress(pieces) if path.suffix == ".gz" else pieces)
         else:
-            {"csv": tables.as_csv, "parquet": tables.as_parquet}[target](source, temporary)
-    click.echo(str(path))
+            {"csv": tables.as_csv, "parquet": tables.as_parquet}[to](source, temporary)
 
 
-def _window(run: Run, steps: str) -> Window:
+def select_steps(run: Run, steps: str) -> Window:
     """Return the time window from the start of the first step to the end of the last, on host and device."""
     from tracekit.runs.step_windows import END_NS, step_windows
     from tracekit.schema import C

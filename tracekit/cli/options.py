@@ -7,15 +7,13 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.errors import MissingDependencyError, UnusableInputError, did_you_mean
+from tracekit.errors import UnusableInputError, did_you_mean
 from tracekit.workloads.options import Option, list_options
 
 if TYPE_CHECKING:
@@ -216,20 +214,6 @@ def write_result(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
     else:
         click.echo(text, nl=False)
-
-
-def import_extra(module: str, needs: str) -> ModuleType:
-    """Import a module whose packages are an extra of tracekit.
-
-    Raises:
-        MissingDependencyError: A package is not installed; `needs` starts the message.
-    """
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            f"{needs} the package {error.name!r}", hint="pip install 'tracekit-torch[dashboard]'"
-        ) from error
 
 
 def open_store(option: str | None) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,6 @@ from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import (
     fresh_option,
-    import_extra,
     open_store,
     peaks_option,
     store_option,
@@ -17,14 +17,16 @@ from tracekit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tracekit.analysis import Analysis, Result
+    from tracekit.analysis import Analysis, Progress, Result
     from tracekit.analysis.cache import ResultCache
     from tracekit.analysis.findings import Advice
     from tracekit.runs.run import Run
 
-_SHOWN = (
+SHOWN = (
     "gpu_breakdown", "idle_gaps", "steps", "kernels", "ops", "h2d_copies", "d2h_copies", "memory",
 )  # fmt: skip
+"""Analyses that are shown by default."""
+MAX_ROWS = 20
 _ALL = "all"
 
 
@@ -41,7 +43,7 @@ _ALL = "all"
     "--analyses",
     metavar="NAMES",
     shell_complete=completion.analysis,
-    help=f"Comma-separated analyses, or `{_ALL}`; default {', '.join(_SHOWN)}.",
+    help=f"Comma-separated analyses, or `{_ALL}`; default {', '.join(SHOWN)}.",
 )
 @click.option("--title", help="Page title; default: the run's label or workload.")
 @click.option(
@@ -80,19 +82,76 @@ def command(
     tracekit report before --analyses kernels,idle_gaps --title "Before the fix"
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis.cache import ResultCache
-    from tracekit.analysis.verdict import INTEGRITY
-    from tracekit.export.tables import open_output
+    from tracekit.cli.progress import analysis_progress
     from tracekit.ingest.references import resolve
 
     names = _names(analyses)
     runs = open_store(store)
     reported = with_peaks(resolve(runs, run), peaks)
-    path = Path(output or ".").expanduser()
-    path = path / f"{reported.id}.html" if path.is_dir() else path
-    shown, advice = _analyze(reported, {*names, INTEGRITY}, ResultCache(runs, fresh=fresh))
+    with analysis_progress() as progress:
+        path = write_report(
+            reported,
+            Path(output or ".").expanduser(),
+            names,
+            title=title or "",
+            limit=limit,
+            cache=ResultCache(runs, fresh=fresh),
+            progress=progress,
+        )
+    click.echo(str(path))
+    if open_browser:
+        click.launch(path.resolve().as_uri())
+
+
+def _names(analyses: str | None) -> tuple[str, ...]:
+    """Parse the names of the analyses to show."""
+    from tracekit import analysis
+    from tracekit.cli.selection import split_arguments
+
+    if analyses is None:
+        return SHOWN
+    if analyses == _ALL:
+        return tuple(available.name for available in analysis.available())
+    return split_arguments("latest", tuple(filter(None, map(str.strip, analyses.split(",")))))[1]
+
+
+def write_report(
+    run: Run,
+    path: Path,
+    names: Sequence[str],
+    *,
+    cache: ResultCache,
+    title: str = "",
+    limit: int = MAX_ROWS,
+    progress: Progress | None = None,
+) -> Path:
+    """Write the page; returns its path.
+
+    Args:
+        run: The run.
+        path: File to write, or a folder, in which the file is named for the run.
+        names: Analyses to show.
+        cache: What gives the results.
+        title: Title of the page; the label or workload by default.
+        limit: Maximum rows per table; 0 for all.
+        progress: Called with each analysis.
+
+    Raises:
+        MissingDependencyError: A package of the dashboard is not installed.
+        PluginError: An analysis is unknown, or none can be loaded.
+    """
+    from tracekit import analysis
+    from tracekit.analysis.verdict import INTEGRITY
+    from tracekit.export.tables import open_output
+    from tracekit.registry import import_extra
+
+    for name in names:
+        analysis.get(name)
+    path = path / f"{run.id}.html" if path.is_dir() else path
+    shown, advice = _analyze(run, {*names, INTEGRITY}, cache, progress)
     text: str = import_extra("tracekit.dashboards.exports.report", "reports need").render_report(
-        reported,
-        title=title or _title(reported),
+        run,
+        title=title or _title(run),
         question="",
         results=[shown[name] for name in names if name in shown],
         integrity=shown[INTEGRITY][1],
@@ -105,21 +164,7 @@ def command(
     )
     with open_output(path, overwrite=True) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    click.echo(str(path))
-    if open_browser:
-        click.launch(path.resolve().as_uri())
-
-
-def _names(analyses: str | None) -> tuple[str, ...]:
-    """Parse the names of the analyses to show."""
-    from tracekit import analysis
-    from tracekit.cli.selection import split_arguments
-
-    if analyses is None:
-        return _SHOWN
-    if analyses == _ALL:
-        return tuple(available.name for available in analysis.available())
-    return split_arguments("latest", tuple(filter(None, map(str.strip, analyses.split(",")))))[1]
+    return path
 
 
 def _title(run: Run) -> str:
@@ -130,12 +175,11 @@ def _title(run: Run) -> str:
 
 
 def _analyze(
-    run: Run, names: set[str], result_cache: ResultCache
+    run: Run, names: set[str], result_cache: ResultCache, progress: Progress | None
 ) -> tuple[dict[str, tuple[Analysis, Result]], Advice]:
     """Return the results to show, and the advice of all analyses."""
     from tracekit import analysis
     from tracekit.analysis.findings import gather
-    from tracekit.cli.progress import analysis_progress
 
     shown: dict[str, tuple[Analysis, Result]] = {}
 
@@ -145,6 +189,6 @@ def _analyze(
                 shown[analyzed.name] = analyzed, result
             yield analyzed, result
 
-    with result_cache.compute_ahead(run), analysis_progress() as progress:
+    with result_cache.compute_ahead(run):
         advice = gather(run, results())
     return shown, advice

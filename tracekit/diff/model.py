@@ -26,6 +26,7 @@ from tracekit.runs import revisions
 from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
+from tracekit.runs.text import human, shorten
 from tracekit.stats.comparison import Verdict
 
 __all__ = ["Comparability", "Compared", "Design", "Diff", "Difference", "Metric", "Side", "Status", "Verdict"]
@@ -177,6 +178,10 @@ class Compared:
         return self.steps // max(1, self.ranks)
 
 
+MAX_SHOWN, MAX_LABEL = 8, 80
+"""Causes, and characters of each, in the `repr` of a difference."""
+
+
 @dataclass(frozen=True)
 class Diff:
     """Difference between a head and a base.
@@ -210,6 +215,21 @@ class Diff:
     analyses: tuple[tuple[Analysis, Result], ...] = ()
     warnings: tuple[str, ...] = ()
     misleading: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Describe the verdict, the metrics and the largest causes in a few lines."""
+        lines = [f"<Diff of {self.head.reference} against {self.base.reference}: {self.verdict}"]
+        for metric in self.metrics:
+            sides = " to ".join(human(round(value), metric.unit) for value in (metric.a, metric.b))
+            ratio = "" if metric.ratio is None else f" ({100 * (metric.ratio - 1):+.1f}%)"
+            lines.append(f"  {metric.name}: {sides}{ratio}, {metric.verdict}")
+        shown = self.causes[:MAX_SHOWN]
+        lines += [
+            f"  {human(cause.b.total_ns - cause.a.total_ns, 'ns')}: {shorten(cause.label, MAX_LABEL)}"
+            for cause in shown
+        ]
+        more = len(self.causes) - len(shown)
+        return "\n".join([*lines, *([f"  and {more} more causes"] if more else [])]) + ">"
 
 
 RANGE = ".."

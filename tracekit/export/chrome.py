@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from isal import isal_zlib
 
 from tracekit.export import tracks
-from tracekit.export.autograd_flows import BACKWARD, FORWARD, find_links
 from tracekit.export.tables import Source
-from tracekit.export.tracks import Intervals, Ints, Tracks, find_tracks
+from tracekit.export.tracks import BACKWARD, FORWARD, Intervals, Ints, Tracks, find_links, find_tracks
 from tracekit.registry import VERSION
 from tracekit.runs.run import Run
 from tracekit.runs.selection import Window
