@@ -221,6 +221,22 @@ def read_jobs(directory: Path) -> list[list[Rank]]:
     return sorted(ordered, key=lambda ranks: int(ranks[0].facts["began_unix_ns"]))
 
 
+def number_jobs(jobs: Sequence[Sequence[Rank]]) -> list[tuple[int | None, int | None]]:
+    """Return the number of the process and of the window of each job, in order; None where there is one."""
+    processes = [ranks[0].facts.get("pid") for ranks in jobs]
+    distinct = list(dict.fromkeys(processes))
+    numbers = []
+    for place, process in enumerate(processes):
+        window = processes[:place].count(process) + 1
+        numbers.append(
+            (
+                distinct.index(process) + 1 if len(distinct) > 1 else None,
+                window if processes.count(process) > 1 else None,
+            )
+        )
+    return numbers
+
+
 def diagnostics(directory: Path, ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
     """Report a failed program, an incomplete window, what is missing, and notes of the processes."""
     facts = ranks[0].facts
@@ -308,6 +324,9 @@ def failure(program: Program, directory: Path, code: int) -> TracekitError:
     elif note["error"]:
         reason = note["error"]
         hint = "if the program uses its own profiler, `tracekit import` its trace"
+    elif note["source"] == "function" and not steps:
+        reason = f"{program.step_on} was not called, or is not in that module"
+        hint = "give --step-on MODULE:FUNCTION or MODULE:CLASS.METHOD, with __main__ for the script"
     elif note["source"] in {"", "none"}:
         reason = "the program used no optimizer and called no module"
         hint = "mark the end of each step with `import tracekit; tracekit.step()`"

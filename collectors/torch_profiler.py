@@ -58,7 +58,11 @@ class TorchProfilerCollector:
             diagnostics = (*programs.diagnostics(directory, ranks, code), *sampled.diagnostics(), *missing)
             return replace(recording, diagnostics=diagnostics)
 
-        first, *others = map(make, jobs)
+        recordings = [
+            replace(make(ranks), process=process, window=window)
+            for ranks, (process, window) in zip(jobs, programs.number_jobs(jobs), strict=True)
+        ]
+        first, *others = recordings
         return replace(first, others=tuple(others))
 
 

@@ -19,9 +19,9 @@ from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
 from tracekit.recording.agent.cpu_load import CpuLoad, describe_cpus
-from tracekit.recording.agent.device import CPU, CUDA, DeviceClock, HostClock
+from tracekit.recording.agent.device import CPU, CUDA, DeviceClock, HostClock, resident_peak
 from tracekit.recording.agent.device import summary as error_summary
-from tracekit.recording.agent.recorder import profiler_options, resident_peak
+from tracekit.recording.agent.recorder import profiler_options
 from tracekit.recording.collector import Request, is_out_of_memory
 from tracekit.runs import environment
 from tracekit.runs.compilation import PROFILED, TIMED, WARM_UP
@@ -63,7 +63,7 @@ def record(request: Request, directory: Path, reporter: Reporter) -> dict[str, A
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
-        "options": {} if request.no_profile else profiler_options(stacks=request.stacks),
+        "options": {} if request.no_profile else profiler_options(stacks=request.stacks, light=request.light),
         "compilation": compilations.facts(times["warmup_ns"]),
         **times,
         "notes": [*notes, *times["notes"]],
@@ -81,7 +81,7 @@ def _profile(program: Program, request: Request, device: str, trace: Path, repor
         activities=activities,
         schedule=schedule(wait=0, warmup=1, active=request.steps, repeat=1),
         on_trace_ready=lambda done: done.export_chrome_trace(str(trace)),
-        **profiler_options(stacks=request.stacks),
+        **profiler_options(stacks=request.stacks, light=request.light),
     ) as profiler:
 
         def run() -> None:

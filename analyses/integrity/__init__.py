@@ -37,7 +37,7 @@ from dataclasses import asdict
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec, trace_quality
-from tracekit.runs.cpu_load import MAX_BUSY, MIN_OTHERS, MIN_WAIT
+from tracekit.runs.conditions import MAX_BUSY, MIN_OTHERS, MIN_WAIT
 from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.meta import combine_diagnostics
 from tracekit.runs.run import Run

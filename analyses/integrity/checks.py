@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tracekit.analysis import trace_quality
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
-from tracekit.runs.cpu_load import describe_load, find_contention
+from tracekit.runs.conditions import describe_load, find_contention
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import backlog

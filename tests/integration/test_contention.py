@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.programs import collected
 from tests.unit.recording.agent.test_cpu_load import needs_scheduler, spinning
-from tracekit.runs.cpu_load import MIN_OTHERS, others_share
+from tracekit.runs.conditions import MIN_OTHERS, others_share
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:

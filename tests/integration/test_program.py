@@ -189,7 +189,7 @@ def test_two_programs_of_one_command_are_two_runs(
     assert sorted((run.meta.workload or {})["name"] for run in runs) == ["second", "train"]
     assert sorted(run.meta.fingerprint["process"] for run in runs) == [1, 2]
     assert all((run.path / "trace.json.gz").exists() for run in runs)
-    assert "2 processes that are no ranks are as many runs" in ended.err
+    assert "2 runs: processes that are no ranks" in ended.err
 
 
 @pytest.mark.slow
@@ -200,3 +200,67 @@ def test_a_program_that_is_too_short_beside_another_is_said(folder: Path, store:
     run = only_run(store)
     assert (run.meta.workload or {})["name"] == "train"
     assert "another process (short) was not recorded: it ended after 3 steps" in ended.err
+
+
+LOOP = """
+import torch
+class Server:
+    def __init__(self):
+        self.model = torch.nn.Linear(8, 4)
+    def handle(self, x):
+        return self.model(self.model(x) @ torch.ones(4, 8))  # two calls of a module in a step
+def main():
+    server = Server()
+    for number in range(30):
+        server.handle(torch.ones(2, 8))
+    print("done", number)
+main()
+"""
+
+
+@pytest.mark.slow
+def test_calls_of_a_named_method_are_the_steps(folder: Path, store: Store) -> None:
+    (folder / "loop.py").write_text(LOOP)
+    options = ["--step-on", "loop:Server.handle", "--start-step", "3", "--steps", "4", "--timed-steps", "7"]
+    ended = collected(store.path, [PYTHON, "loop.py"], folder, *options, "--light")
+    assert (ended.code, ended.out) == (0, b"done 29\n"), ended.err
+    run = only_run(store)
+    assert run.meta.collector.options["step"] == "function"
+    assert steps(run) == [f"ProfilerStep#{number}" for number in range(3, 7)]
+    assert not run.meta.fingerprint["profiler_record_shapes"]
+    assert run.meta.timings is not None
+    assert run.meta.timings.later <= 7
+    assert (
+        "tracekit: profiled 4 steps; the program goes on; Ctrl-C ends it and keeps the profile" in ended.err
+    )
+    assert "Profiling: a profiled step takes" in ended.err
+
+
+@pytest.mark.slow
+def test_a_wrong_function_is_named(folder: Path, store: Store) -> None:
+    (folder / "loop.py").write_text(LOOP)
+    ended = collected(store.path, [PYTHON, "loop.py"], folder, "--step-on", "loop:Server.serve")
+    assert ended.code == 5
+    assert "loop:Server.serve was not called" in ended.err
+
+
+@pytest.mark.slow
+def test_a_program_ends_after_the_profile_if_asked(folder: Path, store: Store) -> None:
+    command = [PYTHON, "train.py", "--steps", "3000"]
+    ended = collected(store.path, command, folder, "--stop-after-profile", "--timed-steps", "0")
+    assert ended.code == 0, ended.err
+    assert len(ended.out.splitlines()) < 100
+    assert (only_run(store).meta.workload or {})["exit_code"] == 0
+
+
+@pytest.mark.slow
+def test_windows_now_and_then_are_runs_of_one_configuration(folder: Path, store: Store) -> None:
+    command = [PYTHON, "train.py", "--steps", "60"]
+    options = ["--every", "5", "--steps", "2", "--timed-steps", "0"]
+    ended = collected(store.path, command, folder, *options)
+    assert ended.code == 0, ended.err
+    runs = store.runs()
+    assert len(runs) > 2
+    assert [(run.meta.workload or {})["window"] for run in runs] == list(range(1, len(runs) + 1))
+    assert all(run.meta.fingerprint["process"] is None for run in runs)
+    assert all(run.rows("steps") == 2 for run in runs)

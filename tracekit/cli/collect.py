@@ -56,6 +56,7 @@ def print_summary(run: Run, *, err: bool = False) -> None:
     timed = step_times.unprofiled_step_time(run.meta.timings)
     if timed and run.meta.timings:
         click.echo(f"\n{describe_step_time(timed, run.meta.timings)}", err=err)
+        _print_overhead(analyze(run, INTEGRITY), err=err)
 
     name = _suggest_analysis(analyze(run, SUMMARY))
     shown, table_name = (HOST, "by_name") if name == HOST else (SUMMARY, "whole")
@@ -68,6 +69,14 @@ def print_summary(run: Run, *, err: bool = False) -> None:
         click.echo("\n" + text, nl=False, err=err)
     if run.meta.profiled:
         note(f"tracekit: see `tracekit analyze {run.id} {name}`, and `tracekit findings {run.id}` for advice")
+
+
+def _print_overhead(integrity: Result, *, err: bool) -> None:
+    """Print what profiling costs, if it is known."""
+    checks = integrity.tables["checks"]
+    known = checks[(checks["check"] == "profiler_overhead") & checks["share"].notna()]
+    for detail in known["detail"]:
+        click.echo(f"Profiling: {detail}", err=err)
 
 
 HOST = "host_breakdown"
@@ -133,7 +142,9 @@ def record_program(store: Store, program: Program, *, output_format: str) -> int
         if output_format == "table":
             click.echo("\n".join(run.id for run in recorded), err=True)
     if len(recorded) > 1:
-        click.echo(f"tracekit: {len(recorded)} processes that are no ranks are as many runs", err=True)
+        click.echo(
+            f"tracekit: {len(recorded)} runs: processes that are no ranks, and windows, are apart", err=True
+        )
     messages = {
         diagnostic.message
         for run in recorded

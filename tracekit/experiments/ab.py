@@ -31,8 +31,7 @@ from tracekit.experiments.checkouts import Worktrees, find_missing_submodules, r
 from tracekit.experiments.measure import Program, measure, prepare, program, refuse_store, store_run
 from tracekit.experiments.state import StateFile, exclusive_lock, question_key
 from tracekit.runs import environment, revisions
-from tracekit.runs.conditions import contention_warnings
-from tracekit.runs.cpu_load import Contention
+from tracekit.runs.conditions import Contention, contention_warnings
 from tracekit.runs.metrics import OF_RUNS, metric
 from tracekit.runs.store import Store
 from tracekit.runs.text import duration

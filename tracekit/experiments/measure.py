@@ -24,7 +24,7 @@ from tracekit.experiments import process
 from tracekit.experiments.checkouts import git
 from tracekit.experiments.options import UNITS
 from tracekit.runs import meta as run_meta
-from tracekit.runs.cpu_load import Contention, find_contention
+from tracekit.runs.conditions import Contention, find_contention
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, STEP_TIME, VALUE, WALL, of_run, step_distribution
 from tracekit.runs.revisions import environment
 from tracekit.runs.run import Run

@@ -55,7 +55,7 @@ def collect(store: Store, request: Request, *, progress: Progress = silent) -> R
         decided,
         request.workload,
         record=lambda folder: collector.record(decided, folder, progress=progress),
-        describe=lambda recording, now, _: _describe_workload(decided, recording, collector=name, now=now),
+        describe=lambda recording, now: _describe_workload(decided, recording, collector=name, now=now),
         progress=progress,
         profiled=not decided.no_profile,
     )
@@ -84,10 +84,10 @@ def collect_program(store: Store, program: Program, *, progress: Progress = sile
     name, collector = load_collector(program)
     title = program_title(program.command)
 
-    def describe(recording: Recording, now: datetime, process: int | None) -> RunMeta:
+    def describe(recording: Recording, now: datetime) -> RunMeta:
         window = {**values(program, Scope.WORK), "exit_code": recording.exit_code}
-        if process is not None:
-            window[PROCESS] = process
+        numbers = {PROCESS: recording.process, "window": recording.window}
+        window |= {name: number for name, number in numbers.items() if number is not None}
         command = () if program.no_command else program.command
         script = recording.environment.get(PROGRAM, {}).get(SCRIPT)
         meta = program_meta(script or title, recording, window, collector=name, command=command, now=now)
@@ -110,7 +110,7 @@ def _record(
     title: str,
     *,
     record: Callable[[Path], Recording],
-    describe: Callable[[Recording, datetime, int | None], RunMeta],
+    describe: Callable[[Recording, datetime], RunMeta],
     progress: Progress,
     profiled: bool = True,
 ) -> tuple[Run, ...]:
@@ -121,7 +121,7 @@ def _record(
         recordings, runs = (recording, *recording.others), []
         progress("import", 0, len(recordings))
         for number, recorded in enumerate(recordings, 1):
-            meta = describe(recorded, now, number if recording.others else None)
+            meta = describe(recorded, now)
             meta = replace(meta, git=git, label=options.label)
             runs.append(store_run(draft, recorded, meta, keep_trace=options.keep_trace, profiled=profiled))
             progress("import", number, len(recordings))

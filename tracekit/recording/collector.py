@@ -102,7 +102,9 @@ class Recording:
         options: Options of the profiler.
         diagnostics: Warnings for users of the run.
         exit_code: Exit code of the program, or 128 plus the signal that ended it.
-        others: Recordings of processes of the program that are no ranks of this one.
+        others: Recordings of processes of the program that are no ranks of this one, and of later windows.
+        process: Number of the process, if several are recorded that are no ranks of one job.
+        window: Number of the window, if several are recorded of the process.
         cpu_loads: Use of the CPU around the timed steps of each rank.
         compile_artifacts: Folder with what torch.compile wrote about its kernels; None if not asked for.
         compilation: Compilations, as `tracekit.runs.compilation` reads them; None if nothing is compiled.
@@ -121,6 +123,8 @@ class Recording:
     diagnostics: tuple[Diagnostic, ...] = ()
     exit_code: int = 0
     others: tuple[Recording, ...] = ()
+    process: int | None = None
+    window: int | None = None
     cpu_loads: tuple[CpuLoad, ...] = ()
     compilation: dict[str, Any] | None = None
     compile_artifacts: Path | None = None

@@ -107,9 +107,8 @@ def list_options(options: type) -> tuple[Option, ...]:
     """Return the options that a dataclass declares, in the order of its fields.
 
     Example:
-        >>> [(option.flag, option.kind, option.default) for option in list_options(ProgramOptions)]
-        [('--start-step', <class 'int'>, 5), ('--no-host-samples', <class 'bool'>, False), \
-('--no-command', <class 'bool'>, False), ('--keep-command', <class 'bool'>, False)]
+        >>> [(option.flag, option.kind, option.default) for option in list_options(ProgramOptions)][:2]
+        [('--start-step', <class 'int'>, 5), ('--step-on', <class 'str'>, '')]
     """
     hints = get_type_hints(options, include_extras=True)
     declared = []
@@ -127,8 +126,8 @@ def values(options: Any, *scopes: Scope) -> dict[str, Any]:
     """Return the values of options by name, of the given scopes or of WORK and PROFILER.
 
     Example:
-        >>> values(ProgramOptions(start_step=10))
-        {'start_step': 10, 'no_host_samples': False}
+        >>> values(ProgramOptions(start_step=10), Scope.PROFILER)
+        {'stop_after_profile': False, 'no_host_samples': False}
     """
     wanted = scopes or (Scope.WORK, Scope.PROFILER)
     declared = list_options(type(options))
@@ -163,6 +162,9 @@ class RecordingOptions:
             scope=Scope.PROFILER,
         ),
     ] = False
+    light: Annotated[
+        bool, Option("Record no shapes and no memory, which costs less.", scope=Scope.PROFILER)
+    ] = False
     keep_trace: Annotated[
         bool, Option("Keep the raw trace of each rank in the run, as trace.json.gz.", scope=Scope.RUN)
     ] = False
@@ -173,6 +175,21 @@ class ProgramOptions:
     """Options of the user's own program."""
 
     start_step: Annotated[int, Option("Steps to run before profiling starts.", least=0)] = 5
+    step_on: Annotated[
+        str,
+        Option(
+            "A step is a call of this function or method, such as train:Trainer.update.",
+            metavar="MODULE:FUNCTION",
+        ),
+    ] = ""
+    timed_steps: Annotated[int, Option("Maximum steps to time after the profiled ones.", least=0)] = 50
+    stop_after_profile: Annotated[
+        bool, Option("End the program once these are timed.", scope=Scope.PROFILER)
+    ] = False
+    every: Annotated[
+        int,
+        Option("Profile another window after so many steps, up to 8 in all; each is a run.", least=0),
+    ] = 0
     no_host_samples: Annotated[
         bool, Option("Take no samples of Python call stacks while steps are profiled.", scope=Scope.PROFILER)
     ] = False

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
     from .agent import Agent, AgentRequest
+    from .step_hooks import StepFunction
 
 VARIABLE = "TRACEKIT_AGENT"
 """Environment variable with the request; `startup/sitecustomize.py` spells it and the next name again."""
@@ -50,7 +51,23 @@ def begin(request: str) -> None:
     Args:
         request: An `agent.AgentRequest` in JSON.
     """
-    sys.meta_path.insert(0, _ImportHook("torch", lambda torch: _attach(torch, json.loads(request))))
+    values = json.loads(request)
+    function = _follow_function(values["step_on"]) if values["step_on"] else None
+    sys.meta_path.insert(0, _ImportHook("torch", lambda torch: _attach(torch, values, function)))
+
+
+def _follow_function(text: str) -> StepFunction:
+    """Wrap the function whose calls are steps as soon as its module is imported."""
+    from .step_hooks import MAIN, StepFunction
+
+    function = StepFunction(
+        text,
+        began=lambda: _agent.function_called() if _agent else None,
+        ended=lambda: _agent.function_returned() if _agent else None,
+    )
+    if function.module != MAIN:
+        sys.meta_path.insert(0, _ImportHook(function.module, function.replace_in))
+    return function
 
 
 def step() -> None:
@@ -68,7 +85,7 @@ def program_step() -> bool:
     return True
 
 
-def _attach(torch: Any, values: dict[str, Any]) -> None:
+def _attach(torch: Any, values: dict[str, Any], function: StepFunction | None) -> None:
     global _agent
     if not os.path.isdir(values["directory"]):  # noqa: PTH112 (a process that outlives its recording)
         return
@@ -77,6 +94,8 @@ def _attach(torch: Any, values: dict[str, Any]) -> None:
 
     request = AgentRequest.of(values)
     _agent = Agent(torch, request)
+    if function is not None:
+        function.wait_in_script()
     watch_optimizers(
         torch,
         made=lambda: _agent.optimizer_made() if _agent else None,
@@ -113,7 +132,7 @@ def _leave_without_destructors() -> None:
 class _ImportHook:
     """Meta path finder that calls `then` with a module once the program has imported it."""
 
-    def __init__(self, name: str, then: Callable[[Any], None]) -> None:
+    def __init__(self, name: str, then: Callable[[Any], object]) -> None:
         self._name, self._then = name, then
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from .device import is_capturing, summary
-from .recorder import NvtxRecorder, TorchRecorder
+from .recorder import LATER_STEPS, NvtxRecorder, TorchRecorder
 from .settings import name_script
 from .step_hooks import ModuleCalls
 from .window import Window
 
-OPTIMIZER, CALL, MARKED, NONE = "optimizer", "call", "marked", "none"
-"""Sources of steps: the first optimizer, calls of the first module, marks of the program, or none."""
+OPTIMIZER, CALL, MARKED, FUNCTION, NONE = "optimizer", "call", "marked", "function", "none"
+"""Sources of steps: the first optimizer, calls of the first module, marks, a named function, or none."""
 
 MAX_PROCESSES = 8
 """Processes of a program that are recorded for each rank, if they are no ranks of one job."""
@@ -49,6 +49,11 @@ class AgentRequest:
         steps: Steps to record.
         stacks: Record Python call stacks.
         no_host_samples: Take no samples of Python call stacks.
+        light: Record no shapes and no memory.
+        step_on: Function whose calls are the steps; empty to find the steps.
+        timed_steps: Steps to time after the window.
+        stop_after_profile: End the program once these are timed.
+        every: Steps after which another window is recorded; 0 for one window.
         collector_pid: Process that started the program.
     """
 
@@ -59,6 +64,11 @@ class AgentRequest:
     stacks: bool
     no_host_samples: bool
     collector_pid: int
+    light: bool = False
+    step_on: str = ""
+    timed_steps: int = LATER_STEPS
+    stop_after_profile: bool = False
+    every: int = 0
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> AgentRequest:
@@ -87,12 +97,18 @@ class Agent:
         self._outside = request.profiler == "outside"
         self._thread = 0
         self.source = ""
-        self._report = Report(torch, request.directory, processes=1 if self._outside else MAX_PROCESSES)
+        self._report = self._new_report()
+        self._is_first = True
         self._window = self._new_window(request.start_step, request.steps)
         self._fallback: Window | None = None
         self._calls = ModuleCalls(torch, begun=self.call_began, ended=self.call_ended)
+        if request.step_on:
+            self._run_safely(self._follow, FUNCTION)
         _at_exit(self.finish)
         _before_signals(self.finish)
+
+    def _new_report(self) -> Report:
+        return Report(self._torch, self._request.directory, processes=1 if self._outside else MAX_PROCESSES)
 
     def _new_window(self, start_step: int, steps: int, *, fallback: bool = False) -> Window:
         make = NvtxRecorder if self._outside else TorchRecorder
@@ -102,18 +118,39 @@ class Agent:
             stacks=request.stacks,
             samples=not request.no_host_samples,
             root=request.collector_pid,
+            light=request.light,
         )
+        recorder.later_steps = request.timed_steps
         self._notes = recorder.notes
         window = Window(start_step, steps, recorder)
         if not self._timed_only:
             recorder.trace_path = lambda: self._report.trace_path(fallback=fallback)
         if not fallback:
             self._recorder = recorder
-        recorder.on_written = lambda trace, recorded: self._report.write_facts(
-            trace, recorder, source=self.source, recorded_steps=recorded, requested_steps=steps
-        )
+
+        def write_facts(trace: Path, recorded: int) -> None:
+            self._report.write_facts(
+                trace, recorder, source=self.source, recorded_steps=recorded, requested_steps=steps
+            )
+            if not fallback and recorded == steps:
+                self._say_that_profiling_ended(recorded)
+
+        recorder.on_written = write_facts
         recorder.on_conflict = lambda: self._run_safely(window.close)
         return window
+
+    def _say_that_profiling_ended(self, steps: int) -> None:
+        """Say once for all ranks that the window is over, and what a request to end does."""
+        if self._report.rank or not self._is_first:
+            return
+        goes_on = "the program goes on; Ctrl-C ends it and keeps the profile"
+        if self._request.stop_after_profile:
+            goes_on = "the program ends, as asked by --stop-after-profile"
+        elif self._request.every:
+            goes_on += f"; the next window is after {self._request.every} more steps"
+        with suppress(OSError, ValueError):  # standard error is closed
+            sys.stderr.write(f"tracekit: profiled {steps} step{'s' * (steps != 1)}; {goes_on}\n")
+            sys.stderr.flush()
 
     def is_recording(self) -> bool:
         """Return whether a profiler of this agent is running."""
@@ -138,11 +175,21 @@ class Agent:
 
     def step_marked(self) -> None:
         """End a step that the program marks, and follow only its marks from now on."""
-        if is_capturing(self._torch):  # a recording cannot be stopped now
+        if self.source == FUNCTION or is_capturing(self._torch):  # a recording cannot be stopped now
             return
         if self.source not in {MARKED, NONE}:
             self._run_safely(self._follow, MARKED)
         self._end_step(MARKED)
+
+    def function_called(self) -> None:
+        """Begin the first step, if calls of a named function are the steps."""
+        if self.source == FUNCTION:
+            self._run_safely(self._window.begin)
+
+    def function_returned(self) -> None:
+        """End a step of the named function."""
+        if not is_capturing(self._torch):
+            self._end_step(FUNCTION)
 
     def call_began(self) -> bool:
         """Begin the first call of a module, and record it in case that the window is never reached."""
@@ -173,6 +220,10 @@ class Agent:
         steps = self._window.steps_done
         if self._timed_only and steps:
             self._notes.append((TIMED_ONLY, self._describe_timed(steps)))
+        if self._is_first:
+            self._write_note(steps)
+
+    def _write_note(self, steps: int) -> None:
         self._run_safely(
             lambda: self._report.write_note(source=self.source, steps_done=steps, notes=self._notes)
         )
@@ -198,7 +249,19 @@ class Agent:
             self._thread = thread  # a profiler is stopped by the thread that started it
             self._run_safely(self._window.end_step)
             if self._window.state == "done":
-                self._calls.stop()
+                self._window_done()
+
+    def _window_done(self) -> None:
+        """End the program, or wait for the next window, if that is asked for."""
+        if self._request.stop_after_profile and self._report.has_trace:
+            self.finish()
+            raise SystemExit(0)
+        if self._request.every and self._report.has_trace:
+            self._run_safely(self._report.add_later_steps)
+            self._report, self._is_first = self._new_report(), False
+            self._window = self._new_window(self._request.every, self._request.steps)
+        else:
+            self._calls.stop()
 
     def _run_safely(self, work: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -270,6 +333,16 @@ class Report:
         self._left_out = False
         self._script = name_script()  # at the end of the process Python has forgotten it
 
+    @property
+    def rank(self) -> int:
+        """Rank of this process."""
+        return self._rank()[0]
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether a trace was written."""
+        return self._described is not None
+
     def trace_path(self, *, fallback: bool) -> Path | None:
         """Return the path for the trace of this process; None if enough others record this rank."""
         if self._name is None:
@@ -307,6 +380,7 @@ class Report:
             "requested_steps": requested_steps,
             "recorded_steps": recorded_steps,
             "notes": recorder.notes,
+            "pid": os.getpid(),
             "environment": _environment(),
         }
         self._described = trace.with_suffix(".facts"), facts, recorder

@@ -1,4 +1,4 @@
-"""Device of this process: waiting for it, its clock, and CUDA graphs that are being captured.
+"""Device of this process: waiting for it, its clock, peaks of memory, and CUDA graphs that are captured.
 
 Works for any accelerator whose module has the interface of `torch.cuda`, out-of-tree ones included. Imports
 nothing of tracekit, as the other modules of the agent.
@@ -99,3 +99,39 @@ class DeviceClock:
 def summary(error: BaseException) -> str:
     """Return the first line of the message of an error, or its type if it has none."""
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def peaks(torch: Any) -> tuple[list[tuple[str, int | None, str, float]], str]:
+    """Return peak memory so far: source, device, metric and bytes.
+
+    Returns:
+        The peaks, and why the first omitted device could not be read; empty if all were.
+    """
+    values: list[tuple[str, int | None, str, float]] = []
+    resident, reason = resident_peak(), ""
+    if resident is not None:
+        values.append(("process", None, "host_peak_bytes", float(resident)))
+    for index in range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0):
+        try:
+            allocated = torch.cuda.max_memory_allocated(index)
+            reserved = torch.cuda.max_memory_reserved(index)
+        except RuntimeError as error:
+            reason = reason or summary(error)
+            continue
+        if allocated:
+            values.append(("torch", index, "device_peak_allocated_bytes", float(allocated)))
+            values.append(("torch", index, "device_peak_reserved_bytes", float(reserved)))
+    return values, reason
+
+
+def resident_peak() -> int | None:
+    """Return peak resident bytes of this process; None if the system does not tell them.
+
+    `getrusage` would include the parent that started this process.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123
+            line = next(line for line in status if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return None
+    return int(line.split()[1]) * 1024

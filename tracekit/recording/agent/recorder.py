@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .cpu_load import CpuLoad
-from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, summary
+from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, peaks, summary
 from .host_watch import HostWatch
 from .program_profilers import follow
 from .settings import read_settings
@@ -29,9 +29,9 @@ OPEN_NAME = "tracekit: after the last step"
 """Name of the range between the last complete step and the end of the program."""
 
 
-def profiler_options(*, stacks: bool) -> dict[str, Any]:
+def profiler_options(*, stacks: bool, light: bool = False) -> dict[str, Any]:
     """Return the arguments of `torch.profiler.profile` that are stored in `run.json`."""
-    return {"record_shapes": True, "profile_memory": True, "with_stack": stacks}
+    return {"record_shapes": not light, "profile_memory": not light, "with_stack": stacks}
 
 
 class TorchRecorder:
@@ -44,6 +44,7 @@ class TorchRecorder:
         stacks: Record Python call stacks.
         samples: Sample Python call stacks, unless they are recorded.
         root: Process of which all processes of the program are descendants; by default this one.
+        light: Record no shapes and no memory.
 
     Attributes:
         trace_path: Returns the path of the trace when recording starts; None leaves the process unrecorded.
@@ -52,14 +53,17 @@ class TorchRecorder:
         notes: Diagnostics of the recording, as pairs of code and message.
         peaks: Peak memory until the recording began: source, device, metric, bytes.
         began_unix_ns: Begin of the recording, ns since the epoch.
+        later_steps: Maximum steps to time after the window.
         left_out: Steps after the window that are not timed, as the end of the profiler may affect them.
     """
 
     has_run = False
     """Whether this process, or one that it was forked from, has started a profiler of torch."""
 
-    def __init__(self, torch: Any, *, stacks: bool, samples: bool = True, root: int | None = None) -> None:
-        self._torch, self._stacks = torch, stacks
+    def __init__(
+        self, torch: Any, *, stacks: bool, samples: bool = True, root: int | None = None, light: bool = False
+    ) -> None:
+        self._torch, self._stacks, self._light = torch, stacks, light
         self._load = CpuLoad(root)
         self._logs = TorchLogs(torch)
         self._marks: list[Any] = []
@@ -79,6 +83,7 @@ class TorchRecorder:
         self.peaks: list[tuple[str, int | None, str, float]] = []
         self.began_unix_ns = 0
         self.left_out = 0
+        self.later_steps = LATER_STEPS
 
     @property
     def needs_warmup(self) -> bool:
@@ -93,7 +98,7 @@ class TorchRecorder:
     @property
     def options(self) -> dict[str, Any]:
         """Options of the profiler."""
-        return profiler_options(stacks=self._stacks)
+        return profiler_options(stacks=self._stacks, light=self._light)
 
     def is_captured(self) -> bool:
         """Return whether the current step is captured into a CUDA graph and not executed.
@@ -130,7 +135,7 @@ class TorchRecorder:
         Steps are left out for as long as it took to end the profiler and write the trace: meanwhile data
         loaders fetched batches in advance, other ranks waited, and the device was idle.
         """
-        if self._settled_ns is None:
+        if self._settled_ns is None or not self.later_steps:
             return False
         if not self._later:
             self.left_out += 1
@@ -139,7 +144,7 @@ class TorchRecorder:
                 self._later.append(None)
             else:
                 self._mark(self._later)
-        if len(self._later) > LATER_STEPS:
+        if len(self._later) > self.later_steps:
             self._load.end()
             return False
         return True
@@ -315,8 +320,10 @@ class NvtxRecorder(TorchRecorder):
     opened = False
     """Whether this process has called cudaProfilerStart."""
 
-    def __init__(self, torch: Any, *, stacks: bool, samples: bool = True, root: int | None = None) -> None:
-        super().__init__(torch, stacks=stacks, samples=samples, root=root)
+    def __init__(
+        self, torch: Any, *, stacks: bool, samples: bool = True, root: int | None = None, light: bool = False
+    ) -> None:
+        super().__init__(torch, stacks=stacks, samples=samples, root=root, light=light)
         self._ops: Any = None
         self._number: int | None = None
 
@@ -419,42 +426,6 @@ class NvtxRecorder(TorchRecorder):
 def _pairs(marks: list[Any]) -> list[tuple[Any, Any]]:
     """Return the begin and the end of each timed step."""
     return [(start, end) for start, end in pairwise(marks) if start is not None is not end]
-
-
-def peaks(torch: Any) -> tuple[list[tuple[str, int | None, str, float]], str]:
-    """Return peak memory so far: source, device, metric and bytes.
-
-    Returns:
-        The peaks, and why the first omitted device could not be read; empty if all were.
-    """
-    values: list[tuple[str, int | None, str, float]] = []
-    resident, reason = resident_peak(), ""
-    if resident is not None:
-        values.append(("process", None, "host_peak_bytes", float(resident)))
-    for index in range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0):
-        try:
-            allocated = torch.cuda.max_memory_allocated(index)
-            reserved = torch.cuda.max_memory_reserved(index)
-        except RuntimeError as error:
-            reason = reason or summary(error)
-            continue
-        if allocated:
-            values.append(("torch", index, "device_peak_allocated_bytes", float(allocated)))
-            values.append(("torch", index, "device_peak_reserved_bytes", float(reserved)))
-    return values, reason
-
-
-def resident_peak() -> int | None:
-    """Return peak resident bytes of this process; None if the system does not tell them.
-
-    `getrusage` would include the parent that started this process.
-    """
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123
-            line = next(line for line in status if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        return None
-    return int(line.split()[1]) * 1024
 
 
 def _wait_for_gloo(limit_s: float = 2.0) -> None:

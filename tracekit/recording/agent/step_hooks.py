@@ -1,13 +1,17 @@
-"""Detect steps of a program: steps of its first optimizer, or calls of the first module that it calls."""
+"""Detect steps of a program: of its first optimizer, or calls of its first module or of a named function."""
 
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from .device import is_capturing
+from .settings import name_script
 
 MAX_OTHER_STEPS = 100
 """Steps of other optimizers after which the first one counts as no longer used."""
@@ -142,3 +146,96 @@ class ModuleCalls:
             return result
 
         return wrapped
+
+
+MAIN = "__main__"
+MAX_CALLS = 100_000
+"""Calls from a script after which its function is no longer waited for."""
+
+
+class StepFunction:
+    """The function or method whose calls are steps, as the user names it.
+
+    A module is changed as soon as it has been imported. The function of a script exists only once its
+    definition has run, so calls from the script are watched until then.
+
+    Args:
+        text: Module and function or method, as in `train:Trainer.update`.
+        began: Called before each call.
+        ended: Called after each call that succeeds; a nested call is part of the outer one.
+    """
+
+    def __init__(self, text: str, *, began: Callable[[], None], ended: Callable[[], None]) -> None:
+        self.module, _, path = text.partition(":")
+        self._path = path.split(".")
+        self._began, self._ended, self._inside = began, ended, False
+
+    def replace_in(self, module: Any) -> bool:
+        """Wrap the function in its module; return whether the module has it."""
+        owner = module
+        for name in self._path[:-1]:
+            owner = getattr(owner, name, None)
+        original = vars(owner).get(self._path[-1]) if hasattr(owner, "__dict__") else None
+        plain = original.__func__ if isinstance(original, staticmethod | classmethod) else original
+        if not callable(plain):
+            return False
+        wrapped: Any = self._wrap(plain)
+        if plain is not original:
+            wrapped = type(original)(wrapped)  # type: ignore[misc]  # static or of the class
+        setattr(owner, self._path[-1], wrapped)
+        return True
+
+    def wait_in_script(self) -> None:
+        """Wait for the definition if the function is one of the script, also by the script's own name."""
+        script = sys.modules[MAIN]
+        if self.module not in {MAIN, name_script()} or self.replace_in(script) or sys.getprofile():
+            return
+        calls = 0
+
+        def look(frame: FrameType, event: str, _: Any) -> None:
+            nonlocal calls
+            caller = frame.f_back
+            if event != "call" or caller is None or caller.f_globals is not vars(script):
+                return
+            calls += 1
+            if self.replace_in(script) or calls > MAX_CALLS:
+                sys.setprofile(None)
+
+        sys.setprofile(look)
+
+    def _wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def waited(*arguments: Any, **named: Any) -> Any:
+                outer = self._begin()
+                try:
+                    result = await function(*arguments, **named)
+                finally:
+                    self._inside = not outer
+                self._end(outer=outer)
+                return result
+
+            return waited
+
+        @functools.wraps(function)
+        def wrapped(*arguments: Any, **named: Any) -> Any:
+            outer = self._begin()
+            try:
+                result = function(*arguments, **named)
+            finally:
+                self._inside = not outer
+            self._end(outer=outer)
+            return result
+
+        return wrapped
+
+    def _begin(self) -> bool:
+        outer, self._inside = not self._inside, True
+        if outer:
+            self._began()
+        return outer
+
+    def _end(self, *, outer: bool) -> None:
+        if outer:
+            self._ended()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tracekit.recording.agent import recorder
+from tracekit.recording.agent import device, recorder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are named under /proc")
@@ -57,9 +57,9 @@ def test_a_system_without_proc_has_no_peak_of_the_process(
 ) -> None:
     torch = pytest.importorskip("torch")
     status = tmp_path / "status"
-    monkeypatch.setattr(recorder, "open", lambda *_, **__: status.open(), raising=False)
-    assert recorder.peaks(torch) == ([], "")  # without the file
+    monkeypatch.setattr(device, "open", lambda *_, **__: status.open(), raising=False)
+    assert device.peaks(torch) == ([], "")  # without the file
     status.write_text("VmRSS:\t12 kB\n")
-    assert recorder.peaks(torch) == ([], "")
+    assert device.peaks(torch) == ([], "")
     status.write_text("VmRSS:\t12 kB\nVmHWM:\t34 kB\n")
-    assert recorder.peaks(torch) == ([("process", None, "host_peak_bytes", 34.0 * 1024)], "")
+    assert device.peaks(torch) == ([("process", None, "host_peak_bytes", 34.0 * 1024)], "")

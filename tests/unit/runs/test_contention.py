@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tracekit.runs.cpu_load import describe_load, find_contention
+from tracekit.runs.conditions import describe_load, find_contention
 from tracekit.runs.meta import CpuLoad
 
 QUIET = CpuLoad(
