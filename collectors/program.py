@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tracekit.errors import CollectionError, ProgramFailedError, TracekitError, UnusableInputError
 from tracekit.ingest.host_samples import HostSamples
 from tracekit.recording import agent
@@ -34,7 +36,10 @@ from .compilation import artifact_environment, artifact_folder
 from .sampling import SampleBuffer, is_recording, program_of, sample_counters
 
 STARTED = "started"
-"""File that is created when a profiler starts the program."""
+"""File with the process id of the program, once a profiler has started it."""
+PROFILER_END_S = 600.0
+"""Time that a profiler may take to write its report after the program has ended."""
+_POLL_S = 0.5
 ONE_REQUEST_S = 0.5
 """Signals within this time are one request: `timeout` sends one to the process, and one to its group."""
 _FACTS = re.compile(r"rank-(\d+)(?:-of-(\d+))?(?:\.(\d+))?(\.first)?\.facts")
@@ -83,15 +88,56 @@ def run(
             pid=partial(program_of, process.pid), condition=partial(is_recording, directory)
         ) as sampled,
     ):
-        code = exit_code(process.wait())
+        code = exit_code(_wait(process, None if log is None else log.with_name(STARTED)))
     return code, sampled
+
+
+def _wait(process: subprocess.Popen[str], started: Path | None) -> int:
+    """Wait for a program, or for its profiler at most `PROFILER_END_S` longer, and return its exit code.
+
+    Raises:
+        CollectionError: The profiler did not end.
+    """
+    if started is None:
+        return process.wait()
+    ended_s: float | None = None
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(_POLL_S)
+        if ended_s is None and _has_ended(started):
+            ended_s = time.monotonic()
+        check_profiler(ended_s)
+
+
+def _has_ended(started: Path) -> bool:
+    """Whether the program that the file names has ended."""
+    try:
+        return psutil.Process(int(started.read_text())).status() == psutil.STATUS_ZOMBIE
+    except (FileNotFoundError, ValueError):  # it has not started, or is about to
+        return False
+    except psutil.Error:
+        return True
+
+
+def check_profiler(ended_s: float | None) -> None:
+    """Check that a profiler ends in time after its program.
+
+    Args:
+        ended_s: When the program ended, on the monotonic clock; None if it has not.
+
+    Raises:
+        CollectionError: The profiler still runs.
+    """
+    if ended_s is not None and time.monotonic() - ended_s > PROFILER_END_S:
+        message = f"the program ended, and its profiler did not within {PROFILER_END_S:.0f} s: it was ended"
+        raise CollectionError(message, hint="use another version of the profiler, or --collector torch")
 
 
 @contextmanager
 def _apart(log: Path | None) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Return the start of a program's command, and the streams of its profiler, that keep their output apart.
 
-    The shell creates `STARTED` beside the log: without it, the profiler did not start the program.
+    The shell writes the id of its process, which becomes the program, to `STARTED` beside the log.
     """
     if log is None:
         yield (), {}
@@ -101,7 +147,7 @@ def _apart(log: Path | None) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]
         kept = [fcntl.fcntl(number, fcntl.F_DUPFD, 3) for number in (1, 2)]
         for number in kept:
             files.callback(os.close, number)
-        mark = ': >"$0"; exec "$@"'
+        mark = 'echo $$ >"$0"; exec "$@"'
         if max(kept) > 9:  # of which shells may know one digit only: the terminal has both
             yield ("sh", "-c", mark, str(log.with_name(STARTED))), {}
             return

@@ -1,4 +1,8 @@
-"""Help texts of nsys by version: its options and their values, as the vendor's user guides list them."""
+"""Help texts of nsys by version: its options and their values.
+
+Those of 2022.4.2 and 2023.4.4 are as the real ones print them (`tests/integration/test_nsys_real.py` compares
+the options that tracekit uses), those of others as the vendor's user guides list them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass
 CURRENT = "2026.4.1.112"
 VERSIONS = (
     CURRENT,
-    *("2025.6.3.541", "2025.1.1.103", "2024.6.1.90", "2023.4.1.97", "2022.4.2.50", "2022.1.1.61"),
+    *("2025.6.3.541", "2025.1.1.103", "2024.6.1.90", "2023.4.4.54", "2022.4.2.1", "2022.1.1.61"),
     "2021.2.1.58",
 )
 """From new to old: 2021.2 has no `--capture-range-end`, 2022.1 no `--cuda-graph-trace`, and so on."""
@@ -48,7 +52,7 @@ _TABLES = "'arrow', 'arrowdir', 'hdf', 'jsonlines', 'parquetdir', 'sqlite', "
 PROFILE = (
     Option("backtrace,b", "Possible values are 'auto', 'fp', 'lbr', 'dwarf', 'none'."),
     Option("capture-range,c", "Possible values are 'none', 'cudaProfilerApi', 'nvtx'.", before="2021.3"),
-    Option("capture-range,c", "Possible values are 'none', 'cudaProfilerApi', 'nvtx', 'hotkey'.", "2021.3"),
+    Option("capture-range,c", "Possible values are none, cudaProfilerApi, nvtx, hotkey.", "2021.3"),
     Option(
         "capture-range-end",
         f"Possible values are 'none', 'stop', 'stop-shutdown', 'repeat[:N]' or {_SHUTDOWN}",
@@ -60,13 +64,13 @@ PROFILE = (
         f"Possible values are 'none', 'stop', 'stop-shutdown', 'repeat[:N][:mode]' or {_SHUTDOWN}",
         "2026.1",
     ),
-    Option("cpuctxsw", "Possible values are 'process-tree', 'system-wide', 'none'.", "2021.4"),
+    Option("cpuctxsw", "Possible values are 'process-tree', 'system-wide', or 'none'.", "2021.4"),
     Option("cuda-event-trace", "Possible values are 'auto', 'true', 'false'.", "2025.1"),
-    Option("cuda-graph-trace", "Possible values are 'graph' or 'node'.", "2022.2", "2025.3"),
+    Option("cuda-graph-trace", "Possible values are 'graph' or 'node'.", "2022.2", "2023.4"),
     Option(
         "cuda-graph-trace=<granularity>[:<launch origin>]",
-        "Possible values are 'graph' or 'node'. The origin is 'host-only' or 'host-and-device'.",
-        "2025.3",
+        "Possible values for <granularity> are 'graph' or 'node'. Those for <launch origin> are 'host-only'.",
+        "2023.4",
     ),
     Option("cuda-memory-usage", _BOOL),
     Option("cuda-trace-scope", "Possible values are 'process-tree' or 'system-wide'.", "2025.6"),
@@ -77,7 +81,7 @@ PROFILE = (
     Option("env-var,e", "Set environment variables: A=B,C=D."),
     Option(
         "export",
-        "Possible values are 'arrow', 'hdf', 'json', 'sqlite', 'text', 'none'.",
+        "Possible formats are: none arrow sqlite hdf text json",
         "2021.4",
         "2024.6",
     ),
@@ -95,14 +99,14 @@ PROFILE = (
     Option("nvtx-capture,p", "range@domain, range or range@*."),
     Option("output,o", "Output report filename. %q{ENV_VAR}, %h, %p and %% are replaced."),
     Option("python-backtrace", "Possible values are 'cuda', 'none'.", "2023.1"),
-    Option("python-sampling", _BOOL, "2022.4"),
+    Option("python-sampling", _BOOL, "2023.1"),
     Option(
         "pytorch",
         "Possible values are 'autograd-nvtx', 'autograd-shapes-nvtx', 'functions-trace' or 'none'.",
         "2024.5",
     ),
     Option("sample,s", "Possible values are 'cpu' or 'none'.", before="2021.4"),
-    Option("sample,s", "Possible values are 'process-tree', 'system-wide', 'none'.", "2021.4"),
+    Option("sample,s", "Possible values are 'process-tree', 'system-wide' or 'none'.", "2021.4"),
     Option("session-new", "Name the session created by the command."),
     Option("show-output,w", _BOOL),
     Option("stats", _BOOL),
@@ -120,10 +124,8 @@ EXPORT = (
     Option("force-overwrite,f", _BOOL),
     Option("lazy,l", _BOOL, "2022.4"),
     Option("output,o", "Output filename."),
-    Option("tables", "POSIX patterns of tables.", "2024.1"),
-    Option(
-        "type,t", "Possible values are 'arrow', 'hdf', 'info', 'json', 'sqlite', 'text'.", before="2024.6"
-    ),
+    Option("tables", "POSIX patterns of tables.", "2023.4"),
+    Option("type,t", "Possible values are: sqlite, hdf, text, json, info, arrow.", before="2024.6"),
     Option(
         "type,t",
         f"Possible values are {_TABLES}'info', 'text'.",

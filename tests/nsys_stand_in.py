@@ -4,8 +4,8 @@ It follows the program's CUDA runtime through a file of lines, which `tests.nsys
 one follows it by injection, and records what lies inside the capture range.
 
 Outcomes: fine, permission (nothing runs), no_range (cudaProfilerStart is not seen), not_imported (only a
-.qdstrm is left), export_fails, export_hangs, export_damaged, silent (does not answer), daemon (leaves a
-process in its own session).
+.qdstrm is left), never_ends, export_fails, export_hangs, export_damaged, silent (does not answer), daemon
+(leaves a process in its own session).
 """
 
 # ruff: noqa: PTH100, PTH113, PTH118, PTH119, PTH110, PTH120, PTH123, PTH208, T201
@@ -27,7 +27,10 @@ with open(os.path.join(HERE, "plays.json")) as stream:
 OUTCOME = PLAYS["outcome"]
 VERSION = tuple(map(int, PLAYS["version"].split(".")))
 SLEEPER = "import time; time.sleep(600)"
-USAGE = "\nusage: nsys profile [<args>] [application] [<application args>]\nTry 'nsys profile --help'."
+USAGE = """
+
+usage: nsys profile [<args>] [application] [<application args>]
+Try 'nsys profile --help' for more information."""
 SUBREAPER = 36
 TABLES = {"kernel": "CUPTI_ACTIVITY_KIND_KERNEL", "range": "NVTX_EVENTS"}
 
@@ -49,7 +52,7 @@ def split(words, allowed):
     while words and words[0].startswith("-") and words[0] != "--":
         name, equals, value = words.pop(0).partition("=")
         if name[2:] not in allowed or not equals:
-            refuse(f"unrecognised option '{name}'{USAGE}")
+            refuse(f"unrecognised option '{name}{equals}{value}'{USAGE}")
         if name[2:] in options:
             refuse(f"option '{name}' cannot be specified more than once{USAGE}")
         check_value(name[2:], value, allowed[name[2:]])
@@ -61,7 +64,8 @@ def check_value(name, value, text):
     listed = re.search(r"Possible values are (.*?)\.(?:\s|$)", text, re.S)
     values = re.findall(r"'([^']+)'", listed[1]) if listed else []
     if values and not set(value.split(",")) <= set(values):
-        refuse(f"Illegal --{name} argument '{value}'.\nPossible --{name} values are {listed[1]}.{USAGE}")
+        listed = f"Possible --{name} values are one or more of {listed[1]}"
+        refuse(f"Illegal --{name} argument '{value}'\n{listed}{USAGE}")
 
 
 class Session:
@@ -106,18 +110,32 @@ class Session:
                 process.send_signal(getattr(signal, self.kill.upper()))
 
 
-def profile(words):
-    options, program = split(words, sections(PLAYS["profile"]))
-    if program[:1] == ["--"] and VERSION >= (2023,):
+def check_program(program):
+    """The program without `--`; refuses one that is missing, in the words of the version."""
+    if program[:1] == ["--"]:
+        if VERSION < (2024,):  # seen with 2022.4 and 2023.4
+            refuse("option is ambiguous and matches 'capture-range-end', 'command-file'" + USAGE)
         program = program[1:]
     if not program:
-        refuse("No application specified" + USAGE)
+        refuse(
+            "ERROR: The collection must include one or more system-wide settings if an application is not "
+            "launched." + USAGE
+        )
     if shutil.which(program[0]) is None:
-        refuse(f"{program[0]}: No such file or directory")
+        missing = f"No such file or directory: {program[0]}"
+        if VERSION >= (2023,):
+            missing = "Executable not found in current directory or standard search paths"
+        refuse(missing)
+    return program
+
+
+def profile(words):
+    options, program = split(words, sections(PLAYS["profile"]))
+    program = check_program(program)
     if OUTCOME == "permission":
         refuse("Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM" + USAGE)
-    if "%" in options["output"].replace("%%", ""):
-        refuse("Unknown macro in --output")
+    if "%" in options["output"].replace("%%", ""):  # the report has the name as it is
+        sys.stderr.write(f"Substitution error in '{options['output']}': Unknown expression.\n")
     leftover = []
     if OUTCOME == "daemon":
         leftover = [subprocess.Popen([sys.executable, "-c", SLEEPER, HERE], start_new_session=True).pid]
@@ -135,6 +153,8 @@ def profile(words):
     code = session.follow(subprocess.Popen(program, env=environment))
     wait_for_others(leftover, all_of_them=options.get("wait", "all") == "all")
     write_report(options, session)
+    if OUTCOME == "never_ends":
+        time.sleep(600)
     return 128 - code if code < 0 else code
 
 
@@ -174,8 +194,8 @@ def write_report(options, session):
         return
     report += ".qdrep" if VERSION < (2021, 4) else ".nsys-rep"
     if options.get("force-overwrite") != "true" and os.path.exists(report):
-        print(f"Failed to create '{report}': File exists.")
-        print("Use `--force-overwrite true` to overwrite existing files.")
+        sys.stderr.write(f"Failed to create '{report}': File exists.\n")
+        sys.stderr.write("Use `--force-overwrite true` to overwrite existing files.\n")
         report = os.path.join(tempfile.mkdtemp(), "nsys-report-9777.nsys-rep")
     save(report, session.lines)
     print(f"[1/1] [========================100%] {os.path.basename(report)}\nGenerated:\n    {report}")
@@ -188,8 +208,10 @@ def save(path, lines):
 
 def export(words):
     options, reports = split(words, sections(PLAYS["export"]))
-    if options["type"] != "sqlite" or len(reports) != 1 or not os.path.isfile(reports[0]):
-        refuse("Illegal export")
+    if options["type"] != "sqlite":
+        refuse(f"Unsupported export type option: '{options['type']}'." + USAGE.replace("profile", "export"))
+    if not os.path.isfile(reports[0]):
+        refuse(f"Exportation error: File not found: '{reports[0]}'.")
     if OUTCOME == "export_fails":
         refuse("Processing failed.\nerror: the report was made by a newer version")
     if OUTCOME == "export_hangs":

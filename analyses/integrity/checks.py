@@ -165,7 +165,11 @@ def _find_op_of_gpu(run: Run) -> str:
     return min(map(str, ops[matches(ops, _OF_GPU)].unique()), default="")
 
 
-_OF_GPU = r"^aten::_?(?:cudnn|miopen|cuda)_"
+_OF_GPU = (
+    r"^aten::_?(?:cudnn|miopen|cuda)_|^\[?(?:MEMCPY|MEMSET|KERNEL|CUDA|GPU)\]|^(?:cuda|hip)[A-Z]|^nccl\w*Kernel|"
+    r"^cu(?:Launch|Mem|Stream|Event|Ctx)[A-Z]|(?i:memcpy)\W*(?:HtoD|DtoH|H2D|D2H)|^void .*(?i:kernel)"
+)
+"""Ops of a GPU, and what tracers that imitate torch.profiler write as ops: calls, copies and kernels."""
 
 
 def _check_unlinked(device: pd.DataFrame) -> list[Check]:

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
@@ -175,13 +176,16 @@ def _run_under_nsys(
 def _follow_file(path: Path, process: subprocess.Popen[str]) -> Iterator[str]:
     """Iterate over the lines of a file that grows until the process ends."""
     with path.open(encoding="utf-8") as stream:
-        rest = ""
+        rest, ended_s = "", None
         while True:
             ended = process.poll() is not None  # before the last read, so that it is complete
             *lines, rest = (rest + stream.read()).split("\n")
+            if any('"event": "progress"' not in line for line in lines):  # its last one
+                ended_s = time.monotonic()
             yield from lines
             if ended:
                 return
+            programs.check_profiler(ended_s)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_SECONDS)
 

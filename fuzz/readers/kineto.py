@@ -68,9 +68,37 @@ def _text(random: Random) -> str:
     document["traceEvents"] = (events[first:] + events[:first])[: random.choice(_EVENTS)]
     if random.random() < 0.2:
         _extreme_times(random, document)
+    if random.random() < 0.2:
+        _reported_kinds(random, document["traceEvents"])
     document = change_document(random, document, random.choice((0, 1, 1, 2, 4, 9)))
     bare = random.random() < 0.1
-    return to_json(document.get("traceEvents", edge_value(random)) if bare else document)
+    text = to_json(document.get("traceEvents", edge_value(random)) if bare else document)
+    if random.random() < 0.05:  # a second list of events
+        second = random.choice(("[]", "[{}]", text, '[{"ph": "X", "ts": 1, "dur": 2}]', "[[[", "7"))
+        text = f'{text.rstrip()[:-1]}, "traceEvents": {second}}}'
+    return text
+
+
+def _reported_kinds(random: Random, events: list[dict[str, Any]]) -> None:
+    """Change events to what public reports say breaks readers."""
+    for event in events:
+        args = event.get("args")
+        kind = random.randrange(8)
+        if kind == 0:
+            event["ph"] = random.choice("BE")
+        elif kind == 1:
+            event |= {"dur": -1}
+        elif kind == 2:
+            event |= {"ts": 0, "dur": 0}
+        elif kind == 3 and isinstance(args, dict):
+            args |= {"Collective name": "allreduce", "In msg nelems": random.choice((64, -1, "x", 1 << 70))}
+            args |= {"Process Group Ranks": random.choice(("[0, 1]", [0, 1], None)), "dtype": "BFloat16"}
+        elif kind == 4 and isinstance(args, dict) and "correlation" in args:
+            args["correlation"] = 0
+        elif kind == 5:
+            event["pid"] = random.choice(("[TP00-DP00] 7", "[TP01] 7", 100_000_000, "CUDA functions"))
+        elif kind == 6:
+            event["name"] = f"ProfilerStep#{random.randrange(3)}"
 
 
 def _extreme_times(random: Random, document: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tracekit.collectors import workload_process
+from tracekit.collectors import program, workload_process
 from tracekit.collectors.nsys import collector, tool
 
 from tests.nsys import KIND, calls, install, recorded, write_export
@@ -222,6 +222,13 @@ def test_a_report_that_cannot_be_exported_is_kept(outcome: str, setup: Setup, st
 @pytest.mark.plays(folder="100% %p")
 def test_a_place_with_a_percent_sign_is_one(setup: Setup) -> None:
     assert setup.record().traces[0].parent.name == "100% %p"
+
+
+@pytest.mark.plays(outcome="never_ends")
+def test_nsys_that_does_not_end_is_ended(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "PROFILER_END_S", 0.2)
+    with pytest.raises(CollectionError, match=r"the program ended, and its profiler did not within"):
+        setup.record()
 
 
 @pytest.mark.plays(outcome="daemon")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tracekit.collectors import program as programs
 from tracekit.collectors.nsys import collector as own
 from tracekit.collectors.nsys.collector import NsysCollector
 
@@ -134,6 +135,12 @@ def test_a_program_that_does_not_use_the_gpu_is_told_apart(record: Record) -> No
 def test_a_gpu_that_nvml_does_not_list_is_not_recorded(record: Record) -> None:
     with pytest.raises(CollectionError, match=r"not asked to record the GPU: NVML listed none"):
         record(ON_CUDA + STEPS, "0", guessed="cpu")
+
+
+def test_nsys_that_does_not_end_is_ended(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "PROFILER_END_S", 0.2)
+    with pytest.raises(CollectionError, match=r"the program ended, and its profiler did not within"):
+        record(TRAIN, "0", outcome="never_ends")
 
 
 @pytest.mark.slow

@@ -127,8 +127,8 @@ CHANGES = {
     "2025.6.3.541": set(),
     "2025.1.1.103": {"--discard-environment=true"},
     "2024.6.1.90": {"--discard-environment=true", "--cuda-event-trace=false"},
-    "2023.4.1.97": {"--discard-environment=true", "--cuda-event-trace=false"},
-    "2022.4.2.50": {"--discard-environment=true", "--cuda-event-trace=false"},
+    "2023.4.4.54": {"--discard-environment=true", "--cuda-event-trace=false"},
+    "2022.4.2.1": {"--discard-environment=true", "--cuda-event-trace=false"},
     "2022.1.1.61": {"--discard-environment=true", "--cuda-event-trace=false", "--cuda-graph-trace=node"},
 }
 

@@ -272,3 +272,34 @@ def test_what_an_op_lacks_of_a_collective_is_read_from_its_kernel(store: Store, 
     calls = analyze(run, "collectives").tables["calls"]
     assert calls[C.BYTES].fillna(-1).tolist() == [256, 128, -1]
     assert set(calls["group"]) == {"tp"}
+
+
+@pytest.mark.parametrize("name", ["[MEMCPY] DtoH", "cudaLaunchKernel", "void at::native::sum_kernel<4>(int)"])
+def test_a_tracer_that_writes_work_of_a_gpu_as_ops_is_not_good(
+    store: Store, tmp_path: Path, name: str
+) -> None:
+    run = run_of(store, tmp_path, [event("cpu_op", name, 1, 5), event("cpu_op", "aten::mm", 9, 5)])
+    assert verdict(run)[0] == "misleading"
+    assert verdict(run)[1].startswith(f"{name} runs on a GPU only")
+    plain = run_of(store, tmp_path, [event("cpu_op", "aten::copy_", 1, 5)])
+    assert verdict(plain)[0] == "good"
+
+
+def test_a_file_of_which_most_is_not_read_is_not_good(store: Store, tmp_path: Path) -> None:
+    others = [event("ebpf", "probe", number, 1) for number in range(3)]
+    run = run_of(store, tmp_path, [event("cpu_op", "aten::mm", 1, 5), *others])
+    assert verdict(run) == ("usable", "trace.json: categories that are not read: ebpf (3)")
+
+
+def test_a_rank_that_no_job_has_is_none(store: Store, tmp_path: Path) -> None:
+    events = [event("cpu_op", "aten::mm", 1, 5)]
+    run = run_of(store, tmp_path, events, distributedInfo={"rank": 100_004_711, "world_size": 2})
+    assert table(run, "host_intervals")[C.RANK].tolist() == [0]
+    (run,) = import_traces(store, named(tmp_path, "rank3000000.json"))
+    assert set(table(run, "device_intervals")[C.RANK]) == {0}
+
+
+def test_a_second_list_without_events_is_none(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [kernel_event(0)]})[:-1] + ', "traceEvents": [')
+    assert "second_list" not in notes(imported(store, path))

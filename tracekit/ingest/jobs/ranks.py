@@ -74,7 +74,10 @@ def from_names(names: Sequence[str]) -> list[int | None]:
         [2, 1, 0, 3]
     """
     ranks = [from_name(name) for name in names]
-    places = [tuple((kind.lower(), int(place)) for kind, place in _PARALLEL.findall(name)) for name in names]
+    places = [
+        tuple((kind.lower(), min(int(place), MAX_RANK)) for kind, place in _PARALLEL.findall(name))
+        for name in names
+    ]
     placed = sorted({place for place in places if place})
     kinds = {tuple(kind for kind, _ in place) for place in placed}
     if any(rank is not None for rank in ranks) or len(kinds) != 1 or len(placed) != sum(map(bool, places)):

@@ -66,7 +66,8 @@ def _diagnostics(
         yield Diagnostic(Level.WARN, "begin_and_end", text)
     if tally.ignored:
         listed = _join_names(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
-        yield Diagnostic(Level.INFO, "ignored_categories", f"{name}: categories that are not read: {listed}")
+        level = Level.WARN if 2 * sum(tally.ignored.values()) > tally.events else Level.INFO
+        yield Diagnostic(level, "ignored_categories", f"{name}: categories that are not read: {listed}")
     if trailing:
         message = f"{name}: {trailing} bytes follow the end of the trace and were not read"
         advice = "import another trace from a file of its own"
@@ -96,7 +97,7 @@ def _second_list(name: str, assembly: _Assembly, trailing: int) -> Iterator[Diag
     """Yield that the top level has a second list of events, which is not read."""
     after = assembly.after[: len(assembly.after) - trailing] if trailing else assembly.after
     start = split.second_events(after)
-    if start is None:
+    if start is None or start == len(after):
         return
     at = assembly.position - 1 - assembly.beyond - len(assembly.after) + start
     rest = len(after) - start

@@ -12,7 +12,7 @@ from tracekit.ingest.link.nesting import Nest, nest_rows
 from tracekit.runs.meta import Diagnostic
 from tracekit.storage import Place
 
-MAX_RANK = 2**31 - 1
+MAX_RANK = (1 << 20) - 1
 
 
 class DeviceProperties(msgspec.Struct):
