@@ -38,7 +38,7 @@ class Reading:
     """Pattern of a value in a program's output.
 
     Attributes:
-        pattern: Regular expression whose first group is the number; the median of all matches is used.
+        pattern: Regular expression whose first group is the number; the mean of all matches is used.
         unit: One of `UNITS`.
     """
 
@@ -84,7 +84,7 @@ class Reading:
         """
         matches = [match[1] for match in re.finditer(self.pattern, output, re.MULTILINE)]
         try:
-            value = statistics.median(map(float, matches)) * UNITS[self.unit][1]
+            value = statistics.fmean(map(float, matches)) * UNITS[self.unit][1]
         except (statistics.StatisticsError, ValueError, TypeError) as error:
             what = "matches nothing in its output"
             if matches:

@@ -47,8 +47,8 @@ _PUBLISHED_RATIOS = tuple(f"published_{name}" for name in _RATIOS)
 COMPILED_COLUMNS = (
     *_WHAT,
     Column("level", "", "level compared with eager; compiled by Inductor unless stated otherwise"),
-    Column("eager_ns", "ns", "median unprofiled step, eager"),
-    Column("compiled_ns", "ns", "median unprofiled step, at this level"),
+    Column("eager_ns", "ns", "mean unprofiled step, eager"),
+    Column("compiled_ns", "ns", "mean unprofiled step, at this level"),
     Column("speedup", "×", "eager over compiled step time"),
     _APART,
     Column("host_ratio", "×", "compiled over eager peak memory of the host"),
@@ -122,7 +122,7 @@ CURVE_COLUMNS = (
     Column("resolution", "", "image height and width"),
     _SWEEP["batch_size"],
     Column("outcome", "", "outcome of the measurement"),
-    Column("step_ns", "ns", "median unprofiled step"),
+    Column("step_ns", "ns", "mean unprofiled step"),
     Column("sample_ns", "ns", "step time over batch size"),
     Column("host_peak_bytes", "bytes", "peak resident memory of the process"),
     Column("allocated_peak_bytes", "bytes", "peak allocated memory"),
@@ -155,7 +155,7 @@ EPOCH_COLUMNS = (
     Column("threads", "", "allowed intra-op CPU threads"),
     Column("threads_used", "count", "threads used"),
     _SWEEP["batch_size"],
-    Column("step_ns", "ns", "median unprofiled step"),
+    Column("step_ns", "ns", "mean unprofiled step"),
     Column("epoch_ns", "ns", "step time times the number of steps for 60,000 samples"),
     Column("published_ns", "ns", "time on the report's machine"),
 )
@@ -169,7 +169,7 @@ def epoch_table(suite: SuiteRows) -> Table:
         name="epochs",
         title="One epoch of MNIST",
         definition=(
-            "An epoch is computed from the median training step on random data, not run. Data loading and "
+            "An epoch is computed from the mean training step on random data, not run. Data loading and "
             "evaluation are excluded; the report does not state its batch size."
         ),
         source=f"{suite_plan.REPORT}, Table 2",
@@ -241,8 +241,8 @@ _PUBLISHED_SPEEDUP = {
 SPEEDUP_COLUMNS = (
     Column("change", "", "change"),
     *_WHAT,
-    Column("before_ns", "ns", "median unprofiled step before"),
-    Column("after_ns", "ns", "median unprofiled step after"),
+    Column("before_ns", "ns", "mean unprofiled step before"),
+    Column("after_ns", "ns", "mean unprofiled step after"),
     Column("speedup", "×", "before over after; above 1× is faster"),
     _APART,
     Column("published_speedup", "×", "speedup published for the change"),
@@ -263,7 +263,7 @@ def speedup_table(suite: SuiteRows) -> Table:
         name="speedups",
         title="Speedups of single changes",
         definition=(
-            "Step times without a profiler. Sides are apart if the median steps of all runs of one are below "
+            "Step times without a profiler. Sides are apart if the mean steps of all runs of one are below "
             f"all of the other, with {MIN_RUNS} runs each or more: by chance in at most 3% of cases, unless "
             "the machine drifts, as one side is measured after the other; `tracekit ab` alternates them."
         ),
@@ -327,9 +327,9 @@ WORKLOAD_COLUMNS = (
     *(_SWEEP[name] for name in ("mode", "batch_size", "resolution")),
     Column("active_share", "share", "share with a kernel running"),
     *(_SWEEP[name] for name in SHARES[1:]),
-    Column("step_ns", "ns", "median unprofiled step"),
+    Column("step_ns", "ns", "mean unprofiled step"),
     _SWEEP["samples_per_second"],
-    Column("run_id", "id", "run with the median unprofiled step"),
+    Column("run_id", "id", "run with the mean unprofiled step"),
 )
 
 

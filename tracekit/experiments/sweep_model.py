@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import msgspec
@@ -238,7 +238,7 @@ class BatchSearch:
                 what = "ran out of memory" if out_of_memory else f"could not be measured: {record.reason}"
                 why = f"batch size {batch} {what}"
                 break
-            rate = batch * 1e9 / median(map(median, steps))
+            rate = batch * 1e9 / median(map(fmean, steps))
             least = rates[-1][0] * (1 + MIN_RISE) if rates else 0.0
             if rate < least:
                 change, required = f"{100 * (rate / rates[-1][0] - 1):+.1f}%", f"{100 * MIN_RISE:g}%"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import pyarrow as pa
@@ -92,7 +92,7 @@ COLUMNS = (
     Column("batch_size", "", "samples per step"),
     Column("part", "", "part of a suite"),
     Column("outcome", "", "ok, out of memory, failed, impossible, skipped or pending"),
-    Column("step_ns", "ns", "median of the runs' median step times, without a profiler"),
+    Column("step_ns", "ns", "median of the runs' mean step times, without a profiler"),
     Column("step_least_ns", "ns", "minimum of all step times"),
     Column("step_most_ns", "ns", "maximum of all step times"),
     Column("samples_per_second", "count", "batch size over step time"),
@@ -177,12 +177,12 @@ def _row(cell: Cell, plan: Plan, done: Done) -> Row:
 
 
 def _summarize(batch: int, runs: list[Values]) -> dict[str, Any]:
-    by_step_time = sorted((median(run.step_ns), run.run_id) for run in runs if run.step_ns)
+    by_step_time = sorted((mean(run.step_ns), run.run_id) for run in runs if run.step_ns)
     steps = [step for run in runs for step in run.step_ns]
     middle = median(step for step, _ in by_step_time) if by_step_time else None
     return {
         "step_ns": None if middle is None else round(middle),
-        "run_step_ns": tuple(round(median(run.step_ns)) for run in runs if run.step_ns),
+        "run_step_ns": tuple(round(mean(run.step_ns)) for run in runs if run.step_ns),
         "step_least_ns": min(steps, default=None),
         "step_most_ns": max(steps, default=None),
         "samples_per_second": batch * 1e9 / middle if middle else None,

@@ -192,8 +192,8 @@ def test_what_is_no_value_is_nothing_measured(printed: str, message: str) -> Non
         Reading("step: (.*)").read(printed)
 
 
-def test_the_median_of_what_is_printed_counts_in_its_unit() -> None:
-    text = "step: 3\nstep: 1\nstep: 100\n"
+def test_the_mean_of_what_is_printed_counts_in_its_unit() -> None:
+    text = "step: 3\nstep: 1\nstep: 5\n"
     assert [Reading(r"^step: (\d+)$", unit).read(text) for unit in ("ms", "s", "KiB", "count")] == [
         3e6,
         3e9,

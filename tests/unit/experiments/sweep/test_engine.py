@@ -254,7 +254,7 @@ def test_a_search_stops_where_throughput_no_longer_rises(store: Store, asked: An
 
 def test_a_search_that_noise_may_have_stopped_says_so(store: Store, asked: Any) -> None:
     (first,) = grid((8, 1))
-    asked(lambda of, _: ok(of, 1000) if of.settings.batch_size == 1 else ok(of, 1500, 2100, 2200))
+    asked(lambda of, _: ok(of, 1000) if of.settings.batch_size == 1 else ok(of, 1500, 2100, 2700))
     place = sweep_folder.begin(store, plan(first, search=True))
     found = sweep_model.BatchSearch(first, place.plan, finish(store, place)).result()
     assert found.best == 1
