@@ -85,7 +85,7 @@ def compute(run: Run) -> Result:
     if not ranks:
         return Result(notes=(absent_device_note(run),))
     steps = step_windows(run)
-    results = [_analyze_rank(run.of_ranks(rank), rank, steps[steps[C.RANK] == rank]) for rank in ranks]
+    results = [_analyze_rank(run, rank, steps[steps[C.RANK] == rank]) for rank in ranks]
     named = {name: _sorted([path[name] for path, _, _ in results]) for name in (C.KIND, "op")}
     paths = pd.concat([path for path, _, _ in results], ignore_index=True).assign(**named)
     what_if = pd.concat([table for _, table, _ in results], ignore_index=True)
@@ -106,7 +106,7 @@ def saved_without_communication(run: Run) -> int | None:
     """
     windows, total = step_windows(run), 0
     for rank in path_device.ranks_with_device(run):
-        graph = read_graph(run.of_ranks(rank), rank)
+        graph = read_graph(run, rank)
         device = graph.device
         if (device.call < 0).all() or (len(device.lanes) > 1 and (device.waited < 0).all()):
             return None

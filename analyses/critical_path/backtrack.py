@@ -21,6 +21,7 @@ from tracekit.schema import C, DeviceKind
 
 from ..shared.collective_kinds import collective_copies
 from ..shared.common import NO_PARENT, Bools, Small, ids_or_absent
+from ..shared.host_columns import MAX_SHARED_ROWS
 from . import device as path_device
 from . import host as path_host
 from .device import Device, Joins
@@ -61,7 +62,14 @@ class Graph:
 
 
 def read_graph(run: Run, rank: int) -> Graph:
-    """Read the dependency graph of one rank."""
+    """Read the dependency graph of one rank; several analyses share that of a small run."""
+    is_small = run.rows("host_intervals") + run.rows("device_intervals") <= MAX_SHARED_ROWS
+    view = run.of_ranks(rank)
+    return view.compute_once(_read_graph) if is_small else _read_graph(view)
+
+
+def _read_graph(run: Run) -> Graph:
+    (rank,) = run.ranks
     host = path_host.read_host(run, rank)
     device = path_device.read_device(run, rank, host)
     joins = path_device.find_joins(host, device)
@@ -134,23 +142,23 @@ class Backtracker:
 
     def pieces(self, windows: Sequence[Window]) -> dict[str, Small]:
         """Segments as columns, unsorted."""
-        walked = [self._walk(window) for window in windows]
+        ends = np.array([window.end for window in windows], np.int64)
+        main = np.full(len(windows), self._graph.host.main)
+        joins = self._graph.joins.last(main, ends, bound=True).tolist()
+        walked = list(map(self._walk, windows, joins))
         number = np.repeat(np.arange(len(windows)), [len(steps_of_window) for steps_of_window in walked])
         flat = (value for steps_of_window in walked for step in steps_of_window for value in step)
         steps = np.fromiter(flat, np.int64, 4 * len(number)).reshape(-1, 4).T
         steps = _expand_runs(self._graph.device, np.vstack((steps, number)))
         low = np.array([window.start for window in windows], np.int64)
-        high = np.array([window.end for window in windows], np.int64)
         steps[2] = np.maximum(steps[2], low[steps[4]])
-        steps[3] = np.minimum(steps[3], high[steps[4]])
+        steps[3] = np.minimum(steps[3], ends[steps[4]])
         return _to_segments(self._graph, steps)
 
-    def _walk(self, window: Window) -> list[_Step]:
+    def _walk(self, window: Window, join: int) -> list[_Step]:
+        """Steps back from the end of a window, before which this join of the main thread is the last one."""
         steps: list[_Step] = []
-        now, interval = window.end, window.last
-        main = self._graph.host.main
-        join = self._graph.joins.last(np.array([main]), np.array([now]), bound=True).item()
-        thread = main
+        now, interval, thread = window.end, window.last, self._graph.host.main
         for _ in range(self._most):
             if now <= window.start:
                 return steps

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 MAX_BYTES = 128 << 20
 MAX_ROWS_AT_ONCE = 20_000
 """Rows of a table up to which all of its columns are read at once: each read of a file costs 2 ms."""
-MAX_WINDOWED_ROWS = 300_000
-"""Rows of a table up to which a window of time is cut out of kept columns, not of the files."""
+MAX_SMALL_ROWS = 300_000
+"""Rows of a table up to which a window, ranks in files of their own, and row ids are cut out of columns."""
 _MAX_CONDITION = 300
 """Length of a condition up to which its rows are kept: longer ones list row ids and do not recur."""
-_POSITION_BYTES = 8
 
 
 class ColumnCache:
@@ -53,6 +52,7 @@ class ColumnCache:
         dataset: ds.FileSystemDataset,
         columns: Sequence[str],
         condition: pc.Expression | None,
+        order_by: str | None = None,
     ) -> pa.Table | None:
         """Return columns of the rows that satisfy a condition, in one chunk; without a condition, no copies.
 
@@ -64,6 +64,7 @@ class ColumnCache:
             dataset: Its files.
             columns: Names of columns.
             condition: Filter; all rows if None.
+            order_by: Column by which rows are sorted; those of equal values stay in the order of the files.
         """
         names = [column.name for column in table.columns]
         in_condition = set(re.findall(r"\w+", str(condition))) & set(names)
@@ -71,37 +72,53 @@ class ColumnCache:
         if table.name not in self._rows:
             self._rows[table.name] = dataset.count_rows()
         rows = self._rows[table.name]
-        is_selective = C.ROW_ID in in_condition and rows > MAX_ROWS_AT_ONCE
+        is_selective = C.ROW_ID in in_condition and rows > MAX_SMALL_ROWS
         if not columns or (is_selective and not all((table.name, name) in self._entries for name in needed)):
             return None
         try:
-            loaded = self._load(table, dataset, needed, rows)
+            loaded = self._load(table, dataset, needed, rows, order_by)
             positions = None if condition is None else self._find_rows(table.name, loaded, condition)
         except Exception:  # Arrow has many errors for damage, and for a condition that does not suit
             return None
         chosen = loaded.select(columns)
         return chosen if positions is None else chosen.take(positions)
 
-    def _load(self, table: Table, dataset: ds.FileSystemDataset, needed: list[str], rows: int) -> pa.Table:
+    def _load(
+        self, table: Table, dataset: ds.FileSystemDataset, needed: list[str], rows: int, order_by: str | None
+    ) -> pa.Table:
         """Return columns, read from the files unless they are kept."""
         import pyarrow as pa
 
         kept = {name: self._find((table.name, name)) for name in needed}
         if rows <= MAX_ROWS_AT_ONCE and _find_missing(kept):
             with suppress(Exception):  # one of them is damaged, which may not be asked for
-                kept |= self._read(table, dataset, table.arrow.names)
+                kept |= self._read(table, dataset, table.arrow.names, order_by)
         if missing := _find_missing(kept):
             if {C.START_NS, C.DUR_NS} & set(missing) and {C.START_NS, C.DUR_NS} <= set(table.arrow.names):
                 missing = [*{*missing, C.START_NS, C.DUR_NS}]  # their sum is checked
-            kept |= self._read(table, dataset, missing)
+            kept |= self._read(table, dataset, missing, order_by)
         return pa.table({name: kept[name] for name in needed})
 
-    def _read(self, table: Table, dataset: ds.FileSystemDataset, names: list[str]) -> dict[str, Any]:
+    def _read(
+        self, table: Table, dataset: ds.FileSystemDataset, names: list[str], order_by: str | None
+    ) -> dict[str, Any]:
         rows = check_values(table, dataset.to_table(columns=names).combine_chunks())
+        if order_by:
+            rows = rows.take(self._sort(table.name, dataset, order_by))
         columns = dict(zip(rows.column_names, rows.columns, strict=True))
         for name, column in columns.items():
             self._keep((table.name, name), column, column.nbytes)
         return columns
+
+    def _sort(self, table: str, dataset: ds.FileSystemDataset, order_by: str) -> pa.Array:
+        """Return the positions of rows in the order of a column."""
+        import pyarrow.compute as pc
+
+        order = self._find((table, "?"))
+        if order is None:
+            order = pc.sort_indices(dataset.to_table(columns=[order_by]), sort_keys=[(order_by, "ascending")])
+            self._keep((table, "?"), order, order.nbytes)
+        return order
 
     def _find_rows(self, table: str, loaded: pa.Table, condition: pc.Expression) -> pa.Array | None:
         """Return the positions of the rows that satisfy a condition; None if all do."""
@@ -113,7 +130,7 @@ class ColumnCache:
         positions = _find_satisfying(loaded, condition)
         if len(text) <= _MAX_CONDITION:
             kept = [*same_text, (condition, positions)]
-            sizes = (0 if rows is None else _POSITION_BYTES * len(rows) for _, rows in kept)
+            sizes = (0 if rows is None else rows.nbytes for _, rows in kept)
             self._keep((table, f"?{text}"), kept, len(text) + sum(sizes))
         return positions
 
@@ -147,5 +164,5 @@ def _find_satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array | Non
         acero.Declaration("project", acero.ProjectNodeOptions([condition], ["satisfied"])),
     ]
     satisfied = acero.Declaration.from_sequence(steps).to_table(use_threads=False)["satisfied"]
-    positions = pa.array(np.arange(rows.num_rows)).filter(satisfied.combine_chunks())
+    positions = pa.array(np.arange(rows.num_rows, dtype=np.int32)).filter(satisfied.combine_chunks())
     return None if len(positions) == rows.num_rows else positions

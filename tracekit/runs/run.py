@@ -14,18 +14,20 @@ from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError, check_type
 from tracekit.runs import meta as run_meta
 from tracekit.runs import tables
-from tracekit.runs.column_cache import MAX_WINDOWED_ROWS, ColumnCache
+from tracekit.runs.column_cache import MAX_SMALL_ROWS, ColumnCache
 from tracekit.runs.meta import RunMeta
 from tracekit.runs.selection import (
     Window,
     check_expression,
     check_filters,
+    combine,
     find_columns,
     find_table,
     restrict,
+    time_column,
 )
 from tracekit.runs.text import format_ranks
-from tracekit.schema import BUSY_KINDS, COUNTERS, TABLES, C
+from tracekit.schema import BUSY_KINDS, COUNTERS, TABLES, C, Table
 from tracekit.storage import Place
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 
 ENDING = ".parquet"
+MAX_ROWS_OF_KEPT_VIEWS = 1_000_000
+"""Rows of a run up to which views of its ranks are kept with what was computed of them."""
 RanksByFile: TypeAlias = Mapping[str, frozenset[int]]
 """Ranks in each part file, by file name; the parts of one trace have the same name in all tables."""
 _SIZES = ("steps", "device_intervals", "host_intervals")  # tables whose rows stand for the size of a run
@@ -172,24 +176,42 @@ class Run:
         check_filters(where, window)
         if not self.rows(name):
             return spec.arrow.empty_table().select(chosen)
-        in_ranks = self._rank_filter(name)
-        if in_ranks is not None:
-            where = in_ranks if where is None else in_ranks & where
         with self.one_line_errors(name):
-            dataset = self._dataset(name)
-            in_window, condition = restrict(dataset, window, where)
             try:
-                table = None
-                if self._keeps_columns(name, window):
-                    table = self._columns.select(spec, dataset, chosen, condition)
-                if table is None:
-                    table = tables.check_values(spec, in_window.to_table(columns=chosen, filter=condition))
+                kept = self._select_kept(spec, chosen, where, window)
+                return self._read(spec, chosen, where, window) if kept is None else kept
             except Exception:  # Arrow has one error for a bad filter and for a bad file
                 check_expression(spec, where)
                 raise
+
+    def _read(
+        self, spec: Table, columns: list[str], where: pc.Expression | None, window: Window | None
+    ) -> pa.Table:
+        """Return columns of the rows that satisfy a filter, from the files."""
+        where = combine(where, self._rank_filter(spec.name))
+        in_window, condition = restrict(self._dataset(spec.name), window, where)
+        rows = tables.check_values(spec, in_window.to_table(columns=columns, filter=condition))
         # Rows of parts are merged by time if it was selected.
-        key = next((time for time in (C.START_NS, C.T_NS) if time in table.column_names), None)
-        return table.sort_by(key) if key and self.in_parts(name) else table
+        time = time_column(rows.column_names) if self.in_parts(spec.name) else None
+        return rows.sort_by(time) if time else rows
+
+    def _select_kept(
+        self, spec: Table, columns: list[str], where: pc.Expression | None, window: Window | None
+    ) -> pa.Table | None:
+        """Return columns of the rows that satisfy a filter, from columns in memory; None if none are kept."""
+        whole = self._whole
+        # Of object storage, and of a window of many rows, only what is asked for is read; ranks in parts with
+        # many rows are read and freed one by one.
+        is_small, in_parts = whole.rows(spec.name) <= MAX_SMALL_ROWS, whole.in_parts(spec.name)
+        if not isinstance(self.path, Path) or (not is_small and (in_parts or window is not None)):
+            return None
+        if in_parts and spec.name not in RANKED and whole is not self:
+            return None  # which files have rows of the ranks is known, but not which rows
+        where = combine(where, self._rank_filter(spec.name, of_whole=True))
+        dataset = whole._dataset(spec.name)
+        _, condition = restrict(dataset, window, where)
+        order_by = time_column(spec.arrow.names) if in_parts else None
+        return whole._columns.select(spec, dataset, columns, condition, order_by)
 
     def table(
         self,
@@ -212,7 +234,7 @@ class Run:
 
         table = self.arrow(name, columns=columns, where=where, window=window)
         specs = {column.name: column for column in TABLES[name].columns}
-        categories = self._columns.categories.setdefault(name, {})
+        categories = self._whole._columns.categories.setdefault(name, {})
         converted: dict[str, object] = {}
         rows = table.num_rows
         for column in table.column_names:  # free each one at once: both copies of a table would not fit
@@ -277,11 +299,19 @@ class Run:
             message = f"run {self.id} has no rank {unknown[0]}"
             raise UnusableInputError(message, hint=f"it has {format_ranks(self.ranks) or 'no ranks'}")
         chosen = frozenset(ranks)
+        if chosen in self._views:
+            return self._views[chosen]
         included = {file: held for file, held in self.ranks_by_file.items() if held & chosen}
         others = frozenset(self.ranks_by_file) - set(included)
-        view = RankView(self.path, self.peaks, chosen, included, others)
+        view = RankView(self.path, self.peaks, chosen, included, others, self._whole)
         vars(view)["meta"] = self.meta
+        if sum(map(self._whole.rows, RANKED)) <= MAX_ROWS_OF_KEPT_VIEWS:
+            self._views[chosen] = view
         return view
+
+    @cached_property
+    def _views(self) -> dict[frozenset[int], Run]:
+        return {}
 
     def compute_once(self, function: Callable[[Run], _Value]) -> _Value:
         """Return what a function computes from this run; once per object, as runs never change.
@@ -312,7 +342,9 @@ class Run:
         cached = {
             name: value for name, value in vars(self).items() if name in {"meta", "header", "written_ns"}
         }
-        vars(other).update(cached, peaks=peaks, _computed={})  # what was computed may depend on the peaks
+        vars(other).update(
+            cached, peaks=peaks, _computed={}, _views={}
+        )  # what was computed may depend on the peaks
         return other
 
     def files(self, name: str) -> list[Place]:
@@ -321,16 +353,7 @@ class Run:
         Raises:
             OSError: Object storage denies access.
         """
-        stored = self.meta.tables.get(name)
-        if not stored or not stored.rows:
-            return []
-        if stored.parts:
-            return [self.path / name / part.name for part in stored.parts]
-        if stored.footers.keys() == {f"{name}{ENDING}"}:
-            return [self.path / f"{name}{ENDING}"]
-        folder = self.path / name
-        parts = storage.inside(folder, f"*{ENDING}") if name in self._parted else []
-        return parts or [self.path / f"{name}{ENDING}"]
+        return tables.list_files(self.path, name, self.meta.tables.get(name), in_parts=name in self._parted)
 
     def in_parts(self, name: str) -> bool:
         """Return whether a table has several files, whose rows `arrow` merges."""
@@ -355,12 +378,10 @@ class Run:
     def _datasets(self) -> dict[str, ds.FileSystemDataset]:
         return {}
 
-    def _keeps_columns(self, name: str, window: Window | None) -> bool:
-        """Return whether a table's columns that a read asks for stay in memory."""
-        # Of object storage and of a window only what is asked for is read; ranks in parts are read and freed
-        # one by one.
-        is_local = isinstance(self.path, Path) and not self.in_parts(name)
-        return is_local and (window is None or self.rows(name) <= MAX_WINDOWED_ROWS)
+    @property
+    def _whole(self) -> Run:
+        """The run of all ranks, whose columns stay in memory."""
+        return self
 
     @cached_property
     def _columns(self) -> ColumnCache:
@@ -374,8 +395,13 @@ class Run:
         """Return the number of rows of the files according to `run.json`; None if unknown."""
         return self.rows(name)
 
-    def _rank_filter(self, _name: str) -> pc.Expression | None:
-        """Return the filter for the ranks of this view of a table, if its files contain others too."""
+    def _rank_filter(self, _name: str, *, of_whole: bool = False) -> pc.Expression | None:
+        """Return the filter for the ranks of this view of a table, if its files contain others too.
+
+        Args:
+            _name: Name of the table.
+            of_whole: Whether the files are those of all ranks.
+        """
         return None
 
 
@@ -389,11 +415,13 @@ class RankView(Run):
         chosen: The ranks.
         ranks_by_file: Ranks in the files with rows of these ranks.
         other_files: Names of the other files.
+        whole: The run of all ranks.
     """
 
     chosen: frozenset[int] = frozenset()
     ranks_by_file: RanksByFile = field(default_factory=dict, repr=False)
     other_files: frozenset[str] = field(default=frozenset(), repr=False)
+    whole: Run | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         """Describe the run and the ranks in one line, without reading tables."""
@@ -430,13 +458,20 @@ class RankView(Run):
         """Return whether the rows are in several files."""
         return super().in_parts(name) and len(self.files(name)) > 1
 
-    def _rank_filter(self, name: str) -> pc.Expression | None:
+    @property
+    def _whole(self) -> Run:
+        return self.whole or self
+
+    def _rank_filter(self, name: str, *, of_whole: bool = False) -> pc.Expression | None:
         import pyarrow.compute as pc
 
         in_ranks = pc.field(C.RANK).isin(list(self.ranks))
         if name == COUNTERS.name:
             return pc.field(C.RANK).is_null() | in_ranks
-        ranks = [self.ranks_by_file.get(file.name, self.chosen) for file in self.files(name)]
+        if of_whole:
+            ranks = [frozenset(self._whole.ranks)]
+        else:
+            ranks = [self.ranks_by_file.get(file.name, self.chosen) for file in self.files(name)]
         return None if name not in RANKED or all(held <= self.chosen for held in ranks) else in_ranks
 
     def _count_rows(self, name: str) -> int:

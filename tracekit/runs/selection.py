@@ -101,8 +101,19 @@ def restrict(
     """
     if window is None:
         return dataset, where
-    in_window = _rows_in(dataset.schema, window)
-    return row_groups_in(dataset, window), in_window if where is None else in_window & where
+    return row_groups_in(dataset, window), combine(where, _rows_in(dataset.schema, window))
+
+
+def combine(first: pc.Expression | None, second: pc.Expression | None) -> pc.Expression | None:
+    """Return the filter for rows that satisfy two filters, each of which may be None for all rows."""
+    if first is None or second is None:
+        return second if first is None else first
+    return second & first
+
+
+def time_column(names: Sequence[str]) -> str | None:
+    """Return which of some columns is the time by which rows are in order; None if none is."""
+    return next((time for time in (C.START_NS, C.T_NS) if time in names), None)
 
 
 def _rows_in(schema: pa.Schema, window: Window) -> pc.Expression:

@@ -169,6 +169,29 @@ class MisfitError(ValueError):
     """A file does not have the columns of its table, or has invalid values."""
 
 
+def list_files(folder: Place, name: str, stored: TableFile | None, *, in_parts: bool) -> list[Place]:
+    """Return the Parquet files of a table, in order; empty without rows.
+
+    Args:
+        folder: Folder of the run.
+        name: Name of the table.
+        stored: What `run.json` has of it.
+        in_parts: Whether its rows are in several files, in a folder of its name.
+
+    Raises:
+        OSError: Object storage denies access.
+    """
+    if not stored or not stored.rows:
+        return []
+    if stored.parts:
+        return [folder / name / part.name for part in stored.parts]
+    whole = folder / f"{name}{ENDING}"
+    if stored.footers.keys() == {whole.name}:
+        return [whole]
+    parts = storage.inside(folder / name, f"*{ENDING}") if in_parts else []
+    return parts or [whole]
+
+
 def open_dataset(
     table: Table, files: Sequence[Place], rows: int | None = None, footers: Mapping[str, int] | None = None
 ) -> ds.FileSystemDataset:

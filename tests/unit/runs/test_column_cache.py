@@ -23,7 +23,8 @@ COUNT = GROUP * GROUPS
 
 @pytest.fixture
 def run(store: Store, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(column_cache, "MAX_ROWS_AT_ONCE", 0)  # as for millions of rows
+    for name in ("MAX_ROWS_AT_ONCE", "MAX_SMALL_ROWS"):  # as for millions of rows
+        monkeypatch.setattr(column_cache, name, 0)
     return stored(store, rows(0))
 
 
