@@ -266,7 +266,7 @@ def diff(
     if comparability.refused:
         return Diff(*described, comparability, design, options.by, Verdict.NOT_COMPARABLE)
     base_first = [side == "A" for side in design.order[::2]] if design.paired else None
-    sides = RunSides(base, head, recorded, base_first)
+    sides = RunSides(base, head, recorded, base_first, apart=bool(verdicts.order_warnings(design)))
     metrics = verdicts.with_verdicts(verdicts.measure(base, head, times), design, sides)
     if any(metric.verdict is not Verdict.NONE for metric in metrics):  # by known noise, of one run per side
         design = replace(design, alpha=ALPHA)

@@ -53,12 +53,14 @@ class RunSides:
         recorded: Runs whose repeats tell the noise where a side has a single value.
         base_first: Whether the base ran first, per block of two runs, if run i of both sides was made in the
             same block; None if the sides are not paired.
+        apart: Whether all runs of one side were made before all of the other: on different occasions.
     """
 
     base: Sequence[Run]
     head: Sequence[Run]
     recorded: Sequence[Run]
     base_first: Sequence[bool] | None = None
+    apart: bool = False
 
     @cached_property
     def conditions(self) -> tuple[list[Conditions], list[Conditions]]:
@@ -72,8 +74,11 @@ class RunSides:
 
     def noise(
         self, name: str, a: Sequence[float | None], b: Sequence[float | None], *, profiled: bool = False
-    ) -> Noise | None:
-        """Return the noise of one run; None if no side needs it, or if it is unknown.
+    ) -> Noise | Sessions | None:
+        """Return the noise that the verdict has to allow for; None if no side needs it, or if it is unknown.
+
+        Of a side with a single value, that of one run. Of repeated runs of both sides that were recorded on
+        different occasions, that between sessions: times differ by it, memory does not.
 
         Args:
             name: Name of the metric.
@@ -82,6 +87,10 @@ class RunSides:
             profiled: Whether a profiler slowed the runs, whose noise the recorded ones then do not tell.
         """
         fewest = min(sum(value is not None for value in values) for values in (a, b))
+        if fewest > 1 and self.apart and METRICS[name].unit == "ns":
+            compared = {run.path for run in (*self.base, *self.head)}
+            unused = [run for run in self.recorded if run.path not in compared]
+            return noise.sessions_of(name, self.base[-1], [] if profiled else unused)
         if fewest > 1 or profiled:
             return None
         return noise.noise_of_run(name, (self.base[-1], self.head[-1]), self.recorded)

@@ -243,3 +243,21 @@ def test_the_step_time_of_a_run_is_checks_own(maker: RunMaker) -> None:
     again = Run(run.path)
     found = compared([again], [maker.run(3_000)])
     assert metric(found).a == of_run(again)["step_time"] == 1_500
+
+
+@pytest.mark.parametrize(("sessions", "verdict"), [(0, Verdict.CANNOT_TELL), (8, Verdict.REGRESSION)])
+def test_sides_recorded_one_after_the_other_need_earlier_sessions(
+    maker: RunMaker, sessions: int, verdict: Verdict
+) -> None:
+    earlier = [
+        maker.run(step + 1_000 * session, at_s=7_200 * session + place)
+        for session in range(sessions)
+        for place, step in enumerate(A)
+    ]
+    late = 7_200 * (sessions + 1)
+    base = [maker.run(step, at_s=late + place) for place, step in enumerate(A)]
+    head = [maker.run(2 * step, at_s=late + 10 + place) for place, step in enumerate(A)]
+    found = compared(base, head, [*earlier, *base, *head])
+    assert (found.design.order, found.verdict) == ("AAAAABBBBB", verdict)
+    reason = metric(found).reason
+    assert reason.startswith("the sides were recorded on different occasions") == (sessions == 0)
