@@ -6,15 +6,18 @@ skipped.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.collectors.nsys import tool
@@ -22,8 +25,12 @@ from tracekit.collectors.nsys import tool
 from tests.integration.programs import MAIN
 from tests.nsys import install
 from tests.nsys_help import export_help, profile_help
+from tests.traces import imported
 from tracekit.runs.run import Run
 from tracekit.schema import C
+
+if TYPE_CHECKING:
+    from tracekit.runs.store import Store
 
 pytest.importorskip("torch")
 FOLDER = Path(os.environ.get("TRACEKIT_TEST_NSYS") or "no such folder")
@@ -132,6 +139,56 @@ def test_steps_and_ranges_of_a_torch_for_the_cpu_are_marked_by_the_package_nvtx(
     run = run_of(tmp_path)
     assert run.table("steps")[C.STEP].tolist() == [2, 3, 4]
     assert "outer" in names(run, "annotation")
+
+
+EXPORTS = Path(__file__).parents[2] / ".." / "shared" / "nsys"
+STATISTICS = {
+    "gpukernsum": ("device_intervals", ("kernel",)),
+    "cudaapisum": ("host_intervals", ("runtime", "sync")),
+    "osrtsum": ("host_intervals", ("runtime", "sync")),
+    "gpumemtimesum": ("device_intervals", ("memcpy", "memset")),
+}
+
+
+@pytest.mark.parametrize("report", STATISTICS)
+@pytest.mark.parametrize(
+    "export",
+    [
+        *("0x822a5b87__test-cuda/report1", "extra-p__extrap/profile1", "ynan1__aws_gpu/report2"),
+        "nevakrien__python_c_nvidia/report1_osrt_only",
+    ],
+)
+def test_numbers_are_those_of_nsys_stats(
+    export: str, report: str, home: Path, suite: str, store: Store, tmp_path: Path
+) -> None:
+    if suite != "bookworm":
+        pytest.skip("Debian's 2023.4.4 has no reports")
+    if not (path := EXPORTS / f"{export}.sqlite").is_file():
+        pytest.skip(f"no export {path}")
+    shutil.copyfile(path, tmp_path / "run.sqlite")
+    words = ["stats", "--report", report, "--format", "csv", "--force-export=false", tmp_path / "run.sqlite"]
+    printed = subprocess.run(
+        [home / "bin" / "nsys", *words], capture_output=True, text=True, check=False, timeout=LIMIT_S
+    ).stdout
+    _, header, lines = printed.partition("Time (%)")
+    if not header:
+        pytest.skip(f"nsys has no {report} of it")
+    theirs: dict[str, list[int]] = {}
+    for row in csv.DictReader(io.StringIO(header + lines)):
+        total = theirs.setdefault(row.get("Name") or row["Operation"], [0, 0])
+        total[0] += int(row.get("Instances") or row.get("Num Calls") or row["Count"])
+        total[1] += round(float(row["Total Time (ns)"]))
+    table, kinds = STATISTICS[report]
+    run = imported(store, tmp_path / "run.sqlite")
+    rows = run.table(table)
+    rows = rows[rows[C.KIND].isin(kinds)]
+    names = rows[C.NAME].astype(str)
+    if report == "gpumemtimesum":
+        assert len(names) == sum(count for count, _ in theirs.values())
+        assert int(rows[C.DUR_NS].sum()) == sum(total for _, total in theirs.values())
+        return
+    ours = rows.groupby(names)[C.DUR_NS].agg(["size", "sum"])
+    assert {name: ours.loc[name].tolist() for name in theirs} == theirs
 
 
 @pytest.mark.usefixtures("home")
