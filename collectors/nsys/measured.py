@@ -16,6 +16,7 @@ from typing import Any
 
 from tracekit.recording.agent.device import CPU
 from tracekit.recording.agent.recorder import LACKS_NVTX
+from tracekit.recording.agent.step_hooks import ranges_of_ops
 from tracekit.recording.collector import Request
 
 from ..compilation import Compilations
@@ -86,7 +87,11 @@ def _mark_ops(notes: list[tuple[str, str]]) -> Iterator[None]:
             stack.enter_context(torch.autograd.profiler.emit_nvtx(record_shapes=True))
         except (RuntimeError, AssertionError) as error:  # torch lacks CUDA or a GPU
             reason = str(error).splitlines()[0]
-            notes.append(("no_nvtx_ops", f"nsys saw no ops: this torch cannot mark them here ({reason})"))
+            try:
+                stack.enter_context(ranges_of_ops(torch))
+            except ImportError:
+                message = f"nsys saw no ops: this torch cannot mark them here ({reason})"
+                notes.append(("no_nvtx_ops", message))
         yield
 
 

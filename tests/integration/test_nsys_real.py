@@ -139,6 +139,9 @@ def test_steps_and_ranges_of_a_torch_for_the_cpu_are_marked_by_the_package_nvtx(
     run = run_of(tmp_path)
     assert run.table("steps")[C.STEP].tolist() == [2, 3, 4]
     assert "outer" in names(run, "annotation")
+    assert names(run, "op").count("aten::addmm") == 3
+    shapes = run.table("host_intervals", columns=[C.NAME, C.INPUT_SHAPES]).set_index(C.NAME)[C.INPUT_SHAPES]
+    assert set(shapes.loc["aten::addmm"]) == {"[[64],[32,64],[64,64]]"}
 
 
 EXPORTS = Path(__file__).parents[2] / ".." / "shared" / "nsys"

@@ -19,6 +19,7 @@ from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, peaks, summ
 from .host_watch import HostWatch
 from .program_profilers import follow
 from .settings import read_settings
+from .step_hooks import ranges_of_ops
 from .torch_logs import TorchLogs
 
 STEP_NAME = "ProfilerStep#"
@@ -391,12 +392,15 @@ class NvtxRecorder(TorchRecorder):
 
     def _mark_ops(self) -> Any:
         """Enable ranges of ops; None if this torch cannot, or the program runs its own profiler."""
-        if self.device != CUDA:  # enabling them would initialize CUDA in a program that does not use it
+        try:
+            if self.device == CUDA:
+                ops = self._torch.autograd.profiler.emit_nvtx(record_shapes=True)
+            else:  # which would initialize CUDA in a program that does not use it
+                ops = ranges_of_ops(self._torch)
+            ops.__enter__()
+        except ImportError:
             self._note("no_nvtx_ops", "ops were not marked for the profiler: the program used no GPU")
             return None
-        ops = self._torch.autograd.profiler.emit_nvtx(record_shapes=True)
-        try:
-            ops.__enter__()
         except RuntimeError as error:
             self._note("no_nvtx_ops", f"ops were not marked for the profiler: {summary(error)}")
             return None

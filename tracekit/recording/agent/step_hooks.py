@@ -1,4 +1,7 @@
-"""Detect steps of a program: of its first optimizer, or calls of its first module or of a named function."""
+"""Detect steps of a program: of its first optimizer, or calls of its first module or of a named function.
+
+Also mark its ops, for a torch that cannot.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
@@ -239,3 +243,36 @@ class StepFunction:
     def _end(self, *, outer: bool) -> None:
         if outer:
             self._ended()
+
+
+def ranges_of_ops(torch: Any) -> Any:
+    """Return a context that marks each op with a range of the package `nvtx`, as `emit_nvtx` of torch does.
+
+    A torch for the CPU lacks NVTX. Each op costs some microseconds of Python, and what torch.compile made
+    would not run as compiled inside the context: a program that has compiled gets none.
+
+    Raises:
+        ImportError: The package is not installed, or the program compiles.
+    """
+    nvtx: Any = import_module("nvtx")
+    compiled = sys.modules.get("torch._dynamo.utils")
+    if compiled is not None and compiled.counters["frames"]:
+        raise ImportError("the program compiles")
+
+    class Ranges(import_module("torch.utils._python_dispatch").TorchDispatchMode):  # type: ignore[misc]
+        """Ranges with names, numbers and shapes that the importer of Nsight Systems reads as ops."""
+
+        number = 0
+
+        def __torch_dispatch__(self, op: Any, _types: Any, args: Any = (), named: Any = None) -> Any:
+            if op.namespace == "profiler":  # of ranges of torch itself
+                return op(*args, **(named or {}))
+            self.number += 1
+            sizes = [[*value.shape] if isinstance(value, torch.Tensor) else [] for value in args]
+            nvtx.push_range(f"{op._schema.name}, op_id = {self.number}, sizes = {sizes}")
+            try:
+                return op(*args, **(named or {}))
+            finally:
+                nvtx.pop_range()
+
+    return Ranges()

@@ -277,6 +277,7 @@ def test_a_failed_recording_does_not_leave_a_profiler_running(
 @pytest.fixture
 def nvtx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NvtxRecorder, "opened", False)
+    monkeypatch.setitem(sys.modules, "nvtx", None)  # as if it were not installed
     # torch leaves it set where ranges of ops cannot be enabled
     monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", False)
 
@@ -390,7 +391,6 @@ def test_ops_are_marked_for_nsys_if_this_torch_can(
     monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", ranges)
     if not marks_ops:
         monkeypatch.setattr(torch.cuda.nvtx, "range_push", no_nvtx)
-        monkeypatch.setitem(sys.modules, "nvtx", None)
     recorder = NvtxRecorder(torch, stacks=False)
     recorder.trace_path = lambda: tmp_path / "trace.json"
     assert not recorder.needs_warmup

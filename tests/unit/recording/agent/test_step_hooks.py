@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tracekit.recording.agent import step_hooks
 from tracekit.recording.agent.step_hooks import MAX_OTHER_STEPS, ModuleCalls, watch_optimizers
 
 if TYPE_CHECKING:
@@ -99,3 +102,21 @@ def test_calls_of_a_module_are_reported_beside_another_tool(
     assert base.__call__ is theirs, "the other tool restores what it replaced"
     model(torch.ones(2))
     assert log[5:] == ["theirs"]
+
+
+def test_ops_are_marked_by_the_package_nvtx_where_torch_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[str] = []
+    package = SimpleNamespace(push_range=marked.append, pop_range=lambda: marked.append("pop"))
+    monkeypatch.setitem(sys.modules, "nvtx", package)
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters={"frames": {}}))
+    with step_hooks.ranges_of_ops(torch):
+        total = torch.ones(2, 3).sum()
+    assert total == 6
+    assert marked == [
+        *("aten::ones, op_id = 1, sizes = [[]]", "pop"),
+        *("aten::sum, op_id = 2, sizes = [[2, 3]]", "pop"),
+    ]
+    compiling = SimpleNamespace(counters={"frames": {"total": 1}})
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", compiling)
+    with pytest.raises(ImportError, match="compiles"):
+        step_hooks.ranges_of_ops(torch)
