@@ -79,13 +79,13 @@ class NsysCollector:
         decided = replace(request, device=timed["device"], batch_size=timed["batch_size"])
         command = tool.profile_command(nsys, directory / REPORT, device=decided.device)
         report, code, result = _run_under_nsys(command, decided, directory, progress)
-        trace = _export(nsys, report, decided.device, progress)
+        traces, empty = _export(nsys, report, decided.device, progress)
         notes = (*result["notes"], *explain_ignored_stacks(requested=request.stacks))
         sampled = [
             Diagnostic(**{**values, "level": Level(values["level"])}) for values in result["diagnostics"]
         ]
         return Recording(
-            traces=(trace,),
+            traces=traces,
             device=decided.device,
             threads=timed["threads"],
             version=nsys.version,
@@ -96,7 +96,7 @@ class NsysCollector:
             samples=(*samples(timed), *samples(result)),
             environment=timed["environment"],
             options={"arguments": _recorded_options(command)},
-            diagnostics=(*sampled, *protocol_notes(timed), *diagnostics(nsys, code, notes)),
+            diagnostics=(*empty, *sampled, *protocol_notes(timed), *diagnostics(nsys, code, notes)),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
@@ -123,16 +123,22 @@ class NsysCollector:
                 hint="see `tracekit doctor`, set CUDA_VISIBLE_DEVICES before the program, or use "
                 "--collector torch",
             )
-        trace = _export(nsys, report, recording.device, progress)
+        traces, empty = _export(nsys, report, recording.device, progress)
         ignored = explain_ignored_stacks(requested=program.stacks)
         problems = programs.diagnostics(directory, ranks, code)
         with_nsys = Diagnostic(Level.INFO, "samples_with_nsys", _SAMPLED)
         return replace(
             recording,
-            traces=(trace,),
+            traces=traces,
             version=nsys.version,
             options={**recording.options, "arguments": _recorded_options(command)},
-            diagnostics=(*problems, with_nsys, *sampled.diagnostics(), *diagnostics(nsys, 0, ignored)),
+            diagnostics=(
+                *empty,
+                *problems,
+                with_nsys,
+                *sampled.diagnostics(),
+                *diagnostics(nsys, 0, ignored),
+            ),
         )
 
 
@@ -202,8 +208,16 @@ def _find_report(directory: Path, suffixes: Iterable[str] = SUFFIXES) -> Path | 
     return next((path for path in paths if path.is_file() and path.stat().st_size), None)
 
 
-def _export(nsys: Nsys, report: Path, device: str, progress: Progress) -> Path:
-    """Export a report to SQLite, in the same folder, and check that it has the requested data."""
+def _export(
+    nsys: Nsys, report: Path, device: str, progress: Progress
+) -> tuple[tuple[Path, ...], tuple[Diagnostic, ...]]:
+    """Export a report to SQLite, in the same folder, and check that it has the requested data.
+
+    On the CPU nsys may lose everything, as 2022.4 and 2023.4 do on a busy machine: what was timed is kept.
+
+    Returns:
+        The export, and a note if it is left out.
+    """
     progress("export", 0, 1)
     export, log = report.with_suffix(".sqlite"), report.with_name("export.txt")
     command = tool.export_command(nsys, report, export)
@@ -219,9 +233,12 @@ def _export(nsys: Nsys, report: Path, device: str, progress: Progress) -> Path:
     if not has_rows(export, (*HOST_WORK, *DEVICE_WORK) if on_cpu else DEVICE_WORK):
         what, reason = "activity" if on_cpu else "GPU activity", worst_diagnostic(export)
         message = f"nsys recorded no {what}" + (f": nsys says {reason!r}" if reason else "")
+        if on_cpu:
+            note = f"{message}; only step times and samples are kept: record again"
+            return (), (Diagnostic(Level.WARN, "nothing_recorded", note),)
         hint = "see `tracekit doctor` for driver and permissions, or use --collector torch"
         raise CollectionError(message, hint=hint)
-    return export
+    return (export,), ()
 
 
 def has_rows(export: Path, tables: tuple[str, ...]) -> bool:

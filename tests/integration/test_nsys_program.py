@@ -13,12 +13,14 @@ from tracekit.collectors.nsys.collector import NsysCollector
 
 from tests.nsys import KIND, calls, install, recorded, write_export
 from tracekit.errors import CollectionError, ProgramFailedError
+from tracekit.recording.collect import collect_program
 from tracekit.recording.collector import Program, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tracekit.recording.collector import Recording
+    from tracekit.runs.store import Store
 
     Record = Callable[..., Recording]
 
@@ -135,6 +137,22 @@ def test_a_program_that_does_not_use_the_gpu_is_told_apart(record: Record) -> No
 def test_a_gpu_that_nvml_does_not_list_is_not_recorded(record: Record) -> None:
     with pytest.raises(CollectionError, match=r"not asked to record the GPU: NVML listed none"):
         record(ON_CUDA + STEPS, "0", guessed="cpu")
+
+
+@pytest.mark.usefixtures("record")
+def test_a_program_on_the_cpu_of_which_nsys_records_nothing_is_a_run(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "bin")
+    monkeypatch.setattr(own, "_guess_device", lambda: "cpu")
+    Path("train.py").write_text(TRAIN)
+    command = (sys.executable, "train.py", "3")
+    (run,) = collect_program(store, Program(command=command, start_step=2, steps=2, collector="nsys"))
+    codes = {one.code for one in run.meta.diagnostics}
+    assert {"nothing_recorded", "not_profiled", "program_failed"} <= codes
+    assert run.meta.timings is not None
+    assert len(run.meta.timings.step_ns) == 1
+    assert not run.rows("host_intervals")
 
 
 def test_nsys_that_does_not_end_is_ended(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,10 @@ def collect(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def run_of(folder: Path) -> Run:
     (path,) = (path for path in (folder / "store").iterdir() if path.name[0] != ".")
-    return Run(path)
+    run = Run(path)
+    if "nothing_recorded" in said(run):  # on a busy machine, also without tracekit
+        pytest.skip(said(run)["nothing_recorded"])
+    return run
 
 
 def names(run: Run, kind: str) -> list[str]:

@@ -123,7 +123,8 @@ def _record(
         for number, recorded in enumerate(recordings, 1):
             meta = describe(recorded, now)
             meta = replace(meta, git=git, label=options.label)
-            runs.append(store_run(draft, recorded, meta, keep_trace=options.keep_trace, profiled=profiled))
+            has_trace = profiled and bool(recorded.traces)
+            runs.append(store_run(draft, recorded, meta, keep_trace=options.keep_trace, profiled=has_trace))
             progress("import", number, len(recordings))
     return tuple(runs)
 

@@ -133,7 +133,7 @@ def program_meta(
     """
     workload = {"name": name, "device": recording.device, "threads": recording.threads, **window}
     meta = run_meta(name, recording, workload, collector=collector, command=command, now=now)
-    fields = {"world_size": len(recording.traces), PROCESS: window.get(PROCESS)}
+    fields = {"world_size": max(1, len(recording.traces)), PROCESS: window.get(PROCESS)}
     return replace(meta, fingerprint={**meta.fingerprint, **fields})
 
 
