@@ -21,7 +21,7 @@ _DEFAULT = (signal.SIGCHLD, signal.SIGTERM)
 
 
 def main(result: int, command: list[str]) -> None:
-    """Run a command and report `code`, `wall_ns`, `cpu_ns` and `peak_bytes`, or the `error` of its start."""
+    """Run a command and report `code`, `wall_ns` and `peak_bytes`, or the `error` of its start."""
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
@@ -46,8 +46,7 @@ def main(result: int, command: list[str]) -> None:
             break
     wall = time.perf_counter_ns() - start
     code = os.waitstatus_to_exitcode(status)
-    cpu = round((usage.ru_utime + usage.ru_stime) * 1e9)
-    _tell(result, {"code": code, "wall_ns": wall, "cpu_ns": cpu, "peak_bytes": usage.ru_maxrss * 1024})
+    _tell(result, {"code": code, "wall_ns": wall, "peak_bytes": usage.ru_maxrss * 1024})
 
 
 def _tell(result: int, content: dict[str, int]) -> None:

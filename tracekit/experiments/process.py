@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments import launcher
@@ -62,7 +64,7 @@ def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str])
         UnusableInputError: There is no such program.
     """
     with TemporaryFile() as output, TemporaryFile() as errors:
-        before = read_cores()
+        before, began_ns = (_children_ns(), *read_cores()), time.perf_counter_ns()
         report = _launch(command, folder, environment, output, errors)
         if report is None:
             raise ProgramError("the program and its launcher were killed", tail=_tail(errors))
@@ -83,26 +85,34 @@ def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str])
             wall_ns=report["wall_ns"],
             peak_bytes=report["peak_bytes"],
             output=output.read().decode(errors="replace"),
-            load=_describe_load(report, before, read_cores()),
+            load=_describe_load(time.perf_counter_ns() - began_ns, before, (_children_ns(), *read_cores())),
         )
 
 
-def _describe_load(
-    report: Mapping[str, int], before: tuple[int | None, int | None], after: tuple[int | None, int | None]
-) -> CpuLoad:
-    """Return the use of the CPU by a command and others, from the times of the cores before and after it."""
-    busy, stolen = (
+_Times: TypeAlias = tuple[int, int | None, int | None]
+
+
+def _children_ns() -> int:
+    """Return the CPU time of the processes that this one has started and waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round((usage.ru_utime + usage.ru_stime) * 1e9)
+
+
+def _describe_load(wall_ns: int, before: _Times, after: _Times) -> CpuLoad:
+    """Return the use of the CPU by a command and others, from the times before and after it."""
+    cpu_ns = after[0] - before[0]
+    busy_ns, stolen_ns = (
         None if start is None or end is None else end - start
-        for start, end in zip(before, after, strict=True)
+        for start, end in zip(before[1:], after[1:], strict=True)
     )
     return CpuLoad(
         rank=0,
         cores=len(os.sched_getaffinity(0)),
-        wall_ns=report["wall_ns"],
-        cpu_ns=report["cpu_ns"],
-        program_ns=report["cpu_ns"],
-        others_ns=None if busy is None else max(0, busy - report["cpu_ns"]),
-        steal_ns=stolen,
+        wall_ns=wall_ns,
+        cpu_ns=cpu_ns,
+        program_ns=cpu_ns,
+        others_ns=None if busy_ns is None else max(0, busy_ns - cpu_ns),
+        steal_ns=stolen_ns,
     )
 
 
