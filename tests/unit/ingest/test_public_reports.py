@@ -299,6 +299,13 @@ def test_a_rank_that_no_job_has_is_none(store: Store, tmp_path: Path) -> None:
     assert set(table(run, "device_intervals")[C.RANK]) == {0}
 
 
+def test_a_second_list_after_an_empty_one_is_named(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(f'{{"traceEvents": [], "traceEvents": {json.dumps([kernel_event(0)])}}}')
+    with pytest.raises(UnusableInputError, match="a second list of events, from byte 36, was not read"):
+        imported(store, path)
+
+
 def test_a_second_list_without_events_is_none(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": [kernel_event(0)]})[:-1] + ', "traceEvents": [')

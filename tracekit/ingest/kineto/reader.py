@@ -212,13 +212,13 @@ def read(
             trailing=trailing,
             broken=assembly.broken if assembly.ended else None,
         )
-        second = _second_list(file_name(path), assembly, len(assembly.after) - end)
+        second = tuple(_second_list(file_name(path), assembly, len(assembly.after) - end))
         return Trace(
             path=path,
             directory=directory,
             top=top,
             notes=(*notes, *second),
-            empty=_not_a_trace(path, assembly.tally),
+            empty=_not_a_trace(path, assembly.tally, second),
             nest=scanners.nest(),
         )
 
@@ -321,7 +321,9 @@ class _Assembly(msgspec.Struct):
             self._open = b""
 
 
-def _not_a_trace(path: Place, tally: Tally) -> UnusableInputError:
+def _not_a_trace(path: Place, tally: Tally, second: tuple[Diagnostic, ...]) -> UnusableInputError:
+    for note in second:
+        return UnusableInputError(note.message, hint="the first list has no events with a duration")
     if tally.ignored:
         kinds = _join_names(sorted(tally.ignored))
         message = f"none of the {tally.events} events in {title(path)} is of a supported category: {kinds}"
