@@ -28,7 +28,7 @@ from tracekit.diff.side_notes import ComparedSide
 from tracekit.diff.verdicts import RunSides
 from tracekit.diff.work_items import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError, did_you_mean
-from tracekit.runs.meta import CPU_FIELDS, GPU_SETTINGS, PRECISION, PROCESS, WORKLOAD_FIELDS
+from tracekit.runs.meta import CPU_FIELDS, GPU_SETTINGS, OF_PROGRAM, PRECISION, WORKLOAD_FIELDS
 from tracekit.runs.range_names import SERVING
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -82,7 +82,7 @@ DECIDES = (
     "gpu",
     *_GPU_MODEL,
     "world_size",
-    PROCESS,
+    *OF_PROGRAM,
     *_PROFILER,
     STEP_MARKER,
 )

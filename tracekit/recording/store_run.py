@@ -19,7 +19,7 @@ from tracekit.ingest.nsys.report import SUFFIXES
 from tracekit.ingest.write import write_samples
 from tracekit.recording.collector import Recording
 from tracekit.runs import redaction
-from tracekit.runs.meta import PROCESS, UNPROFILED, Diagnostic, Level, RunMeta, fingerprint
+from tracekit.runs.meta import OF_PROGRAM, UNPROFILED, Diagnostic, Level, RunMeta, fingerprint
 from tracekit.runs.meta import Collector as CollectorMeta
 from tracekit.runs.run import Run
 from tracekit.runs.store import Draft, new_run_id, timestamp
@@ -133,7 +133,10 @@ def program_meta(
     """
     workload = {"name": name, "device": recording.device, "threads": recording.threads, **window}
     meta = run_meta(name, recording, workload, collector=collector, command=command, now=now)
-    fields = {"world_size": max(1, len(recording.traces)), PROCESS: window.get(PROCESS)}
+    fields = {
+        "world_size": max(1, len(recording.traces)),
+        **{name: window.get(name) or None for name in OF_PROGRAM},
+    }
     return replace(meta, fingerprint={**meta.fingerprint, **fields})
 
 
