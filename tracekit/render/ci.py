@@ -55,7 +55,7 @@ def write_junit(title: str, cases: Sequence[Case], output: str) -> str:
     counts = {name: sum(case.kind == kind for case in cases) for kind, name in _KINDS.items()}
     suite.attrib |= {name: str(count) for name, count in counts.items()}
     for case in cases:
-        element = ET.SubElement(suite, "testcase", {"classname": clean(case.group), "name": case.name})
+        element = ET.SubElement(suite, "testcase", {"classname": clean(case.group), "name": clean(case.name)})
         if case.kind:
             problem = ET.SubElement(element, case.kind, {"message": clean(case.message)})
             problem.text = clean(case.text) or None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import PurePath
@@ -112,9 +113,11 @@ def _redact_word(before: str, word: str, takes: set[str], is_secret: Named, dept
         return f"{name}={HIDDEN}"
     if attached := next((one for one in takes if len(one) == 2 and word.startswith(one) and word != one), ""):
         return word if _is_port(word[2:]) else attached + HIDDEN
-    if depth < MAX_DEPTH and len(word) < MAX_CODE and re.search(r"\s|[;(\[]", word):
-        word = redact_code(word, is_secret, depth + 1)
-    return word
+    if not re.search(r"\s|[;(\[]", word):
+        return word
+    if depth < MAX_DEPTH and len(word) < MAX_CODE:
+        return redact_code(word, is_secret, depth + 1)
+    return HIDDEN if re.search(r"\s", word) else word
 
 
 def redact_code(code: str, is_secret: Named, depth: int = 1) -> str:
@@ -125,14 +128,14 @@ def redact_code(code: str, is_secret: Named, depth: int = 1) -> str:
         "os.environ['A_TOKEN'] = '***'; f(1)"
     """
     try:
-        tree = ast.parse(code)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in strings, which are of no interest here
+            tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _redact_shell(code, is_secret, depth)
-    if all(
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Name | ast.Constant) for node in tree.body
-    ):
-        return _redact_shell(code, is_secret, depth)
-    return _redact_python(code, tree, is_secret, depth)
+    redacted = _redact_python(code, tree, is_secret, depth)
+    # a command such as `mysql -uann -pS` is a difference in Python
+    return _redact_shell(code, is_secret, depth) if redacted == code else redacted
 
 
 def _redact_shell(code: str, is_secret: Named, depth: int) -> str:
@@ -173,11 +176,17 @@ def _redact_python(code: str, tree: ast.AST, is_secret: Named, depth: int) -> st
     for line in code.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     text, spans = code.encode(), dict[tuple[int, int], str]()
+    formatted = {
+        id(part): node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
+    }
+    inside = {id(part) for node in hidden for part in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             inner = redact_code(node.value, is_secret, depth + 1) if depth < MAX_DEPTH else HIDDEN
-            if inner != node.value:
-                spans[_span(node, starts)] = repr(inner)
+            whole = formatted.get(id(node))
+            if inner != node.value and id(whole or node) not in inside:
+                # the parts of a formatted text have no places of their own before Python 3.12
+                spans[_span(whole or node, starts)] = f"'{HIDDEN}'" if whole else repr(inner)
     spans |= {_span(node, starts): f"'{HIDDEN}'" for node in hidden}
     for (start, end), new in sorted(spans.items(), reverse=True):
         text = text[:start] + new.encode() + text[end:]
@@ -191,13 +200,15 @@ def _span(node: ast.expr, starts: Sequence[int]) -> tuple[int, int]:
 
 def _texts(value: ast.AST) -> Iterator[ast.expr]:
     """The texts in a value; a formatted one as a whole."""
-    if isinstance(value, ast.JoinedStr) or (
-        isinstance(value, ast.Constant) and isinstance(value.value, str | bytes) and value.value
-    ):
-        yield value
-        return
-    for child in ast.iter_child_nodes(value):
-        yield from _texts(child)
+    waiting = [value]
+    while waiting:  # a long sum is nested deeper than functions can be
+        node = waiting.pop()
+        if isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and node.value
+        ):
+            yield node
+        else:
+            waiting += ast.iter_child_nodes(node)
 
 
 def _secrets_of(node: ast.AST, is_secret: Named) -> Iterator[ast.AST]:

@@ -204,6 +204,19 @@ def test_unfinished_events_are_counted_as_such(store: Store, tmp_path: Path) -> 
     assert said["begin_and_end"].endswith("1 of them are unfinished")
 
 
+def test_a_trace_of_begins_and_ends_alone_is_refused_for_these(store: Store, tmp_path: Path) -> None:
+    begun = [{"ph": phase, "name": "x", "pid": 9, "tid": 9, "ts": 5} for phase in "BE"]
+    with pytest.raises(UnusableInputError, match="is of a supported category: phase B, phase E"):
+        run_of(store, tmp_path, begun)
+
+
+def test_the_share_that_is_cut_off_a_packed_trace_is_that_of_its_text(store: Store, tmp_path: Path) -> None:
+    events = [event("cpu_op", "aten::mm", 10 * number, 1, text="z" * 300) for number in range(40)]
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()[:-250]))
+    assert "; 1.0% of the file could not be read" in notes(imported(store, path))["truncated"]
+
+
 def named(tmp_path: Path, *names: str) -> list[Path]:
     folder = tmp_path / "job"
     folder.mkdir()

@@ -40,6 +40,8 @@ OTHER = [
     *(["redis-cli", "-a", "S"], ["zip", "-P", "S", "x.zip"], ["docker", "login", "-u", "ann", "-p", "S"]),
     *(["wandb", "login", "S"], ["python", "-c", "import wandb; wandb.login(key='S')"]),
     *(["python", "-c", "from huggingface_hub import login; login('S')"], ["export", "KEY", "S"]),
+    *(["bash", "-c", "mysql -uann -pS"], ["bash", "-c", "mysql -pS < dump"]),
+    *(["python", "-c", "import os; os.system(f'mysql -pS {name}')"],),
     *(["curl", "-u", "ann:S", "https://x.org"], ["git", "clone", "https://ann:S@x.org/y"]),
 ]
 TOKENS = (
@@ -145,3 +147,16 @@ def test_the_rest_of_code_stays_as_it_is_written() -> None:
 )
 def test_code_that_cannot_be_parsed_is_no_error(code: str) -> None:
     assert redact_command(["bash", "-c", f"{code} --password hunter2x"])
+
+
+@pytest.mark.parametrize("terms", [500, 1_500, 20_000])
+def test_sums_nested_deeper_than_functions_can_be_are_no_error(terms: int) -> None:
+    code = redact_command(["python", "-c", "password = " + "+".join(["'hunter2x'"] * terms)])[-1]
+    assert code.startswith("password = '***'")
+
+
+def test_code_nested_deeper_than_is_parsed_is_hidden() -> None:
+    code = "train --password 'hunter2x y'"
+    for _ in range(7):
+        code = f"bash -c {shlex.quote(code)}"
+        assert "hunter2x" not in " ".join(redact_command(shlex.split(code)))

@@ -59,14 +59,15 @@ def _diagnostics(
             message = f"{name}: {count} of {tally.events + tally.dropped} events {what}"
             level = Level.ERROR if what is dropped and broken is not None else Level.WARN
             yield Diagnostic(level, code, message)
-    if begun := tally.ignored.pop("phase B", 0):
-        open_ = max(0, begun - tally.ignored.pop("phase E", 0))
+    ignored = dict(tally.ignored)
+    if begun := ignored.pop("phase B", 0):
+        open_ = max(0, begun - ignored.pop("phase E", 0))
         message = f"{name}: {begun} intervals whose begin and end are events of their own (phases B and E)"
         text = f"{message} were not read; {open_} of them are unfinished"
         yield Diagnostic(Level.WARN, "begin_and_end", text)
-    if tally.ignored:
-        listed = _join_names(f"{category} ({count})" for category, count in sorted(tally.ignored.items()))
-        level = Level.WARN if 2 * sum(tally.ignored.values()) > tally.events else Level.INFO
+    if ignored:
+        listed = _join_names(f"{category} ({count})" for category, count in sorted(ignored.items()))
+        level = Level.WARN if 2 * sum(ignored.values()) > tally.events else Level.INFO
         yield Diagnostic(level, "ignored_categories", f"{name}: categories that are not read: {listed}")
     if trailing:
         message = f"{name}: {trailing} bytes follow the end of the trace and were not read"
@@ -85,9 +86,13 @@ def _describe_cut(stream: Stream, assembly: _Assembly, size: int) -> str:
     """Say where a trace ends early, and what share of its file could not be read; empty if it is whole."""
     if not (stream.damage or not assembly.ended):
         return ""
-    at, unread = assembly.position - 1, assembly.lost
-    if stream.damage:
-        at, unread = stream.damaged_at, size - stream.damaged_at
+    at, unread = stream.damaged_at, size - stream.damaged_at
+    if not stream.damage:
+        at, unread, size = (
+            assembly.position - 1,
+            assembly.lost,
+            assembly.position - 1,
+        )  # of the text, if packed
     what = stream.damage or "the file ends in the middle of its events"
     share = f"; {unread / size:.1%} of the file could not be read" if size else ""
     return f"{what}, at byte {at:,}{share}, and what was cut off is not in it"

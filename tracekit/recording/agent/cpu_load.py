@@ -139,8 +139,10 @@ def _read_switches(tid: int) -> int | None:
 
 def _read_processes(roots: set[int]) -> dict[int, int]:
     """Return the CPU time of the processes below those in `roots` and of these, without this process."""
-    parents, times = {}, {}
-    for name in filter(str.isdigit, os.listdir(PROC)):  # noqa: PTH208 (paths would take most of the time)
+    parents, times, names = {}, {}, list[str]()
+    with suppress(OSError):  # there is no /proc, or it is not permitted
+        names = os.listdir(PROC)  # noqa: PTH208 (paths would take most of the time)
+    for name in filter(str.isdigit, names):
         with suppress(OSError, ValueError, IndexError), open(f"{PROC}/{name}/stat", "rb") as stat:  # noqa: PTH123
             # the name in parentheses may contain anything
             fields = stat.read().rpartition(b")")[2].split(None, 14)

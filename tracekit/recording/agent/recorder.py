@@ -303,9 +303,11 @@ class TorchRecorder:
         self._watch.stop()
         if profiler is not None:
             _wait_for_gloo()
-            with _quiet():
-                profiler.stop()
-            self._logs.restore()
+            try:
+                with _quiet():
+                    profiler.stop()
+            finally:
+                self._logs.restore()
         return profiler, self._path
 
 

@@ -270,6 +270,8 @@ def test_a_culprit_is_a_failure_of_the_formats_for_continuous_integration(tmp_pa
     suite = ET.fromstring(render(found, "junit"))  # noqa: S314 (ours)
     assert (suite.attrib["tests"], suite.attrib["failures"]) == (str(len(found.log)), "1")
     assert culprit.suspects[-1].short in suite.find("testcase[failure]").attrib["name"]  # type: ignore[union-attr]
+    escape = replace(found.log[0], subject=replace(found.log[0].subject, title="\x1b[31mred"))
+    assert "red" in ET.fromstring(render(replace(found, log=(escape,)), "junit"))[0].attrib["name"]  # noqa: S314
     assert f"<title>Found: step_time {format_effect(found, culprit)}" in render(found, "html")
     nothing = replace(found, culprits=(), reason="the ends do not differ")
     assert render(nothing, "github").startswith(

@@ -92,6 +92,20 @@ def test_the_time_after_the_last_step_does_not_count(monkeypatch: pytest.MonkeyP
     assert load.facts()["wall_ns"] == 101
 
 
+def test_without_proc_times_of_threads_and_others_are_unknown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cpu_load, "PROC", tmp_path / "proc")
+    load = CpuLoad()
+    load.begin()
+    load.step_ended()
+    load.end()
+    facts = load.facts()
+    unknown = {name for name, value in facts.items() if value is None}
+    assert {"step_thread_wait_ns", "thread_wait_ns", "switches", "others_ns", "steal_ns"} <= unknown
+    assert facts["wall_ns"] > 0
+
+
 @pytest.mark.parametrize(
     ("groups", "files", "limit"),
     [
