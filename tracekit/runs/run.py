@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+from weakref import ref
 
 from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError, check_type
@@ -303,7 +304,7 @@ class Run:
             return self._views[chosen]
         included = {file: held for file, held in self.ranks_by_file.items() if held & chosen}
         others = frozenset(self.ranks_by_file) - set(included)
-        view = RankView(self.path, self.peaks, chosen, included, others, self._whole)
+        view = RankView(self.path, self.peaks, chosen, included, others, ref(self._whole))
         vars(view)["meta"] = self.meta
         if sum(map(self._whole.rows, RANKED)) <= MAX_ROWS_OF_KEPT_VIEWS:
             self._views[chosen] = view
@@ -388,8 +389,8 @@ class Run:
         return ColumnCache()
 
     def __getstate__(self) -> dict[str, object]:
-        """Pickle without cached data."""
-        return {field.name: vars(self)[field.name] for field in fields(self)}
+        """Pickle without cached data, and a view without the whole run: a worker reads its ranks' files."""
+        return {field.name: vars(self)[field.name] for field in fields(self) if field.compare}
 
     def _expected_rows(self, name: str) -> int | None:
         """Return the number of rows of the files according to `run.json`; None if unknown."""
@@ -415,13 +416,13 @@ class RankView(Run):
         chosen: The ranks.
         ranks_by_file: Ranks in the files with rows of these ranks.
         other_files: Names of the other files.
-        whole: The run of all ranks.
+        whole: The run of all ranks, which keeps views: a reference in each direction would outlive both.
     """
 
     chosen: frozenset[int] = frozenset()
     ranks_by_file: RanksByFile = field(default_factory=dict, repr=False)
     other_files: frozenset[str] = field(default=frozenset(), repr=False)
-    whole: Run | None = field(default=None, repr=False, compare=False)
+    whole: ref[Run] | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         """Describe the run and the ranks in one line, without reading tables."""
@@ -460,7 +461,7 @@ class RankView(Run):
 
     @property
     def _whole(self) -> Run:
-        return self.whole or self
+        return (self.whole and self.whole()) or self
 
     def _rank_filter(self, name: str, *, of_whole: bool = False) -> pc.Expression | None:
         import pyarrow.compute as pc
@@ -468,10 +469,8 @@ class RankView(Run):
         in_ranks = pc.field(C.RANK).isin(list(self.ranks))
         if name == COUNTERS.name:
             return pc.field(C.RANK).is_null() | in_ranks
-        if of_whole:
-            ranks = [frozenset(self._whole.ranks)]
-        else:
-            ranks = [self.ranks_by_file.get(file.name, self.chosen) for file in self.files(name)]
+        ranks = [self.ranks_by_file.get(file.name, self.chosen) for file in self.files(name)]
+        ranks = [frozenset(self._whole.ranks)] if of_whole else ranks
         return None if name not in RANKED or all(held <= self.chosen for held in ranks) else in_ranks
 
     def _count_rows(self, name: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import weakref
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -79,3 +81,17 @@ def test_a_text_is_its_own_whichever_way_it_is_read(store: Store, run: Run) -> N
     # The row group has a dictionary of its own.
     last = run.table("host_intervals", columns=[C.ROW_ID, C.NAME], where=pc.field(C.ROW_ID) == COUNT - 1)
     assert (whole[COUNT - 1], last[C.NAME].tolist()) == ("op7", ["op7"])
+
+
+def test_a_run_and_the_views_that_it_keeps_are_freed_together(store: Store) -> None:
+    run = stored(store, rows(0), rows(1, COUNT))
+    view, of_rank = run.of_ranks(1), [*range(COUNT, 2 * COUNT)]
+    assert run.of_ranks(1) is view
+    assert view.table("host_intervals", columns=[C.ROW_ID])[C.ROW_ID].tolist() == of_rank
+    whole, sent = weakref.ref(run), pickle.loads(pickle.dumps(view))  # noqa: S301 (our own)
+    del run
+    assert whole() is None
+    for alone in (view, sent):
+        assert alone.table("host_intervals", columns=[C.ROW_ID])[C.ROW_ID].tolist() == [
+            *range(COUNT, 2 * COUNT)
+        ]
