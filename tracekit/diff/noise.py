@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
+from tracekit.runs.meta import CPU_FIELDS
 from tracekit.runs.metrics import METRICS, OF_RUNS, STEP_TIME, of_run, peaks, step_time, timing_settings
 from tracekit.runs.run import Run
 from tracekit.stats.noise import Noise, Sessions, estimate_noise
@@ -134,8 +135,7 @@ def sessions_of(metric: str, like: Run, runs: Sequence[Run]) -> Sessions:
     alike = [
         run
         for run in sorted(runs, key=lambda run: run.header.created_at)
-        if (fingerprint_id(run), clock(run)) == (fingerprint_id(like), clock(like))
-        and _settings(run) == _settings(like)
+        if _is_alike(run, like) and clock(run) == clock(like) and _settings(run) == _settings(like)
     ]
     sessions: list[dict[Hashable, list[float]]] = []
     before = datetime.min.replace(tzinfo=UTC)
@@ -147,6 +147,13 @@ def sessions_of(metric: str, like: Run, runs: Sequence[Run]) -> Sessions:
             before = now
             sessions[-1].setdefault(code(run), []).append(value)
     return Sessions([max(by_code.values(), key=len) for by_code in sessions])
+
+
+def _is_alike(run: Run, other: Run) -> bool:
+    """Whether two runs are of one configuration; older runs do not tell the fields on the use of the CPU."""
+    left, right = run.header.fingerprint, other.header.fingerprint
+    different = {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
+    return all(name in CPU_FIELDS and (name not in left or name not in right) for name in different)
 
 
 def _settings(run: Run) -> str:
