@@ -1,7 +1,8 @@
 """Decoded columns of a run, kept in memory: its analyses ask for the same columns over a thousand times.
 
 A column is read whole when it is first asked for. Those that were used longest ago are released when all of a
-run take more than `MAX_BYTES`.
+run take more than `MAX_BYTES`, and those of the runs that were read longest ago when all runs take more than
+`MAX_BYTES_OF_RUNS`: the dashboard keeps every run that it has shown.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from tracekit.runs.tables import Categories, check_values
 from tracekit.schema import C, Table
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 MAX_BYTES = 128 << 20
+MAX_BYTES_OF_RUNS = 512 << 20
 MAX_ROWS_AT_ONCE = 20_000
 """Rows of a table up to which all of its columns are read at once: each read of a file costs 2 ms."""
 MAX_SMALL_ROWS = 300_000
@@ -147,6 +150,32 @@ class ColumnCache:
             self._entries[key] = value, size
             while self._bytes > self._max_bytes:
                 self._bytes -= self._entries.popitem(last=False)[1][1]
+        self._release_others()
+
+    def _release_others(self) -> None:
+        """Release the columns of the runs that were read longest ago, if those of all runs take too much."""
+        with _READ_LOCK:
+            _READ.pop(id(self), None)
+            _READ[id(self)] = self
+            caches = [*_READ.values()]
+            excess = sum(cache._bytes for cache in caches) - MAX_BYTES_OF_RUNS
+            while excess > 0 and caches[0] is not self:
+                released = caches.pop(0)
+                _READ.pop(id(released), None)
+                excess -= released._release()
+
+    def _release(self) -> int:
+        """Release all columns; returns their bytes."""
+        with self._lock:
+            released, self._bytes = self._bytes, 0
+            self._entries.clear()
+        self.categories.clear()
+        return released
+
+
+_READ = WeakValueDictionary[int, ColumnCache]()
+"""The caches of all runs, those that were read longest ago first."""
+_READ_LOCK = Lock()
 
 
 def _find_missing(kept: dict[str, Any]) -> list[str]:

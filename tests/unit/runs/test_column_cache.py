@@ -71,6 +71,20 @@ def test_the_column_used_longest_ago_is_released_first(run: Run) -> None:
     assert cache.select(HOST, dataset, [C.PID], None) is None
 
 
+def test_the_columns_of_the_run_read_longest_ago_are_released_first(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, dataset = run.arrow("host_intervals", columns=[C.ROW_ID]).nbytes, run.dataset("host_intervals")
+    monkeypatch.setattr(column_cache, "_READ", type(column_cache._READ)())
+    monkeypatch.setattr(column_cache, "MAX_BYTES_OF_RUNS", 3 * size)
+    caches = [ColumnCache() for _ in range(3)]
+    for place, name in ((0, C.ROW_ID), (1, C.ROW_ID), (0, C.PID), (2, C.ROW_ID)):
+        assert caches[place].select(HOST, dataset, [name], None) is not None
+    damage_all(run)
+    kept = [cache.select(HOST, dataset, [C.ROW_ID], None) is not None for cache in caches]
+    assert kept == [True, False, True]
+
+
 def test_a_text_is_its_own_whichever_way_it_is_read(store: Store, run: Run) -> None:
     table = rows(0)
     place = table.schema.get_field_index(C.NAME)
