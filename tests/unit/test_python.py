@@ -251,6 +251,10 @@ def test_rows_of_a_query_are_exact_integers(run: Run, place: Store) -> None:
     rows = tracekit.query("SELECT step, dur_ns, NULL::BIGINT AS none FROM steps ORDER BY step", run)
     assert rows["dur_ns"].tolist() == run.table("steps")[C.DUR_NS].tolist()
     assert list(map(str, rows.dtypes)) == ["int64", "int64", "Int64"]
+    large = "SELECT unnest([1152921504606846977, NULL]) AS a, 18446744073709551615::UBIGINT AS b, [1] AS c"
+    rows = tracekit.query(f"{large}, INTERVAL 1 DAY AS d", run)
+    assert rows["a"].iloc[0] == (1 << 60) + 1
+    assert (rows["b"].iloc[0], rows["c"].iloc[0], rows["d"].iloc[0]) == ((1 << 64) - 1, [1], "1 day, 0:00:00")
     with pytest.raises(TracekitError, match="no_such"):
         tracekit.query("SELECT no_such FROM steps")
 

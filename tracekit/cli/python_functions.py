@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     """A run, or what `tracekit.open` takes."""
 
 _PATH = "a path (str)"
+_INTEGERS = {
+    f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+}
+"""DuckDB's types of integers."""
 
 
 def query(sql: str, *runs: Reference, store: Path | None = None) -> pd.DataFrame:
@@ -67,9 +71,11 @@ def query(sql: str, *runs: Reference, store: Path | None = None) -> pd.DataFrame
     )
     with closing(run_query(asked)) as texts:
         answer: dict[str, Any] = json.loads("".join(texts))
-    frame = pd.DataFrame(answer["rows"], columns=[column["name"] for column in answer["columns"]])
-    integers = [column["name"] for column in answer["columns"] if "INT" in column["type"].upper()]
-    return frame.astype({name: "Int64" if frame[name].isna().any() else "int64" for name in integers})
+    rows, columns = answer["rows"], answer["columns"]
+    frame = pd.DataFrame(rows, columns=[column["name"] for column in columns])
+    for name in (column["name"] for column in columns if column["type"] in _INTEGERS):
+        frame[name] = _make_integers([row[name] for row in rows])
+    return frame
 
 
 def export(
@@ -201,6 +207,16 @@ def check(
     )
     names = [run.id if isinstance(run, Run) else reference_text(run, "runs") for run in runs]
     return check_runs(open_store(store), against, runs=names, label=label, options=options)
+
+
+def _make_integers(values: list[int | None]) -> pd.Series[Any]:
+    """Return a column of integers; of Python's own if one does not fit 64 bits."""
+    import pandas as pd
+
+    if any(value is not None and not -(1 << 63) <= value < 1 << 63 for value in values):
+        return pd.Series(values, dtype=object)
+    numbers: pd.Series[Any] = pd.Series(values, dtype="Int64")
+    return numbers if numbers.hasnans else numbers.astype("int64")
 
 
 STORE = "a path or an address (str), or None"
