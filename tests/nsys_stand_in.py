@@ -150,7 +150,8 @@ def profile(words):
         print("Collecting data...", flush=True)
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     environment = {**os.environ, "NSYS_STAND_IN_EVENTS": events}
-    code = session.follow(subprocess.Popen(program, env=environment))
+    # As the real one, it leaves its open files to the program.
+    code = session.follow(subprocess.Popen(program, env=environment, close_fds=False))
     wait_for_others(leftover, all_of_them=options.get("wait", "all") == "all")
     write_report(options, session)
     if OUTCOME == "never_ends":

@@ -83,7 +83,8 @@ def test_no_advice_is_no_praise(timed: Run, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_its_integrity_is_not_judged_by_what_was_not_recorded(timed: Run) -> None:
-    assert analyze(timed, "integrity").tables["checks"]["check"].to_list() == ["not_profiled"]
+    checks = analyze(timed, "integrity").tables["checks"]["check"].to_list()
+    assert [check for check in checks if check != "cpu_contention"] == ["not_profiled"]  # others may run here
 
 
 @pytest.mark.parametrize(

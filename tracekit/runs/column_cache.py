@@ -100,7 +100,8 @@ class ColumnCache:
             if {C.START_NS, C.DUR_NS} & set(missing) and {C.START_NS, C.DUR_NS} <= set(table.arrow.names):
                 missing = [*{*missing, C.START_NS, C.DUR_NS}]  # their sum is checked
             kept |= self._read(table, dataset, missing, order_by)
-        return pa.table({name: kept[name] for name in needed})
+        schema = pa.schema([table.arrow.field(name) for name in needed])
+        return pa.Table.from_arrays([kept[name] for name in needed], schema=schema)
 
     def _read(
         self, table: Table, dataset: ds.FileSystemDataset, names: list[str], order_by: str | None
