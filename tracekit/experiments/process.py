@@ -18,7 +18,7 @@ from typing import IO, Any, TypeAlias
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments import launcher
-from tracekit.recording.agent.cpu_load import read_cores
+from tracekit.recording.agent.cpu_load import MIN_CORE_TIME_NS, read_cores
 from tracekit.recording.signals import blocked_signals
 from tracekit.runs.meta import CpuLoad
 
@@ -100,9 +100,9 @@ def _children_ns() -> int:
 
 def _describe_load(wall_ns: int, before: _Times, after: _Times) -> CpuLoad:
     """Return the use of the CPU by a command and others, from the times before and after it."""
-    cpu_ns = after[0] - before[0]
+    cpu_ns, is_short = after[0] - before[0], wall_ns < MIN_CORE_TIME_NS
     busy_ns, stolen_ns = (
-        None if start is None or end is None else end - start
+        None if is_short or start is None or end is None else end - start
         for start, end in zip(before[1:], after[1:], strict=True)
     )
     return CpuLoad(

@@ -216,9 +216,8 @@ def _judge(load: CpuLoad) -> list[Contention]:
         found.append(Contention(others, message))
     elif wait is not None and waited and not found:
         cores = f"{load.cores} core{'s' * (load.cores != 1)}"
-        message = (
-            f"the steps waited {wait:.0%} of their time for a core: the program has more threads than {cores}"
-        )
+        cause = UNRELIABLE if others is None else f"the program has more threads than {cores}"
+        message = f"the steps waited {wait:.0%} of their time for a core: {cause}"
         found.append(Contention(wait, message, is_external=others is None))
     return found
 

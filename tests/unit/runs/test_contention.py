@@ -54,6 +54,11 @@ QUIET = CpuLoad(
             "other programs took 52% of the CPU: step times are unreliable",
         ),
         (CpuLoad(rank=0, cores=2, wall_ns=100, cpu_ns=90), None),
+        # who used the cores is not known
+        (
+            replace(QUIET, step_thread_wait_ns=950, others_ns=None),
+            "the steps waited 50% of their time for a core: step times are unreliable",
+        ),
     ],
 )
 def test_contention_is_said_with_what_took_the_cpu(load: CpuLoad, message: str | None) -> None:

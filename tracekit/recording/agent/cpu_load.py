@@ -18,6 +18,8 @@ from typing import Any
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+MIN_CORE_TIME_NS = 20 * _TICK_NS
+"""Time from which those of the cores, which are counted in ticks, are exact to 5%."""
 MAX_REST = 2.0
 """Time from the first step after the window to the end of the program, over that of its timed steps."""
 
@@ -208,9 +210,12 @@ class CpuLoad:
         """Return the sums, ns, in the fields of `tracekit.runs.meta.CpuLoad`; empty if nothing was read."""
         if not self._sums:
             return {}
+        sums = {**self._sums}
+        if (sums["wall_ns"] or 0) < MIN_CORE_TIME_NS:
+            sums |= {"others_ns": None, "steal_ns": None}
         with suppress(AttributeError, OSError):
-            return {"cores": len(os.sched_getaffinity(0)), **self._sums}
-        return {"cores": os.cpu_count() or 1, **self._sums}
+            return {"cores": len(os.sched_getaffinity(0)), **sums}
+        return {"cores": os.cpu_count() or 1, **sums}
 
 
 def _difference(before: _Reading, after: _Reading, tid: int) -> dict[str, int | None]:

@@ -92,6 +92,20 @@ def test_the_time_after_the_last_step_does_not_count(monkeypatch: pytest.MonkeyP
     assert load.facts()["wall_ns"] == 101
 
 
+def test_ticks_of_a_short_time_tell_nothing_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns = 0
+    monkeypatch.setattr(cpu_load.time, "perf_counter_ns", lambda: now_ns)
+    monkeypatch.setattr(cpu_load, "read_cores", lambda: (now_ns * 2, 0))
+    for length_ns, are_known in ((50_000_000, False), (5_000_000_000, True)):
+        load = CpuLoad()
+        load.begin()
+        now_ns += length_ns
+        load.step_ended()
+        load.end()
+        facts = load.facts()
+        assert [facts[name] is not None for name in ("others_ns", "steal_ns")] == [are_known] * 2
+
+
 def test_without_proc_times_of_threads_and_others_are_unknown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
