@@ -155,7 +155,9 @@ class ColumnCache:
 
     def _release_others(self) -> None:
         """Release the columns of the runs that were read longest ago, if those of all runs take too much."""
-        with _READ_LOCK:
+        if not _READ_LOCK.acquire(blocking=False):  # a process may be forked while another thread has it
+            return
+        try:
             _READ.pop(id(self), None)
             _READ[id(self)] = self
             caches = [*_READ.values()]
@@ -164,12 +166,16 @@ class ColumnCache:
                 released = caches.pop(0)
                 _READ.pop(id(released), None)
                 excess -= released._release()
+        finally:
+            _READ_LOCK.release()
 
     def _release(self) -> int:
         """Release all columns; returns their bytes."""
-        with self._lock:
-            released, self._bytes = self._bytes, 0
-            self._entries.clear()
+        if not self._lock.acquire(blocking=False):
+            return 0
+        released, self._bytes = self._bytes, 0
+        self._entries.clear()
+        self._lock.release()
         self.categories.clear()
         return released
 

@@ -470,7 +470,8 @@ class RankView(Run):
         if name == COUNTERS.name:
             return pc.field(C.RANK).is_null() | in_ranks
         ranks = [self.ranks_by_file.get(file.name, self.chosen) for file in self.files(name)]
-        ranks = [frozenset(self._whole.ranks)] if of_whole else ranks
+        if of_whole and self._whole is not self:  # else the files are those of this view
+            ranks = [frozenset(self._whole.ranks)]
         return None if name not in RANKED or all(held <= self.chosen for held in ranks) else in_ranks
 
     def _count_rows(self, name: str) -> int:

@@ -25,6 +25,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.executors import workers
 from tracekit.executors.local import InProcess
 from tracekit.runs import rank_view
+from tracekit.runs import run as runs
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
@@ -139,10 +140,14 @@ def test_what_reads_ranks_at_once_reads_as_many_as_there_is_room_for(
     assert len(analyze(run, "gpu_breakdown").tables["whole"]) == 6
 
 
+POOLS: list[pa.MemoryPool] = []
+
+
 def peak(function: Callable[[Run], object], run: Run) -> int:
     """The most bytes that Arrow, numpy and Python have at a time."""
     before = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(pa.system_memory_pool())
+    POOLS.append(pool)  # what is left in it is freed in it
     pa.set_memory_pool(pool)
     tracemalloc.start()
     try:
@@ -156,6 +161,8 @@ def peak(function: Callable[[Run], object], run: Run) -> int:
 @pytest.mark.slow
 def test_memory_hardly_grows_with_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_view, "MAX_VIEW_ROWS", 1)
+    for name in ("MAX_SMALL_ROWS", "MAX_ROWS_OF_KEPT_VIEWS"):  # nothing is kept, as of ranks with many rows
+        monkeypatch.setattr(runs, name, 0)
     few, many = job(tmp_path / "few", 4, layers=400), job(tmp_path / "many", 16, layers=400)
 
     def grown(function: Callable[[Run], object]) -> int:

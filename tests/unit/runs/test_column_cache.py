@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import weakref
 from typing import TYPE_CHECKING
@@ -10,13 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tests.builders import host, make_run
 from tests.unit.runs.test_run_windows import GROUP, GROUPS, damage, files, rows, stored
 from tracekit.runs import column_cache
 from tracekit.runs.column_cache import ColumnCache
+from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 
 if TYPE_CHECKING:
-    from tracekit.runs.run import Run
+    from pathlib import Path
+
     from tracekit.runs.store import Store
 
 HOST = TABLES["host_intervals"]
@@ -109,3 +113,10 @@ def test_a_run_and_the_views_that_it_keeps_are_freed_together(store: Store) -> N
         assert alone.table("host_intervals", columns=[C.ROW_ID])[C.ROW_ID].tolist() == [
             *range(COUNT, 2 * COUNT)
         ]
+
+
+def test_a_view_without_its_run_has_the_rows_of_its_ranks_alone(tmp_path: Path) -> None:
+    both = make_run(tmp_path / "run", host_intervals=[{**host("a", 0, 5), C.RANK: rank} for rank in (0, 1)])
+    for view in (pickle.loads(pickle.dumps(both.of_ranks(1))), Run(both.path).of_ranks(1)):  # noqa: S301 (ours)
+        gc.collect()
+        assert view.arrow("host_intervals", columns=[C.RANK])[C.RANK].to_pylist() == [1]
