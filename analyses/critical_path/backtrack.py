@@ -21,7 +21,7 @@ from tracekit.schema import C, DeviceKind
 
 from ..shared.collective_kinds import collective_copies
 from ..shared.common import NO_PARENT, Bools, Small, ids_or_absent
-from ..shared.host_columns import MAX_SHARED_ROWS
+from ..shared.host_columns import compute_shared
 from . import device as path_device
 from . import host as path_host
 from .device import Device, Joins
@@ -63,9 +63,7 @@ class Graph:
 
 def read_graph(run: Run, rank: int) -> Graph:
     """Read the dependency graph of one rank; several analyses share that of a small run."""
-    is_small = run.rows("host_intervals") + run.rows("device_intervals") <= MAX_SHARED_ROWS
-    view = run.of_ranks(rank)
-    return view.compute_once(_read_graph) if is_small else _read_graph(view)
+    return compute_shared(run.of_ranks(rank), _read_graph)
 
 
 def _read_graph(run: Run) -> Graph:

@@ -54,7 +54,7 @@ from ..shared.common import (
     values_at,
 )
 from ..shared.groups import group_rows
-from ..shared.host_columns import MAX_SHARED_ROWS, HostColumns, read_host_columns
+from ..shared.host_columns import HostColumns, compute_shared, read_host_columns
 from ..shared.host_rows import LOADS_CODE, NO_OP, sampled_lines, source_lines
 from ..shared.idle_neighbors import (
     AFTER,
@@ -349,8 +349,7 @@ class Idle:
 
 def read_idle(run: Run) -> Idle:
     """Read and explain the idle intervals of a run; several analyses share those of a small run."""
-    is_small = run.rows("host_intervals") + run.rows("device_intervals") <= MAX_SHARED_ROWS
-    return run.compute_once(_read_idle) if is_small else _read_idle(run)
+    return compute_shared(run, _read_idle)
 
 
 def _read_idle(run: Run) -> Idle:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from .common import NO_PARENT, Bools, Objects, RowIndex, Small, ids_or_absent, t
 from .groups import rows_by_number
 
 AnyArray: TypeAlias = npt.NDArray[Any]
+_Value = TypeVar("_Value")
 
 _BLOCK = 1 << 17
 """Rows per block, so that intermediate arrays fit the CPU cache."""
@@ -367,8 +368,18 @@ class HostColumns:
 
 def read_host_columns(run: Run) -> HostColumns:
     """Read the host rows of a run, ordered by thread; several analyses share those of a small run."""
+    return compute_shared(run, _read_host_columns)
+
+
+def compute_shared(run: Run, function: Callable[[Run], _Value]) -> _Value:
+    """Return what a function computes from a run: once for all analyses if the run is small.
+
+    Args:
+        run: The run.
+        function: A function without other inputs; its result is shared and must not be changed.
+    """
     is_small = run.rows("host_intervals") + run.rows("device_intervals") <= MAX_SHARED_ROWS
-    return run.compute_once(_read_host_columns) if is_small else _read_host_columns(run)
+    return run.compute_once(function) if is_small else function(run)
 
 
 def _read_host_columns(run: Run) -> HostColumns:

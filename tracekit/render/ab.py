@@ -65,8 +65,7 @@ def _as_html(report: Report) -> str:
 def _as_junit(report: Report) -> str:
     """Return a test suite with a case per metric; an inconclusive one is an error."""
     group = f"{report.head.name} against {report.base.name}"
-    cases = [ci.Case.of_metric(group, metric) for metric in report.outcome.metrics]
-    cases += [ci.Case(group, name, "error", _ONE_SIDED) for name in report.outcome.one_sided]
+    cases = ci.make_cases(group, report.outcome.metrics, report.outcome.one_sided)
     return ci.write_junit("tracekit ab", cases, f"{headline(report)}. {report.reproduce}")
 
 
@@ -79,14 +78,11 @@ def _as_github(report: Report) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-_ONE_SIDED = "only one side measured it"
-
-
 def _reasons(report: Report) -> list[str]:
     reasons = [f"{metric.name}: {metric.reason} ({metric.method})" for metric in report.outcome.metrics]
     if report.median_change is not None:
         reasons.append(f"median step: {change(report.median_change)}, not judged")
-    return [*reasons, *(f"{name}: {_ONE_SIDED}" for name in report.outcome.one_sided)]
+    return [*reasons, *ci.explain_one_sided(report.outcome.one_sided)]
 
 
 def _notes(report: Report) -> list[str]:

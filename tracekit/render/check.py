@@ -166,11 +166,7 @@ def _cases(configuration: Configuration) -> list[ci.Case]:
         return [ci.Case(group, "comparability", "error", outcome, fields)]
     if configuration.outcome is Outcome.NO_BASELINE:
         return [ci.Case(group, "baseline", "skipped", outcome, sentences.sides(configuration))]
-    one_sided = "only one side measured it"
-    return [
-        *(ci.Case.of_metric(group, metric) for metric in configuration.comparisons),
-        *(ci.Case(group, name, "error", one_sided) for name in configuration.one_sided),
-    ]
+    return ci.make_cases(group, configuration.comparisons, configuration.one_sided)
 
 
 def as_github(result: CheckResult) -> str:

@@ -13,6 +13,7 @@ from tracekit.stats.comparison import Comparison, Verdict
 
 LEVELS = {Verdict.REGRESSION: "error", Verdict.CANNOT_TELL: "warning", Verdict.NONE: "warning"}
 """Level of the annotation of a metric by its verdict; others have none."""
+_ONE_SIDED = "only one side measured it"
 _KINDS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 
 
@@ -41,6 +42,17 @@ class Case:
             return cls(group, metric.name)
         kind = "failure" if metric.verdict is Verdict.REGRESSION else "error"
         return cls(group, metric.name, kind, str(metric.verdict), metric.reason)
+
+
+def make_cases(group: str, metrics: Iterable[Comparison], one_sided: Iterable[str]) -> list[Case]:
+    """Return a case per metric; one that only one side measured is an error."""
+    cases = [Case.of_metric(group, metric) for metric in metrics]
+    return [*cases, *(Case(group, name, "error", _ONE_SIDED) for name in one_sided)]
+
+
+def explain_one_sided(names: Iterable[str]) -> list[str]:
+    """Return a sentence for each metric that only one side measured."""
+    return [f"{name}: {_ONE_SIDED}" for name in names]
 
 
 def write_junit(title: str, cases: Sequence[Case], output: str) -> str:

@@ -25,6 +25,7 @@ from tracekit.runs.selection import (
     find_columns,
     find_table,
     restrict,
+    rows_in,
     time_column,
 )
 from tracekit.runs.text import format_ranks
@@ -154,9 +155,10 @@ class Run:
         Args:
             name: A table of `tracekit.schema.TABLES`, such as `steps` or `device_intervals`.
             columns: Columns, in this order; all of them by default.
-            where: Filter expression of `pyarrow.compute`; row groups that cannot match are not read.
-            window: Only rows that overlap this window or start in it, (start, end) in ns; row groups without
-                such rows are not read.
+            where: Filter expression of `pyarrow.compute`. Whole columns are read, and stay in memory for the
+                next call; row ids of large tables are read from the row groups that can have them.
+            window: Only rows that overlap this window or start in it, (start, end) in ns. Of large tables,
+                row groups without such rows are not read.
 
         Returns:
             The rows; an empty table with the columns if the run has none.
@@ -201,18 +203,16 @@ class Run:
     ) -> pa.Table | None:
         """Return columns of the rows that satisfy a filter, from columns in memory; None if none are kept."""
         whole = self._whole
-        # Of object storage, and of a window of many rows, only what is asked for is read; ranks in parts with
-        # many rows are read and freed one by one.
+        # Of object storage and of windows of many rows only what is asked for is read; large ranks alone.
         is_small, in_parts = whole.rows(spec.name) <= MAX_SMALL_ROWS, whole.in_parts(spec.name)
         if not isinstance(self.path, Path) or (not is_small and (in_parts or window is not None)):
             return None
         if in_parts and spec.name not in RANKED and whole is not self:
             return None  # which files have rows of the ranks is known, but not which rows
-        where = combine(where, self._rank_filter(spec.name, of_whole=True))
-        dataset = whole._dataset(spec.name)
-        _, condition = restrict(dataset, window, where)
+        in_window = rows_in(spec.arrow, window) if window is not None else None
+        where = combine(combine(where, self._rank_filter(spec.name, of_whole=True)), in_window)
         order_by = time_column(spec.arrow.names) if in_parts else None
-        return whole._columns.select(spec, dataset, columns, condition, order_by)
+        return whole._columns.select(spec, whole._dataset(spec.name), columns, where, order_by)
 
     def table(
         self,

@@ -101,7 +101,7 @@ def restrict(
     """
     if window is None:
         return dataset, where
-    return row_groups_in(dataset, window), combine(where, _rows_in(dataset.schema, window))
+    return row_groups_in(dataset, window), combine(where, rows_in(dataset.schema, window))
 
 
 def combine(first: pc.Expression | None, second: pc.Expression | None) -> pc.Expression | None:
@@ -116,7 +116,7 @@ def time_column(names: Sequence[str]) -> str | None:
     return next((time for time in (C.START_NS, C.T_NS) if time in names), None)
 
 
-def _rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
+def rows_in(schema: pa.Schema, window: Window) -> pc.Expression:
     """Return the filter for rows of a window: intervals that overlap it or start in it, and samples."""
     import pyarrow.compute as pc
 

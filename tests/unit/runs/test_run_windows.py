@@ -170,7 +170,7 @@ def test_row_groups_without_statistics_are_kept(store: Store, tmp_path: Path) ->
 
 
 def test_samples_of_a_window_have_their_instant_in_it() -> None:
-    rows = selection._rows_in(TABLES["counters"].arrow, (5, 9))
+    rows = selection.rows_in(TABLES["counters"].arrow, (5, 9))
     assert str(rows) == "((t_ns >= 5) and (t_ns < 9))"
 
 
