@@ -95,6 +95,7 @@ class _Reading:
         threads: Time on a core and time of waiting for one, of each thread of the process.
         switches: Involuntary context switches of the thread of the steps.
         processes: CPU time of each other process of the program.
+        ended: CPU time of the ended children of each process of the program, and of the children of these.
         busy_ns: Time in which the usable cores ran anything.
         steal_ns: Time that the host of a virtual machine took from them.
     """
@@ -104,6 +105,7 @@ class _Reading:
     threads: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     switches: int | None = None
     processes: Mapping[int, int] = field(default_factory=dict)
+    ended: Mapping[int, int] = field(default_factory=dict)
     busy_ns: int | None = None
     steal_ns: int | None = None
     throttled_ns: int | None = None
@@ -111,12 +113,14 @@ class _Reading:
 
 def _read(tid: int, root: int) -> _Reading:
     busy_ns, steal_ns = read_cores()
+    processes, ended = _read_processes({root, os.getpid()})
     return _Reading(
         wall_ns=time.perf_counter_ns(),
         cpu_ns=time.process_time_ns(),
         threads=_read_threads(),
         switches=_read_switches(tid),
-        processes=_read_processes({root, os.getpid()}),
+        processes=processes,
+        ended=ended,
         busy_ns=busy_ns,
         steal_ns=steal_ns,
         throttled_ns=_throttled_ns(),
@@ -139,21 +143,25 @@ def _read_switches(tid: int) -> int | None:
     return None
 
 
-def _read_processes(roots: set[int]) -> dict[int, int]:
-    """Return the CPU time of the processes below those in `roots` and of these, without this process."""
-    parents, times, names = {}, {}, list[str]()
+def _read_processes(roots: set[int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the CPU times of the processes below those in `roots` and of these, and of their ended children.
+
+    The time of this process itself, which is known exactly, is left out.
+    """
+    parents, times, ended, names = {}, {}, {}, list[str]()
     with suppress(OSError):  # there is no /proc, or it is not permitted
         names = os.listdir(PROC)  # noqa: PTH208 (paths would take most of the time)
     for name in filter(str.isdigit, names):
         with suppress(OSError, ValueError, IndexError), open(f"{PROC}/{name}/stat", "rb") as stat:  # noqa: PTH123
             # the name in parentheses may contain anything
-            fields = stat.read().rpartition(b")")[2].split(None, 14)
-            pid = int(name)
-            parents[pid], times[pid] = int(fields[1]), (int(fields[11]) + int(fields[12])) * _TICK_NS
+            fields = stat.read().rpartition(b")")[2].split(None, 16)
+            pid, (own, of_children) = int(name), (fields[11:13], fields[13:15])
+            ended[pid] = sum(map(int, of_children)) * _TICK_NS
+            parents[pid], times[pid] = int(fields[1]), sum(map(int, own)) * _TICK_NS
     known = roots & parents.keys()
     while more := {pid for pid, parent in parents.items() if parent in known} - known:
         known |= more
-    return {pid: times[pid] for pid in known - {os.getpid()}}
+    return {pid: times[pid] for pid in known - {os.getpid()}}, {pid: ended[pid] for pid in known}
 
 
 def read_cores() -> tuple[int | None, int | None]:
@@ -226,6 +234,11 @@ def _difference(before: _Reading, after: _Reading, tid: int) -> dict[str, int | 
     }
     cpu_ns = after.cpu_ns - before.cpu_ns
     others = sum(max(0, spent - before.processes.get(pid, 0)) for pid, spent in after.processes.items())
+    # a process that ended since has its time, also from before, among that of its parent's ended children
+    gone = before.processes.keys() - after.processes.keys()
+    former_ns = sum(before.processes[pid] + before.ended[pid] for pid in gone)
+    ended_ns = sum(spent - before.ended.get(pid, 0) for pid, spent in after.ended.items())
+    others += max(0, ended_ns - former_ns)
     busy_ns = _minus(after.busy_ns, before.busy_ns)
     return {
         "wall_ns": after.wall_ns - before.wall_ns,

@@ -153,15 +153,17 @@ class ModuleCalls:
 
 
 MAIN = "__main__"
-MAX_CALLS = 100_000
-"""Calls from a script after which its function is no longer waited for."""
+MAX_LINES = 100_000
+"""Lines and calls of a script after which its function is no longer waited for."""
+_SCRIPT = "<module>"
+"""Name of the code of a script outside of its functions."""
 
 
 class StepFunction:
     """The function or method whose calls are steps, as the user names it.
 
     A module is changed as soon as it has been imported. The function of a script exists only once its
-    definition has run, so calls from the script are watched until then.
+    definition has run, so the script is watched until then.
 
     Args:
         text: Module and function or method, as in `train:Trainer.update`.
@@ -190,22 +192,36 @@ class StepFunction:
         return True
 
     def wait_in_script(self) -> None:
-        """Wait for the definition if the function is one of the script, also by the script's own name."""
+        """Wait for the definition if the function is one of the script, also by the script's own name.
+
+        Each line of the script is looked at, since the one after the definition may call it; under a debugger
+        or coverage, which have to trace lines themselves, only calls from the script.
+        """
         script = sys.modules[MAIN]
-        if self.module not in {MAIN, name_script()} or self.replace_in(script) or sys.getprofile():
+        if self.module not in {MAIN, name_script()} or self.replace_in(script):
             return
-        calls = 0
+        watch = sys.setprofile if sys.gettrace() else sys.settrace
+        if watch is sys.setprofile and sys.getprofile():
+            return
+        names, seen = vars(script), 0
 
-        def look(frame: FrameType, event: str, _: Any) -> None:
-            nonlocal calls
+        def look(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal seen
             caller = frame.f_back
-            if event != "call" or caller is None or caller.f_globals is not vars(script):
-                return
-            calls += 1
-            if self.replace_in(script) or calls > MAX_CALLS:
-                sys.setprofile(None)
+            if frame.f_globals is not names and (caller is None or caller.f_globals is not names):
+                return None
+            seen += 1
+            if self.replace_in(script) or seen > MAX_LINES:
+                watch(None)
+                return None
+            return look if frame.f_code.co_name == _SCRIPT else None
 
-        sys.setprofile(look)
+        outer: FrameType | None = sys._getframe()
+        while outer is not None and watch is sys.settrace:
+            if outer.f_globals is names and outer.f_code.co_name == _SCRIPT:
+                outer.f_trace = look
+            outer = outer.f_back
+        watch(look)
 
     def _wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.iscoroutinefunction(function):

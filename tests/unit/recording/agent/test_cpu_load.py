@@ -74,6 +74,35 @@ def test_processes_of_others_count_apart_from_those_of_the_program() -> None:
     assert beside["program_ns"] == beside["cpu_ns"]
 
 
+ENDS = """
+import json, subprocess, sys, time
+from tracekit.recording.agent.cpu_load import CpuLoad
+WORK = "import time\\nprint(flush=True)\\nwhile time.process_time() < {}: pass"
+def start(seconds):
+    child = subprocess.Popen([sys.executable, "-c", WORK.format(seconds)], stdout=-1)
+    child.stdout.readline()
+    return child
+early = start(9)
+while int(open(f"/proc/{early.pid}/stat").read().split()[13]) < 20:
+    pass
+load = CpuLoad()
+load.begin()
+early.kill()
+early.wait()
+start(0.3).wait()
+load.step_ended()
+load.end()
+print(json.dumps(load.facts()))
+"""
+
+
+@needs_scheduler
+def test_processes_of_the_program_that_end_meanwhile_count_as_its_own() -> None:
+    facts = json.loads(subprocess.check_output([sys.executable, "-c", ENDS]))
+    # of the first child only what it used meanwhile, which is less than it had used before
+    assert 250_000_000 < facts["program_ns"] - facts["cpu_ns"] < 480_000_000
+
+
 def test_the_time_after_the_last_step_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     now_ns = 0
     monkeypatch.setattr(cpu_load.time, "perf_counter_ns", lambda: now_ns)

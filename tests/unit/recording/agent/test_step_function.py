@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tracekit.recording.agent.step_hooks import StepFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 SOURCE = """
 class Trainer:
@@ -64,17 +70,56 @@ def test_what_is_no_function_is_not_found(name: str) -> None:
     assert not wrapped(name)[2]
 
 
-def test_a_script_is_watched_only_until_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("watch", "watcher"),
+    [(sys.settrace, sys.gettrace), (sys.setprofile, sys.getprofile)],
+    ids=["alone", "under another tracer"],
+)
+def test_a_script_is_watched_only_until_the_definition(
+    monkeypatch: pytest.MonkeyPatch, watch: Callable[[Any], None], watcher: Callable[[], Any]
+) -> None:
     script, reports = ModuleType("__main__"), list[str]()
     monkeypatch.setitem(sys.modules, "__main__", script)
     function = StepFunction("__main__:step", began=lambda: None, ended=lambda: reports.append("ended"))
-    former = sys.getprofile()
+    former = sys.gettrace(), sys.getprofile()
+    sys.settrace(None if watch is sys.settrace else lambda *_: None)
     sys.setprofile(None)
     try:
         function.wait_in_script()
-        assert sys.getprofile() is not None
+        assert watcher() is not None
         exec("def before(): pass\nbefore()\ndef step(): pass\nbefore()\nstep()", vars(script))  # noqa: S102
-        assert sys.getprofile() is None
+        assert watcher() is None
     finally:
-        sys.setprofile(former)
+        sys.settrace(former[0])
+        sys.setprofile(former[1])
     assert reports == ["ended"]
+
+
+SCRIPT = """
+import sys
+from tracekit.recording.agent.step_hooks import StepFunction
+reports = []
+def wait():
+    began, ended = (lambda: reports.append("began")), (lambda: reports.append("ended"))
+    StepFunction(sys.argv[1], began=began, ended=ended).wait_in_script()
+wait()
+class Trainer:
+    @staticmethod
+    def fit(): print(reports, sys.gettrace(), sys.getprofile())
+Trainer.fit()
+def main(): Trainer.fit()
+main()
+"""
+FIRST = "['began'] None None"
+LATER = "['began', 'ended', 'began'] None None"
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"), [("__main__:main", ["[] ", FIRST]), ("script:Trainer.fit", [FIRST, LATER])]
+)
+def test_the_call_in_the_line_after_the_definition_is_a_step(
+    tmp_path: Path, name: str, printed: list[str]
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    lines = subprocess.check_output([sys.executable, str(tmp_path / "script.py"), name], text=True)
+    assert all(map(str.startswith, lines.splitlines(), printed)), lines
