@@ -78,6 +78,7 @@ from .causes import (
     SOURCE,
     WAIT_NS,
     WAIT_ROW,
+    WARM_UP,
     Idle,
 )
 from .context import MAX_DISPATCH_NS, MAX_FIRST_CALLS, MIN_FIRST_RATIO, MIN_LONG_NS, MIN_STALLED_OPS
@@ -146,8 +147,8 @@ def _with_share(table: dict[str, object]) -> pd.DataFrame:
 def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame, lengths: Ints) -> dict[str, object]:
     """Idle time inside the profiled steps, in all and per step of the rank, and its part that is set aside.
 
-    Without steps the former are missing, and the latter is that of the whole capture. Last, the part that is
-    start-up.
+    Without steps the former are missing, and the latter is that of the whole capture. Last, the parts in
+    marked warm-up and that are start-up.
     """
     inside, steps = groups.sums(lengths), count_by_rank(windows, ints(gaps, C.RANK)[groups.first])
     per_step = inside // np.maximum(steps, 1)
@@ -155,6 +156,7 @@ def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame, lengths
         "steps_ns": pd.arrays.IntegerArray(inside, steps == 0),
         "per_step_ns": pd.arrays.IntegerArray(per_step, steps == 0),
         "aside_ns": groups.sums(np.where(gaps[ASIDE].to_numpy(), lengths, 0)),
+        WARM_UP_NS: groups.sums(np.where(gaps[WARM_UP].to_numpy(), lengths, 0)),
         START_UP_NS: groups.sums(np.where(gaps[INITIAL].to_numpy(), lengths, 0)),
     }
 
@@ -277,7 +279,7 @@ def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
 
 MIN_LISTED_NS = 1_000
 """Minimum length of a listed gap: shorter ones are below the resolution of traces in whole µs."""
-IDLE_NS, RECURRING_NS, START_UP_NS = "idle_ns", "recurring_ns", "start_up_ns"
+IDLE_NS, RECURRING_NS, START_UP_NS, WARM_UP_NS = "idle_ns", "recurring_ns", "start_up_ns", "warm_up_ns"
 HOST_LATE = (*HOST_LAUNCHES, Cause.SYNC, Cause.DATALOAD, Cause.PROFILER)
 _CAUSE = Column(CAUSE, "", f"one of {', '.join(CAUSES)}")
 _OP = Column(OP, "", "op, annotation or frame that delayed the device; for queued work the launching op")
@@ -300,6 +302,7 @@ BY_CAUSE = (
         "ns",
         "its part (without steps, that of the capture) at an edge of the capture or in marked warm-up",
     ),
+    Column(WARM_UP_NS, "ns", "the part of that in marked warm-up"),
     Column(
         START_UP_NS,
         "ns",

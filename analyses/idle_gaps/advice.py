@@ -27,6 +27,7 @@ from .causes import (
     WAITS_ELSEWHERE,
     total_ns,
 )
+from .context import MIN_FIRST_RATIO
 
 MAX_NAMED, MIN_NAMED_SHARE = 3, 0.01
 """Maximum number of ops named in an advice, and minimum share of the gaps of each."""
@@ -35,10 +36,11 @@ MIN_ONE_OFF_SHARE = 0.5
 
 
 def one_off(rows: pd.DataFrame) -> str:
-    """Warn if one gap makes up most of the idle time, and no other of its op is nearly as long."""
+    """Warn if one gap is most of the idle time, and far longer than any other of its op."""
     lengths = ints(rows, C.DUR_NS)
     longest = int(lengths.max()) / total_ns(rows)
-    alike = (rows[OP] == rows[OP].iloc[int(lengths.argmax())]) & (2 * lengths >= lengths.max())
+    alike = rows[OP] == rows[OP].iloc[int(lengths.argmax())]
+    alike &= MIN_FIRST_RATIO * lengths >= lengths.max()
     if longest < MIN_ONE_OFF_SHARE or alike.sum() > 1:
         return ""
     amount = "It is a single gap" if len(rows) == 1 else f"A single gap is {percent(longest)} of it"
@@ -137,6 +139,11 @@ def on_host(rows: pd.DataFrame, program: Program) -> str:
         return _READING
     if mostly(rows, contains(rows[OP], _FILLS)):
         return _ON_DEVICE.format(module=program.module)
+    if mostly(rows, rows[INITIAL]):
+        return (
+            "It compiles or loads code there, on first use only: warm up before recording, and in production "
+            "before the first request"
+        )
     if mostly(rows, rows[WAITS_ELSEWHERE]):
         return (
             "The host waits there for a request, a lock or another process: fine if there is no work, else "

@@ -111,6 +111,7 @@ class Explained:
     # they do not
     call: Ints
     aside: Bools  # whether the gap is at an edge of the capture or in marked warm-up
+    warm_up: Bools  # whether it is in the latter
     starting: Bools  # whether the host was late only before it got ahead for the rest of the capture
     loading: Bools  # whether the loading of code covers most of the host's part
     unrecorded: Bools  # whether the gap is time of kernels of a graph that were not recorded
@@ -172,7 +173,8 @@ def explain(
     in_step = gaps[C.STEP].notna().to_numpy(bool)
     at_edge = context.after_backlog(gaps, device) & ~(late & in_step) | (is_opening & ~late)
     at_edge |= context.in_first_wait(gaps, host, waits, queued)
-    aside = at_edge | context.in_warm_up(gaps, host)
+    warm_up = context.in_warm_up(gaps, host)
+    aside = at_edge | warm_up
     starting = context.is_start_up(gaps, device, host, waits, late & ~aside, is_opening)
     return Explained(
         causes,
@@ -186,6 +188,7 @@ def explain(
         waiting_elsewhere,
         _longest_call(host, part),
         aside | (starting & is_opening),
+        warm_up,
         starting & ~is_opening,
         _is_overhead(host, gaps, part, loads_code=True),
         unrecorded,
@@ -323,8 +326,8 @@ WAIT_ROW, ANCHOR_ROW, WAITS_ELSEWHERE, ALLOCATING = "wait_row", "host_row", "res
 ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
 """Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
 and a known activity."""
-INITIAL = "initial"
-"""Whether the host loaded or compiled code or chose an algorithm in the gap."""
+WARM_UP, INITIAL = "warm_up", "initial"
+"""Whether a gap is in marked warm-up, and whether the host loaded or compiled code or chose an algorithm."""
 BETWEEN = "(between ops)"
 OUTSIDE = "(outside of ops)"
 
@@ -414,6 +417,7 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     sampled = sampled_lines(run, ints(gaps, C.RANK), start, start + why.host_ns)
     is_named = (anchor >= 0) & ~rare & ~context.is_marked(host.name_matches(_BACKWARD_NODE), anchor)
     initial = early | why.loading | context.is_initialization(host, anchor, call, is_new)
+    initial |= context.is_compilation(gaps, idle.device, why.host_ns, (anchor < 0) & (call < 0))
     shown = {
         NEXT_OP: host.categories(next_op, NO_OP),
         OP: _op_labels(idle, np.where(is_other_call, call, anchor), next_op),
@@ -430,6 +434,7 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         WAITS_ELSEWHERE: why.waiting_elsewhere,
         ALLOCATING: why.allocating,
         ASIDE: why.aside,
+        WARM_UP: why.warm_up,
         STARTING: why.starting,
         FIRST: first,
         INITIAL: is_late & initial & ~why.aside & ~stalled,

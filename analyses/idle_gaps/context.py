@@ -18,7 +18,8 @@ Such time is explained by the recording or by its start; it does not recur, so n
   kernel after it is not new. If calls of `MIN_STALLED_OPS` ops did, the thread was descheduled or waited for
   a lock; calls of one op may have had more to do.
 * Initialization: an early first call; a range that compiles; overhead of loading code; a runtime call that
-  loads code, that launches a kernel for the first time, or that was slow at first only.
+  loads code, that launches a kernel for the first time, or that was slow at first only; a host part of
+  `MIN_ONCE_NS` or more of which nothing was recorded, before the first launch of a generated kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.schema import C, HostKind
 
-from ..shared.common import Bools, medians, overlap_by, spans, values_at
+from ..shared.common import Bools, contains, medians, overlap_by, spans, values_at
 from ..shared.host_columns import take
 from ..shared.idle_neighbors import AFTER, BEFORE, LAUNCH
 
@@ -61,6 +62,8 @@ MIN_ONCE_NS = 10_000_000
 a context, a stream or a library's handle takes tens of ms at first, other calls at most some ms."""
 RUNTIME_CALL = r"^(?:cuda|cu|hip|ur|ze)[A-Z]"
 _LAUNCH, _GRAPH_LAUNCH, _ALLOCATION = r"(?i)launch", r"(?i)graphlaunch", r"(?i)malloc|hostalloc"
+GENERATED = r"^triton_(?:poi|red|per|tem|for)_"
+"""Names of kernels that torch.compile generates."""
 _INITIALIZES = r"(?i)nvrtc|compil(?:e(?!d)|ing|ation)|autotun|(?:module|library)_?load"
 """Names of ranges and calls that compile, try variants of kernels, or load code."""
 MAX_DISPATCH_NS = 1_000_000
@@ -288,6 +291,21 @@ def is_initialization(host: HostColumns, anchor: Ints, call: Ints, is_new: Bools
     loads = launches & ~is_marked(host.name_matches(_GRAPH_LAUNCH), call) & is_new
     initial: Bools = is_marked(named, anchor) | is_marked(named, call) | loads
     return initial | (~launches & is_marked(initializes, call))
+
+
+def is_compilation(gaps: pd.DataFrame, device: pd.DataFrame, host_ns: Ints, unknown: Bools) -> Bools:
+    """Whether the host compiled in its part of each gap: nothing was recorded, and then a new kernel ran.
+
+    Args:
+        gaps: Idle intervals.
+        device: The intervals that occupy a device.
+        host_ns: The host's part of each gap.
+        unknown: Whether no recorded row covers most of it.
+    """
+    after, names = gaps[AFTER].to_numpy(), device[C.NAME]
+    generated = contains(names, GENERATED) & ~device.duplicated([C.RANK, C.NAME]).to_numpy()
+    compiled: Bools = unknown & (host_ns >= MIN_ONCE_NS) & generated[after]
+    return compiled
 
 
 def _have_names(host: HostColumns, rows: Ints) -> Bools:

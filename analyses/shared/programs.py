@@ -98,7 +98,7 @@ def _detect(run: Run) -> Program:
     return replace(program, stacks="record stacks (`tracekit collect --stacks`)")
 
 
-_SAMPLE_CPU = "mark the code with NVTX ranges, or sample the CPU (`nsys profile --sample=process-tree`),"
+_SAMPLE_CPU = "mark the code with NVTX ranges, or sample the CPU (`nsys profile --sample=process-tree`)"
 
 
 def _find_vendor(run: Run) -> str:

@@ -12,9 +12,10 @@ from dash.development.base_component import Component
 
 from tracekit.analysis import Analysis, Bottleneck, Finding, Severity
 from tracekit.analysis.capture import TITLE, Capture
+from tracekit.analysis.device_verdict import Part
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import Budget, budget
-from tracekit.analysis.verdict import Part, Verdict
+from tracekit.analysis.verdict import Verdict
 from tracekit.errors import clean
 from tracekit.render import human
 from tracekit.runs.run import Run

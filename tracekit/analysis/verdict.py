@@ -42,10 +42,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Analyze, Bottleneck, Result, Severity, analyze
+from tracekit.analysis.device_verdict import (
+    AS_LATE,
+    LATE,
+    LAUNCHES,
+    PROFILED,
+    START_UP,
+    About,
+    Part,
+    describe_devices,
+    split_window,
+)
 from tracekit.analysis.host_verdict import NAME_WIDTH, describe_host
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION
-from tracekit.analysis.savings import MIN_SHARE, Ranked
+from tracekit.analysis.savings import Ranked
 from tracekit.errors import PluginError, clean
 from tracekit.runs.run import Run
 from tracekit.runs.text import human, shorten
@@ -65,28 +76,8 @@ _BY_CAUSE = {
     IdleCause.UNKNOWN: Bottleneck.UNKNOWN,
 }
 _HOST_WORK = [cause for cause, bound in _BY_CAUSE.items() if bound == Bottleneck.HOST]
-_MEANINGS = {
-    Bottleneck.COMPUTE: "kernels run",
-    Bottleneck.COMMUNICATION: "communication runs and no other kernel",
-    Bottleneck.STRAGGLERS: "a collective waits for its last rank",
-    Bottleneck.COPIES: "copies run and no kernel",
-    Bottleneck.INPUT: "the GPU is idle during data loading",
-    Bottleneck.LAUNCH: "the GPU is idle until the CPU launches",
-    Bottleneck.HOST: "the GPU is idle until the CPU launches",
-    Bottleneck.START_UP: "the CPU initializes, loads or compiles code, or chooses algorithms",
-    Bottleneck.SYNC: "the GPU is idle after the CPU waited for it",
-    Bottleneck.QUEUED: "the GPU is idle although work was launched",
-    Bottleneck.PROFILER: "the GPU is idle because the profiler slows the CPU",
-    Bottleneck.UNKNOWN: "the GPU is idle for an unknown cause",
-}
-_SUBJECTS = {Bottleneck.COMPUTE: "GPU kernels", Bottleneck.QUEUED: "late starts of launched work"}
-"""Words for bounds whose names do not read well in the sentence."""
 MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
-MIN_ASIDE_SHARE = 0.1
-"""Share of the window from which edges and start-up are set aside, and that must remain without start-up."""
-MAX_PACED_WAIT_SHARE = 0.1
-"""Share of the window below which a host that waits for a device does not lose time by it."""
 MIN_KERNEL_SHARE = 0.1
 """Share of the kernel time from which the largest family of kernels is named."""
 MIN_INTERVALS = 4
@@ -105,23 +96,6 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "steps": ("overhead",),
 }
 """The analyses that a verdict follows from, with their tables."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Part of the window.
-
-    Attributes:
-        bound: What it is spent on.
-        label: What exactly: the cause of idle time, or an op.
-        dur_ns: Its length.
-        share: Its share of the window.
-    """
-
-    bound: Bottleneck
-    label: str
-    dur_ns: int
-    share: float
 
 
 @dataclass(frozen=True)
@@ -158,15 +132,21 @@ class Evidence:
     Attributes:
         tables: Non-empty tables by analysis and name.
         done: Analyses that have ended.
+        failed: Messages of those that failed.
     """
 
     tables: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, result: Result) -> None:
         """Add the result of an analysis; those that are not needed are ignored."""
         if name in INPUTS:
             self.done.add(name)
+            if result.incomplete and not result.tables:
+                self.failed[name] = (
+                    clean("; ".join(result.notes).removeprefix("failed: ")) or f"{name} failed"
+                )
             frames = ((table, result.tables.get(table)) for table in INPUTS[name])
             self.tables |= {
                 (name, table): frame for table, frame in frames if frame is not None and len(frame)
@@ -187,10 +167,16 @@ class Evidence:
         """
         obstacle = self._obstacle()
         verdict = _cannot_tell(obstacle) if obstacle else self._judge_window()
+        unnamed = [name for name, message in self.failed.items() if message not in verdict.sentence]
+        if unnamed:
+            sentence = f"{verdict.sentence} Without {', '.join(unnamed)}, which failed."
+            verdict = replace(verdict, sentence=sentence)
         return replace(verdict, findings=_select_findings(verdict, list(ranked)))
 
     def _obstacle(self) -> str:
-        """Return why the trace supports no verdict; empty if it does."""
+        """Return why there is no verdict; empty if there is one."""
+        if "gpu_breakdown" in self.failed:
+            return self.failed["gpu_breakdown"]
         verdict, checks = (self.tables.get((INTEGRITY, name)) for name in INPUTS[INTEGRITY])
         if verdict is None or checks is None:
             return ""
@@ -210,16 +196,22 @@ class Evidence:
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
                 kernel = "" if frame["graph_ns"].sum() > frame["active_ns"].sum() else self._largest_kernel()
-                about = _About(f"{window}{on}", edges_ns, self._busiest(frame), kernel, self._waits(frame))
-                return _of_device(lengths, about)
+                warm_up_ns, waits = self._warm_up_ns(frame), self._waits(frame)
+                about = About(f"{window}{on}", edges_ns, warm_up_ns, self._busiest(frame), kernel, waits)
+                found = describe_devices(lengths, about)
+                if found is None:
+                    return _cannot_tell("the window has no length")
+                of_all = sum(part.dur_ns for part in found.parts)
+                return Verdict(found.bound, found.loss, found.sentence, found.parts, found.window, of_all)
         whole, by_name = (self.tables.get(("host_breakdown", name)) for name in INPUTS["host_breakdown"])
         if whole is None or by_name is None:
-            return _cannot_tell("neither work of a device nor of the host is recorded")
+            nothing = "neither work of a device nor of the host is recorded"
+            return _cannot_tell(self.failed.get("host_breakdown", nothing))
         verdict = describe_host(whole, by_name)
         if verdict is None:
             return _cannot_tell("the host's activity has no length")
         total = sum(verdict.lengths.values())
-        parts = _parts(verdict.lengths, total)
+        parts = split_window(verdict.lengths)
         return Verdict(verdict.bound, None, verdict.sentence, parts, verdict.window, total)
 
     def _lengths(
@@ -234,7 +226,7 @@ class Evidence:
             (Bottleneck.COMPUTE, "opaque CUDA graphs"): graph,
             (Bottleneck.COMMUNICATION, "exposed communication"): int(exposed.sum()) - waited,
             (Bottleneck.STRAGGLERS, "waiting for the last rank"): waited - late,
-            (Bottleneck.HOST, _AS_LATE): late,
+            (Bottleneck.HOST, AS_LATE): late,
             (Bottleneck.COPIES, "exposed copies"): int(frame["movement_ns"].sum()),
         }
         if ("idle_gaps", "summary") not in self.tables:
@@ -243,12 +235,12 @@ class Evidence:
         by_cause: dict[tuple[Bottleneck, str], int] = {
             (bound, cause.label): causes.get(cause, 0) for cause, bound in _BY_CAUSE.items()
         }
-        by_cause[_START_UP] = causes.get(Bottleneck.START_UP, 0)
-        known_ns = by_cause[_PROFILED] + by_cause[_START_UP]  # which make profiled steps longer as well
+        by_cause[START_UP] = causes.get(Bottleneck.START_UP, 0)
+        known_ns = by_cause[PROFILED] + by_cause[START_UP]  # which make profiled steps longer as well
         slowed_ns = self._slowed_ns(frame) - known_ns if stepped else 0
-        moved_ns = min(max(0, slowed_ns), by_cause[_LAUNCHES])
-        by_cause[_LAUNCHES] -= moved_ns
-        by_cause[_PROFILED] += moved_ns
+        moved_ns = min(max(0, slowed_ns), by_cause[LAUNCHES])
+        by_cause[LAUNCHES] -= moved_ns
+        by_cause[PROFILED] += moved_ns
         return {**lengths, **by_cause}, idle - sum(by_cause.values())
 
     def _waited_ns(self, frame: pd.DataFrame) -> tuple[int, int]:
@@ -288,18 +280,31 @@ class Evidence:
     def _busiest(self, frame: pd.DataFrame) -> str:
         """Return in what most of the host's work between launches is, in words; empty if in several ops."""
         work: Counter[str] = Counter()
+        longest: dict[str, int] = {}
         for rows in self._idle(frame, "by_op") + self._idle(frame, "before_work"):
             recurring = (
                 rows["recurring_ns"] if "recurring_ns" in rows else rows[C.DUR_NS] - rows["start_up_ns"]
             )
             sums = recurring[rows["cause"].isin(_HOST_WORK)].groupby(rows["op"]).sum()
             work.update({str(op): int(total) for op, total in sums.items()})
-        ((largest, longest_ns),) = work.most_common(1) or [("", 0)]
-        if 2 * longest_ns <= work.total():
+            gaps = rows.get("longest_ns", rows.get(C.DUR_NS, recurring))
+            longest |= {
+                str(op): int(ns) for op, ns in gaps[recurring >= gaps].groupby(rows["op"]).max().items()
+            }
+        ((largest, largest_ns),) = work.most_common(1) or [("", 0)]
+        if 2 * largest_ns <= work.total():
             return ""
         if largest.startswith("("):
-            return "outside of recorded ops"
+            gap_ns = longest.get(largest, 0)
+            once = f", in one gap of {human(gap_ns, 'ns')}" if 2 * gap_ns > work.total() else ""
+            return f"outside of recorded ops{once}"
         return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}"
+
+    def _warm_up_ns(self, frame: pd.DataFrame) -> int:
+        """Return the idle time in ranges marked as warm-up."""
+        return sum(
+            int(rows["warm_up_ns"].sum()) for rows in self._idle(frame, "by_cause") if "warm_up_ns" in rows
+        )
 
     def _waits(self, frame: pd.DataFrame) -> float:
         """Return the share of the window in which the host waits for a device."""
@@ -337,114 +342,6 @@ _PLACE = [C.RANK, C.DEVICE]
 _COUNTS = ["kernels", "memcpys", "memsets"]
 
 
-@dataclass(frozen=True)
-class _About:
-    """What a verdict says of a window of devices beside its parts."""
-
-    window: str  # what the window is
-    edges_ns: int  # length of its edges
-    busiest: str  # in what most of the host's work between launches is, or empty
-    kernel: str  # the largest kernel, or empty
-    waits_share: float  # share of the window in which the host waits for a device
-
-
-def _of_device(lengths: dict[tuple[Bottleneck, str], int], about: _About) -> Verdict:
-    """Write the verdict on a window of devices: its largest part, then the largest loss.
-
-    Args:
-        lengths: Parts of the window in ns, by bound and label, without the edges.
-        about: What else is known of the window.
-    """
-    window, edges_ns, busiest = about.window, about.edges_ns, about.busiest
-    if edges_ns >= MIN_ASIDE_SHARE * (sum(lengths.values()) + edges_ns) > 0:
-        window += f" without the edges of the capture ({human(edges_ns, 'ns')})"
-    else:
-        lengths = {**lengths, (Bottleneck.EDGES, "before the first or after the last work"): edges_ns}
-    before, lengths = _set_start_up_aside(lengths, window)
-    total = sum(lengths.values())
-    parts = _parts(lengths, total)
-    if not {part.bound for part in parts} - {Bottleneck.EDGES}:
-        return _cannot_tell("the window has no length")
-    shares = _shares(parts)
-    bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
-    if bound == Bottleneck.PROFILER and others and others[0] != Bottleneck.UNKNOWN:
-        bound, others[0] = others[0], bound
-    is_paced = shares[bound] < 0.5 and about.waits_share < MAX_PACED_WAIT_SHARE
-    if bound == Bottleneck.COMPUTE and others[:1] == [Bottleneck.LAUNCH] and is_paced:
-        bound, others[0] = others[0], bound
-    losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
-    loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
-    late = {Bottleneck.LAUNCH: max(_LATE, key=lambda one: sum(p.dur_ns for p in parts if p.bound == one))}
-    causes = {one: _name_main_cause(parts, late.get(one, one), busiest) for one in (bound, loss) if one}
-    causes[Bottleneck.COMPUTE] = about.kernel
-    words = {one: late.get(one, _SUBJECTS.get(one, one)) for one in shares}
-    text = f"{_MEANINGS[bound]} for {human(shares[bound], 'share')} of {'the rest' if before else window}"
-    if bound == Bottleneck.UNKNOWN:
-        text = f"Cannot tell what bounds this run, too little is recorded: {text}"
-    else:
-        text = f"Bound by {words[bound]}: {text}{causes[bound]}"
-    if loss:
-        share = human(shares[loss], "share")
-        text += f". Largest loss: {words[loss]}, {share} ({_MEANINGS[loss]}{causes[loss]})"
-    elif bound != Bottleneck.COMPUTE:
-        text += f"; {_MEANINGS[Bottleneck.COMPUTE]} for {human(shares.get(Bottleneck.COMPUTE, 0.0), 'share')}"
-    for other in (Bottleneck.PROFILER, Bottleneck.START_UP):
-        if other not in (bound, loss) and shares.get(other, 0.0) >= MIN_SHARE:
-            text += f"; {other} for {human(shares[other], 'share')}"
-    window += " without start-up" if before else ""
-    found = late.get(bound, bound), loss and late.get(loss, loss)
-    return Verdict(*found, f"{before}{text}.", parts, window, total)
-
-
-_AS_LATE = "in collectives, as the CPUs of all ranks are late"
-"""Label of waiting for a rank by others whose CPUs are as late."""
-_LAUNCHES = Bottleneck.LAUNCH, IdleCause.LAUNCH_BOUND.label
-_PROFILED = Bottleneck.PROFILER, IdleCause.PROFILER.label
-_START_UP = Bottleneck.START_UP, "start-up"
-_LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
-"""Bounds that count together: the host is late with the next launch, whatever for."""
-
-
-def _shares(parts: tuple[Part, ...]) -> dict[Bottleneck, float]:
-    """Return the share of each bound in a window, that of late launches as one."""
-    shares: dict[Bottleneck, float] = {}
-    for part in parts:
-        bound = Bottleneck.LAUNCH if part.bound in _LATE else part.bound
-        shares[bound] = shares.get(bound, 0.0) + part.share
-    return shares
-
-
-def _set_start_up_aside(
-    lengths: dict[tuple[Bottleneck, str], int], window: str
-) -> tuple[str, dict[tuple[Bottleneck, str], int]]:
-    """Return a sentence on start-up and the other parts of a window, if both are a large part of it."""
-    total, start_up_ns = sum(lengths.values()), lengths.get(_START_UP, 0)
-    if not MIN_ASIDE_SHARE * total <= start_up_ns <= (1 - MIN_ASIDE_SHARE) * total or not total:
-        return "", lengths
-    rest = {other: length for other, length in lengths.items() if other != _START_UP}
-    share, meaning = human(start_up_ns / total, "share"), _MEANINGS[Bottleneck.START_UP]
-    amount = share if "devices" in window else f"{human(start_up_ns, 'ns')}, {share}"  # which overlap in time
-    return f"Start-up takes {amount} of {window} ({meaning}). ", rest
-
-
-def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, busiest: str) -> str:
-    """Name the cause of most of the idle time of a bound, if the words for the bound do not tell it."""
-    causes = [part for part in parts if part.bound in (_LATE if bound in _LATE else (bound,))]
-    largest = max(causes, key=lambda part: part.dur_ns)
-    is_most = 2 * largest.dur_ns > sum(part.dur_ns for part in causes)
-    if largest.label == _AS_LATE:
-        return f", mostly {_AS_LATE}" if is_most else ""
-    if bound == Bottleneck.HOST:
-        return f", mostly {busiest or largest.label}" if is_most and largest.bound == bound else ""
-    return f", mostly {largest.label}" if is_most and bound == Bottleneck.QUEUED and len(causes) > 1 else ""
-
-
-def _parts(lengths: dict[tuple[Bottleneck, str], int], total: int) -> tuple[Part, ...]:
-    return tuple(
-        Part(bound, label, length, length / total) for (bound, label), length in lengths.items() if length
-    )
-
-
 def _cannot_tell(reason: str) -> Verdict:
     """Return the verdict that nothing certain can be said, with the reason."""
     return Verdict(Bottleneck.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}.")
@@ -453,7 +350,7 @@ def _cannot_tell(reason: str) -> Verdict:
 def _select_findings(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ...]:
     """Return the findings on the bound and the loss, then the largest others that are no information."""
     wanted = {verdict.bound, verdict.loss} - {None, Bottleneck.UNKNOWN}
-    wanted |= set(_LATE) if wanted & set(_LATE) else set()
+    wanted |= set(LATE) if wanted & set(LATE) else set()
     related = [finding for finding in ranked if finding.bound in wanted]
     serious = [finding for finding in ranked if finding.finding.severity != Severity.INFO]
     order = [
@@ -483,6 +380,6 @@ def judge(run: Run, *, by: Analyze = analyze) -> Verdict:
     for name in INPUTS:
         try:
             evidence.add(name, by(run, name))
-        except PluginError:
-            continue  # what it would tell is unknown
+        except PluginError as error:
+            evidence.add(name, Result(notes=(f"failed: {error.message}",), incomplete=True))
     return evidence.verdict()

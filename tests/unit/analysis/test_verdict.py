@@ -79,9 +79,12 @@ def test_compute_with_its_largest_loss() -> None:
 
 
 def test_causes_of_late_launches_are_one_bound() -> None:
-    found = told(tables({"launch_bound": 200, "host_work": 250, "sync": 240}, active_ns=310))
-    assert (found.bound, found.loss) == (Bottleneck.HOST, None)
-    assert "45.0% of the capture, mostly outside of recorded ops; kernels run for 31.0%" in found.sentence
+    results = tables({"launch_bound": 200, "host_work": 250, "sync": 240}, active_ns=310)
+    for longest_ns, words in ((124, ""), (126, ", in one gap of 126 ns"), (251, "")):
+        results["idle_gaps"].tables["by_op"]["longest_ns"] = longest_ns
+        found = told(results)
+        assert (found.bound, found.loss) == (Bottleneck.HOST, None)
+        assert f"45.0% of the capture, mostly outside of recorded ops{words}; kernels" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -206,6 +209,45 @@ def test_edges_bound_nothing_and_are_left_out_from_a_tenth(aside_ns: int, window
     assert found.bound is Bottleneck.COMPUTE
     assert found.window_ns == window_ns
     assert ("without the edges of the capture (20 ns)" in found.window) == (aside_ns == 10)
+
+
+@pytest.mark.parametrize(("warm_up_ns", "words"), [(11, "marked warm-up"), (10, "the edges of the capture")])
+def test_marked_warm_up_is_named_if_it_is_most_of_what_is_set_aside(warm_up_ns: int, words: str) -> None:
+    results = tables({"sync": 40}, aside_ns=20, active_ns=130)
+    results["idle_gaps"].tables["by_cause"]["warm_up_ns"] = warm_up_ns
+    assert f"without {words} (20 ns)" in told(results).sentence
+
+
+def test_beside_communication_the_other_kernels_are_spoken_of() -> None:
+    sentences = [
+        told(tables({"launch_bound": 600}, active_ns=400, communication_exposed_ns=ns)).sentence
+        for ns in (0, 300)
+    ]
+    assert "; kernels run for 40.0%" in sentences[0]
+    assert "; kernels other than communication run for 10.0%" in sentences[1]
+
+
+FAILED = Result(notes=("failed: KeyError: 'x'",), incomplete=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gpu_breakdown", "Cannot tell what bounds this run: KeyError: 'x'."),
+        ("idle_gaps", "Without idle_gaps, which failed."),
+        ("host_breakdown", "kernels run for 60.0% of the capture"),
+    ],
+)
+def test_an_analysis_that_failed_is_named(name: str, says: str) -> None:
+    results = tables({"dataload": 400}, active_ns=600)
+    assert says in told(results | {name: FAILED}).sentence
+
+
+def test_without_a_device_the_failure_is_why_nothing_is_told() -> None:
+    results = {"integrity": tables({})["integrity"]}
+    assert "neither work of a device nor of the host" in told(results).sentence
+    found = told(results | {"host_breakdown": FAILED})
+    assert found.sentence == "Cannot tell what bounds this run: KeyError: 'x'."
 
 
 @pytest.mark.parametrize(("unknown", "bound"), [(5, Bottleneck.PROFILER), (0, Bottleneck.LAUNCH)])
