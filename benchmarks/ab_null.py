@@ -1,10 +1,11 @@
-"""Error rates of `tracekit ab` on real processes: commits that differ in a comment or by a known slowdown.
+"""Verdicts of `tracekit ab` on real processes: commits that differ in a comment or by a known slowdown.
 
-    python -m benchmarks.ab_null [--repeats 20] [--planted 15]
+    python -m benchmarks.ab_null [--repeats 40] [--planted 0,3,10,30,86] [--program loader|train|collect]
 
-Each repeat is a full `tracekit ab` between two commits of a temporary repository. The workload is a small
-PyTorch training loop on one CPU thread, or `tracekit collect` (--collect). Exits with 1 if equivalent commits
-are reported as a regression, or a slowdown is not.
+Each repeat is a full `tracekit ab` between two commits of a temporary repository. The program is a
+data loader that waits (runs differ by 3%, steps by 6%), which other programs disturb least; a small PyTorch
+training loop on one CPU thread; or `tracekit collect`. Exits with 1 if more than one verdict in twenty is
+wrong: a change where there is none, or none where it is at least the threshold.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracekit.experiments.measure import MAIN
+from tracekit.stats.comparison import Verdict
 
-ROUNDS = 20
-CLOCKS = {False: "perf_counter_ns", True: "thread_time_ns"}
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROUNDS = 100
 WORKLOAD = """
 import statistics
 import time
@@ -39,15 +44,30 @@ model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 inputs, labels = torch.randn(64, 256), torch.randint(0, 10, (64,))
 times = []
-for _ in range(40):
-    start = time.{clock}()
+for _ in range(15):
+    start = time.thread_time_ns()
     for _ in range(ROUNDS):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(inputs), labels).backward()
         optimizer.step()
-    times.append(time.{clock}() - start)
-print(f"step: {{statistics.median(times[10:]) / 1e6:.6f}} ms")
+    times.append(time.thread_time_ns() - start)
+print(f"step: {{statistics.fmean(times[5:]) / 1e6:.6f}} ms")
 """
+LOADER = """
+import math
+import random
+import time
+
+STEP_S = {step_s}  # {comment}
+level = STEP_S * math.exp(random.gauss(0, 0.03))
+begin = time.perf_counter()
+for _ in range(40):
+    time.sleep(level * random.uniform(0.9, 1.1))
+print(f"step: {{1e3 * (time.perf_counter() - begin) / 40:.6f}} ms")
+"""
+LOADER_S = 0.01
+PROGRAMS = {"loader": LOADER, "train": WORKLOAD, "collect": "# {comment}"}
+MAX_WRONG = 0.05
 SCRIPT = ("--value", r"^step: ([0-9.]+) ms$", "--", sys.executable, "train.py")
 COLLECT = ("--", "tracekit", "collect", "--workload", "mnist_cnn", "--device", "cpu", "--threads", "1")
 COLLECT_STEPS = ("--batch-size", "16", "--steps", "10", "--warmup", "3")
@@ -80,37 +100,66 @@ class Answer:
 
 
 def main() -> None:
-    """Repeat, print a line each and the tally; exit with 1 where one is wrong."""
+    """Print a line for each comparison and a row for each change; exit with 1 where too many are wrong."""
     options = _options()
-    if options.collect and options.planted:
-        sys.exit("--planted changes the script, which --collect does not measure")
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # unwinds, so nothing is left
-    wrong, tally = 0, Counter[str]()
-    planted = f"head {options.planted:g}% slower" if options.planted else "commits differ in a comment"
-    print(f"{options.repeats} x tracekit ab, {planted}, up to {options.max_k} runs per side\n{HEADER}")
+    planted = [float(percent) for percent in options.planted.split(",")]
+    rows = []
+    for percent in planted:
+        print(f"{options.repeats} x tracekit ab, {options.program}, head {percent:g}% slower\n{HEADER}")
+        rows.append(_repeat(percent, options))
+        print()
+    print("| head slower by | verdicts | wrong | runs per side | seconds |\n| --- | --- | --- | --- | --- |")
+    for row in rows:
+        print(row.text)
+    sys.exit(int(any(row.wrong > MAX_WRONG * options.repeats for row in rows)))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table of results, and how many of its verdicts are wrong."""
+
+    text: str
+    wrong: int
+
+
+def _repeat(percent: float, options: argparse.Namespace) -> Row:
+    answers = []
     with TemporaryDirectory() as folder:
-        make(Path(folder), planted=options.planted, clock=CLOCKS[options.cpu_time])
+        make(Path(folder), options.program, planted=percent)
         for number in range(1, options.repeats + 1):
-            answer = ask(Path(folder), options)
-            print(line(number, answer), flush=True)
-            tally[answer.verdict] += 1
-            wrong += (answer.verdict == "regression") != (options.planted > 0)
-    counted = ", ".join(f"{verdict} {count}" for verdict, count in sorted(tally.items()))
-    print(f"\n{counted}; wrong: {wrong} of {options.repeats}")
-    sys.exit(int(wrong > 0))
+            answers.append(ask(Path(folder), options))
+            print(line(number, answers[-1]), flush=True)
+    tally = Counter(answer.verdict for answer in answers)
+    changed = 100 * answers[0].content["design"]["theta"] <= percent
+    false = (Verdict.PASS, Verdict.IMPROVEMENT) if changed else (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+    wrong = sum(tally[verdict] for verdict in false)
+    verdicts = ", ".join(f"{verdict} {count}" for verdict, count in sorted(tally.items()))
+    k, seconds = (
+        _range([one.content["design"]["k"] for one in answers]),
+        _range([one.seconds for one in answers]),
+    )
+    return Row(f"| {percent:g}% | {verdicts} | {wrong} of {options.repeats} | {k} | {seconds} |", wrong)
 
 
-def make(folder: Path, *, planted: float, clock: str) -> None:
+def _range(values: Sequence[float]) -> str:
+    return f"{median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
+
+
+def make(folder: Path, program: str, *, planted: float) -> None:
     """A repository with two commits in a folder.
 
     Args:
         folder: An empty folder.
+        program: One of `PROGRAMS`.
         planted: How much slower the second commit is, per cent.
-        clock: What the program times itself with, a function of `time`.
     """
     git(folder, "init", "--quiet")
-    for comment, rounds in (("one", ROUNDS), ("two", round(ROUNDS * (1 + planted / 100)))):
-        (folder / "train.py").write_text(WORKLOAD.format(rounds=rounds, comment=comment, clock=clock))
+    for comment, factor in (("one", 1.0), ("two", 1 + planted / 100)):
+        text = PROGRAMS[program].format(
+            rounds=round(ROUNDS * factor), step_s=LOADER_S * factor, comment=comment
+        )
+        (folder / "train.py").write_text(text)
         git(folder, "add", "train.py")
         git(folder, "commit", "--quiet", f"--message={comment}")
 
@@ -128,7 +177,7 @@ def ask(folder: Path, options: argparse.Namespace) -> Answer:
         subprocess.CalledProcessError: It failed otherwise than by its verdict.
     """
     plan = ["-k", str(options.k), "--max-k", str(options.max_k), "--warmup", str(options.warmup)]
-    measured = (*COLLECT, *COLLECT_STEPS) if options.collect else SCRIPT
+    measured = (*COLLECT, *COLLECT_STEPS) if options.program == "collect" else SCRIPT
     with TemporaryDirectory() as store:
         words = ["ab", "HEAD~1", "HEAD", *plan, "--store", store, "--format", "json", *measured]
         start = time.perf_counter()
@@ -159,13 +208,12 @@ def line(number: int, answer: Answer) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=20, help="comparisons to make")
-    parser.add_argument("--planted", type=float, default=0.0, help="how much slower the head is, per cent")
+    parser.add_argument("--program", choices=PROGRAMS, default="loader", help="what is measured")
+    parser.add_argument("--repeats", type=int, default=40, help="comparisons of each change")
+    parser.add_argument("--planted", default="0,3,10,30,86", help="how much slower heads are, per cent")
     parser.add_argument("-k", type=int, default=5, help="runs per side at the first look")
-    parser.add_argument("--max-k", type=int, default=10, help="runs per side at the last look")
+    parser.add_argument("--max-k", type=int, default=20, help="runs per side at the last look")
     parser.add_argument("--warmup", type=int, default=1, help="runs per side that do not count")
-    parser.add_argument("--cpu-time", action="store_true", help="time the CPU, which other load slows less")
-    parser.add_argument("--collect", action="store_true", help="measure `tracekit collect`")
     return parser.parse_args()
 
 
