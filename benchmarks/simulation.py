@@ -15,6 +15,7 @@ from benchmarks.noise_models import HARD, MODELS, run_values
 from tracekit.stats import effects
 from tracekit.stats.comparison import ALPHA, THRESHOLD, Verdict
 from tracekit.stats.decide import CODES, Codes, classify
+from tracekit.stats.history import find_segments
 from tracekit.stats.samples import order
 from tracekit.stats.tests import holm, plan
 
@@ -227,6 +228,20 @@ def apart(levels: str, runs: str, k: int, *, sessions: int, count: int, sigma: f
         [(effects.effect_between_sessions(a, b + shift, earlier), ALPHA)] for shift in (0.0, PLANTED)
     )
     return _cell(null, planted)
+
+
+def history(model: str, sessions: int, *, count: int, seed: int) -> tuple[float, float]:
+    """Shares of histories with a step of at least the threshold without one, and with one that is found.
+
+    The second has one of +10% half way, which is found if a step begins at most one session from there.
+    """
+    rng, half = np.random.default_rng(seed), sessions // 2
+    levels = np.exp(run_values(HARD[model](rng, count, sessions, 0.03)))
+    changed = np.where(np.arange(sessions) < half, 1.0, 1.1) * levels
+    steps, planted = ([find_segments(row)[1:] for row in rows] for rows in (levels, changed))
+    false = [any(abs(np.log(step.ratio)) >= np.log1p(THRESHOLD) for step in of) for of in steps]
+    found = [any(abs(step.start - half) <= 1 for step in of) for of in planted]
+    return float(np.mean(false)), float(np.mean(found))
 
 
 Looks: TypeAlias = "Sequence[tuple[effects.Effect, float]]"

@@ -42,6 +42,9 @@ OCCASIONS = (
     ("drift of 10%", "independent"),
 )
 """Models of the levels of sessions, and of the runs within them."""
+HISTORIES = (16, 20, 40)
+LASTING = ("sticky states, 10%", "drift of 10%", "AR(0.8)")
+HARD_HISTORIES = ("independent", "two states, 10%", "outliers", *LASTING)
 SCHEDULES: tuple[tuple[int, ...], ...] = ((5,), (6,), (10,), (20,), SCHEDULE)
 INCREASES = (0.07, 0.10, 14.64)
 
@@ -65,6 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     missed = 0
     missed += report(robustness(options.trials))
+    missed += report(histories(max(1, options.trials // 10)))
     for part in (null, designs, power, detectable, families):
         missed += report(part(options.count))
     missed += report(bisections(options.searches))
@@ -110,6 +114,20 @@ def _row(name: str, cells: list[simulation.Cell], count: int) -> Line:
     error = 2 * (MAX_ALARMS * (1 - MAX_ALARMS) / count) ** 0.5
     met = all(cell.alarms <= MAX_ALARMS + error and cell.covered >= MIN_COVERED - error for cell in cells)
     return Line(f"| {name} | {shown} |", met)
+
+
+def histories(count: int) -> Iterator[Line]:
+    """Steps of at least the threshold in histories of sessions without a change, and with +10% half way."""
+    yield Line(f"{count} histories a cell of {'/'.join(map(str, HISTORIES))} sessions, sd 3%\n")
+    yield Line("| levels, % of histories | a false step | step of +10% found |\n| --- | --- | --- |")
+    for seed, model in enumerate(HARD_HISTORIES):
+        cells = [simulation.history(model, sessions, count=count, seed=seed) for sessions in HISTORIES]
+        false, found = (
+            "/".join(f"{100 * share:.0f}" for share in shares) for shares in zip(*cells, strict=True)
+        )
+        # What lasts for several sessions is a step: of the machine or the code, which nothing here tells.
+        met = model in LASTING or all(share <= MAX_ALARMS for share, _ in cells)
+        yield Line(f"| {model} | {false} | {found} |", met)
 
 
 def null(count: int) -> Iterator[Line]:

@@ -202,6 +202,7 @@ class Commit:
         colors: Colors of the runs.
         dirty: Whether there were uncommitted changes; drawn as open marks and not part of the line.
         mark: Label of a significant change from the previous commit; empty for none.
+        level: Level of the stretch of the history between two steps; None if unknown.
     """
 
     name: str
@@ -212,6 +213,7 @@ class Commit:
     colors: tuple[str, ...]
     dirty: bool = False
     mark: str = ""
+    level: float | None = None
 
 
 def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[str, Any]:
@@ -232,6 +234,7 @@ def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[st
             _medians(commits, unit, factor),
             _runs(commits, unit, factor, dirty=False),
             *([_runs(commits, unit, factor, dirty=True)] if any(commit.dirty for commit in commits) else []),
+            *_levels(commits, unit, factor),
         ],
         "layout": {
             "height": 400,
@@ -273,6 +276,26 @@ def _medians(commits: Sequence[Commit], unit: str, factor: float) -> dict[str, A
             [f"median {human(commit.median, unit)} of {len(commit.values)}" for _, commit in clean],
         ),
     }
+
+
+def _levels(commits: Sequence[Commit], unit: str, factor: float) -> list[dict[str, Any]]:
+    """Draw the levels between steps as one broken line; nothing without a step."""
+    known = [
+        (place, commit, commit.level) for place, commit in enumerate(commits) if commit.level is not None
+    ]
+    if len({level for *_, level in known}) < 2:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "level between steps",
+            "x": [place for place, *_ in known],
+            "y": [level * factor for *_, level in known],
+            "line": {"width": 2, "dash": "dash", "shape": "hvh"},
+            **axis.hover([commit.details for _, commit, _ in known], [human(at, unit) for *_, at in known]),
+        }
+    ]
 
 
 def _runs(commits: Sequence[Commit], unit: str, factor: float, *, dirty: bool) -> dict[str, Any]:

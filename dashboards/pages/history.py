@@ -1,17 +1,19 @@
 """History page: metrics of each commit, tested by `tracekit.stats`, and bisect commands.
 
 A configuration (runs of one fingerprint) has *states*: commits, and uncommitted changes on top of them. Each
-commit is compared with the one before it by commit time. Uncommitted changes are shown, but not tested.
+commit is compared with the one before it by commit time, as `tracekit check` does. From 16 sessions on, steps
+of the whole history are shown too. Uncommitted changes are shown, but not tested.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +23,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit.analysis import Column
-from tracekit.diff.noise import fingerprint_id
+from tracekit.diff.noise import Session, group_alike, series_id, split_into_sessions, values_of_session
 from tracekit.errors import TracekitError
 from tracekit.experiments import check_baseline
 from tracekit.experiments.check_baseline import code
@@ -33,7 +35,8 @@ from tracekit.runs.run import Run
 from tracekit.stats import samples
 from tracekit.stats.compare import compare
 from tracekit.stats.comparison import THRESHOLD, Comparison, Verdict
-from tracekit.stats.noise import Noise, estimate_noise
+from tracekit.stats.history import MAX_P, MIN_LEVELS, Segment, find_segments
+from tracekit.stats.noise import Sessions
 from tracekit.stats.tests import compare_exact, with_holm
 from tracekit.storage import Place
 
@@ -62,6 +65,8 @@ class State:
         values: Value of each run, in the unit of the metric.
         change: Comparison with the previous commit; None for the first and for uncommitted changes.
         before: The previous commit.
+        segment: Stretch between two steps of the history that its first session is in; None if uncommitted.
+        begins: Whether that stretch begins with it.
     """
 
     git: Git
@@ -69,6 +74,8 @@ class State:
     values: tuple[float, ...]
     change: Comparison | None = None
     before: State | None = None
+    segment: Segment | None = None
+    begins: bool = False
 
     @property
     def median_value(self) -> float:
@@ -95,10 +102,8 @@ class State:
 
 def group_by_configuration(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Group runs with a commit and a metric by fingerprint id; most commits first."""
-    configurations: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.header.git and (run.header.timings or has_counters(run)):
-            configurations.setdefault(fingerprint_id(run), []).append(run)
+    measured = (run for run in runs if run.header.git and (run.header.timings or has_counters(run)))
+    configurations = {series_id(group): group for group in group_alike(measured)}
     states = {key: {code(run.header.git) for run in group} for key, group in configurations.items()}
     return dict(sorted(configurations.items(), key=lambda item: -len(states[item[0]])))
 
@@ -118,7 +123,9 @@ def commit_states(runs: Sequence[Run], metric: str) -> list[State]:
         if git := measured_runs[0].header.git:
             states.append(State(git, measured_runs, values))
     states.sort(key=lambda state: (_commit_time(state.git), state.git.dirty))  # a commit before its changes
-    return _with_changes(states, metric, {run.path: number for number, run in enumerate(runs)})
+    sessions = split_into_sessions(runs, lambda run: read_metric(run, metric))
+    numbers = {run.path: number for number, run in enumerate(runs)}
+    return _with_segments(_with_changes(states, metric, sessions, numbers), sessions)
 
 
 def _commit_time(git: Git) -> datetime:
@@ -130,40 +137,59 @@ def _commit_time(git: Git) -> datetime:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-def _with_changes(states: list[State], metric: str, run_order: dict[Place, int]) -> list[State]:
+def _with_changes(
+    states: list[State], metric: str, sessions: Sequence[Session], run_order: dict[Place, int]
+) -> list[State]:
     """Compare neighboring commits, corrected for multiple testing; `run_order` numbers the runs by time."""
-    noise = estimate_noise([sorted(state.values) for state in states])
     clean = [state for state in states if not state.git.dirty]
     pairs = list(pairwise(clean))
     # Each pair is a test: over a long history some would be significant by chance.
-    changes = with_holm([_compare(a, b, metric, noise, run_order) for a, b in pairs])
+    changes = with_holm([_compare(a, b, metric, sessions, run_order) for a, b in pairs])
     compared = {
         id(b): replace(b, change=change, before=a) for (a, b), change in zip(pairs, changes, strict=True)
     }
     return [compared.get(id(state), state) for state in states]
 
 
-def _compare(a: State, b: State, metric: str, noise: Noise, run_order: dict[Place, int]) -> Comparison:
+def _compare(
+    a: State, b: State, metric: str, sessions: Sequence[Session], run_order: dict[Place, int]
+) -> Comparison:
     """Compare a metric of two commits, as `tracekit check` does."""
     if metric in EXACT:
         return compare_exact(METRICS[metric], a.values, b.values, tolerance=MIB)
     # Runs of two commits that alternated are blocks: a paired test cancels what drifts between blocks.
     times = [[float(run_order[run.path]) for run in state.runs] for state in (a, b)]
-    blocks = samples.pairs(*times)
-    values_a, values_b = (
-        [state.values[index] for index in (blocks[side] if blocks else range(len(state.values)))]
-        for side, state in enumerate((a, b))
-    )
-    # A single run has no spread of its own; that of the repeated runs of other commits stands in.
-    single_run_noise = noise if min(len(values_a), len(values_b)) == 1 else None
-    return compare(
-        METRICS[metric],
-        values_a,
-        values_b,
-        paired=bool(blocks),
-        base_first=blocks.base_first if blocks else None,
-        noise=single_run_noise,
-    )
+    if blocks := samples.pairs(*times):
+        values_a, values_b = (
+            [state.values[index] for index in blocks[side]] for side, state in enumerate((a, b))
+        )
+        return compare(METRICS[metric], values_a, values_b, paired=True, base_first=blocks.base_first)
+    others = None
+    if METRICS[metric].unit == "ns":  # the speed of a machine depends on the occasion, memory does not
+        compared = {run.path for run in (*a.runs, *b.runs)}
+        left = [[pair for pair in session if pair[0].path not in compared] for session in sessions]
+        others = Sessions([values_of_session(session) for session in left if session])
+    return compare(METRICS[metric], a.values, b.values, paired=False, noise=others)
+
+
+def _with_segments(states: list[State], sessions: Sequence[Session]) -> list[State]:
+    """Add the stretches between the steps of the history: of the sessions of each commit, by commit time."""
+    session_of = {run.path: number for number, session in enumerate(sessions) for run, _ in session}
+    levels: list[float] = []
+    first_levels: dict[int, int] = {}
+    for place, state in enumerate(states):
+        if not state.git.dirty:
+            first_levels[place] = len(levels)
+            measured = zip(state.runs, state.values, strict=True)
+            by_session = groupby(measured, key=lambda pair: session_of[pair[0].path])
+            levels += [median(value for _, value in session) for _, session in by_session]
+    segments = find_segments(levels)
+    result, before = list(states), None
+    for place, level in first_levels.items():
+        segment = next(one for one in segments if level < one.end)
+        result[place] = replace(states[place], segment=segment, begins=before not in (None, segment))
+        before = segment
+    return result
 
 
 def read_subjects(states: Sequence[State], where: Path) -> dict[str, str]:
@@ -268,6 +294,7 @@ def _chart(context: Context, states: list[State], metric: str) -> Component:
             colors=tuple(map(color_of_run, state.runs)),
             dirty=state.git.dirty,
             mark=_mark(state),
+            level=state.segment.level if state.segment else None,
         )
         for state in states
     ]
@@ -276,17 +303,26 @@ def _chart(context: Context, states: list[State], metric: str) -> Component:
     summary = "No significant change"
     if changed:
         summary = f"{changed} of the commits changed it significantly (▲ worse, ▼ better)"
+    levels = max((state.segment.end for state in states if state.segment), default=0)
+    steps = sum(state.begins for state in states)
+    history = (
+        f"Over all {levels} sessions, the level has {steps or 'no'} step{'s' * (steps != 1)} (p ≤ {MAX_P:g})"
+        if levels >= MIN_LEVELS
+        else f"Steps of the whole history need {MIN_LEVELS} sessions, of which there are {levels}"
+    )
     caption = (
-        f"{_TITLES[metric].capitalize()} of every run, by commit time. {summary}: each commit is tested "
-        f"against the previous one with a threshold of {100 * THRESHOLD:g}% and Holm correction. "
-        "Click a point to open its run."
+        f"{_TITLES[metric].capitalize()} of every run, by commit time. {summary}: each commit is compared "
+        f"with the previous one as `tracekit check` does, with a threshold of {100 * THRESHOLD:g}% and Holm "
+        f"correction. {history}. Click a point to open its run."
     )
     return chart(context, CHART, figure, caption=caption)
 
 
 def _mark(state: State) -> str:
-    """Return the direction and size of a significant change, such as `▲ +50.0%`; empty for none."""
-    change = state.change
+    """Return the direction and size of a significant change or step, such as `▲ +50.0%`; empty for none."""
+    change, segment = state.change, state.segment
+    if state.begins and segment and abs(math.log(segment.ratio)) >= math.log1p(THRESHOLD):
+        return f"{'▲' if segment.ratio > 1 else '▼'} {format_change(segment.ratio)}"
     if change is None or change.verdict not in _CHANGES or change.ratio is None:
         return ""
     return f"{_CHANGES[change.verdict]} {format_change(change.ratio)}"
@@ -304,6 +340,7 @@ def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
         Column("interval", "", "95% confidence interval of the change"),
         Column("detectable", "share", "smallest change detected with 80% power"),
         Column("verdict", "prose", "verdict"),
+        Column("step", "share", "change of the level of the sessions from here on"),
         Column("compare", "", "compare the median runs of both commits"),
     )
 
@@ -339,6 +376,8 @@ def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[st
             "detectable": change.mde,
             "verdict": html.Span(verdict, title=change.reason),
         }
+    if state.begins and state.segment:
+        statistics["step"] = html.Span(format_change(state.segment.ratio))
     link = dcc.Link("open", href=view.elsewhere("overview", run=run), title=run)
     if state.before:
         before = state.before.typical.path.name

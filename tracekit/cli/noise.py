@@ -29,6 +29,12 @@ _COLUMNS: tuple[tuple[Column, Callable[[Series], Any]], ...] = (
     (Column("runs", "count", "runs with a value"), attrgetter("values")),
     (Column("repeats", "count", "runs with at least one other of the same code"), attrgetter("noise.runs")),
     (Column("groups", "count", "commits or labels with two or more runs"), attrgetter("noise.groups")),
+    (Column("sessions", "count", "occasions at which it was recorded"), attrgetter("sessions")),
+    (
+        Column("sigma_sessions", "share", "sigma of the level of a session, without the steps"),
+        attrgetter("between.sigma"),
+    ),
+    (Column("steps", "count", "steps in the levels of the sessions"), attrgetter("steps")),
     (
         Column("needs", "prose", "how to get an estimate, or a better one"),
         lambda series: series.needs or None,
@@ -47,8 +53,10 @@ def command(*, output_format: str, store: str | None) -> None:
     A series is a metric of one configuration (runs with the same fingerprint). Its sigma is the standard
     deviation of the logarithm of a run's value (0.02: runs differ by about 2%), pooled within groups of the
     same clean commit, or of the same label and changes. The detectable change is what a comparison with that
-    many runs per side finds with 80% power. Runs of one commit recorded days apart differ more than the
-    alternating runs of `tracekit ab`.
+    many runs per side finds with 80% power, if the runs alternate as in `tracekit ab`.
+
+    Sessions, which begin where nothing was recorded for an hour, differ by more: by sigma_sessions, where
+    the steps of the history, if there are 16 sessions to tell them, are left out.
 
     JSON: {"schema": "tracekit.noise/1", "series": [{"series": ..., "sigma": ..., ...}]}.
     """

@@ -20,6 +20,7 @@ from tracekit.diff.breakdowns import (
     StepTimeBreakdown,
     WorkBreakdown,
 )
+from tracekit.diff.noise import is_alike
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.references import resolve
 from tracekit.runs import revisions
@@ -260,20 +261,20 @@ def pair(references: Sequence[str]) -> tuple[str, str]:
 def runs_of(store: Store, reference: str) -> tuple[Run, ...]:
     """Return the runs of a side, oldest first: all alike of a label or commit, else the named one.
 
-    Runs are alike when they have one fingerprint; of several, the newest run's counts.
+    Runs are alike when they are of one configuration; of several, the newest run's counts.
 
     Raises:
         RunNotFoundError: Nothing, or more than one run, matches.
     """
     newest, named = _find_runs(store, reference)
-    return tuple(run for run in named if run.meta.fingerprint == newest.meta.fingerprint)
+    return tuple(run for run in named if is_alike(run, newest))
 
 
 def note_left_out(store: Store, reference: str) -> str:
     """Return a note on runs of a label or commit that `runs_of` excludes; empty if none."""
     newest, named = _find_runs(store, reference)
-    fields = newest.meta.fingerprint
-    others = [run.meta.fingerprint for run in named if run.meta.fingerprint != fields]
+    fields = newest.header.fingerprint
+    others = [run.header.fingerprint for run in named if not is_alike(run, newest)]
     if not others:
         return ""
     differing = {

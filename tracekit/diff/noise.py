@@ -2,7 +2,7 @@
 
 A series is a metric of one configuration: runs with equal fingerprints. Its noise is pooled within groups of
 runs of the same code: the same clean commit, else the same label with the same changes. Differences between
-commits are excluded.
+commits are excluded. The noise between sessions is that of their levels, without the steps of their history.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from statistics import median
 from typing import TypeAlias
 
 from tracekit.runs.meta import CPU_FIELDS
 from tracekit.runs.metrics import METRICS, OF_RUNS, STEP_TIME, of_run, peaks, step_time, timing_settings
 from tracekit.runs.run import Run
+from tracekit.stats.history import find_segments, noise_between_sessions
 from tracekit.stats.noise import Noise, Sessions, estimate_noise
 
 REPEATS = 5
@@ -34,6 +36,9 @@ class Series:
         configuration: Main fields of the fingerprint.
         metric: One of `tracekit.runs.metrics.OF_RUNS`.
         noise: Noise of one run; its sigma is NaN if no two runs are of the same code.
+        sessions: Number of sessions in which it was recorded.
+        between: Noise of the level of a session.
+        steps: Number of steps in the levels of the sessions.
         values: Number of runs with a value, of any code.
         needs: How to get an estimate, or a better one; empty if the estimate is good.
     """
@@ -43,6 +48,9 @@ class Series:
     metric: str
     unit: str
     noise: Noise
+    sessions: int
+    between: Noise
+    steps: int
     values: int
     needs: str
 
@@ -72,10 +80,11 @@ def history(runs: Iterable[Run]) -> History:
     points = [(run, of_run(run)) for run in runs]
     measured = [(run, values) for run, values in points if values]
     with_code = [(run, values) for run, values in measured if code(run) is not None]
-    configurations: dict[str, list[_Measured]] = {}
-    for run, values in with_code:
-        configurations.setdefault(fingerprint_id(run), []).append((run, values))
-    estimates = [series for name, group in configurations.items() for series in _series(name, group)]
+    values_of = {run.path: values for run, values in with_code}
+    groups = group_alike(run for run, _ in with_code)
+    estimates = [
+        series for group in groups for series in _series([(run, values_of[run.path]) for run in group])
+    ]
     estimates.sort(key=lambda series: (series.configuration, series.id, OF_RUNS.index(series.metric)))
     return History(tuple(estimates), len(measured) - len(with_code), len(points) - len(measured))
 
@@ -108,12 +117,13 @@ def noise_of_run(metric: str, likes: Iterable[Run], runs: Sequence[Run]) -> Nois
         runs: Runs among which repeats are searched.
     """
     estimates = []
-    sides = {(fingerprint_id(like), clock(like), _settings(like)) for like in likes}
-    for fingerprint, timer, settings in sides:
-        # The settings come last: they read `run.json`, the others only the index of the store.
-        outlined = (run for run in runs if (fingerprint_id(run), clock(run)) == (fingerprint, timer))
-        series = history(run for run in outlined if _settings(run) == settings).series
-        estimates.append(next((of.noise for of in series if of.metric == metric and of.noise.runs), None))
+    for like in {(fingerprint_id(like), clock(like), _settings(like)): like for like in likes}.values():
+        of_code: dict[Hashable, list[float]] = {}
+        for run in runs:
+            if code(run) is not None and _is_repeat(run, like) and (value := _value(run, metric)):
+                of_code.setdefault(code(run), []).append(value)
+        noise = estimate_noise([sorted(values) for values in of_code.values()])
+        estimates.append(noise if noise.runs else None)
     usable = [noise for noise in estimates if noise is not None]
     complete = usable and len(usable) == len(estimates)
     return max(usable, key=lambda noise: noise.sigma) if complete else None
@@ -129,31 +139,96 @@ def sessions_of(metric: str, like: Run, runs: Sequence[Run]) -> Sessions:
     Args:
         metric: One of `tracekit.runs.metrics.OF_RUNS`.
         like: A run of the configuration; others count if they were timed in the same way.
-        runs: Runs among which sessions are searched. Of a session those of one code count, of which there
-            are most, as a change of code is not a difference between occasions.
+        runs: Runs among which sessions are searched.
     """
-    alike = [
-        run
-        for run in sorted(runs, key=lambda run: run.header.created_at)
-        if _is_alike(run, like) and clock(run) == clock(like) and _settings(run) == _settings(like)
-    ]
-    sessions: list[dict[Hashable, list[float]]] = []
+    alike = [run for run in runs if _is_repeat(run, like)]
+    return Sessions(list(map(values_of_session, split_into_sessions(alike, lambda run: _value(run, metric)))))
+
+
+Session: TypeAlias = "list[tuple[Run, float]]"
+"""Runs of a session with their values, oldest first."""
+
+
+def split_into_sessions(runs: Iterable[Run], value: Callable[[Run], float | None]) -> list[Session]:
+    """Return the runs with a value by session, oldest first.
+
+    Args:
+        runs: Runs of one configuration.
+        value: Returns the value of a run; None or 0 if it was not measured.
+    """
+    sessions: list[Session] = []
     before = datetime.min.replace(tzinfo=UTC)
-    for run in alike:
-        now = datetime.fromisoformat(run.header.created_at)
-        if value := step_time(run) if metric == STEP_TIME else peaks(run).get(metric):
+    for run in sorted(runs, key=lambda run: (run.header.created_at, run.id)):
+        if measured := value(run):
+            now = datetime.fromisoformat(run.header.created_at)
             if now - before > SESSION_GAP:
-                sessions.append({})
+                sessions.append([])
             before = now
-            sessions[-1].setdefault(code(run), []).append(value)
-    return Sessions([max(by_code.values(), key=len) for by_code in sessions])
+            sessions[-1].append((run, measured))
+    return sessions
 
 
-def _is_alike(run: Run, other: Run) -> bool:
-    """Whether two runs are of one configuration; older runs do not tell the fields on the use of the CPU."""
+def values_of_session(session: Session) -> list[float]:
+    """Return the values of the code with most runs: a change of code is no difference between occasions."""
+    by_code: dict[Hashable, list[float]] = {}
+    for run, value in session:
+        by_code.setdefault(code(run), []).append(value)
+    return max(by_code.values(), key=len)
+
+
+def _value(run: Run, metric: str) -> float | None:
+    return step_time(run) if metric == STEP_TIME else peaks(run).get(metric)
+
+
+def _is_repeat(run: Run, like: Run) -> bool:
+    """Whether a run is of the configuration of another, and timed in the same way."""
+    # The settings come last: they read `run.json`, the others only the index of the store.
+    return is_alike(run, like) and clock(run) == clock(like) and _settings(run) == _settings(like)
+
+
+def is_alike(run: Run, other: Run, free: Collection[str] = ()) -> bool:
+    """Whether two runs are of one configuration; older runs do not tell the fields on the use of the CPU.
+
+    Args:
+        run: A run.
+        other: Another run.
+        free: Fields whose difference is ignored.
+    """
     left, right = run.header.fingerprint, other.header.fingerprint
-    different = {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
+    names = (left.keys() | right.keys()) - set(free)
+    different = {name for name in names if left.get(name) != right.get(name)}
     return all(name in CPU_FIELDS and (name not in left or name not in right) for name in different)
+
+
+def group_alike(runs: Iterable[Run], free: Collection[str] = ()) -> list[list[Run]]:
+    """Group runs by configuration, in the order of their first runs.
+
+    Older runs, which do not tell the use of the CPU, belong to the configuration that is equal otherwise; if
+    there are several of these, they are a group of their own.
+
+    Args:
+        runs: Runs in any order.
+        free: Fields whose difference is ignored.
+    """
+    ignored = CPU_FIELDS.keys() | set(free)
+    ordered = list(runs)
+    groups: list[list[Run]] = []
+    candidates: dict[str, list[list[Run]]] = {}
+    for run in sorted(ordered, key=lambda run: -len(run.header.fingerprint)):
+        fields = run.header.fingerprint
+        key = repr(sorted(((name, value) for name, value in fields.items() if name not in ignored), key=str))
+        same = candidates.setdefault(key, [])
+        alike = [group for group in same if is_alike(run, group[0], free)]
+        known = [group for group in alike if fields.keys() == group[0].header.fingerprint.keys()]
+        if known or len(alike) == 1:
+            (known or alike)[0].append(run)
+        else:
+            groups.append([run])
+            same.append(groups[-1])
+    place = {id(run): number for number, run in enumerate(ordered)}
+    for group in groups:
+        group.sort(key=lambda run: place[id(run)])
+    return sorted(groups, key=lambda group: place[id(group[0])])
 
 
 def _settings(run: Run) -> str:
@@ -166,8 +241,15 @@ def fingerprint_id(run: Run) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _series(name: str, points: list[_Measured]) -> list[Series]:
-    words, newest = _describe(points[0][0]), max((run for run, _ in points), key=lambda run: run.id)
+def series_id(runs: Sequence[Run]) -> str:
+    """Return the name of a configuration: the hash of the fingerprint with most fields."""
+    return fingerprint_id(max(runs, key=lambda run: len(run.header.fingerprint)))
+
+
+def _series(points: list[_Measured]) -> list[Series]:
+    runs = [run for run, _ in points]
+    name, words, newest = series_id(runs), _describe(runs[0]), max(runs, key=lambda run: run.id)
+    values_of = {run.path: values for run, values in points}
     series = []
     for metric in OF_RUNS:
         groups: dict[Hashable, list[float]] = {}
@@ -177,8 +259,23 @@ def _series(name: str, points: list[_Measured]) -> list[Series]:
         if groups:
             noise = estimate_noise([sorted(group) for group in groups.values()])
             count = sum(map(len, groups.values()))
-            needs = _needs(newest, noise)
-            series.append(Series(name, words, metric, METRICS[metric].unit, noise, count, needs))
+            sessions = split_into_sessions(runs, lambda run: values_of[run.path].get(metric))  # noqa: B023
+            levels = [median(values_of_session(session)) for session in sessions]
+            segments = find_segments(levels)
+            series.append(
+                Series(
+                    id=name,
+                    configuration=words,
+                    metric=metric,
+                    unit=METRICS[metric].unit,
+                    noise=noise,
+                    sessions=len(sessions),
+                    between=noise_between_sessions(levels, segments),
+                    steps=len(segments) - 1,
+                    values=count,
+                    needs=_needs(newest, noise),
+                )
+            )
     return series
 
 

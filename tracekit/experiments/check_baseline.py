@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from tracekit.diff import compared_steps, engine
 from tracekit.diff.model import Comparability, runs_of
+from tracekit.diff.noise import group_alike
 from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputError
 from tracekit.experiments.options import CheckOptions as Options
 from tracekit.runs import revisions
@@ -150,12 +151,7 @@ def _group(runs: Iterable[Run], key: Callable[[Run], Hashable]) -> list[tuple[Ru
 
 def group_by_configuration(runs: Iterable[Run], free: Collection[str]) -> list[tuple[Run, ...]]:
     """Group runs that are equal in all fields of the fingerprint that are not ignored."""
-
-    def fields(run: Run) -> str:
-        compared = {name: value for name, value in run.header.fingerprint.items() if name not in free}
-        return repr(sorted(compared.items(), key=str))
-
-    return _group(runs, fields)
+    return [tuple(group) for group in group_alike(runs, free)]
 
 
 def names(configurations: Sequence[Sequence[Run]]) -> list[str]:

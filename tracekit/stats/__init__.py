@@ -11,6 +11,7 @@ if the sides are exchanged.
     decide       verdicts, their reasons, and how many more runs decide
     samples      blocks of two runs; time or cycles if clocks differ
     noise        noise of runs of the same code, and the smallest detectable effect
+    history      steps in the sessions of a history
     search       search for the commit of a jump
 
 A gate with escalation, `a` and `b` holding the values of each metric in the order of the blocks:

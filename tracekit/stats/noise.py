@@ -100,7 +100,7 @@ def estimate_noise(groups: Iterable[Values]) -> Noise:
     logs = [group for group in map(_logs, groups) if group.size > 1]
     df = float(sum(group.size - 1 for group in logs))
     if not df:
-        return Noise(float("nan"), 0.0)
+        return Noise(np.nan, 0.0)
     from scipy.special import chdtri
 
     squares = float(sum(((group - group.mean()) ** 2).sum() for group in logs))

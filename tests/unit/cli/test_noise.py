@@ -121,3 +121,19 @@ def test_runs_in_any_order_say_the_same(store: Store) -> None:
     for second, seed in enumerate(["0", "1", "2"]):
         made(store, second, 100 + second, command=[*COLLECT, "--seed", seed])
     assert history(store.runs()) == history(store.runs()[::-1])
+
+
+def test_runs_from_before_the_cores_were_recorded_are_repeats(store: Store) -> None:
+    made(store, 0, 100)
+    made(store, 1, 110, fingerprint=FINGERPRINT | {"cpu_cores": 2})
+    [series] = history(store.runs()).series
+    assert (series.noise.runs, series.sessions) == (2, 1)
+
+
+def test_sessions_differ_by_more_than_their_runs(store: Store) -> None:
+    for day, level in enumerate([1000, 1100, 1050, 980]):
+        for second in range(3):
+            made(store, 86_400 * day + second, level + second)
+    [series] = history(store.runs()).series
+    assert (series.sessions, series.steps) == (4, 0)
+    assert series.between.sigma == pytest.approx(np.std(np.log([1001, 1101, 1051, 981]), ddof=1))

@@ -34,7 +34,12 @@ COMMAND = ["tracekit", "collect", "--workload", "resnet50"]
 
 
 def recorded(
-    store: Store, day: int, *step_ns: int, dirty: bool = False, command: list[str] = COMMAND
+    store: Store,
+    day: int,
+    *step_ns: int,
+    dirty: bool = False,
+    command: list[str] = COMMAND,
+    at: int | None = None,
 ) -> list[Run]:
     git = Git(
         f"{day:02x}" * 20,
@@ -47,21 +52,21 @@ def recorded(
     return [
         make_run(
             store,
-            after_s=3600 * day + at,
+            after_s=(3600 * day if at is None else at) + place,
             fingerprint={"workload": "w"},
             timings=Timings([length], [], "perf_counter"),
             git=git,
             command=command,
         )
-        for at, length in enumerate(step_ns)
+        for place, length in enumerate(step_ns)
     ]
 
 
 @pytest.fixture
 def slower(store: Store) -> list[Run]:
-    """Three commits, the second of them 50% slower, recorded in another order than they were made."""
-    third = recorded(store, 3, 1500, 1510, 1495)
-    return [*third, *recorded(store, 1, 1000, 1005, 995), *recorded(store, 2, 1500, 1490, 1505)]
+    """Three commits, the second of them 50% slower, recorded in turn, the newest first or last."""
+    turns = [(3, 1500), (2, 1500), (1, 1000), (1, 1005), (2, 1490), (3, 1510), (3, 1495), (2, 1505), (1, 995)]
+    return [run for at, (day, length) in enumerate(turns) for run in recorded(store, day, length, at=at)]
 
 
 def shown(store: Store, **options: str) -> str:
@@ -81,7 +86,8 @@ def test_a_change_is_judged_against_the_commit_before(slower: list[Run]) -> None
     assert first.change is None
     assert second.change is not None
     assert third.change is not None
-    reported = compare(Metric("step_time"), first.values, second.values, paired=False)
+    in_blocks = {"paired": True, "base_first": [False, True, False]}
+    reported = compare(Metric("step_time"), first.values, second.values, **in_blocks)
     assert (second.change.verdict, second.change.ratio, second.change.ci95) == (
         reported.verdict,
         reported.ratio,
@@ -89,6 +95,45 @@ def test_a_change_is_judged_against_the_commit_before(slower: list[Run]) -> None
     )
     assert second.change.verdict is Verdict.REGRESSION
     assert third.change.verdict is Verdict.PASS
+
+
+def test_commits_recorded_one_after_the_other_are_judged_by_sessions(store: Store) -> None:
+    runs = [*recorded(store, 1, 1000, 1005, 995), *recorded(store, 2, 1500, 1490, 1505)]
+    change = commit_states(runs, "step_time")[1].change
+    assert change is not None
+    assert (change.verdict, change.ratio) == (Verdict.CANNOT_TELL, pytest.approx(1.5, rel=0.01))
+    assert "different occasions" in change.reason
+    levels = enumerate([1003, 990, 1010, 1001, 985, 1002, 1009, 996], 3)
+    others = [run for day, level in levels for run in recorded(store, day, level, level + 1, at=86_400 * day)]
+    change = commit_states([*runs, *others], "step_time")[1].change
+    assert change is not None
+    assert change.verdict is Verdict.REGRESSION
+
+
+def test_a_step_of_the_whole_history_is_marked_although_neighbors_tell_nothing(store: Store) -> None:
+    levels = [1000, 1007, 992, 1004, 998, 1001, 995, 1003, 1201, 1196, 1207, 1190, 1203, 1199, 1205, 1195]
+    runs = [
+        run for day, level in enumerate(levels, 1) for run in recorded(store, day, level, at=86_400 * day)
+    ]
+    states = commit_states(runs, "step_time")
+    assert {state.change.verdict for state in states[1:] if state.change} == {Verdict.CANNOT_TELL}
+    assert [state.name[:2] for state in states if state.begins] == ["09"]
+    text = shown(store)
+    assert "Over all 16 sessions, the level has 1 step" in text
+    assert "level between steps" in text
+    assert "bisect 080808080808..090909090909" in text
+
+
+def test_runs_from_before_the_cores_were_recorded_share_the_page_of_their_configuration(store: Store) -> None:
+    git, timings = recorded(store, 1, 1000)[0].meta.git, Timings([1000], [], "perf_counter")
+    fields = {"workload": "w", "cpu_cores": 2}
+    new = make_run(store, after_s=90_000, fingerprint=fields, git=git, timings=timings)
+    groups = group_by_configuration(store.runs())
+    assert [len(group) for group in groups.values()] == [2]
+    other = make_run(store, after_s=90_001, fingerprint=fields | {"cpu_cores": 4}, git=git, timings=timings)
+    groups = group_by_configuration(store.runs())
+    assert sorted(len(group) for group in groups.values()) == [1, 1, 1]
+    assert new.path in {run.path for group in groups.values() for run in group} > {other.path}
 
 
 def test_uncommitted_changes_are_shown_but_not_judged(store: Store, slower: list[Run]) -> None:
@@ -103,7 +148,7 @@ def test_one_run_a_commit_is_never_a_change(store: Store) -> None:
     runs = [*recorded(store, 1, 1000), *recorded(store, 2, 9000)]
     change = commit_states(runs, "step_time")[1].change
     assert change is not None
-    assert change.verdict is Verdict.NONE
+    assert change.verdict is Verdict.CANNOT_TELL
 
 
 def test_configurations_of_most_commits_come_first(store: Store, slower: list[Run]) -> None:

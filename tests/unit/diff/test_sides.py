@@ -26,6 +26,15 @@ def test_a_label_means_all_its_runs_of_the_newest_fingerprint(store: Store) -> N
     assert [run.id for run in runs_of(store, str(first.path))] == [first.id]
 
 
+def test_runs_from_before_the_cores_were_recorded_are_alike(store: Store) -> None:
+    old = make_run(store, label="x", fingerprint={"gpu": "one"})
+    new = make_run(store, after_s=1, label="x", fingerprint={"gpu": "one", "cpu_cores": 2})
+    assert [run.id for run in runs_of(store, "x")] == [old.id, new.id]
+    assert note_left_out(store, "x") == ""
+    newer = make_run(store, after_s=2, label="x", fingerprint={"gpu": "one", "cpu_cores": 4})
+    assert [run.id for run in runs_of(store, "x")] == [old.id, newer.id]
+
+
 def test_a_revision_means_all_runs_recorded_at_it(store: Store, git: Repository) -> None:
     sha = git("rev-parse", "HEAD")
     state = Git(sha=sha, tree="", branch="main", dirty=False, diff_sha256=None, commit_time="")
