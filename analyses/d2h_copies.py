@@ -45,6 +45,7 @@ def compute(run: Run) -> Result:
         "per_step": copy_tables.per_step_table(copies, kernels, [BLOCKED_NS]),
         "groups": copy_tables.group_table(copies, kernels, step_count),
         "sizes": copy_tables.size_table(copies),
+        "rates": copy_tables.rate_table(copies),
     }
     # Without marked steps no copy is known to recur: the rule is about copies in profiled steps only.
     stepped = in_steps(copies, marked=True)
@@ -69,6 +70,7 @@ ANALYSIS = Analysis(
         ),
         TableSpec("groups", "By launching op, size, memory and source line", copy_tables.GROUPS),
         copy_tables.SIZES,
+        copy_tables.RATES,
     ),
     sources=("TorchBench, 4.1.2",),
     order=51,

@@ -44,6 +44,7 @@ from .shared.common import (
 )
 from .shared.host_rows import COLUMNS, host_time_by_op
 from .shared.intervals_by_class import intervals_by_class
+from .shared.overruns import find_overruns, overrun_notes
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as one interval each: their time is graph_ns, neither active nor idle; "
@@ -59,7 +60,11 @@ MEASURES = (
     Column("kernels", "count", "kernels that start in the window"),
     Column("memcpys", "count", "memcpys that start in the window"),
     Column("memsets", "count", "memsets that start in the window"),
-    Column("kernel_sum_ns", "ns", "Σ of the kernels' durations inside the window, overlaps counted twice"),
+    Column(
+        "kernel_sum_ns",
+        "ns",
+        "Σ of the kernels' durations inside the window, overlaps counted twice, overruns not",
+    ),
     Column("active_share", "share", "active over window"),
     Column("movement_share", "share", "movement over window"),
     Column("idle_share", "share", "idle over window"),
@@ -82,17 +87,18 @@ class Partial:
     # their rows of `whole`, `per_step` and `profiled_steps`; empty if they have no device
     tables: dict[str, pd.DataFrame]
     opaque: bool  # whether a graph was recorded as one interval
+    overruns: int = 0  # kernels that are in no sum because their durations are wrong
 
 
 def measure(run: Run) -> Partial:
     """Break down the time of each device."""
-    frame = busy(run, [C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS, C.STEP])
+    frame = busy(run, [C.ROW_ID, C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS, C.STEP])
     if frame.empty:
         return Partial(tables={}, opaque=False)
-    windows = step_windows(run)
+    windows, overruns = step_windows(run), find_overruns(run)
     parts: dict[str, list[pd.DataFrame]] = {name: [] for name in _TABLES}
     for (rank, device), rows in frame.groupby(PLACE, sort=True):
-        unions = _DeviceUnions(rows)
+        unions = _DeviceUnions(rows, overruns)
         key = {C.RANK: rank, C.DEVICE: device}
         parts["whole"].append(_with_shares(_amounts(unions, *extent(rows), last=1), key))
         steps_of_rank = windows[windows[C.RANK] == rank]
@@ -104,7 +110,8 @@ def measure(run: Run) -> Partial:
             sums = {name: values.sum(keepdims=True) for name, values in merged.items()}
             parts["profiled_steps"].append(_with_shares(sums, key))
     opaque = bool((frame[C.KIND] == DeviceKind.GRAPH).any())
-    return Partial(tables={name: concat_tables(rows) for name, rows in parts.items() if rows}, opaque=opaque)
+    tables = {name: concat_tables(rows) for name, rows in parts.items() if rows}
+    return Partial(tables=tables, opaque=opaque, overruns=len(overruns))
 
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
@@ -114,14 +121,17 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
         return Result({"host": host_time_by_op(run)}, notes=(absent_device_note(run),))
     notes = [] if "per_step" in tables else [NO_STEPS]
     opaque = any(partial.opaque for partial in partials)
+    notes += overrun_notes(sum(partial.overruns for partial in partials))
     return Result(tables, notes=(*notes, *((OPAQUE_GRAPHS,) if opaque else ())))
 
 
 class _DeviceUnions:
     """Intervals of one device by kind, and their unions."""
 
-    def __init__(self, rows: pd.DataFrame) -> None:
+    def __init__(self, rows: pd.DataFrame, overruns: Ints) -> None:
         self.spans = {kind: spans(rows[rows[C.KIND] == kind]) for kind in _SUMMED}
+        rightful = rows[~np.isin(ints(rows, C.ROW_ID), overruns)] if len(overruns) else rows
+        self.summed = {kind: spans(rightful[rightful[C.KIND] == kind]) for kind in _SUMMED}
         self.by_class = intervals_by_class(rows)
         self.copies = intervals.union(*self.spans[DeviceKind.MEMCPY])
         is_movement = rows[C.KIND].isin([str(DeviceKind.MEMCPY), str(DeviceKind.MEMSET)])
@@ -156,7 +166,7 @@ def _amounts(unions: _DeviceUnions, start: Ints, end: Ints, *, last: int = 0) ->
         "communication_exposed_ns": exposed,
         "communication_overlapped_ns": communication - exposed,
         "graph_ns": occupied - recorded,
-        **{f"{kind}_sum_ns": _sum_inside(*unions.spans[kind], start, end) for kind in _SUMMED},
+        **{f"{kind}_sum_ns": _sum_inside(*unions.summed[kind], start, end) for kind in _SUMMED},
         **{f"{kind}s": _count_starts(unions.spans[kind][0], start, end + last) for kind in _SUMMED},
     }
 

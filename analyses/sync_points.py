@@ -70,7 +70,7 @@ from .shared.common import (
 )
 from .shared.groups import count_by_rank, group_rows, sum_by_code
 from .shared.host_rows import advise_on_wait, host_rows, source_lines
-from .shared.idle_neighbors import inside_steps
+from .shared.idle_neighbors import find_waits_on_device, inside_steps
 
 MAX_LISTED = 50
 """Maximum rows of the table of single waits."""
@@ -82,6 +82,7 @@ IDLE_ROW, THREAD_ROW, GAPS = "idle_row", "host_row", "gaps"
 """Per wait: the row id of its longest idle interval, that of the wait, and the number of its intervals."""
 
 NO_WAITS = Remark("no call in this capture waits for the device")
+ON_DEVICE = Remark("the calls that wait for the device were not recorded, only rows of devices for them")
 NO_CALLS = (
     "no runtime calls were recorded, so waits for the device are unknown: record CUDA and CPU activity "
     "(`--collector torch`)"
@@ -93,16 +94,28 @@ def compute(run: Run) -> Result:
     idle = causes.read_idle(run).without_openings()
     if idle.device.empty:
         return Result(notes=(absent_device_note(run),))
+    on_device = _group_waits_on_device(find_waits_on_device(run, idle.host))
     if not len(idle.waits):
         # Without any runtime call the capture lacks them; with some, the program did not wait.
         recorded = idle.host.of_kind(HostKind.RUNTIME, HostKind.SYNC).any()
-        return Result(notes=(NO_WAITS if recorded else NO_CALLS,))
+        why = ON_DEVICE if len(on_device) else NO_WAITS if recorded else NO_CALLS
+        return Result({"on_device": on_device} if len(on_device) else {}, notes=(why,))
     windows = step_windows(run)
     waits = _with_idle(_describe_waits(run, idle), idle, windows)
     calls = select(waits, _CALLS, f"-{CAUSED_NS}", f"-{C.DUR_NS}", C.START_NS, THREAD_ROW)
     tables = {"waits": _group_waits(waits, idle, windows), "calls": calls[:MAX_LISTED]}
+    tables |= {"on_device": on_device} if len(on_device) else {}
     notes = () if len(windows) else (NO_STEPS,)
     return Result(tables, _findings(run, waits, idle.gaps), notes)
+
+
+def _group_waits_on_device(waits: pd.DataFrame) -> pd.DataFrame:
+    """Group waits that only rows of devices record by rank and name, longest first."""
+    groups = group_rows(waits, [C.RANK, C.NAME])
+    table = waits[[C.RANK, C.NAME]].take(groups.first).reset_index(drop=True)
+    length = ints(waits, C.DUR_NS)
+    table = table.assign(count=groups.sizes(), host_ns=groups.sums(length), longest_ns=groups.largest(length))
+    return select(table, _ON_DEVICE, "-host_ns", C.RANK, C.NAME)
 
 
 def _describe_waits(run: Run, idle: Idle) -> pd.DataFrame:
@@ -210,6 +223,14 @@ _CALLS = (
     Column(IDLE_ROW, "", "row of the longest idle interval it caused in device_intervals"),
 )
 
+_ON_DEVICE = (
+    Column(C.NAME, "", "what the host waited for"),
+    Column("count", "count", "number of waits"),
+    Column("host_ns", "ns", "Σ of the time the host waited"),
+    Column("longest_ns", "ns", "longest wait"),
+    RANK,
+)
+
 STARVES = Rule(
     "sync_starves_device",
     states="the waits of one call, op and source line inside the profiled steps cause device idle time of at "
@@ -285,6 +306,7 @@ ANALYSIS = Analysis(
     tables=(
         TableSpec("waits", "Waits by call, op and source line", _WAITS),
         TableSpec("calls", f"The {MAX_LISTED} most expensive waits", _CALLS),
+        TableSpec("on_device", "Waits of the host that only rows of devices record", _ON_DEVICE),
     ),
     sources=("nsys rule on synchronization calls", "TorchBench, 4.1.2"),
     order=41,

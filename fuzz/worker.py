@@ -67,6 +67,7 @@ def work(task: Task) -> None:
     with suppress(ImportError):  # without a compiler, only the reference is fuzzed
         loader.load()
     _limit()
+    os.chdir(work_folder)  # which has no configuration of a project, that each import would parse
     progress = work_folder / "number"
     peak = accepted = 0
     parent = os.getppid()

@@ -21,6 +21,7 @@ from ..shared.common import (
     RANK,
     STEP,
     Floats,
+    concat_tables,
     ints,
     is_kind,
     max_per_rank,
@@ -77,9 +78,30 @@ _SIZES = (
     COPIES,
     BYTES,
     SUM,
+    UNION,
+    GB_PER_S,
+    UNION_GB_PER_S,
 )
 SIZES = TableSpec(
     "sizes", "By size, in powers of two; a last row without bounds holds copies of unknown size", _SIZES
+)
+MAX_RATES = 64
+"""Most rows of the table of rates of a device, which is then of equal parts of its capture."""
+RATES = TableSpec(
+    "rates",
+    f"Rate over time: intervals of one rate, or {MAX_RATES} equal parts of the time of all copies",
+    (
+        RANK,
+        DEVICE,
+        Column(C.START_NS, "ns", "start of the interval"),
+        Column(C.DUR_NS, "ns", "length of the interval"),
+        Column(
+            C.BYTES,
+            "bytes",
+            "bytes copied in it, if each copy has one rate; those of unknown size are left out",
+        ),
+        Column(RATE, "GB/s", "these bytes over its length"),
+    ),
 )
 NO_BYTES = "some copies were recorded without bytes (as by AMD's profiler), so sums of bytes are missing"
 
@@ -200,15 +222,47 @@ def size_table(frame: pd.DataFrame) -> pd.DataFrame:
     lower = np.where(powers >= 0, 1 << np.clip(powers, 0, 61), 0).astype(np.int64)
     upper = np.where(powers >= 0, 2 << np.clip(powers, 0, 61), 1).astype(np.int64)
     missing = powers == 64
+    sum_ns, union_ns = (
+        sum_by_code(codes, count, ints(frame, C.DUR_NS)),
+        unions_over_devices(frame, codes, count),
+    )
+    timed = pd.Series(sums_if_known(_without_untimed(frame), codes, count, C.BYTES))
     return pd.DataFrame(
         {
             "from_bytes": pd.arrays.IntegerArray(lower, missing),
             "to_bytes": pd.arrays.IntegerArray(upper, missing, copy=True),
             "copies": np.bincount(codes, minlength=count),
             C.BYTES: sums_if_known(frame, codes, count, C.BYTES),
-            "sum_ns": sum_by_code(codes, count, ints(frame, C.DUR_NS)),
+            SUM.name: sum_ns,
+            UNION.name: union_ns,
+            RATE: gb_per_s(timed, pd.Series(sum_ns)),
+            UNION_RATE: gb_per_s(timed, pd.Series(union_ns)),
         }
     )
+
+
+def rate_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rates of the copies of each device over time; those of copies at once add up."""
+    timed = frame[frame[C.BYTES].notna() & (frame[C.DUR_NS] > 0)]
+    parts = [
+        _rates(timed.iloc[rows]).assign(rank=rank, device=device)
+        for (rank, device), rows in rows_by_device(timed).items()
+    ]
+    names = [column.name for column in RATES.columns]
+    return concat_tables(parts)[names] if parts else pd.DataFrame(columns=names)
+
+
+def _rates(copies: pd.DataFrame) -> pd.DataFrame:
+    """Bytes over time of the copies of a device."""
+    start, end = spans(copies)
+    rate = copies[C.BYTES].to_numpy(np.float64) / (end - start)
+    at, codes = np.unique(np.concatenate((start, end)), return_inverse=True)
+    change = np.bincount(codes, np.concatenate((rate, -rate)), minlength=len(at))
+    copied = np.append(0, np.cumsum(np.cumsum(change)[:-1].clip(0) * np.diff(at)))
+    edges = at if len(at) <= MAX_RATES + 1 else np.linspace(at[0], at[-1], MAX_RATES + 1).astype(np.int64)
+    size = np.diff(np.interp(edges - at[0], at - at[0], copied)).round().astype(np.int64)
+    length = np.diff(edges)
+    return pd.DataFrame({C.START_NS: edges[:-1], C.DUR_NS: length, C.BYTES: size, RATE: size / length})
 
 
 class KernelUnions:

@@ -51,6 +51,7 @@ def compute(run: Run) -> Result:
         "per_step": select(per_step, _PER_STEP),
         "groups": copy_tables.group_table(copies, kernels, steps),
         "sizes": copy_tables.size_table(copies),
+        "rates": copy_tables.rate_table(copies),
     }
     shapeless = (copies[C.INPUT_SHAPES] == NO_SHAPES).all()
     notes = (*((SHAPES_MISSING,) if shapeless else ()), *copy_tables.copy_notes(run, copies, steps))
@@ -86,6 +87,7 @@ ANALYSIS = Analysis(
         TableSpec("per_step", "Per device and step; the step is missing outside profiled steps", _PER_STEP),
         TableSpec("groups", "By launching op, size, memory and source line", copy_tables.GROUPS),
         copy_tables.SIZES,
+        copy_tables.RATES,
     ),
     sources=("Levental & Orlova, copies of 25.166 MB and 12.583 MB", "TorchBench, 4.1.2"),
     order=50,

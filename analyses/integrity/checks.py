@@ -29,7 +29,8 @@ from ..shared.common import (
     positions,
     spans,
 )
-from ..shared.groups import group_rows, number_by
+from ..shared.groups import group_rows
+from ..shared.overruns import find_overruns
 from ..steps import measure_steps, overhead
 
 OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"
@@ -102,20 +103,17 @@ def limits_of(name: str) -> str:
     return " / ".join(f"{limit:.0%}" if limit else "any" for limit in (warn, error) if limit is not None)
 
 
-MAX_OVERLAP_NS = 100_000
-"""Overlap with a kernel that it outlasts, of kernels of one stream, from which a duration is wrong."""
 MAX_SILENT_END = 0.01
 """Part of the capture after the last work of a device, below which more work was queued at its end."""
 
 GRAPH_PATTERN = r"(?i)graphlaunch"
-_STREAM = [C.RANK, C.DEVICE, C.STREAM]
 _GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
 
 
 def device_checks(run: Run) -> list[Check]:
     """Checks of device rows against the host rows that launched them."""
     columns = [C.START_NS, C.DUR_NS, C.STEP, C.KIND, C.LAUNCH_ROW, C.SRC_MEMORY, C.CORRELATION_ID]
-    device = busy(run, [*columns, *_STREAM, C.GRAPH_ID])
+    device = busy(run, [*columns, C.RANK, C.DEVICE, C.GRAPH_ID])
     calls = _launch_calls(run)
     if device.empty:
         return [_check_no_device(run, int((~calls["captured"]).sum()))]
@@ -126,7 +124,7 @@ def device_checks(run: Run) -> list[Check]:
         *_check_graph_kernels(run, calls, device),
         _check_before_launch(calls, device),
         _check_durations(device),
-        _check_overruns(device),
+        _check_overruns(run, device),
         _check_empty_steps(run, device),
     ]
 
@@ -264,15 +262,10 @@ def _check_durations(device: pd.DataFrame) -> Check:
     return check_share("zero_duration", empty, len(device), what)
 
 
-def _check_overruns(device: pd.DataFrame) -> Check:
-    rows = device[(device[C.KIND] == str(DeviceKind.KERNEL)) & device[C.GRAPH_ID].isna()]
-    stream, _ = number_by(rows, _STREAM)
-    order = np.lexsort((ints(rows, C.START_NS), stream))
-    start, end = (times[order] for times in spans(rows))
-    same = np.diff(stream[order]) == 0
-    over = same & (end[:-1] >= end[1:]) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
-    what = "kernels run over whole later ones of their stream; their durations, and sums of them, are wrong"
-    return check_share("kernel_overruns", int(over.sum()), len(rows), what)
+def _check_overruns(run: Run, device: pd.DataFrame) -> Check:
+    kernels = (device[C.KIND] == str(DeviceKind.KERNEL)) & device[C.GRAPH_ID].isna()
+    what = "kernels run over whole later ones of their stream; sums of durations leave them out"
+    return check_share("kernel_overruns", len(find_overruns(run)), int(kernels.sum()), what)
 
 
 def _check_empty_steps(run: Run, device: pd.DataFrame) -> Check:

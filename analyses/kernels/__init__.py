@@ -45,6 +45,7 @@ from ..shared.common import (
 from ..shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, partial_stats
 from ..shared.groups import number_by
 from ..shared.host_rows import CAPTURED, NO_OP, NO_SHAPES, launching_texts
+from ..shared.overruns import drop_overruns, overrun_notes
 from ..shared.programs import program_of
 from .findings import FAMILY, OP, RULES, TENSOR, findings
 from .selection import select_slow_kernels
@@ -93,11 +94,13 @@ class Partial:
     linked: bool = False  # whether the launching call of any kernel is known
     has_ops: bool = False  # whether ops were recorded
     slow: pd.DataFrame | None = None  # kernels for which there are faster ones
+    overruns: int = 0  # kernels left out because their durations are wrong
 
 
 def measure(run: Run) -> Partial:
     """Group the kernels of some ranks."""
-    frame = run.table("device_intervals", columns=_READ, where=is_kind(DeviceKind.KERNEL))
+    recorded = run.table("device_intervals", columns=_READ, where=is_kind(DeviceKind.KERNEL))
+    frame = drop_overruns(run, recorded)
     if frame.empty:
         kinds = busy(run, [C.KIND])[C.KIND]
         return Partial(
@@ -112,6 +115,7 @@ def measure(run: Run) -> Partial:
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
         has_ops=bool(in_ops) or run.arrow("host_intervals", columns=[C.ROW_ID], where=ops).num_rows > 0,
         slow=select_slow_kernels(kernels),
+        overruns=len(recorded) - len(frame),
     )
 
 
@@ -131,10 +135,11 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     peaks = device_peaks(run, ints(slow, C.DEVICE).tolist())
     against = combine_budget(partial.spent for partial in partials)
     results = findings(slow, first, peaks, against, program_of(run))
+    wrong = overrun_notes(sum(part.overruns for part in parts))
     if in_ops:
-        return Result(tables, results, () if shaped else (NO_SHAPES_NOTE,))
+        return Result(tables, results, wrong if shaped else (*wrong, NO_SHAPES_NOTE))
     why = OUTSIDE_OPS_NOTE if any(part.linked for part in parts) else UNLINKED_NOTE
-    return Result(tables, results, (why if any(part.has_ops for part in parts) else NO_OPS_NOTE,))
+    return Result(tables, results, (*wrong, why if any(part.has_ops for part in parts) else NO_OPS_NOTE))
 
 
 def _no_kernels_note(run: Run, partials: Sequence[Partial]) -> str:
@@ -254,7 +259,8 @@ ANALYSIS = Analysis(
     question="Which kernels take the device's time, and which ops and shapes launch them?",
     definition=(
         "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower median; "
-        "share = sum over Σ of the durations of all kernels of the run. A first launch is listed "
+        "share = sum over Σ of the durations of all kernels of the run; kernels that run over whole later "
+        "ones of their stream are left out. A first launch is listed "
         f"if it exceeds {MIN_FIRST_RATIO} times the median of at least {MIN_LATER_LAUNCHES} later ones for "
         f"the same shapes, and that median by {duration(MIN_FIRST_EXCESS_NS)}."
     ),

@@ -52,6 +52,7 @@ from ..shared.common import (
 )
 from ..shared.groups import number_by, sum_by_code
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
+from ..shared.overruns import drop_overruns
 from ..shared.tensor_shapes import Shape, numel, parse_shapes
 
 _CAPABILITIES = {
@@ -148,7 +149,7 @@ def read_kernels(run: Run) -> pd.DataFrame:
     """All kernels with op, family, shapes and elements; unknown integers are `UNKNOWN`."""
     where = is_kind(DeviceKind.KERNEL)
     recorded = (*_PLACED, C.NAME, C.OP_ROW, *GRID, *BLOCK, *_RESOURCES)
-    frame = run.table("device_intervals", columns=recorded, where=where)
+    frame = drop_overruns(run, run.table("device_intervals", columns=recorded, where=where))
     names = frame[C.NAME].astype(object)
     host = host_rows(run, frame[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.PHASE])
     shapes = fill_missing_text(host[C.INPUT_SHAPES], "")

@@ -38,6 +38,7 @@ from ..shared.common import (
 from ..shared.groups import number_by, sum_by_code
 from ..shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
 from ..shared.op_families import TREE, tree
+from ..shared.overruns import drop_overruns
 from .findings import RULES, findings
 
 NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--collector torch`"
@@ -134,7 +135,7 @@ def _device_measures(
 
 def _read_launched(run: Run, ops: Ops) -> tuple[_Launched, None] | tuple[None, str]:
     """Device intervals launched by ops, or a note why they are unknown."""
-    frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW])
+    frame = drop_overruns(run, busy(run, [C.ROW_ID, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW]))
     if frame.empty:
         return None, absent_device_note(run)
     op = positions(ops.frame[C.ROW_ID], frame[C.OP_ROW])

@@ -27,6 +27,7 @@ from ..shared.common import NO_PARENT, is_kind, map_texts, positions
 from ..shared.groups import number_by
 from ..shared.host_columns import climb_to
 from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows
+from ..shared.overruns import drop_overruns
 from ..shared.tensor_shapes import Tensor, item_bytes, tensors
 
 OWNER, OP, DTYPE, PRECISION, MOVED, MATRIX = "owner", "op", "dtype", "precision", "moved", "matrix"
@@ -53,6 +54,7 @@ _PRECISIONS = {
 def read_kernels(run: Run) -> tuple[pd.DataFrame, Ints]:
     """The kernels, each with its call (`owner`, null without one), and the ids of counted calls."""
     kernels = run.table("device_intervals", columns=_READ, where=is_kind(DeviceKind.KERNEL))
+    kernels = drop_overruns(run, kernels)
     codes, rows = pd.factorize(kernels[C.OP_ROW])
     nearest, counted = _nearest(run, pd.Series(rows, dtype="Int64"))
     owners = pd.arrays.IntegerArray(np.append(nearest, 0)[codes], codes < 0)

@@ -62,10 +62,11 @@ def make(random: Random) -> Case:
 
 
 def _text(random: Random) -> str:
-    document = copy(random.choice(_documents()))
-    events = document["traceEvents"]
+    whole = random.choice(_documents())
+    events = whole["traceEvents"]
     first = random.randrange(len(events))
-    document["traceEvents"] = (events[first:] + events[:first])[: random.choice(_EVENTS)]
+    chosen = (events[first:] + events[:first])[: random.choice(_EVENTS)]
+    document = copy({**whole, "traceEvents": chosen})
     if random.random() < 0.2:
         _extreme_times(random, document)
     if random.random() < 0.2:

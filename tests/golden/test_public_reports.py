@@ -87,7 +87,9 @@ def test_06_a_duration_over_its_successors_is_noted(store: Store) -> None:
     run = run_of(store, "06-duration-runs-over-successors/trace.json")
     checks = result(run, "integrity", "checks").set_index("check")
     assert checks.loc["kernel_overruns", ["level", "count"]].tolist() == ["warn", 1]
-    assert whole(run)["active_ns"] == 1_070 * US
+    assert (whole(run)["active_ns"], whole(run)["kernel_sum_ns"]) == (1_070 * US, 900 * US)
+    (row,) = result(run, "kernels", "names").to_dict("records")
+    assert (row["count"], row["sum_ns"], row["max_ns"]) == (9, 900 * US, 100 * US)
 
 
 def test_07_copies_without_duration_have_no_rate(store: Store) -> None:
@@ -140,10 +142,11 @@ def test_18_correlation_0_is_no_id(store: Store) -> None:
 
 
 def test_22_recorded_waits_are_no_late_launches(store: Store) -> None:
-    (row,) = result(run_of(store, "22-sync-events-are-not-work/trace.json"), "idle_gaps", "by_cause").to_dict(
-        "records"
-    )
+    run = run_of(store, "22-sync-events-are-not-work/trace.json")
+    (row,) = result(run, "idle_gaps", "by_cause").to_dict("records")
     assert (row["cause"], row["idle_ns"], row["gaps"]) == ("sync", 180 * US, 2)
+    waits = result(run, "sync_points", "on_device").set_index(C.NAME)["host_ns"]
+    assert waits.to_dict() == {"Stream Synchronize": 80 * US, "Context Synchronize": 80 * US}
 
 
 def test_24_copies_at_once_have_the_rate_of_their_union(store: Store) -> None:
@@ -151,6 +154,9 @@ def test_24_copies_at_once_have_the_rate_of_their_union(store: Store) -> None:
     (row,) = result(run, "h2d_copies", "per_step").to_dict("records")
     assert (row[C.BYTES], row["sum_ns"], row["union_ns"]) == (401_000, 60_100, 50_000)
     assert row["union_gb_per_s"] == pytest.approx(8.02)
+    rates = result(run, "h2d_copies", "rates")
+    assert rates["gb_per_s"].tolist() == pytest.approx([10, 15, 15, 5])
+    assert (rates[C.START_NS] + rates[C.DUR_NS]).tolist() == [10_000, 20_000, 20_100, 50_000]
 
 
 def test_29_steps_are_occurrences(store: Store) -> None:

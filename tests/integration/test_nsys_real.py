@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.parametrize("suite", SUITES),
     pytest.mark.skipif(not FOLDER.is_dir(), reason="no real nsys: TRACEKIT_TEST_NSYS, see .ci/get-nsys"),
 ]
-LIMIT_S = 120
+LIMIT_S = 240
 TRAIN = """
 import sys, time, torch
 model = torch.nn.Linear(64, 64)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tracekit import storage
 from tracekit.ingest import artifacts
-from tracekit.ingest.importer import import_recording
+from tracekit.ingest.importer import import_recording, number_traces
 from tracekit.ingest.nsys.report import SUFFIXES
 from tracekit.ingest.write import write_samples
 from tracekit.recording.collector import Recording
@@ -149,7 +149,7 @@ def _save_raw_traces(traces: Sequence[Path], draft: Draft) -> list[Path]:
             report = traces[0].with_suffix(suffix)
             if report.is_file():
                 return [Path(shutil.copyfile(report, folder / f"{RAW_REPORT}{suffix}"))]
-        names = [RAW_TRACE, *(RAW_RANK.format(rank) for rank in range(1, len(traces)))]
+        names = [RAW_TRACE, *map(RAW_RANK.format, number_traces(traces)[1:])]
         saved = [folder / name for name in names]
         for trace, path in zip(traces, saved, strict=True):
             with trace.open("rb") as source, gzip.open(path, "wb", compresslevel=4) as packed:

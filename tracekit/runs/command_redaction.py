@@ -22,7 +22,8 @@ Named = Callable[[str], bool]
 """Whether an option or variable of a name has a secret."""
 MAX_DEPTH = 4
 """Code inside of code that is parsed."""
-MAX_CODE = 1 << 20
+MAX_CODE = 1 << 15
+"""Length of code that is parsed, in all words of a command: it takes up to 30 µs a character."""
 _SETTERS = {"set", "--set", "--set-string", "export", "setenv", "setx", "-e", "--env", "put", "add", "create"}
 """Words before the name of a variable whose value is the next word."""
 _OPTIONS_OF = {
@@ -36,6 +37,7 @@ _LOGINS = {("wandb", "login"), ("vault", "login"), ("comet", "login"), ("hf", "l
 """Programs and commands whose last plain word is a secret."""
 _PORTS = re.compile(r"(?:[\w.]+:)?\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/\w+)?")
 """What `docker run -p` takes."""
+_CODE = r"\s|[;(\[]"
 _SHELLS = re.compile(r"(?:ba|da|z|k|c|tc|fi)?sh")
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?|ipython3?")
 _DEFINED = re.compile(r"-[A-Za-z](?=[A-Za-z_])")
@@ -76,14 +78,15 @@ def redact_words(words: Sequence[str], is_secret: Named, depth: int = 0) -> list
         ['sshpass', '-p', '***', 'bash', '-c', 'x --pw ***']
     """
     redacted = [*words]
-    programs = [PurePath(word).name for word in words]
+    programs, left = [PurePath(word).name for word in words], MAX_CODE
     takes = {option for program in programs for option in _OPTIONS_OF.get(program, ())}
     for place, (before, word) in enumerate(pairwise(("", *words))):
         is_set = place > 1 and words[place - 2] in _SETTERS and _is_variable(before, is_secret)
         if is_set or _is_value(before, word, is_secret) or (before in takes and not _is_port(word)):
             redacted[place] = HIDDEN
         else:
-            redacted[place] = _redact_word(before, word, takes, is_secret, depth)
+            left -= len(word) * bool(re.search(_CODE, word))
+            redacted[place] = _redact_word(before, word, takes, is_secret, depth if left > 0 else MAX_DEPTH)
     for place, pair in enumerate(pairwise(programs)):
         if pair in _LOGINS and len(words) > place + 2 and not words[-1].startswith("-"):
             redacted[-1] = HIDDEN
@@ -113,11 +116,11 @@ def _redact_word(before: str, word: str, takes: set[str], is_secret: Named, dept
         return f"{name}={HIDDEN}"
     if attached := next((one for one in takes if len(one) == 2 and word.startswith(one) and word != one), ""):
         return word if _is_port(word[2:]) else attached + HIDDEN
-    if not re.search(r"\s|[;(\[]", word):
+    if not re.search(_CODE, word):
         return word
-    if depth < MAX_DEPTH and len(word) < MAX_CODE:
+    if depth < MAX_DEPTH:
         return redact_code(word, is_secret, depth + 1)
-    return HIDDEN if re.search(r"\s", word) else word
+    return HIDDEN if re.search(r"\s", word) or len(word) > MAX_CODE else word
 
 
 def redact_code(code: str, is_secret: Named, depth: int = 1) -> str:

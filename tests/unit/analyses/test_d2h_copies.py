@@ -37,7 +37,7 @@ def test_an_item_blocks_for_its_call_and_its_wait(tmp_path: Path) -> None:
     assert plain(result.tables["groups"][["op", "outer_op", "memory", "copies", "blocked_ns"]]) == [
         ["aten::_local_scalar_dense", "aten::item", "pageable", 1, 48]
     ]
-    assert plain(result.tables["sizes"]) == [[4, 8, 1, 4, 10]]
+    assert plain(result.tables["sizes"]) == [[4, 8, 1, 4, 10, 10, 0.4, 0.4]]
     assert result.notes == (NO_STACKS,)
 
 

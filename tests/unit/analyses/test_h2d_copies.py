@@ -77,9 +77,9 @@ def test_copies_are_described_by_device_and_step(tmp_path: Path) -> None:
         ["", "(no op recorded)"],
     ]
     assert plain(result.tables["sizes"]) == [
-        [8, 16, 1, 8, 4],
-        [128, 256, 2, 256, 25],
-        [None, None, 1, None, 7],
+        [8, 16, 1, 8, 4, 4, 2.0, 2.0],
+        [128, 256, 2, 256, 25, 20, 10.24, 12.8],
+        [None, None, 1, None, 7, 7, None, None],
     ]
     assert result.notes == (NO_BYTES,)
 
@@ -94,6 +94,20 @@ def test_needed_bytes_follow_the_source_that_is_spread(tmp_path: Path) -> None:
     )
     table = analyze(run, "h2d_copies").tables["per_step"]
     assert plain(table[["needed_bytes", "excess"]]) == [[16, 8.0], [None, None]]
+
+
+def test_rates_of_copies_at_once_add_up(tmp_path: Path) -> None:
+    copies = [up(100, 120, 400), up(110, 150, 400), up(120, 120, 900), up(130, 140, None)]
+    run = make_run(tmp_path, device_intervals=[*copies, up(200, 300, 100, **{C.DEVICE: 1})])
+    assert plain(analyze(run, "h2d_copies").tables["rates"]) == [
+        [0, 0, 100, 10, 200, 20.0],
+        [0, 0, 110, 10, 300, 30.0],
+        [0, 0, 120, 30, 300, 10.0],
+        [0, 1, 200, 100, 100, 1.0],
+    ]
+    many = [up(10 * at, 10 * at + 5, 50) for at in range(1000)]
+    table = analyze(make_run(tmp_path / "many", device_intervals=many), "h2d_copies").tables["rates"]
+    assert (len(table), int(table[C.BYTES].sum())) == (64, 50_000)
 
 
 def test_sizes_are_half_open_powers_of_two(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.sync_points import NO_CALLS, NO_WAITS
 
-from tests.builders import Row, host, kernel, make_run, memcpy, step
+from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tests.unit.analyses.test_idle_gaps import CALL, SYNC, with_idle
 from tracekit.analysis import analyze
 from tracekit.schema import C, HostKind
@@ -174,3 +174,12 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     call = host("cudaLaunchKernel", 0, 1, **CALL)
     free = make_run(tmp_path / "c", device_intervals=[kernel(0, 1)], host_intervals=[call])
     assert analyze(free, "sync_points").notes == (NO_WAITS,)
+
+
+def test_waits_that_only_a_device_records_are_listed(tmp_path: Path) -> None:
+    waits = [device("sync", start, start + 7_000, name="Stream Synchronize") for start in (2_000, 12_000)]
+    rows = with_idle([kernel(0, 1_000), kernel(10_000, 11_000)])
+    run = make_run(tmp_path, host_intervals=[host("f", 0, 100)], device_intervals=[*rows, *waits])
+    assert analyze(run, "sync_points").tables["on_device"].to_numpy().tolist() == [
+        ["Stream Synchronize", 2, 14_000, 7_000, 0]
+    ]

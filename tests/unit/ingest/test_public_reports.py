@@ -158,7 +158,11 @@ def test_a_kernel_that_runs_over_later_ones_is_noted(
 ) -> None:
     kernels = [kernel_event(number, ts=110 * number, dur=100) for number in range(6)]
     kernels[2]["dur"] = length  # the next starts after 110 and ends after 210 µs
-    assert ("run over whole later ones" in verdict(run_of(store, tmp_path, kernels))[1]) is found
+    run = run_of(store, tmp_path, kernels)
+    assert ("run over whole later ones" in verdict(run)[1]) is found
+    summed = analyze(run, "gpu_breakdown").tables["whole"]["kernel_sum_ns"].tolist()
+    assert summed == [500_000 if found else 630_000]
+    assert int(analyze(run, "kernels").tables["names"]["sum_ns"].sum()) == summed[0]
     kernels[2]["args"]["stream"] = 8
     assert "run over" not in verdict(run_of(store, tmp_path, kernels))[1]
 

@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 
+from tracekit.runs.command_redaction import MAX_CODE
 from tracekit.runs.redaction import redact_command
 
 SECRETS = ("hunter2x", "-dash9pw", "S3 cr3t")
@@ -149,7 +150,7 @@ def test_code_that_cannot_be_parsed_is_no_error(code: str) -> None:
     assert redact_command(["bash", "-c", f"{code} --password hunter2x"])
 
 
-@pytest.mark.parametrize("terms", [500, 1_500, 20_000])
+@pytest.mark.parametrize("terms", [500, 1_500, 2_500])
 def test_sums_nested_deeper_than_functions_can_be_are_no_error(terms: int) -> None:
     code = redact_command(["python", "-c", "password = " + "+".join(["'hunter2x'"] * terms)])[-1]
     assert code.startswith("password = '***'")
@@ -160,3 +161,19 @@ def test_code_nested_deeper_than_is_parsed_is_hidden() -> None:
     for _ in range(7):
         code = f"bash -c {shlex.quote(code)}"
         assert "hunter2x" not in " ".join(redact_command(shlex.split(code)))
+
+
+@pytest.mark.parametrize("code", ["x=1;", "f('a b') ; ", "k=v "])
+def test_long_code_is_hidden_instead_of_parsed(code: str) -> None:
+    short, long = code * 100, code * (MAX_CODE // len(code) + 1)
+    assert redact_command(["bash", "-c", short, "python", "-c", short]) == [
+        "bash",
+        "-c",
+        short,
+        "python",
+        "-c",
+        short,
+    ]
+    assert redact_command(["bash", "-c", long]) == ["bash", "-c", "***"]
+    half = code * (MAX_CODE // len(code) * 2 // 3)
+    assert redact_command(["bash", "-c", half, half])[2:] == [half, "***" if " " in code else half]

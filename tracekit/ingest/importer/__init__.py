@@ -18,6 +18,7 @@ from tracekit.ingest.importer import local
 from tracekit.ingest.importer.assembly import LEFT_OUT, assemble
 from tracekit.ingest.importer.execution import Progress, ignore_progress
 from tracekit.ingest.jobs.capture_files import captures_of
+from tracekit.ingest.jobs.ranks import from_name
 from tracekit.ingest.jobs.sources import Job, Source
 from tracekit.ingest.jobs.survey import survey
 from tracekit.ingest.link import serving
@@ -159,6 +160,17 @@ def import_job(
     return _normalize(store, named, complete, run_id=meta.run_id, progress=progress, workers=workers)
 
 
+def number_traces(traces: Sequence[Path]) -> list[int]:
+    """Return the ranks of recorded traces: those in their names, as a rank may be missing, else their order.
+
+    Example:
+        >>> number_traces([Path("rank-0.json"), Path("rank-2.json")]), number_traces([Path("trace.json")])
+        ([0, 2], [0])
+    """
+    ranks = [rank for path in traces if (rank := from_name(path.name)) is not None]
+    return ranks if len({*ranks}) == len(traces) else [*range(len(traces))]
+
+
 def import_recording(
     store: Store,
     traces: Sequence[Path],
@@ -183,7 +195,8 @@ def import_recording(
     """
     alone = len(traces) == 1
     added = serving.read_patterns(Path.cwd())
-    sources = tuple(Source(path, None if alone else rank, serving=added) for rank, path in enumerate(traces))
+    ranks = zip(traces, number_traces(traces), strict=True)
+    sources = tuple(Source(path, None if alone else rank, serving=added) for path, rank in ranks)
     complete = partial(assemble, meta=meta, samples=samples, kernels=kernels, stacks=stacks)
     return _normalize(store, sources, complete)
 
