@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.environment import HANG_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -24,7 +26,11 @@ import dask
 from distributed import LocalCluster
 
 def main():
-    dask.config.set({"distributed.admin.log-format": "%(message)s", "temporary-directory": sys.argv[2]})
+    dask.config.set({
+        "distributed.admin.log-format": "%(message)s",
+        "distributed.deploy.lost-worker-timeout": "1 h",  # after which the cluster stops a nanny for good
+        "temporary-directory": sys.argv[2],
+    })
     with LocalCluster(
         n_workers=int(sys.argv[1]), threads_per_worker=int(sys.argv[3]), processes=True, host="127.0.0.1",
         dashboard_address=None, silence_logs="CRITICAL",
@@ -95,7 +101,7 @@ class Cluster:
             if "spawn_main" in " ".join(child.cmdline())
         ]
 
-    def has_workers(self, count: int, *, timeout_s: float = 60) -> bool:
+    def has_workers(self, count: int, *, timeout_s: float = HANG_SECONDS) -> bool:
         """Whether it has so many workers, also after a while in which nannies restart them."""
         from distributed import Client
 

@@ -238,7 +238,7 @@ class Scene:
 
     def _once_it_works(self, process: Process) -> None:
         """Return after the first operation on files: before it there is nothing that could be left."""
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + HANG_SECONDS
         while process.poll() is None and not self._notes.read_bytes()[0]:
             assert time.monotonic() < give_up
             with suppress(subprocess.TimeoutExpired):
@@ -275,7 +275,7 @@ class Scene:
 
     def _wait_for_others(self) -> None:
         """Until no descendant is left; all of them end by themselves."""
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + HANG_SECONDS
         server = self._server.pid if self._server else None
         while left := [one for one in _marked(self.folder) if one.pid != server]:
             psutil.wait_procs(left, timeout=0.2)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import cluster, complete_clusters
+from tests.environment import HANG_SECONDS
 from tests.unit.executors import deeds
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.executors import dask as connection
@@ -86,6 +87,7 @@ def test_tasks_beside_one_that_ends_its_worker_are_done(tmp_path: Path) -> None:
     """All share one worker, so that all are there whenever it ends."""
     with cluster(tmp_path, workers=1, threads=4) as one, workers(one.address) as executor:
         outcomes = sorted(executor.map(deeds.fatal_three, range(5)), key=lambda outcome: outcome.index)
+    assert [outcome.index for outcome in outcomes if outcome.error] == [3], outcomes
     assert [outcome.value for outcome in outcomes] == [0, 2, 4, None, 8]
 
 
@@ -107,7 +109,7 @@ def test_folders_of_results_are_deleted_with_the_connection(four: Cluster) -> No
         made = [Path(outcome.get()) for outcome in executor.map(deeds.kept, ["one", "two"])]
         assert len(list(executor.map(deeds.double, range(20)))) == 20
         assert all(folder.is_dir() for folder in made)
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + HANG_SECONDS
     while any(folder.parent.exists() for folder in made):
         assert time.monotonic() < limit
         time.sleep(0.02)

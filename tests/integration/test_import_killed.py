@@ -77,7 +77,7 @@ def test_a_killed_import_leaves_no_run_or_process(
 
 def _once_decoding(store: Store, pid: int, processes: int) -> list[psutil.Process]:
     """The worker processes, once they are there and something is decoded."""
-    parent, give_up = psutil.Process(pid), time.monotonic() + 60
+    parent, give_up = psutil.Process(pid), time.monotonic() + HANG_SECONDS
     while time.monotonic() < give_up:
         workers = parent.children(recursive=True)
         if len(workers) >= processes and any(store.path.rglob("*.rows")):

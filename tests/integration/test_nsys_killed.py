@@ -86,7 +86,7 @@ def running(folder: Path) -> list[psutil.Process]:
 
 def wait_for_nsys(collecting: subprocess.Popen[str], *, processes: int = 2) -> list[psutil.Process]:
     """The processes of a collection, once nsys is among them."""
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + HANG_SECONDS
     while time.monotonic() < give_up:
         children = psutil.Process(collecting.pid).children(recursive=True)
         if len(children) >= processes:

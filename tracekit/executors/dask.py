@@ -18,12 +18,12 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import urlsplit
 
-import psutil
 from distributed import Client, KilledWorker, Worker, get_worker
 from distributed import Future as DaskFuture
 
@@ -42,9 +42,8 @@ ANSWER_S = 5.0
 _POLL_S = 0.25  # seconds between two queries of the workers
 RETRIES = 1
 """Further attempts of a task whose machine fails: no space, no memory, a missing file system."""
-SETTLED_S = 2.0
-"""Seconds after which a nanny knows that its worker has started: it does not restart one that ends before."""
-_YOUNG_S = 60.0  # age in seconds of a worker's process up to which its nanny may not know that yet
+NANNY_S = 60.0
+"""Timeout in seconds of a worker's question to its nanny."""
 
 
 class DaskWorkers(Workers):
@@ -266,7 +265,21 @@ def _delete(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-_LOADED = time.monotonic()  # in a worker, about when it got its first task: only then this module is loaded
+@cache
+def _wait_for_nanny(worker: Worker) -> None:
+    """Wait until the nanny of a worker has started: it does not restart one that ends before.
+
+    The worker may have tasks earlier, but until then its nanny answers no question.
+    """
+    if worker.nanny:
+        answer = asyncio.run_coroutine_threadsafe(_identify_nanny(worker), worker.loop.asyncio_loop)
+        with suppress(OSError, TimeoutError):  # a nanny that is gone restarts nothing, whatever is awaited
+            answer.result(NANNY_S)
+
+
+async def _identify_nanny(worker: Worker) -> None:
+    async with worker.rpc(worker.nanny) as nanny:
+        await nanny.identity()
 
 
 def run(
@@ -276,9 +289,8 @@ def run(
 
     Raises as `attempt`, for Dask to retry it.
     """
-    if time.time() - psutil.Process().create_time() < _YOUNG_S:
-        time.sleep(max(0.0, _LOADED + SETTLED_S - time.monotonic()))
     worker, folders = get_worker(), KeptFolders()
+    _wait_for_nanny(worker)
     with scratch_at(_scratch(worker), folders.add):
         value, error = attempt(function, item)
     return value, error, _host_of(worker.address), folders

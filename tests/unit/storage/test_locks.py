@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.environment import HANG_SECONDS
 from tracekit.storage import locks
 
 ROOT = Path(__file__).parents[3]
@@ -51,7 +52,7 @@ def test_a_process_nobody_has_taken_leave_of_is_dead() -> None:
     with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.read()  # it closes its output when it ends
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + HANG_SECONDS
         while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
             assert time.monotonic() < give_up
         assert locks.is_dead(f"{process.pid}-0a")
