@@ -49,8 +49,8 @@ from ..shared.groups import group_rows
 from ..shared.host_columns import BACKWARD, HostColumns, read_host_columns
 from ..shared.host_rows import source_lines
 from ..shared.op_families import COMMUNICATES
-from .findings import PART, RULES, SOURCE, TIME_NS, TOTAL_NS, findings
-from .samples import MIN_SAMPLES, SAMPLES, count_functions, divide_unrecorded, name_loading, read_samples
+from .findings import PART, RULES, SAMPLES, SOURCE, TIME_NS, TOTAL_NS, findings
+from .samples import MIN_SAMPLES, count_functions, divide_unrecorded, name_loading, read_samples
 
 NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
 Parts: TypeAlias = dict[HostPart, Union]

@@ -28,7 +28,7 @@ from ..shared.common import contains, ints
 from ..shared.host_columns import BACKWARD, HostColumns
 from ..shared.programs import program_of
 
-PART, TIME_NS, TOTAL_NS, SOURCE = "part", "time_ns", "total_ns", "source"
+PART, TIME_NS, TOTAL_NS, SOURCE, SAMPLES = "part", "time_ns", "total_ns", "source", "samples"
 LOADS = Rule(
     "host_loading",
     states="a run without device work loads data for at least {min_share} of its steps",
@@ -97,7 +97,7 @@ MIN_RANKS = 2
 
 def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> Iterator[Finding]:
     """Findings on the program and, without device work, on the parts of its time."""
-    yield from _judge_program(run, host)
+    yield from _judge_program(run, host, tables.get("by_function"))
     if not busy(run, [C.DUR_NS]).empty:
         return
     against, whole, names = budget(run), tables["whole"], tables["by_name"]
@@ -125,7 +125,7 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
     compiling = ints(tables["per_step"], "compilation_ns") if "per_step" in tables else np.zeros(0, np.int64)
     recurs = int((compiling > 0).sum()) >= COMPILES["min_steps"]
     if recurs and times[HostPart.COMPILATION] >= COMPILES["min_share"] * window_ns:
-        yield _report_compilation(compiling, times[HostPart.COMPILATION], against)
+        yield _report_compilation(run, compiling, times[HostPart.COMPILATION], against)
     if late := _report_straggler(whole, names, window_ns, against):
         yield late
 
@@ -161,7 +161,11 @@ def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, against: Budget
     move = _MOVE.format(unmeasured=unmeasured)
     saving, advice = saving_ns or None, _FUSE if function.startswith("Optimizer.") else move
     place = f"Most of it is in {brief(function)}{describe_line(names, function)}"
-    if function in ("", NOT_RECORDED):
+    if not function and names[SAMPLES].notna().any():
+        largest = zip(names[C.NAME].head(MAX_NAMED), names[TIME_NS].head(MAX_NAMED), strict=True)
+        shares = [f"{brief(str(name))} {human(against.share(time), 'share')}" for name, time in largest]
+        saving, place = None, f"No function has most of it: {', '.join(shares)}"
+    elif function in ("", NOT_RECORDED):
         saving, place = None, f"To see the functions, {program_of(run).stacks}"
     return against.finding(
         OUTSIDE,
@@ -180,15 +184,24 @@ _MOVE = (
 _FUSE = "It is the optimizer's loop over parameters: use `foreach=True` or `fused=True`"
 
 
-def _report_compilation(compiling: Ints, time_ns: int, against: Budget) -> Finding:
+def _report_compilation(run: Run, compiling: Ints, time_ns: int, against: Budget) -> Finding:
+    program = run.meta.environment.get(PROGRAM) or {}
+    recompiled = max(
+        program.get("recompilations") or [], key=lambda item: int(item["recompilations"]), default=None
+    )
+    why = "Code is compiled again because a guard fails: `TORCH_LOGS=recompiles` names it. "
+    if recompiled:
+        why = f"{recompiled['function']} was compiled again {recompiled['recompilations']} times" + (
+            ", up to the limit of recompilations: from then on it runs uncompiled"
+        ) * bool(recompiled.get("limit_reached"))
+        why += f". The guard that failed last: `{recompiled['guard']}`. "
     return against.finding(
         COMPILES,
         time_ns - int(compiling.max()),
         f"Compilation takes {against.describe(time_ns)}, in "
         f"{int((compiling > 0).sum())} of {len(compiling)} steps",
-        "Code is compiled again because a guard fails: `TORCH_LOGS=recompiles` names it. Mark dimensions "
-        "that vary with `torch._dynamo.mark_dynamic`, and keep values that change each step out of compiled "
-        "functions; at the limit of recompilations they run uncompiled",
+        why + "Mark dimensions that vary with `torch._dynamo.mark_dynamic`, and keep values that change each "
+        "step out of compiled functions",
         "the compilation in all steps but the one with most of it",
         basis=Basis.MEASURED,
     )
@@ -219,14 +232,15 @@ def _report_straggler(
     )
 
 
+MAX_NAMED = 3
 LIKELY = 0.7
 """Confidence that the time of a function outside ops can be saved: it may be needed."""
 
 
-def _judge_program(run: Run, host: HostColumns) -> Iterator[Finding]:
+def _judge_program(run: Run, host: HostColumns, functions: pd.DataFrame | None) -> Iterator[Finding]:
     """Findings on switches, threads and steps of the program."""
     against = budget(run)
-    if anomalies := _report_anomaly_detection(host, against):
+    if anomalies := _report_anomaly_detection(host, functions, against):
         yield anomalies
     program = run.meta.environment.get(PROGRAM) or {}
     threads = program.get("threads") or {}
@@ -245,9 +259,10 @@ def _judge_program(run: Run, host: HostColumns) -> Iterator[Finding]:
         yield against.finding(
             ITERATIONS,
             None,
-            f"A profiled step holds {least} optimizer steps or more: it is not one iteration",
-            "Times per step are those of many iterations: call `step()` of the profiler, or "
-            "`tracekit.step()`, after each batch",
+            f"A profiled step of {human(against.step_ns, 'ns')} holds {least} optimizer steps or more: it is "
+            "not one iteration",
+            f"Times per step are those of {least} iterations of {human(against.step_ns // least, 'ns')} or "
+            "less: call `step()` of the profiler, or `tracekit.step()`, after each batch",
         )
 
 
@@ -279,12 +294,18 @@ def _report_restarts(run: Run, loaders: list[dict[str, Any]], against: Budget) -
         )
 
 
+_STACK_TRACES = r"traceback\.py\(\d+\): (?:format_stack|extract_stack|format_list)$"
 _CHECKS = r"^aten::(isnan|_is_any_true|item)$"
 """What a node of backward runs to look for NaN."""
 
 
-def _report_anomaly_detection(host: HostColumns, against: Budget) -> Finding | None:
-    """The finding on checks for NaN in the nodes of backward, None without them."""
+def _report_anomaly_detection(
+    host: HostColumns, functions: pd.DataFrame | None, against: Budget
+) -> Finding | None:
+    """The finding on checks for NaN in the nodes of backward, None without them.
+
+    In forward each op keeps a stack trace, which no row shows, but samples do.
+    """
     is_op = host.of_kind(HostKind.OP)
     is_node = is_op & host.name_matches(r"^autograd::engine::evaluate_function: (?!.*AccumulateGrad)")
     inside = np.flatnonzero(is_op & (host.parent >= 0) & host.name_matches(_CHECKS))
@@ -294,13 +315,15 @@ def _report_anomaly_detection(host: HostColumns, against: Budget) -> Finding | N
     if not len(checking) or len(checking) < ANOMALIES["min_node_share"] * int(is_node.sum()):
         return None
     start, end = host.spans(checks)
+    traces = [] if functions is None else functions[contains(functions[C.NAME], _STACK_TRACES)]["share"]
+    traced_ns = int(max(traces, default=0.0) * against.steps * against.step_ns)
     return against.finding(
         ANOMALIES,
-        int((end - start).sum()),
+        int((end - start).sum()) + traced_ns,
         f"Anomaly detection is on: {len(checking):,} nodes of backward look for NaN",
         "Remove `torch.autograd.set_detect_anomaly(True)` or `detect_anomaly()`, which are for debugging",
-        "the checks in backward; in forward, it also keeps a stack trace of each op",
-        basis=Basis.MEASURED,
+        "the checks in backward; and, as samples say, the stack traces of the ops in forward",
+        basis=Basis.ESTIMATED if traced_ns else Basis.MEASURED,
     )
 
 

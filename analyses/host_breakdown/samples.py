@@ -19,9 +19,8 @@ from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.common import Bools, ints, share, sort_by
-from .findings import PART, SOURCE, TIME_NS, TOTAL_NS
+from .findings import PART, SAMPLES, SOURCE, TIME_NS, TOTAL_NS
 
-SAMPLES = "samples"
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 _LOADER = "torch/utils/data/dataloader.py("
 MIN_SAMPLES = 4

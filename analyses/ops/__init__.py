@@ -58,7 +58,7 @@ class _Launched:
 
 def compute(run: Run) -> Result:
     """Compute the operator tables."""
-    ops = read_ops(run, columns=(C.STEP, C.INPUT_SHAPES, C.INPUT_DTYPES))
+    ops = read_ops(run, columns=(C.STEP, C.RANK, C.START_NS, C.INPUT_SHAPES, C.INPUT_DTYPES))
     if ops.frame.empty:
         return Result(notes=(NO_OPS,))
     (launched, why), memory = _read_launched(run, ops), _memory(run, ops)

@@ -9,15 +9,16 @@ import pandas as pd
 
 from tracekit.analysis import Finding, Rule
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import HIGH_SHARE, Budget, budget
+from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, Bools, contains, ints, map_texts
-from ..shared.host_columns import climb_to
-from ..shared.host_rows import NO_SOURCE, Ops, source_lines
+from ..shared.host_columns import HostColumns, climb_to, read_host_columns
+from ..shared.host_rows import NO_SOURCE, Ops, usual_line
 from ..shared.tensor_shapes import numel, parse_shapes
 
 SMALL = Rule(
@@ -55,12 +56,27 @@ GROWING = Rule(
     "a graph that is kept, costs more each step",
     thresholds={"min_share": HIGH_SHARE, "min_growth": 1.5, "min_steps": 5},
 )
-RULES = (SMALL, LAYOUT, DENSE, HALF, GROWING)
+READS = Rule(
+    "host_values_read",
+    states="in a run without device work at least {min_reads} values in a row are read into Python one at a "
+    "time, with nothing but reductions between them, which takes {min_share} of the steps",
+    why="each read and each reduction of one value is a call of some µs; a list of tensors needs one of each",
+    thresholds={"min_share": WARN_SHARE, "min_reads": 16},
+)
+RULES = (SMALL, LAYOUT, DENSE, HALF, GROWING, READS)
 MAX_NAMED = 3
 ENGINE = "autograd::engine"
 """Begin of the names of nodes of backward, which no line of the user calls."""
 CONVOLVES, MAKES_CONTIGUOUS = r"^aten::.*convolution", r"^aten::contiguous$"
 EMBEDDING_GRADIENT, FILLS = r"^aten::embedding_dense_backward$", r"^aten::(?:new_)?(?:zeros|zero_|fill_)$"
+READ = r"^aten::(?:item|is_nonzero|_local_scalar_dense)$"
+REDUCES = (
+    r"^aten::(?:linalg_(?:vector_)?norm|norm|sum|mean|max|min|amax|amin|argmax|argmin|abs|std|var|median|all|any|"
+    r"isnan|isfinite|isinf|count_nonzero|square|pow|sqrt|select|detach|alias|to|view|reshape|flatten)$"
+)
+"""Ops that make one value of a tensor, or prepare that."""
+MAX_PAUSE_NS = 10_000_000
+"""Longest time between the ops of one loop: it does more than read values."""
 FLOAT16 = "c10::Half"
 _IMAGE_DIMENSIONS = (4, 5)
 """Tensors have memory formats besides the contiguous one from 4 dimensions on."""
@@ -81,6 +97,8 @@ def findings(run: Run, ops: Ops) -> Iterator[Finding]:
         if finding := find(ops, inside, against):
             yield finding
     if finding := _report_layout_copies(run, ops, inside, against):
+        yield finding
+    if finding := _report_reads(run, against):
         yield finding
 
 
@@ -113,20 +131,71 @@ def _report_layout_copies(run: Run, ops: Ops, inside: Bools, against: Budget) ->
         return None
     if against.share(total_ns) < LAYOUT["min_share"]:
         return None
-    longest = ops.frame[calls].iloc[[int(duration[calls].argmax())]]
-    line = source_lines(run, longest[C.ROW_ID].astype("Int64")).iloc[0]
-    place = f" The longest is at {brief(line)}." if line != NO_SOURCE else ""
+    frame = ops.frame[calls]
+    start = ints(frame, C.START_NS)
+    line = usual_line(run, ints(frame, C.ROW_ID), ints(frame, C.RANK), start, start + duration[calls])
+    place = f"Most of it is at {brief(line)}. " if line != NO_SOURCE else ""
     return against.finding(
         LAYOUT,
         total_ns,
         f"aten::contiguous copies {per_step:,.0f} tensors {against.per}, which takes "
         f"{against.describe(total_ns)}",
-        "Between convolutions such a copy changes the memory format: keep one (`model.to(memory_format="
-        "torch.channels_last)` and inputs alike, or none) and drop `.contiguous()` from the model, as ops "
-        f"keep the format of their input.{place}",
+        f"{place}Between convolutions such a copy changes the memory format: keep one "
+        "(`model.to(memory_format=torch.channels_last)` and inputs alike, or none) and drop "
+        "`.contiguous()` from the model, as ops keep the format of their input.",
         "upper bound: the time of these calls",
         confidence=LIKELY,
     )
+
+
+def _report_reads(run: Run, against: Budget) -> Finding | None:
+    host = read_host_columns(run)
+    reads, is_op = host.name_matches(READ), host.of_kind(HostKind.OP)
+    if int(reads.sum()) < READS["min_reads"]:
+        return None
+    every = np.arange(len(host.start))
+    is_inner = np.append(host.nearest_ancestor(every, is_op) >= 0, False)[host.parent]
+    rows = np.flatnonzero(is_op & ~is_inner)
+    by_optimizer = host.nearest_ancestor(rows, host.name_matches(r"^Optimizer\.")) >= 0
+    in_loop = (reads | host.name_matches(REDUCES))[rows] & ~by_optimizer
+    goes_on = in_loop[1:] & in_loop[:-1] & (np.diff(host.thread[rows]) == 0)
+    goes_on &= host.start[rows[1:]] - host.end[rows[:-1]] <= MAX_PAUSE_NS
+    step = _number_steps(run, host, rows)
+    goes_on &= np.diff(step) == 0
+    first = np.flatnonzero(np.append(True, ~goes_on))
+    counts = np.add.reduceat((reads[rows] & in_loop).astype(np.int64), first)
+    last = np.append(first[1:], len(rows)) - 1
+    chosen = counts >= READS["min_reads"]
+    if against.marked:
+        chosen &= step[first] >= 0
+    loops, count = rows[first[chosen]], int(counts[chosen].sum())
+    start, end = host.start[loops], host.end[rows[last[chosen]]]
+    total_ns = int((end - start).sum())
+    if not count or against.share(total_ns) < READS["min_share"]:
+        return None
+    line = usual_line(run, host.row_id[loops], host.rank[loops].astype(np.int64), start, end)
+    place = f"Most of it is at {brief(line)}. " if line != NO_SOURCE else ""
+    return against.finding(
+        READS,
+        total_ns,
+        f"Reading {count / against.steps:,.0f} values one at a time takes {against.describe(total_ns)}",
+        f"{place}Compute on the whole list (`torch._foreach_norm`; `clip_grad_norm_` returns the norm of all "
+        "gradients) and read once (`torch.stack(values).tolist()`), or only every some steps",
+        "upper bound: the time of these loops",
+        confidence=LIKELY,
+    )
+
+
+def _number_steps(run: Run, host: HostColumns, rows: Ints) -> Ints:
+    """Place of the profiled step of their rank in which host rows begin, -1 outside of steps."""
+    step = np.full(len(rows), -1, np.int64)
+    for rank, windows in step_windows(run).groupby(C.RANK):
+        start = ints(windows, HOST_START_NS)
+        begun = np.searchsorted(start, host.start[rows], side="right") - 1
+        ends = (start + ints(windows, HOST_NS))[begun]
+        inside = (host.rank[rows] == rank) & (begun >= 0) & (host.start[rows] < ends)
+        step[inside] = begun[inside]
+    return step
 
 
 def _is_image(shapes: str) -> bool:

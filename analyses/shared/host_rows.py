@@ -211,6 +211,25 @@ def sampled_lines(run: Run, ranks: Ints, start: Ints, end: Ints) -> Objects:
     return lines
 
 
+def usual_line(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -> str:
+    """Line of user code of the longest of some host rows or, without stacks, that most sampled time is in.
+
+    Args:
+        run: The run.
+        rows: Id of each row.
+        ranks: Rank of each row.
+        start: Start of each row, ns.
+        end: End of each row, ns.
+    """
+    longest = int((end - start).argmax())
+    recorded = str(source_lines(run, pd.Series(rows[[longest]], dtype="Int64")).iloc[0])
+    if recorded != NO_SOURCE:
+        return recorded
+    lines = pd.Series(end - start).groupby(sampled_lines(run, ranks, start, end)).sum()
+    lines = lines.drop(NO_SOURCE, errors="ignore")
+    return str(lines.idxmax()) if len(lines) else NO_SOURCE
+
+
 def _with_lines(stack: str, lines: str) -> str:
     """A stack whose frames have the line that runs instead of the first one of their function."""
     frames = zip(stack.split(";"), lines.split(","), strict=False)

@@ -161,7 +161,8 @@ def describe_line(names: pd.DataFrame, function: str) -> str:
 def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
     """Return the innermost function that more than half of a part is in, and its time; empty without one.
 
-    It is one of the program: what it calls of Python or torch says less.
+    It is one of the program: what it calls of Python or torch says less. One that is only around what takes
+    the time, as the loop over steps is, explains nothing: most of it is its own, or in one line.
 
     Args:
         names: Rows of the part in the table `by_name` of `host_breakdown`.
@@ -170,7 +171,18 @@ def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
     totals = names.groupby(C.NAME, sort=False)["total_ns"].sum()
     totals = totals[~totals.index.astype(str).str.contains(_LIBRARY)]
     most = totals[2 * totals > part_ns]
-    return (str(most.idxmin()), min(int(most.min()), part_ns)) if len(most) else ("", 0)
+    if not len(most):
+        return "", 0
+    function = str(most.idxmin())
+    is_around = _is_around(names[names[C.NAME] == function], part_ns)
+    return ("", 0) if is_around else (function, min(int(most.min()), part_ns))
+
+
+def _is_around(rows: pd.DataFrame, part_ns: int) -> bool:
+    """Whether a sampled function is only around what takes the time; loaders have no times of their own."""
+    if "samples" not in rows or rows["samples"].isna().any() or rows["part"].eq(HostPart.LOADING).any():
+        return False
+    return 2 * int(rows["time_ns"].sum()) <= part_ns and not rows["source"].any()
 
 
 def _shown(name: object) -> str:

@@ -258,6 +258,55 @@ def test_what_anomaly_detection_costs_is_the_time_of_its_checks(tmp_path: Path) 
     assert finding.saving_ns_per_step == pytest.approx(100_000, abs=6)
 
 
+def test_stack_traces_of_anomaly_detection_are_counted_by_samples(tmp_path: Path) -> None:
+    traced = "torch/fx/traceback.py(9): format_stack;net.py(3): forward"
+    stacks = [traced, "net.py(3): forward", "net.py(3): forward", traced, traced]
+    run = stepping(tmp_path, checks_for_nan(6, 6), host_samples=samples_of(stacks))
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert finding.saving_ns_per_step == pytest.approx(700_000, abs=6)
+
+
+def samples_of(stacks: list[str]) -> list[dict[str, Any]]:
+    """A sample in the middle of each step; every function runs its line 9."""
+    thread = {C.RANK: 0, C.PID: 0, C.TID: 0}
+    return [
+        {
+            C.T_NS: 1_000_000 * number + 500_000,
+            **thread,
+            C.STACK: stack,
+            C.SOURCE_LINES: ",".join(["9"] * len(stack.split(";"))),
+        }
+        for number, stack in enumerate(stacks)
+    ]
+
+
+def test_the_loop_around_what_takes_the_time_is_no_cause(tmp_path: Path) -> None:
+    inner = ["a.py(1): one", "b.py(1): two", "torch/c.py(1): three", "torch/d.py(1): four", "e.py(1): five"]
+    samples = samples_of([f"{name};train.py({place}): <module>" for place, name in enumerate(inner)])
+    for place, sample in enumerate(samples):  # each in another line
+        sample[C.STACK] = f"{inner[place]};train.py(1): <module>"
+        sample[C.SOURCE_LINES] = f"9,{place}"
+    run = stepping(tmp_path, [runs_op(0, 0.3)], host_samples=samples)
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert finding.saving_ns_per_step is None
+    assert "No function has most of it: a.py(1): one 14.0%" in finding.advice
+    assert judge(run).sentence.startswith(
+        "Bound by host work outside ops: it takes 70.0% of the profiled steps; ops take 30.0%."
+    )
+
+
+def test_the_function_that_is_compiled_again_is_named_with_the_guard_that_fails(tmp_path: Path) -> None:
+    again = {"function": "net.py(6): forward", "recompilations": 7, "guard": "self.mode == 'm7'"}
+    settings = {"recompilations": [{**again, "recompilations": 1}, {**again, "limit_reached": True}]}
+    ranks, _ = RULED["host_compilation"]
+    run = stepping(tmp_path, *ranks, meta={"environment": {"program": settings}})
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert finding.advice.startswith(
+        "net.py(6): forward was compiled again 7 times, up to the limit of recompilations: from then on it "
+        "runs uncompiled. The guard that failed last: `self.mode == 'm7'`."
+    )
+
+
 def test_a_device_has_idle_causes_instead(tmp_path: Path) -> None:
     ranks, _ = RULED["host_outside_ops"]
     run = stepping(tmp_path, *ranks, device_intervals=[kernel(0, 10)])

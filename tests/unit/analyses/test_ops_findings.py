@@ -9,7 +9,7 @@ import pytest
 from tests.builders import host, kernel
 from tests.unit.analyses.test_host_breakdown import runs_op, stepping
 from tracekit.analysis import analyze
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +46,13 @@ def dtype(name: str) -> dict[str, Any]:
     return {C.INPUT_DTYPES: f'["{name}","{name}"]'}
 
 
+def reads(count: int, between: tuple[str, ...] = ("aten::linalg_vector_norm",)) -> list[dict[str, Any]]:
+    """Values that are read into Python one at a time, with some ops before each."""
+    names = [*between, "aten::item"] * count
+    width = 1 / 64
+    return [runs_op(place * width, (place + 0.5) * width, name) for place, name in enumerate(names)]
+
+
 HALF = {**runs_op(0, 0.2), **dtype("c10::Half")}
 RULED = {
     "host_small_ops": ([MANY], [MANY[1:]]),
@@ -55,6 +62,7 @@ RULED = {
         [[HALF, runs_op(0.2, 1)]],
         [[{**HALF, **dtype("c10::BFloat16")}, runs_op(0.2, 1)]],
     ),
+    "host_values_read": ([reads(16)], [reads(15)]),
     "host_growing_inputs": ([concatenates(25)], [concatenates(24)]),
 }
 """Rows of each rank on which a rule speaks, and on which it is silent."""
@@ -84,3 +92,23 @@ def test_small_ops_are_named_by_their_calls(tmp_path: Path) -> None:
     (finding,) = analyze(run, "ops").findings
     assert finding.title == "1,000 ops of 900 ns on average take 90.0% of the steps: 900.00 µs per step"
     assert finding.advice.startswith("Most calls per step: aten::add_ 499, aten::item 1. ")
+
+
+def test_values_that_other_work_makes_are_no_loop_of_reads(tmp_path: Path) -> None:
+    decoding = stepping(tmp_path / "decoding", reads(20, ("aten::linear", "aten::argmax")))
+    assert analyze(decoding, "ops").findings == ()
+    update = {**runs_op(0, 1, "Optimizer.step#Adam.step"), C.KIND: HostKind.ANNOTATION}
+    within = [{**row, C.PARENT_ROW: 0} for row in reads(20)]
+    assert analyze(stepping(tmp_path / "optimizer", [update, *within]), "ops").findings == ()
+
+
+def test_the_line_that_reads_is_the_one_that_most_samples_have(tmp_path: Path) -> None:
+    samples = [
+        {C.T_NS: 1_000 + 100_000 * place, C.RANK: 0, C.PID: 0, C.TID: 0}
+        | {C.STACK: f"torch/functional.py(3): norm;train.py(1): {name}", C.SOURCE_LINES: f"9,{line}"}
+        for place, (name, line) in enumerate([("log", 5), ("log", 6), ("log", 6)])
+    ]
+    run = stepping(tmp_path, reads(20), host_samples=samples)
+    (finding,) = analyze(run, "ops").findings
+    assert finding.title == "Reading 20 values one at a time takes 61.7% of the steps: 617.19 µs per step"
+    assert "Most of it is at train.py(6): log." in finding.advice

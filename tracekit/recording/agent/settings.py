@@ -6,6 +6,7 @@ They are read once, after the recording. Imports nothing of tracekit, as the oth
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,6 +18,8 @@ from .cpu_load import describe_cpus
 
 MAX_LISTED = 8
 """Data loaders and optimizers that are listed."""
+MAX_GUARD = 120
+"""Characters of a guard that are kept."""
 SCRIPT = "script"
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
 
@@ -36,6 +39,7 @@ def read_settings(torch: Any) -> dict[str, Any]:
         "modes": lambda: _read_modes(torch, objects["modules"]),
         "data_loaders": lambda: _describe_loaders(objects["loaders"], objects["iterators"]),
         "garbage_collector": lambda: _read_collector(count),
+        "recompilations": _read_recompilations,
         "optimizers": lambda: [_describe_optimizer(item) for item in objects["optimizers"][:MAX_LISTED]],
     }
     return _read_each(readers)
@@ -155,6 +159,29 @@ def _describe_loader(loader: Any, prefix: str) -> dict[str, Any]:
             **{name: partial(get, name) for name in _LOADER_ATTRIBUTES},
         }
     )
+
+
+def _read_recompilations() -> list[dict[str, Any]]:
+    """Return the functions that were compiled again: how often, the last guard that failed, and the limit."""
+    compiled: Any = sys.modules.get("torch._dynamo.utils")
+    functions: dict[str, dict[str, Any]] = {}
+    last = {"function": "", "recompilations": 0}
+    for metrics in compiled.get_compilation_metrics() if compiled else ():
+        if metrics.recompile_reason is None:
+            continue
+        if metrics.co_name is not None:
+            place = f"{Path(metrics.co_filename).name}({metrics.co_firstlineno}): {metrics.co_name}"
+            last = functions.setdefault(place, {"function": place, "recompilations": 0})
+            last["recompilations"] += 1
+            last["guard"] = _read_guard(metrics.recompile_reason)
+        elif "recompile limit" in str(metrics.fail_reason):  # of which only the reason is known
+            last["limit_reached"] = True
+    return list(functions.values())[:MAX_LISTED]
+
+
+def _read_guard(reason: str) -> str:
+    """Return the guard in a reason such as `0/7: self.mode == 'm7'   # if self.mode: ...  # net.py:8`."""
+    return re.split(r"\s{2,}#", re.sub(r"^\d+/\d+: ", "", reason).splitlines()[0])[0][:MAX_GUARD].strip()
 
 
 _LOADER_ATTRIBUTES = ("batch_size", "num_workers", "persistent_workers", "prefetch_factor", "pin_memory")

@@ -16,3 +16,21 @@ def test_modes_of_the_calling_thread_are_read() -> None:
     with torch.autograd.set_detect_anomaly(True):
         assert read_settings(torch)["modes"]["anomaly_detection"]
     assert "autocast" not in read_settings(torch)["modes"]
+
+
+@pytest.mark.slow
+def test_functions_that_are_compiled_again_are_read_with_the_guard_that_failed() -> None:
+    torch = pytest.importorskip("torch")
+    torch._dynamo.reset()
+    torch._dynamo.utils.reset_frame_count()
+
+    def scale(values: object, mode: str) -> object:
+        return values + (1 if mode.endswith("1") else 2)  # type: ignore[operator]
+
+    compiled = torch.compile(scale, backend="eager")
+    with torch._dynamo.config.patch(recompile_limit=3):
+        for number in range(5):
+            compiled(torch.ones(2), f"m{number}")
+    (again,) = read_settings(torch)["recompilations"]
+    assert again.pop("function").startswith("test_settings.py(")
+    assert again == {"recompilations": 2, "guard": "mode == 'm2'", "limit_reached": True}
