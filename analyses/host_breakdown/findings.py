@@ -315,8 +315,9 @@ def _report_anomaly_detection(
     if not len(checking) or len(checking) < ANOMALIES["min_node_share"] * int(is_node.sum()):
         return None
     start, end = host.spans(checks)
-    traces = [] if functions is None else functions[contains(functions[C.NAME], _STACK_TRACES)]["share"]
-    traced_ns = int(max(traces, default=0.0) * against.steps * against.step_ns)
+    traced_ns = 0
+    if functions is not None and (traces := contains(functions[C.NAME], _STACK_TRACES)).any():
+        traced_ns = int(functions["share"][traces].max() * against.steps * against.step_ns)
     return against.finding(
         ANOMALIES,
         int((end - start).sum()) + traced_ns,

@@ -165,7 +165,7 @@ def _read_recompilations() -> list[dict[str, Any]]:
     """Return the functions that were compiled again: how often, the last guard that failed, and the limit."""
     compiled: Any = sys.modules.get("torch._dynamo.utils")
     functions: dict[str, dict[str, Any]] = {}
-    last = {"function": "", "recompilations": 0}
+    last: dict[str, Any] = {}
     for metrics in compiled.get_compilation_metrics() if compiled else ():
         if metrics.recompile_reason is None:
             continue
