@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from tracekit.analysis.idle_causes import READS
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import Budget
 from tracekit.schema import C
@@ -103,8 +104,6 @@ _FILLS = (
     r"^aten::(?:normal_?|uniform_?|random_|bernoulli_?|exponential_|rand\w*|zero_|fill_|ones|zeros|arange)$"
 )
 """Ops that fill a new tensor, which takes long on the CPU only."""
-READS = r"^(?:f?getc|getchar|f?gets|getline|p?readv?(?:64)?|fread|scanf)$"
-"""Calls of the operating system that read."""
 
 
 def hint(rows: pd.DataFrame) -> str:

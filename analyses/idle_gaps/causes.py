@@ -406,7 +406,7 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     anchor_ids = host.ids(np.where(anchor >= 0, anchor, np.where(next_op >= 0, next_op, launch)))
     first, rare, early, later = context.first_calls(host, anchor)
     is_new = ~idle.device.duplicated([C.RANK, C.NAME]).to_numpy()[gaps[AFTER].to_numpy()]
-    stalled = context.is_stall(host, anchor, call, later & ~early, is_new)
+    stalled = context.is_stall(host, anchor, call, later, early, is_new)
     in_module = host.nearest_ancestor(anchor, host.name_matches(r"^nn\.Module: ")) >= 0
     dispatch = in_module | context.is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
     is_calling = context.is_marked(host.name_matches(context.RUNTIME_CALL), call)
@@ -417,7 +417,9 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     sampled = sampled_lines(run, ints(gaps, C.RANK), start, start + why.host_ns)
     is_named = (anchor >= 0) & ~rare & ~context.is_marked(host.name_matches(_BACKWARD_NODE), anchor)
     initial = early | why.loading | context.is_initialization(host, anchor, call, is_new)
-    initial |= context.is_compilation(gaps, idle.device, why.host_ns, (anchor < 0) & (call < 0))
+    is_unknown = (anchor < 0) & (call < 0)
+    initial |= context.is_compilation(gaps, idle.device, why.host_ns, is_unknown)
+    initial |= context.is_loading(gaps, host, why.thread, why.host_ns, is_unknown)
     shown = {
         NEXT_OP: host.categories(next_op, NO_OP),
         OP: _op_labels(idle, np.where(is_other_call, call, anchor), next_op),

@@ -16,7 +16,7 @@ Such time is explained by the recording or by its start; it does not recur, so n
   function does on anything.
 * Stall: a call of an op that is neither its first nor one of many slow ones took as much longer, and the
   kernel after it is not new. If calls of `MIN_STALLED_OPS` ops did, the thread was descheduled or waited for
-  a lock; calls of one op may have had more to do.
+  a lock; calls of one op may have had more to do. Then runtime calls that are as unusual stalled, too.
 * Initialization: an early first call; a range that compiles; overhead of loading code; a runtime call that
   loads code, that launches a kernel for the first time, or that was slow at first only; a host part of
   `MIN_ONCE_NS` or more of which nothing was recorded, before the first launch of a generated kernel.
@@ -55,12 +55,15 @@ MIN_FIRST_RATIO = 10
 MAX_FIRST_CALLS = 3
 """Maximum number of first calls of one op: algorithms and workspaces depend on shapes."""
 MIN_CALLS = 4
+MIN_LOADING_SHARE = 0.2
+"""Share of an otherwise unrecorded host part from which calls that load code explain it."""
 MIN_STALLED_OPS = 3
 """Minimum number of ops of which calls stall."""
 MIN_ONCE_NS = 10_000_000
 """Minimum length of a runtime call that is one of fewer than `MIN_CALLS` and initializes something: creating
 a context, a stream or a library's handle takes tens of ms at first, other calls at most some ms."""
 RUNTIME_CALL = r"^(?:cuda|cu|hip|ur|ze)[A-Z]"
+_MEMORY = r"(?i)malloc|free|hostalloc"
 _LAUNCH, _GRAPH_LAUNCH, _ALLOCATION = r"(?i)launch", r"(?i)graphlaunch", r"(?i)malloc|hostalloc"
 GENERATED = r"^triton_(?:poi|red|per|tem|for)_"
 """Names of kernels that torch.compile generates."""
@@ -226,19 +229,30 @@ def first_calls(host: HostColumns, anchor: Ints) -> tuple[Bools, Bools, Bools, B
     )
 
 
-def is_stall(host: HostColumns, anchor: Ints, call: Ints, later: Bools, is_new: Bools) -> Bools:
+def is_stall(host: HostColumns, anchor: Ints, call: Ints, later: Bools, early: Bools, is_new: Bools) -> Bools:
     """Whether the thread stalled in the host's part of each gap (gaps,).
+
+    Where it is known to stall, early calls of ops and runtime calls that are as unusual stalled, too.
 
     Args:
         host: Intervals of the host.
         anchor: Row of `host` that covers most of the host's part, or -1 (gaps,).
         call: Runtime call that does, or -1 (gaps,).
         later: Whether the former is a later call of an op that took far longer than most (gaps,).
+        early: Whether it is one of few near the start of the capture (gaps,).
         is_new: Whether the work after the gap is the first of its name (gaps,).
     """
-    stalled = later & ~is_new & ((call < 0) | is_marked(host.name_matches(_LAUNCH), call))
-    few = len(np.unique(host.name_codes(anchor[stalled]))) < MIN_STALLED_OPS
-    return np.zeros(len(later), np.bool_) if few else stalled
+    in_op = later & ~is_new & ((call < 0) | is_marked(host.name_matches(_LAUNCH), call))
+    if len(np.unique(host.name_codes(anchor[in_op & ~early]))) < MIN_STALLED_OPS:
+        return np.zeros(len(later), np.bool_)
+    named = host.of_kind(HostKind.RUNTIME) & _have_names(host, call)
+    for pattern in (_MEMORY, _INITIALIZES, _GRAPH_LAUNCH):
+        named &= ~host.name_matches(pattern)
+    rows = np.flatnonzero(named)
+    unusual = np.zeros(len(named), np.bool_)
+    unusual[rows] = _Calls.of(host, rows).outlier
+    stalled: Bools = in_op | (is_marked(unusual, call) & ~is_new)
+    return stalled
 
 
 @dataclass(frozen=True)
@@ -306,6 +320,25 @@ def is_compilation(gaps: pd.DataFrame, device: pd.DataFrame, host_ns: Ints, unkn
     generated = contains(names, GENERATED) & ~device.duplicated([C.RANK, C.NAME]).to_numpy()
     compiled: Bools = unknown & (host_ns >= MIN_ONCE_NS) & generated[after]
     return compiled
+
+
+def is_loading(gaps: pd.DataFrame, host: HostColumns, thread: Ints, host_ns: Ints, unknown: Bools) -> Bools:
+    """Whether the host loaded a library in its part of each gap: calls that load code take a part of it.
+
+    Reading and registering the library between these calls is not recorded.
+
+    Args:
+        gaps: Idle intervals.
+        host: Intervals of the host.
+        thread: The responsible thread of each.
+        host_ns: The host's part of each gap.
+        unknown: Whether no recorded row covers most of it.
+    """
+    rows = np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(_INITIALIZES))
+    start = gaps[C.START_NS].to_numpy(np.int64)
+    inside = overlap_by(host.thread[rows], host.spans(rows), thread, (start, start + host_ns))
+    loads: Bools = unknown & (host_ns >= MIN_ONCE_NS) & (inside >= MIN_LOADING_SHARE * host_ns)
+    return loads
 
 
 def _have_names(host: HostColumns, rows: Ints) -> Bools:

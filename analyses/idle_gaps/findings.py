@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, savings
-from tracekit.analysis.idle_causes import CAUSES
+from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
+from tracekit.analysis.idle_causes import CAUSES, READS
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget
@@ -35,7 +35,6 @@ from .advice import (
     FASTER_WORKERS,
     LOAD_IN_WORKERS,
     MEMORY,
-    READS,
     amount,
     hint,
     largest_part,
@@ -223,6 +222,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
             confidence=0.6 if is_queued else CONFIDENT,
             evidence=evidence(rows),
         )
+        if finding.severity is Severity.HIGH and mostly(rows, rows[INITIAL]):
+            finding = replace(finding, severity=Severity.WARN)  # it happens once
         reason = _why_no_saving(rule, rows, budget, len(run.ranks))
         result.append(finding.without_saving(f"saving not estimated: {reason}") if reason else finding)
     return _limit_savings(run, result, budget)

@@ -98,6 +98,11 @@ def _with_share(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(overlapped_share=share(table["overlapped_ns"], ints(table, "union_ns")))
 
 
+def _without_waiting(table: pd.DataFrame) -> pd.DataFrame:
+    """Add waiting that is unknown."""
+    return table.assign(**{WAITING_NS: pd.array([None] * len(table), "Int64")})
+
+
 def collectives(run: Run, devices: Sequence[OnDevice], communication: pd.DataFrame) -> pd.DataFrame:
     """Communication by kind of collective, most exposed first on each device.
 
@@ -206,6 +211,8 @@ def measure(run: Run) -> Partial:
     if COMMUNICATION in exposed:
         kernels = rows.loc[is_communication(rows), list(shared_collectives.READ)].reset_index(drop=True)
         calls = shared_collectives.describe_collectives(run, kernels)
+        _add_waiting(tables, calls)
+        _add_waiting(tables, calls)
     return Partial(
         tables=tables,
         spent=steps,
@@ -215,6 +222,18 @@ def measure(run: Run) -> Partial:
         unplaced=int(rows[C.STREAM].isna().sum()),
         calls=calls,
     )
+
+
+def _add_waiting(tables: dict[str, pd.DataFrame], calls: pd.DataFrame) -> None:
+    """Add the waiting in the exposed communication of each device, as its own kernels tell it."""
+    shares = {place: shared_collectives.wait_share(rows) for place, rows in calls.groupby(PLACE)}
+    for name in tables.keys() & {"whole", "profiled_steps"}:
+        table = tables[name]
+        places = zip(*(ints(table, column).tolist() for column in PLACE), strict=True)
+        talks = (table[WHAT] == COMMUNICATION).to_numpy(bool)
+        part = np.where(talks, [shares.get(place, 0.0) for place in places], 0.0)
+        waiting = (part * ints(table, "exposed_ns")).astype(np.int64)
+        tables[name] = table.assign(**{WAITING_NS: pd.arrays.IntegerArray(waiting, ~talks)})
 
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
@@ -276,9 +295,10 @@ def _measure_subjects(devices: Sequence[OnDevice]) -> dict[str, pd.DataFrame]:
     if whole:
         sizes = pd.array([row[C.BYTES] for row in whole], dtype="Int64")
         table = _with_share(pd.DataFrame(whole)).assign(**{C.BYTES: sizes})
-        tables["whole"] = select(table, _WHOLE)
+        tables["whole"] = select(_without_waiting(table), _WHOLE)
     if profiled_steps:
-        tables["profiled_steps"] = _with_share(pd.DataFrame(profiled_steps))
+        stepped = _with_share(pd.DataFrame(profiled_steps))
+        tables["profiled_steps"] = _without_waiting(stepped)
         ordered = pd.concat(per_step, ignore_index=True).sort_values([*PLACE, C.STEP], kind="stable")
         tables["per_step"] = select(_with_share(ordered.reset_index(drop=True)), _PER_STEP)
     return tables
@@ -313,6 +333,13 @@ _PLAIN = (
     Column("sum_ns", "ns", "Σ of durations, overlaps counted twice"),
     Column("count", "count", "number of copies or communication kernels"),
 )
+WAITING_NS = "waiting_ns"
+_WAITING = Column(
+    WAITING_NS,
+    "ns",
+    "the part of the exposed communication that is waiting for other ranks: the time by which its kernels "
+    "are longer than others of their kind that move at least as much; missing for copies",
+)
 _WHAT = Column(WHAT, "", "communication, all copies, or the copies of one direction")
 
 _WHOLE = (
@@ -321,6 +348,7 @@ _WHOLE = (
     *_OVERLAP,
     *_PLAIN,
     Column(C.BYTES, "bytes", "bytes copied; missing if unknown, and for communication"),
+    _WAITING,
 )
 _COLLECTIVES = (
     *PLACE_COLUMNS,
@@ -341,7 +369,11 @@ _STREAMS = (
 _PER_STEP = (*PLACE_COLUMNS, _WHAT, STEP, *_OVERLAP)
 TABLES = (
     TableSpec("whole", "Whole capture, per device", _WHOLE),
-    TableSpec("profiled_steps", "Union of the profiled steps, per device", (RANK, DEVICE, _WHAT, *_OVERLAP)),
+    TableSpec(
+        "profiled_steps",
+        "Union of the profiled steps, per device",
+        (RANK, DEVICE, _WHAT, *_OVERLAP, _WAITING),
+    ),
     TableSpec("collectives", "Communication by kind of collective, whole capture", _COLLECTIVES),
     TableSpec("streams", "Concurrent work on several streams, whole capture", _STREAMS),
     TableSpec("per_step", "Per profiled step and device", _PER_STEP),

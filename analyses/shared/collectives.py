@@ -8,6 +8,7 @@ ends must agree within 10% of the longest duration, or 200 µs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -40,6 +41,8 @@ from .tensor_shapes import item_bytes, numel, parse_dtypes, parse_shapes
 END_TOLERANCE_SHARE = 10
 """Ends agree within the longest duration over this, or within `END_TOLERANCE_NS`."""
 END_TOLERANCE_NS = 200_000
+MIN_WAIT_RATIO = 2
+"""Ratio of times of equally large collectives from which the longer one waits."""
 NEARLY_ALL_ALIGNED = 0.9
 """Share of collectives that must end together where the ranks have different numbers of them."""
 RECORDED = (
@@ -197,7 +200,8 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     named = kinds_of(recorded[C.COLLECTIVE].astype(object).fillna(""))
     kinds = named.where(named != OTHER, collective_kinds(run, kernels))
     inputs = (fill_missing_text(recorded[name], "") for name in (C.INPUT_SHAPES, C.INPUT_DTYPES))
-    first_sizes = [_first_bytes(*pair) for pair in zip(*inputs, strict=True)]
+    reduced = map_texts(kernels[C.NAME], _reduced_bytes)
+    first_sizes = [_first_bytes(*row) for row in zip(*inputs, reduced, strict=True)]
     first = pd.Series(first_sizes, index=recorded.index, dtype=np.int64)
     sent = _recorded_bytes(recorded, kinds)
     sent = sent.fillna(first.where(kinds.isin(_OF_ONE_SIZE) & (first > 0)))
@@ -250,11 +254,28 @@ def _recorded_bytes(recorded: pd.DataFrame, kinds: pd.Series) -> pd.Series:
     return elements * pd.Series(pd.array(item_sizes, "Int64"), index=recorded.index)
 
 
+def _reduced_bytes(kernel: str) -> int:
+    """Bytes of an element that a kernel of NCCL reduces, 0 if its name does not tell.
+
+    Example:
+        >>> _reduced_bytes("ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*)"), _reduced_bytes("gemm")
+        (2, 0)
+    """
+    named = re.search(_REDUCES, kernel)
+    return int(named[1]) // 8 if named and named[1] else 4 if named else 0
+
+
+_REDUCES = (
+    r"^nccl\w*?Reduce(?:Scatter)?_(?:[A-Z0-9]+_)*(?:Sum|Prod|Min|Max|MinMax|Avg)_(?:b?f(\d+)|float)(?:_|\b)"
+)
+"""Kernels of NCCL that reduce, with the bits of the elements; other kinds move bytes of any dtype."""
+
+
 @lru_cache(maxsize=1 << 16)
-def _first_bytes(shapes: str, dtypes: str) -> int:
-    """Bytes of the first input of an op, 0 if unknown."""
+def _first_bytes(shapes: str, dtypes: str, reduced: int) -> int:
+    """Bytes of the first input of an op, 0 if unknown; of a list of tensors the kernel tells the dtype."""
     shape, dtype = next(iter(parse_shapes(shapes)), None), next(iter(parse_dtypes(dtypes)), "")
-    item_size = item_bytes(dtype) or 0
+    item_size = item_bytes(dtype) or (reduced if dtype == "TensorList" else 0)
     if isinstance(shape, list):
         return item_size * sum(numel(dimensions) for dimensions in shape)
     return item_size * numel(shape) if shape else 0
@@ -318,11 +339,18 @@ def last_arrivals(dur: Ints) -> Ints:
 
 
 def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
-    """Time by which each kernel exceeds the shortest one of its name, group and device that is as large."""
+    """Time by which each kernel exceeds the shortest one of its name, group and device that is as large.
+
+    Of one that is not larger it counts from `MIN_WAIT_RATIO` on: transfers beside other work vary.
+    """
     # From the largest: the running minimum is over all kernels that are as large or larger.
-    ordered = rows[rows["size"] > 0].sort_values(["size", C.DUR_NS], ascending=[False, False])
-    shortest = ordered.groupby(["family", "group", *PLACE], sort=False)[C.DUR_NS].cummin()
-    return pd.Series((ordered[C.DUR_NS] - shortest).to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
+    ordered = rows[rows["size"] > 0].sort_values(["size", C.DUR_NS], ascending=[False, True])
+    keys = ["family", "group", *PLACE]
+    shortest = ordered.groupby(keys, sort=False)[C.DUR_NS].cummin()
+    same = ordered.groupby([*keys, "size"], sort=False)[C.DUR_NS].transform("min")
+    varies = (shortest < same) | (ordered[C.DUR_NS] >= MIN_WAIT_RATIO * shortest)
+    excess = (ordered[C.DUR_NS] - shortest).where(varies, 0)
+    return pd.Series(excess.to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
 
 
 def wait_share(rows: pd.DataFrame) -> float:

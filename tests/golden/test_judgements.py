@@ -157,7 +157,7 @@ SENTENCES = {
         Bottleneck.HOST,
         "Start-up takes",
     ),
-    "NVIDIA__Fuser/report1_2024-12.sqlite": (Bottleneck.HOST, "Start-up takes"),
+    "NVIDIA__Fuser/report1_2024-12.sqlite": (Bottleneck.START_UP, "99.7% of the capture"),
     "NVIDIA__Fuser/report1_2025-03.sqlite": (Bottleneck.HOST, "Start-up takes"),
     "bwyogatama__Mordred-Deprecated/report1_a.sqlite": (Bottleneck.HOST, "in getc"),
     "AMD-AGI__TraceLens/sglang_qwen3_prefilldecode_mi300x.json.gz": (
@@ -166,7 +166,7 @@ SENTENCES = {
     ),
     "facebookresearch__HolisticTraceAnalysis/mtia_train_rank0.json.gz": (Bottleneck.COMPUTE, ""),
     "solangii__gpu-practice/cpu_operator_schema.json.gz": (Bottleneck.COMPUTE, "largest: aten::normal_"),
-    "Aldo-Zhang__CS521-mp2-private/a10g_inductor.json.gz": (Bottleneck.HOST, ""),
+    "Aldo-Zhang__CS521-mp2-private/a10g_inductor.json.gz": (Bottleneck.HOST, "Start-up takes 2.65 s"),
     "GindaChen__nsys-ai/h100_2gpu_1s.sqlite": (Bottleneck.COPIES, ""),
     "KeondoPark__luxmea/legacy_autograd_profiler.json.gz": (Bottleneck.UNKNOWN, "a GPU"),
     "astra-sim__astra-sim/a100_megatron_tp8": (Bottleneck.HOST, "the CPUs of all ranks are late"),

@@ -112,6 +112,12 @@ def test_a_wait_far_shorter_than_the_work_behind_it_is_not_blamed(shared_runs: S
     assert "sync_starves_device" not in codes(run)
 
 
+@pytest.mark.parametrize(("ops", "cause"), [(3, "stall"), (2, "slow_call")])
+def test_a_slow_call_stalled_where_ops_did(shared_runs: SharedRuns, ops: int, cause: str) -> None:
+    gaps = analyze(shared_runs.simulated(stalls(ops=ops, call=True)), "idle_gaps").tables["gaps"]
+    assert gaps.sort_values(C.START_NS)["cause"].iloc[-1] == cause
+
+
 def test_slow_calls_of_few_ops_are_no_stalls(shared_runs: SharedRuns) -> None:
     causes = analyze(shared_runs.simulated(stalls(ops=2)), "idle_gaps").tables["by_cause"]["cause"]
     assert "stall" not in set(causes)

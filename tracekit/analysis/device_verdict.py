@@ -122,7 +122,8 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     if bound == Bottleneck.PROFILER and others and others[0] != Bottleneck.UNKNOWN:
         bound, others[0] = others[0], bound
     is_paced = shares[bound] < 0.5 and about.waits_share < MAX_PACED_WAIT_SHARE
-    if bound == Bottleneck.COMPUTE and others[:1] == [Bottleneck.LAUNCH] and is_paced:
+    is_paced &= bound == Bottleneck.COMPUTE and others[:1] == [Bottleneck.LAUNCH]
+    if is_paced:
         bound, others[0] = others[0], bound
     losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
     loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
@@ -135,7 +136,8 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     if bound == Bottleneck.UNKNOWN:
         text = f"Cannot tell what bounds this run, too little is recorded: {text}"
     else:
-        text = f"Bound by {words[bound]}: {text}{causes[bound]}"
+        ahead = ", and the CPU hardly waits for it" if is_paced else ""
+        text = f"Bound by {words[bound]}: {text}{ahead}{causes[bound]}"
     if loss:
         share = human(shares[loss], "share")
         text += f". Largest loss: {words[loss]}, {share} ({meanings[loss]}{causes[loss]})"

@@ -6,7 +6,8 @@ are marked, summed over devices. Its parts sum to it exactly:
 * compute: a kernel other than communication runs, or an opaque graph and nothing else.
 * stragglers, communication: communication runs and no other kernel; stragglers is the part before the last
   rank arrived, as far as the CPU of the waiting rank could launch earlier. The rest is host work: were the
-  others in time, that rank would be as late.
+  others in time, that rank would be as late. Of a rank alone it is the time by which collectives are longer
+  than others of their kind that move at least as much.
 * memory copies: a copy or memset runs and no kernel.
 * idle time by cause: input (data loading), kernel launches or host work (the host launched late, because of
   its launches or of other work), synchronization, queued work, profiler (also that by which launches are
@@ -54,7 +55,7 @@ from tracekit.analysis.device_verdict import (
     split_window,
 )
 from tracekit.analysis.host_verdict import NAME_WIDTH, describe_host
-from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, IdleCause
+from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, READS, IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.analysis.savings import Ranked
 from tracekit.errors import PluginError, clean
@@ -92,6 +93,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "host_breakdown": ("whole", "by_name"),
     "idle_gaps": ("by_cause", "by_op", "before_work", "summary"),
     "kernels": ("families",),
+    "overlap": ("profiled_steps", "whole"),
     "ranks": ("stragglers",),
     "steps": ("overhead",),
 }
@@ -219,7 +221,7 @@ class Evidence:
     ) -> tuple[dict[tuple[Bottleneck, str], int], int]:
         """Return the parts of the window of the devices, and the length of its edges."""
         exposed = frame["communication_exposed_ns"]
-        waited, late = self._waited_ns(frame)
+        waited, late = self._waited_ns(frame, stepped=stepped)
         graph, idle = int(frame["graph_ns"].sum()), int(frame["idle_ns"].sum())
         lengths = {
             (Bottleneck.COMPUTE, "compute"): int((frame["active_ns"] - exposed).sum()),
@@ -243,11 +245,20 @@ class Evidence:
         by_cause[PROFILED] += moved_ns
         return {**lengths, **by_cause}, idle - sum(by_cause.values())
 
-    def _waited_ns(self, frame: pd.DataFrame) -> tuple[int, int]:
+    def _waited_alone_ns(self, frame: pd.DataFrame, *, stepped: bool) -> int:
+        """Return for how long collectives wait exposed as a rank alone tells it."""
+        alone = self._of(frame, "overlap", STEPPED if stepped else "whole")
+        if "waiting_ns" not in alone:
+            return 0
+        waited = alone["waiting_ns"].fillna(0).groupby([alone[name] for name in _PLACE]).sum()
+        exposed = frame.set_index(_PLACE)["communication_exposed_ns"]
+        return int(waited.reindex(exposed.index, fill_value=0).clip(upper=exposed).sum())
+
+    def _waited_ns(self, frame: pd.DataFrame, *, stepped: bool) -> tuple[int, int]:
         """Return for how long collectives wait exposed, and the part that hosts as late would wait anyway."""
         ranks = self._of(frame, "ranks", "stragglers")
         if "waited_ns" not in ranks:
-            return 0, 0
+            return self._waited_alone_ns(frame, stepped=stepped), 0
         waited = ranks["waited_ns"].fillna(0).clip(upper=frame["communication_exposed_ns"].to_numpy())
         slack = ranks.get("host_slack_ns", waited)
         late = (waited - slack.fillna(waited)).clip(lower=0)  # an unknown slack limits nothing
@@ -298,6 +309,8 @@ class Evidence:
             gap_ns = longest.get(largest, 0)
             once = f", in one gap of {human(gap_ns, 'ns')}" if 2 * gap_ns > work.total() else ""
             return f"outside of recorded ops{once}"
+        if re.search(READS, largest):
+            return f"reading of files or input in {largest}"
         return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}"
 
     def _warm_up_ns(self, frame: pd.DataFrame) -> int:

@@ -56,8 +56,8 @@ def slow_calls(*, clean: bool = False) -> Program:
     return program
 
 
-def stalls(*, clean: bool = False, ops: int = 3) -> Program:
-    """Late calls of some ops that take 5 ms longer than the others; when clean, none."""
+def stalls(*, clean: bool = False, ops: int = 3, call: bool = False) -> Program:
+    """Late calls of some ops that take 5 ms longer than the others; when clean, none; and a launch call."""
     program = Program()
     names = ("aten::mm", "aten::relu", "aten::add", "aten::mul")
     for number in range(STEPS):
@@ -67,7 +67,9 @@ def stalls(*, clean: bool = False, ops: int = 3) -> Program:
                     with program.op(op):
                         if (number, names[turn % ops]) == (STEPS - 1, op) and turn < 3 and not clean:
                             program.wait(5_000_000)
-                        program.kernel("after_stall", 50_000)
+                        is_call = call and (number, turn, op) == (STEPS - 1, 3, names[-1])
+                        launch_ns = 5_000_000 if is_call else 4_000
+                        program.kernel("after_stall", 50_000, launch_ns=launch_ns, delay_ns=launch_ns + 1_000)
     return program
 
 

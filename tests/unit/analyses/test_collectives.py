@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 from tracekit.analyses.collectives import NO_COLLECTIVES, NOT_RECORDED, UNMATCHED, bus_factors
+from tracekit.analyses.shared.collectives import _reduced_bytes, wait_share
 
 from tests.builders import Row, host, kernel, make_run
 from tracekit.analysis import analyze
@@ -162,6 +163,41 @@ def test_an_unmatched_collective_has_a_bandwidth_of_its_duration(tmp_path: Path)
     job.collective(0, 10, 110, GATHER, **{**RECORDED, C.COLLECTIVE: "_allgather_base", C.ELEMENTS_OUT: 2_000})
     (call,) = job.tables(tmp_path)["calls"]
     assert (call["collective"], call["bytes"], call["alg_gb_per_s"]) == ("all_gather", 4_000, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "lengths", "share"),
+    [
+        ((64, 64), (100, 199), 0.0),
+        ((64, 64), (100, 200), 100 / 300),
+        ((64, 128), (110, 100), 10 / 210),
+        ((128, 64), (200, 100), 0.0),
+    ],
+    ids=["alike", "twice as long", "longer than a larger one", "larger"],
+)
+def test_collectives_of_one_rank_wait_where_they_outlast_their_likes(
+    sizes: tuple[int, int], lengths: tuple[int, int], share: float
+) -> None:
+    rows = pd.DataFrame({C.ROW_ID: [1, 2], "size": sizes, C.DUR_NS: lengths, C.START_NS: [0, 1_000]})
+    same = {C.RANK: 0, C.DEVICE: 0, C.STREAM: 7, "family": "nccl", "group": "", C.KIND: "all_reduce"}
+    unknown = dict.fromkeys((C.STEP, C.SRC_RANK, C.DST_RANK, C.COLLECTIVE_SEQUENCE), pd.NA)
+    table = rows.assign(**same, **{name: pd.array([value] * 2, "Int64") for name, value in unknown.items()})
+    assert wait_share(table) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*)", 2),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", 4),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(x)", 2),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", 0),
+        ("ncclDevKernel_AllGather_RING_LL(x)", 0),
+        ("sgemm_f32", 0),
+    ],
+)
+def test_kernels_that_reduce_tell_their_elements(kernel: str, expected: int) -> None:
+    assert _reduced_bytes(kernel) == expected
 
 
 def test_a_run_without_communication_says_so(tmp_path: Path) -> None:

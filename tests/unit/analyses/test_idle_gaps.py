@@ -782,6 +782,26 @@ def test_a_call_that_loads_code_or_initializes_is_start_up(
 
 
 @pytest.mark.parametrize(
+    ("length", "gap_ns", "is_start_up"),
+    [(2_000_000, 10_000_000, True), (1_999_999, 10_000_000, False), (2_000_000, 9_999_999, False)],
+)
+def test_calls_that_load_a_fifth_of_unrecorded_time_explain_it(
+    tmp_path: Path, length: int, gap_ns: int, *, is_start_up: bool
+) -> None:
+    call = host("cuLibraryLoadData", 1_000_000, 1_000_000 + length, **CALL)
+    table = two_kernels(tmp_path, call, gap=(100_000, 106_000 + gap_ns)).tables["by_cause"]
+    assert list(table["cause"]) == ["host_work"]
+    assert (table["start_up_ns"].sum() > 0) == is_start_up
+
+
+def test_what_happens_once_at_the_start_is_never_high(tmp_path: Path) -> None:
+    call = host("cuLibraryLoadData", 110_000, 2_900_000, **CALL)
+    other, again = host("aten::prepare", 110_000, 2_900_000), host("aten::prepare", 5_000_000, 7_000_000)
+    found = [two_kernels(tmp_path / row[C.NAME], row, again).findings[0].severity for row in (call, other)]
+    assert found == ["warn", "high"]
+
+
+@pytest.mark.parametrize(
     ("names", "gap_ns", "is_start_up"),
     [
         (("own", "triton_poi_fused_0"), 10_000_000, True),

@@ -110,6 +110,30 @@ def test_waiting_for_a_rank_is_the_hosts_where_all_are_as_late(
     assert says in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("waiting_ns", "bound"), [(299, Bottleneck.COMMUNICATION), (301, Bottleneck.STRAGGLERS)]
+)
+def test_a_rank_alone_waits_in_collectives_longer_than_their_likes(
+    waiting_ns: int, bound: Bottleneck
+) -> None:
+    results = tables({"sync": 300}, active_ns=700, communication_exposed_ns=600)
+    place = {C.RANK: 0, C.DEVICE: 0}
+    results["ranks"] = Result({"stragglers": pd.DataFrame([place])})
+    waits = pd.DataFrame([{**place, "waiting_ns": waiting_ns}, {**place, "waiting_ns": pd.NA}]).astype(
+        "Int64"
+    )
+    results["overlap"] = Result({"whole": waits})
+    assert told(results).bound is bound
+
+
+@pytest.mark.parametrize(
+    ("op", "says"), [("getc", "reading of files or input in getc"), ("aten::mm", "in aten::mm")]
+)
+def test_a_host_that_reads_is_not_said_to_work(op: str, says: str) -> None:
+    results = tables({"host_work": 600}, op=op, active_ns=400)
+    assert says in told(results).sentence
+
+
 @pytest.mark.parametrize(("launches", "bound"), [(249, Bottleneck.HOST), (251, Bottleneck.LAUNCH)])
 def test_the_larger_reason_of_late_launches_is_named(launches: int, bound: Bottleneck) -> None:
     found = told(tables({"launch_bound": launches, "host_work": 250}, op="aten::normal_", active_ns=310))
@@ -182,7 +206,9 @@ def test_a_host_that_never_waits_paces_kernels_that_run_beside_its_work(
 ) -> None:
     results = tables({"host_work": 470, "sync": 530 - active_ns}, active_ns=active_ns)
     results["idle_gaps"].tables["summary"]["waits_ns"] = waits_ns
-    assert told(results).bound is bound
+    found = told(results)
+    assert found.bound is bound
+    assert ("and the CPU hardly waits for it" in found.sentence) == (bound is Bottleneck.HOST)
 
 
 @pytest.mark.parametrize("start_up_ns", [0, 40])
