@@ -6,6 +6,7 @@ A moment belongs to the first of these that applies:
   ops, while it collects on another thread, which holds the interpreter lock.
 * loading: inside a data loader's `__next__`: its own work, or waiting for its workers.
 * compilation: inside a range that compiles or tries variants of kernels, or loading code of a device.
+* start_up: inside the first call of an op that took far longer than the others: it initializes something.
 * profiler: the profiler's own work.
 * communication: inside an op that communicates; or, after ops, while only such ops of other threads run, as
   with gloo, whose waits are not recorded.
@@ -44,7 +45,7 @@ from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C, HostKind
 
 from ..compile.regions import COMPILING
-from ..shared.common import NO_STEPS, RANK, STEP, Bools, ints, share, sort_by
+from ..shared.common import NO_STEPS, RANK, STEP, Bools, duration, ints, medians, share, sort_by
 from ..shared.groups import group_rows
 from ..shared.host_columns import BACKWARD, HostColumns, read_host_columns
 from ..shared.host_rows import source_lines
@@ -60,6 +61,8 @@ _UNMARKED, _MARK = -1, len(HostPart)
 _COMPILES = rf"{COMPILING}|(?i:nvrtc)|::[cC]ompile[A-Z]|CachingAutotuner"
 """Ranges of Dynamo, Inductor, NVRTC and nvFuser; users name ranges of their own after compilation too."""
 _COLLECTS = f"^{COLLECTION}"
+MIN_CALLS, MIN_FIRST_RATIO, MIN_FIRST_NS = 4, 100, 10_000_000
+"""Minimum number of calls of an op whose first initializes something, of times the median, and of ns."""
 _WAITS, _LOADS_CODE = r"Command Buffer Full", r"Module Loading|Lazy Function Loading|^dlopen"
 """Overhead rows of CUPTI that are none of the profiler's: a full launch queue, and loading of code."""
 _KINDS = {
@@ -126,11 +129,36 @@ def _mark_parts(host: HostColumns) -> Ints:
     ):
         if marked.any():
             part[host.nearest_ancestor(rows, marked) >= 0] = _PARTS.index(part_of_range)
+    initializes = _find_first_calls(host, is_op & (part == _PARTS.index(HostPart.OPS)))
+    if initializes.any():
+        part[host.nearest_ancestor(rows, initializes) >= 0] = _PARTS.index(HostPart.START_UP)
     part[host.data_loading] = _PARTS.index(HostPart.LOADING)
     collects = host.name_matches(_COLLECTS)
     if collects.any():
         part[host.nearest_ancestor(rows, collects) >= 0] = _PARTS.index(HostPart.GARBAGE_COLLECTION)
     return part
+
+
+def _find_first_calls(host: HostColumns, chosen: Bools) -> Bools:
+    """Whether each host row is the first call of its op on its rank, and far longer than the others.
+
+    Of nested ones only the innermost is: an op that calls it is not slow itself.
+    """
+    found, rows = np.zeros(len(chosen), np.bool_), np.flatnonzero(chosen)
+    if not len(rows):
+        return found
+    codes = host.name_codes(rows)
+    key = host.rank[rows] * (int(codes.max()) + 1) + codes
+    names, group, count = np.unique(key, return_inverse=True, return_counts=True)
+    length, order = (host.end - host.start)[rows], np.lexsort((host.start[rows], group))
+    first = order[np.append(0, np.cumsum(count)[:-1])]
+    usual = np.maximum(medians(group, len(names), length), 1)
+    slow = (count >= MIN_CALLS) & (length[first] >= np.maximum(MIN_FIRST_RATIO * usual, MIN_FIRST_NS))
+    found[rows[first[slow]]] = True
+    inner = np.flatnonzero(found)
+    around = host.nearest_ancestor(host.parent[inner].astype(np.int64), found)
+    found[around[around >= 0]] = False
+    return found
 
 
 def _find_marks(run: Run, host: HostColumns) -> Bools:
@@ -325,7 +353,9 @@ ANALYSIS = Analysis(
         "driving thread = the one with most marks of steps, else most ops outside of backward, else most "
         "runtime calls; window = union of the profiled steps on the host, else the thread's extent. A moment "
         "belongs to the first that applies of: garbage_collection (Python collects garbage), loading (in a "
-        "data loader's __next__), compilation (in a range that compiles or tries variants, or loading code), "
+        "data loader's __next__), compilation (in a range that compiles or tries variants, or loading "
+        f"code), start_up (in the first of at least {MIN_CALLS} calls of an op, which takes "
+        f"{duration(MIN_FIRST_NS)} and {MIN_FIRST_RATIO} times the median of the calls), "
         "profiler, communication (in an op that communicates), waits (in a call that waits for the device), "
         "runtime (in another runtime call), ops (in an op), garbage_collection or communication (on other "
         "threads only), other_threads (ops of other threads of the rank run), outside (none of these). Time "

@@ -226,12 +226,10 @@ def _describe(
     title, advice = _TEXTS[rule.code]
     if rule is FP32:
         advice = _multiply_faster(rows, program, peaks)
-    elif rule is DOUBLE and not program.is_pytorch:
-        advice = _DOUBLE_LITERALS
-    elif rule is EAGER:
-        count = f"{int(contains(rows['op'], 'softmax').sum()):,}"
     elif not program.is_pytorch:
         advice = _WITHOUT_PYTORCH.get(rule.code, advice)
+    if rule is EAGER:
+        count = f"{int(contains(rows['op'], 'softmax').sum()):,}"
     words = {"op": op, "share": percent(share), "count": count, "kernel": _longest(rows, "family")[0]}
     return f"{title} {time}", advice.format(**words)
 
@@ -271,11 +269,15 @@ _TEXTS = {
         "parameter and its state once.",
     ),
 }
-_DOUBLE_LITERALS = (
-    "The largest part is {kernel}, beside kernels in lower precision: compute in float unless double is "
-    "intended; literals without `f` are double in C++."
-)
 _WITHOUT_PYTORCH = {
+    DOUBLE.code: (
+        "The largest part is {kernel}, beside kernels in lower precision: compute in float unless double is "
+        "intended; literals without `f` are double in C++."
+    ),
+    EAGER.code: (
+        "Its {count} softmax kernels, between batched products, read and write the whole score matrix: use a "
+        "fused attention kernel (cuDNN, FlashAttention)."
+    ),
     BATCH_NORM.code: (
         "Its {count} kernels compute statistics of the batch. If this is inference, normalize by the running "
         "statistics, which can be folded into the convolution before."

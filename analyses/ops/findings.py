@@ -63,12 +63,20 @@ READS = Rule(
     why="each read and each reduction of one value is a call of some µs; a list of tensors needs one of each",
     thresholds={"min_share": WARN_SHARE, "min_reads": 16},
 )
-RULES = (SMALL, LAYOUT, DENSE, HALF, GROWING, READS)
+RANDOM = Rule(
+    "host_random_tensors",
+    states="in a run without device work ops that fill tensors with random numbers take at least {min_share} "
+    "of the steps",
+    why="one thread makes some hundred million numbers per second, a GPU or a generator that runs once more",
+    thresholds={"min_share": HIGH_SHARE},
+)
+RULES = (SMALL, LAYOUT, DENSE, HALF, GROWING, READS, RANDOM)
 MAX_NAMED = 3
 ENGINE = "autograd::engine"
 """Begin of the names of nodes of backward, which no line of the user calls."""
 CONVOLVES, MAKES_CONTIGUOUS = r"^aten::.*convolution", r"^aten::contiguous$"
 EMBEDDING_GRADIENT, FILLS = r"^aten::embedding_dense_backward$", r"^aten::(?:new_)?(?:zeros|zero_|fill_)$"
+RANDOMIZES = r"^aten::(?:normal_?|uniform_?|random_|exponential_|log_normal_|cauchy_)$"
 READ = r"^aten::(?:item|is_nonzero|_local_scalar_dense)$"
 REDUCES = (
     r"^aten::(?:linalg_(?:vector_)?norm|norm|sum|mean|max|min|amax|amin|argmax|argmin|abs|std|var|median|all|any|"
@@ -96,8 +104,9 @@ def findings(run: Run, ops: Ops) -> Iterator[Finding]:
     for find in (_report_small_ops, _report_dense_gradients, _report_half_precision, _report_growing_inputs):
         if finding := find(ops, inside, against):
             yield finding
-    if finding := _report_layout_copies(run, ops, inside, against):
-        yield finding
+    for find_lines in (_report_layout_copies, _report_random_tensors):
+        if finding := find_lines(run, ops, inside, against):
+            yield finding
     if finding := _report_reads(run, against):
         yield finding
 
@@ -144,6 +153,27 @@ def _report_layout_copies(run: Run, ops: Ops, inside: Bools, against: Budget) ->
         "(`model.to(memory_format=torch.channels_last)` and inputs alike, or none) and drop "
         "`.contiguous()` from the model, as ops keep the format of their input.",
         "upper bound: the time of these calls",
+        confidence=LIKELY,
+    )
+
+
+def _report_random_tensors(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+    calls = inside & _has_name(ops, RANDOMIZES)
+    duration = ints(ops.frame, C.DUR_NS)
+    total_ns = int(duration[calls].sum())
+    if against.share(total_ns) < RANDOM["min_share"]:
+        return None
+    frame = ops.frame[calls]
+    start = ints(frame, C.START_NS)
+    line = usual_line(run, ints(frame, C.ROW_ID), ints(frame, C.RANK), start, start + duration[calls])
+    place = f"Most of it is at {brief(line)}. " if line != NO_SOURCE else ""
+    return against.finding(
+        RANDOM,
+        total_ns,
+        f"Filling tensors with random numbers on the CPU takes {against.describe(total_ns)}",
+        f"{place}If the tensors go to a GPU, make them there (`device=...` in the call of `torch`), which "
+        "also saves the copy; else make them once, before the loop",
+        "upper bound: the time of these ops",
         confidence=LIKELY,
     )
 

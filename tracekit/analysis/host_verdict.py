@@ -41,6 +41,7 @@ class HostPart(StrEnum):
     GARBAGE_COLLECTION = "garbage_collection"
     LOADING = "loading"
     COMPILATION = "compilation"
+    START_UP = "start_up"
     PROFILER = "profiler"
     COMMUNICATION = "communication"
     WAITS = "waits"
@@ -54,6 +55,7 @@ _BOUNDS = {
     HostPart.GARBAGE_COLLECTION: Bottleneck.HOST,
     HostPart.LOADING: Bottleneck.INPUT,
     HostPart.COMPILATION: Bottleneck.START_UP,
+    HostPart.START_UP: Bottleneck.START_UP,
     HostPart.PROFILER: Bottleneck.PROFILER,
     HostPart.COMMUNICATION: Bottleneck.COMMUNICATION,
     HostPart.WAITS: Bottleneck.SYNC,
@@ -67,7 +69,6 @@ _LIBRARY = r"^(?:<|torch/|python\d[\d.]*/|enumerate\(DataLoader\))"
 _SUBJECTS = {
     Bottleneck.COMPUTE: "ops on the CPU",
     Bottleneck.HOST: "host work outside ops",
-    Bottleneck.START_UP: "compilation",
 }
 _SUBJECTS_OF_TIME = {
     Bottleneck.INPUT: "loading data takes",
@@ -120,6 +121,9 @@ def describe_host(whole: pd.DataFrame, by_name: pd.DataFrame) -> HostVerdict | N
     text = f"Bound by {_SUBJECTS.get(bound, bound)}: {_SUBJECTS_OF_TIME[bound]} "
     text += f"{human(times[bound] / total, 'share')} of {window}"
     text += _name_largest(bound, names, times[bound], total)
+    if bound != Bottleneck.START_UP and times[Bottleneck.START_UP] >= MIN_SHARE * total:
+        share = human(times[Bottleneck.START_UP] / total, "share")
+        text += f"; start-up takes {share} (first calls that initialize, and compilation)"
     if bound != Bottleneck.COMPUTE and times[Bottleneck.COMPUTE] >= MIN_SHARE * total:
         text += f"; ops take {human(times[Bottleneck.COMPUTE] / total, 'share')}"
     return HostVerdict(bound, f"{text}. No GPU work is recorded.", lengths, f"{window} on the host")
@@ -130,7 +134,11 @@ def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns
     if bound == Bottleneck.COMPUTE:
         times = names.groupby(C.NAME, sort=False)["time_ns"].sum().sort_values(ascending=False)
         largest = times.head(MAX_OPS).items()
-        named = [f"{_shown(name)} {human(int(time) / total_ns, 'share')}" for name, time in largest]
+        named = [
+            f"{_shown(name)} {human(int(time) / total_ns, 'share')}"
+            for place, (name, time) in enumerate(largest)
+            if not place or time >= MIN_SHARE * total_ns
+        ]
         small = len(times) and times.iloc[0] < HIGH_SHARE * total_ns
         calls = (
             f", in calls of {human(part_ns // int(names['calls'].sum()), 'ns')} on average" if small else ""

@@ -149,6 +149,31 @@ def loads(share: float, loader: str = "SingleProcess") -> dict[str, Any]:
     return host(name, 0, int(share * 1_000_000), kind=HostKind.ANNOTATION, **LOADING)
 
 
+@pytest.mark.parametrize(
+    ("lengths_ms", "start_up_ms"),
+    [
+        ((10.0, 0.1, 0.1, 0.1), 10),
+        ((9.9, 0.09, 0.09, 0.09), 0),
+        ((10.0, 0.11, 0.11, 0.11), 0),
+        ((10.0, 0.1, 0.1), 0),
+        ((0.1, 10.0, 0.1, 0.1), 0),
+    ],
+    ids=["first", "short", "not so much longer", "few calls", "later"],
+)
+def test_a_first_call_that_initializes_is_start_up(
+    tmp_path: Path, lengths_ms: tuple[float, ...], start_up_ms: int
+) -> None:
+    starts = [20_000_000 * number for number in range(len(lengths_ms))]
+    rows = [
+        host(name, at, at + int(length * 1_000_000), parent_row=None if name == "aten::to" else 2 * number)
+        for number, (at, length) in enumerate(zip(starts, lengths_ms, strict=True))
+        for name in ("aten::to", "aten::empty_strided")
+    ]
+    run = make_run(tmp_path, host_intervals=rows)
+    assert times(run).get("start_up", 0) == start_up_ms * 1_000_000
+    assert ("; start-up takes" in judge(run).sentence) == (start_up_ms > 0)
+
+
 def runs_op(start: float, end: float, name: str = "aten::mm") -> dict[str, Any]:
     return host(name, int(start * 1_000_000), int(end * 1_000_000))
 

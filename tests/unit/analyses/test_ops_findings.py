@@ -62,6 +62,10 @@ RULED = {
         [[HALF, runs_op(0.2, 1)]],
         [[{**HALF, **dtype("c10::BFloat16")}, runs_op(0.2, 1)]],
     ),
+    "host_random_tensors": (
+        [[runs_op(0, 0.1, "aten::normal_"), runs_op(0.1, 1)]],
+        [[runs_op(0, 0.09, "aten::normal_"), runs_op(0.1, 0.3, "aten::bernoulli_"), runs_op(0.3, 1)]],
+    ),
     "host_values_read": ([reads(16)], [reads(15)]),
     "host_growing_inputs": ([concatenates(25)], [concatenates(24)]),
 }
