@@ -6,6 +6,7 @@ Modules are imported by name: by path, a plug-in would be a second module that r
 from __future__ import annotations
 
 import doctest
+import inspect
 import pkgutil
 from importlib import import_module
 
@@ -37,5 +38,5 @@ def test_examples(name: str) -> None:
         pytest.skip(f"needs {error.name}")
     except PluginError as error:
         pytest.skip(error.message)  # a library that is installed for another torch
-    failed, _ = doctest.testmod(module)
-    assert failed == 0
+    if ">>>" in inspect.getsource(module):  # to look for examples takes as long as to run them
+        assert doctest.testmod(module).failed == 0

@@ -143,6 +143,7 @@ def test_functions_between_ops_are_sampled_and_named(run: Run) -> None:
     assert "train.py(10): tokenize, line 11" in judge(run).sentence
 
 
+@pytest.mark.slow
 def test_samples_can_be_turned_off(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     store = Store(tmp_path / "store")

@@ -82,28 +82,39 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
     return run
 
 
-@pytest.fixture
-def recording(record: Record) -> Recording:
-    """What is recorded of a program that ends with exit code 3."""
-    return record(TRAIN, "3")
-
-
-def test_the_steps_of_the_window_are_marked_and_the_exit_code_is_the_programs(
-    recording: Recording, tmp_path: Path
+@pytest.mark.usefixtures("record")
+def test_the_steps_of_the_window_are_marked_though_nsys_records_nothing_of_them(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    install(tmp_path / "bin")
+    monkeypatch.setattr(own, "_guess_device", lambda: "cpu")
+    Path("train.py").write_text(TRAIN)
+    command = (sys.executable, "train.py", "3")
+    (run,) = collect_program(store, Program(command=command, start_step=2, steps=2, collector="nsys"))
     assert Path("said.txt").read_text().split("\n")[:-1] == [
         *("step 0", "push ProfilerStep#2", "step 1"),
         *("pop", "push ProfilerStep#3", "step 2"),
         *("pop", "step 3", "step 4", "step 5"),
     ]
+    reported = calls(tmp_path / "bin" / "nsys")
+    [profile] = [words for words in reported if words[0] == "profile" and "--help" not in words]
+    assert profile[-3:] == [*command]
+    codes = {one.code for one in run.meta.diagnostics}
+    assert {"nothing_recorded", "not_profiled", "program_failed"} <= codes
+    assert (run.meta.workload or {})["exit_code"] == 3
+    assert run.meta.timings is not None
+    assert len(run.meta.timings.step_ns) == 1
+    assert not run.rows("host_intervals")
+
+
+@pytest.mark.slow
+def test_what_was_recorded_of_a_program_that_fails_is_kept(record: Record, tmp_path: Path) -> None:
+    recording = record(TRAIN, "3")
     assert recording.exit_code == 3
     assert recording.traces == (tmp_path / ".tmp-1-draft" / "run.sqlite",)
     assert recording.timings is not None
     assert len(recording.timings.step_ns) == 1
     assert "program_failed" in [one.code for one in recording.diagnostics]
-    reported = calls(tmp_path / "bin" / "nsys")
-    [profile] = [words for words in reported if words[0] == "profile" and "--help" not in words]
-    assert profile[-3:] == [sys.executable, "train.py", "3"]
 
 
 def test_a_program_that_fails_before_its_window_passes_its_exit_code_on(record: Record) -> None:
@@ -139,26 +150,10 @@ def test_a_gpu_that_nvml_does_not_list_is_not_recorded(record: Record) -> None:
         record(ON_CUDA + STEPS, "0", guessed="cpu")
 
 
-@pytest.mark.usefixtures("record")
-def test_a_program_on_the_cpu_of_which_nsys_records_nothing_is_a_run(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(tmp_path / "bin")
-    monkeypatch.setattr(own, "_guess_device", lambda: "cpu")
-    Path("train.py").write_text(TRAIN)
-    command = (sys.executable, "train.py", "3")
-    (run,) = collect_program(store, Program(command=command, start_step=2, steps=2, collector="nsys"))
-    codes = {one.code for one in run.meta.diagnostics}
-    assert {"nothing_recorded", "not_profiled", "program_failed"} <= codes
-    assert run.meta.timings is not None
-    assert len(run.meta.timings.step_ns) == 1
-    assert not run.rows("host_intervals")
-
-
 def test_nsys_that_does_not_end_is_ended(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "PROFILER_END_S", 0.2)
     with pytest.raises(CollectionError, match=r"the program ended, and its profiler did not within"):
-        record(TRAIN, "0", outcome="never_ends")
+        record("pass", outcome="never_ends")
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def patterns(key: str, folder: Path, *, hint: str) -> list[str]:
 
 def _patterns(file: Path, key: str, hint: str) -> list[str]:
     try:
-        settings: Any = tomllib.loads(file.read_text("utf-8"))
+        settings: Any = _parse(file.read_text("utf-8"))
         for name in ("tool", "tracekit", key):
             settings = settings[name]
     except (OSError, ValueError, LookupError, TypeError):
@@ -46,3 +47,6 @@ def _patterns(file: Path, key: str, hint: str) -> list[str]:
     except (re.error, TypeError) as error:
         message = f"{file}: `{key}` in [tool.tracekit] is not a list of regular expressions: {error}"
         raise UnusableInputError(message, hint=hint) from error
+
+
+_parse = lru_cache(maxsize=4)(tomllib.loads)  # each import of a run asks, and the file is rarely another one

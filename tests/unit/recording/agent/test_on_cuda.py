@@ -15,6 +15,7 @@ from tracekit.recording import agent as package
 from tracekit.recording.agent import agent as agents
 from tracekit.recording.agent.agent import Agent
 from tracekit.recording.agent.recorder import LACKS_NVTX, OPEN_NAME, NvtxRecorder, TorchRecorder
+from tracekit.recording.agent.stack_sampler import StackSampler
 from tracekit.recording.agent.step_hooks import ModuleCalls
 from tracekit.recording.agent.window import Window
 
@@ -222,6 +223,19 @@ def test_a_program_that_captures_its_steps_is_told_to_mark_replays(
     agent.finish()
     [note] = [json.loads(path.read_text()) for path in tmp_path.glob("*.note")]
     assert (note["steps_done"], note["codes"]) == (1, ["captured_steps"])
+
+
+@pytest.mark.parametrize("is_off", [False, True])
+def test_a_program_is_sampled_unless_it_is_asked_not_to_be(
+    is_off: bool, attached: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[StackSampler] = []
+    monkeypatch.setattr(StackSampler, "start", lambda sampler: started.append(sampler))
+    agent = attached(no_host_samples=is_off)
+    for _ in range(5):
+        agent.step_marked()
+    agent.finish()
+    assert len(started) == (not is_off)
 
 
 def test_marked_steps_around_replays_are_recorded(
