@@ -112,6 +112,7 @@ class C:
     TOTAL_ALLOCATED: Final = "total_allocated"
     TOTAL_RESERVED: Final = "total_reserved"
     T_NS: Final = "t_ns"
+    UNFINISHED: Final = "unfinished"
     UNIT: Final = "unit"
     VALUE: Final = "value"
 
@@ -313,6 +314,7 @@ _STEP = _maybe(C.STEP, _INT64, "number of the profiled step it belongs to")
 _START = Column(C.START_NS, _INT64, "start, ns since the run's t0", between=_INSTANT)
 _DUR = Column(C.DUR_NS, _INT64, "duration, ns", between=_LENGTH)
 _ROW_ID = Column(C.ROW_ID, _INT64, "identifies the row within its table")
+_UNFINISHED = _maybe(C.UNFINISHED, _INT64, "1 if no end was recorded: its duration is unknown; else missing")
 _CORRELATION = _maybe(C.CORRELATION_ID, _INT64, "joins a runtime call to what it launched")
 
 _COLLECTIVE = (
@@ -374,6 +376,7 @@ DEVICE_INTERVALS: Final = Table(
         _maybe(C.CAPTURED_MODULE, _TEXT, "the torch.nn.Module around that op"),
         _maybe(C.CAPTURED_SHAPES, _TEXT, "shapes of that op's inputs, compact JSON"),
         *_COLLECTIVE,
+        _UNFINISHED,
     ),
 )
 
@@ -407,6 +410,7 @@ HOST_INTERVALS: Final = Table(
         _maybe(C.KERNEL_FILE, _TEXT, "file of the generated kernel's source, as recorded"),
         _maybe(C.KERNEL_HASH, _TEXT, "hash of that source, which includes the kernel's generated name"),
         _maybe(C.KERNEL_KWARGS, _TEXT, "parameters that tuning chose for the generated kernel"),
+        _UNFINISHED,
     ),
 )
 

@@ -64,6 +64,7 @@ def test_02_unfinished_ops_have_no_negative_time(store: Store) -> None:
     assert (ops[["host_self_ns", "host_total_ns"]] >= 0).all(axis=None)
     assert int(ops["host_self_ns"].sum()) == 10 * US
     assert kernels(run)[C.DUR_NS].tolist() == [9 * US]
+    assert table(run, "host_intervals").query("unfinished == 1")[C.NAME].tolist() == ["aten::outer"]
 
 
 def test_03_kernels_at_time_0_are_set_aside(store: Store) -> None:

@@ -133,6 +133,24 @@ def test_kernels_at_time_0_are_set_aside(store: Store, tmp_path: Path, lost: int
     assert notes(run)["far_times"].startswith(f"trace.json: {lost} rows of device_intervals ")
 
 
+@pytest.mark.parametrize("duration", [-1, None])
+def test_unfinished_events_are_marked(store: Store, tmp_path: Path, duration: int | None) -> None:
+    events = [
+        event("cpu_op", "aten::mm", 2, 5),
+        launch(1, 12, 9),
+        kernel_event(1, ts=20),
+        kernel_event(2, ts=30),
+    ]
+    for cut in events[0], events[2]:
+        cut["dur"] = duration
+    run = run_of(store, tmp_path, events)
+    for name in ("host_intervals", "device_intervals"):
+        rows = table(run, name).query("kind != 'idle'")
+        assert rows[C.UNFINISHED].fillna(0).tolist() == [1, 0]
+        assert rows.iloc[0][C.DUR_NS] == 0
+    assert "2 of 4 events are unfinished" in notes(run)["bad_duration"]
+
+
 def verdict(run: Run) -> tuple[str, str]:
     row = analyze(run, "integrity").tables["verdict"].iloc[0]
     return row["verdict"], row["reason"]
@@ -258,6 +276,8 @@ def test_words_as_process_are_the_first_device(store: Store, tmp_path: Path) -> 
     ("name", "content", "expected"),
     [
         ("snapshot.pickle", b"\x80\x05}q\x00.", "is a pickle"),
+        ("trace.json", b"\n{\x08\xe8\x07\x18\x01\n\x10abc", "is a trace of Perfetto"),
+        ("manifest.json", b'{"perfetto_manifest": {"files": []}}', "is a manifest of Perfetto"),
         ("results.json", b'{"rocprofiler-sdk-tool": []}', "is JSON of rocprofv3"),
         (
             "et.json",

@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
-import numpy as np
 
 from tracekit import schema
 from tracekit.ingest.kineto import columns, flops
@@ -135,12 +134,10 @@ def _select_timed(
     return decoded, kinds, Column(start[usable])
 
 
-def _durations(decoded: Sequence[Event], tally: Tally) -> Column:
-    """Return durations; absent, negative or unreadable ones are 0, so that the event keeps its links."""
+def _add_durations(built: BatchBuilder, decoded: Sequence[Event], tally: Tally) -> None:
+    """Add durations; absent, negative or unreadable ones are 0, so that the event keeps its links."""
     duration, usable = columns.nanoseconds([event.dur for event in decoded])
-    bad = (duration < 0) | ~usable
-    tally.bad_duration += int(bad.sum())
-    return Column(np.where(bad, 0, duration))
+    tally.bad_duration += built.durations(duration, (duration < 0) | ~usable)
 
 
 def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
@@ -149,7 +146,7 @@ def _host(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     named = _names(decoded)
     built = BatchBuilder(len(decoded))
     built.numbers(C.START_NS, start)
-    built.numbers(C.DUR_NS, _durations(decoded, tally))
+    _add_durations(built, decoded, tally)
     built.texts(
         C.KIND, texts([columns.host_kind(kind, name) for kind, name in zip(kinds, named, strict=True)])
     )
@@ -215,7 +212,7 @@ def _device(groups: Mapping[Any, list[Event]], tally: Tally) -> Batch:
     both = [*zip(args, decoded, strict=True)]
     built = BatchBuilder(len(decoded))
     built.numbers(C.START_NS, start)
-    built.numbers(C.DUR_NS, _durations(decoded, tally))
+    _add_durations(built, decoded, tally)
     built.texts(C.KIND, texts(kinds))
     built.texts(C.NAME, texts(named))
     built.numbers(C.DEVICE, columns.devices([_first(arg.device, event.pid) for arg, event in both]))

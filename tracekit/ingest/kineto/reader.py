@@ -44,7 +44,7 @@ def _diagnostics(
         yield Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
     if truncated:
         yield Diagnostic(Level.WARN, "truncated", f"{name}: {truncated}; the events before that were kept")
-    no_duration = "are unfinished, with a negative, absent or unreadable duration, which was set to 0"
+    no_duration = "are unfinished (column `unfinished`): with no usable duration, which was set to 0"
     dropped = "could not be read and were dropped"
     if broken is not None:
         dropped += f", the first at byte {broken:,}: was the file edited, or written by two processes?"

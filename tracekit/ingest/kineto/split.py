@@ -43,8 +43,11 @@ _EVENTS_KEY = re.compile(rb"\s*:\s*\[")
 _OTHER_JSON = {
     b'"rocprofiler-sdk-tool"': "JSON of rocprofv3",
     b"|execution_trace|": "an execution trace of PyTorch",
+    b'"perfetto_manifest"': "a manifest of Perfetto (import the traces that it lists)",
 }
 """What other tools write into their JSON, and its name."""
+_PROTOBUF = re.compile(rb"\n.{1,3}[\x00-\x08\x0e-\x1f]", re.DOTALL)
+"""A trace of Perfetto begins with a line feed, a length and a tag, which no JSON contains."""
 _CLOSED_BY = {b"{": b"}", b"[": b"]"}
 _SPACE = b" \t\r\n"
 _NOTHING = memoryview(b"")
@@ -72,11 +75,11 @@ def read_opening(stream: Stream, name: str) -> Opening:
             return Opening(buffer[:end], buffer[end:])
         text = buffer.removeprefix(_BYTE_ORDER_MARK).lstrip()
         if text[:1] not in (b"{", b"") or not block or len(buffer) > HEADER_LIMIT:
-            raise _not_a_trace(text, name, stream.damage)
+            raise _not_a_trace(buffer, text, name, stream.damage)
         size = max(_OPENING, len(buffer))  # doubling the size keeps the repeated search linear
 
 
-def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
+def _not_a_trace(buffer: bytes, text: bytes, name: str, damage: str) -> UnusableInputError:
     if text[257:262] == b"ustar":  # the magic number of tar, in the header of the first member
         message = f"{name} is a tar archive, not a Kineto trace"
         return UnusableInputError(message, hint="unpack it (`tar -xf`) and import the traces")
@@ -86,6 +89,8 @@ def _not_a_trace(text: bytes, name: str, damage: str) -> UnusableInputError:
         return UnusableInputError(f"{name} is empty", hint="record the trace again")
     what = "has no traceEvents" if text[:1] in b"{[" else "is not JSON"
     other = next((kind for mark, kind in _OTHER_JSON.items() if mark in text[:_OPENING]), "")
+    if _PROTOBUF.match(buffer) or (text[:1] not in b"{[" and name.endswith((".pftrace", ".perfetto-trace"))):
+        other = "a trace of Perfetto in its own format (convert it: `traceconv json FILE`)"
     message = f"{name} is {other}, not a Kineto trace" if other else f"{name} {what}: not a Kineto trace"
     return UnusableInputError(message, hint="give a file exported by torch.profiler")
 

@@ -13,7 +13,16 @@ import pyarrow.parquet as pq
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError, printable
-from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, SUFFIX, Chunk, Wanted
+from tracekit.ingest.nsys.rows import (
+    CHUNK_ROWS,
+    FEW_ROWS,
+    NULL,
+    SUFFIX,
+    Chunk,
+    Wanted,
+    find_columns,
+    find_tables,
+)
 from tracekit.ingest.spool.text_columns import HARMLESS_ROWS, MAX_GROUP_BYTES, MAX_ROWS_PER_BYTE
 
 
@@ -22,11 +31,14 @@ class ParquetTables:
 
     def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
         self._rows = rows
-        self._files = {
+        files = {
             file.name.removesuffix(SUFFIX): file
             for file in sorted(path.glob(f"*{SUFFIX}"))
             if storage.kind(file) is storage.Kind.FILE  # opening a pipe would block
         }
+        self._files = files
+        stored = find_tables(files, self._has_rows)
+        self._files = {name: files[file] for name, file in stored.items()}
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
@@ -37,37 +49,46 @@ class ParquetTables:
 
     def columns(self, table: str) -> frozenset[str]:
         """Return the columns of a table, empty if it is absent."""
+        return frozenset(self._stored_columns(table))
+
+    def _has_rows(self, table: str) -> bool:
+        with self._reading(table), self._open(table) as file:
+            return bool(file.metadata.num_rows > 0)
+
+    def _stored_columns(self, table: str) -> dict[str, str]:
+        """Return the stored names of the columns of a table by name."""
         if table not in self._files:
-            return frozenset()
+            return {}
         with self._reading(table):
-            return frozenset(pq.read_schema(self._files[table]).names)
+            return find_columns(pq.read_schema(self._files[table]).names)
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
         """Return columns of the rows of a small table; absent ones are None."""
-        present = self.columns(table)
-        if not present:
+        stored = self._stored_columns(table)
+        if not stored:
             return []
         with self._reading(table):
-            names = [name for name in columns if name in present]
+            names = {stored[name]: name for name in columns if name in stored}
             with self._open(table) as file:
-                first_rows = next(file.iter_batches(FEW_ROWS, columns=names), None) if names else None
-            rows = _plain(first_rows).to_pylist() if first_rows else []
+                first_rows = next(file.iter_batches(FEW_ROWS, columns=[*names]), None) if names else None
+            rows = _plain(_rename(first_rows, names)).to_pylist() if first_rows else []
         return [{name: row.get(name) for name in columns} for row in rows]
 
     def chunks(self, table: str, wanted: Wanted) -> Iterator[Chunk]:
         """Yield the rows of a table, in the stored order."""
-        present = self.columns(table)
-        names = [n for n in (*wanted.integers, *wanted.reals, *wanted.texts) if n in present]
+        stored = self._stored_columns(table)
+        wanted_names = (*wanted.integers, *wanted.reals, *wanted.texts)
+        names = {stored[name]: name for name in wanted_names if name in stored}
         if not names:
             return
         with self._reading(table), self._open(table) as file:
             left = file.metadata.num_rows
-            for batch in file.iter_batches(self._rows, columns=names):
+            for batch in file.iter_batches(self._rows, columns=[*names]):
                 left -= batch.num_rows
                 if left < 0:
                     message = f"it has more than the {file.metadata.num_rows} rows that it says it has"
                     raise ValueError(message)
-                yield _chunk(batch, wanted)
+                yield _chunk(_rename(batch, names), wanted)
 
     def _open(self, table: str) -> pq.ParquetFile:
         """Open a table's file, after checks of the sizes that it declares."""
@@ -100,6 +121,11 @@ def _check_size(metadata: pq.FileMetaData, size: int) -> None:
     for number in range(metadata.num_row_groups):
         if metadata.row_group(number).total_byte_size > MAX_GROUP_BYTES:
             raise ValueError(f"row group {number} unpacks to over {MAX_GROUP_BYTES >> 30} GiB")
+
+
+def _rename(batch: pa.RecordBatch, names: dict[str, str]) -> pa.RecordBatch:
+    """Return a batch with other names of its columns."""
+    return pa.RecordBatch.from_arrays(batch.columns, names=[names[name] for name in batch.schema.names])
 
 
 def _chunk(batch: pa.RecordBatch, wanted: Wanted) -> Chunk:

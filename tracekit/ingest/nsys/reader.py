@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,8 +70,12 @@ def open_tables(path: Place, directory: Path) -> SqliteTables | ParquetTables:
     tables = SqliteTables(report.ensure_export(local, directory) if report.is_report(local) else local)
     if not tables.names() & (rows.TABLES | rows.MARKS):
         tables.close()
-        message = f"{printable(str(path))} is an SQLite database, but not an export of Nsight Systems"
-        raise UnusableInputError(message, hint="export the report: nsys export --type=sqlite REPORT.nsys-rep")
+        what, hint = "an SQLite database, but", "export the report: nsys export --type=sqlite REPORT.nsys-rep"
+        if any(table.startswith("rocpd_") for table in tables.names()):
+            what = "a database of rocprofv3 (rocpd),"
+            hint = "record with torch.profiler, which records devices of ROCm too"
+        message = f"{printable(str(path))} is {what} not an export of Nsight Systems"
+        raise UnusableInputError(message, hint=hint)
     return tables
 
 
@@ -254,11 +258,9 @@ class _Reading:
 
     def spool_tables(self) -> Iterator[float]:
         """Spool all event tables; yield the share of tables that are done."""
-        present = {
-            table: stored for table in _WANTED if (stored := _stored_name(table, self._tables.names()))
-        }
-        for done, (table, stored) in enumerate(present.items(), start=1):
-            for chunk in self._tables.chunks(stored, _WANTED[table]):
+        present = [table for table in _WANTED if table in self._tables.names()]
+        for done, table in enumerate(present, start=1):
+            for chunk in self._tables.chunks(table, _WANTED[table]):
                 earliest = EARLIEST_INSTANT_NS if table in _INSTANTS else 1 - LATEST_NS
                 usable = rows.within_limits(chunk, _INSTANTS.get(table, "start"), earliest=earliest)
                 self._tally.rows[table] += chunk.rows
@@ -321,6 +323,9 @@ class _Reading:
             text = f"{name}: tables of events that are not read: {unread}"
             reading.append(Diagnostic(Level.INFO, "unread_tables", text))
             reason = f"{reason}; not read: {unread}"
+        if rows.NVTX not in self._tally.rows:
+            text = f"{name}: no NVTX ranges were recorded, so ops and steps are unknown: trace nvtx too"
+            reading.append(Diagnostic(Level.INFO, "no_ranges", text))
         simulated = Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
         error = UnusableInputError(
             f"{name} has no events that are read: {reason}",
@@ -345,21 +350,9 @@ class _Reading:
         return traces
 
 
-def _stored_name(table: str, names: Collection[str]) -> str:
-    """Return the name of a table in the export, which may end in a version; empty if it has none.
-
-    Example:
-        >>> _stored_name("NVTX_EVENTS", {"NVTX_EVENTS_V2"})
-        'NVTX_EVENTS_V2'
-    """
-    versions = sorted(name for name in names if re.fullmatch(rf"{table}(_[vV]\d+)?", name))
-    return versions[0] if versions else ""
-
-
 def _unread(tables: Tables) -> list[str]:
     """Return the names of tables with times and rows that are not read."""
-    names = tables.names()
-    others = names - {_stored_name(table, names) for table in (*_WANTED, "DIAGNOSTIC_EVENT")}
+    others = tables.names() - {*_WANTED, "DIAGNOSTIC_EVENT"}
     timed = {name: tables.columns(name) & {"start", "timestamp"} for name in sorted(others)}
     return [name for name, times in timed.items() if times and tables.records(name, sorted(times))]
 

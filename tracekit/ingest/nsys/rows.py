@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -114,6 +114,55 @@ class Tables(Protocol):
         """
 
 
+_NAME_VERSION = re.compile(r"_[vV]?\d+$")
+_SAME = {"begin": "start", "stop": "end"}
+
+
+def find_tables(stored: Iterable[str], has_rows: Callable[[str], bool]) -> dict[str, str]:
+    """Return the stored name of each table by its name: other versions of nsys may add a number to it.
+
+    Args:
+        stored: The stored names.
+        has_rows: Whether a table has rows; asked only where several are versions of one.
+
+    Example:
+        >>> find_tables(["NVTX_EVENTS_V2", "OTHER_V2"], lambda _name: True)
+        {'NVTX_EVENTS': 'NVTX_EVENTS_V2', 'OTHER_V2': 'OTHER_V2'}
+    """
+    found = {name: name for name in stored}
+    for name in sorted(found):
+        role = _NAME_VERSION.sub("", name)
+        if role == name or role not in TABLES | MARKS:
+            continue
+        if role not in found or (not has_rows(found[role]) and has_rows(name)):
+            found[role] = found.pop(name)
+    return found
+
+
+def find_columns(stored: Iterable[str]) -> dict[str, str]:
+    """Return the stored name of each column by its name: `startNs`, `start_ns` and `begin` are `start`.
+
+    Example:
+        >>> find_columns(["begin", "end_ns", "GlobalTid", "textId"])
+        {'textId': 'textId', 'start': 'begin', 'end': 'end_ns', 'globalTid': 'GlobalTid'}
+    """
+    names = list(stored)
+    found = {name: name for name in names if name in _COLUMNS.values()}
+    for name in names:
+        plain = name.lower().replace("_", "")
+        role = next((one for one in (plain, plain.removesuffix("ns")) if one in _COLUMNS), plain)
+        found.setdefault(_COLUMNS.get(role, name), name)
+    return found
+
+
+_READ_COLUMNS = (
+    *("start", "end", "globalTid", "globalPid", "deviceId", "contextId", "streamId", "correlationId"),
+    *("nameId", "textId", "text", "eventType", "demangledName", "shortName", "bytes", "copyKind", "srcKind"),
+    *("dstKind", "graphId", "graphNodeId", "id", "value", "timestamp", "syncType", "memKind"),
+)
+_COLUMNS = {name.lower(): name for name in _READ_COLUMNS} | _SAME
+"""Columns of events by their name in lower case, and what else they are called."""
+
 PROCESS_BITS = 24
 _MASK = (1 << PROCESS_BITS) - 1
 
@@ -189,10 +238,8 @@ def add_times(batch: BatchBuilder, start: Ints, end: Ints) -> int:
         start: Starts, ns, (rows,).
         end: Ends, ns, (rows,).
     """
-    bad = end < start
     batch.numbers(C.START_NS, Column(start))
-    batch.numbers(C.DUR_NS, Column(np.where(bad, 0, end - start)))
-    return int(bad.sum())
+    return batch.durations(end - start, end < start)
 
 
 KERNEL: Final = "CUPTI_ACTIVITY_KIND_KERNEL"

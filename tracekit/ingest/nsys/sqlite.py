@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tracekit.errors import UnusableInputError, printable
-from tracekit.ingest.nsys.rows import CHUNK_ROWS, FEW_ROWS, NULL, Chunk, Wanted
+from tracekit.ingest.nsys.rows import (
+    CHUNK_ROWS,
+    FEW_ROWS,
+    NULL,
+    Chunk,
+    Wanted,
+    find_columns,
+    find_tables,
+)
 from tracekit.ingest.spool.text_columns import MAX_STEPS, MAX_VALUE_BYTES
 
 _STORED: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
@@ -84,11 +92,13 @@ class SqliteTables:
             self._file.text_factory = bytes  # invalid UTF-8 must not be an error
             self._file.set_progress_handler(self._is_over_budget, _STEPS)
             self._steps = MAX_STEPS
-            self._names = frozenset(
-                _text(name)
+            ordinary = [
+                str(_text(name))
                 for name, statement in self._file.execute(_STORED)
                 if isinstance(name, bytes) and isinstance(statement, bytes) and statement.startswith(_TABLE)
-            )
+            ]
+            self._stored = find_tables(ordinary, self._has_rows)
+        self._columns: dict[str, dict[str, str]] = {}
 
     def close(self) -> None:
         """Close the file."""
@@ -96,23 +106,33 @@ class SqliteTables:
 
     def names(self) -> frozenset[str]:
         """Names of the tables."""
-        return self._names
+        return frozenset(self._stored)
 
     def columns(self, table: str) -> frozenset[str]:
         """Return the columns of a table, empty if it is absent."""
-        if table not in self._names:
-            return frozenset()
-        with self._reading():
-            records = self._execute(f"PRAGMA table_info({_quote(table)})").fetchall()
-        return frozenset(_text(column[1]) for column in records)
+        return frozenset(self._stored_columns(table))
+
+    def _has_rows(self, stored: str) -> bool:
+        return self._execute(f"SELECT 1 FROM {_quote(stored)} LIMIT 1").fetchone() is not None  # noqa: S608 (quoted)
+
+    def _stored_columns(self, table: str) -> dict[str, str]:
+        """Return the stored names of the columns of a table by name."""
+        if table not in self._stored:
+            return {}
+        if table not in self._columns:
+            with self._reading():
+                records = self._execute(f"PRAGMA table_info({_quote(self._stored[table])})").fetchall()
+            self._columns[table] = find_columns([str(_text(column[1])) for column in records])
+        return self._columns[table]
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
         """Return columns of the rows of a small table; absent ones are None."""
-        present = self.columns(table)
+        present = self._stored_columns(table)
         if not present:
             return []
-        chosen = ", ".join(_quote(name) if name in present else "NULL" for name in columns)
-        ask = f"SELECT {chosen} FROM {_quote(table)} ORDER BY rowid LIMIT {FEW_ROWS}"  # noqa: S608 (quoted)
+        chosen = ", ".join(_quote(present[name]) if name in present else "NULL" for name in columns)
+        stored = _quote(self._stored[table])
+        ask = f"SELECT {chosen} FROM {stored} ORDER BY rowid LIMIT {FEW_ROWS}"  # noqa: S608 (quoted)
         with self._reading():
             return [dict(zip(columns, map(_text, row), strict=True)) for row in self._execute(ask)]
 
@@ -150,7 +170,7 @@ class SqliteTables:
     def _chunk(self, table: str, wanted: Wanted, after: int, most: int) -> tuple[Chunk, int]:
         """Return the rows after a rowid, and the last rowid."""
         numbers = [*wanted.integers, *wanted.reals]
-        ask = _query(table, numbers, wanted.texts)
+        ask = _query(self._stored[table], self._stored_columns(table), numbers, wanted.texts)
         rows, first, last, *joined = self._execute(ask, (after, most)).fetchone()
         if not rows:
             return Chunk(0), after
@@ -177,7 +197,8 @@ class SqliteTables:
         positions = np.fromstring(_text(places), np.int64, sep=",") - span.start
         pieces = (joined if isinstance(joined, bytes) else str(joined).encode()).split(_BETWEEN)
         if len(span) != rows or len(pieces) != len(positions):
-            ask = f"SELECT {_quote(column)} FROM {_quote(table)} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"  # noqa: S608 (quoted)
+            names = (_quote(self._stored_columns(table)[column]), _quote(self._stored[table]))
+            ask = f"SELECT {names[0]} FROM {names[1]} WHERE rowid BETWEEN ? AND ? ORDER BY rowid"  # noqa: S608 (quoted)
             values = [text for (text,) in self._execute(ask, (span.start, span.stop - 1))]
             if len(values) != rows:
                 raise ValueError(f"the rows of {table} are not in order")
@@ -204,7 +225,7 @@ def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _query(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
+def _query(table: str, stored: Mapping[str, str], numbers: Sequence[str], texts: Sequence[str]) -> str:
     """Build the query for the next rows: count, first and last rowid, joined columns, and rows with texts."""
     joined = [f"group_concat(ifnull({_quote(name)}, {NULL}))" for name in numbers]
     for name in map(_quote, texts):
@@ -212,7 +233,8 @@ def _query(table: str, numbers: Sequence[str], texts: Sequence[str]) -> str:
             f"group_concat({name}, x'{_BETWEEN.hex()}')",
             f"group_concat(CASE WHEN {name} IS NOT NULL THEN place END)",
         ]
-    chosen = ", ".join(["rowid AS place", *map(_quote, [*numbers, *texts])])
+    columns = [f"{_quote(stored[name])} AS {_quote(name)}" for name in (*numbers, *texts)]
+    chosen = ", ".join(["rowid AS place", *columns])
     inner = f"SELECT {chosen} FROM {_quote(table)} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608 (quoted)
     return f"SELECT {', '.join(['count(*)', 'min(place)', 'max(place)', *joined])} FROM ({inner})"  # noqa: S608 (quoted)
 

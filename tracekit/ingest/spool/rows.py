@@ -104,6 +104,14 @@ class BatchBuilder:
         elif not missing.all():
             self._columns[name] = Column(np.where(missing, values.dtype.type(NONE), values), missing)
 
+    def durations(self, values: Ints, unfinished: Bools) -> int:
+        """Add durations, 0 for unfinished intervals, which are marked; returns how many there are."""
+        count = int(unfinished.sum())
+        self.numbers(C.DUR_NS, Column(np.where(unfinished, 0, values) if count else values))
+        if count:
+            self.numbers(C.UNFINISHED, Column(np.ones(self.count, np.int64), ~unfinished))
+        return count
+
     def texts(self, name: str, words: Words) -> None:
         """Add a column of texts."""
         codes, encoded = words

@@ -52,6 +52,23 @@ def test_columns_are_exact_in_chunks_of_any_size(form: str, size: int, tmp_path:
     assert all(chunk.texts("never").null_count == chunk.rows for chunk in chunks)
 
 
+@pytest.mark.parametrize("form", ["sqlite", "parquet"])
+def test_tables_and_columns_of_other_versions_are_found(form: str, tmp_path: Path) -> None:
+    renamed = [{"startNs": row["start"], "VALUE": row["value"], "text": row["text"]} for row in ROWS]
+    made = tables(NVTX_EVENTS_V2=renamed, OSRT_API_3=renamed[:1], OTHER_V2=renamed)
+    path = (sqlite if form == "sqlite" else parquet)(tmp_path / "x", made)
+    if form == "sqlite":
+        with closing(sqlite3.connect(path)) as file:
+            file.execute("CREATE TABLE NVTX_EVENTS (start, value, text)")
+    opened = SqliteTables(path) if form == "sqlite" else ParquetTables(path)
+    (chunk,) = opened.chunks("NVTX_EVENTS", WANTED)
+    assert chunk.integers("start").tolist() == [row["start"] for row in ROWS]
+    assert chunk.reals("value").tolist() == [row["value"] for row in ROWS]
+    assert opened.records("OSRT_API", ("start", "text")) == [{"start": LARGE, "text": "t0"}]
+    assert {"NVTX_EVENTS", "OSRT_API", "OTHER_V2"} <= opened.names()
+    opened.close()
+
+
 def test_ids_of_processes_and_threads_are_parts_of_the_global_ones() -> None:
     """A global id has the machine above 24 bits of the process, and these above 24 bits of the thread."""
     machine, process, thread = 3 << 48, 4_242 << 24, 77

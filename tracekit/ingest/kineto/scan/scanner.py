@@ -30,7 +30,7 @@ Batches = dict[str, Batch]
 _NOT_ASCII = 0x80
 _HEADROOM = 8  # buffers are this fraction of a text longer than it, so that the next text may be longer
 _REALS = {C.OCCUPANCY_PCT}
-_NEVER_NULL = {C.DEVICE, C.DUR_NS, C.PID, C.START_NS, C.T_NS, C.TID}
+_NEVER_NULL = {C.DEVICE, C.PID, C.START_NS, C.T_NS, C.TID}
 """Columns for which the compiled code fills in a value where the event has none."""
 _MEMCPY = DEVICE_KINDS.index(DeviceKind.MEMCPY)
 _count_flops = lru_cache(1 << 12)(flops.count)  # the same calls occur in chunk after chunk
@@ -203,7 +203,9 @@ def _batches(buffers: RowBuffers, strings: Strings, text: memoryview, tally: Tal
 def _add_columns(built: BatchBuilder, columns: Mapping[str, int], rows: Ints) -> None:
     """Add the columns that a buffer begins with."""
     for name, values in zip(columns, rows, strict=False):
-        if name in _NEVER_NULL:
+        if name == C.DUR_NS:
+            built.durations(values, values < 0)
+        elif name in _NEVER_NULL:
             built.numbers(name, Column(fitting_devices(values) if name == C.DEVICE else values))
         else:
             _add_nullable(built, name, values)

@@ -221,10 +221,9 @@ def _prepare(scratch: int, mistyped: int, needs: int) -> bool:
 
 
 @compiled
-def _fix_duration(scratch: int, buffers: int) -> None:
-    """Set a duration that is absent or negative to zero, and count it."""
+def _count_unfinished(scratch: int, buffers: int) -> None:
+    """Count a duration that is absent or negative; it stays so."""
     if peek(scratch, _DUR) < 0:
-        poke(scratch, _DUR, 0)
         increment(buffers, layout.N_BAD_DURATION)
 
 
@@ -253,7 +252,7 @@ def _add_host(kind: int, scratch: int, mistyped: int, origin: int, interner: int
         layout.GENERATED, layout.N_GENERATED, row, scratch, origin, interner, buffers
     ):
         return layout.NO_SPACE
-    _fix_duration(scratch, buffers)
+    _count_unfinished(scratch, buffers)
     for column in range(len(_HOST_SLOTS)):
         poke(peek(buffers, layout.HOST), column * capacity + row, peek(scratch, _HOST_SLOTS[column]))
     poke(peek(buffers, layout.HOST), len(_HOST_SLOTS) * capacity + row, kind)
@@ -309,7 +308,7 @@ def _add_device(kind: int, scratch: int, mistyped: int, origin: int, interner: i
         layout.OF_KERNELS, layout.N_OF_KERNELS, row, scratch, origin, interner, buffers
     ):
         return layout.NO_SPACE
-    _fix_duration(scratch, buffers)
+    _count_unfinished(scratch, buffers)
     for column in range(len(_DEVICE_SLOTS)):
         poke(peek(buffers, layout.DEVICE), column * capacity + row, peek(scratch, _DEVICE_SLOTS[column]))
     poke(peek(buffers, layout.DEVICE), len(_DEVICE_SLOTS) * capacity + row, kind)
