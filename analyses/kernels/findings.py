@@ -95,6 +95,24 @@ UPDATES = Rule(
     why="a fused optimizer reads and writes each parameter and its state once",
     thresholds={"min_share": WARN_SHARE, **_BUSY},
 )
+CASTS = Rule(
+    "dtype_conversions",
+    bound=Bottleneck.COMPUTE,
+    states="kernels that only convert the dtype of tensors take at least {min_kernel_share} of the kernel "
+    "time; without a saving on a device that is busy for less than {min_paced_share} of the steps",
+    why="mixed precision converts inputs of each product and weights anew, unless they are stored in the "
+    "lower precision",
+    thresholds={"min_kernel_share": 0.15, "min_paced_share": _BUSY["min_paced_share"]},
+)
+OWN = Rule(
+    "own_product",
+    bound=Bottleneck.COMPUTE,
+    states="kernels whose names are those of matrix products, with pointers as parameters and of no library, "
+    "take at least {min_share} of the steps; without a saving",
+    why="a product written by hand reaches a few percent of a GPU's peak unless it uses tiles in shared "
+    "memory and tensor cores; its shapes are not recorded, so its rate is unknown",
+    thresholds={"min_share": 0.10},
+)
 FIRST_LAUNCHES = Rule(
     "slow_first_launches",
     bound=Bottleneck.COMPUTE,
@@ -103,7 +121,7 @@ FIRST_LAUNCHES = Rule(
     why=("below that it does not distort other numbers; longer runs amortize it, so no saving is estimated"),
     thresholds={"min_share": MIN_SHARE},
 )
-RULES = (FP32, DOUBLE, EAGER, BATCH_NORM, LAYOUT, CHAINS, UPDATES, FIRST_LAUNCHES)
+RULES = (FP32, DOUBLE, EAGER, BATCH_NORM, LAYOUT, CHAINS, UPDATES, CASTS, OWN, FIRST_LAUNCHES)
 MIN_SPEEDUP = 2
 """Tensor cores, and single instead of double precision, are at least this much faster on any device."""
 CONFIDENCE = 0.6
@@ -145,13 +163,16 @@ def _report_slow(
             return False
         if rule is DOUBLE:
             return total < DOUBLE["max_kernel_share"] * busy_ns
+        if rule is CASTS:
+            return total >= CASTS["min_kernel_share"] * busy_ns
         return rule is not FP32 or total > tensor_cores
 
     results = []
     for rule in RULES[:-1]:
         rows = slow[slow["rule"] == rule.code]
         total = _total(rows)
-        if not budget.matters(total, least=rule["min_share"]) or not applies(rule, total):
+        least = rule.thresholds.get("min_share", 0)
+        if not budget.matters(total, least=least) or not applies(rule, total):
             continue
         saving, how = total - total // MIN_SPEEDUP, _HALF
         if rule is FP32:
@@ -165,7 +186,7 @@ def _report_slow(
         results.append(
             budget.finding(
                 rule,
-                None if paced else saving,
+                None if paced or rule is OWN else saving,
                 title,
                 advice + (_PACED if paced else ""),
                 "saving not estimated: the host paces the steps" if paced else how,
@@ -263,6 +284,17 @@ _TEXTS = {
         "{share} of it is in {op}, next to other such kernels. Compile the function that runs them with "
         "`torch.compile`, which fuses such chains, or use fused modules and in-place variants.",
     ),
+    CASTS.code: (
+        "Conversions of dtypes:",
+        "Its {count} kernels do nothing else; {share} of it is in {op}. `torch.autocast` converts weights "
+        "anew each time it is entered, and inputs for each product: for inference store weights in the lower "
+        "precision (`model.half()`, `model.bfloat16()`), and convert inputs once.",
+    ),
+    OWN.code: (
+        "Matrix products in kernels of the program's own:",
+        "{kernel} is no kernel of a library: compare it with `torch.matmul` on the same matrices, or see what "
+        "holds it up with a profiler of kernels.",
+    ),
     UPDATES.code: (
         "Optimizer with a kernel for each operation on the parameters:",
         "{share} of it is in {op}: construct the optimizer with `fused=True`, which reads and writes each "
@@ -270,6 +302,10 @@ _TEXTS = {
     ),
 }
 _WITHOUT_PYTORCH = {
+    OWN.code: (
+        "{kernel} is no kernel of a library: compare it with `cublasGemmEx` (or CUTLASS) on the same "
+        "matrices, or see what holds it up with a profiler of kernels."
+    ),
     DOUBLE.code: (
         "The largest part is {kernel}, beside kernels in lower precision: compute in float unless double is "
         "intended; literals without `f` are double in C++."

@@ -16,6 +16,7 @@ from .findings import (
     ALL,
     ALONE_NS,
     BATCH_NORM,
+    CASTS,
     CHAINS,
     DOUBLE,
     EAGER,
@@ -23,6 +24,7 @@ from .findings import (
     FP32,
     LAYOUT,
     OP,
+    OWN,
     TENSOR,
     TENSOR_CORES,
     UPDATES,
@@ -43,6 +45,10 @@ _LAYOUT = r"(?i)nchw_?to_?nhwc|nhwc_?to_?nchw|^batched_transpose_\d"
 _ELEMENTWISE = r"elementwise_kernel"
 _FOREACH, _FUSED = r"^aten::_foreach_(?:addcdiv|addcmul|div|lerp|sqrt|add|mul)_?$", r"(?i)fused"
 """Ops of optimizers that take lists of parameters, and kernels that update them at once."""
+_CASTS = r"(?i)direct_copy_kernel.*LoadWithCast|(?:b?float(?:8|16)\w*|half)_copy_kernel"
+"""Copies whose load or store converts, and those between two dtypes."""
+_OWN = r"(?i)^(?:void )?(?:\w*_)?(?:mat_?mul|matrix_?mul|[sdh]?gemm)\w*(?:<[^()]*>)?\([^()]*\*"
+"""Functions outside of namespaces, with pointers as parameters."""
 _SOFTMAX = r"^aten::_?(?:safe_)?softmax$"
 _PRODUCT = r"^aten::(?:bmm|baddbmm)$"
 
@@ -62,12 +68,15 @@ def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     selected = in_step if in_step.any() else ~in_step
     rows, alone = kernels[selected].reset_index(drop=True), alone[selected]
     names, on_tensor_cores = rows[C.NAME], rows[TENSOR].to_numpy(bool)
+    casts = matches(names, _CASTS).to_numpy(bool)
     flags: dict[str, Bools] = {
         FP32.code: matches(names, _SINGLE).to_numpy(bool) & ~on_tensor_cores,
         DOUBLE.code: (matches(names, _DOUBLE) & ~matches(names, _LOWER)).to_numpy(bool),
         EAGER.code: _find_attention(rows),
         LAYOUT.code: matches(names, _LAYOUT).to_numpy(bool),
-        CHAINS.code: _find_chains(rows),
+        CHAINS.code: _find_chains(rows) & ~casts,
+        CASTS.code: casts,
+        OWN.code: matches(names, _OWN).to_numpy(bool),
         UPDATES.code: (matches(rows[OP], _FOREACH) & ~matches(names, _FUSED)).to_numpy(bool),
     }
     if not (matches(names, _BACKWARD) | matches(rows[OP], _BACKWARD)).any():

@@ -206,6 +206,8 @@ INFERS = ("aten::cudnn_batch_norm", "void cudnn::bn_fw_inf_1C11_kernel_NCHW<floa
 CONVERTS = ("aten::cudnn_convolution", "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float>", 200)
 ADDS = ("aten::add", "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>", 200)
 UPDATES = ("aten::_foreach_addcdiv_", "multi_tensor_apply_kernel<TensorListMetadata<3>>", 200)
+CASTS = ("aten::copy_", "void unrolled_elementwise_kernel<direct_copy_kernel_cuda, LoadWithCast<1>>", 200)
+OWN = ("aten::mm", "matmul_k(float*, float*, float*, int)", 200)
 FUSED = ("aten::_foreach_add_", "multi_tensor_apply_kernel<FusedAdamMathFunctor<float>>", 200)
 
 
@@ -221,6 +223,10 @@ FUSED = ("aten::_foreach_add_", "multi_tensor_apply_kernel<FusedAdamMathFunctor<
         ([CONVERTS, GEMM], [(CONVERTS[0], "cudnn::conv_nhwc", 200), GEMM], "layout_conversions"),
         ([ADDS, ADDS, GEMM], [ADDS, GEMM, ADDS], "unfused_elementwise"),
         ([UPDATES, GEMM], [FUSED, GEMM], "optimizer_not_fused"),
+        ([CASTS, GEMM], [(*CASTS[:2], 100), GEMM], "dtype_conversions"),
+        ([CASTS, GEMM], [("aten::clone", "void direct_copy_kernel_cuda", 200), GEMM], "dtype_conversions"),
+        ([OWN, GEMM], [("aten::mm", "void my::gemm(float*, float*)", 200), GEMM], "own_product"),
+        ([OWN, GEMM], [(*OWN[:2], 66), GEMM], "own_product"),
     ],
 )
 def test_kernels_that_a_program_can_do_without_are_found(

@@ -202,6 +202,8 @@ RUNS: dict[str, Make] = {
     "layout_conversions": ran(kernels.CONVERTS, kernels.GEMM),
     "unfused_elementwise": ran(kernels.ADDS, kernels.ADDS, kernels.GEMM),
     "optimizer_not_fused": ran(kernels.UPDATES, kernels.GEMM),
+    "dtype_conversions": ran(kernels.CASTS, kernels.GEMM),
+    "own_product": ran(kernels.OWN, kernels.GEMM),
     "slow_first_launches": ran(*[("aten::mm", "a", taken) for taken in (50_000, 5_000, 5_000)]),
     "idle_first_calls": first_calls,
     "h2d_compare_one_side": one_side,
@@ -254,7 +256,7 @@ SOME: list[tuple[str, Make, list[str]]] = [
 """Runs for some thresholds of rules whose other ones are in `tests/golden/test_thresholds.py`."""
 PACED = (
     *("fp32_without_tensor_cores", "batch_norm_training", "layout_conversions"),
-    *("unfused_elementwise", "optimizer_not_fused"),
+    *("unfused_elementwise", "optimizer_not_fused", "dtype_conversions"),
 )
 CHANGED = {
     *((code, "min_paced_share") for code in PACED),
