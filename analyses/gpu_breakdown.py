@@ -43,8 +43,7 @@ from .shared.common import (
     spans,
 )
 from .shared.host_rows import COLUMNS, host_time_by_op
-from .shared.intervals_by_class import intervals_by_class
-from .shared.overruns import find_overruns, overrun_notes
+from .shared.intervals_by_class import find_overruns, intervals_by_class, overrun_notes
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as one interval each: their time is graph_ns, neither active nor idle; "

@@ -30,7 +30,7 @@ from ..shared.common import (
     spans,
 )
 from ..shared.groups import group_rows
-from ..shared.overruns import find_overruns
+from ..shared.intervals_by_class import find_overruns
 from ..steps import measure_steps, overhead
 
 OK, INFO, WARN, ERROR = "ok", "info", "warn", "error"

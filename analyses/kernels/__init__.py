@@ -45,7 +45,7 @@ from ..shared.common import (
 from ..shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, partial_stats
 from ..shared.groups import number_by
 from ..shared.host_rows import CAPTURED, NO_OP, NO_SHAPES, launching_texts
-from ..shared.overruns import drop_overruns, overrun_notes
+from ..shared.intervals_by_class import drop_overruns, overrun_notes
 from ..shared.programs import program_of
 from .findings import FAMILY, OP, RULES, TENSOR, findings
 from .selection import select_slow_kernels

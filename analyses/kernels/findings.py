@@ -292,8 +292,8 @@ _TEXTS = {
     ),
     OWN.code: (
         "Matrix products in kernels of the program's own:",
-        "{kernel} is no kernel of a library: compare it with `torch.matmul` on the same matrices, or see what "
-        "holds it up with a profiler of kernels.",
+        "{kernel} is no kernel of a library: compare it with `torch.matmul` on the same matrices, or see "
+        "what holds it up with a profiler of kernels.",
     ),
     UPDATES.code: (
         "Optimizer with a kernel for each operation on the parameters:",

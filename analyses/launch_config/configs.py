@@ -52,7 +52,7 @@ from ..shared.common import (
 )
 from ..shared.groups import number_by, sum_by_code
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
-from ..shared.overruns import drop_overruns
+from ..shared.intervals_by_class import drop_overruns
 from ..shared.tensor_shapes import Shape, numel, parse_shapes
 
 _CAPABILITIES = {

@@ -37,8 +37,8 @@ from ..shared.common import (
 )
 from ..shared.groups import number_by, sum_by_code
 from ..shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
+from ..shared.intervals_by_class import drop_overruns
 from ..shared.op_families import TREE, tree
-from ..shared.overruns import drop_overruns
 from .findings import RULES, findings
 
 NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--collector torch`"

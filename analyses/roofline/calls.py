@@ -27,7 +27,7 @@ from ..shared.common import NO_PARENT, is_kind, map_texts, positions
 from ..shared.groups import number_by
 from ..shared.host_columns import climb_to
 from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows
-from ..shared.overruns import drop_overruns
+from ..shared.intervals_by_class import drop_overruns
 from ..shared.tensor_shapes import Tensor, item_bytes, tensors
 
 OWNER, OP, DTYPE, PRECISION, MOVED, MATRIX = "owner", "op", "dtype", "precision", "moved", "matrix"
