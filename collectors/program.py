@@ -253,16 +253,25 @@ def read_jobs(directory: Path) -> list[list[Rank]]:
 
     Processes that are no ranks of one job have recordings of their own, each with ranks in their order.
     """
-    jobs: dict[tuple[str | None, str | None], list[Rank]] = {}
+    recordings = []
     for path in sorted(directory.iterdir()):
         if match := _FACTS.fullmatch(path.name):
-            number, world, process, first = match.groups()
-            rank = Rank(int(number), bool(first), path.with_suffix(".json"), json.loads(path.read_text()))
-            jobs.setdefault((world, process), []).append(rank)
-    windows = [
-        windows for ranks in jobs.values() if (windows := [rank for rank in ranks if not rank.first_call])
-    ]
-    recorded = windows or [*jobs.values()]
+            number, world, _, first = match.groups()
+            facts = json.loads(path.read_text())
+            rank = Rank(int(number), bool(first), path.with_suffix(".json"), facts)
+            recordings.append((world, rank))
+    # Jobs of one world size may run at once, or one after the other with the same port and ranks missing.
+    jobs: dict[tuple[Any, ...], list[list[Rank]]] = {}
+    for world, rank in sorted(recordings, key=lambda pair: int(pair[1].facts["began_unix_ns"])):
+        facts = rank.facts
+        key = (world, facts["job"], facts["program"].get("script"), facts["window"])
+        of_key = jobs.setdefault(key, [])
+        if not of_key or rank.number in {other.number for other in of_key[-1]}:
+            of_key.append([])
+        of_key[-1].append(rank)
+    found = [ranks for of_key in jobs.values() for ranks in of_key]
+    windows = [windows for ranks in found if (windows := [rank for rank in ranks if not rank.first_call])]
+    recorded = windows or found
     ordered = [sorted(ranks, key=lambda rank: rank.number) for ranks in recorded]
     return sorted(ordered, key=lambda ranks: int(ranks[0].facts["began_unix_ns"]))
 
@@ -315,6 +324,9 @@ def _list_unrecorded(directory: Path) -> Iterator[str]:
     """Return which processes had steps, belong to no job of several ranks, and were not recorded, and why."""
     for path in directory.glob("process-*.note"):
         note = json.loads(path.read_text())
+        if note["window"] > 1:
+            yield f"window {note['window']} and later ones were not recorded: {note['error']}"
+            continue
         if (
             TIMED_ONLY in note["codes"]
             or note["world_size"] > 1

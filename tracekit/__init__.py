@@ -291,6 +291,7 @@ def record(
     start_step: int = 0,
     steps: int | None = None,
     stacks: bool = False,
+    light: bool = False,
     keep_trace: bool = False,
     store: Path | None = None,
 ) -> Record:
@@ -305,6 +306,7 @@ def record(
         start_step: Steps to run before profiling starts; their times are recorded.
         steps: Steps to record; None records to the end of the block, for short blocks.
         stacks: Record the Python call stack of each op.
+        light: Record no shapes and no memory, which costs less.
         keep_trace: Keep the profiler's own file, gzipped, beside the tables.
         store: Location of the runs; default: the same as that of the commands.
 
@@ -331,7 +333,13 @@ def record(
     check_type(steps, (int, type(None)), "steps", "a number of steps (int) or None")
     place = None if store is None else as_text(store, "store", STORE)
     return Record(
-        label=label, start_step=start_step, steps=steps, stacks=stacks, keep_trace=keep_trace, store=place
+        label=label,
+        start_step=start_step,
+        steps=steps,
+        stacks=stacks,
+        light=light,
+        keep_trace=keep_trace,
+        store=place,
     )
 
 

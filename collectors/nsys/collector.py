@@ -101,6 +101,9 @@ class NsysCollector:
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:
         """See `tracekit.recording.collector.Collector.record_program`."""
+        if program.every:
+            message = "--every does not apply to --collector nsys, which records one window"
+            raise UnusableInputError(message, hint="use --collector torch, or remove --every")
         nsys = tool.find()
         guessed = _guess_device()
         command = tool.profile_command(nsys, directory.resolve() / REPORT, device=guessed)

@@ -549,6 +549,10 @@ def test_commands_are_compared_in_the_formats_of_gates(
         (["--a", "N=1", "--b", "N=2"], "'N=1' names no command"),
         (["--a", "python w.py", "--b", "N=2", "--", "python", "w.py"], "'python w.py' and -- both name"),
         (["--a", "label:x", "--b", "python w.py"], "A label is compared with a label"),
+        (
+            ["--a", "label:x", "--b", "label:y", "--repeat", "9", "--value", "x", "--restart"],
+            "--repeat, --value, --restart do not apply to stored runs",
+        ),
         (["--a", "python w.py", "--b", "tracekit collect"], "only one of the settings is `tracekit collect`"),
         (["--a", "python w.py", "--b", "python", "--setup", "make"], "settings have none"),
         ([], "Give two commits, or two settings"),

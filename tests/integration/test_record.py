@@ -80,10 +80,23 @@ def test_a_block_without_a_mark_is_one_step(store: Store, monkeypatch: pytest.Mo
         work()
     assert rec.run is not None
     assert rec.run.rows("steps") == 1
-    assert "-record-" in rec.run.id
+    assert (rec.run.meta.workload or {})["name"].startswith("test_record::test_a_block")
     assert rec.run.meta.command == []
     assert matmuls(rec.run) == 2
     assert (rec.run.path / "trace.json.gz").is_file()
+
+
+def test_light_records_neither_shapes_nor_memory_and_labels_are_one_program(store: Store) -> None:
+    runs = []
+    for label in ("a", "b"):
+        with tracekit.record(label, light=True, store=str(store.path)) as rec:
+            work()
+        runs.append(rec.run)
+    first, second = filter(None, runs)
+    assert not first.meta.fingerprint["profiler_record_shapes"]
+    assert not first.meta.fingerprint["profiler_profile_memory"]
+    assert first.meta.fingerprint == second.meta.fingerprint
+    assert set(first.arrow("host_intervals")[C.INPUT_SHAPES].to_pylist()) == {None}
 
 
 def test_what_follows_the_last_mark_is_no_step(store: Store) -> None:

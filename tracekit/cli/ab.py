@@ -9,6 +9,7 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli import options
 from tracekit.cli.progress import note
 from tracekit.experiments.options import AbOptions, CheckOptions, Design
+from tracekit.workloads.options import list_options
 
 
 @click.command("ab")
@@ -97,6 +98,8 @@ def command(
 
 
 LABEL = "label:"
+OF_LABELS = ("a", "b", "metrics", "threshold")
+"""Options that have an effect on stored runs."""
 
 
 def _compare_labels(
@@ -111,6 +114,7 @@ def _compare_labels(
     from tracekit.experiments.check import check
     from tracekit.render.check import render
 
+    _refuse_options_of_measuring(chosen, design)
     base, head = chosen.a or "", chosen.b or ""
     if program or not (base.startswith(LABEL) and head.startswith(LABEL)):
         raise click.UsageError(
@@ -125,3 +129,17 @@ def _compare_labels(
     )
     options.write_result(render(result, output_format), output)
     return int(result.exit_code)
+
+
+def _refuse_options_of_measuring(chosen: AbOptions, design: Design) -> None:
+    """Refuse options that have no effect on stored runs."""
+    given = [
+        option.flag
+        for options_given, kind in ((design, Design), (chosen, AbOptions))
+        for option in list_options(kind)
+        if option.name not in OF_LABELS
+        and getattr(options_given, option.name) != getattr(kind(), option.name)
+    ]
+    if given:
+        are = "does" if len(given) == 1 else "do"
+        raise click.UsageError(f"{', '.join(given)} {are} not apply to stored runs: nothing is measured.")

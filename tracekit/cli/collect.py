@@ -194,20 +194,8 @@ def command(
 ) -> int:
     """Profile a built-in workload, or your program, into the store.
 
-    \b
-    tracekit collect --workload resnet50
-    tracekit collect --workload mnist_cnn --mode infer --batch-size 256 --label big
-    tracekit collect --workload resnet50 --zero-grad zero --repeat 5 --format json
-    tracekit collect --workload vgg16 --dataset-shape cifar10
-    tracekit collect --workload resnet50 --level compile --backend aot_eager
-
     A new process times the steps without a profiler, then profiles as many again (unless --no-profile).
     Prints the id of the new run, whether its numbers can be trusted, and a summary of where the time went.
-
-    \b
-    tracekit collect -- python train.py --lr 0.1
-    tracekit collect --start-step 10 --steps 3 --label wide -- python -m pkg.train
-    tracekit collect -- torchrun --nproc-per-node 2 train.py
 
     Your program runs unchanged: same arguments, standard streams, signals and exit code. A step ends with
     the step() of its first optimizer; without an optimizer, when the first module it calls returns; or at
@@ -216,6 +204,16 @@ def command(
 
     Standard output is your program's: the run id and the summary (see --format) go to standard error. The
     exit code is the program's; 5 means that nothing was recorded.
+
+    \b
+    tracekit collect --workload resnet50
+    tracekit collect --workload mnist_cnn --mode infer --batch-size 256 --label big
+    tracekit collect --workload resnet50 --zero-grad zero --repeat 5 --format json
+    tracekit collect --workload vgg16 --dataset-shape cifar10
+    tracekit collect --workload resnet50 --level compile --backend aot_eager
+    tracekit collect -- python train.py --lr 0.1
+    tracekit collect --start-step 10 --steps 3 --label wide -- python -m pkg.train
+    tracekit collect -- torchrun --nproc-per-node 2 train.py
     """  # noqa: D301 (click reads the \b)
     _check_arguments(ctx, program=program, workload=workload.workload if workload else None)
     destination = open_store(store)

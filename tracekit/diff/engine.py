@@ -147,6 +147,30 @@ def compare(
     return Comparability(tuple(sorted(by_field.values(), key=order)))
 
 
+def compare_with_inputs(base: Run, head: Run, *, varying: Sequence[str] = ()) -> Comparability:
+    """Compare two runs field by field, with the inputs of their ops."""
+    steps = zip((base, head), compared_steps.select_steps(base, head), strict=True)
+    a, b = (compared_steps.read_inputs(run, compared) for run, compared in steps)
+    return compare(base, head, (a, b), varying=varying)
+
+
+def find_mixed(
+    side: str, runs: Sequence[Run], *, varying: Sequence[str] = ()
+) -> tuple[Difference, str] | None:
+    """Return a difference for which the runs of one side cannot be repeats, and a sentence; None without one.
+
+    Args:
+        side: Name of the side.
+        runs: Its runs.
+        varying: Fields declared to differ.
+    """
+    for run in runs[:-1]:
+        for difference in compare_with_inputs(run, runs[-1], varying=varying).refused:
+            values = f"{difference.base} in {run.id}, {difference.head} in {runs[-1].id}"
+            return difference, f"the runs of the {side} differ in {difference.field}: {values}"
+    return None
+
+
 def _difference(name: str, a: Any, b: Any, free: frozenset[str]) -> Difference | None:
     if a == b:
         return None
@@ -261,10 +285,20 @@ def diff(
     design = verdicts.design(base, head, threshold=options.threshold)
     described = _side(references[0], base, runs[0]), _side(references[1], head, runs[1])
     progress("comparability")
-    a, b = (compared_steps.read_inputs(run, compared) for run, compared in zip(runs, steps, strict=True))
-    comparability = compare(*runs, (a, b), varying=options.varying)
+    comparability = compare_with_inputs(*runs, varying=options.varying)
     if comparability.refused:
         return Diff(*described, comparability, design, options.by, Verdict.NOT_COMPARABLE)
+    named = (("base", base), ("head", head))
+    if mixed := [found for side in named if (found := find_mixed(*side, varying=options.varying))]:
+        differences, warnings = zip(*mixed, strict=True)
+        return Diff(
+            *described,
+            Comparability(differences),
+            design,
+            options.by,
+            Verdict.NOT_COMPARABLE,
+            warnings=warnings,
+        )
     base_first = [side == "A" for side in design.order[::2]] if design.paired else None
     sides = RunSides(base, head, recorded, base_first, apart=bool(verdicts.order_warnings(design)))
     metrics = verdicts.with_verdicts(verdicts.measure(base, head, times), design, sides)

@@ -166,13 +166,20 @@ def _compare_settings(
     metrics = _metrics(request, programs["base"])
     scratch = store.folder(FOLDER) / "runs"
     with lock:
-        state = _state(store, request, programs, revisions.state())
+        state = _state(store, request, programs, code_of(here))
         trees: dict[Side, Path] = dict.fromkeys(sides, here)
         bench = _Bench(_Sides(sides, programs, trees, scratch), store, state, say, progress)
         try:
             return bench.report(request, metrics, _warn(warnings(), say))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def code_of(folder: Path) -> list[str | None] | None:
+    """Identify the code of the working tree, with files that git does not track yet; None outside of git."""
+    root = revisions.root(folder)
+    sha = revisions.line("rev-parse", "--verify", "--quiet", "HEAD", cwd=folder) if root else None
+    return [sha, checkouts.changes(root).sha256] if root and sha else None
 
 
 def _compare_commits(

@@ -13,7 +13,7 @@ from itertools import islice
 from statistics import fmean
 
 from tracekit.diff.engine import Options as DiffOptions
-from tracekit.diff.engine import diff, expand_varying
+from tracekit.diff.engine import compare_with_inputs, diff, expand_varying, find_mixed
 from tracekit.diff.model import Status
 from tracekit.diff.noise import clock, sessions_of
 from tracekit.diff.verdicts import RunSides
@@ -129,7 +129,7 @@ def _compare(
     stored: Sequence[Run],
     options: Options,
 ) -> Configuration:
-    comparability = check_baseline.comparability(baseline.runs[-1], head[-1], options.varying)
+    comparability = compare_with_inputs(baseline.runs[-1], head[-1], varying=options.varying)
     configuration = replace(
         plain,
         base=_side(baseline.runs, baseline.distance),
@@ -138,6 +138,15 @@ def _compare(
     )
     if not baseline.equal or comparability.status is Status.NOT_COMPARABLE:
         return replace(configuration, outcome=Outcome.NOT_COMPARABLE)
+    sides = (("base", baseline.runs), ("head", head))
+    if mixed := [found for side in sides if (found := find_mixed(*side, varying=options.varying))]:
+        differences, notes = zip(*mixed, strict=True)
+        return replace(
+            configuration,
+            outcome=Outcome.NOT_COMPARABLE,
+            differences=(*configuration.differences, *differences),
+            notes=(*configuration.notes, *notes),
+        )
     compared = compare_sides(baseline.runs, head, stored, options)
     notes = (*configuration.notes, *compared.notes)
     # Device metrics do not exist on a CPU, so their absence is not worth a note there.

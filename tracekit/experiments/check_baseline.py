@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from tracekit.diff import compared_steps, engine
-from tracekit.diff.model import Comparability, runs_of
+from tracekit.diff.model import runs_of
 from tracekit.diff.noise import group_alike
 from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputError
 from tracekit.experiments.options import CheckOptions as Options
@@ -181,23 +180,6 @@ def find_unmeasured(head: Sequence[Run], base: Sequence[Run]) -> tuple[str, ...]
     devices = ("cpu", "cuda") if gpu else ("cpu",)
     wanted = {(name, mode, device) for name in workloads for mode in _MODES for device in devices}
     return tuple(sorted(map(describe, wanted - measured)))
-
-
-def comparability(base: Run, head: Run, varying: Sequence[str]) -> Comparability:
-    """Return the differences of two runs, including the input shapes of ops.
-
-    Args:
-        base: A run of the baseline.
-        head: A run of the head.
-        varying: Fields whose difference is ignored.
-    """
-    a, b = compared_steps.select_steps(base, head)
-    return engine.compare(
-        base,
-        head,
-        (compared_steps.read_inputs(base, a), compared_steps.read_inputs(head, b)),
-        varying=varying,
-    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +14,7 @@ from tracekit.errors import CollectionError, MissingDependencyError, TracekitErr
 from tracekit.recording.agent import program_step
 from tracekit.recording.agent.program_profilers import follow
 from tracekit.recording.agent.recorder import TorchRecorder
+from tracekit.recording.agent.settings import name_script
 from tracekit.recording.agent.window import Window
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 TRACE = "trace.json"
+RECORD = "record"
+"""Name of a program without a file."""
 
 _active: Record | None = None
 
@@ -49,6 +52,7 @@ class Record:
         start_step: int,
         steps: int | None,
         stacks: bool,
+        light: bool,
         keep_trace: bool,
         store: str | None,
     ) -> None:
@@ -56,7 +60,7 @@ class Record:
             if value is not None and value < minimum:
                 raise UnusableInputError(f"{name}={value} is too low", hint=f"use {name}={minimum} or more")
         self._label, self._start_step, self._steps = label, start_step, steps
-        self._stacks, self._keep_trace, self._store = stacks, keep_trace, store
+        self._stacks, self._light, self._keep_trace, self._store = stacks, light, keep_trace, store
         self._trace: Path | None = None
         self.run: Run | None = None
         self._state = "not started"
@@ -122,7 +126,7 @@ class Record:
         if follow(torch).are_active():
             message = "a profiler is already running in this process"
             raise UnusableInputError(message, hint="stop it before the block starts")
-        recorder = TorchRecorder(torch, stacks=self._stacks)
+        recorder = TorchRecorder(torch, stacks=self._stacks, light=self._light)
         recorder.trace_path = lambda: self._draft.path / TRACE
         recorder.on_written = self._remember_trace
         recorder.on_conflict = lambda: self._window.close()
@@ -137,11 +141,10 @@ class Record:
         from tracekit.recording.store_run import program_meta, store_run
         from tracekit.runs import revisions
 
-        name, command = _invocation()
+        name, command = name_script() or RECORD, _invocation()
         window = {"start_step": self._start_step, "steps": self._recorded_steps or 1}
         recording, now = self._make_recording(self._trace), datetime.now(UTC)
-        title = self._label or name
-        meta = program_meta(title, recording, window, collector="torch", command=command, now=now)
+        meta = program_meta(name, recording, window, collector="torch", command=command, now=now)
         meta = replace(meta, git=revisions.state(), label=self._label)
         return store_run(self._draft, recording, meta, keep_trace=self._keep_trace)
 
@@ -167,9 +170,8 @@ class Record:
         return CollectionError(message, hint="call rec.step() after each step, or lower start_step")
 
 
-def _invocation() -> tuple[str, list[str]]:
-    """Return the name and the command of this program; a notebook has the name `record` and no command."""
+def _invocation() -> list[str]:
+    """Return the command of this program; a notebook has none."""
     script: Any = sys.argv[0] if sys.argv else ""
-    if not script or not Path(script).is_file() or "ipykernel" in script:
-        return "record", []
-    return PurePath(script).stem, ["python", *sys.argv]
+    is_script = script and Path(script).is_file() and "ipykernel" not in script
+    return ["python", *sys.argv] if is_script else []

@@ -71,10 +71,9 @@ def _as_junit(report: Report) -> str:
 
 def _as_github(report: Report) -> str:
     """Return workflow commands: an error per regression, a warning per open metric, or one notice."""
-    lines = ci.annotate_metrics(report.head.name, report.outcome.metrics)
+    lines = ci.annotate_metrics(report.head.name, report.outcome.metrics, report.outcome.one_sided)
     if not lines:
-        message = f"{headline(report)}. Reproduce: {report.reproduce}"
-        lines = [ci.annotate("warning" if report.outcome.one_sided else "notice", "tracekit", message)]
+        lines = [ci.annotate("notice", "tracekit", f"{headline(report)}. Reproduce: {report.reproduce}")]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -176,7 +176,7 @@ def as_github(result: CheckResult) -> str:
     if result.decision is ExitCode.REGRESSION:
         lines = []
     for configuration in result.configurations:
-        lines += ci.annotate_metrics(configuration.name, configuration.comparisons)
+        lines += ci.annotate_metrics(configuration.name, configuration.comparisons, configuration.one_sided)
         if configuration.outcome is Outcome.NOT_COMPARABLE:
             fields = ", ".join(
                 f"{difference.field} {difference.base} -> {difference.head}"

@@ -87,13 +87,20 @@ def annotate(level: str, title: str, message: str) -> str:
     return f"::{level} title={head}::{_escape(message)}"
 
 
-def annotate_metrics(group: str, metrics: Iterable[Comparison]) -> list[str]:
-    """Return the annotations of the metrics of which one may have to look."""
-    return [
+def annotate_metrics(group: str, metrics: Iterable[Comparison], one_sided: Iterable[str] = ()) -> list[str]:
+    """Return the annotations of the metrics at which one may have to look.
+
+    Args:
+        group: What the metrics belong to.
+        metrics: The compared metrics.
+        one_sided: Names of metrics that only one side measured.
+    """
+    lines = [
         annotate(LEVELS[metric.verdict], f"{group}: {metric.name}", f"{metric.verdict}: {metric.reason}")
         for metric in metrics
         if metric.verdict in LEVELS
     ]
+    return [*lines, *(annotate("warning", f"{group}: {name}", _ONE_SIDED) for name in one_sided)]
 
 
 def _escape(text: str) -> str:

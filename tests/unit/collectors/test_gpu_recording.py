@@ -130,6 +130,8 @@ def test_ranks_that_choose_their_devices_have_their_own_samples(
             "host_samples": {"tid": 1, "samples": [], "stacks": []},
             "began_unix_ns": 0,
             "notes": [],
+            "job": "j",
+            "window": 1,
             "environment": described(uuid),
         }
         for rank, uuid in enumerate((B, A))

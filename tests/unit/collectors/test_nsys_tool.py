@@ -12,7 +12,7 @@ from tracekit.collectors.nsys.collector import NsysCollector, explain_ignored_st
 from tests.nsys import calls, install
 from tests.nsys_help import CURRENT, VERSIONS
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.recording.collector import Request, silent
+from tracekit.recording.collector import Program, Request, silent
 from tracekit.runs import toolchain
 
 OLDEST = VERSIONS[-1]
@@ -207,3 +207,9 @@ def test_doctor_reports_the_nsys_found(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_help_page_is_split_by_options() -> None:
     text = "  -t, --trace=\n\n    Possible: 'cuda'. See --help.\n  --wait=\n    all\n"
     assert list(tool._help_by_option(text)) == ["trace", "wait"]
+
+
+def test_windows_now_and_then_are_refused(tmp_path: Path) -> None:
+    program = Program(command=("python", "train.py"), every=10)
+    with pytest.raises(UnusableInputError, match="--every does not apply to --collector nsys"):
+        NsysCollector().record_program(program, tmp_path, progress=silent)

@@ -34,6 +34,8 @@ FACTS: dict[str, Any] = {
     "host_samples": {"tid": 1, "samples": [], "stacks": []},
     "began_unix_ns": 7,
     "notes": [],
+    "job": "j",
+    "window": 1,
 }
 UNREAD = ("steps_not_timed", "1 of 3 steps before profiling could not be timed: CUDA error: x")
 
@@ -128,7 +130,41 @@ def test_processes_that_are_no_ranks_of_one_job_are_apart_and_others_are_named(t
     ]
 
 
-NOTE: dict[str, Any] = {"source": "optimizer", "steps_done": 3, "error": "", "codes": []}
+NOTE: dict[str, Any] = {"source": "optimizer", "steps_done": 3, "error": "", "codes": [], "window": 1}
+
+
+def test_ranks_of_two_jobs_of_one_size_are_not_mixed(tmp_path: Path) -> None:
+    # The second job began while the first ran, and claimed the name of a rank before it.
+    of_job = {
+        "a": [("rank-0-of-2", 0), ("rank-1-of-2.1", 1)],
+        "b": [("rank-0-of-2.1", 0), ("rank-1-of-2", 1)],
+    }
+    for job, ranks in of_job.items():
+        for name, rank in ranks:
+            write(tmp_path, name, rank=rank, world_size=2, job=job, began_unix_ns=7 + (job == "b"))
+    names = [[rank.trace.name for rank in ranks] for ranks in read_jobs(tmp_path)]
+    assert names == [[f"{name}.json" for name, _ in ranks] for ranks in of_job.values()]
+
+
+def test_a_rank_that_recorded_nothing_is_not_taken_from_the_next_job(tmp_path: Path) -> None:
+    write(tmp_path, "rank-0-of-2", world_size=2, began_unix_ns=7)
+    write(tmp_path, "rank-0-of-2.1", world_size=2, began_unix_ns=9)
+    write(tmp_path, "rank-1-of-2", rank=1, world_size=2, began_unix_ns=9)
+    assert [len(ranks) for ranks in read_jobs(tmp_path)] == [1, 2]
+
+
+def test_an_error_in_a_later_window_is_said(tmp_path: Path) -> None:
+    write(tmp_path, "rank-0")
+    note = NOTE | {
+        "script": "train",
+        "world_size": 1,
+        "left_out": False,
+        "window": 3,
+        "error": "OSError: full",
+    }
+    (tmp_path / "process-1.note").write_text(json.dumps(note))
+    (said,) = diagnostics(tmp_path, read_jobs(tmp_path)[0], 0)
+    assert said.message == "window 3 and later ones were not recorded: OSError: full"
 
 
 @pytest.mark.parametrize(

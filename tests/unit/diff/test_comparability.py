@@ -145,6 +145,18 @@ def test_shapes_that_all_ops_have_otherwise_forbid_a_comparison(maker: RunMaker)
     assert statuses(allowed) == {"shapes": "declared"}
 
 
+def test_a_side_whose_runs_differ_in_shape_is_refused_with_the_reason(maker: RunMaker) -> None:
+    small, large = shaped(("aten::mm", "[[8,4],[4,4]]")), shaped(("aten::mm", "[[16,4],[4,4]]"))
+    mixed, head = [maker.run(ops=small), maker.run(ops=large)], [maker.run(ops=small)]
+    found = diff(mixed, head)
+    assert (found.verdict, found.metrics) == (Verdict.NOT_COMPARABLE, ())
+    assert statuses(found) == {"shapes": "not comparable"}
+    (reason,) = found.warnings
+    assert reason.startswith("the runs of the base differ in shapes: aten::mm [[8,4],[4,4]] in ")
+    declared = diff(mixed, head, options=Options(varying=("shapes",)))
+    assert declared.verdict is not Verdict.NOT_COMPARABLE
+
+
 def test_a_new_shape_beside_the_old_ones_and_new_ops_are_what_is_studied(maker: RunMaker) -> None:
     before = shaped(("aten::mm", "[[8,4]]"), ("aten::zero_", "[[4]]"))
     after = shaped(("aten::mm", "[[8,4]]"), ("aten::mm", "[[9,9]]"), ("aten::_foreach_zero_", "[[[4]]]"))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from .device import is_capturing, summary
 from .recorder import LATER_STEPS, NvtxRecorder, TorchRecorder
@@ -24,6 +25,8 @@ from .window import Window
 OPTIMIZER, CALL, MARKED, FUNCTION, NONE = "optimizer", "call", "marked", "function", "none"
 """Sources of steps: the first optimizer, calls of the first module, marks, a named function, or none."""
 
+MAX_STEPS_BEHIND = 100
+"""Steps that a rank waits for others of its job before it ends alone."""
 MAX_PROCESSES = 8
 """Processes of a program that are recorded for each rank, if they are no ranks of one job."""
 TIMED_ONLY = "forked_after_profiler"
@@ -98,7 +101,7 @@ class Agent:
         self._thread = 0
         self.source = ""
         self._report = self._new_report()
-        self._is_first = True
+        self._number = 1
         self._window = self._new_window(request.start_step, request.steps)
         self._fallback: Window | None = None
         self._calls = ModuleCalls(torch, begun=self.call_began, ended=self.call_ended)
@@ -130,7 +133,12 @@ class Agent:
 
         def write_facts(trace: Path, recorded: int) -> None:
             self._report.write_facts(
-                trace, recorder, source=self.source, recorded_steps=recorded, requested_steps=steps
+                trace,
+                recorder,
+                source=self.source,
+                recorded_steps=recorded,
+                requested_steps=steps,
+                window=self._number,
             )
             if not fallback and recorded == steps:
                 self._say_that_profiling_ended(recorded)
@@ -141,7 +149,7 @@ class Agent:
 
     def _say_that_profiling_ended(self, steps: int) -> None:
         """Say once for all ranks that the window is over, and what a request to end does."""
-        if self._report.rank or not self._is_first:
+        if self._report.rank or self._number > 1:
             return
         goes_on = "the program goes on; Ctrl-C ends it and keeps the profile"
         if self._request.stop_after_profile:
@@ -220,13 +228,11 @@ class Agent:
         steps = self._window.steps_done
         if self._timed_only and steps:
             self._notes.append((TIMED_ONLY, self._describe_timed(steps)))
-        if self._is_first:
-            self._write_note(steps)
-
-    def _write_note(self, steps: int) -> None:
-        self._run_safely(
-            lambda: self._report.write_note(source=self.source, steps_done=steps, notes=self._notes)
-        )
+        if self._number == 1 or self._report.error:
+            source, number = self.source, self._number
+            self._run_safely(
+                lambda: self._report.write_note(source, steps_done=steps, notes=self._notes, window=number)
+            )
 
     def _describe_timed(self, steps: int) -> str:
         durations, _ = self._recorder.timings()
@@ -253,12 +259,13 @@ class Agent:
 
     def _window_done(self) -> None:
         """End the program, or wait for the next window, if that is asked for."""
-        if self._request.stop_after_profile and self._report.has_trace:
-            self.finish()
-            raise SystemExit(0)
-        if self._request.every and self._report.has_trace:
+        if self._request.stop_after_profile:
+            if self._report.are_others_done(self._window.steps_done):
+                self.finish()
+                raise SystemExit(0)
+        elif self._request.every and self._report.has_trace:
             self._run_safely(self._report.add_later_steps)
-            self._report, self._is_first = self._new_report(), False
+            self._report, self._number = self._new_report(), self._number + 1
             self._window = self._new_window(self._request.every, self._request.steps)
         else:
             self._calls.stop()
@@ -271,7 +278,10 @@ class Agent:
             for window in self._windows():
                 with suppress(Exception):  # a profiler would go on recording
                     window.abandon()
-            self.quit()
+            if self._request.stop_after_profile and self._window.steps_done:
+                self._window.state = "done"  # the steps still tell when all ranks of the job end
+            else:
+                self.quit()
 
 
 def _is_worker() -> bool:
@@ -329,8 +339,9 @@ class Report:
         self._torch, self._directory, self._processes = torch, Path(directory), processes
         self._name: str | None = None
         self._described: tuple[Path, dict[str, Any], TorchRecorder] | None = None
-        self._error = ""
+        self.error = ""
         self._left_out = False
+        self._done_at = 0
         self._script = name_script()  # at the end of the process Python has forgotten it
 
     @property
@@ -370,8 +381,9 @@ class Report:
         source: str,
         recorded_steps: int,
         requested_steps: int,
+        window: int,
     ) -> None:
-        """Describe a trace, with the source of its steps, and how many were complete and to be recorded."""
+        """Describe a trace: source of its steps, how many were complete and to be recorded, which window."""
         rank, world = self._rank()
         facts = {
             **recorder.facts(source),
@@ -381,6 +393,8 @@ class Report:
             "recorded_steps": recorded_steps,
             "notes": recorder.notes,
             "pid": os.getpid(),
+            "job": _job(),
+            "window": window,
             "environment": _environment(),
         }
         self._described = trace.with_suffix(".facts"), facts, recorder
@@ -393,10 +407,38 @@ class Report:
             if recorder.left_out:
                 self._write(path, recorder.with_later_steps(facts))
 
-    def write_note(self, *, source: str, steps_done: int, notes: list[tuple[str, str]]) -> None:
-        """Describe a process that recorded nothing, and why, from the notes of its last recorder."""
+    def are_others_done(self, step: int) -> bool:
+        """Return whether all ranks of the job end with this step, since one that ends earlier blocks others.
+
+        Each says at which step it was done; two steps after the last one all of them know it.
+
+        Args:
+            step: Steps of this process that have ended.
+        """
+        rank, world = self._rank()
+        if world == 1:
+            return True
+        files = [self._directory / f"done-{other}-of-{world}.{_job()}" for other in range(world)]
+        if not self._done_at:
+            self._done_at = step
+            self._write(files[rank], {"step": step})
+        if not all(file.exists() for file in files):
+            return step > self._done_at + MAX_STEPS_BEHIND
+        return step >= max(int(json.loads(file.read_text())["step"]) for file in files) + 2
+
+    def write_note(
+        self, source: str, *, steps_done: int, notes: list[tuple[str, str]], window: int = 1
+    ) -> None:
+        """Describe a process, or a later window of it, that recorded nothing, and why.
+
+        Args:
+            source: Source of the steps.
+            steps_done: Steps that have ended.
+            notes: Notes of the last recorder.
+            window: Number of the window.
+        """
         if self._described is None:
-            error = "; ".join(filter(None, [self._error, *(message for _, message in notes)]))
+            error = "; ".join(filter(None, [self.error, *(message for _, message in notes)]))
             codes = [code for code, _ in notes]
             note = {
                 "source": source,
@@ -406,12 +448,13 @@ class Report:
                 "script": self._script,
                 "world_size": self._rank()[1],
                 "left_out": self._left_out,
+                "window": window,
             }
             self._write(self._directory / f"process-{os.getpid()}.note", note)
 
     def set_error(self, error: Exception) -> None:
         """Keep the first error that stopped recording."""
-        self._error = self._error or f"{type(error).__name__}: {summary(error)}"
+        self.error = self.error or f"{type(error).__name__}: {summary(error)}"
 
     def _rank(self) -> tuple[int, int]:
         distributed = self._torch.distributed
@@ -426,6 +469,19 @@ class Report:
             part = path.with_name(path.name + ".part")
             part.write_text(json.dumps(content))
             part.rename(path)
+
+
+_JOB_VARIABLES = (
+    *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+    *("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "PMI_JOBID"),
+)
+"""Variables with which launchers tell the ranks of one job from those of another."""
+
+
+def _job() -> str:
+    """Return what is equal in all ranks of a job, as a short hash."""
+    values = [*(os.environ.get(name, "") for name in _JOB_VARIABLES)]
+    return f"{crc32(repr(values).encode()):08x}"
 
 
 def _environment() -> dict[str, Any]:

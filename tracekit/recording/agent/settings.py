@@ -6,6 +6,7 @@ They are read once, after the recording. Imports nothing of tracekit, as the oth
 from __future__ import annotations
 
 import gc
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -46,12 +47,31 @@ def read_settings(torch: Any) -> dict[str, Any]:
 
 
 def name_script() -> str | None:
-    """Return the module or the script of this process, whatever launched it; None for code without a file."""
+    """Return the module or the script of this process, whatever launched it; None for code without a file.
+
+    Of tests it is the file and the test, of a notebook its file: one program runs them all.
+    """
     main = sys.modules["__main__"]
+    test = os.environ.get("PYTEST_CURRENT_TEST")
+    if test and "_pytest" in sys.modules:  # else the test runs this process
+        file, _, name = test.rpartition(" ")[0].partition("::")
+        return f"{Path(file).stem}::{name}"
     spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if "ipykernel" in sys.modules and path is None:
+        return _name_notebook()
     if spec is not None and not spec.name.startswith("__"):
         return str(spec.name).removesuffix(".__main__")
     return Path(path).stem if path else None
+
+
+def _name_notebook() -> str | None:
+    """Return the name of the notebook of this kernel, from its server or the command that executes it."""
+    with suppress(OSError):
+        command = Path(f"/proc/{os.getppid()}/cmdline").read_text(errors="replace").split("\0")
+        for path in (os.environ.get("JPY_SESSION_NAME", ""), *command):
+            if path.endswith(".ipynb"):
+                return Path(path).stem
+    return None
 
 
 def _read_each(readers: dict[str, Callable[[], Any]]) -> dict[str, Any]:

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from tracekit.errors import CollectionError, UnusableInputError
-from tracekit.experiments.ab_model import Block, Design, Outcome, Side, compare_until_decided
+from tracekit.experiments.ab_model import (
+    AbRequest,
+    Block,
+    Commit,
+    Design,
+    Outcome,
+    Report,
+    Side,
+    compare_until_decided,
+)
+from tracekit.render.ab import render
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK, METRICS, STEP_TIME
 from tracekit.stats.comparison import Metric, Verdict
 
@@ -115,6 +125,17 @@ def test_a_metric_that_one_side_lacks_is_named_and_keeps_the_session_from_passin
     assert len(outcome.blocks) == 5  # more runs would not measure it
     with pytest.raises(CollectionError, match="no run of the head measured host_peak"):
         bench.hold(Design(), (METRICS[HOST_PEAK],))
+
+
+def test_github_annotates_a_regression_and_what_one_side_lacks() -> None:
+    outcome = Bench(ratio=1.2, more={"base": {HOST_PEAK: 1e8}}).hold(Design(), (*TIME, METRICS[HOST_PEAK]))
+    request = AbRequest(base="main", head="topic", command=("true",), design=Design())
+    report = Report(
+        request=request, base=Commit("main", "0" * 40), head=Commit("topic", "1" * 40), outcome=outcome
+    )
+    regression, one_sided = render(report, "github").splitlines()
+    assert regression.startswith("::error title=topic (111111111)%3A step_time::regression: ")
+    assert one_sided == "::warning title=topic (111111111)%3A host_peak::only one side measured it"
 
 
 def test_blocks_of_an_earlier_call_count_and_the_order_goes_on() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.runs import make_run
-from tracekit.experiments.ab import State
+from tracekit.experiments.ab import State, code_of
 
 if TYPE_CHECKING:
+    from tests.conftest import Git
     from tracekit.runs.store import Store
 
 
@@ -15,3 +17,15 @@ def test_profiles_that_were_removed_are_not_named(store: Store) -> None:
     kept = make_run(store)
     measured = State(runs={"base": kept.id, "head": "gone"})
     assert measured.without_deleted_runs(store).runs == {"base": kept.id}
+
+
+def test_files_that_git_does_not_track_are_code_of_a_setting(git: Git) -> None:
+    folder = Path.cwd()
+    clean = code_of(folder)
+    (folder / "helper.py").write_text("A = 1\n")
+    new = code_of(folder)
+    (folder / "helper.py").write_text("A = 2\n")
+    changed = code_of(folder)
+    assert clean is not None
+    assert clean[0] == git("rev-parse", "HEAD")
+    assert len({repr(state) for state in (clean, new, changed)}) == 3

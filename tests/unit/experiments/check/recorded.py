@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.builders import host
 from tests.runs import make_run, step_rows
 from tracekit.runs.meta import Git, Timings
 from tracekit.schema import C
@@ -68,6 +69,7 @@ def record(
     steps: int = 3,
     settings: dict[str, Any] | None = None,
     apart: bool = False,
+    inputs: Sequence[str] = (),
     **fields: Any,
 ) -> list[Run]:
     """One run for each step time, made in ABBA order with those of other calls, unless they are apart."""
@@ -86,7 +88,7 @@ def record(
             make_run(
                 store,
                 after_s=10_000 * (before + 1) + number if apart else in_turn(number, before),
-                tables={"steps": step_rows(0, 20), "counters": counters},
+                tables={"steps": step_rows(0, 20), "counters": counters, **_ops(inputs[number : number + 1])},
                 git=state(sha, dirty=dirty) if sha else None,
                 label=label,
                 command=["tracekit", "collect", "--workload", "resnet50"],
@@ -96,3 +98,9 @@ def record(
             )
         )
     return made
+
+
+def _ops(inputs: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    place = {C.ROW_ID: 0, C.RANK: 0, C.PID: 1, C.TID: 1, C.DEPTH: 0, C.STEP: 0}
+    rows = [host("aten::mm", 1, 5, **place, **{C.INPUT_SHAPES: shapes}) for shapes in inputs]
+    return {"host_intervals": rows} if rows else {}

@@ -165,6 +165,18 @@ def test_another_torch_is_not_comparable_unless_declared(branch: tuple[str, str]
     assert declared.exit_code is ExitCode.OK
 
 
+def test_a_side_whose_runs_differ_in_shape_is_refused_with_the_reason(git: Git, store: Store) -> None:
+    small, large = "[[8,4],[4,4]]", "[[16,4],[4,4]]"
+    record(store, git("rev-parse", "HEAD"), BASE, inputs=[large, *[small] * 4])
+    record(store, commit(git, "topic", branch="topic"), SLOWER, inputs=[small] * 5)
+    gate = check(store, "main")
+    assert (gate.exit_code, gate.comparisons) == (ExitCode.NOT_COMPARABLE, ())
+    (configuration,) = gate.configurations
+    assert [one.field for one in configuration.differences] == ["shapes"]
+    assert "the runs of the base differ in shapes: aten::mm [[16,4],[4,4]] in" in configuration.notes[-1]
+    assert check(store, "main", options=Options(varying=("shapes",))).comparisons
+
+
 def test_an_older_ancestor_with_an_equal_fingerprint_beats_a_nearer_one(git: Git, store: Store) -> None:
     record(store, git("rev-parse", "HEAD"), BASE)
     record(store, commit(git, "other torch"), BASE, torch="2.12.0")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import pytest
 
-from tracekit.recording.agent.settings import read_settings
+from tracekit.recording.agent.settings import name_script, read_settings
 
 
 def test_modes_of_the_calling_thread_are_read() -> None:
@@ -34,3 +37,19 @@ def test_functions_that_are_compiled_again_are_read_with_the_guard_that_failed()
     (again,) = read_settings(torch)["recompilations"]
     assert again.pop("function").startswith("test_settings.py(")
     assert again == {"recompilations": 2, "guard": "mode == 'm1'", "limit_reached": True}
+
+
+def test_a_test_is_the_program_and_pytest_only_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert name_script() == "test_settings::test_a_test_is_the_program_and_pytest_only_runs_it"
+    monkeypatch.delitem(sys.modules, "_pytest")
+    assert name_script() != "test_settings::test_a_test_is_the_program_and_pytest_only_runs_it"
+
+
+def test_a_notebook_is_named_for_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/mine.ipynb")
+    assert name_script() == "mine"
+    monkeypatch.delenv("JPY_SESSION_NAME")
+    assert name_script() is None
