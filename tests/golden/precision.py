@@ -1,7 +1,7 @@
 """Precision of the advice: how many HIGH and WARN findings on recorded traces an engineer signs, by rule.
 
-`judgements.json` has a verdict for each of them, given from the raw events of the trace by someone who had
-not seen this code. `python -m tests.golden.precision` prints a line per rule.
+`judgements.json` has a verdict for each of them, given from the raw events of the trace by someone who read
+those, not what the analyses make of them. `python -m tests.golden.precision` prints a line per rule.
 """
 
 from __future__ import annotations

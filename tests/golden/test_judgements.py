@@ -80,14 +80,6 @@ def test_findings_are_those_of_the_expert(name: str, advised: Callable[[str], Ad
     assert set(JUDGED[name]["must_not"]) & codes == set()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_high_finding_has_a_verdict(name: str, advised: Callable[[str], Advice]) -> None:
-    """A new one is judged from the raw events first; see `precision`."""
-    found = [one for one in advised(name).findings if one.finding.severity in (Severity.HIGH, Severity.WARN)]
-    known = {one["code"] for one in judged().get(name, {"findings": []})["findings"]}
-    assert {f"{one.analysis}:{one.finding.code}" for one in found} <= known
-
-
 MAIN = {
     "AMD-AGI__TraceLens/mi210_gpu_only.json.gz": Bottleneck.COMPUTE,
     "AMD-AGI__TraceLens/serving/sglang_decode/capture_bs32_rank0.json.gz": Bottleneck.UNKNOWN,
@@ -133,6 +125,16 @@ FURTHER_FILE = FURTHER / "JUDGEMENTS.json"
 FURTHER_JUDGED: dict[str, Any] = json.loads(FURTHER_FILE.read_text()) if FURTHER_FILE.is_file() else {}
 FURTHER_NAMES = tiers.thinned(FURTHER_JUDGED, default=("marcalph__kernelforge/gh200_transformer.json.gz",))
 """Runs of the third round, whose experts also judged the first sentence."""
+
+
+@pytest.mark.parametrize("name", [*NAMES, *FURTHER_NAMES])
+def test_every_high_finding_has_a_verdict(name: str, advised: Callable[[str], Advice]) -> None:
+    """A new one is judged from the raw events first; see `precision`."""
+    found = [one for one in advised(name).findings if one.finding.severity in (Severity.HIGH, Severity.WARN)]
+    known = {one["code"] for one in judged().get(name, {"findings": []})["findings"]}
+    assert {f"{one.analysis}:{one.finding.code}" for one in found} <= known
+
+
 SENTENCES = {
     "AMD-AGI__TraceLens/mi300x_flux1_aiter_hipgraph.json.gz": (Bottleneck.COMPUTE, "MI16x16x1 (65.8%"),
     "AMD-AGI__TraceLens/mi300x_resnet_act_checkpoint_r0of8.json.gz": (Bottleneck.COMMUNICATION, ""),
