@@ -69,6 +69,10 @@ bench *arguments:
 bench-statistics *arguments:
     {{python}} -m benchmarks.statistics {{arguments}}
 
+# Verdicts of `tracekit ab`, and the time to them, on processes that differ in nothing or by a known slowdown.
+bench-ab *arguments:
+    {{python}} -m benchmarks.ab_null {{arguments}}
+
 # Loads, layout shift and width of every page for TRACEs, drop to verdict, server memory, and frames of the timeline.
 bench-pages *arguments:
     {{python}} -m benchmarks.browser.pages {{arguments}}

@@ -48,7 +48,8 @@ WARM_UP = Rule(
 )
 UNSTEADY = Rule(
     "unsteady_steps",
-    states="after warm-up p95 − p05 exceeds {min_spread_share} of the median; at least {min_steps} steps; "
+    states="after warm-up p95 − p05 exceeds {min_spread_share} of the median; at least {min_steps} steps, or "
+    "as many un-profiled ones, without a saving; "
     "without a saving if the times recur with a fixed period, as with accumulated gradients; not for "
     "steps of an inference server that process different tokens",
     why="steps of one shape differ by a few percent; fewer steps do not show a distribution",
@@ -93,37 +94,68 @@ def _report_warmup(rank: object, slow: pd.DataFrame, steady: pd.DataFrame, times
 
 def _report_unsteady(rank: object, steady: pd.DataFrame, times: str, budget: Budget) -> list[Finding]:
     values = ints(steady.sort_values(C.STEP), times)
-    low, median, high = (percentile(values, place) for place in (5, 50, 95))
-    max_spread = UNSTEADY["min_spread_share"] * median
-    if high - low <= max_spread:
-        return []
-    title = f"Steps of rank {rank} take from {human(low, 'ns')} (p05) to {human(high, 'ns')} (p95)"
     slowest = _numbers(steady.sort_values([times, C.STEP], ascending=[False, True]).head(MAX_NAMED_STEPS))
-    period = find_period(values, lambda phase: percentile(phase, 95) - percentile(phase, 5) <= max_spread)
-    if period:
-        return [
-            Finding(
-                UNSTEADY.code,
-                Severity.INFO,
-                f"{title}, in a pattern that recurs every {period} steps",
-                "Gradient accumulation causes such a pattern by design; logging or evaluation every "
-                f"{period} steps may be avoidable: `gpu_breakdown.per_step` shows the slowest steps "
-                f"({slowest})",
-                confidence=CONFIDENT,
-            )
-        ]
+    where = f": `gpu_breakdown.per_step` shows the slowest steps ({slowest})"
+    spread = _describe_spread(f"Steps of rank {rank}", values, where)
+    if isinstance(spread, Finding):
+        return [spread]
+    if not spread:
+        return []
+    median = percentile(values, 50)
     excess = int(np.maximum(values - median, 0).sum())
     return [
         budget.finding(
             UNSTEADY,
             excess,
-            title,
+            spread,
             f"Compare the slowest steps ({slowest}) with the others in `gpu_breakdown.per_step`: their "
             "shapes, copies or waits may differ",
             f"time of steps above their median of {human(median, 'ns')}, over all steps",
             confidence=LIKELY,
         )
     ]
+
+
+def _report_unsteady_unprofiled(times: Ints) -> list[Finding]:
+    """Return the finding on the steps without a profiler: at the default number, few are profiled."""
+    values = times[warmup(times) :]
+    if len(values) < UNSTEADY["min_steps"]:
+        return []
+    spread = _describe_spread("Steps without the profiler", values, "")
+    if isinstance(spread, Finding) or not spread:
+        return [spread] if spread else []
+    action = (
+        f"Profile more steps (--steps {2 * UNSTEADY['min_steps']}) to see which are slow, and compare them "
+        "in `gpu_breakdown.per_step`: their shapes, copies or waits may differ, or other programs disturbed "
+        "them"
+    )
+    return [Finding(UNSTEADY.code, Severity.INFO, spread, action, confidence=LIKELY)]
+
+
+def _describe_spread(steps: str, values: Ints, where: str) -> Finding | str:
+    """Return the spread of unsteady steps, or the finding if it recurs; empty if they are steady.
+
+    Args:
+        steps: Which steps.
+        values: Their times, in order.
+        where: Where to see the slowest of them, to end a sentence.
+    """
+    low, median, high = (percentile(values, place) for place in (5, 50, 95))
+    max_spread = UNSTEADY["min_spread_share"] * median
+    if high - low <= max_spread:
+        return ""
+    title = f"{steps} take from {human(low, 'ns')} (p05) to {human(high, 'ns')} (p95)"
+    period = find_period(values, lambda phase: percentile(phase, 95) - percentile(phase, 5) <= max_spread)
+    if not period:
+        return title
+    return Finding(
+        UNSTEADY.code,
+        Severity.INFO,
+        f"{title}, in a pattern that recurs every {period} steps",
+        "Gradient accumulation causes such a pattern by design; logging or evaluation every "
+        f"{period} steps may be avoidable{where}",
+        confidence=CONFIDENT,
+    )
 
 
 def _numbers(steps: pd.DataFrame) -> str:
@@ -182,7 +214,11 @@ def compute(run: Run) -> Result:
     if different:
         notes.append(DIFFERENT)
     alike = steps[~steps[C.RANK].isin(different)]
-    return Result(tables, findings(alike, OWN_NS, budget(run)), tuple(notes))
+    reported = findings(alike, OWN_NS, budget(run))
+    has_few = steps.groupby(C.RANK).size().max() < UNSTEADY["min_steps"]
+    if has_few and not different and timings is not None and timings.step_ns:
+        reported = (*reported, *_report_unsteady_unprofiled(np.array(timings.step_ns, np.int64)))
+    return Result(tables, reported, tuple(notes))
 
 
 def _describe_timings(run: Run) -> Result:

@@ -68,7 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     missed = 0
     missed += report(robustness(options.trials))
-    missed += report(histories(max(1, options.trials // 10)))
+    missed += report(histories(max(1, options.trials // 40)))
     for part in (null, designs, power, detectable, families):
         missed += report(part(options.count))
     missed += report(bisections(options.searches))

@@ -217,6 +217,21 @@ def test_steps_that_differ_by_far_are_unsteady_and_what_they_cost_is_told(tmp_pa
     assert own_times(tmp_path / "b", *[1_000, 1_000, 1_000, 2_000]) == []  # too few to tell
 
 
+def test_steps_without_the_profiler_tell_where_few_are_profiled(tmp_path: Path) -> None:
+    def of(folder: str, profiled: int, *step_ns: int) -> list[Finding]:
+        rows = [step(number, 1_000 * number, 1_000 * number + 1_000) for number in range(profiled)]
+        meta = {"timings": Timings([*step_ns], [], "perf_counter")}
+        return list(analyze(make_run(tmp_path / folder, meta=meta, steps=rows), "steps").findings)
+
+    uneven = [1_000, 1_000, 2_000, 1_000, 1_000, 1_000, 2_000, 2_000, 1_000, 1_000]
+    (found,) = of("a", 5, *uneven)
+    assert (found.code, found.saving_ns_per_step, found.severity) == ("unsteady_steps", None, Severity.INFO)
+    assert found.title == "Steps without the profiler take from 1.00 µs (p05) to 2.00 µs (p95)"
+    (recurring,) = of("b", 5, *[1_000, 1_000, 1_000, 2_000] * 4)
+    assert "recurs every 4 steps" in recurring.title
+    assert of("c", 5, *[1_000] * 10) == of("d", 5, *uneven[:7]) == of("e", 8, *uneven) == []
+
+
 def test_long_steps_at_a_fixed_period_may_be_meant_and_have_no_saving(tmp_path: Path) -> None:
     (found,) = own_times(tmp_path / "a", *[1_000, 1_000, 1_000, 2_000] * 4)  # accumulated gradients
     assert (found.code, found.saving_ns_per_step, found.severity) == ("unsteady_steps", None, Severity.INFO)
