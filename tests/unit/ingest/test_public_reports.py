@@ -107,6 +107,18 @@ def test_ranks_of_a_merged_file_are_told_apart(store: Store, tmp_path: Path, pid
     ]
 
 
+def test_ranks_of_a_damaged_merged_file_are_not_told_apart_silently(store: Store, tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": ranks(lambda pid, rank: pid + rank * 10**8)})
+    path = tmp_path / "trace.json"
+    path.write_bytes(text.encode().replace(b'"tid"', b'"\xbe": 1, "tid"', 1))
+    run = imported(store, path)
+    assert set(table(run, "host_intervals")[C.RANK]) == {0, 1}
+    path.write_text(text[:-30])
+    run = imported(store, path)
+    assert "merged_ranks" in notes(run)
+    assert verdict(run)[0] == "misleading"
+
+
 def test_large_process_ids_alone_are_no_ranks(store: Store, tmp_path: Path) -> None:
     events = ranks(lambda pid, rank: pid + (rank + 3) * 10**8)
     assert set(table(run_of(store, tmp_path, events), "host_intervals")[C.RANK]) == {0}

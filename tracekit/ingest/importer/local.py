@@ -115,13 +115,21 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
     trace = kineto.read(path, directory, pool, progress, scanners=fast)
     if not merged.may_hold_ranks(path, directory):
         return [trace]
-    ranks = []
-    for rank, file in merged.split_ranks(path, directory).items():
+    ranks, files = [], merged.split_ranks(path, directory)
+    if files is None:
+        return [structs.replace(trace, notes=(*trace.notes, _not_split(path)))]
+    for rank, file in files.items():
         folder = directory / f"rank-{rank:05d}"
         folder.mkdir()
         of_rank = kineto.read(file, folder, pool, lambda _done: None, scanners=fast)
         ranks.append(structs.replace(of_rank, path=path))
     return ranks or [trace]
+
+
+def _not_split(path: Place) -> Diagnostic:
+    """Say that ranks of a merged trace cannot be told apart."""
+    text = f"{file_name(path)}: its process ids are those of several ranks, which are one here: it is damaged"
+    return Diagnostic(Level.ERROR, "merged_ranks", text)
 
 
 def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tracekit.ingest.kineto.events import UNREADABLE
+from tracekit.ingest.kineto.events import UNREADABLE, repair
 from tracekit.ingest.kineto.source import open_trace
 from tracekit.ingest.link.trace import MAX_RANK
 from tracekit.ingest.spool.part_files import SpooledTable
@@ -75,7 +75,7 @@ def _begins_with_labels(path: Place) -> bool:
         return bool(_LABELED_PID.search(stream.read(_BEGIN)))
 
 
-def split_ranks(path: Place, directory: Path) -> dict[int, Path]:
+def split_ranks(path: Place, directory: Path) -> dict[int, Path] | None:
     """Write the events of each rank of a merged trace to a file.
 
     Args:
@@ -83,7 +83,7 @@ def split_ranks(path: Place, directory: Path) -> dict[int, Path]:
         directory: Folder of the files.
 
     Returns:
-        The files by rank; empty if the trace is not merged, or damaged.
+        The files by rank; empty if the trace is not merged, None if it is damaged.
     """
     with open_trace(path) as stream:
         text = b"".join(iter(lambda: stream.read(1 << 24), b""))
@@ -92,7 +92,7 @@ def split_ranks(path: Place, directory: Path) -> dict[int, Path]:
         events = _decode_list(fields.pop("traceEvents", b"[]"))
         owners = [_decode_owner(event) for event in events]
     except UNREADABLE:
-        return {}
+        return None
     offset = _find_offset([owner.pid for owner in owners])
     members: dict[_Group, list[int]] = defaultdict(list)
     for place, owner in enumerate(owners):
@@ -101,14 +101,15 @@ def split_ranks(path: Place, directory: Path) -> dict[int, Path]:
             members[group].append(place)
     if len(members) < 2:
         return {}
-    files = {}
+    files: dict[int, Path] = {}
     for rank, places in _number_ranks(members, owners).items():
         files[rank] = directory / f"rank-{rank:05d}.json"
-        whole = {
-            **fields,
-            "distributedInfo": {"rank": rank, "world_size": len(members)},
-            "traceEvents": [_with_own_pid(events[place], owners[place].pid, offset) for place in places],
-        }
+        try:
+            of_rank = [_with_own_pid(events[place], owners[place].pid, offset) for place in places]
+        except UNREADABLE:
+            return None
+        info = {"rank": rank, "world_size": len(members)}
+        whole = {**fields, "distributedInfo": info, "traceEvents": of_rank}
         files[rank].write_bytes(msgspec.json.encode(whole))
     return files
 
@@ -157,4 +158,8 @@ def _in_order(group: _Group) -> tuple[int, str]:
 
 
 def _with_own_pid(event: msgspec.Raw, pid: Any, offset: int) -> dict[str, Any]:
-    return {**_decode_fields(event), "pid": _split_pid(pid, offset)[1]}
+    try:
+        fields = _decode_fields(event)
+    except UNREADABLE:  # such as a name in another encoding
+        fields = _decode_fields(repair(bytes(event)))
+    return {**fields, "pid": _split_pid(pid, offset)[1]}
