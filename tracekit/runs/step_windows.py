@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tracekit.runs.rank_view import split_by_rank
 from tracekit.runs.run import Run, busy
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HOST_NS, HOST_START_NS = "host_ns", "host_start_ns"
+Times: TypeAlias = "npt.NDArray[np.int64]"
 _NEVER = np.iinfo(np.int64).min
 END_NS = "end_ns"
 _KEYS = [C.RANK, C.STEP]
@@ -40,31 +44,53 @@ def _step_windows(run: Run) -> pd.DataFrame:
 
 
 def _windows(run: Run) -> pd.DataFrame:
-    steps = run.table("steps", columns=[C.RANK, C.STEP, C.START_NS, C.DUR_NS])
-    work = busy(run, [C.RANK, C.STEP, C.START_NS, C.DUR_NS, C.LAUNCH_ROW, C.CORRELATION_ID])
-    launched = work[work[C.STEP].notna()]
-    ends = launched.assign(**{END_NS: launched[C.START_NS] + launched[C.DUR_NS]})
-    last = ends.groupby(_KEYS, as_index=False)[END_NS].max()
-    last[C.STEP] = last[C.STEP].astype(np.int64)
-    last[END_NS] = last[END_NS].astype("Int64")  # a left merge converts plain integers to floats
-    table = steps.merge(last, how="left", on=_KEYS)
-    host_end = table[C.START_NS] + table[C.DUR_NS]
-    table[END_NS] = table[END_NS].fillna(host_end).to_numpy(dtype=np.int64)
-    table[END_NS] = np.maximum(table[END_NS], host_end)  # a step without device work ends on the host
-    table = table.rename(columns={C.DUR_NS: HOST_NS}).assign(**{HOST_START_NS: table[C.START_NS]})
-    return _disjoint(table, backlog(work)).sort_values(_KEYS, ignore_index=True)
-
-
-def _disjoint(table: pd.DataFrame, earlier: pd.DataFrame) -> pd.DataFrame:
-    """Let each window begin after all earlier ones of its rank, and after the backlog."""
+    table = run.table("steps", columns=[C.RANK, C.STEP, C.START_NS, C.DUR_NS])
     table = table.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
-    before = (earlier[C.START_NS] + earlier[C.DUR_NS]).groupby(earlier[C.RANK]).max()
-    ranks = table[C.RANK]
-    reached = table.groupby(C.RANK)[END_NS].cummax().groupby(ranks).shift(fill_value=_NEVER)
-    after = np.maximum(reached.to_numpy(np.int64), ranks.map(before).fillna(_NEVER).to_numpy(dtype=np.int64))
-    # The maximum of all earlier ends, not only the last: a step may end before an earlier one does.
-    start = np.maximum(table[C.START_NS].to_numpy(np.int64), after)
-    return table.assign(**{C.START_NS: start, END_NS: np.maximum(table[END_NS], start)})
+    work = busy(run, [C.RANK, C.STEP, C.START_NS, C.DUR_NS, C.LAUNCH_ROW, C.CORRELATION_ID])
+    host_start = table[C.START_NS].to_numpy(np.int64)
+    host_end = host_start + table[C.DUR_NS].to_numpy(np.int64)
+    end = np.maximum(host_end, _last_ends(table, work))  # a step without device work ends on the host
+    start = np.maximum(host_start, _earlier_ends(table[C.RANK].to_numpy(), end, backlog(work)))
+    table = table.rename(columns={C.DUR_NS: HOST_NS})
+    table[C.START_NS], table[END_NS], table[HOST_START_NS] = start, np.maximum(end, start), host_start
+    return table.sort_values(_KEYS, ignore_index=True)
+
+
+def _last_ends(steps: pd.DataFrame, work: pd.DataFrame) -> Times:
+    """Return the end of the last device interval launched in each step, the least integer without any."""
+    launched = work[work[C.STEP].notna().to_numpy()]
+    ranks, row = np.unique(steps[C.RANK].to_numpy(), return_inverse=True)
+    numbers, column = np.unique(steps[C.STEP].to_numpy(np.int64), return_inverse=True)
+    last = np.full(len(ranks) * len(numbers), _NEVER)  # by rank and step: ranks have about the same steps
+    if len(launched) and len(steps):
+        rank, number = launched[C.RANK].to_numpy(), launched[C.STEP].to_numpy(np.int64)
+        rows = np.searchsorted(ranks, rank).clip(max=len(ranks) - 1)
+        columns = np.searchsorted(numbers, number).clip(max=len(numbers) - 1)
+        known = (ranks[rows] == rank) & (numbers[columns] == number)
+        ends = launched[C.START_NS].to_numpy(np.int64) + launched[C.DUR_NS].to_numpy(np.int64)
+        np.maximum.at(last, (rows * len(numbers) + columns)[known], ends[known])
+    ends_of_steps: Times = last[row * len(numbers) + column]
+    return ends_of_steps
+
+
+def _earlier_ends(ranks: npt.NDArray[Any], ends: Times, earlier: pd.DataFrame) -> Times:
+    """Return when all earlier windows of the rank, and its backlog, have ended.
+
+    Args:
+        ranks: Rank of each step; steps are ordered by rank, then by start.
+        ends: End of each step's own work, in ns.
+        earlier: The backlog.
+    """
+    reached = np.full(len(ends), _NEVER)
+    before: dict[Hashable, int] = {}
+    if len(earlier):
+        before = (earlier[C.START_NS] + earlier[C.DUR_NS]).groupby(earlier[C.RANK]).max().to_dict()
+    bounds = np.flatnonzero(np.diff(ranks, prepend=-1)).tolist()
+    for first, stop in pairwise([*bounds, len(ends)]):
+        # The maximum of all earlier ends, not only the last: a step may end before an earlier one does.
+        reached[first + 1 : stop] = np.maximum.accumulate(ends[first : stop - 1])
+        reached[first:stop] = np.maximum(reached[first:stop], before.get(int(ranks[first]), _NEVER))
+    return reached
 
 
 def backlog(rows: pd.DataFrame) -> pd.DataFrame:
@@ -76,6 +102,8 @@ def backlog(rows: pd.DataFrame) -> pd.DataFrame:
         rows: Intervals that occupy devices, with rank, launching row and correlation id.
     """
     unlinked = rows[C.LAUNCH_ROW].isna() & (rows[C.CORRELATION_ID] > 0)  # 0 is no id
+    if not unlinked.any():
+        return rows.iloc[:0]
     first = rows.loc[rows[C.LAUNCH_ROW].notna(), C.CORRELATION_ID].groupby(rows[C.RANK]).min()
     earlier = rows[C.CORRELATION_ID] < rows[C.RANK].map(first)
     return rows[unlinked & earlier.fillna(value=False).astype(bool)]
