@@ -128,7 +128,8 @@ def matches(names: pd.Series, pattern: str) -> pd.Series:
     search, codes = re.compile(pattern).search, names.cat.codes.to_numpy()
     occurs = np.zeros(len(names.cat.categories) + 1, np.bool_)
     occurs[codes] = True  # rows of one kind have few of all names; a missing one has the last place
-    pairs = zip(names.cat.categories, occurs.tolist(), strict=False)
+    # Their array of strings takes five times as long to iterate as a list does.
+    pairs = zip(names.cat.categories.to_numpy(object).tolist(), occurs.tolist(), strict=False)
     contained = np.array([*(used and search(str(name)) is not None for name, used in pairs), False])
     return pd.Series(contained[codes], index=names.index, name=names.name)
 
