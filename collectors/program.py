@@ -23,7 +23,7 @@ import psutil
 
 from tracekit.errors import CollectionError, ProgramFailedError, TracekitError, UnusableInputError
 from tracekit.ingest.host_samples import HostSamples
-from tracekit.recording import agent
+from tracekit.recording import agent, changes
 from tracekit.recording.agent.agent import TIMED_ONLY
 from tracekit.recording.collector import Program, Recording, read_cpu_load, read_facts
 from tracekit.runs.meta import PROCESS_NOT_RECORDED, Diagnostic, Level
@@ -70,6 +70,7 @@ def run(
         "directory": str(scratch),
         "profiler": profiler,
         "collector_pid": os.getpid(),
+        "changes": changes.locate(program.change),
     }
     artifacts = artifact_environment(program, directory, os.environ)
     environment = agent.environment_with_agent(request, artifacts)

@@ -1,4 +1,4 @@
-"""The version, and plug-ins by entry point: collectors, workloads, analyses and pages, also from outside."""
+"""The version, and plug-ins by entry point, such as collectors, workloads and analyses, also from outside."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ COLLECTORS = "tracekit.collectors"
 WORKLOADS = "tracekit.workloads"
 ANALYSES = "tracekit.analyses"
 PAGES = "tracekit.pages"
-_KINDS = {COLLECTORS: "collector", WORKLOADS: "workload", ANALYSES: "analysis", PAGES: "page"}
-GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES)
+CHANGES = "tracekit.changes"
+_KINDS = {
+    COLLECTORS: "collector",
+    WORKLOADS: "workload",
+    ANALYSES: "analysis",
+    PAGES: "page",
+    CHANGES: "change",
+}
+GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES, CHANGES)
 _EXTRAS = {
     **{name: name for name in ("torch", "transformers", "timm", "torchvision")},
     **dict.fromkeys(("dash", "dash_ag_grid", "dash_mantine_components", "plotly", "waitress"), "dashboard"),

@@ -132,6 +132,7 @@ def test_what_the_agent_reads_is_declared() -> None:
     own = {field.name: field.type for field in fields(AgentRequest)}
     assert own.pop("directory") == own.pop("profiler") == "str"
     assert own.pop("collector_pid") == "int"
+    assert own.pop("changes") == "list[dict[str, str]]"  # the files of the option `change`
     assert own.items() <= declared.items()
 
 

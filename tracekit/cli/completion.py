@@ -123,9 +123,10 @@ analysis = _complete_from(_analyses)
 table = _complete_from(_tables)
 workload = _complete_from(_plugins("tracekit.workloads"))
 collector = _complete_from(_plugins("tracekit.collectors"))
+change = _complete_from(_plugins("tracekit.changes"))
 sweep = _complete_from(_sweeps)
 file = _complete_from(lambda _: (), otherwise="file")
 folder = _complete_from(lambda _: (), otherwise="dir")
 
-OF_OPTION = {"workload": workload, "collector": collector, "label": label}
+OF_OPTION = {"workload": workload, "collector": collector, "change": change, "label": label}
 """Completions of declared options that have no fixed choices."""

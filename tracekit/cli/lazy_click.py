@@ -186,9 +186,11 @@ def _print_page(ctx: Context) -> None:
     echo(ctx.get_help(), color=True)  # rich has decided on colors; click must not strip them
 
 
-def command(name: str | None = None, **settings: Any) -> Callable[[Function], Command]:
+def command(
+    name: str | None = None, *, cls: type[Command] = Command, **settings: Any
+) -> Callable[[Function], Command]:
     """Turn a function into a command."""
-    return click.command(name, cls=Command, **settings)
+    return click.command(name, cls=cls, **settings)
 
 
 def group(

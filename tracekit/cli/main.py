@@ -7,6 +7,7 @@ import signal
 import sys
 from importlib import import_module
 from itertools import takewhile
+from keyword import iskeyword
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.progress import print_error
@@ -14,9 +15,10 @@ from tracekit.errors import ExitCode, TracekitError, did_you_mean
 
 _NAMES = (
     "doctor", "workloads", "collect", "sweep", "suite", "import", "runs", "show", "analyze", "findings",
-    "diff", "check", "bisect", "ab", "noise", "query", "export", "report", "dashboard", "rm", "verify", "gc",
+    "diff", "check", "bisect", "ab", "try", "noise", "query", "export", "report", "dashboard", "rm", "verify",
+    "gc",
 )  # fmt: skip
-COMMANDS = {name: f"tracekit.cli.{'import_' if name == 'import' else name}" for name in _NAMES}
+COMMANDS = {name: f"tracekit.cli.{name}{'_' * iskeyword(name)}" for name in _NAMES}
 """Modules of the commands by name, in the order of the help page."""
 
 

@@ -6,7 +6,6 @@ that an interrupted comparison resumes.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from tracekit.experiments.ab_model import (
 )
 from tracekit.experiments.checkouts import Worktrees, find_missing_submodules, repository_root, worktrees
 from tracekit.experiments.measure import Program, measure, prepare, program, refuse_store, store_run
-from tracekit.experiments.state import StateFile, exclusive_lock, question_key
+from tracekit.experiments.state import StateFile, exclusive_lock, question_key, variables_of_question
 from tracekit.runs import environment, revisions
 from tracekit.runs.conditions import Contention, contention_warnings
 from tracekit.runs.metrics import OF_RUNS, metric
@@ -40,10 +39,6 @@ from tracekit.stats.tests import Look
 
 FOLDER = ".ab"
 WORKING_TREE = "."
-_SHELL_VARIABLES = frozenset(
-    ("_", "COLUMNS", "COLORTERM", "DISPLAY", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID", "STY")
-)
-_SESSION_PREFIXES = ("SSH_", "TMUX", "TERM_", "XDG_", "DBUS_", "VSCODE_", "LESS", "GPG_")
 
 
 def resolve_commit(revision: str, repository: Path, *, allow_dirty: bool = False) -> Commit:
@@ -378,10 +373,5 @@ def _question(request: AbRequest, programs: Mapping[Side, Program], code: object
         "places": [str(program.repository / program.place) for program in sides],
         "reading": [reading.pattern, reading.unit] if reading else None,
         "setup": request.setup or None,
-        # All but the variables of terminal and shell: any of them can affect a program.
-        "variables": {
-            name: value
-            for name, value in os.environ.items()
-            if name not in _SHELL_VARIABLES and not name.startswith(_SESSION_PREFIXES)
-        },
+        "variables": variables_of_question(),
     }

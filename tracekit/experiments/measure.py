@@ -141,11 +141,13 @@ class Sample:
         values: Metrics by name, in ns and bytes, without missing ones.
         run: Run stored by `tracekit collect`, in the scratch folder.
         contention: What kept it from the CPU; None if nothing did, or unknown.
+        output: What `tracekit collect` wrote to standard output.
     """
 
     values: dict[str, float]
     run: Run | None = None
     contention: Contention | None = None
+    output: str = ""
 
 
 def program(
@@ -220,7 +222,7 @@ def measure(program: Program, tree: Path, *, scratch: Path) -> Sample:
     shutil.rmtree(scratch, ignore_errors=True)
     finished = process.run(_words(program), folder=folder, environment=_variables(program, tree, scratch))
     if program.collects:
-        return _read_run(Store(scratch))
+        return replace(_read_run(Store(scratch)), output=finished.output)
     values = {WALL: float(finished.wall_ns), HOST_PEAK: float(finished.peak_bytes)}
     if program.reading:
         values[program.reading.metric] = program.reading.read(finished.output)

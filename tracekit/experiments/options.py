@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 METRICS = ("step_time", "wall", "host_peak", "device_peak", "value")
 """Metrics of a measured program."""
+TRIED_THRESHOLD = 0.03
+"""Relative change of the step time from which a tried change helps."""
 CHECKED = ("step_time", "device_peak", "host_peak")
 """Metrics that stored runs may have."""
 UNITS = {
@@ -102,6 +104,36 @@ class AbOptions:
     setup: Annotated[str, Option("Shell command to build each worktree.", metavar="CMD")] = ""
     allow_dirty: Annotated[bool, Option("Allow `.` as HEAD: the working tree with its changes.")] = False
     restart: Annotated[bool, Option("Discard the results of an interrupted run.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryOptions:
+    """Options of `tracekit try`."""
+
+    change: Annotated[
+        tuple[str, ...],
+        Option(
+            "Try this change; repeatable. Default: those that fit the findings, and then the program.",
+            metavar="NAME",
+        ),
+    ] = ()
+    combine: Annotated[bool, Option("Then try the changes that help together.")] = False
+    k: Annotated[int, Option("Runs of each change before the first test.", spelling="--repeat", least=2)] = 5
+    max_k: Annotated[int, Option("Maximum runs of each change.", spelling="--max-repeat", least=2)] = 20
+    threshold: Annotated[float, Option("Smallest change of the step time that counts.")] = TRIED_THRESHOLD
+    check_value: Annotated[
+        str,
+        Option(
+            "Compare the numbers in the first group of each match in CMD's output, such as its losses.",
+            metavar="REGEX",
+        ),
+    ] = ""
+    restart: Annotated[bool, Option("Discard the results of an interrupted call.")] = False
+
+    @property
+    def design(self) -> Design:
+        """The interim tests, as those of `tracekit ab`."""
+        return Design(k=self.k, max_k=max(self.k, self.max_k), threshold=self.threshold, warmup=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,19 @@ from tracekit.storage.atomic import write_atomically
 
 T = TypeVar("T")
 _KEY_DIGITS = 24
+_SHELL_VARIABLES = frozenset(
+    ("_", "COLUMNS", "COLORTERM", "DISPLAY", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID", "STY")
+)
+_SESSION_PREFIXES = ("SSH_", "TMUX", "TERM_", "XDG_", "DBUS_", "VSCODE_", "LESS", "GPG_")
+
+
+def variables_of_question() -> dict[str, str]:
+    """Return the environment without the variables of terminal and shell: any other can affect a program."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _SHELL_VARIABLES and not name.startswith(_SESSION_PREFIXES)
+    }
 
 
 def question_key(question: object) -> str:

@@ -190,6 +190,10 @@ class ProgramOptions:
         int,
         Option("Profile another window after so many steps, up to 8 in all; each is a run.", least=0),
     ] = 0
+    change: Annotated[
+        tuple[str, ...],
+        Option("Make this change inside the program, as `tracekit try` does; repeatable.", metavar="NAME"),
+    ] = ()
     no_host_samples: Annotated[
         bool, Option("Take no samples of Python call stacks while steps are profiled.", scope=Scope.PROFILER)
     ] = False

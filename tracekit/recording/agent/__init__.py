@@ -90,9 +90,11 @@ def _attach(torch: Any, values: dict[str, Any], function: StepFunction | None) -
     if not os.path.isdir(values["directory"]):  # noqa: PTH112 (a process that outlives its recording)
         return
     from .agent import Agent, AgentRequest
+    from .changes import apply_changes
     from .step_hooks import watch_optimizers
 
     request = AgentRequest.of(values)
+    apply_changes(torch, request.changes)
     _agent = Agent(torch, request)
     if function is not None:
         function.wait_in_script()

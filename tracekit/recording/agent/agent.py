@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class AgentRequest:
         timed_steps: Steps to time after the window.
         stop_after_profile: End the program once these are timed.
         every: Steps after which another window is recorded; 0 for one window.
+        changes: Changes to make in the program, as `changes.apply_changes` takes them.
         collector_pid: Process that started the program.
     """
 
@@ -72,11 +73,12 @@ class AgentRequest:
     timed_steps: int = LATER_STEPS
     stop_after_profile: bool = False
     every: int = 0
+    changes: list[dict[str, str]] = field(default_factory=list)
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> AgentRequest:
         """Select the fields from the values that `environment_with_agent` passes on."""
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
+        return cls(**{item.name: values[item.name] for item in fields(cls)})
 
 
 class Agent:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import changes
 from .cpu_load import describe_cpus
 
 MAX_LISTED = 8
@@ -41,6 +42,7 @@ def read_settings(torch: Any) -> dict[str, Any]:
         "data_loaders": lambda: _describe_loaders(objects["loaders"], objects["iterators"]),
         "garbage_collector": lambda: _read_collector(count),
         "recompilations": _read_recompilations,
+        "changes": lambda: dict(changes.counts) or None,
         "optimizers": lambda: [_describe_optimizer(item) for item in objects["optimizers"][:MAX_LISTED]],
     }
     return _read_each(readers)

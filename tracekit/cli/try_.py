@@ -1,0 +1,80 @@
+"""`tracekit try`: measure what changes do to a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tracekit.cli import completion, options
+from tracekit.cli import lazy_click as click
+from tracekit.cli.progress import note
+from tracekit.experiments.options import TryOptions
+
+
+class _Command(click.Command):
+    """A command whose last argument is all that follows the first `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the words after `--` apart: click would give the first ones to the arguments before."""
+        place = args.index("--") if "--" in args else len(args)
+        ctx.params["words"] = tuple(args[place + 1 :])
+        return super().parse_args(ctx, args[:place])
+
+
+@click.command("try", cls=_Command)
+@click.argument("run", metavar="[RUN] -- CMD...", required=False, shell_complete=completion.run)
+@options.options_of(chosen=TryOptions, strict=True)
+@click.option("--budget", type=options.Age(), help="Begin no run after this time, such as 10m.")
+@options.report_option
+@options.output_option
+@options.store_option
+def command(
+    *,
+    run: str | None,
+    words: tuple[str, ...],
+    chosen: TryOptions,
+    budget: float | None,
+    output_format: str,
+    output: Path | None,
+    store: str | None,
+) -> int:
+    """Measure which changes make CMD faster, without an edit of it.
+
+    Each change, such as `foreach` optimizers, workers of a data loader, bfloat16 or `torch.compile`, is made
+    inside the running program by the agent of `tracekit collect`. It is compared with the unchanged program
+    in alternating runs, each a new process, until it is decided: it helps, is slower, has no effect above
+    --threshold, or cannot be told. A change that finds nothing to change is "not applied".
+
+    CMD is recorded once, or RUN is taken, to choose changes that answer its findings or fit its settings;
+    --change names them instead. CMD may be `tracekit collect [OPTIONS] -- PROGRAM`, whose options then count.
+    To resume after an interruption, run the same command again.
+
+    \b
+    tracekit try -- python train.py
+    tracekit try --change foreach --change bfloat16 --check-value 'loss: ([0-9.]+)' -- python train.py
+    tracekit try latest --combine --budget 10m -- tracekit collect --start-step 20 -- python train.py
+    """  # noqa: D301 (click reads the \b)
+    from tracekit.experiments.process import ProgramError
+    from tracekit.experiments.trial import TryRequest, try_changes
+    from tracekit.render.trial import render
+
+    if not words:
+        raise click.UsageError("Give the program to try changes in after --.")
+    place = options.open_store(store)
+    request = TryRequest(command=words, budget_s=budget, **vars(chosen))
+    try:
+        report = try_changes(
+            place,
+            request,
+            run=place.resolve(run) if run else None,
+            say=lambda text: note(f"tracekit: {text}"),
+            progress=note,
+        )
+    except ProgramError as error:
+        if error.tail:
+            click.echo(error.tail, err=True)
+        raise
+    except KeyboardInterrupt:
+        note("tracekit: completed runs are saved; run the same command to resume")
+        raise
+    options.write_result(render(report, output_format), output)
+    return 0

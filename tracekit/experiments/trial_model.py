@@ -1,0 +1,278 @@
+"""Measurements and outcomes of `tracekit try`; independent of processes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from tracekit.errors import UnusableInputError
+from tracekit.recording.changes import TOLERANCE, Change
+from tracekit.runs.conditions import Contention
+from tracekit.runs.metrics import STEP_TIME, metric
+from tracekit.stats.compare import compare
+from tracekit.stats.comparison import Comparison, Verdict
+from tracekit.stats.decide import change as format_change
+from tracekit.stats.tests import Look, with_holm
+
+Names: TypeAlias = tuple[str, ...]
+UNCHANGED: Names = ()
+
+
+class Status(StrEnum):
+    """What is known of a change."""
+
+    HELPS = "helps"
+    SLOWER = "slower"
+    NO_EFFECT = "no effect"
+    CANNOT_TELL = "cannot tell"
+    NOT_APPLIED = "not applied"
+    FAILED = "failed"
+    NOT_TRIED = "not tried"
+
+
+UNDECIDED = frozenset({Status.CANNOT_TELL, Status.NOT_TRIED})
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of the program.
+
+    Attributes:
+        names: The changes in it; none in the unchanged program.
+        block: Number of the block.
+        values: Metrics by name, in ns and bytes.
+        applied: How often the change took effect that did least.
+        numbers: Numbers that the program printed.
+        ops: Ops of a profiled step.
+        error: Why it failed; empty if it did not.
+        contention: What kept it from the CPU; None if nothing did, or unknown.
+    """
+
+    names: Names
+    block: int
+    values: dict[str, float] = field(default_factory=dict)
+    applied: int = 0
+    numbers: tuple[float, ...] = ()
+    ops: int = 0
+    error: str = ""
+    contention: Contention | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """Changes to try together, most often one, and the share of the step that findings say it saves."""
+
+    names: Names
+    changes: tuple[Change, ...]
+    predicted: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The names in one word."""
+        return "+".join(self.names)
+
+    @property
+    def tolerance(self) -> float:
+        """Largest relative difference of printed numbers that the changes may make."""
+        return max((TOLERANCE[change.results] for change in self.changes), default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What is known of a candidate.
+
+    Attributes:
+        candidate: The changes.
+        status: The conclusion.
+        step_time: Its step time against that of the unchanged program; None if it was not compared.
+        reason: Why, in one sentence.
+        numbers: What became of the numbers that the program prints; empty if none are compared.
+        alters: Whether these differ by more than such a change may make.
+        ops: Ops of a profiled step, of the unchanged program and with the change; None if unknown.
+    """
+
+    candidate: Candidate
+    status: Status
+    step_time: Comparison | None = None
+    reason: str = ""
+    numbers: str = ""
+    alters: bool = False
+    ops: tuple[int, int] | None = None
+
+    @property
+    def effect(self) -> str:
+        """The measured change of the step time with its interval; what could have been seen, if none was."""
+        comparison = self.step_time
+        if comparison is None or not comparison.ratio or not comparison.ci95:
+            return ""
+        low, high = (math.log(bound) for bound in comparison.ci95)
+        if self.status is Status.NO_EFFECT:
+            return f"less than {100 * math.expm1(max(abs(low), abs(high))):.1f}%"
+        interval = f"{format_change(low)} to {format_change(high)}"
+        return f"{format_change(math.log(comparison.ratio))} ({interval})"
+
+    def entry(self) -> dict[str, Any]:
+        """Convert to JSON values."""
+        return {
+            "changes": list(self.candidate.names),
+            "status": str(self.status),
+            "predicted_share": self.candidate.predicted,
+            "step_time": self.step_time.entry() if self.step_time else None,
+            "reason": self.reason,
+            "numbers": self.numbers,
+            "alters_numbers": self.alters,
+            "ops": list(self.ops) if self.ops else None,
+            "code": [change.code for change in self.candidate.changes],
+        }
+
+
+def read_numbers(pattern: str, output: str) -> tuple[float, ...]:
+    """Return the numbers that a program printed.
+
+    Args:
+        pattern: Regular expression whose first group is a number; empty for none.
+        output: What it printed.
+
+    Raises:
+        UnusableInputError: The pattern is no regular expression, or a match is no number.
+
+    Example:
+        >>> read_numbers("loss: ([0-9.]+)", "loss: 2.5, loss: 2.25")
+        (2.5, 2.25)
+    """
+    if not pattern:
+        return ()
+    try:
+        return tuple(float(match[1]) for match in re.finditer(pattern, output))
+    except (re.error, IndexError, TypeError, ValueError) as error:
+        raise UnusableInputError(
+            f"--check-value {pattern!r} reads no numbers: {error}",
+            hint="put parentheses around a number: 'loss: ([0-9.]+)'",
+        ) from error
+
+
+def compare_candidates(
+    candidates: Sequence[Candidate], measured: Sequence[Measurement], look: Look, threshold: float
+) -> dict[str, Outcome]:
+    """Judge candidates by their step times, all together: Holm limits the probability of any false claim.
+
+    Args:
+        candidates: What was measured.
+        measured: All measurements.
+        look: The test.
+        threshold: Smallest relative change that counts.
+    """
+    outcomes: dict[str, Outcome] = {}
+    compared: list[tuple[Candidate, Comparison]] = []
+    for candidate in candidates:
+        own = [item for item in measured if item.names == candidate.names]
+        if failure := _explain_missing(own):
+            outcomes[candidate.key] = Outcome(candidate=candidate, status=failure[0], reason=failure[1])
+        elif comparison := _compare_steps(candidate.names, measured, look, threshold):
+            compared.append((candidate, comparison))
+        else:
+            reason = "its steps, or those of the unchanged program, were not timed"
+            outcomes[candidate.key] = Outcome(candidate=candidate, status=Status.CANNOT_TELL, reason=reason)
+    adjusted = with_holm([comparison for _, comparison in compared])
+    for (candidate, _), comparison in zip(compared, adjusted, strict=True):
+        status = _judge(comparison, threshold)
+        outcomes[candidate.key] = _describe(candidate, status, comparison, measured)
+    return outcomes
+
+
+def _explain_missing(own: Sequence[Measurement]) -> tuple[Status, str] | None:
+    """Return why a change cannot be judged: it was not tried, failed, or never took effect."""
+    if not own:
+        return Status.NOT_TRIED, "the time ended before"
+    if error := next((item.error for item in own if item.error), ""):
+        return Status.FAILED, error
+    if not all(item.applied for item in own):
+        return Status.NOT_APPLIED, "the program has nothing that it changes, or has it already"
+    return None
+
+
+def _compare_steps(
+    names: Names, measured: Sequence[Measurement], look: Look, threshold: float
+) -> Comparison | None:
+    """Compare step times in the blocks that have both; None with fewer than two."""
+    steps: dict[Names, dict[int, float]] = {UNCHANGED: {}, names: {}}
+    for item in measured:
+        if item.names in steps and STEP_TIME in item.values and item.block < look.k:
+            steps[item.names][item.block] = item.values[STEP_TIME]
+    blocks = sorted(steps[UNCHANGED].keys() & steps[names].keys())
+    if len(blocks) < 2:
+        return None
+    return compare(
+        metric(STEP_TIME),
+        [steps[UNCHANGED][block] for block in blocks],
+        [steps[names][block] for block in blocks],
+        paired=True,
+        base_first=[is_forward(block) for block in blocks],
+        threshold=threshold,
+        alpha=look.alpha,
+    )
+
+
+def is_forward(block: int) -> bool:
+    """Whether the unchanged program is the first of a block; else it is the last, so that drift cancels."""
+    return block % 2 == 0
+
+
+def _judge(comparison: Comparison, threshold: float) -> Status:
+    if comparison.verdict is Verdict.IMPROVEMENT:
+        return Status.HELPS
+    if comparison.verdict is Verdict.REGRESSION:
+        return Status.SLOWER
+    low, high = comparison.ci95 or (0.0, math.inf)
+    is_small = 1 / (1 + threshold) < low and high < 1 + threshold
+    return Status.NO_EFFECT if is_small else Status.CANNOT_TELL
+
+
+def _describe(
+    candidate: Candidate, status: Status, comparison: Comparison, measured: Sequence[Measurement]
+) -> Outcome:
+    base = [item for item in measured if item.names == UNCHANGED]
+    own = [item for item in measured if item.names == candidate.names]
+    numbers, alters = _compare_numbers(candidate, [item.numbers for item in base], own[0].numbers)
+    counts = (base[0].ops, own[0].ops) if base and base[0].ops and own[0].ops else None
+    return Outcome(
+        candidate=candidate,
+        status=status,
+        step_time=comparison,
+        reason=comparison.reason,
+        numbers=numbers,
+        alters=alters,
+        ops=counts,
+    )
+
+
+def _compare_numbers(
+    candidate: Candidate, base: Sequence[tuple[float, ...]], own: tuple[float, ...]
+) -> tuple[str, bool]:
+    """Compare printed numbers with those of the unchanged program, which may vary by themselves."""
+    if not base or not base[0]:
+        return "", False
+    if len(own) != len(base[0]):
+        return f"{len(own)} instead of {len(base[0])}", True
+    difference = _largest_difference(base[0], own)
+    by_itself = max((_largest_difference(base[0], other) for other in base[1:]), default=0.0)
+    alters = difference > max(candidate.tolerance, 2 * by_itself)
+    if not difference:
+        return "equal", False
+    return f"differ by up to {100 * difference:.2g}%" + ", more than it may" * alters, alters
+
+
+def _largest_difference(first: Sequence[float], second: Sequence[float]) -> float:
+    if len(first) != len(second):
+        return math.inf
+    scale = max(map(abs, first), default=0.0) or 1.0
+    differences = (
+        abs(one - other) / max(abs(one), 1e-3 * scale)
+        for one, other in zip(first, second, strict=True)
+        if not (math.isnan(one) and math.isnan(other))
+    )
+    return max(differences, default=0.0)

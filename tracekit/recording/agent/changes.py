@@ -1,0 +1,309 @@
+"""Changes of a recorded program that may make it faster, applied inside of it without an edit.
+
+Each function takes the program's torch, before the program uses it, and `applied`, which it calls whenever
+the change takes effect: a change that finds nothing to change, because the program has no data loader or sets
+the argument itself, is reported as not applied. `tracekit.recording.changes` describes the functions. Imports
+nothing of tracekit, as the other modules of the agent.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import Any, TypeAlias
+
+Applied: TypeAlias = Callable[[], None]
+
+MAX_WORKERS = 4
+PREFETCHED_BATCHES = 8
+COLLECTOR_THRESHOLD = 100_000
+"""New objects from which Python's garbage collector runs; its default is 700 or 2,000."""
+
+counts: dict[str, int] = {}
+"""How often each requested change took effect, by its name."""
+
+
+def apply_changes(torch: Any, changes: list[dict[str, str]]) -> None:
+    """Apply changes to the program of this process.
+
+    Args:
+        torch: The program's torch.
+        changes: Of each change its name, and the file and the name of its function.
+    """
+    for change in changes:
+        counts[change["name"]] = 0
+        _load_function(change)(torch, partial(_count, change["name"]))
+
+
+def _count(name: str) -> None:
+    counts[name] += 1
+
+
+def _load_function(change: dict[str, str]) -> Callable[[Any, Applied], None]:
+    if change["file"] == __file__:
+        return globals()[change["function"]]  # type: ignore[no-any-return]
+    spec: Any = spec_from_file_location(f"{__package__}.change_{len(counts)}", change["file"])
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, change["function"])  # type: ignore[no-any-return]
+
+
+def set_gradients_to_none(torch: Any, applied: Applied) -> None:
+    """Clear gradients by setting them to None, where the program fills them with zeros."""
+    for owner in (torch.optim.Optimizer, torch.nn.Module):
+        _replace_method(owner, "zero_grad", partial(_call_with_none, applied))
+
+
+def _call_with_none(applied: Applied, original: Any, owner: Any, set_to_none: bool = True) -> Any:  # noqa: FBT001, FBT002
+    if not set_to_none:
+        applied()
+    return original(owner, set_to_none=True)
+
+
+def use_foreach(torch: Any, applied: Applied) -> None:
+    """Update all parameters in a few calls, where an optimizer neither does so nor is fused."""
+    _set_default(torch, "foreach", applied)
+
+
+def use_fused(torch: Any, applied: Applied) -> None:
+    """Update parameters by fused kernels, where an optimizer has them."""
+    _set_default(torch, "fused", applied)
+
+
+def _set_default(torch: Any, name: str, applied: Applied) -> None:
+    original = torch.optim.Optimizer.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, params: Any, defaults: dict[str, Any]) -> None:
+        if name in defaults and not any(defaults.get(way) for way in ("foreach", "fused", "differentiable")):
+            defaults[name] = True
+            applied()
+        original(self, params, defaults)
+
+    torch.optim.Optimizer.__init__ = init
+
+
+def load_in_workers(torch: Any, applied: Applied) -> None:
+    """Load batches in processes of their own, where a loader has none; iterable data would be repeated."""
+
+    def choose(arguments: dict[str, Any]) -> dict[str, Any]:
+        is_iterable = isinstance(arguments["dataset"], torch.utils.data.IterableDataset)
+        if arguments["num_workers"] or is_iterable:
+            return {}
+        return {"num_workers": max(1, min(MAX_WORKERS, len(os.sched_getaffinity(0))))}
+
+    _set_arguments(torch.utils.data.DataLoader, choose, applied)
+
+
+def keep_workers(torch: Any, applied: Applied) -> None:
+    """Keep the workers of a loader between epochs."""
+
+    def choose(arguments: dict[str, Any]) -> dict[str, Any]:
+        is_useful = arguments["num_workers"] and not arguments["persistent_workers"]
+        return {"persistent_workers": True} if is_useful else {}
+
+    _set_arguments(torch.utils.data.DataLoader, choose, applied)
+
+
+def prefetch_more(torch: Any, applied: Applied) -> None:
+    """Let each worker of a loader prepare more batches ahead."""
+
+    def choose(arguments: dict[str, Any]) -> dict[str, Any]:
+        is_useful = arguments["num_workers"] and (arguments["prefetch_factor"] or 2) < PREFETCHED_BATCHES
+        return {"prefetch_factor": PREFETCHED_BATCHES} if is_useful else {}
+
+    _set_arguments(torch.utils.data.DataLoader, choose, applied)
+
+
+def pin_batches(torch: Any, applied: Applied) -> None:
+    """Let loaders return batches in pinned memory."""
+
+    def choose(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {} if arguments["pin_memory"] or not torch.cuda.is_available() else {"pin_memory": True}
+
+    _set_arguments(torch.utils.data.DataLoader, choose, applied)
+
+
+def view_gradients_in_buckets(torch: Any, applied: Applied) -> None:
+    """Let gradients of DistributedDataParallel be views of its buckets, which are then not copied."""
+    _set_switch(torch, "gradient_as_bucket_view", applied, value=True)
+
+
+def keep_buffers_local(torch: Any, applied: Applied) -> None:
+    """Do not broadcast the buffers of a DistributedDataParallel module in each step."""
+    _set_switch(torch, "broadcast_buffers", applied, value=False)
+
+
+def _set_switch(torch: Any, name: str, applied: Applied, *, value: bool) -> None:
+    def choose(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {} if arguments[name] is value else {name: value}
+
+    _set_arguments(torch.nn.parallel.DistributedDataParallel, choose, applied)
+
+
+def _set_arguments(owner: type, choose: Callable[[dict[str, Any]], dict[str, Any]], applied: Applied) -> None:
+    """Replace arguments with which objects of a class are made, by what `choose` returns for them."""
+    original = owner.__init__  # type: ignore[misc]
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        bound = signature.bind(self, *arguments, **options)
+        bound.apply_defaults()
+        if chosen := choose(dict(bound.arguments)):
+            bound.arguments.update(chosen)
+            applied()
+        original(*bound.args, **bound.kwargs)
+
+    owner.__init__ = init  # type: ignore[misc]
+
+
+def use_one_thread(torch: Any, applied: Applied) -> None:
+    """Compute each op in one thread."""
+    if torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+        applied()
+
+
+def use_all_cores(torch: Any, applied: Applied) -> None:
+    """Compute each op in a thread per core that the process may use."""
+    cores = len(os.sched_getaffinity(0))
+    if torch.get_num_threads() < cores:
+        torch.set_num_threads(cores)
+        applied()
+
+
+def flush_denormals(torch: Any, applied: Applied) -> None:
+    """Replace the smallest numbers, whose arithmetic is slow on most CPUs, by zero."""
+    if torch.set_flush_denormal(True):
+        applied()
+
+
+def use_fast_matmul(torch: Any, applied: Applied) -> None:
+    """Allow TensorFloat-32, or bfloat16 on some CPUs, inside products of float32 matrices."""
+    if torch.get_float32_matmul_precision() == "highest":
+        torch.set_float32_matmul_precision("high")
+        applied()
+
+
+def search_convolutions(torch: Any, applied: Applied) -> None:
+    """Let cuDNN measure which algorithm of a convolution is the fastest."""
+    if torch.cuda.is_available() and not torch.backends.cudnn.benchmark:
+        torch.backends.cudnn.benchmark = True
+        applied()
+
+
+def turn_off_anomaly_detection(torch: Any, applied: Applied) -> None:
+    """Ignore requests to look for NaN in each backward op."""
+    _ignore_switch(torch, "set_anomaly_enabled", applied)
+
+
+def allow_nondeterministic(torch: Any, applied: Applied) -> None:
+    """Ignore requests to use deterministic algorithms."""
+    _ignore_switch(torch, "use_deterministic_algorithms", applied)
+
+
+def _ignore_switch(torch: Any, name: str, applied: Applied) -> None:
+    original = getattr(torch, name)
+
+    @functools.wraps(original)
+    def switch(mode: bool, *arguments: Any, **options: Any) -> None:  # noqa: FBT001 (as torch's)
+        if mode:
+            applied()
+        original(False, *arguments, **options)  # noqa: FBT003
+
+    setattr(torch, name, switch)
+
+
+def collect_garbage_less(torch: Any, applied: Applied) -> None:
+    """Let Python look for garbage less often."""
+    threshold, *others = gc.get_threshold()
+    if gc.isenabled() and threshold < COLLECTOR_THRESHOLD:
+        gc.set_threshold(COLLECTOR_THRESHOLD, *others)
+        applied()
+
+
+def compile_model(torch: Any, applied: Applied) -> None:
+    """Compile the outermost module that is called first."""
+
+    def compile_module(module: Any) -> None:
+        module.forward = torch.compile(module.forward)
+        applied()
+
+    _change_model(torch, compile_module)
+
+
+def compute_in_bfloat16(torch: Any, applied: Applied) -> None:
+    """Run the outermost module that is called first under autocast to bfloat16."""
+
+    def wrap(module: Any) -> None:
+        device = next(module.parameters()).device.type
+        _surround(module, lambda: torch.autocast(device, dtype=torch.bfloat16), applied)
+
+    _change_model(torch, wrap)
+
+
+def infer_without_gradients(torch: Any, applied: Applied) -> None:
+    """Run the outermost module that is called first in inference mode, if the program does not train it."""
+
+    def wrap(module: Any) -> None:
+        if not module.training and torch.is_grad_enabled():
+            _surround(module, torch.inference_mode, applied)
+
+    _change_model(torch, wrap)
+
+
+def use_channels_last(torch: Any, applied: Applied) -> None:
+    """Store the weights of the outermost module that is called first with channels last."""
+
+    def convert(module: Any) -> None:
+        if any(isinstance(layer, torch.nn.Conv2d) for layer in module.modules()):
+            module.to(memory_format=torch.channels_last)
+            applied()
+
+    _change_model(torch, convert)
+
+
+def _surround(module: Any, make_context: Callable[[], Any], applied: Applied) -> None:
+    forward = module.forward
+
+    @functools.wraps(forward)
+    def surrounded(*arguments: Any, **options: Any) -> Any:
+        applied()
+        with make_context():
+            return forward(*arguments, **options)
+
+    module.forward = surrounded
+
+
+def _change_model(torch: Any, change: Callable[[Any], None]) -> None:
+    """Call `change` with the first module with parameters that the program calls, before that call.
+
+    `__call__` is replaced until then: a global hook of torch would break a first call that is compiled.
+    """
+    owner = torch.nn.Module
+    original = owner.__call__
+
+    @functools.wraps(original)
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        if owner.__call__ is call and next(self.parameters(), None) is not None:
+            owner.__call__ = original
+            change(self)
+        return original(self, *arguments, **options)
+
+    owner.__call__ = call
+
+
+def _replace_method(owner: type, name: str, replacement: Callable[..., Any]) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def method(*arguments: Any, **options: Any) -> Any:
+        return replacement(original, *arguments, **options)
+
+    setattr(owner, name, method)

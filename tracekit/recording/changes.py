@@ -1,0 +1,265 @@
+"""Changes that `tracekit try` can make inside a program: what each is for, and the code to write instead.
+
+A package adds its own by an entry point of the group `tracekit.changes`, whose value is a `Change`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from tracekit import registry
+from tracekit.errors import UnusableInputError, did_you_mean
+from tracekit.recording.agent import changes as functions
+
+Settings: TypeAlias = Mapping[str, Any]
+Results: TypeAlias = Literal["equal", "rounding", "precision"]
+"""What a change does to the numbers that a program computes: nothing, another order of operations, or fewer
+digits."""
+TOLERANCE: dict[Results, float] = {"equal": 0.0, "rounding": 1e-3, "precision": 0.05}
+"""Largest relative difference of printed numbers that each kind of change may make."""
+BUILT_IN = Path(functions.__file__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A change of a program.
+
+    Attributes:
+        title: What it does.
+        function: Name of the function that applies it, as those of `tracekit.recording.agent.changes`.
+        code: What to write in the program instead.
+        results: What it does to the numbers that the program computes.
+        answers: Codes of the rules whose advice it follows.
+        needs_device: Whether it does nothing without a GPU.
+        fits: Whether it may have an effect, by the settings of the program that a run tells.
+        file: The file of the function, which imports nothing of tracekit: the program may lack it.
+    """
+
+    title: str
+    function: str
+    code: str
+    results: Results = "equal"
+    answers: tuple[str, ...] = ()
+    needs_device: bool = False
+    fits: Callable[[Settings], bool] = lambda _: False
+    file: Path = BUILT_IN
+
+
+def available() -> dict[str, Change]:
+    """Return all changes by name.
+
+    Example:
+        >>> available()["zero_grad_to_none"].function
+        'set_gradients_to_none'
+    """
+    return {name: registry.load(registry.CHANGES, name) for name in registry.names(registry.CHANGES)}
+
+
+def locate(names: Iterable[str]) -> list[dict[str, str]]:
+    """Return name, file and function of changes, as `agent.changes.apply_changes` takes them.
+
+    Raises:
+        UnusableInputError: There is no such change.
+    """
+    return [
+        {"name": name, "file": str(change.file), "function": change.function}
+        for name, change in ((name, find(name)) for name in names)
+    ]
+
+
+def find(name: str) -> Change:
+    """Return a change by name.
+
+    Raises:
+        UnusableInputError: There is no such change.
+    """
+    known = available()
+    if name not in known:
+        hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
+        raise UnusableInputError(f"unknown change {name!r}", hint=hint)
+    return known[name]
+
+
+def _has_loader(settings: Settings, *, workers: bool) -> bool:
+    loaders = settings.get("data_loaders", [])
+    return any(bool(loader.get("num_workers")) == workers for loader in loaders)
+
+
+def _has_slow_optimizer(settings: Settings) -> bool:
+    optimizers = settings.get("optimizers", [])
+    return any(not optimizer.get("foreach") and not optimizer.get("fused") for optimizer in optimizers)
+
+
+def _has_mode(name: str) -> Callable[[Settings], bool]:
+    return lambda settings: bool(settings.get("modes", {}).get(name))
+
+
+def _threads(settings: Settings) -> int:
+    return int(settings.get("threads", {}).get("intra_op", 0))
+
+
+def _is_inferring(settings: Settings) -> bool:
+    modes = settings.get("modes", {})
+    trains = bool(settings.get("optimizers")) or (modes.get("outermost_module") or {}).get("training", True)
+    return not trains and bool(modes.get("grad")) and not modes.get("inference")
+
+
+def _computes_in_float32(settings: Settings) -> bool:
+    return not settings.get("modes", {}).get("autocast") and bool(settings)
+
+
+ZERO_GRAD_TO_NONE = Change(
+    title="set gradients to None instead of filling them with zeros",
+    function=functions.set_gradients_to_none.__name__,
+    code="optimizer.zero_grad(set_to_none=True)",
+    answers=("zero_grad_per_parameter", "small_optimizer_kernels"),
+    fits=lambda settings: bool(settings.get("optimizers")),
+)
+FOREACH = Change(
+    title="update all parameters in a few calls",
+    function=functions.use_foreach.__name__,
+    code="torch.optim.AdamW(parameters, foreach=True)",
+    results="rounding",
+    answers=("small_optimizer_kernels", "optimizer_not_fused", "host_small_ops"),
+    fits=_has_slow_optimizer,
+)
+FUSED = Change(
+    title="update parameters by fused kernels",
+    function=functions.use_fused.__name__,
+    code="torch.optim.AdamW(parameters, fused=True)",
+    results="rounding",
+    answers=("small_optimizer_kernels", "optimizer_not_fused", "host_small_ops"),
+    fits=_has_slow_optimizer,
+)
+NUM_WORKERS = Change(
+    title="load batches in worker processes",
+    function=functions.load_in_workers.__name__,
+    code="DataLoader(dataset, num_workers=4)",
+    answers=("host_loading", "idle_dataload"),
+    fits=lambda settings: _has_loader(settings, workers=False),
+)
+PERSISTENT_WORKERS = Change(
+    title="keep the workers of a loader between epochs",
+    function=functions.keep_workers.__name__,
+    code="DataLoader(dataset, num_workers=4, persistent_workers=True)",
+    answers=("workers_restarted", "host_loading"),
+    fits=lambda settings: _has_loader(settings, workers=True),
+)
+PREFETCH_FACTOR = Change(
+    title="prepare more batches ahead in each worker",
+    function=functions.prefetch_more.__name__,
+    code=f"DataLoader(dataset, num_workers=4, prefetch_factor={functions.PREFETCHED_BATCHES})",
+    answers=("host_loading", "idle_dataload"),
+    fits=lambda settings: _has_loader(settings, workers=True),
+)
+PIN_MEMORY = Change(
+    title="return batches in pinned memory",
+    function=functions.pin_batches.__name__,
+    code="DataLoader(dataset, pin_memory=True)",
+    answers=("pageable_copies", "exposed_copies"),
+    needs_device=True,
+    fits=lambda settings: bool(settings.get("data_loaders")),
+)
+BUCKET_VIEWS = Change(
+    title="let gradients be views of the buckets of DistributedDataParallel",
+    function=functions.view_gradients_in_buckets.__name__,
+    code="DistributedDataParallel(model, gradient_as_bucket_view=True)",
+    answers=("exposed_communication", "slow_collectives"),
+)
+LOCAL_BUFFERS = Change(
+    title="do not broadcast the buffers of a DistributedDataParallel module",
+    function=functions.keep_buffers_local.__name__,
+    code="DistributedDataParallel(model, broadcast_buffers=False)",
+    results="rounding",
+    answers=("exposed_communication", "slow_collectives"),
+)
+ONE_THREAD = Change(
+    title="compute each op in one thread",
+    function=functions.use_one_thread.__name__,
+    code="torch.set_num_threads(1)",
+    results="rounding",
+    answers=("more_threads_than_cores", "host_small_ops"),
+    fits=lambda settings: _threads(settings) > 1,
+)
+ALL_CORES = Change(
+    title="compute each op in a thread per core",
+    function=functions.use_all_cores.__name__,
+    code="torch.set_num_threads(len(os.sched_getaffinity(0)))",
+    results="rounding",
+    fits=lambda settings: 0 < _threads(settings) < settings.get("threads", {}).get("affinity", 0),
+)
+FLUSH_DENORMALS = Change(
+    title="replace the smallest numbers by zero",
+    function=functions.flush_denormals.__name__,
+    code="torch.set_flush_denormal(True)",
+    results="rounding",
+    fits=lambda settings: settings.get("modes", {}).get("flush_denormals") is False,
+)
+MATMUL_PRECISION = Change(
+    title="compute products of float32 matrices with TensorFloat-32",
+    function=functions.use_fast_matmul.__name__,
+    code='torch.set_float32_matmul_precision("high")',
+    results="precision",
+    answers=("fp32_without_tf32", "fp32_without_tensor_cores"),
+    needs_device=True,
+)
+CUDNN_BENCHMARK = Change(
+    title="measure which algorithm of a convolution is the fastest",
+    function=functions.search_convolutions.__name__,
+    code="torch.backends.cudnn.benchmark = True",
+    results="rounding",
+    needs_device=True,
+    fits=_computes_in_float32,
+)
+NO_ANOMALY_DETECTION = Change(
+    title="do not look for NaN in each backward op",
+    function=functions.turn_off_anomaly_detection.__name__,
+    code="remove torch.autograd.set_detect_anomaly(True)",
+    answers=("anomaly_detection",),
+    fits=_has_mode("anomaly_detection"),
+)
+NONDETERMINISTIC = Change(
+    title="allow algorithms that are not deterministic",
+    function=functions.allow_nondeterministic.__name__,
+    code="remove torch.use_deterministic_algorithms(True)",
+    results="rounding",
+    fits=_has_mode("deterministic_algorithms"),
+)
+LESS_GARBAGE_COLLECTION = Change(
+    title="look for garbage less often",
+    function=functions.collect_garbage_less.__name__,
+    code=f"gc.set_threshold({functions.COLLECTOR_THRESHOLD:_}, 20, 20)",
+    answers=("host_garbage_collection",),
+)
+COMPILE = Change(
+    title="compile the model",
+    function=functions.compile_model.__name__,
+    code="model = torch.compile(model)",
+    results="rounding",
+    answers=("launch_bound_steps", "idle_launch_bound", "small_elementwise_kernels", "unfused_elementwise",
+             "host_small_ops"),
+)  # fmt: skip
+BFLOAT16 = Change(
+    title="compute in bfloat16 where that is safe (autocast)",
+    function=functions.compute_in_bfloat16.__name__,
+    code='with torch.autocast(device_type="cuda", dtype=torch.bfloat16): output = model(batch)',
+    results="precision",
+    answers=("fp32_without_tensor_cores", "eager_attention"),
+    fits=_computes_in_float32,
+)
+INFERENCE_MODE = Change(
+    title="run the model in inference mode",
+    function=functions.infer_without_gradients.__name__,
+    code="with torch.inference_mode(): output = model(batch)",
+    fits=_is_inferring,
+)
+CHANNELS_LAST = Change(
+    title="store the weights of convolutions with channels last",
+    function=functions.use_channels_last.__name__,
+    code="model = model.to(memory_format=torch.channels_last)",
+    results="rounding",
+    answers=("layout_conversions", "host_layout_copies"),
+)
