@@ -1,0 +1,57 @@
+"""`tracekit try` on a real program: what is applied, and what becomes of its ops and numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.programs import MAIN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+PROGRAM = """
+import torch
+torch.manual_seed(0)
+torch.autograd.set_detect_anomaly(True)
+model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(10)])
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for _ in range(20):
+    loss = model(torch.ones(4, 32)).square().mean()
+    optimizer.zero_grad(set_to_none=False)
+    loss.backward()
+    optimizer.step()
+    print(f"loss: {loss.item():.8f}")
+"""
+
+
+def test_a_change_that_finds_its_cause_and_one_that_finds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    names = ["no_anomaly_detection", "bfloat16", "num_workers"]
+    flags = [word for name in names for word in ("--change", name)]
+    options = ["--repeat", "2", "--max-repeat", "2", "--check-value", "loss: (.+)", "--format", "json"]
+    ended = subprocess.run(
+        [sys.executable, "-c", MAIN, "try", *flags, *options, "--", sys.executable, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "TRACEKIT_STORE": str(tmp_path / "store")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    outcomes: dict[str, Any] = {
+        outcome["changes"][0]: outcome for outcome in json.loads(ended.stdout)["outcomes"]
+    }
+    sound, half, absent = (outcomes[name] for name in names)
+    # Anomaly detection asks each gradient for NaN, in two ops or more.
+    assert sound["ops"][0] > 1.2 * sound["ops"][1]
+    assert (sound["numbers"], sound["alters_numbers"]) == ("equal", False)
+    assert half["numbers"].startswith("differ by up to ")
+    assert absent["status"] == "not applied"
+    assert absent["step_time"] is None

@@ -1,0 +1,253 @@
+"""`tracekit try`: which changes are chosen, how they are measured, and what is concluded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from samples.simulator import Program as Trace
+from samples.simulator import write
+from tests.traces import imported
+from tracekit.analysis.findings import Advice, Ranked
+from tracekit.errors import UnusableInputError
+from tracekit.experiments import trial
+from tracekit.experiments.measure import Program, Sample
+from tracekit.experiments.process import ProgramError
+from tracekit.experiments.trial import TryReport, TryRequest, choose, try_changes
+from tracekit.experiments.trial_model import (
+    UNCHANGED,
+    Candidate,
+    Measurement,
+    Names,
+    Status,
+    compare_candidates,
+    read_numbers,
+)
+from tracekit.recording.changes import available
+from tracekit.render.trial import render
+from tracekit.runs.metrics import STEP_TIME
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
+from tracekit.stats.comparison import Verdict
+from tracekit.stats.tests import plan
+
+KNOWN = available()
+
+
+def candidate(name: str) -> Candidate:
+    return Candidate(names=(name,), changes=(KNOWN[name],))
+
+
+def measured(
+    ratios: dict[Names, float], runs: int = 5, *, sigma: float = 0.005, seed: int = 0
+) -> list[Measurement]:
+    """Step times of 10 ms with noise, times the ratio of a change."""
+    rng = np.random.default_rng(seed)
+    return [
+        Measurement(names, block, {STEP_TIME: 1e7 * ratio * float(np.exp(rng.normal(0, sigma)))}, applied=1)
+        for block in range(runs)
+        for names, ratio in {UNCHANGED: 1.0, **ratios}.items()
+    ]
+
+
+def test_effects_are_judged_against_the_unchanged_program() -> None:
+    ratios = {("foreach",): 0.8, ("fused",): 1.2, ("compile",): 1.0}
+    outcomes = compare_candidates(
+        [candidate(name) for (name,) in ratios], measured(ratios), plan([5])[0], threshold=0.03
+    )
+    assert {key: outcome.status for key, outcome in outcomes.items()} == {
+        "foreach": Status.HELPS,
+        "fused": Status.SLOWER,
+        "compile": Status.NO_EFFECT,
+    }
+    assert outcomes["foreach"].effect.startswith("-19.7% (")
+    assert outcomes["compile"].effect.startswith("less than ")
+
+
+def test_a_wide_interval_is_not_no_effect() -> None:
+    """An upper bound below the threshold passes a gate, but does not tell that a change saves nothing."""
+    values = [
+        Measurement(names, block, {STEP_TIME: 1e7 * step}, applied=1)
+        for block, ratio in enumerate((0.90, 0.99, 0.93, 1.00, 0.98))
+        for names, step in ((UNCHANGED, 1.0), (("foreach",), ratio))
+    ]
+    outcome = compare_candidates([candidate("foreach")], values, plan([5])[0], threshold=0.03)["foreach"]
+    assert outcome.step_time is not None
+    assert outcome.step_time.verdict is Verdict.PASS
+    assert outcome.status is Status.CANNOT_TELL
+
+
+def test_twelve_changes_without_effect_rarely_make_one_claim() -> None:
+    names = list(KNOWN)[:12]
+    claims = 0
+    for seed in range(40):
+        values = measured({(name,): 1.0 for name in names}, sigma=0.05, seed=seed)
+        outcomes = compare_candidates([candidate(name) for name in names], values, plan()[0], threshold=0.03)
+        claims += any(outcome.status in (Status.HELPS, Status.SLOWER) for outcome in outcomes.values())
+    assert claims <= 3  # 1.8% are expected at the first look
+
+
+def test_what_was_not_compared_says_why() -> None:
+    values = [
+        *measured({}),
+        Measurement(("fused",), 0, {STEP_TIME: 1e7}, applied=0),
+        Measurement(("compile",), 0, error="failed with exit code 1: no compiler"),
+    ]
+    names = ("fused", "compile", "foreach")
+    outcomes = compare_candidates([candidate(name) for name in names], values, plan([5])[0], threshold=0.03)
+    assert [outcomes[name].status for name in names] == [
+        Status.NOT_APPLIED,
+        Status.FAILED,
+        Status.NOT_TRIED,
+    ]
+    assert outcomes["compile"].reason.endswith("no compiler")
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "own", "text", "alters"),
+    [
+        ("zero_grad_to_none", [(1.0, 2.0)] * 2, (1.0, 2.0), "equal", False),
+        ("zero_grad_to_none", [(1.0, 2.0)] * 2, (1.0, 2.02), "differ by up to 1%, more than it may", True),
+        ("bfloat16", [(1.0, 2.0)] * 2, (1.0, 2.02), "differ by up to 1%", False),
+        ("zero_grad_to_none", [(1.0, 2.0), (1.0, 2.02)], (1.0, 2.02), "differ by up to 1%", False),
+        ("bfloat16", [(1.0, 2.0)] * 2, (1.0,), "1 instead of 2", True),
+        ("bfloat16", [()] * 2, (), "", False),
+    ],
+)
+def test_printed_numbers_are_compared_with_what_a_change_may_do(
+    name: str, base: list[tuple[float, ...]], own: tuple[float, ...], text: str, *, alters: bool
+) -> None:
+    values = [
+        *(Measurement(UNCHANGED, block, {STEP_TIME: 1e7}, numbers=item) for block, item in enumerate(base)),
+        *(Measurement((name,), block, {STEP_TIME: 1e7}, applied=1, numbers=own) for block in range(2)),
+    ]
+    outcome = compare_candidates([candidate(name)], values, plan([2])[0], threshold=0.03)[name]
+    assert (outcome.numbers, outcome.alters) == (text, alters)
+
+
+def test_numbers_need_a_group() -> None:
+    assert read_numbers(r"loss: (\S+)", "loss: 1.5\nloss: nan")[0] == 1.5
+    for pattern in ("loss", "(", "(loss)"):
+        with pytest.raises(UnusableInputError, match="reads no numbers"):
+            read_numbers(pattern, "loss: 1.5")
+
+
+def test_changes_answer_findings_first_and_then_fit_the_program() -> None:
+    finding: Any = SimpleNamespace(code="host_loading")
+    advice: Any = SimpleNamespace(findings=(Ranked("host_breakdown", finding, 0.4),))
+    settings = {"data_loaders": [{"num_workers": 0}], "optimizers": [{"class": "AdamW"}]}
+    chosen = choose(advice, settings, has_device=False, known=KNOWN)
+    assert (chosen[0].key, chosen[0].predicted) in {("num_workers", 0.4), ("persistent_workers", 0.4)}
+    later = [item.key for item in chosen if item.predicted is None]
+    assert {"foreach", "fused", "zero_grad_to_none"} <= set(later)
+    assert "pin_memory" not in {item.key for item in chosen}  # no device
+    silent: Advice = SimpleNamespace(findings=())  # type: ignore[assignment]
+    assert choose(silent, {}, has_device=False, known=KNOWN) == []
+
+
+@dataclass
+class Played:
+    """Stands for the processes of the program: planted step times, and what was run."""
+
+    ratios: dict[Names, float]
+    failing: Names = ("compile",)
+    ended: list[Names] = field(default_factory=list)
+    interrupt_at: int = 0
+
+    def measure(self, program: Program, *_: Any, **__: Any) -> Sample:
+        words = program.command
+        names = tuple(words[place + 1] for place, word in enumerate(words) if word == "--change")
+        if len(self.ended) + 1 == self.interrupt_at:
+            raise KeyboardInterrupt
+        self.ended.append(names)
+        if names == self.failing:
+            raise ProgramError("the program failed with exit code 1", tail="...\nno compiler")
+        noise = float(np.exp(np.random.default_rng(len(self.ended)).normal(0, 0.002)))
+        counts = dict.fromkeys(names, int(names != ("num_workers",)))
+        run: Any = SimpleNamespace(
+            meta=SimpleNamespace(environment={"program": {"changes": counts}}),
+            rows=lambda _: 0,
+            arrow=lambda *_, **__: SimpleNamespace(num_rows=0),
+        )
+        return Sample({STEP_TIME: 1e7 * self.ratios.get(names, 1.0) * noise}, run, output="loss: 1.0")
+
+
+@pytest.fixture
+def run(tmp_path: Any) -> Run:
+    program = Trace()
+    with program.op("aten::relu"):
+        pass
+    return imported(Store(tmp_path / "runs"), write(program, tmp_path / "trace.json"))
+
+
+def hold(
+    store: Store, run: Run, played: Played, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> TryReport:
+    monkeypatch.setattr(trial, "measure", played.measure)
+    request = TryRequest(command=("python", "x.py"), k=4, max_k=4, check_value=r"loss: (\S+)", **options)
+    return try_changes(store, request, run=run)
+
+
+NAMED = ("foreach", "compile", "num_workers", "zero_grad_to_none")
+RATIOS: dict[Names, float] = {
+    ("foreach",): 0.8,
+    ("zero_grad_to_none",): 0.9,
+    ("foreach", "zero_grad_to_none"): 0.7,
+}
+
+
+def test_blocks_alternate_and_hopeless_changes_are_left_out(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = Played(RATIOS)
+    report = hold(Store(tmp_path / "store"), run, played, monkeypatch, change=NAMED, combine=True)
+    order = ["+".join(names) or "-" for names in played.ended]
+    assert order[:5] == ["-", "foreach", "compile", "num_workers", "zero_grad_to_none"]
+    assert order[5:8] == ["zero_grad_to_none", "foreach", "-"]
+    assert order[8:11] == ["-", "foreach", "zero_grad_to_none"]
+    assert order.count("-") == 4  # the set is compared with the same runs
+    assert {outcome.candidate.key: str(outcome.status) for outcome in report.outcomes} == {
+        "foreach+zero_grad_to_none": "helps",
+        "foreach": "helps",
+        "zero_grad_to_none": "helps",
+        "num_workers": "not applied",
+        "compile": "failed",
+    }
+    text = render(report, "table")
+    assert text.startswith("foreach and zero_grad_to_none helps: step time -3")
+    assert "torch.optim.AdamW(parameters, foreach=True)" in text
+    assert "compile: failed: the program failed with exit code 1: no compiler" in text
+    assert '"schema": "tracekit.try/1"' in render(report, "json")
+
+
+def test_an_interrupted_call_goes_on(tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, interrupted = Store(tmp_path / "store"), Played(RATIOS, interrupt_at=6)
+    with pytest.raises(KeyboardInterrupt):
+        hold(store, run, interrupted, monkeypatch, change=NAMED[:1])
+    later = Played(RATIOS)
+    report = hold(store, run, later, monkeypatch, change=NAMED[:1])
+    assert len(interrupted.ended) + len(later.ended) == 8
+    assert report.outcomes[0].status is Status.HELPS
+    assert not list((tmp_path / "store" / trial.FOLDER).glob("*.json"))
+
+
+def test_after_its_time_nothing_is_begun(tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(RATIOS)
+    report = hold(Store(tmp_path / "store"), run, played, monkeypatch, change=NAMED[:1], budget_s=0.0)
+    assert (played.ended, report.outcomes[0].status) == ([], Status.NOT_TRIED)
+
+
+def test_the_unchanged_program_must_not_fail(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ProgramError, match="exit code 1"):
+        hold(Store(tmp_path / "store"), run, Played({}, failing=UNCHANGED), monkeypatch, change=NAMED[:1])
+
+
+def test_unknown_changes_are_refused(tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnusableInputError, match="unknown change 'forech'"):
+        hold(Store(tmp_path / "store"), run, Played({}), monkeypatch, change=("forech",))

@@ -1,0 +1,217 @@
+"""Changes inside a program: each takes effect where there is something to change, and nowhere else."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.recording import changes as catalog
+from tracekit.recording.agent import changes
+from tracekit.recording.agent.changes import apply_changes, counts
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    """Restore what changes replace in torch, and its settings."""
+    data, parallel = torch.utils.data, torch.nn.parallel
+    owners = [
+        (torch.optim.Optimizer, ("__init__", "zero_grad")),
+        (torch.nn.Module, ("__call__", "zero_grad")),
+        (data.DataLoader, ("__init__",)),
+        (parallel.DistributedDataParallel, ("__init__",)),
+        (torch, ("set_anomaly_enabled", "use_deterministic_algorithms")),
+    ]
+    originals = [(owner, name, getattr(owner, name)) for owner, names in owners for name in names]
+    threads, precision, thresholds = (
+        torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
+        gc.get_threshold(),
+    )
+    yield
+    for owner, name, original in originals:
+        setattr(owner, name, original)
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(precision)
+    torch.set_flush_denormal(False)
+    torch.set_anomaly_enabled(False)
+    gc.set_threshold(*thresholds)
+    counts.clear()
+
+
+def apply(name: str) -> Callable[[], int]:
+    """Apply a change of the catalog; returns what tells how often it took effect."""
+    apply_changes(torch, catalog.locate([name]))
+    return lambda: counts[name]
+
+
+def model() -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+
+
+def test_every_function_has_one_change() -> None:
+    known = [change.function for change in catalog.available().values() if change.file == catalog.BUILT_IN]
+    public = {
+        name
+        for name, value in vars(changes).items()
+        if getattr(value, "__module__", "") == changes.__name__ and not name.startswith("_")
+    }
+    assert sorted(known) == sorted(public - {"apply_changes"})
+
+
+def test_gradients_become_none_where_they_were_zero() -> None:
+    count, module = apply("zero_grad_to_none"), model()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(2):
+        module(torch.ones(1, 4)).sum().backward()
+        optimizer.zero_grad(set_to_none=False)
+    module.zero_grad()
+    assert (count(), {parameter.grad for parameter in module.parameters()}) == (2, {None})
+
+
+@pytest.mark.parametrize("name", ["foreach", "fused"])
+def test_optimizers_update_in_few_calls_unless_they_do_so(name: str) -> None:
+    count, module = apply(name), model()
+    plain = torch.optim.AdamW(module.parameters(), lr=0.1)
+    torch.optim.AdamW(module.parameters(), lr=0.1, foreach=True)
+    torch.optim.LBFGS(module.parameters())  # has neither
+    module(torch.ones(1, 4)).sum().backward()
+    plain.step()
+    assert (count(), plain.param_groups[0][name]) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "changed"),
+    [
+        ("num_workers", {}, {"num_workers": 1}),
+        ("num_workers", {"num_workers": 2}, {}),
+        ("persistent_workers", {"num_workers": 1}, {"persistent_workers": True}),
+        ("persistent_workers", {}, {}),
+        ("prefetch_factor", {"num_workers": 1}, {"prefetch_factor": 8}),
+        ("prefetch_factor", {"num_workers": 1, "prefetch_factor": 9}, {}),
+        ("pin_memory", {}, {"pin_memory": True}),
+        ("pin_memory", {"pin_memory": True}, {}),
+    ],
+)
+def test_arguments_of_loaders_are_replaced(
+    name: str, given: dict[str, Any], changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MAX_WORKERS", 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    count = apply(name)
+    loader = torch.utils.data.DataLoader([1, 2], 1, **given)
+    assert count() == bool(changed)
+    assert {key: getattr(loader, key) for key in given | changed} == given | changed
+
+
+def test_workers_would_repeat_iterable_data() -> None:
+    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
+        def __iter__(self) -> Iterator[int]:
+            return iter([1, 2])
+
+    count = apply("num_workers")
+    assert list(torch.utils.data.DataLoader(Stream(), None)) == [1, 2]
+    assert count() == 0
+
+
+def test_threads_are_one_or_one_per_core() -> None:
+    torch.set_num_threads(2)
+    one = apply("one_thread")
+    assert (one(), torch.get_num_threads()) == (1, 1)
+    many = apply("all_cores")
+    assert many() == (torch.get_num_threads() > 1)
+
+
+def test_switches_of_debugging_are_ignored() -> None:
+    count = apply("no_anomaly_detection")
+    torch.autograd.set_detect_anomaly(True)
+    assert (count(), torch.is_anomaly_enabled()) == (1, False)
+    count = apply("nondeterministic")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert (count(), torch.are_deterministic_algorithms_enabled()) == (1, False)
+    torch.use_deterministic_algorithms(False)
+    assert count() == 1
+
+
+def test_settings_of_the_process() -> None:
+    assert apply("less_garbage_collection")() == (gc.get_threshold()[0] == changes.COLLECTOR_THRESHOLD) == 1
+    assert apply("less_garbage_collection")() == 0  # they are so already
+    assert apply("matmul_precision")() == 1
+    assert torch.get_float32_matmul_precision() == "high"
+    assert apply("cudnn_benchmark")() == torch.cuda.is_available()
+    assert apply("flush_denormals")() in (0, 1)  # not every processor can
+
+
+def test_the_first_model_with_parameters_runs_in_bfloat16() -> None:
+    count, module = apply("bfloat16"), model()
+    torch.nn.Identity()(torch.ones(1))
+    assert module(torch.ones(1, 4)).dtype is torch.bfloat16
+    assert module(torch.ones(1, 4)).dtype is torch.bfloat16
+    assert model()(torch.ones(1, 4)).dtype is torch.float32
+    assert count() == 2
+
+
+def test_inference_mode_is_for_models_that_are_not_trained() -> None:
+    count = apply("inference_mode")
+    assert model()(torch.ones(1, 4)).requires_grad
+    assert count() == 0
+    count, module = apply("inference_mode"), model().eval()
+    assert module(torch.ones(1, 4)).is_inference()
+    assert count() == 1
+
+
+def test_convolutions_get_channels_last() -> None:
+    count = apply("channels_last")
+    model()(torch.ones(1, 4))
+    assert count() == 0
+    count, module = apply("channels_last"), torch.nn.Sequential(torch.nn.Conv2d(2, 2, 3))
+    module(torch.ones(1, 2, 5, 5))
+    assert count() == 1
+    assert module[0].weight.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_model_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function: lambda *arguments: function(*arguments) + 1)
+    count, module = apply("compile"), torch.nn.Linear(4, 4)
+    torch.nn.init.zeros_(module.weight)
+    torch.nn.init.zeros_(module.bias)
+    assert module(torch.ones(4)).tolist() == [1.0] * 4
+    assert count() == 1
+
+
+def test_gradients_of_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+
+    def init(
+        self: Any, module: Any, *, broadcast_buffers: bool = True, gradient_as_bucket_view: bool = False
+    ) -> None:
+        made.append({"buffers": broadcast_buffers, "views": gradient_as_bucket_view})
+
+    monkeypatch.setattr(torch.nn.parallel.DistributedDataParallel, "__init__", init)
+    views, buffers = apply("bucket_views"), apply("local_buffers")
+    torch.nn.parallel.DistributedDataParallel(None, broadcast_buffers=False)
+    assert (made, views(), buffers()) == ([{"buffers": False, "views": True}], 1, 0)
+
+
+def test_a_change_of_another_package_is_loaded_from_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "slower.py"
+    file.write_text("def change(torch, applied):\n    torch.tried = 1\n    applied()\n")
+    apply_changes(torch, [{"name": "own", "file": str(file), "function": "change"}])
+    assert (torch.tried, counts) == (1, {"own": 1})
+    del torch.tried
+    assert not any(name.endswith("slower") for name in sys.modules)
+
+
+def test_the_page_lists_every_change() -> None:
+    page = (Path(__file__).parents[4] / "docs/trying.md").read_text()
+    rows = {
+        f"| `{name}` | {change.title} | `{change.code}` | {change.results} |"
+        for name, change in catalog.available().items()
+    }
+    assert rows <= set(page.splitlines())
