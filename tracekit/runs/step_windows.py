@@ -85,7 +85,7 @@ def _earlier_ends(ranks: npt.NDArray[Any], ends: Times, earlier: pd.DataFrame) -
     before: dict[Hashable, int] = {}
     if len(earlier):
         before = (earlier[C.START_NS] + earlier[C.DUR_NS]).groupby(earlier[C.RANK]).max().to_dict()
-    bounds = np.flatnonzero(np.diff(ranks, prepend=-1)).tolist()
+    bounds = np.flatnonzero(np.diff(ranks, prepend=ranks[:1] - 1)).tolist()
     for first, stop in pairwise([*bounds, len(ends)]):
         # The maximum of all earlier ends, not only the last: a step may end before an earlier one does.
         reached[first + 1 : stop] = np.maximum.accumulate(ends[first : stop - 1])
