@@ -77,8 +77,8 @@ class RunSides:
     ) -> Noise | Sessions | None:
         """Return the noise that the verdict has to allow for; None if no side needs it, or if it is unknown.
 
-        Of a side with a single value, that of one run. Of repeated runs of both sides that were recorded on
-        different occasions, that between sessions: times differ by it, memory does not.
+        Of a side with a single value, that of one run. Of sides that were recorded on different occasions,
+        that between sessions: times differ by it, memory does not.
 
         Args:
             name: Name of the metric.
@@ -87,13 +87,24 @@ class RunSides:
             profiled: Whether a profiler slowed the runs, whose noise the recorded ones then do not tell.
         """
         fewest = min(sum(value is not None for value in values) for values in (a, b))
-        if fewest > 1 and self.apart and METRICS[name].unit == "ns":
+        apart = self.apart if fewest > 1 else not profiled and self._are_in_two_sessions
+        if apart and METRICS[name].unit == "ns":
             compared = {run.path for run in (*self.base, *self.head)}
             unused = [run for run in self.recorded if run.path not in compared]
             return noise.sessions_of(name, self.base[-1], [] if profiled else unused)
         if fewest > 1 or profiled:
             return None
         return noise.noise_of_run(name, (self.base[-1], self.head[-1]), self.recorded)
+
+    @cached_property
+    def _are_in_two_sessions(self) -> bool:
+        """Whether no run of the base is of the session of a run of the head."""
+        likes = [run for run in self.recorded if noise.is_alike(run, self.head[-1])]
+        runs = {run.path: run for run in (*likes, *self.base, *self.head)}
+        sessions = noise.split_into_sessions(runs.values(), lambda _: 1.0)
+        number_of = {run.path: number for number, session in enumerate(sessions) for run, _ in session}
+        sides = ({number_of[run.path] for run in side} for side in (self.base, self.head))
+        return not set.intersection(*sides)
 
     def compare(
         self,

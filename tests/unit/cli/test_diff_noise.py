@@ -23,3 +23,12 @@ def test_the_command_takes_noise_from_the_store(tracekit: Tracekit, store: Store
     assert done.code == 1
     assert "regression: step time 1.00 ms → 1.30 ms" in done.out
     assert "recorded runs of unchanged code" in " ".join(done.out.split())
+
+
+def test_noise_of_one_session_does_not_judge_runs_of_two(tracekit: Tracekit, store: Store) -> None:
+    record(store, "a" * 40, [1_000_000, 1_010_000, 990_000, 1_005_000, 995_000])
+    record(store, "b" * 40, [1_000_000], label="before")
+    record(store, "c" * 40, [1_300_000], label="after", apart=True)
+    done = tracekit("diff", "before", "after", "--exit-code", "--no-explain")
+    assert done.code == 3
+    assert "the sides were recorded on different occasions" in " ".join(done.out.split())
