@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from tests.integration.programs import collected
@@ -151,3 +153,68 @@ def test_samples_can_be_turned_off(tmp_path: Path) -> None:
     [run] = store.runs()
     assert run.rows("host_samples") == 0
     assert "--no-host-samples" not in run.meta.command
+
+
+PLANTED = """
+import gc, json, sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+import tracekit
+
+class Slow(Dataset):
+    def __len__(self):
+        return 40
+    def __getitem__(self, place):
+        time.sleep(0.03)
+        return torch.full((8,), float(place))
+
+def pause():
+    time.sleep(0.05)
+
+def main():
+    gc.disable()
+    kept = [[place] for place in range(100_000)]
+    values, output = torch.randn(400, 400), torch.empty(400, 400)
+    batches = iter(DataLoader(Slow(), 1, num_workers=int(sys.argv[1])))
+    lengths = []
+    for step in range(12):
+        at = [time.perf_counter_ns()]
+        def mark():
+            at.append(time.perf_counter_ns())
+        next(batches); mark()
+        gc.collect(); mark()
+        pause(); mark()
+        for _ in range(6):
+            torch.mm(values, values, out=output)
+        mark()
+        lengths.append(at)
+        tracekit.step()
+    print(json.dumps(lengths))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
+def test_parts_have_the_lengths_that_the_program_measures(tmp_path: Path, workers: int) -> None:
+    (tmp_path / "planted.py").write_text(PLANTED)
+    store = Store(tmp_path / "store")
+    command = [sys.executable, "planted.py", str(workers)]
+    ended = collected(store.path, command, tmp_path, "--start-step", "4", "--steps", "6")
+    assert ended.code == 0, ended.err
+    [run] = store.runs()
+    clock = np.array(json.loads(ended.out.splitlines()[-1]))
+    planted, between = np.diff(clock), np.append(clock[1:, 0] - clock[:-1, -1], 0)
+    steps = analyze(run, "host_breakdown").tables["per_step"]
+    measured = steps[["loading_ns", "garbage_collection_ns", "outside_ns", "ops_ns"]].to_numpy(np.int64)
+    assert (measured.sum(axis=1) <= steps["step_ns"]).all()
+    names = ("loading", "garbage collection", "sleeping", "ops")
+    for name, true, found in zip(names, planted[4:10].T, measured.T, strict=True):
+        # what runs between the steps that the program measures is outside of ops too
+        spare = (between[3:9] + between[4:10]) * (name == "sleeping")
+        errors = np.maximum(found - true - spare, true - found)
+        allowed = np.maximum(0.03 * true, 1_000_000)
+        # a program that runs between two readings of a clock may spoil a step
+        assert np.median(errors / allowed) <= 1, (name, true, found)
