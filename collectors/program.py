@@ -25,7 +25,7 @@ from tracekit.errors import CollectionError, ProgramFailedError, TracekitError, 
 from tracekit.ingest.host_samples import HostSamples
 from tracekit.recording import agent, changes
 from tracekit.recording.agent.agent import TIMED_ONLY
-from tracekit.recording.collector import Program, Recording, read_cpu_load, read_facts
+from tracekit.recording.collector import Program, Recording, read_cpu_load, read_facts, read_thread_times
 from tracekit.runs.meta import PROCESS_NOT_RECORDED, Diagnostic, Level
 from tracekit.workloads.options import values
 
@@ -238,10 +238,11 @@ def make_recording(
         sampled: Samples while it was recorded.
     """
     recording = read_facts(ranks[0].facts, [rank.trace for rank in ranks])
+    times = [sample for rank in ranks[1:] for sample in read_thread_times(rank.facts, rank.number)]
     assigned = assign_samples(sampled.samples(), [rank.view for rank in ranks])
     return replace(
         recording,
-        samples=(*recording.samples, *assigned),
+        samples=(*recording.samples, *times, *assigned),
         host_samples=tuple(HostSamples.of(rank.number, rank.facts["host_samples"]) for rank in ranks),
         cpu_loads=tuple(load for rank in ranks for load in read_cpu_load(rank.facts, rank.number)),
         exit_code=code,

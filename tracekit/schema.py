@@ -437,7 +437,7 @@ COUNTERS: Final = Table(
     "one sample",
     (
         Column(C.T_NS, _INT64, "time, ns since the run's t0", between=_INSTANT),
-        Column(C.SOURCE, _TEXT, "nvml, process, torch or nsys"),
+        Column(C.SOURCE, _TEXT, "nvml, process, torch, nsys or scheduler"),
         _maybe(C.RANK, _INT32, "rank that used the device; null for several ranks, and if unknown"),
         _maybe(C.DEVICE, _INT32, "device index, as the rank numbers its devices"),
         Column(C.METRIC, _TEXT, "what was sampled"),

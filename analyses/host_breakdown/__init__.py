@@ -20,6 +20,10 @@ The parts sum to the window to the nanosecond: to the union of the profiled step
 marked, to the time from the first to the last row of the thread. The driving thread is the one with most
 marks of steps, else most ops outside of backward, else most runtime calls.
 
+Where the agent recorded it, `thread_states` divides each step by what the scheduler did with the thread: on a
+core, ready and waiting for one (run delay), or blocked: asleep, or waiting for a file, a socket, a lock or
+other threads. That is another division of the same time, not of the parts.
+
 Source: the events of torch.profiler and Nsight Systems, and the stacks that the agent samples.
 
 Example:
@@ -52,6 +56,7 @@ from ..shared.host_rows import source_lines
 from ..shared.op_families import COMMUNICATES
 from .findings import PART, RULES, SAMPLES, SOURCE, TIME_NS, TOTAL_NS, findings
 from .samples import MIN_SAMPLES, count_functions, divide_unrecorded, name_loading, read_samples
+from .states import BLOCKED_NS, ON_CORE_NS, RUN_DELAY_NS, STEP_NS, read_states
 
 NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
 Parts: TypeAlias = dict[HostPart, Union]
@@ -80,7 +85,7 @@ def compute(run: Run) -> Result:
         return Result(notes=(NO_HOST,))
     windows = step_windows(run)
     part_of_row = _mark_parts(host)
-    whole, per_step, by_name, by_function = [], [], [], []
+    whole, per_step, by_name, by_function, states = [], [], [], [], []
     marks = _find_marks(run, host)
     for rank, thread in _find_drivers(host, marks).items():
         steps = windows[windows[C.RANK] == rank]
@@ -89,6 +94,8 @@ def compute(run: Run) -> Result:
         whole.append(_sum_parts(parts, window, len(steps)).assign(**{C.RANK: rank}))
         if len(steps):
             per_step.append(_split_by_step(parts, steps).assign(**{C.RANK: rank}))
+            if len(in_states := read_states(run, rank, steps)):
+                states.append(in_states.assign(**{C.RANK: rank}))
         codes = np.where(marks, _MARK, part_of_row)
         names = _with_rest(_sum_names(run, host, codes, thread, window, parts), parts[HostPart.OUTSIDE])
         names = sort_by(names, f"-{TIME_NS}", C.NAME)
@@ -104,7 +111,7 @@ def compute(run: Run) -> Result:
         by_name.append(names.assign(**{C.RANK: rank}))
     tables = {
         spec.name: pd.concat(frames, ignore_index=True)[[column.name for column in spec.columns]]
-        for spec, frames in zip(TABLES, (whole, by_name, per_step, by_function), strict=True)
+        for spec, frames in zip(TABLES, (whole, by_name, per_step, by_function, states), strict=True)
         if frames
     }
     return Result(tables, tuple(findings(run, tables, host)), notes=() if per_step else (NO_STEPS,))
@@ -342,6 +349,18 @@ TABLES = (
             Column("self_samples", "count", "samples in which it is the innermost function"),
             Column("unrecorded_samples", "count", "samples at moments that no row of the thread covers"),
             Column(SOURCE, "", "line of it that runs in more than half of its samples; else empty"),
+        ),
+    ),
+    TableSpec(
+        "thread_states",
+        "State of the driving thread by profiled step",
+        (
+            RANK,
+            STEP,
+            Column(STEP_NS, "ns", "length of the step on the host: the sum of the states"),
+            Column(ON_CORE_NS, "ns", "time on a core"),
+            Column(RUN_DELAY_NS, "ns", "time ready to run, waiting for a core"),
+            Column(BLOCKED_NS, "ns", "the rest: asleep, or waiting for a file, a socket, a lock or threads"),
         ),
     ),
 )

@@ -27,6 +27,7 @@ from tracekit.schema import C, HostKind
 from ..shared.common import contains, ints
 from ..shared.host_columns import BACKWARD, HostColumns
 from ..shared.programs import program_of
+from .states import BLOCKED_NS
 
 PART, TIME_NS, TOTAL_NS, SOURCE, SAMPLES = "part", "time_ns", "total_ns", "source", "samples"
 LOADS = Rule(
@@ -110,7 +111,7 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
         yield _report_loading(rows, times[HostPart.LOADING], window_ns, against)
     if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns:
         rows = names[names[PART] == HostPart.OUTSIDE]
-        yield _report_outside(run, rows, times[HostPart.OUTSIDE], against)
+        yield _report_outside(run, rows, times[HostPart.OUTSIDE], _find_blocked(tables, times), against)
     if (collecting_ns := times[HostPart.GARBAGE_COLLECTION]) >= COLLECTS["min_share"] * window_ns:
         yield against.finding(
             COLLECTS,
@@ -154,11 +155,33 @@ _LOAD_IN_WORKERS = (
 )
 
 
-def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, against: Budget) -> Finding:
-    """The finding on time outside of ops, with the function that most of it is in."""
+def _find_blocked(tables: dict[str, pd.DataFrame], times: dict[HostPart, int]) -> int:
+    """Return for how long the driving threads are blocked outside of ops at least, as recorded.
+
+    In other parts they may be blocked for all of the time.
+    """
+    states = tables.get("thread_states")
+    if states is None or len(states) != len(tables["per_step"]):
+        return 0
+    elsewhere = sum(times.values()) - times[HostPart.OUTSIDE]
+    return max(0, int(ints(states, BLOCKED_NS).sum()) - elsewhere)
+
+
+def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, blocked_ns: int, against: Budget) -> Finding:
+    """The finding on time outside of ops, with the function that most of it is in.
+
+    Args:
+        run: The run.
+        names: Rows of that part in the table `by_name`.
+        time_ns: The time outside of ops.
+        blocked_ns: For how long of it the threads are blocked at least.
+        against: The steps.
+    """
     function, saving_ns = find_main_function(names, time_ns)
     unmeasured = "" if run.meta.environment.get(PROGRAM) else "garbage collection, "
     move = _MOVE.format(unmeasured=unmeasured)
+    if 2 * blocked_ns > time_ns:
+        move = _WAIT.format(blocked=human(against.per_step(blocked_ns), "ns"), per=against.per)
     saving, advice = saving_ns or None, _FUSE if function.startswith("Optimizer.") else move
     place = f"Most of it is in {brief(function)}{describe_line(names, function)}"
     if not function and names[SAMPLES].notna().any():
@@ -180,6 +203,10 @@ def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, against: Budget
 _MOVE = (
     "It is Python (loops, conversions, tokenizing), {unmeasured}reading of files, or waiting: do it once for "
     "a batch or before the loop, or in another process"
+)
+_WAIT = (
+    "For at least {blocked} {per} the thread is blocked: it sleeps, or waits for a file, a socket, a lock or "
+    "other threads. Do that beside the steps: in another thread or process, or ahead of time"
 )
 _FUSE = "It is the optimizer's loop over parameters: use `foreach=True` or `fused=True`"
 

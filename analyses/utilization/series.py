@@ -20,6 +20,7 @@ from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.nvml import QUERIES, SOURCE, M
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
+from tracekit.runs.thread_times import SCHEDULER
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import Floats, extent, ids_or_absent, ints, spans
@@ -128,9 +129,9 @@ def quantile(values: Floats, weights: Ints, share: float) -> float:
 
 
 def read(run: Run) -> list[Series]:
-    """Read every metric of the run's counters; values that are not finite are omitted."""
+    """Read the metrics of the run's counters but times of threads; values that are not finite are omitted."""
     keys = [C.SOURCE, C.DEVICE, C.METRIC, C.UNIT]
-    rows = run.table("counters", columns=[*keys, C.T_NS, C.VALUE])
+    rows = run.table("counters", columns=[*keys, C.T_NS, C.VALUE], where=pc.field(C.SOURCE) != SCHEDULER)
     rows = rows[np.isfinite(rows[C.VALUE].to_numpy(np.float64))]
     groups, times = group_rows(rows, keys), ints(rows, C.T_NS)
     values = rows[C.VALUE].to_numpy(np.float64)

@@ -169,12 +169,12 @@ class Slow(Dataset):
         return torch.full((8,), float(place))
 
 def pause():
-    time.sleep(0.05)
+    time.sleep(0.2)
 
 def main():
     gc.disable()
-    kept = [[place] for place in range(100_000)]
-    values, output = torch.randn(400, 400), torch.empty(400, 400)
+    kept = [[place] for place in range(20_000)]
+    values, output = torch.randn(300, 300), torch.empty(300, 300)
     batches = iter(DataLoader(Slow(), 1, num_workers=int(sys.argv[1])))
     lengths = []
     for step in range(12):
@@ -207,7 +207,14 @@ def test_parts_have_the_lengths_that_the_program_measures(tmp_path: Path, worker
     [run] = store.runs()
     clock = np.array(json.loads(ended.out.splitlines()[-1]))
     planted, between = np.diff(clock), np.append(clock[1:, 0] - clock[:-1, -1], 0)
-    steps = analyze(run, "host_breakdown").tables["per_step"]
+    result = analyze(run, "host_breakdown")
+    steps, states = result.tables["per_step"], result.tables["thread_states"]
+    assert (states["step_ns"] == steps["step_ns"]).all()
+    assert (states["on_core_ns"] + states["run_delay_ns"] + states["blocked_ns"] == states["step_ns"]).all()
+    assert (states["blocked_ns"] >= 200_000_000 - 1_000_000).all()
+    assert (states["on_core_ns"] >= steps["garbage_collection_ns"] - states["run_delay_ns"] - 1_000_000).all()
+    (outside,) = (finding for finding in result.findings if finding.code == "host_outside_ops")
+    assert "the thread is blocked" in outside.advice
     measured = steps[["loading_ns", "garbage_collection_ns", "outside_ns", "ops_ns"]].to_numpy(np.int64)
     assert (measured.sum(axis=1) <= steps["step_ns"]).all()
     names = ("loading", "garbage collection", "sleeping", "ops")

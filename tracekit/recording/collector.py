@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from tracekit.ingest.host_samples import HostSamples
 from tracekit.ingest.write import Sample
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.meta import CpuLoad, Diagnostic, Timings
+from tracekit.runs.thread_times import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAITED
 from tracekit.workloads.base import INDUCTOR, Options
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions
 
@@ -147,9 +148,12 @@ def read_facts(facts: Mapping[str, Any], traces: Sequence[Path]) -> Recording:
         threads=facts["threads"],
         version=facts["version"],
         timings=Timings(step_ns, [], facts["clock"], len(later_ns), left_out) if step_ns else None,
-        samples=tuple(
-            Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
-            for source, device, metric, value in facts["peaks"]
+        samples=(
+            *(
+                Sample(facts["began_unix_ns"], source, device, metric, "bytes", value)
+                for source, device, metric, value in facts["peaks"]
+            ),
+            *read_thread_times(facts),
         ),
         host_samples=(HostSamples.of(0, facts["host_samples"]),),
         cpu_loads=read_cpu_load(facts),
@@ -162,6 +166,13 @@ def read_cpu_load(facts: Mapping[str, Any], rank: int = 0) -> tuple[CpuLoad, ...
     """Return the use of the CPU from what the recorder of a process knows; empty if nothing was timed."""
     load = facts.get("cpu_load")
     return (CpuLoad(rank=rank, **load),) if load else ()
+
+
+def read_thread_times(facts: Mapping[str, Any], rank: int = 0) -> Iterator[Sample]:
+    """Yield how long the thread of the steps has run, and has waited for a core, when each of them began."""
+    for unix_ns, ran_ns, waited_ns in facts.get("thread_times", ()):
+        for metric, value in ((STEP_THREAD_RAN, ran_ns), (STEP_THREAD_WAITED, waited_ns)):
+            yield Sample(unix_ns, SCHEDULER, None, metric, "ns", float(value), rank)
 
 
 class Collector(Protocol):

@@ -291,6 +291,23 @@ def test_stack_traces_of_anomaly_detection_are_counted_by_samples(tmp_path: Path
     assert finding.saving_ns_per_step == pytest.approx(700_000, abs=6)
 
 
+@pytest.mark.parametrize(("blocked_ns", "said"), [(700_000, True), (500_000, False)])
+def test_waiting_outside_of_ops_is_told_from_working(tmp_path: Path, blocked_ns: int, said: bool) -> None:
+    readings = []
+    for number in range(6):
+        at, ran_ns = number * 1_000_000 + (1 if number < 5 else -1), number * (900_000 - blocked_ns)
+        for metric, value in (("step_thread_ran_ns", ran_ns), ("step_thread_waited_ns", number * 100_000)):
+            readings.append(
+                {C.T_NS: at, C.SOURCE: "scheduler", C.RANK: 0, C.METRIC: metric, C.UNIT: "ns", C.VALUE: value}
+            )
+    result = analyze(stepping(tmp_path, [runs_op(0, 0.1)], counters=readings), "host_breakdown")
+    states = result.tables["thread_states"]
+    assert states["run_delay_ns"].tolist() == [100_000] * 5
+    assert states["blocked_ns"].tolist() == [blocked_ns] * 5
+    assert ("For at least 600.00 µs per step the thread is blocked" in result.findings[0].advice) == said
+    assert ("conversions" in result.findings[0].advice) != said
+
+
 def samples_of(stacks: list[str]) -> list[dict[str, Any]]:
     """A sample in the middle of each step; every function runs its line 9."""
     thread = {C.RANK: 0, C.PID: 0, C.TID: 0}

@@ -1,11 +1,14 @@
-"""Watch the host while steps are profiled: pauses of Python's garbage collector, and Python stacks."""
+"""Watch the host while steps are profiled: pauses of Python's collector, Python stacks, states of threads."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
+import threading
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -26,6 +29,8 @@ class HostWatch:
 
     Attributes:
         sampler: Sampler of the stacks.
+        thread_times: Readings at the begin of each step and at the end: time in ns since the epoch, and for
+            how long the thread of the steps has run, and has waited for a core, ns.
     """
 
     def __init__(self, torch: Any, *, samples: bool) -> None:
@@ -33,6 +38,7 @@ class HostWatch:
         self._range: Any = None
         self.sampler = StackSampler()
         self._samples = samples
+        self.thread_times: list[tuple[int, int, int]] = []
 
     def start(self) -> None:
         """Begin to watch, the thread that calls this first."""
@@ -47,6 +53,14 @@ class HostWatch:
         self.sampler.stop()
         with suppress(ValueError):  # not started
             gc.callbacks.remove(self._report_collection)
+
+    def read_thread_times(self) -> None:
+        """Read the times of the calling thread, which runs the steps; does nothing where they are unknown."""
+        with suppress(OSError, ValueError, IndexError):
+            path = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+            waited_ns = int(path.read_text().split()[1])
+            # the first number of the file is exact only while the thread does not run
+            self.thread_times.append((time.time_ns(), time.thread_time_ns(), waited_ns))
 
     def _report_collection(self, phase: str, details: dict[str, int]) -> None:
         """Record the collection that begins or ends, as a range that needs no dispatch of torch.

@@ -181,6 +181,7 @@ class TorchRecorder:
             "began_unix_ns": self.began_unix_ns,
             "program": read_settings(self._torch),
             "host_samples": self._watch.sampler.facts(),
+            "thread_times": self._watch.thread_times,
             "cpu_load": self._load.facts(),
         }
 
@@ -226,6 +227,7 @@ class TorchRecorder:
         with _quiet(), self._logs.quiet_start():
             self._profiler.start()
         self._watch.start()
+        self._watch.read_thread_times()
 
     def _profile(self, first: int) -> Any:
         profiler = self._torch.profiler
@@ -260,6 +262,7 @@ class TorchRecorder:
                 self._wait_for_device()
             with _quiet():
                 self._profiler.step()
+            self._watch.read_thread_times()
 
     def _wait_for_device(self) -> None:
         """Let the device finish the work of earlier steps, which must not be recorded in the first one."""
@@ -300,6 +303,8 @@ class TorchRecorder:
 
     def _end(self) -> tuple[Any, Path | None]:
         profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            self._watch.read_thread_times()
         self._watch.stop()
         if profiler is not None:
             _wait_for_gloo()

@@ -1,0 +1,57 @@
+"""State of the driving thread in each profiled step: on a core, waiting for one, or blocked.
+
+The agent reads the thread's times at the begin of each step; those of a step are differences of readings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
+from tracekit.runs.step_windows import HOST_NS, HOST_START_NS
+from tracekit.runs.thread_times import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAITED
+from tracekit.schema import C
+
+from ..shared.common import ints
+
+STEP_NS, ON_CORE_NS, RUN_DELAY_NS, BLOCKED_NS = "step_ns", "on_core_ns", "run_delay_ns", "blocked_ns"
+
+
+def read_states(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
+    """Return the time of each step in each state, which sum to the step; empty if they were not recorded.
+
+    Args:
+        run: The run.
+        rank: The rank.
+        steps: Its step windows.
+    """
+    where = (pc.field(C.SOURCE) == SCHEDULER) & (pc.field(C.RANK) == rank)
+    rows = run.table("counters", columns=[C.T_NS, C.METRIC, C.VALUE], where=where)
+    metrics = rows[C.METRIC].astype(str)
+    ran, waited = (rows[metrics == metric] for metric in (STEP_THREAD_RAN, STEP_THREAD_WAITED))
+    times = ints(ran, C.T_NS)
+    start = ints(steps, HOST_START_NS)
+    first, last = (np.searchsorted(times, edge) for edge in (start, start + ints(steps, HOST_NS)))
+    last = np.minimum(last, len(times) - 1)  # the last reading is just before the end of the last step
+    known = first < last
+    start, first, last = start[known], first[known], last[known]
+    step_ns = ints(steps, HOST_NS)[known]
+    on_core = np.minimum(_difference(ran, first, last), step_ns)
+    delay = np.minimum(_difference(waited, first, last), step_ns - on_core)
+    return pd.DataFrame(
+        {
+            C.STEP: steps[C.STEP].to_numpy()[known],
+            STEP_NS: step_ns,
+            ON_CORE_NS: on_core,
+            RUN_DELAY_NS: delay,
+            BLOCKED_NS: step_ns - on_core - delay,
+        }
+    )
+
+
+def _difference(readings: pd.DataFrame, first: Ints, last: Ints) -> Ints:
+    values = readings[C.VALUE].to_numpy(np.float64).astype(np.int64)
+    return values[last] - values[first]
