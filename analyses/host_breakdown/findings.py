@@ -17,6 +17,7 @@ from tracekit.analysis import Basis, Bottleneck, Finding, Rule
 from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart, describe_line, find_main_function
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
+from tracekit.runs.conditions import find_contention
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
@@ -108,7 +109,7 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
         return
     if times[HostPart.LOADING] >= LOADS["min_share"] * window_ns:
         rows = names[names[PART] == HostPart.LOADING]
-        yield _report_loading(rows, times[HostPart.LOADING], window_ns, against)
+        yield _report_loading(run, rows, times[HostPart.LOADING], window_ns, against)
     if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns:
         rows = names[names[PART] == HostPart.OUTSIDE]
         yield _report_outside(run, rows, times[HostPart.OUTSIDE], _find_blocked(tables, times), against)
@@ -131,14 +132,21 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
         yield late
 
 
-def _report_loading(names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
-    """The finding on data loading: in the process itself, or waiting for workers."""
+def _report_loading(run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
+    """The finding on data loading: in the process itself, or waiting for workers.
+
+    Where other programs took the cores, waiting for workers has no saving: they were slowed down as well.
+    """
     waits = contains(names[C.NAME], "_MultiProcessing").any()
     function, _ = find_main_function(names, time_ns)
     place = f"Most of it is in {brief(function)}{describe_line(names, function)}. " if function else ""
+    saving = time_ns if waits else min(time_ns, window_ns - time_ns)
+    contention = find_contention(run.meta.cpu_loads) if waits else None
+    if contention and contention.is_external:
+        place = f"Other programs took the cores of the workers too: record again on a quiet machine. {place}"
     return against.finding(
         LOADS,
-        time_ns if waits else min(time_ns, window_ns - time_ns),
+        None if contention and contention.is_external else saving,
         f"Data loading takes {against.describe(time_ns)}",
         place + (_WAIT_FOR_WORKERS if waits else _LOAD_IN_WORKERS),
         "upper bound: all of the waiting" if waits else "what one worker loads while the rest of a step runs",

@@ -11,7 +11,7 @@ from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
 from tracekit.analysis.verdict import judge
-from tracekit.runs.meta import Timings
+from tracekit.runs.meta import CpuLoad, Timings
 from tracekit.schema import C, HostKind, Phase
 
 if TYPE_CHECKING:
@@ -360,6 +360,17 @@ def test_a_worker_hides_what_the_rest_of_a_step_takes(tmp_path: Path, loader: st
     run = stepping(tmp_path, [loads(0.8, loader), runs_op(0.8, 1)])
     (finding,) = analyze(run, "host_breakdown").findings
     assert finding.saving_ns_per_step == saving_ns
+
+
+def test_workers_that_other_programs_slow_down_have_no_saving(tmp_path: Path) -> None:
+    waits = {"step_thread_cpu_ns": 20, "step_thread_wait_ns": 60, "program_ns": 20, "others_ns": 170}
+    load = CpuLoad(rank=0, cores=2, wall_ns=100, cpu_ns=20, **waits)
+    for loader, saving_ns in (("SingleProcess", 200_000), ("MultiProcessing", None)):
+        rows = [loads(0.2, loader), runs_op(0.2, 1)]
+        run = stepping(tmp_path / loader, rows, meta={"cpu_loads": [load]})
+        (finding,) = analyze(run, "host_breakdown").findings
+        assert finding.saving_ns_per_step == saving_ns
+        assert ("quiet machine" in finding.advice) == (saving_ns is None)
 
 
 def test_a_straggler_is_named_with_its_work_and_what_balance_saves(tmp_path: Path) -> None:
