@@ -37,17 +37,19 @@ def read_states(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
     first, last = (np.searchsorted(times, edge) for edge in (start, start + ints(steps, HOST_NS)))
     last = np.minimum(last, len(times) - 1)  # the last reading is just before the end of the last step
     known = first < last
-    start, first, last = start[known], first[known], last[known]
+    first, last = first[known], last[known]
     step_ns = ints(steps, HOST_NS)[known]
-    on_core = np.minimum(_difference(ran, first, last), step_ns)
-    delay = np.minimum(_difference(waited, first, last), step_ns - on_core)
+    ran_ns, waited_ns = (_difference(values, first, last) for values in (ran, waited))
+    # a reading is a little after the begin of its step, mostly by a wait for a core
+    blocked = np.clip(times[last] - times[first] - ran_ns - waited_ns, 0, step_ns)
+    on_core = np.minimum(ran_ns, step_ns - blocked)
     return pd.DataFrame(
         {
             C.STEP: steps[C.STEP].to_numpy()[known],
             STEP_NS: step_ns,
             ON_CORE_NS: on_core,
-            RUN_DELAY_NS: delay,
-            BLOCKED_NS: step_ns - on_core - delay,
+            RUN_DELAY_NS: step_ns - on_core - blocked,
+            BLOCKED_NS: blocked,
         }
     )
 
