@@ -390,7 +390,8 @@ ANALYSIS = Analysis(
     question="Why was each device idle, and which host op or call is responsible?",
     definition=(
         "gap = idle interval of a device; each has one cause. unknown: the launch of the next interval is "
-        "not recorded. Work queued (its launch had ended before the gap, or was part of the same CUDA graph, "
+        "not recorded (before a move of managed memory to the host, which the CPU touches then: host_work). "
+        "Work queued (its launch had ended before the gap, or was part of the same CUDA graph, "
         "or it was queued for most of the gap): stream_dependency from "
         f"{duration(MIN_DEPENDENCY_NS)} or if a stream waited for an event of another (submission if the "
         "rank has one stream), else kernel_to_kernel. Otherwise the host was late; the cause covers most of "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis.idle_causes import READS
+from tracekit.analysis.idle_causes import MANAGED, READS
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import Budget
 from tracekit.schema import C
@@ -136,6 +136,11 @@ def on_host(rows: pd.DataFrame, program: Program) -> str:
     """
     if mostly(rows, contains(rows[OP], READS)):
         return _READING
+    if mostly(rows, rows[OP] == MANAGED):
+        return (
+            "The CPU writes or reads managed memory there, and its pages move one by one: fill it in a "
+            "kernel, and prefetch results to the host (`cudaMemPrefetchAsync`) before reading them"
+        )
     if mostly(rows, contains(rows[OP], _FILLS)):
         return _ON_DEVICE.format(module=program.module)
     if mostly(rows, rows[INITIAL]):

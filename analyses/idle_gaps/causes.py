@@ -34,7 +34,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis.idle_causes import CAUSES
+from tracekit.analysis.idle_causes import CAUSES, MANAGED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import MARKER
@@ -163,6 +163,7 @@ def explain(
         (Cause.KERNEL_TO_KERNEL, queued),
         (Cause.STREAM_DEPENDENCY, depends),
         (Cause.SUBMISSION, depends & _has_one_stream(gaps, device)),
+        (Cause.HOST_WORK, context.before_host_access(gaps, device)),
         (Cause.UNKNOWN, unrecorded),
     ):
         causes[holds] = CAUSES.index(cause)
@@ -329,7 +330,7 @@ and a known activity."""
 WARM_UP, INITIAL = "warm_up", "initial"
 """Whether a gap is in marked warm-up, and whether the host loaded or compiled code or chose an algorithm."""
 BETWEEN = "(between ops)"
-OUTSIDE = "(outside of ops)"
+OUTSIDE, _NO_KERNELS = "(outside of ops)", "(kernels of a graph not recorded)"
 
 
 @dataclass(frozen=True)
@@ -474,8 +475,9 @@ def _op_labels(idle: Idle, anchor: Ints, next_op: Ints) -> pd.Categorical:
     codes[why.cause == CAUSES.index(Cause.SYNC)] = 3 * len(plain) + 1
     codes = np.where(anchor >= 0, host.name_codes(anchor), codes)
     codes[why.unrecorded] = 3 * len(plain) + 2
+    codes[(why.cause == CAUSES.index(Cause.HOST_WORK)) & (anchor < 0)] = 3 * len(plain) + 3
     return to_categorical(
-        [*plain, *between, *queued, "(launch not recorded)", OUTSIDE, "(kernels of a graph not recorded)"],
+        [*plain, *between, *queued, "(launch not recorded)", OUTSIDE, _NO_KERNELS, MANAGED],
         codes,
     )
 

@@ -47,6 +47,8 @@ MIN_UNRECORDED_NS = 100_000
 """Launching a graph of many kernels delays the first of them by less, also where it was queued."""
 UNRECORDED_SPREAD, MIN_REPLAYS = 0.05, 3
 """Largest difference in length, and least number, of gaps that count as equally long."""
+MIGRATION = r"(?i)^unified memory"
+"""Names of moves of managed memory, which no call launches."""
 WARM_UP = r"(?i)warm[-_ ]?up"
 MAX_CLOCK_SKEW_NS = 5_000
 """Tolerance for a wait that seems to end before the work that it waited for."""
@@ -88,7 +90,14 @@ def after_backlog(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
         if len(linked):  # else launches were not recorded at all
             mine = (gaps[C.RANK] == rank).to_numpy(bool)
             precedes[mine] = end[place[mine]] < linked.min()
-    return precedes
+    migrated: Bools = contains(device[C.NAME], MIGRATION)[place]
+    return precedes & ~migrated
+
+
+def before_host_access(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
+    """Whether each gap ends as the CPU touches managed memory: nothing else moves its pages to the host."""
+    to_host: Bools = contains(device[C.NAME], f"{MIGRATION}.*DtoH")[gaps[AFTER].to_numpy()]
+    return to_host & (gaps[LAUNCH].to_numpy() < 0)
 
 
 def in_first_wait(gaps: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools) -> Bools:

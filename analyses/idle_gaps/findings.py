@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
-from tracekit.analysis.idle_causes import CAUSES, READS
+from tracekit.analysis.idle_causes import CAUSES, MANAGED, READS
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget
@@ -186,11 +186,13 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     replays = contains(gaps[CALL], r"(?i)graphlaunch")
     caused = {cause: gaps[CAUSE].cat.codes.to_numpy() == CAUSES.index(cause) for cause in Cause}
     is_unknown, reads = caused[Cause.HOST_WORK] & ~is_named, contains(gaps[OP], READS)
+    managed = (gaps[OP] == MANAGED).to_numpy(bool)
     lengths, idle_shares = ints(gaps, C.DUR_NS), gaps[_IDLE_SHARE].to_numpy()
     cases = (
         (LAUNCHES, caused[Cause.LAUNCH_BOUND], "GPU is launch-bound"),
         (COMPUTES, caused[Cause.HOST_WORK] & is_named, "GPU idle: CPU busy outside kernel launches"),
-        (COMPUTES, is_unknown & ~reads, "GPU idle while the CPU activity is unknown"),
+        (COMPUTES, is_unknown & ~reads & ~managed, "GPU idle while the CPU activity is unknown"),
+        (COMPUTES, is_unknown & managed, "GPU idle while the CPU uses managed memory"),
         (COMPUTES, is_unknown & reads, "GPU idle while the CPU reads files or input"),
         (CALLS, caused[Cause.SLOW_CALL] & ~replays, "GPU idle during slow runtime calls"),
         (FIRST_CALLS, caused[Cause.FIRST_CALL], "GPU idle during first calls of ops"),
@@ -241,7 +243,7 @@ def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -
     if rule is COMPUTES and not rows[NAMED].all():
         return (
             "what it reads is needed"
-            if contains(rows[OP], READS).all()
+            if contains(rows[OP], READS).all() or (rows[OP] == MANAGED).all()
             else "it was not recorded what the host did"
         )
     if rule is COMPUTES and mostly(rows, rows[WAITS_ELSEWHERE]):

@@ -58,6 +58,8 @@ HOST_LAUNCHES = (
 QUEUED = (IdleCause.KERNEL_TO_KERNEL, IdleCause.STREAM_DEPENDENCY, IdleCause.SUBMISSION)
 """The work was queued on the device and did not start."""
 CAUSES = tuple(map(str, IdleCause))
+MANAGED = "(managed memory used by the CPU)"
+"""Label of idle time that ends as the CPU touches managed memory, which moves its pages to the host."""
 READS = r"^(?:f?getc|getchar|f?gets|getline|p?readv?(?:64)?|fread|scanf)$"
 """Calls of the operating system that read files or input."""
 

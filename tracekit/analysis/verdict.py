@@ -55,7 +55,7 @@ from tracekit.analysis.device_verdict import (
     split_window,
 )
 from tracekit.analysis.host_verdict import NAME_WIDTH, describe_host
-from tracekit.analysis.idle_causes import HOST_LAUNCHES, QUEUED, READS, IdleCause
+from tracekit.analysis.idle_causes import HOST_LAUNCHES, MANAGED, QUEUED, READS, IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.analysis.savings import Ranked
 from tracekit.errors import PluginError, clean
@@ -305,6 +305,8 @@ class Evidence:
         ((largest, largest_ns),) = work.most_common(1) or [("", 0)]
         if 2 * largest_ns <= work.total():
             return ""
+        if largest == MANAGED:
+            return "with managed memory used by the CPU"
         if largest.startswith("("):
             gap_ns = longest.get(largest, 0)
             once = f", in one gap of {human(gap_ns, 'ns')}" if 2 * gap_ns > work.total() else ""

@@ -782,6 +782,40 @@ def test_a_call_that_loads_code_or_initializes_is_start_up(
 
 
 @pytest.mark.parametrize(
+    ("name", "launched", "expected"),
+    [
+        ("Unified Memory Memcpy DtoH", False, ("host_work", "(managed memory used by the CPU)")),
+        ("Unified Memory Memcpy HtoD", False, ("unknown", "(launch not recorded)")),
+        ("Memcpy DtoH", False, ("unknown", "(launch not recorded)")),
+        ("Unified Memory Memcpy DtoH", True, ("launch_bound", "(between ops)")),
+    ],
+)
+def test_pages_of_managed_memory_move_to_the_host_as_the_cpu_uses_them(
+    tmp_path: Path, name: str, expected: tuple[str, str], *, launched: bool
+) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 80_000)]
+    rows = [
+        kernel(5_000, 20_000, launch_row=0),
+        memcpy(90_000, 95_000, name=name, launch_row=1 if launched else None),
+    ]
+    (gap,) = explained(tmp_path, calls, rows).tables["gaps"].to_dict("records")
+    assert (gap["cause"], gap["op"]) == expected
+
+
+def test_moves_of_managed_memory_are_no_work_from_before_the_capture(tmp_path: Path) -> None:
+    move = "Unified Memory Memcpy DtoH"
+    for name, aside_ns in ((move, 0), ("Memcpy DtoH", 80_000)):
+        rows = [
+            memcpy(0, 10_000, name=name),
+            memcpy(90_000, 95_000, name=name),
+            kernel(95_000, 99_000, launch_row=0),
+        ]
+        calls = [host("cudaLaunchKernel", 90_000, 94_000, **CALL)]
+        table = explained(tmp_path / name[:3], calls, rows).tables["by_cause"]
+        assert table["aside_ns"].sum() == aside_ns
+
+
+@pytest.mark.parametrize(
     ("length", "gap_ns", "is_start_up"),
     [(2_000_000, 10_000_000, True), (1_999_999, 10_000_000, False), (2_000_000, 9_999_999, False)],
 )
