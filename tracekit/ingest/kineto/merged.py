@@ -19,8 +19,9 @@ from typing import Any
 
 import msgspec
 
-from tracekit.ingest.kineto.events import UNREADABLE, repair
+from tracekit.ingest.kineto.events import UNREADABLE
 from tracekit.ingest.kineto.source import open_trace
+from tracekit.ingest.kineto.split import repair
 from tracekit.ingest.link.trace import MAX_RANK
 from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.schema import HOST_INTERVALS, C
