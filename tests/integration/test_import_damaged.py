@@ -7,11 +7,15 @@ import gzip
 import io
 import json
 import lzma
+import os
+import subprocess
+import sys
 import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.programs import MAIN
 from tests.tiers import thinned
 from tests.traces import COUNT, durations, imported, kernel_event, kernels_text
 from tracekit.cli.main import run as tracekit
@@ -254,3 +258,14 @@ def test_a_tar_archive_and_an_empty_path_are_named(
     err = capsys.readouterr().err
     assert "is a tar archive" in err
     assert "the path is empty" in err
+
+
+def test_no_warning_of_python_reaches_a_user(tmp_path: Path) -> None:
+    events = [kernel_event(1, ts=5, dur=-1), kernel_event(2, ts=9, dur=0), {"ph": "C", "ts": 3, "args": {}}]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    command = [sys.executable, "-W", "error", "-c", MAIN, "findings", str(path)]
+    environment = {**os.environ, "TRACEKIT_STORE": str(tmp_path / "store")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
