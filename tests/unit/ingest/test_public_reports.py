@@ -117,6 +117,8 @@ def test_ranks_of_a_damaged_merged_file_are_not_told_apart_silently(store: Store
     run = imported(store, path)
     assert "merged_ranks" in notes(run)
     assert verdict(run)[0] == "misleading"
+    path.write_text('[{"name": "f", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": "CPU functions"}, {"na')
+    assert "merged_ranks" not in notes(imported(store, path))
 
 
 def test_large_process_ids_alone_are_no_ranks(store: Store, tmp_path: Path) -> None:

@@ -117,7 +117,8 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
         return [trace]
     ranks, files = [], merged.split_ranks(path, directory)
     if files is None:
-        return [structs.replace(trace, notes=(*trace.notes, _not_split(path)))]
+        notes = (_not_split(path),) if merged.holds_ranks(path, directory) else ()
+        return [structs.replace(trace, notes=(*trace.notes, *notes))]
     for rank, file in files.items():
         folder = directory / f"rank-{rank:05d}"
         folder.mkdir()

@@ -71,6 +71,12 @@ def may_hold_ranks(path: Place, directory: Path) -> bool:
     return bool(pids.max() >= LEAST_OFFSET or (pids.min() < MAX_LABEL and _begins_with_labels(path)))
 
 
+def holds_ranks(path: Place, directory: Path) -> bool:
+    """Whether the process ids of a trace that cannot be split are those of several ranks."""
+    pids = SpooledTable(directory, HOST_INTERVALS.name).distinct(C.PID).tolist()
+    return bool(_find_offset(pids)) or (min(pids) < MAX_LABEL and _begins_with_labels(path))
+
+
 def _begins_with_labels(path: Place) -> bool:
     with open_trace(path) as stream:
         return bool(_LABELED_PID.search(stream.read(_BEGIN)))
