@@ -66,9 +66,10 @@ READS = Rule(
 RANDOM = Rule(
     "host_random_tensors",
     states="in a run without device work ops that fill tensors with random numbers take at least {min_share} "
-    "of the steps",
+    "of the steps, in at least {min_calls} calls each with the same shapes, which must be recorded where no "
+    "steps are marked",
     why="one thread makes some hundred million numbers per second, a GPU or a generator that runs once more",
-    thresholds={"min_share": HIGH_SHARE},
+    thresholds={"min_share": HIGH_SHARE, "min_calls": 3},
 )
 RULES = (SMALL, LAYOUT, DENSE, HALF, GROWING, READS, RANDOM)
 MAX_NAMED = 3
@@ -159,6 +160,9 @@ def _report_layout_copies(run: Run, ops: Ops, inside: Bools, against: Budget) ->
 
 def _report_random_tensors(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     calls = inside & _has_name(ops, RANDOMIZES)
+    shapes = ops.frame[C.INPUT_SHAPES].astype(object).fillna("")
+    alike = pd.Series(calls).groupby([ops.names, shapes.to_numpy(object)]).transform("sum")
+    calls &= (alike >= RANDOM["min_calls"]).to_numpy(bool) & (against.marked | (shapes != "").to_numpy(bool))
     duration = ints(ops.frame, C.DUR_NS)
     total_ns = int(duration[calls].sum())
     if against.share(total_ns) < RANDOM["min_share"]:
