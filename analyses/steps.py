@@ -61,13 +61,14 @@ LIKELY = 0.5
 MAX_NAMED_STEPS = 3
 
 
-def findings(steps: pd.DataFrame, times: str, budget: Budget) -> tuple[Finding, ...]:
+def findings(steps: pd.DataFrame, times: str, budget: Budget, table: str) -> tuple[Finding, ...]:
     """Return findings on warm-up and unsteady steps of each rank.
 
     Args:
         steps: Profiled steps with their rank, number, `warmup_outlier` and times.
         times: Column of the times, null if unknown.
         budget: Time of the run's steps.
+        table: Table with what each step does.
     """
     results = []
     for rank, rows in steps[steps[times].notna()].groupby(C.RANK, sort=True):
@@ -75,7 +76,7 @@ def findings(steps: pd.DataFrame, times: str, budget: Budget) -> tuple[Finding, 
         if len(slow):
             results.append(_report_warmup(rank, slow, steady, times))
         if len(steady) >= UNSTEADY["min_steps"]:
-            results += _report_unsteady(rank, steady, times, budget)
+            results += _report_unsteady(rank, steady, times, budget, table)
     return tuple(results)
 
 
@@ -92,10 +93,12 @@ def _report_warmup(rank: object, slow: pd.DataFrame, steady: pd.DataFrame, times
     )
 
 
-def _report_unsteady(rank: object, steady: pd.DataFrame, times: str, budget: Budget) -> list[Finding]:
+def _report_unsteady(
+    rank: object, steady: pd.DataFrame, times: str, budget: Budget, table: str
+) -> list[Finding]:
     values = ints(steady.sort_values(C.STEP), times)
     slowest = _numbers(steady.sort_values([times, C.STEP], ascending=[False, True]).head(MAX_NAMED_STEPS))
-    where = f": `gpu_breakdown.per_step` shows the slowest steps ({slowest})"
+    where = f": `{table}` shows the slowest steps ({slowest})"
     spread = _describe_spread(f"Steps of rank {rank}", values, where)
     if isinstance(spread, Finding):
         return [spread]
@@ -108,7 +111,7 @@ def _report_unsteady(rank: object, steady: pd.DataFrame, times: str, budget: Bud
             UNSTEADY,
             excess,
             spread,
-            f"Compare the slowest steps ({slowest}) with the others in `gpu_breakdown.per_step`: their "
+            f"Compare the slowest steps ({slowest}) with the others in `{table}`: their "
             "shapes, copies or waits may differ",
             f"time of steps above their median of {human(median, 'ns')}, over all steps",
             confidence=LIKELY,
@@ -116,7 +119,7 @@ def _report_unsteady(rank: object, steady: pd.DataFrame, times: str, budget: Bud
     ]
 
 
-def _report_unsteady_unprofiled(times: Ints) -> list[Finding]:
+def _report_unsteady_unprofiled(times: Ints, table: str) -> list[Finding]:
     """Return the finding on the steps without a profiler: at the default number, few are profiled."""
     values = times[warmup(times) :]
     if len(values) < UNSTEADY["min_steps"]:
@@ -126,7 +129,7 @@ def _report_unsteady_unprofiled(times: Ints) -> list[Finding]:
         return [spread] if spread else []
     action = (
         f"Profile more steps (--steps {2 * UNSTEADY['min_steps']}) to see which are slow, and compare them "
-        "in `gpu_breakdown.per_step`: their shapes, copies or waits may differ, or other programs disturbed "
+        f"in `{table}`: their shapes, copies or waits may differ, or other programs disturbed "
         "them"
     )
     return [Finding(UNSTEADY.code, Severity.INFO, spread, action, confidence=LIKELY)]
@@ -214,10 +217,11 @@ def compute(run: Run) -> Result:
     if different:
         notes.append(DIFFERENT)
     alike = steps[~steps[C.RANK].isin(different)]
-    reported = findings(alike, OWN_NS, budget(run))
+    table = f"{'host' if busy(run, [C.DUR_NS]).empty else 'gpu'}_breakdown.per_step"
+    reported = findings(alike, OWN_NS, budget(run), table)
     has_few = steps.groupby(C.RANK).size().max() < UNSTEADY["min_steps"]
     if has_few and not different and timings is not None and timings.step_ns:
-        reported = (*reported, *_report_unsteady_unprofiled(np.array(timings.step_ns, np.int64)))
+        reported = (*reported, *_report_unsteady_unprofiled(np.array(timings.step_ns, np.int64), table))
     return Result(tables, reported, tuple(notes))
 
 

@@ -227,6 +227,7 @@ def test_steps_without_the_profiler_tell_where_few_are_profiled(tmp_path: Path) 
     (found,) = of("a", 5, *uneven)
     assert (found.code, found.saving_ns_per_step, found.severity) == ("unsteady_steps", None, Severity.INFO)
     assert found.title == "Steps without the profiler take from 1.00 µs (p05) to 2.00 µs (p95)"
+    assert "`host_breakdown.per_step`" in found.advice
     (recurring,) = of("b", 5, *[1_000, 1_000, 1_000, 2_000] * 4)
     assert "recurs every 4 steps" in recurring.title
     assert of("c", 5, *[1_000] * 10) == of("d", 5, *uneven[:7]) == of("e", 8, *uneven) == []
