@@ -89,11 +89,15 @@ MAX_RATES = 64
 """Most rows of the table of rates of a device, which is then of equal parts of its capture."""
 RATES = TableSpec(
     "rates",
-    f"Rate over time: intervals of one rate, or {MAX_RATES} equal parts of the time of all copies",
+    "Rate over time",
     (
         RANK,
         DEVICE,
-        Column(C.START_NS, "ns", "start of the interval"),
+        Column(
+            C.START_NS,
+            "ns",
+            f"start of an interval of one rate, or of one of {MAX_RATES} equal parts of the time of copies",
+        ),
         Column(C.DUR_NS, "ns", "length of the interval"),
         Column(
             C.BYTES,

@@ -35,8 +35,8 @@ def compared(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> I
     store = Store(folder)
     for at, size in enumerate((8, 16, 32)):
         swept(store, at, 1000 * size, batch_size=size)
-    for day, length in ((1, 1000), (2, 2000)):
-        recorded(store, day, length, length + 1, length + 2)
+    for at, day in enumerate((1, 2, 2, 1, 1, 2)):  # of one occasion, in ABBA order
+        recorded(store, day, 1000 * day + at, at=at)
     with served(store, port=port) as answering:
         yield answering
 

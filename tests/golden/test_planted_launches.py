@@ -265,12 +265,9 @@ def test_devices_side_by_side_save_no_more_than_one_of_them_waits(run_of: Any) -
     assert {one.code for one in found} >= {"small_optimizer_kernels", "launch_bound_steps"}
     ranges = analyze(run, "small_kernels").tables["ranges"]
     assert len(ranges) == 2 * 8
-    for one in found:
-        assert one.saving_ns_per_step is not None
-        assert one.saving_ns_per_step < spent.step_ns
-    (optimizer,) = (one for one in found if one.code == "small_optimizer_kernels")
-    late = ranges[ranges[C.NAME] == "Optimizer.step#SGD.step"]["late_ns"]
-    assert optimizer.saving_ns_per_step == late.max() // spent.steps
+    savings = {one.code: one.saving_ns_per_step for one in found}
+    assert savings.pop("small_optimizer_kernels") is None  # the replay of whole steps claims it
+    assert all(saving is not None and saving < spent.step_ns for saving in savings.values())
     (replay,) = (one for one in found if one.code == "launch_bound_steps")
     assert f"{launches.STEPS} of {launches.STEPS} steps" in replay.title
     assert "in 32 runs of kernels" in replay.how

@@ -61,7 +61,7 @@ def test_ab_names_the_runs_that_were_disturbed(folder: Path) -> None:
         subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", *words], cwd=folder, check=True)
     command = [sys.executable, "-c", "from tracekit.cli.main import main; main()", "ab", "HEAD", "HEAD"]
     options = ["--repeat", "2", "--max-repeat", "2", "--warmup", "0", "--store", str(folder / "store")]
-    spin = [sys.executable, "-c", "for _ in range(3_000_000): pass"]
+    spin = [sys.executable, "-c", "for _ in range(20_000_000): pass"]
     with ExitStack() as others:
         for _ in range(3):
             others.enter_context(spinning())

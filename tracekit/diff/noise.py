@@ -158,7 +158,7 @@ def split_into_sessions(runs: Iterable[Run], value: Callable[[Run], float | None
     """
     sessions: list[Session] = []
     before = datetime.min.replace(tzinfo=UTC)
-    for run in sorted(runs, key=lambda run: (run.header.created_at, run.id)):
+    for run in sorted(runs, key=lambda run: (run.header.created_at, str(run.path))):  # the id reads run.json
         if measured := value(run):
             now = datetime.fromisoformat(run.header.created_at)
             if now - before > SESSION_GAP:

@@ -127,7 +127,7 @@ def find_tables(stored: Iterable[str], has_rows: Callable[[str], bool]) -> dict[
 
     Example:
         >>> find_tables(["NVTX_EVENTS_V2", "OTHER_V2"], lambda _name: True)
-        {'NVTX_EVENTS': 'NVTX_EVENTS_V2', 'OTHER_V2': 'OTHER_V2'}
+        {'OTHER_V2': 'OTHER_V2', 'NVTX_EVENTS': 'NVTX_EVENTS_V2'}
     """
     found = {name: name for name in stored}
     for name in sorted(found):
