@@ -12,6 +12,7 @@ import functools
 import gc
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
@@ -23,6 +24,9 @@ MAX_WORKERS = 4
 PREFETCHED_BATCHES = 8
 COLLECTOR_THRESHOLD = 100_000
 """New objects from which Python's garbage collector runs; its default is 700 or 2,000."""
+
+LOADER_WORKER = "torch.utils.data._utils.worker"
+"""Module in which the workers of data loaders set their threads."""
 
 counts: dict[str, int] = {}
 """How often each requested change took effect, by its name."""
@@ -164,17 +168,31 @@ def _set_arguments(owner: type, choose: Callable[[dict[str, Any]], dict[str, Any
 
 
 def use_one_thread(torch: Any, applied: Applied) -> None:
-    """Compute each op in one thread."""
-    if torch.get_num_threads() > 1:
-        torch.set_num_threads(1)
-        applied()
+    """Compute each op in one thread, whatever the program sets."""
+    _keep_threads(torch, 1, applied)
 
 
 def use_all_cores(torch: Any, applied: Applied) -> None:
-    """Compute each op in a thread per core that the process may use."""
-    cores = len(os.sched_getaffinity(0))
-    if torch.get_num_threads() < cores:
-        torch.set_num_threads(cores)
+    """Compute each op in a thread per core that the process may use, whatever the program sets."""
+    _keep_threads(torch, len(os.sched_getaffinity(0)), applied)
+
+
+def _keep_threads(torch: Any, count: int, applied: Applied) -> None:
+    """Set the number of threads, and ignore others, except in workers of data loaders, which set one."""
+    original = torch.set_num_threads
+
+    @functools.wraps(original)
+    def set_threads(number: int) -> None:
+        if sys._getframe(1).f_globals.get("__name__") == LOADER_WORKER:
+            original(number)
+            return
+        if number != count:
+            applied()
+        original(count)
+
+    torch.set_num_threads = set_threads
+    if torch.get_num_threads() != count:
+        original(count)
         applied()
 
 
@@ -229,9 +247,11 @@ def collect_garbage_less(torch: Any, applied: Applied) -> None:
 
 
 def compile_model(torch: Any, applied: Applied) -> None:
-    """Compile the outermost module that is called first."""
+    """Compile the outermost module that is called first, unless the program has compiled it."""
 
     def compile_module(module: Any) -> None:
+        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None):
+            return
         module.forward = torch.compile(module.forward)
         applied()
 
@@ -239,21 +259,30 @@ def compile_model(torch: Any, applied: Applied) -> None:
 
 
 def compute_in_bfloat16(torch: Any, applied: Applied) -> None:
-    """Run the outermost module that is called first under autocast to bfloat16."""
+    """Run the outermost module that is called first under autocast to bfloat16, unless autocast is on."""
 
     def wrap(module: Any) -> None:
         device = next(module.parameters()).device.type
-        _surround(module, lambda: torch.autocast(device, dtype=torch.bfloat16), applied)
+        _surround(
+            module,
+            lambda: torch.autocast(device, dtype=torch.bfloat16),
+            applied,
+            fits=lambda: not torch.is_autocast_enabled(device),
+        )
 
     _change_model(torch, wrap)
 
 
 def infer_without_gradients(torch: Any, applied: Applied) -> None:
-    """Run the outermost module that is called first in inference mode, if the program does not train it."""
+    """Run the outermost module that is called first in inference mode, in calls that do not train it."""
 
     def wrap(module: Any) -> None:
-        if not module.training and torch.is_grad_enabled():
-            _surround(module, torch.inference_mode, applied)
+        _surround(
+            module,
+            torch.inference_mode,
+            applied,
+            fits=lambda: not module.training and torch.is_grad_enabled(),
+        )
 
     _change_model(torch, wrap)
 
@@ -269,11 +298,16 @@ def use_channels_last(torch: Any, applied: Applied) -> None:
     _change_model(torch, convert)
 
 
-def _surround(module: Any, make_context: Callable[[], Any], applied: Applied) -> None:
+def _surround(
+    module: Any, make_context: Callable[[], Any], applied: Applied, *, fits: Callable[[], bool]
+) -> None:
+    """Run each call of a module for which `fits` returns true in a context."""
     forward = module.forward
 
     @functools.wraps(forward)
     def surrounded(*arguments: Any, **options: Any) -> Any:
+        if not fits():
+            return forward(*arguments, **options)
         applied()
         with make_context():
             return forward(*arguments, **options)

@@ -39,9 +39,11 @@ class HostWatch:
         self.sampler = StackSampler()
         self._samples = samples
         self.thread_times: list[tuple[int, int, int]] = []
+        self._thread = 0
 
     def start(self) -> None:
         """Begin to watch, the thread that calls this first."""
+        self._thread = threading.get_native_id()
         gc.callbacks.append(self._report_collection)
         if self._samples:
             self.sampler.start()
@@ -55,9 +57,11 @@ class HostWatch:
             gc.callbacks.remove(self._report_collection)
 
     def read_thread_times(self) -> None:
-        """Read the times of the calling thread, which runs the steps; does nothing where they are unknown."""
+        """Read the times of the thread that began; does nothing in another one, or where they are unknown."""
+        if threading.get_native_id() != self._thread:
+            return  # such as one that ends the recording: its times would be taken for those of the steps
         with suppress(OSError, ValueError, IndexError):
-            path = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+            path = Path(f"/proc/self/task/{self._thread}/schedstat")
             waited_ns = int(path.read_text().split()[1])
             # the first number of the file is exact only while the thread does not run
             self.thread_times.append((time.time_ns(), time.thread_time_ns(), waited_ns))

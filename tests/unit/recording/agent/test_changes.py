@@ -26,7 +26,7 @@ def _restored() -> Iterator[None]:
         (torch.nn.Module, ("__call__", "zero_grad")),
         (data.DataLoader, ("__init__",)),
         (parallel.DistributedDataParallel, ("__init__",)),
-        (torch, ("set_anomaly_enabled", "use_deterministic_algorithms")),
+        (torch, ("set_anomaly_enabled", "use_deterministic_algorithms", "set_num_threads")),
     ]
     originals = [(owner, name, getattr(owner, name)) for owner, names in owners for name in names]
     threads, precision, thresholds = (
@@ -120,12 +120,21 @@ def test_workers_would_repeat_iterable_data() -> None:
     assert count() == 0
 
 
-def test_threads_are_one_or_one_per_core() -> None:
+@pytest.mark.parametrize(("name", "threads"), [("one_thread", 1), ("all_cores", 3)])
+def test_threads_are_one_or_one_per_core(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
     torch.set_num_threads(2)
-    one = apply("one_thread")
-    assert (one(), torch.get_num_threads()) == (1, 1)
-    many = apply("all_cores")
-    assert many() == (torch.get_num_threads() > 1)
+    count = apply(name)
+    assert (count(), torch.get_num_threads()) == (1, threads)
+
+
+def test_threads_that_the_program_sets_are_ignored_but_not_those_of_workers() -> None:
+    torch.set_num_threads(1)
+    count = apply("one_thread")
+    torch.set_num_threads(2)
+    assert (count(), torch.get_num_threads()) == (1, 1)
+    exec("torch.set_num_threads(2)", {"__name__": changes.LOADER_WORKER, "torch": torch})
+    assert (count(), torch.get_num_threads()) == (1, 2)
 
 
 def test_switches_of_debugging_are_ignored() -> None:
@@ -155,6 +164,25 @@ def test_the_first_model_with_parameters_runs_in_bfloat16() -> None:
     assert module(torch.ones(1, 4)).dtype is torch.bfloat16
     assert model()(torch.ones(1, 4)).dtype is torch.float32
     assert count() == 2
+
+
+def test_what_the_program_has_already_is_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = apply("bfloat16")
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert model()(torch.ones(1, 4)).dtype is torch.float16
+    assert count() == 0
+    count, module = apply("compile"), model()
+    module._compiled_call_impl = module._call_impl  # as module.compile() does
+    monkeypatch.setattr(torch, "compile", None)
+    module(torch.ones(1, 4))
+    assert count() == 0
+
+
+def test_a_model_that_is_evaluated_first_can_be_trained() -> None:
+    count, module = apply("inference_mode"), model().eval()
+    assert module(torch.ones(1, 4)).is_inference()
+    module.train()(torch.ones(1, 4)).sum().backward()
+    assert count() == 1
 
 
 def test_inference_mode_is_for_models_that_are_not_trained() -> None:

@@ -34,6 +34,21 @@ def test_a_forked_process_is_not_watched_and_neither_is_one_after_the_end() -> N
     watch.stop()  # does nothing
 
 
+def test_only_the_thread_of_the_steps_is_read() -> None:
+    """Another one, which may end the recording, has run for other times."""
+    watch = HostWatch(pytest.importorskip("torch"), samples=False)
+    watch.start()
+    try:
+        watch.read_thread_times()
+        readings = len(watch.thread_times)  # 0 without /proc
+        other = threading.Thread(target=watch.read_thread_times)
+        other.start()
+        other.join()
+        assert len(watch.thread_times) == readings
+    finally:
+        watch.stop()
+
+
 def test_stacks_are_named_as_torch_names_them_without_frames_of_the_agent() -> None:
     sampler = StackSampler()
 
