@@ -8,10 +8,12 @@ interrupted goes on where it ended.
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,6 +33,7 @@ from tracekit.experiments.trial_model import (
     Names,
     Outcome,
     Status,
+    check_pattern,
     compare_candidates,
     is_forward,
     read_numbers,
@@ -110,7 +113,7 @@ def try_changes(
         progress: Receives a line before each run.
 
     Returns:
-        The report; the stored measurements are deleted.
+        The report. The stored measurements are deleted, unless the time was over: a later call goes on.
 
     Raises:
         ProgramError: The unchanged program failed.
@@ -119,6 +122,7 @@ def try_changes(
     """
     for name in request.change:
         changes.find(name)
+    check_pattern(request.check_value)
     _ = request.design.looks  # refuses an invalid design before anything starts
     busy = f"another `tracekit try` is measuring in {store.path}"
     with exclusive_lock(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished"):
@@ -169,8 +173,9 @@ class _Bench:
         self.scratch = self.store.folder(FOLDER) / "runs"
         question = {
             "machine": environment.identity(),
-            "code": revisions.state(),
+            "code": [revisions.state(), _hash_sources(self.request.command)],
             "command": self.request.command,
+            "change": self.request.change,
             "folder": str(Path.cwd()),
             "check_value": self.request.check_value,
             "variables": variables_of_question(),
@@ -196,8 +201,9 @@ class _Bench:
         helpful = [outcome for outcome in _sort(outcomes) if outcome.status is Status.HELPS]
         if self.request.combine and len(helpful) > 1:
             sets = [_join(helpful[: count + 1]) for count in range(1, len(helpful))]
-            outcomes += self.decide(sets)
-        self.file.delete()
+            outcomes += self.decide(sets, first=self.request.design.looks[-1].k)
+        if not self._is_over():
+            self.file.delete()
         return TryReport(
             request=self.request,
             run=run.id,
@@ -232,29 +238,44 @@ class _Bench:
             for name in dict.fromkeys(self.request.change)
         ]
 
-    def decide(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Measure until every candidate is decided, the runs are used up, or the time is."""
+    def decide(self, candidates: Sequence[Candidate], *, first: int = 0) -> list[Outcome]:
+        """Measure until every candidate is decided, the runs are used up, or the time is.
+
+        Args:
+            candidates: What to measure.
+            first: Number of the first block; candidates that are measured later get blocks of their own.
+        """
         design = self.request.design
         decided: dict[str, Outcome] = {}
         for look in design.looks:
             active = [candidate for candidate in candidates if candidate.key not in decided]
-            for block in range(look.k):
-                if not self.measure_block(active, block):
+            for block in range(first, first + look.k):
+                if not self.measure_block(active, block, first):
                     break
-            for key, outcome in compare_candidates(candidates, self.measured, look, design.threshold).items():
+            outcomes = compare_candidates(candidates, self.select(first), look, design.threshold)
+            for key, outcome in outcomes.items():
                 if key not in decided:
                     self.progress(f"after {look.k} runs, {key}: {outcome.status} {outcome.effect}".rstrip())
                     if outcome.status not in UNDECIDED:
                         decided[key] = outcome
             if len(decided) == len(candidates) or self._is_over():
                 break
-        rest = compare_candidates(candidates, self.measured, look, design.threshold)
-        return [decided.get(candidate.key, rest[candidate.key]) for candidate in candidates]
+        return [decided.get(candidate.key, outcomes[candidate.key]) for candidate in candidates]
 
-    def measure_block(self, active: Sequence[Candidate], block: int) -> bool:
-        """Measure what a block lacks; return whether it was begun, as it is not after the end of the time."""
+    def select(self, first: int) -> list[Measurement]:
+        """Return the measurements from a block on, whose numbers begin at 0."""
+        return [replace(item, block=item.block - first) for item in self.measured if item.block >= first]
+
+    def measure_block(self, active: Sequence[Candidate], block: int, first: int) -> bool:
+        """Measure what a block lacks; return whether it was, as it is not after the end of the time.
+
+        Args:
+            active: Candidates to measure.
+            block: Number of the block.
+            first: Number of the first block of these candidates.
+        """
         order = [UNCHANGED, *(candidate.names for candidate in active)]
-        for names in order if is_forward(block) else reversed(order):
+        for names in order if is_forward(block - first) else reversed(order):
             done = [item for item in self.measured if item.names == names]
             has_ended = any(item.error or not item.applied for item in done) and names != UNCHANGED
             if has_ended or any(item.block == block for item in done):
@@ -290,9 +311,19 @@ class _Bench:
 
 def _collect_program(command: tuple[str, ...], names: Names) -> Program:
     """Return `tracekit collect` of a program with changes; the command may be a `tracekit collect` itself."""
-    words = command[2:] if command[:2] == ("tracekit", "collect") else ("--", *command)
+    is_collect = Path(command[0]).name == "tracekit" and command[1:2] == ("collect",)
+    words = command[2:] if is_collect else ("--", *command)
     flags = [word for name in names for word in ("--change", name)]
     return Program(command=("tracekit", "collect", *flags, *words), repository=Path.cwd(), in_place=True)
+
+
+def _hash_sources(command: Sequence[str]) -> dict[str, str]:
+    """Return hashes of sources that a commit does not tell: files of the command, and untracked modules."""
+    root = revisions.root() or Path.cwd()
+    listed = revisions.output("ls-files", "--others", "--exclude-standard", "-z", "--", "*.py", cwd=root)
+    untracked = [*Path.cwd().glob("*.py")] if listed is None else map(os.fsdecode, listed.split(b"\0"))
+    files = {root / name for name in untracked if name} | {Path.cwd() / word for word in command}
+    return {str(file): sha256(file.read_bytes()).hexdigest() for file in sorted(files) if file.is_file()}
 
 
 def _describe(names: Names, block: int, sample: Sample, pattern: str) -> Measurement:

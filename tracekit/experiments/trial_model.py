@@ -130,6 +130,19 @@ class Outcome:
         }
 
 
+def check_pattern(pattern: str) -> None:
+    """Refuse what cannot read numbers, before a program runs for minutes.
+
+    Raises:
+        UnusableInputError: The pattern is no regular expression, or has no group.
+    """
+    try:
+        if pattern and not re.compile(pattern).groups:
+            raise IndexError("it has no group")
+    except (re.error, IndexError) as error:
+        raise _unreadable(pattern, error) from error
+
+
 def read_numbers(pattern: str, output: str) -> tuple[float, ...]:
     """Return the numbers that a program printed.
 
@@ -149,10 +162,14 @@ def read_numbers(pattern: str, output: str) -> tuple[float, ...]:
     try:
         return tuple(float(match[1]) for match in re.finditer(pattern, output))
     except (re.error, IndexError, TypeError, ValueError) as error:
-        raise UnusableInputError(
-            f"--check-value {pattern!r} reads no numbers: {error}",
-            hint="put parentheses around a number: 'loss: ([0-9.]+)'",
-        ) from error
+        raise _unreadable(pattern, error) from error
+
+
+def _unreadable(pattern: str, error: Exception) -> UnusableInputError:
+    return UnusableInputError(
+        f"--check-value {pattern!r} reads no numbers: {error}",
+        hint="put parentheses around a number: 'loss: ([0-9.]+)'",
+    )
 
 
 def compare_candidates(
@@ -238,12 +255,15 @@ def _describe(
     base = [item for item in measured if item.names == UNCHANGED]
     own = [item for item in measured if item.names == candidate.names]
     numbers, alters = _compare_numbers(candidate, [item.numbers for item in base], own[0].numbers)
+    reason = comparison.reason
+    if status is Status.CANNOT_TELL and comparison.verdict is Verdict.PASS:  # that of a gate
+        reason = "the interval reaches beyond the threshold; more runs would tell"
     counts = (base[0].ops, own[0].ops) if base and base[0].ops and own[0].ops else None
     return Outcome(
         candidate=candidate,
         status=status,
         step_time=comparison,
-        reason=comparison.reason,
+        reason=reason,
         numbers=numbers,
         alters=alters,
         ops=counts,

@@ -212,7 +212,7 @@ CUDNN_BENCHMARK = Change(
     code="torch.backends.cudnn.benchmark = True",
     results="rounding",
     needs_device=True,
-    fits=_computes_in_float32,
+    fits=bool,
 )
 NO_ANOMALY_DETECTION = Change(
     title="do not look for NaN in each backward op",

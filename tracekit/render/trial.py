@@ -55,7 +55,8 @@ def headline(report: TryReport) -> str:
     helpful = [outcome for outcome in report.outcomes if outcome.status is Status.HELPS]
     if helpful:
         best = helpful[0]
-        return f"{best.candidate.key.replace('+', ' and ')} helps: step time {best.effect}"
+        verb = "helps" if len(best.candidate.names) == 1 else "help"
+        return f"{' and '.join(best.candidate.names)} {verb}: step time {best.effect}"
     return f"No change is seen to help, of {len(report.outcomes)} tried"
 
 

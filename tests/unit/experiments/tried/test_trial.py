@@ -78,6 +78,7 @@ def test_a_wide_interval_is_not_no_effect() -> None:
     outcome = compare_candidates([candidate("foreach")], values, plan([5])[0], threshold=0.03)["foreach"]
     assert outcome.step_time is not None
     assert outcome.step_time.verdict is Verdict.PASS
+    assert outcome.reason.endswith("more runs would tell")
     assert outcome.status is Status.CANNOT_TELL
 
 
@@ -209,7 +210,8 @@ def test_blocks_alternate_and_hopeless_changes_are_left_out(
     assert order[:5] == ["-", "foreach", "compile", "num_workers", "zero_grad_to_none"]
     assert order[5:8] == ["zero_grad_to_none", "foreach", "-"]
     assert order[8:11] == ["-", "foreach", "zero_grad_to_none"]
-    assert order.count("-") == 4  # the set is compared with the same runs
+    assert order[-8:-4] == ["-", "foreach+zero_grad_to_none", "foreach+zero_grad_to_none", "-"]
+    assert order.count("-") == 8  # the set is compared with runs at its own time
     assert {outcome.candidate.key: str(outcome.status) for outcome in report.outcomes} == {
         "foreach+zero_grad_to_none": "helps",
         "foreach": "helps",
@@ -218,7 +220,7 @@ def test_blocks_alternate_and_hopeless_changes_are_left_out(
         "compile": "failed",
     }
     text = render(report, "table")
-    assert text.startswith("foreach and zero_grad_to_none helps: step time -3")
+    assert text.startswith("foreach and zero_grad_to_none help: step time -29.9% (")
     assert "torch.optim.AdamW(parameters, foreach=True)" in text
     assert "compile: failed: the program failed with exit code 1: no compiler" in text
     assert '"schema": "tracekit.try/1"' in render(report, "json")
@@ -235,10 +237,53 @@ def test_an_interrupted_call_goes_on(tmp_path: Any, run: Run, monkeypatch: pytes
     assert not list((tmp_path / "store" / trial.FOLDER).glob("*.json"))
 
 
+@pytest.mark.parametrize("changed", ["untracked", "names"])
+def test_measurements_of_other_code_or_changes_are_not_resumed(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch, *, changed: str
+) -> None:
+    """Other changes would be compared with runs of the unchanged program of another time."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").write_text("first = 1\n")
+    store = Store(tmp_path / "store")
+    with pytest.raises(KeyboardInterrupt):
+        hold(store, run, Played(RATIOS, interrupt_at=6), monkeypatch, change=NAMED[:1])
+    if changed == "untracked":
+        (tmp_path / "x.py").write_text("second = 2\n")
+    later = Played(RATIOS)
+    hold(store, run, later, monkeypatch, change=NAMED[:1] if changed == "untracked" else NAMED[3:])
+    assert later.ended.count(UNCHANGED) == 4
+
+
+def test_a_pattern_without_a_group_is_refused_before_a_run(tmp_path: Any) -> None:
+    request = TryRequest(command=("false",), check_value="loss")
+    with pytest.raises(UnusableInputError, match="no group"):
+        try_changes(Store(tmp_path / "store"), request, progress=pytest.fail)
+
+
+@pytest.mark.parametrize("tool", ["tracekit", "/venv/bin/tracekit"])
+def test_options_of_a_collect_count(tool: str) -> None:
+    program = trial._collect_program((tool, "collect", "--light", "--", "python", "x.py"), ("foreach",))
+    assert program.command == (
+        *("tracekit", "collect", "--change", "foreach", "--light", "--", "python", "x.py"),
+    )
+
+
 def test_after_its_time_nothing_is_begun(tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(RATIOS)
     report = hold(Store(tmp_path / "store"), run, played, monkeypatch, change=NAMED[:1], budget_s=0.0)
     assert (played.ended, report.outcomes[0].status) == ([], Status.NOT_TRIED)
+
+
+def test_a_call_goes_on_where_its_time_ended(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, seconds = Store(tmp_path / "store"), iter(range(1000))
+    monkeypatch.setattr(trial.time, "monotonic", lambda: float(next(seconds)))
+    short, later = Played(RATIOS), Played(RATIOS)
+    hold(store, run, short, monkeypatch, change=NAMED[:1], budget_s=12.0)
+    hold(store, run, later, monkeypatch, change=NAMED[:1])
+    assert 0 < len(short.ended) < 8
+    assert len(short.ended) + len(later.ended) == 8
 
 
 def test_the_unchanged_program_must_not_fail(

@@ -133,7 +133,7 @@ def test_threads_that_the_program_sets_are_ignored_but_not_those_of_workers() ->
     count = apply("one_thread")
     torch.set_num_threads(2)
     assert (count(), torch.get_num_threads()) == (1, 1)
-    exec("torch.set_num_threads(2)", {"__name__": changes.LOADER_WORKER, "torch": torch})
+    exec("torch.set_num_threads(2)", {"__name__": changes.LOADER_WORKER, "torch": torch})  # noqa: S102
     assert (count(), torch.get_num_threads()) == (1, 2)
 
 
