@@ -340,6 +340,8 @@ PROCESS = "process"
 """Field with the number of a recorded process, if a program has several that are no ranks of one job."""
 OF_PROGRAM = (PROCESS, "step_on")
 """Fields of runs of programs: which process it is, and the function whose calls are its steps."""
+CHANGE = "change"
+"""Field of a program in which `tracekit collect --change` made changes, with their names."""
 PROCESS_NOT_RECORDED = "process_not_recorded"
 """Diagnostic on a process of the program that is not part of the run."""
 PROFILER_FIELDS = ("record_shapes", "profile_memory", "with_stack")
