@@ -212,7 +212,6 @@ def measure(run: Run) -> Partial:
         kernels = rows.loc[is_communication(rows), list(shared_collectives.READ)].reset_index(drop=True)
         calls = shared_collectives.describe_collectives(run, kernels)
         _add_waiting(tables, calls)
-        _add_waiting(tables, calls)
     return Partial(
         tables=tables,
         spent=steps,
