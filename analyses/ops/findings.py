@@ -18,7 +18,7 @@ from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, Bools, contains, ints, map_texts
 from ..shared.host_columns import HostColumns, climb_to, read_host_columns
-from ..shared.host_rows import NO_SOURCE, Ops, usual_line
+from ..shared.host_rows import NO_SOURCE, Ops, largest_line
 from ..shared.tensor_shapes import numel, parse_shapes
 
 SMALL = Rule(
@@ -143,8 +143,7 @@ def _report_layout_copies(run: Run, ops: Ops, inside: Bools, against: Budget) ->
         return None
     frame = ops.frame[calls]
     start = ints(frame, C.START_NS)
-    line = usual_line(run, ints(frame, C.ROW_ID), ints(frame, C.RANK), start, start + duration[calls])
-    place = f"Most of it is at {brief(line)}. " if line != NO_SOURCE else ""
+    place = _describe_place(run, ints(frame, C.ROW_ID), ints(frame, C.RANK), start, start + duration[calls])
     return against.finding(
         LAYOUT,
         total_ns,
@@ -169,8 +168,7 @@ def _report_random_tensors(run: Run, ops: Ops, inside: Bools, against: Budget) -
         return None
     frame = ops.frame[calls]
     start = ints(frame, C.START_NS)
-    line = usual_line(run, ints(frame, C.ROW_ID), ints(frame, C.RANK), start, start + duration[calls])
-    place = f"Most of it is at {brief(line)}. " if line != NO_SOURCE else ""
+    place = _describe_place(run, ints(frame, C.ROW_ID), ints(frame, C.RANK), start, start + duration[calls])
     return against.finding(
         RANDOM,
         total_ns,
@@ -207,8 +205,7 @@ def _report_reads(run: Run, against: Budget) -> Finding | None:
     total_ns = int((end - start).sum())
     if not count or against.share(total_ns) < READS["min_share"]:
         return None
-    line = usual_line(run, host.row_id[loops], host.rank[loops].astype(np.int64), start, end)
-    place = f"Most of it is at {brief(line)}. " if line != NO_SOURCE else ""
+    place = _describe_place(run, host.row_id[loops], host.rank[loops].astype(np.int64), start, end)
     return against.finding(
         READS,
         total_ns,
@@ -218,6 +215,12 @@ def _report_reads(run: Run, against: Budget) -> Finding | None:
         "upper bound: the time of these loops",
         confidence=LIKELY,
     )
+
+
+def _describe_place(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -> str:
+    """Return a sentence on the line that takes most of the time of some host rows; empty if it is unknown."""
+    line = largest_line(run, rows, ranks, start, end)
+    return f"The largest part is at {brief(line)}. " if line != NO_SOURCE else ""
 
 
 def _number_steps(run: Run, host: HostColumns, rows: Ints) -> Ints:

@@ -211,8 +211,10 @@ def sampled_lines(run: Run, ranks: Ints, start: Ints, end: Ints) -> Objects:
     return lines
 
 
-def usual_line(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -> str:
-    """Line of user code of the longest of some host rows or, without stacks, that most sampled time is in.
+def largest_line(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -> str:
+    """Line of user code that takes most time in some host rows by their stacks, or by samples without stacks.
+
+    It is `NO_SOURCE` if neither tells a line.
 
     Args:
         run: The run.
@@ -221,13 +223,11 @@ def usual_line(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -> str
         start: Start of each row, ns.
         end: End of each row, ns.
     """
-    longest = int((end - start).argmax())
-    recorded = str(source_lines(run, pd.Series(rows[[longest]], dtype="Int64")).iloc[0])
-    if recorded != NO_SOURCE:
-        return recorded
-    lines = pd.Series(end - start).groupby(sampled_lines(run, ranks, start, end)).sum()
-    lines = lines.drop(NO_SOURCE, errors="ignore")
-    return str(lines.idxmax()) if len(lines) else NO_SOURCE
+    lines = source_lines(run, pd.Series(rows, dtype="Int64")).to_numpy(object)
+    if (lines == NO_SOURCE).all():
+        lines = sampled_lines(run, ranks, start, end)
+    times = pd.Series(end - start).groupby(lines).sum().drop(NO_SOURCE, errors="ignore")
+    return str(times.idxmax()) if len(times) else NO_SOURCE
 
 
 def _with_lines(stack: str, lines: str) -> str:

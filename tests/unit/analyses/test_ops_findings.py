@@ -115,4 +115,14 @@ def test_the_line_that_reads_is_the_one_that_most_samples_have(tmp_path: Path) -
     run = stepping(tmp_path, reads(20), host_samples=samples)
     (finding,) = analyze(run, "ops").findings
     assert finding.title == "Reading 20 values one at a time takes 61.7% of the steps: 617.19 µs per step"
-    assert "Most of it is at train.py(6): log." in finding.advice
+    assert "The largest part is at train.py(6): log." in finding.advice
+
+
+def test_the_line_is_that_of_most_time_of_all_calls(tmp_path: Path) -> None:
+    calls = [(0, 0.2, 1), (0.2, 0.35, 2), (0.35, 0.5, 2)]
+    rows = [
+        {**runs_op(start, end, "aten::normal_"), C.STACK: f"train.py({line}): make"}
+        for start, end, line in calls
+    ]
+    (finding,) = analyze(stepping(tmp_path, rows), "ops").findings
+    assert finding.advice.startswith("The largest part is at train.py(2): make. ")
