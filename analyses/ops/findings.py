@@ -162,6 +162,7 @@ def _report_random_tensors(run: Run, ops: Ops, inside: Bools, against: Budget) -
     shapes = ops.frame[C.INPUT_SHAPES].astype(object).fillna("")
     alike = pd.Series(calls).groupby([ops.names, shapes.to_numpy(object)]).transform("sum")
     calls &= (alike >= RANDOM["min_calls"]).to_numpy(bool) & (against.marked | (shapes != "").to_numpy(bool))
+    calls &= ops.outermost_by(calls.astype(np.int64))  # `aten::normal` calls `aten::normal_`
     duration = ints(ops.frame, C.DUR_NS)
     total_ns = int(duration[calls].sum())
     if against.share(total_ns) < RANDOM["min_share"]:

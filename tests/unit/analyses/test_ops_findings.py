@@ -126,3 +126,10 @@ def test_the_line_is_that_of_most_time_of_all_calls(tmp_path: Path) -> None:
     ]
     (finding,) = analyze(stepping(tmp_path, rows), "ops").findings
     assert finding.advice.startswith("The largest part is at train.py(2): make. ")
+
+
+def test_an_op_that_fills_by_another_one_counts_once(tmp_path: Path) -> None:
+    outer = runs_op(0, 0.2, "aten::normal")
+    inner = {**runs_op(0.01, 0.19, "aten::normal_"), C.PARENT_ROW: 0}
+    (finding,) = analyze(stepping(tmp_path, [outer, inner]), "ops").findings
+    assert (finding.code, finding.saving_ns_per_step) == ("host_random_tensors", 200_000)
