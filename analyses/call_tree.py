@@ -38,6 +38,7 @@ from .shared.common import (
 )
 from .shared.groups import sum_by_code
 from .shared.host_rows import MODULE, PATH_SEPARATOR
+from .shared.intervals_by_class import drop_overruns
 
 NO_CALLS = (
     "no ops or annotations in this capture: CPU activity was not recorded; record with `--collector torch`"
@@ -117,7 +118,8 @@ def _build(calls: _Calls) -> _Tree:
 
 def _sum_launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, Ints | None, tuple[str, ...]]:
     """Sum the device time launched by each node, or return a note why it is unknown; add captured ops."""
-    frame = busy(run, [C.RANK, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP, C.CAPTURED_PATH])
+    columns = [C.ROW_ID, C.RANK, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP, C.CAPTURED_PATH]
+    frame = drop_overruns(run, busy(run, columns))
     if frame.empty:
         return calls, tree, None, (absent_device_note(run),)
     rows = calls.frame[C.ROW_ID]

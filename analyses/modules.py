@@ -31,6 +31,7 @@ from tracekit.schema import C
 from .shared.common import UNLINKED, absent_device_note, ints, select, share, sum_subtrees
 from .shared.groups import sum_by_code
 from .shared.host_rows import CAPTURED, NO_OP, Ops, launching_texts, read_ops
+from .shared.intervals_by_class import drop_overruns
 from .shared.programs import no_modules
 
 NOT_IN_BOTH = "modules were not recorded in both runs: record both with Python stacks (`with_stack=True`)"
@@ -92,7 +93,8 @@ _ON_DEVICE = ("device_self_ns", "device_backward_ns", "no_op_ns")
 
 def _device(run: Run, modules: Modules, size: int) -> tuple[dict[str, Ints], list[str]]:
     """Device time by node and its parts of the backward pass and without an op, or a note why not."""
-    frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP])
+    columns = [C.ROW_ID, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, C.CAPTURED_OP]
+    frame = drop_overruns(run, busy(run, columns))
     if frame.empty:
         return {}, [absent_device_note(run)]
     op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
@@ -148,7 +150,8 @@ def _by_op(run: Run, modules: Modules, ops: Ops, *, on_device: bool) -> pd.DataF
     host = {"calls": np.ones_like(node), "host_self_ns": ops.self_ns}
     parts = [_sum_by_name(node, ops.names, ops.labels, host)]
     if on_device:
-        frame = busy(run, [C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, *CAPTURED.values()])
+        columns = [C.ROW_ID, C.DUR_NS, C.OP_ROW, C.LAUNCH_ROW, *CAPTURED.values()]
+        frame = drop_overruns(run, busy(run, columns))
         op, launch = modules.places(frame[C.OP_ROW]), modules.places(frame[C.LAUNCH_ROW])
         place = np.where(op >= 0, op, launch)
         names = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME]

@@ -150,7 +150,6 @@ def read_kernels(run: Run) -> pd.DataFrame:
     where = is_kind(DeviceKind.KERNEL)
     recorded = (*_PLACED, C.NAME, C.OP_ROW, *GRID, *BLOCK, *_RESOURCES)
     frame = drop_overruns(run, run.table("device_intervals", columns=recorded, where=where))
-    frame = frame.reset_index(drop=True)
     names = frame[C.NAME].astype(object)
     host = host_rows(run, frame[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.PHASE])
     shapes = fill_missing_text(host[C.INPUT_SHAPES], "")

@@ -123,9 +123,9 @@ def _find(run: Run) -> Ints:
 
 
 def drop_overruns(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
-    """Device rows, which have a row id, without these kernels."""
+    """Device rows, which have a row id, without these kernels, and numbered anew."""
     wrong = find_overruns(run)
-    return rows[~np.isin(ints(rows, C.ROW_ID), wrong)] if len(wrong) else rows
+    return rows[~np.isin(ints(rows, C.ROW_ID), wrong)].reset_index(drop=True) if len(wrong) else rows
 
 
 def overrun_notes(count: int) -> tuple[Remark, ...]:

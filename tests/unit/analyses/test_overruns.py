@@ -1,0 +1,37 @@
+"""Kernels whose recorded end is wrong: no analysis sums their durations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.builders import host, kernel, make_run
+from tracekit.analysis import analyze
+from tracekit.schema import HostKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUMS = {
+    ("kernels", "families"): "sum_ns",
+    ("ops", "ops"): "device_self_ns",
+    ("modules", "tree"): "device_self_ns",
+    ("modules", "ops"): "device_self_ns",
+    ("call_tree", "nodes"): "device_self_ns",
+}
+
+
+@pytest.mark.parametrize(("over_ns", "left_ns"), [(100_001, 30_000), (100_000, 140_000)])
+def test_sums_leave_out_kernels_that_run_over_later_ones(tmp_path: Path, over_ns: int, left_ns: int) -> None:
+    rows = [
+        host("nn.Module: Net_0", 0, 100_000, kind=HostKind.PYTHON),
+        *(host("aten::mm", at, at + 5_000, parent_row=0) for at in (0, 10_000, 20_000)),
+    ]
+    kernels = [
+        kernel(start, end, op_row=row, launch_row=row)
+        for row, (start, end) in enumerate([(0, 10_000 + over_ns), (10_000, 20_000), (20_000, 40_000)], 1)
+    ]
+    run = make_run(tmp_path, host_intervals=rows, device_intervals=kernels)
+    sums = {key: int(analyze(run, key[0]).tables[key[1]][column].sum()) for key, column in SUMS.items()}
+    assert sums == dict.fromkeys(SUMS, left_ns)
