@@ -138,7 +138,8 @@ def _mark_parts(host: HostColumns) -> Ints:
             part[host.nearest_ancestor(rows, marked) >= 0] = _PARTS.index(part_of_range)
     initializes = _find_first_calls(host, is_op & (part == _PARTS.index(HostPart.OPS)))
     if initializes.any():
-        part[host.nearest_ancestor(rows, initializes) >= 0] = _PARTS.index(HostPart.START_UP)
+        inside = host.nearest_ancestor(rows, initializes) >= 0
+        part[inside & (part != _PARTS.index(HostPart.COMPILATION))] = _PARTS.index(HostPart.START_UP)
     part[host.data_loading] = _PARTS.index(HostPart.LOADING)
     collects = host.name_matches(_COLLECTS)
     if collects.any():

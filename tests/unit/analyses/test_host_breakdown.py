@@ -174,6 +174,14 @@ def test_a_first_call_that_initializes_is_start_up(
     assert ("; start-up takes" in judge(run).sentence) == (start_up_ms > 0)
 
 
+def test_compilation_in_a_first_call_is_no_start_up(tmp_path: Path) -> None:
+    first = host("aten::mm", 0, 30_000_000)
+    inside = host("compile_fx (dynamo_timed)", 5_000_000, 25_000_000, kind=HostKind.ANNOTATION, parent_row=0)
+    others = [host("aten::mm", at, at + 1_000) for at in range(40_000_000, 44_000_000, 1_000_000)]
+    parts = times(make_run(tmp_path, host_intervals=[first, inside, *others]))
+    assert (parts["compilation"], parts["start_up"]) == (20_000_000, 10_000_000)
+
+
 def runs_op(start: float, end: float, name: str = "aten::mm") -> dict[str, Any]:
     return host(name, int(start * 1_000_000), int(end * 1_000_000))
 
