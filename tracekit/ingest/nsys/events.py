@@ -211,11 +211,12 @@ def _ranges(chunk: Chunk, strings: Strings, end: int) -> tuple[Batch, int]:
     start, ends, batch = chunk.integers("start"), chunk.integers("end"), BatchBuilder(chunk.rows)
     until = np.where(ends == rows.NULL, np.maximum(start, end), ends)
     rows.add_times(batch, start, np.where(marks, start, until))
-    batch.numbers(C.UNFINISHED, Column(np.ones(chunk.rows, np.int64), (ends != rows.NULL) | marks))
+    finished = marks | (ends != rows.NULL) & (ends >= start)
+    batch.numbers(C.UNFINISHED, Column(np.ones(chunk.rows, np.int64), finished))
     _add_thread(batch, chunk)
     referred = strings.of(chunk.integers("textId")).cast(pa.string())
     _add_ranges(batch, pc.fill_null(pc.coalesce(chunk.texts("text"), referred), ""))
-    return batch.build(), int((ends == rows.NULL)[~marks].sum())
+    return batch.build(), int((~finished).sum())
 
 
 ALLOCATED = rows.Wanted(

@@ -209,7 +209,9 @@ def _diagnostics(name: str, top: TopLevel, tally: Tally) -> Iterator[Diagnostic]
     """Return the diagnostics of reading an export."""
     for table, count in sorted((+tally.bad).items()):
         what = f"{name}: {count} of {tally.rows[table]} rows of {table} have no usable end: "
-        treated = "a range lasts until the capture's end" if table == rows.NVTX else "they last 0 ns"
+        treated = "they last 0 ns"
+        if table == rows.NVTX:
+            treated = "those without any last until the capture's end, the others 0 ns"
         yield Diagnostic(Level.WARN, "bad_duration", what + treated)
     for table, count in sorted((+tally.dropped).items()):
         what = f"{name}: {count} of {tally.rows[table]} rows of {table} "

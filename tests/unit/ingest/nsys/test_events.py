@@ -149,6 +149,7 @@ def test_ranges_marks_and_unclosed_ranges(form: str, store: Store, tmp_path: Pat
             nvtx("across", 20, 60, kind=60),
             nvtx("here", 30, None, kind=34),
             nvtx("open", 50, None),
+            nvtx("reversed", 60, 55),
             nvtx("domain", 0, None, kind=75),
         ],
         ANALYSIS_DETAILS=[{"duration": 1000}],
@@ -156,9 +157,12 @@ def test_ranges_marks_and_unclosed_ranges(form: str, store: Store, tmp_path: Pat
     run = run_of(store, tmp_path, made, form)
     host = table(run, "host_intervals")
     lengths = dict(zip(host[C.NAME], host[C.DUR_NS], strict=True))
-    assert lengths == {"epoch": 100, "poll": 30, "across": 40, "here": 0, "open": 950}
+    assert lengths == {"epoch": 100, "poll": 30, "across": 40, "here": 0, "open": 950, "reversed": 0}
+    assert set(host[C.NAME][host[C.UNFINISHED] == 1]) == {"open", "reversed"}
     assert set(host[C.KIND]) == {"annotation"}
-    assert levels(run)["bad_duration"] == "warn"
+    (unusable,) = (note for note in run.meta.diagnostics if note.code == "bad_duration")
+    assert unusable.level == "warn"
+    assert " 2 of 7 rows of NVTX_EVENTS have no usable end" in unusable.message
 
 
 @pytest.mark.parametrize("name", ["ProfilerStep#{}", "step {}", "Iteration_{}", "train_step={}"])
