@@ -212,7 +212,7 @@ def _report_reads(run: Run, against: Budget) -> Finding | None:
         total_ns,
         f"Reading {count / against.steps:,.0f} values one at a time takes {against.describe(total_ns)}",
         f"{place}Compute on the whole list (`torch._foreach_norm`; `clip_grad_norm_` returns the norm of all "
-        "gradients) and read once (`torch.stack(values).tolist()`), or only every some steps",
+        "gradients) and read once (`torch.stack(values).tolist()`), or only every few steps",
         "upper bound: the time of these loops",
         confidence=LIKELY,
     )

@@ -106,13 +106,13 @@ _READ = (C.ROW_ID, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.GRAPH_ID)
 
 
 def find_overruns(run: Run) -> Ints:
-    """Row ids of these kernels."""
+    """Row ids of the kernels whose recorded end is wrong."""
     return run.compute_once(_find)
 
 
 def _find(run: Run) -> Ints:
     rows = run.table("device_intervals", columns=_READ, where=is_kind(DeviceKind.KERNEL))
-    rows = rows[rows[C.GRAPH_ID].isna()]
+    rows = rows[rows[C.GRAPH_ID].isna() & rows[C.STREAM].notna()]
     stream, _ = number_by(rows, [*PLACE, C.STREAM])
     order = np.lexsort((ints(rows, C.START_NS), stream))
     start, end = (times[order] for times in spans(rows))
@@ -123,13 +123,13 @@ def _find(run: Run) -> Ints:
 
 
 def drop_overruns(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
-    """Device rows, which have a row id, without these kernels, and numbered anew."""
+    """Device rows, which need a row id, without the kernels of `find_overruns`, numbered anew."""
     wrong = find_overruns(run)
     return rows[~np.isin(ints(rows, C.ROW_ID), wrong)].reset_index(drop=True) if len(wrong) else rows
 
 
 def overrun_notes(count: int) -> tuple[Remark, ...]:
-    """Note on these kernels, if there are any."""
+    """Note on kernels that are left out of sums, if there are any."""
     if not count:
         return ()
     kernels = "1 kernel runs over" if count == 1 else f"{count:,} kernels run over"

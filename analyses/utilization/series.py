@@ -129,7 +129,7 @@ def quantile(values: Floats, weights: Ints, share: float) -> float:
 
 
 def read(run: Run) -> list[Series]:
-    """Read the metrics of the run's counters but times of threads; values that are not finite are omitted."""
+    """Read the metrics of the run's counters, except times of threads and values that are not finite."""
     keys = [C.SOURCE, C.DEVICE, C.METRIC, C.UNIT]
     rows = run.table("counters", columns=[*keys, C.T_NS, C.VALUE], where=pc.field(C.SOURCE) != SCHEDULER)
     rows = rows[np.isfinite(rows[C.VALUE].to_numpy(np.float64))]

@@ -186,7 +186,7 @@ def _with_segments(states: list[State], sessions: Sequence[Session]) -> list[Sta
     segments = find_segments(levels)
     result, before = list(states), None
     for place, level in first_levels.items():
-        segment = next(one for one in segments if level < one.end)
+        segment = next(stretch for stretch in segments if level < stretch.end)
         result[place] = replace(states[place], segment=segment, begins=before not in (None, segment))
         before = segment
     return result

@@ -22,14 +22,18 @@ SUMS = {
 }
 
 
-@pytest.mark.parametrize(("over_ns", "left_ns"), [(100_001, 30_000), (100_000, 140_000)])
-def test_sums_leave_out_kernels_that_run_over_later_ones(tmp_path: Path, over_ns: int, left_ns: int) -> None:
+@pytest.mark.parametrize(
+    ("over_ns", "stream", "left_ns"), [(100_001, 7, 30_000), (100_000, 7, 140_000), (100_001, None, 140_001)]
+)
+def test_sums_leave_out_kernels_that_run_over_later_ones(
+    tmp_path: Path, over_ns: int, stream: int | None, left_ns: int
+) -> None:
     rows = [
         host("nn.Module: Net_0", 0, 100_000, kind=HostKind.PYTHON),
         *(host("aten::mm", at, at + 5_000, parent_row=0) for at in (0, 10_000, 20_000)),
     ]
     kernels = [
-        kernel(start, end, op_row=row, launch_row=row)
+        kernel(start, end, op_row=row, launch_row=row, stream=stream)
         for row, (start, end) in enumerate([(0, 10_000 + over_ns), (10_000, 20_000), (20_000, 40_000)], 1)
     ]
     run = make_run(tmp_path, host_intervals=rows, device_intervals=kernels)
