@@ -68,6 +68,11 @@ _COMPILES = rf"{COMPILING}|(?i:nvrtc)|::[cC]ompile[A-Z]|CachingAutotuner"
 _COLLECTS = f"^{COLLECTION}"
 MIN_CALLS, MIN_FIRST_RATIO, MIN_FIRST_NS = 4, 100, 10_000_000
 """Minimum number of calls of an op whose first initializes something, of times the median, and of ns."""
+_VIEWS = (
+    r"^aten::(?:t|_?(?:unsafe_)?view|transpose|permute|expand|as_strided|select|slice|(?:un)?squeeze"
+    r"|detach)_?$"
+)
+"""Ops that initialize nothing: where one takes long, the thread had no core."""
 _WAITS, _LOADS_CODE = r"Command Buffer Full", r"Module Loading|Lazy Function Loading|^dlopen"
 """Overhead rows of CUPTI that are none of the profiler's: a full launch queue, and loading of code."""
 _KINDS = {
@@ -136,7 +141,8 @@ def _mark_parts(host: HostColumns) -> Ints:
     ):
         if marked.any():
             part[host.nearest_ancestor(rows, marked) >= 0] = _PARTS.index(part_of_range)
-    initializes = _find_first_calls(host, is_op & (part == _PARTS.index(HostPart.OPS)))
+    works = is_op & ~host.name_matches(_VIEWS)
+    initializes = _find_first_calls(host, works & (part == _PARTS.index(HostPart.OPS)))
     if initializes.any():
         inside = host.nearest_ancestor(rows, initializes) >= 0
         part[inside & (part != _PARTS.index(HostPart.COMPILATION))] = _PARTS.index(HostPart.START_UP)
@@ -374,8 +380,8 @@ ANALYSIS = Analysis(
         "runtime calls; window = union of the profiled steps on the host, else the thread's extent. A moment "
         "belongs to the first that applies of: garbage_collection (Python collects garbage), loading (in a "
         "data loader's __next__), compilation (in a range that compiles or tries variants, or loading "
-        f"code), start_up (in the first of at least {MIN_CALLS} calls of an op, which takes "
-        f"{duration(MIN_FIRST_NS)} and {MIN_FIRST_RATIO} times the median of the calls), "
+        f"code), start_up (in the first of at least {MIN_CALLS} calls of an op other than a view, which "
+        f"takes {duration(MIN_FIRST_NS)} and {MIN_FIRST_RATIO} times the median of the calls), "
         "profiler, communication (in an op that communicates), waits (in a call that waits for the device), "
         "runtime (in another runtime call), ops (in an op), garbage_collection or communication (on other "
         "threads only), other_threads (ops of other threads of the rank run), outside (none of these). Time "

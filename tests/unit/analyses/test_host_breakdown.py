@@ -174,6 +174,12 @@ def test_a_first_call_that_initializes_is_start_up(
     assert ("; start-up takes" in judge(run).sentence) == (start_up_ms > 0)
 
 
+def test_a_view_that_takes_long_initializes_nothing(tmp_path: Path) -> None:
+    rows = [host("aten::t", 0, 30_000_000)]
+    rows += [host("aten::t", at, at + 1_000) for at in range(40_000_000, 44_000_000, 1_000_000)]
+    assert "start_up" not in times(make_run(tmp_path, host_intervals=rows))
+
+
 def test_compilation_in_a_first_call_is_no_start_up(tmp_path: Path) -> None:
     first = host("aten::mm", 0, 30_000_000)
     inside = host("compile_fx (dynamo_timed)", 5_000_000, 25_000_000, kind=HostKind.ANNOTATION, parent_row=0)
