@@ -85,8 +85,10 @@ def redact_words(words: Sequence[str], is_secret: Named, depth: int = 0) -> list
         if is_set or _is_value(before, word, is_secret) or (before in takes and not _is_port(word)):
             redacted[place] = HIDDEN
         else:
-            left -= len(word) * bool(re.search(_CODE, word))
-            redacted[place] = _redact_word(before, word, takes, is_secret, depth if left > 0 else MAX_DEPTH)
+            is_code = bool(re.search(_CODE, word))
+            left -= len(word) * is_code
+            hides = is_code and left <= 0
+            redacted[place] = HIDDEN if hides else _redact_word(before, word, takes, is_secret, depth)
     for place, pair in enumerate(pairwise(programs)):
         if pair in _LOGINS and len(words) > place + 2 and not words[-1].startswith("-"):
             redacted[-1] = HIDDEN
@@ -120,7 +122,7 @@ def _redact_word(before: str, word: str, takes: set[str], is_secret: Named, dept
         return word
     if depth < MAX_DEPTH:
         return redact_code(word, is_secret, depth + 1)
-    return HIDDEN if re.search(r"\s", word) or len(word) > MAX_CODE else word
+    return HIDDEN if re.search(r"\s", word) else word
 
 
 def redact_code(code: str, is_secret: Named, depth: int = 1) -> str:
