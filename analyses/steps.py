@@ -29,6 +29,7 @@ from tracekit.runs.step_times import (
     OUTLIER_DEVIATIONS,
     OUTLIER_SHARE,
     find_period,
+    longer_part,
     of_different_batches,
     unprofiled_step_time,
     warmup,
@@ -119,12 +120,18 @@ def _report_unsteady(
     ]
 
 
-def _report_unsteady_unprofiled(times: Ints, table: str) -> list[Finding]:
-    """Return the finding on the steps without a profiler: at the default number, few are profiled."""
+def _report_unsteady_unprofiled(times: Ints, later: int, table: str) -> list[Finding]:
+    """Return the finding on the steps without a profiler: at the default number, few are profiled.
+
+    Args:
+        times: Times of the steps before the profiled ones, then of those after them.
+        later: How many of the steps are after them.
+        table: Where to see the profiled steps.
+    """
     values = times[warmup(times) :]
     if len(values) < UNSTEADY["min_steps"]:
         return []
-    spread = _describe_spread("Steps without the profiler", values, "")
+    spread = _describe_spread("Steps without the profiler", values, "", later=later)
     if isinstance(spread, Finding) or not spread:
         return [spread] if spread else []
     action = (
@@ -135,20 +142,23 @@ def _report_unsteady_unprofiled(times: Ints, table: str) -> list[Finding]:
     return [Finding(UNSTEADY.code, Severity.INFO, spread, action, confidence=LIKELY)]
 
 
-def _describe_spread(steps: str, values: Ints, where: str) -> Finding | str:
+def _describe_spread(steps: str, values: Ints, where: str, *, later: int = 0) -> Finding | str:
     """Return the spread of unsteady steps, or the finding if it recurs; empty if they are steady.
 
     Args:
         steps: Which steps.
         values: Their times, in order.
         where: Where to see the slowest of them, to end a sentence.
+        later: How many of the last ones followed later.
     """
     low, median, high = (percentile(values, place) for place in (5, 50, 95))
     max_spread = UNSTEADY["min_spread_share"] * median
     if high - low <= max_spread:
         return ""
     title = f"{steps} take from {human(low, 'ns')} (p05) to {human(high, 'ns')} (p95)"
-    period = find_period(values, lambda phase: percentile(phase, 95) - percentile(phase, 5) <= max_spread)
+    period = find_period(
+        longer_part(values, later), lambda phase: percentile(phase, 95) - percentile(phase, 5) <= max_spread
+    )
     if not period:
         return title
     return Finding(
@@ -221,7 +231,8 @@ def compute(run: Run) -> Result:
     reported = findings(alike, OWN_NS, budget(run), table)
     has_few = steps.groupby(C.RANK).size().max() < UNSTEADY["min_steps"]
     if has_few and not different and timings is not None and timings.step_ns:
-        reported = (*reported, *_report_unsteady_unprofiled(np.array(timings.step_ns, np.int64), table))
+        times = np.array(timings.step_ns, np.int64)
+        reported = (*reported, *_report_unsteady_unprofiled(times, timings.later, table))
     return Result(tables, reported, tuple(notes))
 
 

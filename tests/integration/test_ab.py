@@ -578,3 +578,31 @@ def test_stored_labels_are_compared_without_measuring(
     assert (found["schema"], found["exit_code"]) == ("tracekit.check/1", code)
     [metric] = found["configurations"][0]["metrics"]
     assert metric["ratio"] == pytest.approx(2, rel=0.01)
+
+
+LOADER = """
+import random, time
+from level import MS
+steps = []
+for _ in range(4):
+    began = time.perf_counter()
+    for _ in range(20):  # samples of a batch
+        time.sleep(MS / 1000 * random.gauss(1, 0.03))
+    time.sleep(0.015)
+    steps.append(time.perf_counter() - began)
+print(f"step: {1000 * sum(steps) / len(steps):.3f} ms")
+"""
+
+
+@pytest.mark.slow
+def test_a_loader_that_takes_twice_as_long_is_a_regression(
+    repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """36 and 57 ms a step, five real runs a side: a gate must not pass it."""
+    Path("loader.py").write_text(LOADER)
+    base, head = repository.commit("MS = 1\n"), repository.commit("MS = 2\n")
+    program = [sys.executable, "-S", "loader.py"]
+    found = answer(store, capsys, base, head, "--repeat", "5", "--max-repeat", "5", *VALUE, program=program)
+    (step,) = found["metrics"]
+    assert (found["verdict"], found["exit_code"], step["k"]) == ("regression", 1, 5)
+    assert step["ci95"][0] > 1.2

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.programs import collected
+from tracekit.runs.metrics import step_time
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -210,3 +211,25 @@ def test_all_ranks_of_a_launcher_become_one_run(tmp_path: Path, store: Store) ->
     assert sorted(run.arrow("steps")[C.RANK].to_pylist()) == [0, 0, 1, 1]
     assert run.meta.fingerprint["world_size"] == 2
     assert "script" in run.id
+
+
+ALTERNATING = """
+import time, torch
+optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+for number in range(80):
+    time.sleep(0.3 if number % 4 == 0 else 0.05)
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_steps_of_which_every_fourth_does_more_have_their_mean_and_period(
+    tmp_path: Path, store: Store
+) -> None:
+    (tmp_path / "train.py").write_text(ALTERNATING)
+    ended = collected(store.path, [PYTHON, "train.py"], tmp_path, "--start-step", "30")
+    assert ended.code == 0
+    [line] = [line for line in ended.err.splitlines() if line.startswith("The mean is ")]
+    assert line.endswith("times the median: the times recur every 4 steps")
+    [run] = store.runs()
+    assert step_time(run) > 100e6  # the mean of 112 ms and more, not the median of 50 ms

@@ -56,8 +56,12 @@ class StepTime:
     period: int = 0
 
     @classmethod
-    def of(cls, times: Sequence[int]) -> Self:
+    def of(cls, times: Sequence[int], *, later: int = 0) -> Self:
         """Summarize step times.
+
+        Args:
+            times: Times of the steps, in order.
+            later: How many of the last ones followed later: a period is that of the longer part.
 
         Example:
             >>> StepTime.of([4, 1, 1, 1] * 3)
@@ -72,7 +76,7 @@ class StepTime:
             p90_ns=_percentile(ordered, 90),
             p99_ns=_percentile(ordered, 99),
             spread=_spread(ordered),
-            period=find_period(times, _is_steady) if is_uneven else 0,
+            period=find_period(longer_part(times, later), _is_steady) if is_uneven else 0,
         )
 
     @property
@@ -93,6 +97,22 @@ def _spread(ordered: Sequence[int]) -> float:
 
 def _is_steady(times: Sequence[int]) -> bool:
     return _spread(sorted(times)) <= MAX_PHASE_SPREAD
+
+
+def longer_part(times: Times, later: int) -> Times:
+    """Return the longer of two parts of a series, between which steps are missing: a period breaks there.
+
+    Args:
+        times: Times of the steps, in order.
+        later: Length of the second part.
+
+    Example:
+        >>> longer_part([1, 2, 3, 4, 5], later=2)
+        [1, 2, 3]
+    """
+    middle = max(0, len(times) - later)
+    first, second = times[:middle], times[middle:]
+    return first if len(first) >= len(second) else second
 
 
 def find_period(times: Times, is_steady: Callable[[Times], bool]) -> int:
@@ -118,7 +138,7 @@ def unprofiled_step_time(timings: Timings | None) -> StepTime | None:
     """
     if timings is None or not timings.step_ns:
         return None
-    return StepTime.of(timings.step_ns)
+    return StepTime.of(timings.step_ns, later=timings.later)
 
 
 def profiled_step_time(run: Run) -> StepTime | None:

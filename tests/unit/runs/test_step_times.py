@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.builders import kernel, make_run, step
 from tracekit.analysis import analyze
+from tracekit.runs.meta import Timings
 from tracekit.runs.metrics import STEP_TIME, of_run
 from tracekit.runs.step_times import StepTime, profiled_step_time, unprofiled_step_time
 
@@ -48,3 +50,16 @@ def test_every_nth_step_that_takes_longer_raises_the_mean_and_has_its_period() -
     assert (even.mean_ns, even.period, even.is_uneven) == (1_042, 0, False)
     irregular = StepTime.of([1_000] * 11 + [9_000] + [1_000] * 5 + [9_000])
     assert (irregular.is_uneven, irregular.period) == (True, 0)
+
+
+def test_a_period_is_seen_although_steps_are_missing_in_the_middle() -> None:
+    """Where 35 steps were profiled or left out, the fourths before and after them are of other phases."""
+    cycle = [120, 20, 20, 20]
+    timings = Timings(
+        step_ns=cycle * 10 + cycle[3:] + cycle * 8, warmup_ns=[], clock="perf_counter", later=33
+    )
+    for of in (timings, replace(timings, step_ns=[*timings.step_ns[40:], *timings.step_ns[:40]], later=40)):
+        time = unprofiled_step_time(of)
+        assert time is not None
+        assert time.period == 4
+    assert StepTime.of([120, 20], later=3).period == 0  # more than there are, of which the first were skipped
