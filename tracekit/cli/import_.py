@@ -74,8 +74,8 @@ def command(
 
     A PATH is a trace (JSON, plain or gzipped), a SQLite export, a folder of Parquet tables, a report
     (.nsys-rep; nsys exports it once, next to it), a folder of these, or - for JSON on standard input. The
-    format is detected from the content. A PATH can be a URL: s3://bucket/key, gs:// or file:///, with *, **
-    and [0-9] as wildcards; remote traces are streamed, not downloaded first.
+    format is detected from the content. A PATH can be a URL: s3://bucket/key, gs:// or file:///; remote
+    traces are streamed, not downloaded first. *, ** and [0-9] are wildcards, of quoted paths too.
 
     The traces of one job's ranks become one run. Prints only run ids on stdout, one per line. If a PATH or a
     rank of a job cannot be imported, the others still are, and the exit code is 2.

@@ -15,6 +15,7 @@ from tracekit.cli.options import (
     store_option,
     with_peaks,
 )
+from tracekit.cli.selection import split_arguments
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analysis, Progress, Result
@@ -31,7 +32,8 @@ _ALL = "all"
 
 
 @click.command("report")
-@click.argument("run", default="latest", shell_complete=completion.run)
+@click.argument("run", default="latest", required=False, shell_complete=completion.run_or_analysis)
+@click.argument("names", nargs=-1, metavar="[ANALYSIS]...", shell_complete=completion.analysis)
 @click.option(
     "-o",
     "--output",
@@ -43,7 +45,7 @@ _ALL = "all"
     "--analyses",
     metavar="NAMES",
     shell_complete=completion.analysis,
-    help=f"Comma-separated analyses, or `{_ALL}`; default {', '.join(SHOWN)}.",
+    help=f"The analyses, comma-separated, or `{_ALL}`; default {', '.join(SHOWN)}.",
 )
 @click.option("--title", help="Page title; default: the run's label or workload.")
 @click.option(
@@ -60,6 +62,7 @@ _ALL = "all"
 def command(
     *,
     run: str,
+    names: tuple[str, ...],
     output: str | None,
     analyses: str | None,
     title: str | None,
@@ -79,20 +82,23 @@ def command(
 
     \b
     tracekit report latest -o report.html
-    tracekit report before --analyses kernels,idle_gaps --title "Before the fix"
+    tracekit report before kernels idle_gaps --title "Before the fix"
     """  # noqa: D301 (click reads the \b)
     from tracekit.analysis.cache import ResultCache
     from tracekit.cli.progress import analysis_progress
     from tracekit.ingest.references import resolve
 
-    names = _names(analyses)
+    reference, named = split_arguments(run, names)
+    if named and analyses:
+        raise click.UsageError("Name the analyses after RUN, or with --analyses, not both.")
+    chosen = named or _names(analyses)
     runs = open_store(store)
-    reported = with_peaks(resolve(runs, run), peaks)
+    reported = with_peaks(resolve(runs, reference), peaks)
     with analysis_progress() as progress:
         path = write_report(
             reported,
             Path(output or ".").expanduser(),
-            names,
+            chosen,
             title=title or "",
             limit=limit,
             cache=ResultCache(runs, fresh=fresh),
@@ -106,7 +112,6 @@ def command(
 def _names(analyses: str | None) -> tuple[str, ...]:
     """Parse the names of the analyses to show."""
     from tracekit import analysis
-    from tracekit.cli.selection import split_arguments
 
     if analyses is None:
         return SHOWN

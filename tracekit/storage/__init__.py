@@ -7,6 +7,7 @@ An address is `s3://bucket/prefix?region=eu-west-1`, `gs://…`, `file:///path`,
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Iterator
@@ -99,7 +100,7 @@ def _credentials_error(scheme: str) -> UnusableInputError:
 def expand(text: str) -> list[Place]:
     """Return the places that match an address with `*`, `**` or `[abc]`, sorted by name.
 
-    Paths are not expanded, as the shell does so.
+    Of a path, a shell does so unless it is quoted; one that exists is taken as it is.
 
     Raises:
         UnusableInputError: The text is not an address, nothing matches, or the folder cannot be listed.
@@ -107,7 +108,8 @@ def expand(text: str) -> list[Place]:
     if not text:  # as a path it would be the current folder
         raise UnusableInputError("the path is empty", hint="is a variable of your shell unset?")
     place = parse(text)
-    if isinstance(place, Path) and not is_address(text):
+    is_path = isinstance(place, Path) and not is_address(text)
+    if is_path and (not _WILD.search(text) or os.path.lexists(text)):
         return [place]
     if not _WILD.search(text):
         return [place if isinstance(place, Path) else place.with_stat()]
@@ -119,7 +121,8 @@ def expand(text: str) -> list[Place]:
         hint = "check the address, the credentials and the network"
         raise UnusableInputError(f"{anchor} cannot be listed: {error}", hint=hint) from error
     if not matching:
-        raise UnusableInputError(f"nothing matches {place}", hint="list the bucket with the provider's tool")
+        hint = "check the path" if is_path else "list the bucket with the provider's tool"
+        raise UnusableInputError(f"nothing matches {place}", hint=hint)
     return matching
 
 

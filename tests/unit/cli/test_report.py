@@ -78,7 +78,7 @@ def test_analyses_and_rows_are_chosen(tracekit: Callable[..., Done], run: Run) -
 
 
 def test_limit_zero_shows_every_row(tracekit: Callable[..., Done], run: Run) -> None:
-    assert tracekit("report", "-o", "r.html", "--analyses", "ops", "--limit", "0").code == 0
+    assert tracekit("report", "latest", "ops", "-o", "r.html", "--limit", "0").code == 0
     assert "more rows" not in Path("r.html").read_text()
 
 

@@ -118,8 +118,14 @@ def test_what_is_no_run_stays_on_this_machine(monkeypatch: pytest.MonkeyPatch, t
     assert one.folder(".results").is_dir()
 
 
-def test_globs_are_for_addresses(tmp_path: Path) -> None:
-    assert storage.expand("a[0]*.json") == [Path("a[0]*.json")]
+def test_globs_of_addresses_and_of_paths_that_no_shell_expanded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert storage.expand("missing.json") == [Path("missing.json")]
+    Path("a[0]*.json").touch()
+    assert storage.expand("a[0]*.json") == [Path("a[0]*.json")]  # its name
+    Path("a[0]*.json").unlink()
     assert storage.expand((tmp_path / "x.json").as_uri()) == [tmp_path / "x.json"]
     for name in ("a/1.json", "a/b/2.json", "a/b/3.txt"):
         file = tmp_path / name
@@ -128,8 +134,10 @@ def test_globs_are_for_addresses(tmp_path: Path) -> None:
     root = f"file://{tmp_path}"
     assert [one.name for one in storage.expand(f"{root}/**/*.json")] == ["1.json", "2.json"]
     assert [one.name for one in storage.expand(f"{root}/a/*/[23]*")] == ["2.json", "3.txt"]
-    with pytest.raises(UnusableInputError, match="nothing matches"):
-        storage.expand(f"{root}/*.gz")
+    assert storage.expand("a/*.json") == [Path("a/1.json")]
+    for text in (f"{root}/*.gz", "a/*.gz"):
+        with pytest.raises(UnusableInputError, match="nothing matches"):
+            storage.expand(text)
 
 
 def test_google_is_reached_with_what_the_address_says() -> None:
