@@ -141,9 +141,7 @@ def _report_layout_copies(run: Run, ops: Ops, inside: Bools, against: Budget) ->
         return None
     if against.share(total_ns) < LAYOUT["min_share"]:
         return None
-    frame = ops.frame[calls]
-    start = ints(frame, C.START_NS)
-    place = _describe_place(run, ints(frame, C.ROW_ID), ints(frame, C.RANK), start, start + duration[calls])
+    place = _describe_place_of_calls(run, ops.frame[calls])
     return against.finding(
         LAYOUT,
         total_ns,
@@ -167,9 +165,7 @@ def _report_random_tensors(run: Run, ops: Ops, inside: Bools, against: Budget) -
     total_ns = int(duration[calls].sum())
     if against.share(total_ns) < RANDOM["min_share"]:
         return None
-    frame = ops.frame[calls]
-    start = ints(frame, C.START_NS)
-    place = _describe_place(run, ints(frame, C.ROW_ID), ints(frame, C.RANK), start, start + duration[calls])
+    place = _describe_place_of_calls(run, ops.frame[calls])
     return against.finding(
         RANDOM,
         total_ns,
@@ -216,6 +212,13 @@ def _report_reads(run: Run, against: Budget) -> Finding | None:
         "upper bound: the time of these loops",
         confidence=LIKELY,
     )
+
+
+def _describe_place_of_calls(run: Run, calls: pd.DataFrame) -> str:
+    """Return the sentence of `_describe_place` on calls of ops."""
+    start = ints(calls, C.START_NS)
+    end = start + ints(calls, C.DUR_NS)
+    return _describe_place(run, ints(calls, C.ROW_ID), ints(calls, C.RANK), start, end)
 
 
 def _describe_place(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -> str:

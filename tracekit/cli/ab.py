@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli import options
-from tracekit.cli.progress import note
+from tracekit.cli.progress import explain_end, note
 from tracekit.experiments.options import AbOptions, CheckOptions, Design
 from tracekit.workloads.options import list_options
 
@@ -58,7 +58,6 @@ def command(
     from tracekit.experiments.ab import compare
     from tracekit.experiments.ab_model import AbRequest, Setting
     from tracekit.experiments.measure import Reading
-    from tracekit.experiments.process import ProgramError
     from tracekit.render.ab import render
     from tracekit.stats.comparison import exit_code
 
@@ -82,17 +81,10 @@ def command(
         reading=Reading.parse(chosen.value, chosen.unit),
         **vars(chosen),
     )
-    try:
+    with explain_end("completed pairs of runs are saved"):
         report = compare(
             options.open_store(store), request, say=lambda text: note(f"tracekit: {text}"), progress=note
         )
-    except ProgramError as error:
-        if error.tail:
-            click.echo(error.tail, err=True)
-        raise
-    except KeyboardInterrupt:
-        note("tracekit: completed pairs of runs are saved; run the same command to resume")
-        raise
     options.write_result(render(report, output_format), output)
     return int(exit_code(report.verdict))
 

@@ -34,6 +34,26 @@ def note(text: str) -> None:
         click.echo(text, err=True)
 
 
+@contextmanager
+def explain_end(saved: str) -> Iterator[None]:
+    """Print the last lines of a measured program that failed, and after an interruption what is saved.
+
+    Args:
+        saved: What of an interrupted measurement is saved, with its verb.
+    """
+    from tracekit.experiments.process import ProgramError
+
+    try:
+        yield
+    except ProgramError as error:
+        if error.tail:
+            click.echo(error.tail, err=True)
+        raise
+    except KeyboardInterrupt:
+        note(f"tracekit: {saved}; run the same command to resume")
+        raise
+
+
 def print_error(error: TracekitError) -> None:
     """Print an error on stderr in one line."""
     click.echo(f"tracekit: {error.message}" + (f"; {error.hint}" if error.hint else ""), err=True)

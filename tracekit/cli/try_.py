@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tracekit.cli import completion, options
 from tracekit.cli import lazy_click as click
-from tracekit.cli.progress import note
+from tracekit.cli.progress import explain_end, note
 from tracekit.experiments.options import TryOptions
 
 
@@ -53,7 +53,6 @@ def command(
     tracekit try --change foreach --change bfloat16 --check-value 'loss: ([0-9.]+)' -- python train.py
     tracekit try latest --combine --budget 10m -- tracekit collect --start-step 20 -- python train.py
     """  # noqa: D301 (click reads the \b)
-    from tracekit.experiments.process import ProgramError
     from tracekit.experiments.trial import TryRequest, try_changes
     from tracekit.render.trial import render
 
@@ -61,7 +60,7 @@ def command(
         raise click.UsageError("Give the program to try changes in after --.")
     place = options.open_store(store)
     request = TryRequest(command=words, budget_s=budget, **vars(chosen))
-    try:
+    with explain_end("completed runs are saved"):
         report = try_changes(
             place,
             request,
@@ -69,12 +68,5 @@ def command(
             say=lambda text: note(f"tracekit: {text}"),
             progress=note,
         )
-    except ProgramError as error:
-        if error.tail:
-            click.echo(error.tail, err=True)
-        raise
-    except KeyboardInterrupt:
-        note("tracekit: completed runs are saved; run the same command to resume")
-        raise
     options.write_result(render(report, output_format), output)
     return 0

@@ -311,10 +311,10 @@ class _Bench:
 
 def _collect_program(command: tuple[str, ...], names: Names) -> Program:
     """Return `tracekit collect` of a program with changes; the command may be a `tracekit collect` itself."""
-    is_collect = Path(command[0]).name == "tracekit" and command[1:2] == ("collect",)
-    words = command[2:] if is_collect else ("--", *command)
+    program = Program(command=command, repository=Path.cwd(), in_place=True)
+    words = command[2:] if program.collects else ("--", *command)
     flags = [word for name in names for word in ("--change", name)]
-    return Program(command=("tracekit", "collect", *flags, *words), repository=Path.cwd(), in_place=True)
+    return replace(program, command=("tracekit", "collect", *flags, *words))
 
 
 def _hash_sources(command: Sequence[str]) -> dict[str, str]:

@@ -60,13 +60,19 @@ def _load_function(change: dict[str, str]) -> Callable[[Any, Applied], None]:
 def set_gradients_to_none(torch: Any, applied: Applied) -> None:
     """Clear gradients by setting them to None, where the program fills them with zeros."""
     for owner in (torch.optim.Optimizer, torch.nn.Module):
-        _replace_method(owner, "zero_grad", partial(_call_with_none, applied))
+        _clear_by_none(owner, applied)
 
 
-def _call_with_none(applied: Applied, original: Any, owner: Any, set_to_none: bool = True) -> Any:  # noqa: FBT001, FBT002
-    if not set_to_none:
-        applied()
-    return original(owner, set_to_none=True)
+def _clear_by_none(owner: Any, applied: Applied) -> None:
+    original = owner.zero_grad
+
+    @functools.wraps(original)
+    def zero_grad(self: Any, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 (as torch's)
+        if not set_to_none:
+            applied()
+        original(self, set_to_none=True)
+
+    owner.zero_grad = zero_grad
 
 
 def use_foreach(torch: Any, applied: Applied) -> None:
@@ -331,13 +337,3 @@ def _change_model(torch: Any, change: Callable[[Any], None]) -> None:
         return original(self, *arguments, **options)
 
     owner.__call__ = call
-
-
-def _replace_method(owner: type, name: str, replacement: Callable[..., Any]) -> None:
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def method(*arguments: Any, **options: Any) -> Any:
-        return replacement(original, *arguments, **options)
-
-    setattr(owner, name, method)
