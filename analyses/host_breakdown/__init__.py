@@ -265,19 +265,19 @@ def _sum_names(
         chosen = part == code
         moments = parts[_PARTS[code]]
         total_ns[chosen] = overlap_lengths(moments, host.start[rows][chosen], host.end[rows][chosen])
-    table = pd.DataFrame({PART: part, C.NAME: host.labels(np.arange(rows.start, rows.stop), "")})
-    table = table.assign(**{TIME_NS: self_ns, TOTAL_NS: total_ns, C.ROW_ID: host.row_id[rows]})
-    table = table[(self_ns > 0) & (part != _MARK)].sort_values(TIME_NS, ascending=False, kind="stable")
-    groups = group_rows(table, [PART, C.NAME])
-    longest = table.iloc[groups.first]
+    chosen = np.flatnonzero((self_ns > 0) & (part != _MARK))
+    self_ns, part = self_ns[chosen], part[chosen]
+    names = host.categories(rows.start + chosen, "")
+    groups = group_rows(pd.DataFrame({PART: part, C.NAME: names}), [PART, C.NAME])
+    longest = groups.place_of_largest(self_ns)
     return pd.DataFrame(
         {
-            PART: [str(_PARTS[code]) for code in longest[PART]],
-            C.NAME: longest[C.NAME].to_numpy(object),
-            TIME_NS: groups.sums(ints(table, TIME_NS)),
-            TOTAL_NS: groups.sums(ints(table, TOTAL_NS)),
+            PART: [str(_PARTS[code]) for code in part[longest]],
+            C.NAME: names.take(longest).astype(object),
+            TIME_NS: groups.sums(self_ns),
+            TOTAL_NS: groups.sums(total_ns[chosen]),
             "calls": groups.sizes(),
-            SOURCE: source_lines(run, longest[C.ROW_ID].astype("Int64")).to_numpy(object),
+            SOURCE: source_lines(run, host.ids(rows.start + chosen[longest])).to_numpy(object),
         }
     )
 

@@ -175,6 +175,13 @@ class Groups:
         np.maximum.at(largest, self.codes, values)
         return largest
 
+    def place_of_largest(self, values: Ints) -> Ints:
+        """Position of the first row with the largest integer of each group."""
+        rows = np.flatnonzero(values == self.largest(values)[self.codes])[::-1]
+        place = np.empty_like(self.first)
+        place[self.codes[rows]] = rows  # of rows that are equal the last one is kept, which is the first row
+        return place
+
 
 def group_rows(table: pd.DataFrame, keys: Sequence[str]) -> Groups:
     """Group rows by columns, as `number_by` numbers them.

@@ -324,23 +324,33 @@ class Ops:
 
     @cached_property
     def extent(self) -> tuple[Ints, Ints]:
-        """Place of each op in depth-first order, and the number of ops in it, itself included.
+        """Place of each op in depth-first order, and the number of ops in it, itself included."""
+        rows = np.arange(len(self.parent))
+        parent = np.where(self.parent < rows, self.parent, NO_PARENT)  # as it is unless rows are damaged
+        levels = _rows_by_depth(parent)
+        size = np.ones(len(parent), np.int64)
+        for level in reversed(levels[1:]):
+            np.add.at(size, parent[level], size[level])
+        first = np.zeros(len(parent), np.int64)
+        for depth, level in enumerate(levels):
+            level = level[np.argsort(parent[level], kind="stable")]
+            around = parent[level]
+            before = np.cumsum(size[level]) - size[level]  # ops in those before it, of all parents
+            begins = np.flatnonzero(np.append(True, around[1:] != around[:-1]))
+            of_earlier_parents = np.repeat(before[begins], np.diff(begins, append=len(level)))
+            first[level] = before - of_earlier_parents + (first[around] + 1 if depth else 0)
+        return first, size
 
-        One pass in each direction, as an op precedes the ops inside it: passes by level, or up from every op,
-        would take quadratic time if thousands of ops are nested.
-        """
-        precedes = self.parent < np.arange(len(self.parent))  # as it is unless rows are damaged
-        parent = np.where(precedes, self.parent, NO_PARENT).tolist()
-        size = [1] * (len(parent) + 1)
-        for op in range(len(parent) - 1, -1, -1):
-            size[parent[op]] += size[op]  # without a parent: the last entry, which is not used
-        next_place = [0] * (len(parent) + 1)  # of the next op directly inside each op; last: of the next root
-        first = []
-        for op, enclosing in enumerate(parent):
-            first.append(next_place[enclosing])
-            next_place[enclosing] += size[op]
-            next_place[op] = first[op] + 1
-        return np.array(first, np.int64), np.array(size[:-1], np.int64)
+
+def _rows_by_depth(parent: Ints) -> list[Ints]:
+    """Positions of the rows by their number of enclosing rows, ascending."""
+    above = np.append(np.where(parent < 0, len(parent), parent), len(parent)).astype(np.int32)
+    depth = np.append(np.ones(len(parent), np.int32), np.int32(0))
+    while (above < len(parent)).any():  # each pass counts twice as many enclosing rows
+        depth += depth[above]
+        above = above[above]
+    order = np.argsort(depth[:-1], kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth[:-1]))[:-1])[1:] if len(order) else []
 
 
 def read_ops(run: Run, *, columns: tuple[str, ...] = ()) -> Ops:

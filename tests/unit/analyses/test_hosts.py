@@ -122,7 +122,7 @@ def test_ops_count_what_is_inside_them_once(rows: list[tuple[int, int, int]]) ->
     assert ops.total_inside(np.arange(len(rows)), values).tolist() == inside
 
 
-def test_fifty_thousand_nested_ops_take_one_pass_each_way() -> None:
+def test_fifty_thousand_nested_ops_take_no_quadratic_time() -> None:
     """Climbing from each would take minutes, so that the test would not end in time."""
     count = 50_000
     ops = Ops(pd.DataFrame(), np.arange(-1, count - 1), np.arange(count) % 7, pd.Index([]))
