@@ -43,11 +43,13 @@ from .findings import GROUP, RULES, findings
 from .tables import (
     FAMILIES,
     HOST,
+    KERNELS,
     MIN_BOUND_SHARE,
     OPS,
     TABLES,
     group_calls,
     has_work,
+    rate_kernels,
     rate_on_host,
     select_rated,
     sum_families,
@@ -169,6 +171,8 @@ def compute(run: Run) -> Result:
         "families": select(sum_families(kernels, table, group), FAMILIES),
         "ops": select(select_rated(table), OPS),
     }
+    if len(rates := rate_kernels(kernels, calls, call, peaks)):
+        tables["kernels"] = select(rates, KERNELS)
     if (calls[C.FLOPS] != UNKNOWN).any():
         tables |= devices.build_tables(run, kernels, calls, call, peaks)
     results = findings(run, table, kernels.assign(**{GROUP: group}))

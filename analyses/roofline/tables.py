@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Column, TableSpec
+from tracekit.analysis.kernel_names import family
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
@@ -68,6 +69,16 @@ OPS = (
     Column("peak_gb_per_s", "GB/s", "memory bandwidth"),
     *(_SUM, _SHARE, RANK, DEVICE),
 )
+KERNELS = (
+    Column("family", "", "canonical name of kernels that do all the work of their calls"),
+    Column("precision", "", "peak they are compared with; the dtype if there is none"),
+    _CALLS,
+    _SUM,
+    Column("share", "share", "that over Σ of the durations of all kernels of the run"),
+    Column("family_share", "share", "the same of all kernels of the family, also those of unknown work"),
+    Column("peak_share", "share", "Σ of FLOPs over peak, over Σ of durations; missing without FLOPs"),
+    Column("bandwidth_share", "share", "Σ of bytes over memory bandwidth, over Σ of durations"),
+)
 HOST = (
     *(_OP, _SHAPES),
     Column("dtype", "", "dtype of the first tensor"),
@@ -82,6 +93,7 @@ TABLES = (
     TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, STEP, *_MFU)),
     TableSpec("families", "By op", FAMILIES),
     TableSpec("ops", "By op, shapes and precision", OPS),
+    TableSpec("kernels", "By family of kernels and precision, of all devices", KERNELS),
     TableSpec("host", "Work of ops on the host (no kernel of an op in this capture)", HOST),
 )
 
@@ -222,6 +234,69 @@ def sum_families(kernels: pd.DataFrame, table: pd.DataFrame, group: Ints) -> pd.
     known_work = is_counted | ~moved.isna()
     sums = table[keys].iloc[first].reset_index(drop=True).assign(**rated)
     return sort_by(sums[known_work], "-device_ns", *keys)
+
+
+def rate_kernels(kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: Peaks) -> pd.DataFrame:
+    """Return the rates of kernels by family and precision, against the peaks of their devices.
+
+    The matrix kernels of a call do its work, or all of its kernels where none is one. Calls whose work
+    several families share, or whose peak is unknown, are not rated.
+
+    Args:
+        kernels: The kernels of a run with their calls.
+        calls: The calls with their FLOPs and bytes.
+        call: The row of the call of each kernel, `UNKNOWN` without one.
+        peaks: Peaks of the devices.
+    """
+    names, took = kernels[C.NAME].cat, ints(kernels, C.DUR_NS)
+    families, of_name = np.unique([family(str(name)) for name in names.categories], return_inverse=True)
+    code, is_matrix = of_name[names.codes.to_numpy()], kernels[MATRIX].to_numpy(bool)
+    does = call != UNKNOWN
+    has_matrix = np.bincount(call[does & is_matrix], minlength=len(calls)) > 0
+    does[does] &= is_matrix[does] | ~has_matrix[call[does]]
+    first, last = np.full(len(calls), len(families)), np.full(len(calls), UNKNOWN)
+    np.minimum.at(first, call[does], code[does])
+    np.maximum.at(last, call[does], code[does])
+    by_flops, by_bytes = _best_ns(kernels, calls, call, peaks)
+    known = np.where(calls[MATRIX].to_numpy(bool), by_flops, by_bytes)
+    rated = np.flatnonzero((first == last) & ~np.isnan(known))
+    run_ns, call_ns = took.sum(), sum_by_code(call[does], len(calls), took[does])
+    rows = pd.DataFrame(
+        {
+            "family": families[first[rated]],
+            "precision": calls[PRECISION].to_numpy(object)[rated],
+            "calls": 1,
+            "sum_ns": call_ns[rated],
+            "peak_share": by_flops[rated],
+            "bandwidth_share": by_bytes[rated],
+        }
+    )
+    table = rows.groupby(["family", "precision"]).sum(min_count=1).reset_index()
+    ran = table["sum_ns"].to_numpy(np.float64)
+    of_family = dict(zip(families, sum_by_code(code, len(families), took) / max(run_ns, 1), strict=True))
+    rates = table.assign(
+        share=share(ran, run_ns),
+        family_share=table["family"].map(of_family).astype(float),
+        peak_share=share(table["peak_share"].to_numpy(np.float64), ran),
+        bandwidth_share=share(table["bandwidth_share"].to_numpy(np.float64), ran),
+    )
+    return sort_by(rates, "-sum_ns", "family", "precision")
+
+
+def _best_ns(kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: Peaks) -> tuple[Floats, Floats]:
+    """Time of the FLOPs and of the bytes of each call at the peaks; NaN if unknown.
+
+    Float32 products may use TF32 where it exists, unless the names of their kernels say otherwise.
+    """
+    device, precision = ints(calls, C.DEVICE), calls[PRECISION]
+    compute, tf32 = peaks.of_each(device, precision), peaks.of_each(device, precision.map(lambda _: "tf32"))
+    is_plain = np.bincount(call[(call != UNKNOWN) & kernels[SIMT].to_numpy(bool)], minlength=len(calls)) > 0
+    compute[(precision == "fp32").to_numpy(bool) & ~np.isnan(tf32) & ~is_plain] = np.nan
+    memory = np.array([peaks.gb_per_s(index) for index in device.tolist()], np.float64)
+    flops, moved = (calls[name].to_numpy(np.float64) for name in (C.FLOPS, MOVED))
+    is_matrix = calls[MATRIX].to_numpy(bool)
+    by_flops = np.where(is_matrix & (flops != UNKNOWN), flops / (compute * 1_000), np.nan)
+    return by_flops, np.where(moved != UNKNOWN, moved / memory, np.nan)
 
 
 def rate_on_host(calls: pd.DataFrame) -> pd.DataFrame:

@@ -84,6 +84,18 @@ def test_fp32_products_are_held_against_fp32_and_advised_tf32(shared_runs: Share
     assert host.loc[finding.evidence["host_intervals"], C.NAME].eq("aten::mm").all()
 
 
+def test_kernels_are_rated_by_family_against_the_peak_of_their_precision(shared_runs: SharedRuns) -> None:
+    (rated,) = found(shared_runs, planted.fp32_products()).tables["kernels"].to_dict("records")
+    assert (rated["precision"], rated["calls"], rated["sum_ns"]) == ("fp32", 6, 6_000_000)
+    assert rated["peak_share"] == pytest.approx(planted.PRODUCT_FLOPS / 19_500 / 1_000_000)
+    assert rated["share"] == rated["family_share"]
+    tf32 = found(shared_runs, planted.tf32_products()).tables["kernels"].iloc[0]
+    assert tf32["precision"] == "tf32"
+    # a name that does not tell FP32 from TF32, which this device has
+    unclear = planted.products("cublas_gemm_kernel", 1_000_000, [[planted.SIZE] * 2] * 2, "float")
+    assert "kernels" not in found(shared_runs, unclear).tables
+
+
 def test_tf32_is_not_advised_for_products_too_small_to_gain(shared_runs: SharedRuns) -> None:
     kernel = "ampere_sgemm_32x32_sliced1x4_tn"
     program = planted.products(kernel, 8_000, [[64, 256], [256, 256]], "float", calls=20)

@@ -12,7 +12,8 @@ during data loading).'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.rules import Bottleneck
@@ -68,16 +69,14 @@ class About:
         window: What the window is.
         edges_ns: Length of its edges, with marked warm-up.
         warm_up_ns: Length of the latter.
-        busiest: In what most of the host's work between launches is, or empty.
-        kernel: The largest kernel, or empty.
+        named: By bound, what most of it is, in words, or empty: kernels, copies, a collective, an op.
         waits_share: Share of the window in which the host waits for a device.
     """
 
     window: str
     edges_ns: int = 0
     warm_up_ns: int = 0
-    busiest: str = ""
-    kernel: str = ""
+    named: Mapping[Bottleneck, str] = field(default_factory=dict)
     waits_share: float = 0.0
 
 
@@ -107,7 +106,7 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
         lengths: Parts of the window in ns, by bound and label, without the edges.
         about: What else is known of the window.
     """
-    window, edges_ns, busiest = about.window, about.edges_ns, about.busiest
+    window, edges_ns = about.window, about.edges_ns
     if edges_ns >= MIN_ASIDE_SHARE * (sum(lengths.values()) + edges_ns) > 0:
         what = "marked warm-up" if 2 * about.warm_up_ns > edges_ns else "the edges of the capture"
         window += f" without {what} ({human(edges_ns, 'ns')})"
@@ -128,8 +127,8 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
     loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
     late = {Bottleneck.LAUNCH: max(LATE, key=lambda one: sum(p.dur_ns for p in parts if p.bound == one))}
-    causes = {one: _name_main_cause(parts, late.get(one, one), busiest) for one in (bound, loss) if one}
-    causes[Bottleneck.COMPUTE] = about.kernel
+    causes = {one: _name_main_cause(parts, late.get(one, one), about.named) for one in (bound, loss) if one}
+    causes[Bottleneck.COMPUTE] = about.named.get(Bottleneck.COMPUTE, "")
     meanings = _MEANINGS | ({Bottleneck.COMPUTE: _OTHER_KERNELS} if _COMMUNICATES & set(shares) else {})
     words = {one: late.get(one, _SUBJECTS.get(one, one)) for one in shares}
     text = f"{meanings[bound]} for {human(shares[bound], 'share')} of {'the rest' if before else window}"
@@ -182,16 +181,19 @@ def _set_start_up_aside(
     return f"Start-up takes {amount} of {window} ({meaning}). ", rest
 
 
-def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, busiest: str) -> str:
-    """Name the cause of most of the idle time of a bound, if the words for the bound do not tell it."""
+def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, named: Mapping[Bottleneck, str]) -> str:
+    """Name what most of the time of a bound is, if the words for the bound do not tell it."""
     causes = [part for part in parts if part.bound in (LATE if bound in LATE else (bound,))]
     largest = max(causes, key=lambda part: part.dur_ns)
     is_most = 2 * largest.dur_ns > sum(part.dur_ns for part in causes)
     if largest.label == AS_LATE:
         return f", mostly {AS_LATE}" if is_most else ""
     if bound == Bottleneck.HOST:
-        return f", mostly {busiest or largest.label}" if is_most and largest.bound == bound else ""
-    return f", mostly {largest.label}" if is_most and bound == Bottleneck.QUEUED and len(causes) > 1 else ""
+        most = named.get(bound) or largest.label
+        return f", mostly {most}" if is_most and largest.bound == bound else ""
+    if bound == Bottleneck.QUEUED:
+        return f", mostly {largest.label}" if is_most and len(causes) > 1 else ""
+    return named.get(bound, "")
 
 
 def split_window(lengths: dict[tuple[Bottleneck, str], int]) -> tuple[Part, ...]:

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,12 @@ MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
 MIN_KERNEL_SHARE = 0.1
 """Share of the kernel time from which the largest family of kernels is named."""
+MIN_SECOND_SHARE = 0.2
+"""The same for the second family, which must also have at least half of the first one's."""
+MIN_PRODUCTS_SHARE = 0.25
+"""Share of the kernel time from which matrix products are named where no family of kernels is."""
+MIN_OP_SHARE = 0.25
+"""Share of the idle time before late launches from which the op with most of it is named."""
 MIN_INTERVALS = 4
 """Minimum number of kernels, copies and memsets in the window of all devices."""
 _NO_EXECUTION = {"graph_capture", "graph_kernels_missing", "step_outlives_events"}
@@ -93,8 +99,9 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "host_breakdown": ("whole", "by_name"),
     "idle_gaps": ("by_cause", "by_op", "before_work", "summary"),
     "kernels": ("families",),
-    "overlap": ("profiled_steps", "whole"),
+    "overlap": ("profiled_steps", "whole", "collectives"),
     "ranks": ("stragglers",),
+    "roofline": ("kernels",),
     "steps": ("overhead",),
 }
 """The analyses that a verdict follows from, with their tables."""
@@ -197,9 +204,17 @@ class Evidence:
                     return _cannot_tell("too little is recorded, only a few kernels and copies")
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
-                kernel = "" if frame["graph_ns"].sum() > frame["active_ns"].sum() else self._largest_kernel()
+                opaque = frame["graph_ns"].sum() > frame["active_ns"].sum()
+                named = {
+                    Bottleneck.COMPUTE: "" if opaque else self._largest_kernels(),
+                    Bottleneck.COPIES: self._largest_copies(frame, stepped=table == STEPPED),
+                    Bottleneck.COMMUNICATION: self._largest_collective(frame),
+                    Bottleneck.LAUNCH: self._latest_op(frame, HOST_LAUNCHES),
+                    Bottleneck.SYNC: self._latest_op(frame, (IdleCause.SYNC,)),
+                    Bottleneck.HOST: self._busiest(frame),
+                }
                 warm_up_ns, waits = self._warm_up_ns(frame), self._waits(frame)
-                about = About(f"{window}{on}", edges_ns, warm_up_ns, self._busiest(frame), kernel, waits)
+                about = About(f"{window}{on}", edges_ns, warm_up_ns, named, waits)
                 found = describe_devices(lengths, about)
                 if found is None:
                     return _cannot_tell("the window has no length")
@@ -288,32 +303,74 @@ class Evidence:
         share = (steps["overhead_ns"] / steps["profiled_ns"].where(steps["profiled_ns"] > 0)).astype(float)
         return int((share.fillna(0).clip(lower=0) * frame["window_ns"].astype(float)).sum())
 
-    def _busiest(self, frame: pd.DataFrame) -> str:
-        """Return in what most of the host's work between launches is, in words; empty if in several ops."""
+    def _idle_by_op(
+        self, frame: pd.DataFrame, causes: Sequence[IdleCause]
+    ) -> tuple[Counter[str], Counter[str]]:
+        """Return the recurring idle time of some causes by op, and the longest gap of each."""
         work: Counter[str] = Counter()
-        longest: dict[str, int] = {}
+        longest: Counter[str] = Counter()
         for rows in self._idle(frame, "by_op") + self._idle(frame, "before_work"):
             recurring = (
                 rows["recurring_ns"] if "recurring_ns" in rows else rows[C.DUR_NS] - rows["start_up_ns"]
             )
-            sums = recurring[rows["cause"].isin(_HOST_WORK)].groupby(rows["op"]).sum()
+            sums = recurring[rows["cause"].isin(causes)].groupby(rows["op"]).sum()
             work.update({str(op): int(total) for op, total in sums.items()})
             gaps = rows.get("longest_ns", rows.get(C.DUR_NS, recurring))
-            longest |= {
-                str(op): int(ns) for op, ns in gaps[recurring >= gaps].groupby(rows["op"]).max().items()
-            }
+            longest |= Counter(
+                {str(op): int(ns) for op, ns in gaps[recurring >= gaps].groupby(rows["op"]).max().items()}
+            )
+        return work, longest
+
+    def _busiest(self, frame: pd.DataFrame) -> str:
+        """Return in what most of the host's work between launches is, in words; empty if in several ops."""
+        work, longest = self._idle_by_op(frame, _HOST_WORK)
         ((largest, largest_ns),) = work.most_common(1) or [("", 0)]
         if 2 * largest_ns <= work.total():
             return ""
         if largest == MANAGED:
             return "with managed memory used by the CPU"
         if largest.startswith("("):
-            gap_ns = longest.get(largest, 0)
+            gap_ns = longest[largest]
             once = f", in one gap of {human(gap_ns, 'ns')}" if 2 * gap_ns > work.total() else ""
             return f"outside of recorded ops{once}"
         if re.search(READS, largest):
             return f"reading of files or input in {largest}"
         return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}"
+
+    def _latest_op(self, frame: pd.DataFrame, causes: Sequence[IdleCause]) -> str:
+        """Return the op with most idle time of some causes and its share, in words; empty if it is small."""
+        work, _ = self._idle_by_op(frame, causes)
+        named = {op: ns for op, ns in work.items() if not op.startswith("(")}
+        largest = max(named, key=lambda op: named[op], default="")
+        if not largest or named[largest] < MIN_OP_SHARE * work.total():
+            return ""
+        share = human(named[largest] / work.total(), "share")
+        return f", {share} of it in {shorten(clean(largest), NAME_WIDTH)}"
+
+    def _largest_copies(self, frame: pd.DataFrame, *, stepped: bool) -> str:
+        """Return the direction with most exposed copies and its rate, in words; empty if in several."""
+        exposed = self._of(frame, "overlap", STEPPED if stepped else "whole")
+        whole = self._of(frame, "overlap", "whole")
+        if not {"what", "exposed_ns"} <= set(exposed) or C.BYTES not in whole:
+            return ""
+        of_direction = ~exposed["what"].isin(["communication", "all copies"])
+        sums = exposed[of_direction].groupby("what")["exposed_ns"].sum()
+        if sums.empty or 2 * sums.max() <= sums.sum():
+            return ""
+        rows = whole[whole["what"] == sums.idxmax()]
+        took, is_known = int(rows["sum_ns"].sum()), bool(rows[C.BYTES].notna().all())
+        rate = human(int(rows[C.BYTES].sum()) / took, "GB/s") if took and is_known else ""
+        return f", mostly {sums.idxmax()} copies{rate and f' at {rate}'}"
+
+    def _largest_collective(self, frame: pd.DataFrame) -> str:
+        """Return the kind of collective with most exposed time, in words; empty if there are several."""
+        rows = self._of(frame, "overlap", "collectives")
+        if "collective" not in rows:
+            return ""
+        sums = rows.groupby("collective")["exposed_ns"].sum()
+        if sums.empty or 2 * sums.max() <= sums.sum() or sums.idxmax() == "other":
+            return ""
+        return f", mostly {clean(str(sums.idxmax()))}"
 
     def _warm_up_ns(self, frame: pd.DataFrame) -> int:
         """Return the idle time in ranges marked as warm-up."""
@@ -328,20 +385,26 @@ class Evidence:
         )
         return waits_ns / max(int(frame["window_ns"].sum()), 1)
 
-    def _largest_kernel(self) -> str:
-        """Return the family of kernels with most time and its share, in words; empty if it is small."""
-        families = self.tables.get(("kernels", "families"))
+    def _largest_kernels(self) -> str:
+        """Return the families of kernels with most time, share and rate, in words; empty if small."""
+        families, rates = self.tables.get(("kernels", "families")), self.tables.get(("roofline", "kernels"))
         if families is None:
             return ""
-        shares: dict[str, float] = {}
+        shares: Counter[str] = Counter()
         for family, share in zip(families["family"], families["share"], strict=True):
             if not re.search(COMMUNICATION, str(family)):
-                shares[str(family)] = shares.get(str(family), 0.0) + float(share)
-        largest = max(shares, key=lambda family: shares[family], default="")
-        if shares.get(largest, 0.0) < MIN_KERNEL_SHARE:
-            return ""
-        share = human(shares[largest], "share")
-        return f", largest: {shorten(clean(largest), NAME_WIDTH)} ({share} of kernel time)"
+                shares[str(family)] += share  # a Counter orders any number
+        first, *others = [*shares.most_common(2), ("", 0.0)]
+        if first[1] < MIN_KERNEL_SHARE:
+            return _describe_products(rates)
+        is_second = others[0][1] >= max(MIN_SECOND_SHARE, first[1] / 2)
+        named = [first, *(others[:1] if is_second else ())]
+        words = [
+            f"{shorten(clean(family), NAME_WIDTH)} ({human(float(share), 'share')} of kernel time"
+            f"{_describe_rate(rates, family)})"
+            for family, share in named
+        ]
+        return f", largest: {' and '.join(words)}"
 
     def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
         """Return the rows of a table for the devices of another one, or for their ranks, in its order."""
@@ -355,6 +418,36 @@ STEPPED = "profiled_steps"
 _WINDOWS = ((STEPPED, "the profiled steps"), ("whole", "the capture"))
 _PLACE = [C.RANK, C.DEVICE]
 _COUNTS = ["kernels", "memcpys", "memsets"]
+
+
+def _describe_rate(rates: pd.DataFrame | None, family: str) -> str:
+    """Return how close kernels are to a peak; empty if that is known of less than half of their time."""
+    rows = rates[rates["family"] == family] if rates is not None else None
+    if rows is None or rows.empty:
+        return ""
+    row = rows.sort_values("share").iloc[-1]
+    by_peak = {
+        f"{str(row['precision']).upper()} peak": float(row["peak_share"]),
+        "memory bandwidth": float(row["bandwidth_share"]),
+    }
+    known = {peak: share for peak, share in by_peak.items() if share > 0}  # NaN is not
+    if 2 * row["share"] < row["family_share"] or not known or max(known.values()) > 1:
+        return ""
+    peak = max(known, key=lambda name: known[name])
+    return f", at {human(known[peak], 'share')} of the {peak}"
+
+
+def _describe_products(rates: pd.DataFrame | None) -> str:
+    """Return the share and the rate of all matrix products with a known one; empty if the share is small."""
+    rows = rates[rates["peak_share"].notna()] if rates is not None else None
+    share = 0.0 if rows is None else float(rows["share"].sum())
+    if rows is None or share < MIN_PRODUCTS_SHARE:
+        return ""
+    reached = float((rows["peak_share"] * rows["share"]).sum()) / share
+    if reached > 1:
+        return ""
+    amount, rate = (human(value, "share") for value in (share, reached))
+    return f", largest: matrix products ({amount} of kernel time, at {rate} of their peak)"
 
 
 def _cannot_tell(reason: str) -> Verdict:

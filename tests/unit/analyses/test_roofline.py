@@ -242,7 +242,7 @@ def test_what_is_absent_is_named(tmp_path: Path) -> None:
 def test_bytes_without_flops_give_no_utilization_of_the_model(tmp_path: Path) -> None:
     ops = [host("aten::relu", 0, 1, **{C.INPUT_SHAPES: "[[64]]", C.INPUT_DTYPES: '["float"]'})]
     result = analyzed(tmp_path, ops, [kernel(0, 10, **{C.OP_ROW: 0}), device("memcpy", 20, 30)])
-    assert list(result.tables) == ["families", "ops"]
+    assert list(result.tables) == ["families", "ops", "kernels"]
     assert result.notes == (roofline.NO_FLOPS,)
 
 

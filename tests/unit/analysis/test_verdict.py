@@ -138,7 +138,7 @@ def test_a_host_that_reads_is_not_said_to_work(op: str, says: str) -> None:
 def test_the_larger_reason_of_late_launches_is_named(launches: int, bound: Bottleneck) -> None:
     found = told(tables({"launch_bound": launches, "host_work": 250}, op="aten::normal_", active_ns=310))
     assert found.bound is bound
-    assert ("in aten::normal_" in found.sentence) == (bound is Bottleneck.HOST)
+    assert ("outside launches in aten::normal_" in found.sentence) == (bound is Bottleneck.HOST)
 
 
 @pytest.mark.parametrize(
@@ -292,6 +292,102 @@ def test_communication_is_not_the_largest_kernel() -> None:
     assert ", largest: gemm (25.0% of kernel time)" in told(results).sentence
     results["kernels"].tables["families"]["share"] = [0.91, 0.04, 0.05, 0.0]
     assert "largest" not in told(results).sentence
+
+
+RATES = {"precision": "bf16", "share": 0.2, "family_share": 0.3, "peak_share": 0.24, "bandwidth_share": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({}, ", at 24.0% of the BF16 peak)"),
+        ({"peak_share": 0.09}, ", at 10.0% of the memory bandwidth)"),
+        ({"peak_share": float("nan")}, ", at 10.0% of the memory bandwidth)"),
+        ({"share": 0.15}, ", at 24.0% of the BF16 peak)"),
+        ({"share": 0.149}, "(30.0% of kernel time)"),  # known of less than half of the family
+        ({"peak_share": 1.01}, "(30.0% of kernel time)"),  # faster units than the precision indicates
+        ({"peak_share": float("nan"), "bandwidth_share": float("nan")}, "(30.0% of kernel time)"),
+        ({"family": "another"}, "(30.0% of kernel time)"),
+    ],
+)
+def test_the_rate_of_the_largest_kernel_is_said_where_known(changed: dict[str, Any], says: str) -> None:
+    results = tables({}, active_ns=100)
+    results["kernels"] = Result({"families": pd.DataFrame([{"family": "gemm", "share": 0.3}])})
+    results["roofline"] = Result({"kernels": pd.DataFrame([{"family": "gemm", **RATES, **changed}])})
+    assert (
+        f", largest: gemm (30.0% of kernel time{says.removeprefix('(30.0% of kernel time')}."
+        in told(results).sentence
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_named"),
+    [(0.5, 0.25, True), (0.5, 0.24, False), (0.3, 0.2, True), (0.3, 0.19, False)],
+)
+def test_a_second_kernel_is_named_if_it_is_nearly_as_large(
+    first: float, second: float, is_named: bool
+) -> None:
+    results = tables({}, active_ns=100)
+    families = pd.DataFrame({"family": ["gemm", "conv"], "share": [first, second]})
+    results["kernels"] = Result({"families": families})
+    assert (" and conv (" in told(results).sentence) == is_named
+
+
+@pytest.mark.parametrize(("share", "is_named"), [(0.13, True), (0.12, False)])
+def test_products_are_named_together_where_no_family_is_large(share: float, is_named: bool) -> None:
+    results = tables({}, active_ns=100)
+    results["kernels"] = Result({"families": pd.DataFrame({"family": ["gemm"], "share": [0.09]})})
+    rates = pd.DataFrame([{"family": name, **RATES, "share": share} for name in "ab"])
+    results["roofline"] = Result({"kernels": rates})
+    says = ", largest: matrix products (26.0% of kernel time, at 24.0% of their peak)"
+    assert (says in told(results).sentence) == is_named
+
+
+@pytest.mark.parametrize(
+    ("up_ns", "down_ns", "size", "says"),
+    [
+        (60, 40, 500, ", mostly H2D copies at 5.00 GB/s;"),
+        (60, 40, pd.NA, ", mostly H2D copies;"),
+        (50, 50, 500, "of the capture;"),
+    ],
+)
+def test_the_direction_of_most_copies_is_named(up_ns: int, down_ns: int, size: object, says: str) -> None:
+    results = tables({}, active_ns=10, movement_ns=100)
+    rows = [
+        {C.RANK: 0, C.DEVICE: 0, "what": what, "exposed_ns": ns, "sum_ns": 100, C.BYTES: moved}
+        for what, ns, moved in (("all copies", 100, 900), ("H2D", up_ns, size), ("D2H", down_ns, 400))
+    ]
+    results["overlap"] = Result({"whole": pd.DataFrame(rows)})
+    assert says in told(results).sentence
+
+
+@pytest.mark.parametrize(
+    ("kinds", "says"),
+    [
+        ({"all_gather": 51, "all_reduce": 49}, ", mostly all_gather;"),
+        ({"all_gather": 50, "all_reduce": 50}, "of the capture;"),
+        ({"other": 100}, "of the capture;"),
+    ],
+)
+def test_the_kind_of_most_communication_is_named(kinds: dict[str, int], says: str) -> None:
+    results = tables({}, active_ns=110, communication_exposed_ns=100)
+    results["ranks"] = Result({"stragglers": pd.DataFrame([{C.RANK: 0, C.DEVICE: 0}])})
+    rows = [{C.RANK: 0, C.DEVICE: 0, "collective": kind, "exposed_ns": ns} for kind, ns in kinds.items()]
+    results["overlap"] = Result({"collectives": pd.DataFrame(rows)})
+    assert says in told(results).sentence
+
+
+@pytest.mark.parametrize(("share", "is_named"), [(0.25, True), (0.24, False)])
+def test_the_op_with_most_late_launches_is_named(share: float, is_named: bool) -> None:
+    results = tables({"launch_bound": 600}, active_ns=400)
+    named = round(600 * share)
+    ops = {"aten::mm": named, "(between ops)": 600 - named}
+    rows = [
+        {C.RANK: 0, C.DEVICE: 0, "cause": "launch_bound", "op": op, "idle_ns": ns, "recurring_ns": ns}
+        for op, ns in ops.items()
+    ]
+    results["idle_gaps"].tables["by_op"] = pd.DataFrame(rows)
+    assert (", 25.0% of it in aten::mm;" in told(results).sentence) == is_named
 
 
 def test_nothing_is_told_of_what_is_unknown() -> None:
