@@ -3,7 +3,8 @@
 Let a gap be [g, e), and let [s, t) be the call that launched the interval which starts at e. Where that
 interval has no recorded launch, the next one of its stream is used if it starts within `MAX_NEAR_NS`.
 
-1. unknown: no launch is known, or kernels of a graph are missing (`context.in_unrecorded_replay`).
+1. unknown: no launch is known and those of the rank do not wait for their kernels
+   (`context.waiting_launches`), or kernels of a graph are missing (`context.in_unrecorded_replay`).
 2. queued: the work was queued on the device and did not start. That is so if the launch had ended by g; if
    the launch also caused an earlier interval (a CUDA graph replay), unless the gap takes `MIN_DEPENDENCY_NS`
    or more and the call had not ended by e; if the call began before g and had ended
@@ -141,11 +142,12 @@ def explain(
     returned = np.where(has_launch, values_at(host.end, launch, 0), end)
     queued_ns = np.where(has_launch, end - np.clip(returned, start, end), 0)
     queued = has_launch & _is_queued(gaps, called, returned, queued_ns)
-    late = has_launch & ~queued
+    another = np.where(has_launch, NO_PARENT, context.waiting_launches(gaps, device, host))
+    late = (has_launch & ~queued) | (another >= 0)
     # A call that takes most of the gap is part of the delay: then the host's part ends with it.
     in_call = (called < start) | (2 * (np.minimum(returned, end) - called) > end - start)
     high = np.where(late, np.clip(np.where(in_call, returned, called), start, end), start)
-    thread = _responsible_thread(host, gaps, start, high, late)
+    thread = _responsible_thread(host, gaps, np.maximum(launch, another), start, high, late)
     part = _Part(host, thread, start, high, late)
     wait_rows = _waits_before(host, waits, part)
     wait_ns = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
@@ -171,9 +173,8 @@ def explain(
     # Frames of event loops count as waits, also while an op runs in them.
     works = values_at(_activity(host), covering_row, _NOTHING) == _WORKING
     waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS))) & ~works
-    in_step = gaps[C.STEP].notna().to_numpy(bool)
-    at_edge = context.after_backlog(gaps, device) & ~(late & in_step) | (is_opening & ~late)
-    at_edge |= context.in_first_wait(gaps, host, waits, queued)
+    at_edge = context.after_backlog(gaps, device) & ~(late & gaps[C.STEP].notna().to_numpy(bool))
+    at_edge |= (is_opening & ~late) | context.in_first_wait(gaps, host, waits, queued)
     warm_up = context.in_warm_up(gaps, host)
     aside = at_edge | warm_up
     starting = context.is_start_up(gaps, device, host, waits, late & ~aside, is_opening)
@@ -271,9 +272,10 @@ def _waits_before(host: HostColumns, waits: Ints, part: _Part) -> Ints:
     return chosen
 
 
-def _responsible_thread(host: HostColumns, gaps: pd.DataFrame, start: Ints, end: Ints, late: Bools) -> Ints:
+def _responsible_thread(
+    host: HostColumns, gaps: pd.DataFrame, launch: Ints, start: Ints, end: Ints, late: Bools
+) -> Ints:
     """The thread that delayed each launch: the launching one, unless another of its rank was more active."""
-    launch = gaps[LAUNCH].to_numpy()
     thread, ranks = (values_at(column, launch, NO_PARENT) for column in (host.thread, host.rank))
     activity, middle = _activity(host), start + (end - start) // 2
     best = values_at(activity, host.innermost(thread, middle), _NOTHING)

@@ -36,13 +36,15 @@ from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.schema import C, HostKind
 
-from ..shared.common import Bools, contains, medians, overlap_by, spans, values_at
+from ..shared.common import NO_PARENT, Bools, contains, ints, medians, overlap_by, spans, values_at
 from ..shared.host_columns import take
 from ..shared.idle_neighbors import AFTER, BEFORE, LAUNCH
 
 if TYPE_CHECKING:
     from ..shared.host_columns import HostColumns
 
+MIN_WAITING_CALLS = 20
+"""Minimum number of launches of a rank of which most of the kernels' time is inside the calls."""
 MIN_UNRECORDED_NS = 100_000
 """Launching a graph of many kernels delays the first of them by less, also where it was queued."""
 UNRECORDED_SPREAD, MIN_REPLAYS = 0.05, 3
@@ -98,6 +100,26 @@ def before_host_access(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
     """Whether each gap ends as the CPU touches managed memory: nothing else moves its pages to the host."""
     to_host: Bools = contains(device[C.NAME], f"{MIGRATION}.*DtoH")[gaps[AFTER].to_numpy()]
     return to_host & (gaps[LAUNCH].to_numpy() < 0)
+
+
+def waiting_launches(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Ints:
+    """A launch call of the rank of each gap, where these return after their kernels; -1 elsewhere.
+
+    Such a host never runs ahead, so it was late for each gap, also before work without a recorded launch.
+    """
+    chosen = np.full(len(gaps), NO_PARENT, np.int64)
+    if (gaps[LAUNCH].to_numpy() >= 0).all():
+        return chosen
+    calls, ranks, (start, end) = host.positions(device[C.LAUNCH_ROW]), ints(device, C.RANK), spans(device)
+    for rank in np.unique(ranks[calls >= 0]):
+        rows = np.flatnonzero((calls >= 0) & (ranks == rank))
+        if len(rows) < MIN_WAITING_CALLS:
+            continue
+        begun, returned = host.start[calls[rows]], host.end[calls[rows]]
+        inside = np.minimum(end[rows], returned) - np.maximum(start[rows], begun)
+        if 2 * np.maximum(inside, 0).sum() > (end[rows] - start[rows]).sum():
+            chosen[ints(gaps, C.RANK) == rank] = calls[rows[0]]
+    return chosen
 
 
 def in_first_wait(gaps: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools) -> Bools:

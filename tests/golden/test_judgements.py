@@ -141,15 +141,15 @@ SENTENCES = {
     "AMD-AGI__TraceLens/mi300x_sglang_qwen3_decode_hipgraph.json.gz": (Bottleneck.COMPUTE, ""),
     "CodingPlatelets__SwitchTransformers/a100pcie_switch_moe.json.gz": (
         Bottleneck.COMPUTE,
-        "ampere_sgemm_tn (89.3%",
+        "ampere_sgemm_tn (89.3% of kernel time, at 70.2% of the FP32 peak",
     ),
     "andrewlala__ResNet50/t4_resnet50_infer.json.gz": (Bottleneck.LAUNCH, ""),
     "eikehmueller__NeuralPDE/rtx4090_neuralpde.json.gz": (Bottleneck.QUEUED, "late submission"),
     "facebookresearch__param/resnet_2080ti.json.gz": (Bottleneck.INPUT, "Start-up takes"),
     "gpu-mode__profiling-cuda-in-torch/a10g_square.json.gz": (Bottleneck.HOST, "in aten::normal_"),
     "harryjmoss__particle_transformer/a100pcie_particle_transformer.json.gz": (
-        Bottleneck.HOST,
-        "Start-up takes",
+        Bottleneck.LAUNCH,
+        "in one gap of 303.15 ms",
     ),
     "incredere__gpu-profiling-pytorch-lab/t4_amp_train.json.gz": (Bottleneck.INPUT, ""),
     "marcalph__kernelforge/gh200_transformer.json.gz": (Bottleneck.LAUNCH, ""),

@@ -12,13 +12,22 @@ during data loading).'
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from tracekit.analysis.host_verdict import NAME_WIDTH
 from tracekit.analysis.idle_causes import IdleCause
+from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.analysis.rules import Bottleneck
 from tracekit.analysis.savings import MIN_SHARE
-from tracekit.runs.text import human
+from tracekit.errors import clean
+from tracekit.runs.text import human, shorten
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MEANINGS = {
     Bottleneck.COMPUTE: "kernels run",
@@ -38,8 +47,16 @@ _OTHER_KERNELS = "kernels other than communication run"
 _COMMUNICATES = {Bottleneck.COMMUNICATION, Bottleneck.STRAGGLERS}
 _SUBJECTS = {Bottleneck.COMPUTE: "GPU kernels", Bottleneck.QUEUED: "late starts of launched work"}
 """Words for bounds whose names do not read well in the sentence."""
+MIN_KERNEL_SHARE = 0.1
+"""Share of the kernel time from which the largest family of kernels is named."""
+MIN_SECOND_SHARE = 0.2
+"""The same for the second family, which must also have at least half of the first one's."""
+MIN_PRODUCTS_SHARE = 0.25
+"""Share of the kernel time from which matrix products are named where no family of kernels is."""
 MIN_ASIDE_SHARE = 0.1
 """Share of the window from which edges and start-up are set aside, and that must remain without start-up."""
+MIN_GAP_SHARE = 0.5
+"""Share of the window from which one gap is set aside in which nothing was recorded of the host."""
 MAX_PACED_WAIT_SHARE = 0.1
 """Share of the window below which a host that waits for a device does not lose time by it."""
 
@@ -71,6 +88,8 @@ class About:
         warm_up_ns: Length of the latter.
         named: By bound, what most of it is, in words, or empty: kernels, copies, a collective, an op.
         waits_share: Share of the window in which the host waits for a device.
+        gap_ns: Length of the one gap without recorded work that is most of the host's work, or 0.
+        after_gap: In what most of the host's work is without that gap, or empty.
     """
 
     window: str
@@ -78,6 +97,8 @@ class About:
     warm_up_ns: int = 0
     named: Mapping[Bottleneck, str] = field(default_factory=dict)
     waits_share: float = 0.0
+    gap_ns: int = 0
+    after_gap: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,6 +134,9 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     else:
         lengths = {**lengths, (Bottleneck.EDGES, "before the first or after the last work"): edges_ns}
     before, lengths = _set_start_up_aside(lengths, window)
+    gap, lengths = _set_gap_aside(lengths, about.gap_ns, "the rest" if before else window)
+    named = {**about.named, **({Bottleneck.HOST: about.after_gap} if gap else {})}
+    before += gap
     parts = split_window(lengths)
     if not {part.bound for part in parts} - {Bottleneck.EDGES}:
         return None
@@ -127,7 +151,7 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
     loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
     late = {Bottleneck.LAUNCH: max(LATE, key=lambda one: sum(p.dur_ns for p in parts if p.bound == one))}
-    causes = {one: _name_main_cause(parts, late.get(one, one), about.named) for one in (bound, loss) if one}
+    causes = {one: _name_main_cause(parts, late.get(one, one), named) for one in (bound, loss) if one}
     causes[Bottleneck.COMPUTE] = about.named.get(Bottleneck.COMPUTE, "")
     meanings = _MEANINGS | ({Bottleneck.COMPUTE: _OTHER_KERNELS} if _COMMUNICATES & set(shares) else {})
     words = {one: late.get(one, _SUBJECTS.get(one, one)) for one in shares}
@@ -145,7 +169,8 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     for other in (Bottleneck.PROFILER, Bottleneck.START_UP):
         if other not in (bound, loss) and shares.get(other, 0.0) >= MIN_SHARE:
             text += f"; {other} for {human(shares[other], 'share')}"
-    window += " without start-up" if before else ""
+    window += " without start-up" if before != gap else ""
+    window += " and one gap" if gap and before != gap else " without one gap" if gap else ""
     found = late.get(bound, bound), loss and late.get(loss, loss)
     return DeviceVerdict(*found, f"{before}{text}.", parts, window)
 
@@ -153,6 +178,7 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
 AS_LATE = "in collectives, as the CPUs of all ranks are late"
 """Label of waiting for a rank by others whose CPUs are as late."""
 LAUNCHES = Bottleneck.LAUNCH, IdleCause.LAUNCH_BOUND.label
+HOST_WORK = Bottleneck.HOST, IdleCause.HOST_WORK.label
 PROFILED = Bottleneck.PROFILER, IdleCause.PROFILER.label
 START_UP = Bottleneck.START_UP, "start-up"
 LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
@@ -181,6 +207,18 @@ def _set_start_up_aside(
     return f"Start-up takes {amount} of {window} ({meaning}). ", rest
 
 
+def _set_gap_aside(
+    lengths: dict[tuple[Bottleneck, str], int], gap_ns: int, window: str
+) -> tuple[str, dict[tuple[Bottleneck, str], int]]:
+    """Return a sentence on one unrecorded gap and the other time of a window, if both are a large part."""
+    total, gap_ns = sum(lengths.values()), min(gap_ns, lengths.get(HOST_WORK, 0))
+    if not MIN_GAP_SHARE * total <= gap_ns <= (1 - MIN_ASIDE_SHARE) * total or not total:
+        return "", lengths
+    amount = f"{human(gap_ns, 'ns')}, {human(gap_ns / total, 'share')} of {window}"
+    sentence = f"Nothing is recorded of the CPU in one gap of {amount}. "
+    return sentence, {**lengths, HOST_WORK: lengths[HOST_WORK] - gap_ns}
+
+
 def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, named: Mapping[Bottleneck, str]) -> str:
     """Name what most of the time of a bound is, if the words for the bound do not tell it."""
     causes = [part for part in parts if part.bound in (LATE if bound in LATE else (bound,))]
@@ -202,3 +240,58 @@ def split_window(lengths: dict[tuple[Bottleneck, str], int]) -> tuple[Part, ...]
     return tuple(
         Part(bound, label, length, length / total) for (bound, label), length in lengths.items() if length
     )
+
+
+def name_kernels(families: pd.DataFrame | None, rates: pd.DataFrame | None) -> str:
+    """Return the families of kernels with most time, their shares and rates, in words; empty if small.
+
+    Args:
+        families: Table `families` of `kernels`; None if it is missing.
+        rates: Table `kernels` of `roofline`; None if it is missing.
+    """
+    if families is None:
+        return ""
+    shares: Counter[str] = Counter()
+    for family, share in zip(families["family"], families["share"], strict=True):
+        if not re.search(COMMUNICATION, str(family)):
+            shares[str(family)] += share  # a Counter orders any number
+    first, second, *_ = [*shares.most_common(2), ("", 0.0), ("", 0.0)]
+    if first[1] < MIN_KERNEL_SHARE:
+        return _describe_products(rates)
+    is_second = second[1] >= max(MIN_SECOND_SHARE, first[1] / 2)
+    words = [
+        f"{shorten(clean(family), NAME_WIDTH)} ({human(float(share), 'share')} of kernel time"
+        f"{_describe_rate(rates, family)})"
+        for family, share in ([first, second] if is_second else [first])
+    ]
+    return f", largest: {' and '.join(words)}"
+
+
+def _describe_rate(rates: pd.DataFrame | None, family: str) -> str:
+    """Return how close kernels are to a peak; empty if that is known of less than half of their time."""
+    rows = rates[rates["family"] == family] if rates is not None else None
+    if rows is None or rows.empty:
+        return ""
+    row = rows.sort_values("share").iloc[-1]
+    by_peak = {
+        f"{str(row['precision']).upper()} peak": float(row["peak_share"]),
+        "memory bandwidth": float(row["bandwidth_share"]),
+    }
+    known = {peak: share for peak, share in by_peak.items() if share > 0}  # NaN is not
+    if 2 * row["share"] < row["family_share"] or not known or max(known.values()) > 1:
+        return ""
+    peak = max(known, key=lambda name: known[name])
+    return f", at {human(known[peak], 'share')} of the {peak}"
+
+
+def _describe_products(rates: pd.DataFrame | None) -> str:
+    """Return the share and the rate of all matrix products with a known one; empty if the share is small."""
+    rows = rates[rates["peak_share"].notna()] if rates is not None else None
+    share = 0.0 if rows is None else float(rows["share"].sum())
+    if rows is None or share < MIN_PRODUCTS_SHARE:
+        return ""
+    reached = float((rows["peak_share"] * rows["share"]).sum()) / share
+    if reached > 1:
+        return ""
+    amount, rate = (human(value, "share") for value in (share, reached))
+    return f", largest: matrix products ({amount} of kernel time, at {rate} of their peak)"

@@ -14,6 +14,7 @@ are marked, summed over devices. Its parts sum to it exactly:
   later than in un-profiled steps, where these were timed), unknown.
 * start-up: idle time in which the host loaded or compiled code or chose an algorithm. From 10% the window is
   what remains without it, if that is at least 10%.
+* one gap without recorded work of the host, if it is most of that work: set aside from half of the rest.
 * edges: gaps that `idle_gaps` sets aside at the edges of the capture and in marked warm-up, and idle time of
   the steps before the first work of the device that it does not explain, or after the last. From 10% the
   window is what remains without them.
@@ -52,11 +53,11 @@ from tracekit.analysis.device_verdict import (
     About,
     Part,
     describe_devices,
+    name_kernels,
     split_window,
 )
 from tracekit.analysis.host_verdict import NAME_WIDTH, describe_host
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, MANAGED, QUEUED, READS, IdleCause
-from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.analysis.savings import Ranked
 from tracekit.errors import PluginError, clean
 from tracekit.runs.run import Run
@@ -79,12 +80,6 @@ _BY_CAUSE = {
 _HOST_WORK = [cause for cause, bound in _BY_CAUSE.items() if bound == Bottleneck.HOST]
 MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
-MIN_KERNEL_SHARE = 0.1
-"""Share of the kernel time from which the largest family of kernels is named."""
-MIN_SECOND_SHARE = 0.2
-"""The same for the second family, which must also have at least half of the first one's."""
-MIN_PRODUCTS_SHARE = 0.25
-"""Share of the kernel time from which matrix products are named where no family of kernels is."""
 MIN_OP_SHARE = 0.25
 """Share of the idle time before late launches from which the op with most of it is named."""
 MIN_INTERVALS = 4
@@ -205,16 +200,17 @@ class Evidence:
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
                 opaque = frame["graph_ns"].sum() > frame["active_ns"].sum()
+                busiest, gap_ns, after_gap = self._busiest(frame)
                 named = {
-                    Bottleneck.COMPUTE: "" if opaque else self._largest_kernels(),
+                    Bottleneck.COMPUTE: "" if opaque else name_kernels(*map(self.tables.get, _KERNELS)),
                     Bottleneck.COPIES: self._largest_copies(frame, stepped=table == STEPPED),
                     Bottleneck.COMMUNICATION: self._largest_collective(frame),
                     Bottleneck.LAUNCH: self._latest_op(frame, HOST_LAUNCHES),
                     Bottleneck.SYNC: self._latest_op(frame, (IdleCause.SYNC,)),
-                    Bottleneck.HOST: self._busiest(frame),
+                    Bottleneck.HOST: busiest,
                 }
                 warm_up_ns, waits = self._warm_up_ns(frame), self._waits(frame)
-                about = About(f"{window}{on}", edges_ns, warm_up_ns, named, waits)
+                about = About(f"{window}{on}", edges_ns, warm_up_ns, named, waits, gap_ns, after_gap)
                 found = describe_devices(lengths, about)
                 if found is None:
                     return _cannot_tell("the window has no length")
@@ -321,21 +317,27 @@ class Evidence:
             )
         return work, longest
 
-    def _busiest(self, frame: pd.DataFrame) -> str:
-        """Return in what most of the host's work between launches is, in words; empty if in several ops."""
+    def _busiest(self, frame: pd.DataFrame) -> tuple[str, int, str]:
+        """Return in what most of the host's work is, in words; empty if in several ops.
+
+        Also the length of the one gap that is most of it if nothing was recorded there, and the words for the
+        rest without that gap.
+        """
         work, longest = self._idle_by_op(frame, _HOST_WORK)
         ((largest, largest_ns),) = work.most_common(1) or [("", 0)]
         if 2 * largest_ns <= work.total():
-            return ""
+            return "", 0, ""
         if largest == MANAGED:
-            return "with managed memory used by the CPU"
+            return "with managed memory used by the CPU", 0, ""
         if largest.startswith("("):
-            gap_ns = longest[largest]
-            once = f", in one gap of {human(gap_ns, 'ns')}" if 2 * gap_ns > work.total() else ""
-            return f"outside of recorded ops{once}"
+            gap_ns, outside = longest[largest], "outside of recorded ops"
+            if 2 * gap_ns <= work.total():
+                return outside, 0, ""
+            is_most = 2 * (largest_ns - gap_ns) > work.total() - gap_ns
+            return f"{outside}, in one gap of {human(gap_ns, 'ns')}", gap_ns, outside if is_most else ""
         if re.search(READS, largest):
-            return f"reading of files or input in {largest}"
-        return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}"
+            return f"reading of files or input in {largest}", 0, ""
+        return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}", 0, ""
 
     def _latest_op(self, frame: pd.DataFrame, causes: Sequence[IdleCause]) -> str:
         """Return the op with most idle time of some causes and its share, in words; empty if it is small."""
@@ -385,27 +387,6 @@ class Evidence:
         )
         return waits_ns / max(int(frame["window_ns"].sum()), 1)
 
-    def _largest_kernels(self) -> str:
-        """Return the families of kernels with most time, share and rate, in words; empty if small."""
-        families, rates = self.tables.get(("kernels", "families")), self.tables.get(("roofline", "kernels"))
-        if families is None:
-            return ""
-        shares: Counter[str] = Counter()
-        for family, share in zip(families["family"], families["share"], strict=True):
-            if not re.search(COMMUNICATION, str(family)):
-                shares[str(family)] += share  # a Counter orders any number
-        first, *others = [*shares.most_common(2), ("", 0.0)]
-        if first[1] < MIN_KERNEL_SHARE:
-            return _describe_products(rates)
-        is_second = others[0][1] >= max(MIN_SECOND_SHARE, first[1] / 2)
-        named = [first, *(others[:1] if is_second else ())]
-        words = [
-            f"{shorten(clean(family), NAME_WIDTH)} ({human(float(share), 'share')} of kernel time"
-            f"{_describe_rate(rates, family)})"
-            for family, share in named
-        ]
-        return f", largest: {' and '.join(words)}"
-
     def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
         """Return the rows of a table for the devices of another one, or for their ranks, in its order."""
         other = self.tables.get((name, table))
@@ -416,38 +397,9 @@ class Evidence:
 
 STEPPED = "profiled_steps"
 _WINDOWS = ((STEPPED, "the profiled steps"), ("whole", "the capture"))
+_KERNELS = (("kernels", "families"), ("roofline", "kernels"))
 _PLACE = [C.RANK, C.DEVICE]
 _COUNTS = ["kernels", "memcpys", "memsets"]
-
-
-def _describe_rate(rates: pd.DataFrame | None, family: str) -> str:
-    """Return how close kernels are to a peak; empty if that is known of less than half of their time."""
-    rows = rates[rates["family"] == family] if rates is not None else None
-    if rows is None or rows.empty:
-        return ""
-    row = rows.sort_values("share").iloc[-1]
-    by_peak = {
-        f"{str(row['precision']).upper()} peak": float(row["peak_share"]),
-        "memory bandwidth": float(row["bandwidth_share"]),
-    }
-    known = {peak: share for peak, share in by_peak.items() if share > 0}  # NaN is not
-    if 2 * row["share"] < row["family_share"] or not known or max(known.values()) > 1:
-        return ""
-    peak = max(known, key=lambda name: known[name])
-    return f", at {human(known[peak], 'share')} of the {peak}"
-
-
-def _describe_products(rates: pd.DataFrame | None) -> str:
-    """Return the share and the rate of all matrix products with a known one; empty if the share is small."""
-    rows = rates[rates["peak_share"].notna()] if rates is not None else None
-    share = 0.0 if rows is None else float(rows["share"].sum())
-    if rows is None or share < MIN_PRODUCTS_SHARE:
-        return ""
-    reached = float((rows["peak_share"] * rows["share"]).sum()) / share
-    if reached > 1:
-        return ""
-    amount, rate = (human(value, "share") for value in (share, reached))
-    return f", largest: matrix products ({amount} of kernel time, at {rate} of their peak)"
 
 
 def _cannot_tell(reason: str) -> Verdict:

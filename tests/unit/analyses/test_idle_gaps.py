@@ -59,6 +59,25 @@ def one_gap(path: Path, *host_rows: Row, gap: tuple[int, int] = (20_000, 60_000)
     return explained(path, [host("cudaLaunchKernel", 1_000, 4_000, **CALL), *host_rows], rows)
 
 
+@pytest.mark.parametrize(
+    ("calls", "call_ns", "cause"),
+    [(20, 9_000, "launch_bound"), (19, 9_000, "unknown"), (20, 2_900, "unknown")],
+)
+def test_a_host_that_waits_for_each_kernel_was_late_for_work_of_unknown_launch(
+    tmp_path: Path, calls: int, call_ns: int, cause: str
+) -> None:
+    starts = [number * 10_000 for number in range(calls)]
+    ops = [host("launch", start, start + call_ns, **CALL) for start in starts]
+    end = starts[-1] + 9_000
+    copying = host("aten::_copy_from", end, end + 300_000)
+    rows = [kernel(start + 1_000, start + 5_000, launch_row=number) for number, start in enumerate(starts)]
+    rows += [memcpy(end + 250_000, end + 260_000)]
+    result = explained(tmp_path, [*ops, copying], rows)
+    last = result.tables["gaps"].sort_values(C.START_NS).iloc[-1]
+    assert last["cause"] == cause
+    assert last["op"] == ("aten::_copy_from" if cause == "launch_bound" else "(launch not recorded)")
+
+
 def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
     ops = [
         host("aten::linear", 0, 70_000),

@@ -183,6 +183,40 @@ def test_start_up_is_set_aside_while_enough_remains(
     assert found.sentence.startswith("Start-up takes") == (window_ns != 1000)
 
 
+@pytest.mark.parametrize(
+    ("gap_ns", "bound", "says"),
+    [
+        (499, Bottleneck.HOST, "mostly outside of recorded ops, in one gap of 499 ns"),
+        (500, Bottleneck.LAUNCH, "in one gap of 500 ns, 50.0% of the capture. Bound by kernel launches: "),
+        (900, Bottleneck.COMPUTE, "in one gap of 900 ns, 90.0% of the capture. Bound by GPU kernels: "),
+        (901, Bottleneck.HOST, "mostly outside of recorded ops, in one gap of 901 ns"),
+    ],
+)
+def test_one_unrecorded_gap_is_set_aside_while_enough_remains(
+    gap_ns: int, bound: Bottleneck, says: str
+) -> None:
+    launches = max(0, 900 - gap_ns)
+    results = tables({"host_work": gap_ns, "launch_bound": launches}, active_ns=1000 - gap_ns - launches)
+    results["idle_gaps"].tables["by_op"]["longest_ns"] = gap_ns
+    found = told(results)
+    assert found.bound is bound
+    assert says in found.sentence
+
+
+@pytest.mark.parametrize(("others_ns", "says"), [(76, "outside of recorded ops"), (75, "")])
+def test_work_beside_the_gap_that_is_set_aside_is_named(others_ns: int, says: str) -> None:
+    results = tables({"host_work": 600 + 150}, active_ns=50)
+    rows = [
+        {C.RANK: 0, C.DEVICE: 0, "cause": "host_work", "op": op, "idle_ns": 1, "longest_ns": longest}
+        | {"recurring_ns": ns}
+        for op, ns, longest in (("(between ops)", 600 + others_ns, 600), ("aten::mm", 150 - others_ns, 1))
+    ]
+    results["idle_gaps"].tables["by_op"] = pd.DataFrame(rows)
+    sentence = told(results).sentence
+    assert "in one gap of 600 ns, 75.0% of the capture. Bound by host work" in sentence
+    assert f", mostly {says or 'CPU busy outside launches'};" in sentence
+
+
 @pytest.mark.parametrize(("work_ns", "is_named"), [(151, True), (150, False), (100, False)])
 def test_an_op_is_named_if_it_has_most_of_the_work_of_the_window(work_ns: int, is_named: bool) -> None:
     results = tables({"first_call": 400, "host_work": 300}, start_up_ns=400, active_ns=100)
