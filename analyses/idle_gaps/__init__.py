@@ -206,6 +206,8 @@ def _summary(
         row["unknown_ns"] = by_cause[Cause.UNKNOWN]
         row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
+        called = idle.host.start[idle.host.rank == rank]
+        row["lead_ns"] = max(0, first - int(called.min())) if len(called) else pd.NA
         row["waits_ns"] = _waits(idle, windows[windows[C.RANK] == rank], of_device, first, last)
         row["edges_ns"] = _edges(
             windows[windows[C.RANK] == rank], first, last, opening_ns.get((rank, device), 0)
@@ -213,7 +215,7 @@ def _summary(
         rows.append(row)
     table = pd.DataFrame(rows)
     table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
-    nullable = ["median_ns", "longest_ns", "edges_ns"]
+    nullable = ["median_ns", "longest_ns", "lead_ns", "edges_ns"]
     return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in SUMMARY]]
 
 
@@ -370,6 +372,7 @@ SUMMARY = (
     Column("median_ns", "ns", "lower median of the gap lengths"),
     _LONGEST,
     Column("window_ns", "ns", "first start to last end on the device"),
+    Column("lead_ns", "ns", "from the first recorded activity of the CPU to the first work of the device"),
     Column(
         "waits_ns",
         "ns",

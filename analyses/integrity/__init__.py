@@ -39,12 +39,13 @@ import pandas as pd
 from tracekit.analysis import Analysis, Column, Result, TableSpec, trace_quality
 from tracekit.runs.conditions import MAX_BUSY, MIN_OTHERS, MIN_WAIT
 from tracekit.runs.environment import GPU_PROBLEM
-from tracekit.runs.meta import combine_diagnostics
+from tracekit.runs.meta import Diagnostic, combine_diagnostics
 from tracekit.runs.run import Run
 
 from .checks import (
     CONTENTION,
     ERROR,
+    INFO,
     MAX_FASTER,
     MAX_GAP_NS,
     MAX_SILENT_NS,
@@ -73,15 +74,18 @@ def compute(run: Run) -> Result:
 
 def _check_diagnostics(run: Run) -> list[Check]:
     """Diagnostics of the importer or collector as checks, except those that a check repeats."""
+    disproved = _NO_EVENTS if run.rows("device_intervals") else ()
     return [
-        Check(
-            diagnostic.code,
-            WARN if diagnostic.code in _NOT_UNDERSTOOD else str(diagnostic.level),
-            detail=diagnostic.message,
-        )
+        Check(diagnostic.code, _level(diagnostic, disproved), detail=diagnostic.message)
         for diagnostic in combine_diagnostics(run.meta.diagnostics)
         if diagnostic.code not in _CHECKED
     ]
+
+
+def _level(diagnostic: Diagnostic, disproved: tuple[str, ...]) -> str:
+    if diagnostic.code in _NOT_UNDERSTOOD:
+        return WARN
+    return INFO if diagnostic.message.startswith(disproved) else str(diagnostic.level)
 
 
 def _check_gpus(run: Run) -> list[Check]:
@@ -93,6 +97,8 @@ def _check_gpus(run: Run) -> list[Check]:
 
 
 _NOT_USED = "gpu_not_used"
+_NO_EVENTS = ("nsys: No CUDA events collected", "nsys: CUDA profiling might have not been started")
+"""Begins of messages of nsys of which recorded work of a device shows that they are wrong."""
 _NOT_UNDERSTOOD = {"ignored_categories"}
 """Diagnostics about content that is not interpreted: no check can speak for it."""
 _CHECKED = {"unlinked"}

@@ -90,6 +90,7 @@ class About:
         waits_share: Share of the window in which the host waits for a device.
         gap_ns: Length of the one gap without recorded work that is most of the host's work, or 0.
         after_gap: In what most of the host's work is without that gap, or empty.
+        lead_ns: For how long the CPU was recorded before the first work of a device.
     """
 
     window: str
@@ -99,6 +100,7 @@ class About:
     waits_share: float = 0.0
     gap_ns: int = 0
     after_gap: str = ""
+    lead_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     for other in (Bottleneck.PROFILER, Bottleneck.START_UP):
         if other not in (bound, loss) and shares.get(other, 0.0) >= MIN_SHARE:
             text += f"; {other} for {human(shares[other], 'share')}"
+    text += _describe_lead(about.lead_ns, sum(lengths.values()) + edges_ns)
     window += " without start-up" if before != gap else ""
     window += " and one gap" if gap and before != gap else " without one gap" if gap else ""
     found = late.get(bound, bound), loss and late.get(loss, loss)
@@ -183,6 +186,12 @@ PROFILED = Bottleneck.PROFILER, IdleCause.PROFILER.label
 START_UP = Bottleneck.START_UP, "start-up"
 LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
 """Bounds that count together: the host is late with the next launch, whatever for."""
+
+
+def _describe_lead(lead_ns: int, window_ns: int) -> str:
+    """Say for how long the CPU was recorded before the first work of a device, if longer than the rest."""
+    start = human(lead_ns, "ns")
+    return f"; the first work of the GPU begins {start} after the recording" if lead_ns > window_ns else ""
 
 
 def _shares(parts: tuple[Part, ...]) -> dict[Bottleneck, float]:

@@ -210,7 +210,8 @@ class Evidence:
                     Bottleneck.HOST: busiest,
                 }
                 warm_up_ns, waits = self._warm_up_ns(frame), self._waits(frame)
-                about = About(f"{window}{on}", edges_ns, warm_up_ns, named, waits, gap_ns, after_gap)
+                lead_ns = 0 if table == STEPPED else self._lead_ns(frame)
+                about = About(f"{window}{on}", edges_ns, warm_up_ns, named, waits, gap_ns, after_gap, lead_ns)
                 found = describe_devices(lengths, about)
                 if found is None:
                     return _cannot_tell("the window has no length")
@@ -379,6 +380,11 @@ class Evidence:
         return sum(
             int(rows["warm_up_ns"].sum()) for rows in self._idle(frame, "by_cause") if "warm_up_ns" in rows
         )
+
+    def _lead_ns(self, frame: pd.DataFrame) -> int:
+        """Return for how long the CPU was recorded before the first work of all devices."""
+        leads = [rows["lead_ns"].dropna() for rows in self._idle(frame, "summary") if "lead_ns" in rows]
+        return min((int(rows.min()) for rows in leads if len(rows)), default=0)
 
     def _waits(self, frame: pd.DataFrame) -> float:
         """Return the share of the window in which the host waits for a device."""

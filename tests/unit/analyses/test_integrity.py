@@ -319,6 +319,15 @@ def test_messages_of_cupti_are_checks(tmp_path: Path) -> None:
     assert "NVreg_RestrictProfilingToAdminUsers=0" in rows_of(run).loc["cupti", "detail"]
 
 
+@pytest.mark.parametrize(("rows", "level"), [(LINKED["device_intervals"], "info"), ([], "warn")])
+def test_nsys_is_not_believed_that_no_events_were_collected_where_there_are_some(
+    tmp_path: Path, rows: list[Row], level: str
+) -> None:
+    said = Diagnostic(Level.WARN, "nsys_diagnostic", "nsys: No CUDA events collected. Does it use CUDA?")
+    run = make_run(tmp_path, meta={**PLAIN, "diagnostics": [said]}, **{**LINKED, "device_intervals": rows})
+    assert levels(run)[1]["nsys_diagnostic"] == level
+
+
 def test_nothing_to_count_among_has_no_consequence(tmp_path: Path) -> None:
     details = rows_of(make_run(tmp_path, **LINKED))["detail"]
     assert details["graph_without_device"] == "0 of 0 graph replays have no device interval"

@@ -257,6 +257,14 @@ def test_time_before_the_first_work_has_the_causes_of_gaps(start_up_ns: int) -> 
     assert "mostly CPU busy outside launches in aten::normal_" in found.sentence
 
 
+@pytest.mark.parametrize(("lead_ns", "is_said"), [(1001, True), (1000, False)])
+def test_a_long_recording_before_the_first_work_is_said(lead_ns: int, is_said: bool) -> None:
+    results = tables({"sync": 400}, active_ns=600)
+    results["idle_gaps"].tables["summary"]["lead_ns"] = lead_ns
+    sentence = told(results).sentence
+    assert ("; the first work of the GPU begins 1.00 µs after the recording." in sentence) == is_said
+
+
 def test_waiting_for_the_last_rank_is_no_communication() -> None:
     found = told(tables({}, active_ns=100, communication_exposed_ns=40))
     lengths = {part.bound: part.dur_ns for part in found.parts}
