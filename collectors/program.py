@@ -73,7 +73,7 @@ def run(
         "changes": changes.locate(program.change),
     }
     artifacts = artifact_environment(program, directory, os.environ)
-    environment = agent.environment_with_agent(request, artifacts)
+    environment = agent.environment_with_agent(request, artifacts) | changes.environment(program.change)
     # a profiler would end on these, and leave the program running
     forwarded = [number for number in guard.FORWARDED if not (wrapper and number in guard.ENDING)]
     with (

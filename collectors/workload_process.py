@@ -8,7 +8,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
@@ -18,10 +18,13 @@ from typing import Any
 from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
+from tracekit.recording import changes
+from tracekit.recording.agent.changes import apply_changes
 from tracekit.recording.agent.cpu_load import CpuLoad, describe_cpus
 from tracekit.recording.agent.device import CPU, CUDA, DeviceClock, HostClock, resident_peak
 from tracekit.recording.agent.device import summary as error_summary
 from tracekit.recording.agent.recorder import profiler_options
+from tracekit.recording.agent.settings import SCRIPT, read_settings
 from tracekit.recording.collector import Request, is_out_of_memory
 from tracekit.runs import environment
 from tracekit.runs.compilation import PROFILED, TIMED, WARM_UP
@@ -53,6 +56,7 @@ def record(request: Request, directory: Path, reporter: Reporter) -> dict[str, A
     device = resolve_device(request.device)
     import torch
 
+    apply_changes(torch, changes.locate(request.change))
     request, notes = fit_batch_size(request, device)
     compilations = Compilations(request.level)
     with build_workload(request, device=device) as program:
@@ -60,6 +64,7 @@ def record(request: Request, directory: Path, reporter: Reporter) -> dict[str, A
         if not request.no_profile:
             compilations.begin_part(PROFILED)
             _profile(program, request, device, directory / TRACE, reporter)
+        settings = read_settings(torch)
     return {
         "trace": TRACE,
         "version": str(torch.__version__),
@@ -68,7 +73,7 @@ def record(request: Request, directory: Path, reporter: Reporter) -> dict[str, A
         **times,
         "notes": [*notes, *times["notes"]],
         "batch_size": request.batch_size,
-        **describe_process(device, requested=request.device),
+        **describe_process(device, requested=request.device, settings=settings),
     }
 
 
@@ -213,11 +218,15 @@ def time_steps(
     }
 
 
-def describe_process(device: str, *, requested: str) -> dict[str, Any]:
-    """Return device, threads and environment of this process, and why `auto` did not choose a GPU."""
+def describe_process(
+    device: str, *, requested: str, settings: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return device, threads and environment of this process, with why `auto` chose no GPU."""
     import torch
 
     values = environment.capture()
+    if settings:
+        values[environment.PROGRAM] = {name: value for name, value in settings.items() if name != SCRIPT}
     values[environment.CPUS] = {**describe_cpus(), "inter_op": torch.get_num_interop_threads()}
     if requested == "auto" and device == "cpu" and environment.machine_gpus():
         values[environment.GPU_PROBLEM] = environment.gpu_problem(torch)

@@ -5,7 +5,9 @@ A package adds its own by an entry point of the group `tracekit.changes`, whose 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
+from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -36,6 +38,7 @@ class Change:
         needs_device: Whether it does nothing without a GPU.
         fits: Whether it may have an effect, by the settings of the program that a run tells.
         file: The file of the function, which imports nothing of tracekit: the program may lack it.
+        environment: Returns environment variables that the program is started with.
     """
 
     title: str
@@ -46,6 +49,7 @@ class Change:
     needs_device: bool = False
     fits: Callable[[Settings], bool] = lambda _: False
     file: Path = BUILT_IN
+    environment: Callable[[], dict[str, str]] = dict
 
 
 def available() -> dict[str, Change]:
@@ -68,6 +72,15 @@ def locate(names: Iterable[str]) -> list[dict[str, str]]:
         {"name": name, "file": str(change.file), "function": change.function}
         for name, change in ((name, find(name)) for name in names)
     ]
+
+
+def environment(names: Iterable[str]) -> dict[str, str]:
+    """Return the environment variables of changes.
+
+    Raises:
+        UnusableInputError: There is no such change.
+    """
+    return {key: value for name in names for key, value in find(name).environment().items()}
 
 
 def find(name: str) -> Change:
@@ -105,6 +118,20 @@ def _is_inferring(settings: Settings) -> bool:
     modes = settings.get("modes", {})
     trains = bool(settings.get("optimizers")) or (modes.get("outermost_module") or {}).get("training", True)
     return not trains and bool(modes.get("grad")) and not modes.get("inference")
+
+
+def _is_left_training(settings: Settings) -> bool:
+    return not settings.get("optimizers") and bool(
+        (settings.get("modes", {}).get("outermost_module") or {}).get("training")
+    )
+
+
+def _preload_malloc() -> dict[str, str]:
+    """Return the variable that preloads another memory allocator, if one is installed."""
+    libraries = filter(None, map(find_library, functions.MALLOCS))
+    given = os.environ.get("LD_PRELOAD", "")
+    library = next(libraries, None)
+    return {"LD_PRELOAD": f"{library} {given}".strip()} if library else {}
 
 
 def _computes_in_float32(settings: Settings) -> bool:
@@ -162,6 +189,41 @@ PIN_MEMORY = Change(
     answers=("pageable_copies", "exposed_copies"),
     needs_device=True,
     fits=lambda settings: bool(settings.get("data_loaders")),
+)
+NON_BLOCKING = Change(
+    title="copy from pinned memory without blocking the host",
+    function=functions.copy_asynchronously.__name__,
+    code="batch.to(device, non_blocking=True)",
+    answers=("exposed_copies", "copies_in_turn"),
+    needs_device=True,
+)
+EXPANDABLE_SEGMENTS = Change(
+    title="let the CUDA allocator grow segments instead of making new ones",
+    function=functions.grow_segments.__name__,
+    code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    answers=("allocator_churn", "unused_reserved_memory"),
+    needs_device=True,
+)
+MALLOC = Change(
+    title="allocate host memory by jemalloc or tcmalloc, if one is installed",
+    function=functions.use_other_malloc.__name__,
+    code="LD_PRELOAD=libjemalloc.so.2 python train.py",
+    environment=_preload_malloc,
+    fits=lambda settings: bool(settings) and bool(_preload_malloc()),
+)
+BUCKET_SIZE = Change(
+    title="reduce more gradients of DistributedDataParallel at once",
+    function=functions.use_larger_buckets.__name__,
+    code=f"DistributedDataParallel(model, bucket_cap_mb={functions.BUCKET_MB})",
+    results="rounding",
+    answers=("exposed_communication", "slow_collectives"),
+)
+STATIC_GRAPH = Change(
+    title="let DistributedDataParallel plan its reductions once",
+    function=functions.keep_graph_static.__name__,
+    code="DistributedDataParallel(model, static_graph=True)",
+    results="rounding",
+    answers=("exposed_communication", "slow_collectives"),
 )
 BUCKET_VIEWS = Change(
     title="let gradients be views of the buckets of DistributedDataParallel",
@@ -242,6 +304,22 @@ COMPILE = Change(
     answers=("launch_bound_steps", "idle_launch_bound", "small_elementwise_kernels", "unfused_elementwise",
              "host_small_ops"),
 )  # fmt: skip
+REDUCE_OVERHEAD = Change(
+    title="compile the model, and launch its kernels as CUDA graphs",
+    function=functions.replay_compiled_model.__name__,
+    code='model = torch.compile(model, mode="reduce-overhead")',
+    results="rounding",
+    answers=("launch_bound_steps", "idle_launch_bound"),
+    needs_device=True,
+)
+EVALUATION_MODE = Change(
+    title="put the model into evaluation mode",
+    function=functions.evaluate_model.__name__,
+    code="model.eval()",
+    results="precision",
+    answers=("batch_norm_training",),
+    fits=_is_left_training,
+)
 BFLOAT16 = Change(
     title="compute in bfloat16 where that is safe (autocast)",
     function=functions.compute_in_bfloat16.__name__,

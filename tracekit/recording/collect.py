@@ -150,6 +150,9 @@ def decide(request: Request) -> Request:
     if decided.compile_artifacts and decided.level != COMPILE:
         message = f"--compile-artifacts does not apply to level {decided.level}"
         raise UnusableInputError(message, hint=f"use --level {COMPILE}, or remove --compile-artifacts")
+    if decided.change and decided.level == LIBTORCH:
+        message = f"--change does not apply to level {LIBTORCH}, which runs no Python"
+        raise UnusableInputError(message, hint="use another --level, or remove --change")
     if decided.no_profile:
         _refuse_profiler_options(decided)
     workload.validate(decided.options(device=decided.device))
@@ -225,6 +228,8 @@ def command(request: Request) -> list[str]:
     for name, value in values(request).items():
         if value is True:
             words.append(flag(name))
+        elif isinstance(value, tuple):
+            words += [word for item in value for word in (flag(name), item)]
         elif value is not None and value is not False:
             words += [flag(name), str(value)]
     return words

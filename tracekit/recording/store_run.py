@@ -19,7 +19,7 @@ from tracekit.ingest.nsys.report import SUFFIXES
 from tracekit.ingest.write import write_samples
 from tracekit.recording.collector import Recording
 from tracekit.runs import redaction
-from tracekit.runs.meta import CHANGE, OF_PROGRAM, UNPROFILED, Diagnostic, Level, RunMeta, fingerprint
+from tracekit.runs.meta import OF_PROGRAM, UNPROFILED, Diagnostic, Level, RunMeta, fingerprint
 from tracekit.runs.meta import Collector as CollectorMeta
 from tracekit.runs.run import Run
 from tracekit.runs.store import Draft, new_run_id, timestamp
@@ -137,8 +137,6 @@ def program_meta(
         "world_size": max(1, len(recording.traces)),
         **{name: window.get(name) or None for name in OF_PROGRAM},
     }
-    if changes := window.get(CHANGE):  # only then, so that runs from before changes stay of one configuration
-        fields[CHANGE] = list(changes)
     return replace(meta, fingerprint={**meta.fingerprint, **fields})
 
 

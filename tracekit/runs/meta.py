@@ -364,6 +364,8 @@ def fingerprint(
     on_gpu = settings if workload.get("device") == "cuda" else {}
     program: Mapping[str, Any] = environment.get(PROGRAM) or {}
     cpus: Mapping[str, Any] = environment.get(CPUS) or program.get("threads") or {}
+    # Only where there are any, so that runs from before there were changes stay of one configuration.
+    changes = {CHANGE: list(workload[CHANGE])} if workload.get(CHANGE) else {}
     return {
         "workload": workload.get("name"),
         **{name: workload.get(name) for name in WORKLOAD_FIELDS},
@@ -376,6 +378,7 @@ def fingerprint(
         "world_size": 1,
         "collector": collector,
         **{f"profiler_{name}": options.get(name) for name in PROFILER_FIELDS},
+        **changes,
     }
 
 

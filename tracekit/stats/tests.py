@@ -178,7 +178,7 @@ def _with_adjusted_p(comparison: Comparison, p: float) -> Comparison:
     alpha, reason = comparison.alpha, comparison.reason
     if comparison.verdict not in _CLAIMS or p <= alpha:
         return replace(comparison, p_adjusted=p)
-    reason = f"{reason}, but among the gate's metrics p is {p:.2g} (Holm), above {alpha:.2g}"
+    reason = f"{reason}, but among all that was compared p is {p:.2g} (Holm), above {alpha:.2g}"
     return replace(comparison, p_adjusted=p, verdict=Verdict.CANNOT_TELL, reason=reason)
 
 

@@ -168,6 +168,10 @@ class RecordingOptions:
     keep_trace: Annotated[
         bool, Option("Keep the raw trace of each rank in the run, as trace.json.gz.", scope=Scope.RUN)
     ] = False
+    change: Annotated[
+        tuple[str, ...],
+        Option("Make this change inside the program, as `tracekit try` does; repeatable.", metavar="NAME"),
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,10 +194,6 @@ class ProgramOptions:
         int,
         Option("Profile another window after so many steps, up to 8 in all; each is a run.", least=0),
     ] = 0
-    change: Annotated[
-        tuple[str, ...],
-        Option("Make this change inside the program, as `tracekit try` does; repeatable.", metavar="NAME"),
-    ] = ()
     no_host_samples: Annotated[
         bool, Option("Take no samples of Python call stacks while steps are profiled.", scope=Scope.PROFILER)
     ] = False

@@ -22,6 +22,8 @@ Applied: TypeAlias = Callable[[], None]
 
 MAX_WORKERS = 4
 PREFETCHED_BATCHES = 8
+BUCKET_MB = 100
+MALLOCS = ("jemalloc", "tcmalloc")
 COLLECTOR_THRESHOLD = 100_000
 """New objects from which Python's garbage collector runs; its default is 700 or 2,000."""
 
@@ -30,6 +32,12 @@ LOADER_WORKER = "torch.utils.data._utils.worker"
 
 counts: dict[str, int] = {}
 """How often each requested change took effect, by its name."""
+places: dict[str, str] = {}
+"""Where each requested change took effect first, as file:line of the program."""
+
+_CLASS: Any = vars(object)["__class__"]
+_model_changes: list[Callable[[Any], None]] = []
+"""What is called with the model, in this order, before its first call."""
 
 
 def apply_changes(torch: Any, changes: list[dict[str, str]]) -> None:
@@ -39,13 +47,27 @@ def apply_changes(torch: Any, changes: list[dict[str, str]]) -> None:
         torch: The program's torch.
         changes: Of each change its name, and the file and the name of its function.
     """
+    libraries = (os.path.dirname(torch.__file__), os.path.dirname(__file__), "<frozen ")  # noqa: PTH120
+    _model_changes.clear()
     for change in changes:
         counts[change["name"]] = 0
-        _load_function(change)(torch, partial(_count, change["name"]))
+        _load_function(change)(torch, partial(_count, change["name"], libraries))
 
 
-def _count(name: str) -> None:
+def _count(name: str, libraries: tuple[str, ...]) -> None:
+    """Count that a change took effect, and keep the line of the program at which it did so first.
+
+    Args:
+        name: Name of the change.
+        libraries: What the files of torch and of the agent begin with.
+    """
     counts[name] += 1
+    if name in places:
+        return
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(libraries):
+        frame = frame.f_back
+    places[name] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _load_function(change: dict[str, str]) -> Callable[[Any, Applied], None]:
@@ -90,10 +112,15 @@ def _set_default(torch: Any, name: str, applied: Applied) -> None:
 
     @functools.wraps(original)
     def init(self: Any, params: Any, defaults: dict[str, Any]) -> None:
-        if name in defaults and not any(defaults.get(way) for way in ("foreach", "fused", "differentiable")):
-            defaults[name] = True
-            applied()
         original(self, params, defaults)
+        # torch updates parameters on a device by its foreach functions unless it is told otherwise.
+        on_cpu = any(parameter.is_cpu for group in self.param_groups for parameter in group["params"])
+        is_default = name == "foreach" and defaults.get(name) is None and not on_cpu
+        is_set = any(defaults.get(way) for way in ("foreach", "fused", "differentiable"))
+        if name in defaults and not is_set and not is_default:
+            for options in (self.defaults, *self.param_groups):
+                options[name] = True
+            applied()
 
     torch.optim.Optimizer.__init__ = init
 
@@ -139,6 +166,44 @@ def pin_batches(torch: Any, applied: Applied) -> None:
     _set_arguments(torch.utils.data.DataLoader, choose, applied)
 
 
+def copy_asynchronously(torch: Any, applied: Applied) -> None:
+    """Copy from pinned memory to a device without blocking the host."""
+    for name in ("to", "cuda"):
+        _copy_asynchronously_by(torch, name, applied)
+
+
+def _copy_asynchronously_by(torch: Any, name: str, applied: Applied) -> None:
+    original = getattr(torch.Tensor, name)
+
+    @functools.wraps(original)
+    def copy(self: Any, *arguments: Any, **options: Any) -> Any:
+        if self.is_cpu and not options.get("non_blocking") and self.is_pinned():
+            moved = original(self, *arguments, **{**options, "non_blocking": True})
+            if not moved.is_cpu:
+                applied()
+            return moved
+        return original(self, *arguments, **options)
+
+    setattr(torch.Tensor, name, copy)
+
+
+def grow_segments(torch: Any, applied: Applied) -> None:
+    """Let the allocator of CUDA grow segments of memory instead of making new ones, before it makes any."""
+    name = "PYTORCH_CUDA_ALLOC_CONF"
+    is_set = "expandable_segments" in os.environ.get(name, "")
+    if torch.cuda.is_available() and not torch.cuda.is_initialized() and not is_set:
+        given = os.environ.get(name)
+        torch.cuda.memory._set_allocator_settings(",".join(filter(None, (given, "expandable_segments:True"))))
+        applied()
+
+
+def use_other_malloc(_: Any, applied: Applied) -> None:
+    """Count whether the memory allocator that the change preloads is in use."""
+    with open("/proc/self/maps") as maps:  # noqa: PTH123
+        if any(name in line for line in maps for name in MALLOCS):
+            applied()
+
+
 def view_gradients_in_buckets(torch: Any, applied: Applied) -> None:
     """Let gradients of DistributedDataParallel be views of its buckets, which are then not copied."""
     _set_switch(torch, "gradient_as_bucket_view", applied, value=True)
@@ -147,6 +212,21 @@ def view_gradients_in_buckets(torch: Any, applied: Applied) -> None:
 def keep_buffers_local(torch: Any, applied: Applied) -> None:
     """Do not broadcast the buffers of a DistributedDataParallel module in each step."""
     _set_switch(torch, "broadcast_buffers", applied, value=False)
+
+
+def use_larger_buckets(torch: Any, applied: Applied) -> None:
+    """Reduce more gradients of DistributedDataParallel at once."""
+
+    def choose(arguments: dict[str, Any]) -> dict[str, Any]:
+        is_useful = (arguments["bucket_cap_mb"] or 25) < BUCKET_MB
+        return {"bucket_cap_mb": BUCKET_MB} if is_useful else {}
+
+    _set_arguments(torch.nn.parallel.DistributedDataParallel, choose, applied)
+
+
+def keep_graph_static(torch: Any, applied: Applied) -> None:
+    """Let DistributedDataParallel plan its reductions once, as the graph is the same in each step."""
+    _set_switch(torch, "static_graph", applied, value=True)
 
 
 def _set_switch(torch: Any, name: str, applied: Applied, *, value: bool) -> None:
@@ -210,16 +290,24 @@ def flush_denormals(torch: Any, applied: Applied) -> None:
 
 def use_fast_matmul(torch: Any, applied: Applied) -> None:
     """Allow TensorFloat-32, or bfloat16 on some CPUs, inside products of float32 matrices."""
-    if torch.get_float32_matmul_precision() == "highest":
-        torch.set_float32_matmul_precision("high")
-        applied()
+
+    def allow(_: Any) -> None:
+        if torch.get_float32_matmul_precision() == "highest":
+            torch.set_float32_matmul_precision("high")
+            applied()
+
+    _change_model(torch, allow)  # until then the program may set it
 
 
 def search_convolutions(torch: Any, applied: Applied) -> None:
     """Let cuDNN measure which algorithm of a convolution is the fastest."""
-    if torch.cuda.is_available() and not torch.backends.cudnn.benchmark:
-        torch.backends.cudnn.benchmark = True
-        applied()
+
+    def search(_: Any) -> None:
+        if torch.cuda.is_available() and not torch.backends.cudnn.benchmark:
+            torch.backends.cudnn.benchmark = True
+            applied()
+
+    _change_model(torch, search)
 
 
 def turn_off_anomaly_detection(torch: Any, applied: Applied) -> None:
@@ -246,22 +334,45 @@ def _ignore_switch(torch: Any, name: str, applied: Applied) -> None:
 
 def collect_garbage_less(torch: Any, applied: Applied) -> None:
     """Let Python look for garbage less often."""
-    threshold, *others = gc.get_threshold()
-    if gc.isenabled() and threshold < COLLECTOR_THRESHOLD:
-        gc.set_threshold(COLLECTOR_THRESHOLD, *others)
-        applied()
+
+    def raise_threshold(_: Any) -> None:
+        threshold, *others = gc.get_threshold()
+        if gc.isenabled() and 0 < threshold < COLLECTOR_THRESHOLD:
+            gc.set_threshold(COLLECTOR_THRESHOLD, *others)
+            applied()
+
+    _change_model(torch, raise_threshold)
 
 
 def compile_model(torch: Any, applied: Applied) -> None:
     """Compile the outermost module that is called first, unless the program has compiled it."""
+    _compile(torch, applied)
 
+
+def replay_compiled_model(torch: Any, applied: Applied) -> None:
+    """Compile the outermost module, and launch its kernels as CUDA graphs."""
+    _compile(torch, applied, mode="reduce-overhead")
+
+
+def _compile(torch: Any, applied: Applied, **options: str) -> None:
     def compile_module(module: Any) -> None:
         if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None):
             return
-        module.forward = torch.compile(module.forward)
+        _replace_forward(module, torch.compile(module.forward, **options))
         applied()
 
-    _change_model(torch, compile_module)
+    _change_model(torch, compile_module, first=True)  # others, which count, are not to be compiled
+
+
+def evaluate_model(torch: Any, applied: Applied) -> None:
+    """Put the outermost module that is called first into evaluation mode, if gradients are off."""
+
+    def evaluate(module: Any) -> None:
+        if module.training and not torch.is_grad_enabled():
+            module.eval()
+            applied()
+
+    _change_model(torch, evaluate)
 
 
 def compute_in_bfloat16(torch: Any, applied: Applied) -> None:
@@ -297,8 +408,10 @@ def use_channels_last(torch: Any, applied: Applied) -> None:
     """Store the weights of the outermost module that is called first with channels last."""
 
     def convert(module: Any) -> None:
-        if any(isinstance(layer, torch.nn.Conv2d) for layer in module.modules()):
-            module.to(memory_format=torch.channels_last)
+        convolutions = [layer for layer in module.modules() if isinstance(layer, torch.nn.Conv2d)]
+        for layer in convolutions:  # weights of other ranks have no such order
+            layer.to(memory_format=torch.channels_last)
+        if convolutions:
             applied()
 
     _change_model(torch, convert)
@@ -318,14 +431,45 @@ def _surround(
         with make_context():
             return forward(*arguments, **options)
 
-    module.forward = surrounded
+    _replace_forward(module, surrounded)
 
 
-def _change_model(torch: Any, change: Callable[[Any], None]) -> None:
+def _replace_forward(module: Any, forward: Callable[..., Any]) -> None:
+    """Let a module run another function, by a class of its own: copies and files of it are as before."""
+    original: Any = type(module)
+    plain = getattr(original, "_unchanged", original)
+
+    class Changed(original):  # type: ignore[misc]
+        __class__ = property(lambda _: plain)  # pickle compares it with the class that it stores
+        _unchanged = plain
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            function, arguments, *state = original.__reduce_ex__(self, protocol)
+            return (function, tuple(plain if part is type(self) else part for part in arguments), *state)
+
+    @functools.wraps(forward)
+    def run(_: Any, *arguments: Any, **options: Any) -> Any:
+        return forward(*arguments, **options)
+
+    Changed.forward = run
+    for name in ("__name__", "__qualname__", "__module__"):
+        setattr(Changed, name, getattr(plain, name))
+    _CLASS.__set__(module, Changed)
+
+
+def _change_model(torch: Any, change: Callable[[Any], None], *, first: bool = False) -> None:
     """Call `change` with the first module with parameters that the program calls, before that call.
 
     `__call__` is replaced until then: a global hook of torch would break a first call that is compiled.
+
+    Args:
+        torch: The program's torch.
+        change: Function of the module.
+        first: Before the other changes.
     """
+    _model_changes.insert(0 if first else len(_model_changes), change)
+    if len(_model_changes) > 1:
+        return
     owner = torch.nn.Module
     original = owner.__call__
 
@@ -333,7 +477,8 @@ def _change_model(torch: Any, change: Callable[[Any], None]) -> None:
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
         if owner.__call__ is call and next(self.parameters(), None) is not None:
             owner.__call__ = original
-            change(self)
+            for change in _model_changes:
+                change(self)
         return original(self, *arguments, **options)
 
     owner.__call__ = call

@@ -43,6 +43,7 @@ def read_settings(torch: Any) -> dict[str, Any]:
         "garbage_collector": lambda: _read_collector(count),
         "recompilations": _read_recompilations,
         "changes": lambda: dict(changes.counts) or None,
+        "change_places": lambda: dict(changes.places) or None,
         "optimizers": lambda: [_describe_optimizer(item) for item in objects["optimizers"][:MAX_LISTED]],
     }
     return _read_each(readers)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tracekit import analysis
 from tracekit.recording import changes as catalog
 from tracekit.recording.agent import changes
 from tracekit.recording.agent.changes import apply_changes, counts
@@ -25,6 +28,7 @@ def _restored() -> Iterator[None]:
         (torch.optim.Optimizer, ("__init__", "zero_grad")),
         (torch.nn.Module, ("__call__", "zero_grad")),
         (data.DataLoader, ("__init__",)),
+        (torch.Tensor, ("to", "cuda")),
         (parallel.DistributedDataParallel, ("__init__",)),
         (torch, ("set_anomaly_enabled", "use_deterministic_algorithms", "set_num_threads")),
     ]
@@ -43,6 +47,7 @@ def _restored() -> Iterator[None]:
     torch.set_anomaly_enabled(False)
     gc.set_threshold(*thresholds)
     counts.clear()
+    changes.places.clear()
 
 
 def apply(name: str) -> Callable[[], int]:
@@ -148,13 +153,101 @@ def test_switches_of_debugging_are_ignored() -> None:
     assert count() == 1
 
 
-def test_settings_of_the_process() -> None:
-    assert apply("less_garbage_collection")() == (gc.get_threshold()[0] == changes.COLLECTOR_THRESHOLD) == 1
-    assert apply("less_garbage_collection")() == 0  # they are so already
-    assert apply("matmul_precision")() == 1
-    assert torch.get_float32_matmul_precision() == "high"
-    assert apply("cudnn_benchmark")() == torch.cuda.is_available()
+def test_settings_are_made_before_the_first_call_after_those_of_the_program() -> None:
+    names = ["less_garbage_collection", "matmul_precision", "cudnn_benchmark"]
+    apply_changes(torch, catalog.locate(names))
+    gc.set_threshold(700, 10, 10)
+    torch.set_float32_matmul_precision("highest")
+    model()(torch.ones(1, 4))
+    assert (gc.get_threshold()[0], torch.get_float32_matmul_precision()) == (
+        changes.COLLECTOR_THRESHOLD,
+        "high",
+    )
+    assert [counts[name] for name in names] == [1, 1, torch.cuda.is_available()]
+    apply_changes(torch, catalog.locate(names))
+    model()(torch.ones(1, 4))
+    assert [counts[name] for name in names[:2]] == [0, 0]  # they are so already
     assert apply("flush_denormals")() in (0, 1)  # not every processor can
+
+
+def test_a_changed_model_is_copied_and_saved_as_before(tmp_path: Path) -> None:
+    apply_changes(torch, catalog.locate(["bfloat16", "inference_mode"]))
+    module = model().eval()
+    assert module(torch.ones(1, 4)).is_inference()
+    assert (type(module).__name__, isinstance(module, torch.nn.Sequential)) == ("Sequential", True)
+    torch.save(module, tmp_path / "model.pt")
+    for other in (copy.deepcopy(module), torch.load(tmp_path / "model.pt", weights_only=False)):
+        assert type(other) is torch.nn.Sequential
+        assert other(torch.ones(1, 4)).dtype is torch.float32
+
+
+def test_the_line_where_a_change_took_effect_is_kept() -> None:
+    apply("foreach")
+    torch.optim.AdamW(model().parameters())
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+    assert changes.places == {"foreach": f"{__file__}:{line}"}
+
+
+def test_compilation_comes_before_what_surrounds_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+    monkeypatch.setattr(torch, "compile", lambda function: compiled.append(function) or function)
+    module = model()
+    forward = module.forward
+    apply_changes(torch, catalog.locate(["bfloat16", "compile"]))
+    assert module(torch.ones(1, 4)).dtype is torch.bfloat16
+    assert compiled == [forward]
+
+
+def test_parameters_on_a_device_are_updated_at_once_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = apply("foreach")
+    parameters = [torch.nn.Parameter(torch.ones(1, device="meta"))]
+    torch.optim.SGD(parameters)
+    assert count() == 0
+    torch.optim.SGD(parameters, foreach=False)
+    assert count() == 1
+
+
+def test_copies_from_pinned_memory_do_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[dict[str, Any]] = []
+
+    def to(self: Any, *_: Any, **options: Any) -> Any:
+        copied.append(options)
+        return torch.empty(1, device="meta")
+
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    monkeypatch.setattr(torch.Tensor, "cuda", to)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: len(tensor) > 1)
+    count = apply("non_blocking")
+    for length in (1, 2):
+        torch.ones(length).to("cuda")
+        torch.ones(length).cuda(non_blocking=True)
+    assert copied == [{}, {"non_blocking": True}, {"non_blocking": True}, {"non_blocking": True}]
+    assert count() == 1
+
+
+def test_a_model_left_in_training_mode_is_evaluated_only_without_gradients() -> None:
+    count, module = apply("evaluation_mode"), model()
+    module(torch.ones(1, 4))
+    assert (count(), module.training) == (0, True)
+    count = apply("evaluation_mode")
+    with torch.no_grad():
+        module(torch.ones(1, 4))
+    assert (count(), module.training) == (1, False)
+
+
+def test_the_memory_allocator_is_preloaded_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "other.so")
+    monkeypatch.setattr(catalog, "find_library", {"tcmalloc": "libtcmalloc.so.4"}.get)
+    assert catalog.environment(["malloc", "foreach"]) == {"LD_PRELOAD": "libtcmalloc.so.4 other.so"}
+    monkeypatch.setattr(catalog, "find_library", lambda _: None)
+    assert catalog.environment(["malloc"]) == {}
+    assert apply("malloc")() == 0
+
+
+def test_answers_are_codes_of_rules() -> None:
+    codes = {rule.code for loaded in analysis.available() for rule in loaded.rules}
+    answered = {code for change in catalog.available().values() for code in change.answers}
+    assert answered <= codes
 
 
 def test_the_first_model_with_parameters_runs_in_bfloat16() -> None:
@@ -198,7 +291,10 @@ def test_convolutions_get_channels_last() -> None:
     count = apply("channels_last")
     model()(torch.ones(1, 4))
     assert count() == 0
-    count, module = apply("channels_last"), torch.nn.Sequential(torch.nn.Conv2d(2, 2, 3))
+    count = apply("channels_last")
+    module = torch.nn.Sequential(torch.nn.Conv2d(2, 2, 3))
+    module.other = torch.nn.Conv3d(2, 2, 3)
+    module.forward = module[0].forward  # the other, of another rank, is not called
     module(torch.ones(1, 2, 5, 5))
     assert count() == 1
     assert module[0].weight.is_contiguous(memory_format=torch.channels_last)
@@ -217,14 +313,29 @@ def test_gradients_of_several_processes(monkeypatch: pytest.MonkeyPatch) -> None
     made: list[dict[str, Any]] = []
 
     def init(
-        self: Any, module: Any, *, broadcast_buffers: bool = True, gradient_as_bucket_view: bool = False
+        self: Any,
+        module: Any,
+        *,
+        broadcast_buffers: bool = True,
+        gradient_as_bucket_view: bool = False,
+        bucket_cap_mb: int | None = None,
+        static_graph: bool = False,
     ) -> None:
-        made.append({"buffers": broadcast_buffers, "views": gradient_as_bucket_view})
+        made.append(
+            {
+                "local_buffers": not broadcast_buffers,
+                "bucket_views": gradient_as_bucket_view,
+                "bucket_size": bucket_cap_mb,
+                "static_graph": static_graph,
+            }
+        )
 
     monkeypatch.setattr(torch.nn.parallel.DistributedDataParallel, "__init__", init)
-    views, buffers = apply("bucket_views"), apply("local_buffers")
+    names = ["local_buffers", "bucket_views", "bucket_size", "static_graph"]
+    apply_changes(torch, catalog.locate(names))
     torch.nn.parallel.DistributedDataParallel(None, broadcast_buffers=False)
-    assert (made, views(), buffers()) == ([{"buffers": False, "views": True}], 1, 0)
+    assert made == [dict.fromkeys(names, True) | {"bucket_size": changes.BUCKET_MB}]
+    assert counts == dict.fromkeys(names, 1) | {"local_buffers": 0}
 
 
 def test_a_change_of_another_package_is_loaded_from_its_file(tmp_path: Path) -> None:
