@@ -15,6 +15,7 @@ Example:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +41,10 @@ from .shared.groups import sum_by_code
 from .shared.host_rows import MODULE, PATH_SEPARATOR
 from .shared.intervals_by_class import drop_overruns
 
+PROFILED, UNPROFILED = "profiled steps", "steps that were not profiled"
+"""Roots of the samples in them."""
+SHORTEST_DISTANCE_NS = 10_000_000
+"""Distance of samples where there is one only."""
 NO_CALLS = (
     "no ops or annotations in this capture: CPU activity was not recorded; record with `--collector torch`"
 )
@@ -78,7 +83,41 @@ def compute(run: Run) -> Result:
     tables = {"nodes": nodes}
     if (frame[C.KIND] == HostKind.PYTHON).any():
         tables["stacks"], _ = _nodes(run, _select(frame, (HostKind.PYTHON, HostKind.OP)))
+    if run.rows("host_samples"):
+        tables["samples"] = _sample_nodes(run)
     return Result(tables, notes=notes)
+
+
+def _sample_nodes(run: Run) -> pd.DataFrame:
+    """Count samples of Python stacks by call path, below a root for profiled steps and one for others."""
+    frame = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.PROFILED])
+    node_of: dict[tuple[int, int, str], int] = {}
+    nodes: list[tuple[int, int | None, int, str]] = []
+    weights: list[tuple[int, int, int, int]] = []
+    steps = frame[C.PROFILED].fillna(1).eq(1).map({True: PROFILED, False: UNPROFILED})
+    for rank in sorted(frame[C.RANK].unique().tolist()):
+        for root in (PROFILED, UNPROFILED):
+            rows = frame[(frame[C.RANK] == rank) & (steps == root)]
+            distances = np.diff(ints(rows, C.T_NS))  # tables are sorted by time
+            distance = int(np.median(distances)) if len(distances) else SHORTEST_DISTANCE_NS
+            for stack, count in sorted(Counter(rows[C.STACK].astype(str)).items()):
+                path, parent = [root, *reversed(stack.split(";"))], NO_PARENT
+                for depth, name in enumerate(path):
+                    node = node_of.setdefault((rank, parent, name), len(nodes))
+                    if node == len(nodes):
+                        nodes.append((rank, None if parent == NO_PARENT else parent, depth, name))
+                    is_leaf = depth == len(path) - 1
+                    weights.append((node, count, count * distance * is_leaf, count * distance))
+                    parent = node
+    table = pd.DataFrame(nodes, columns=[C.RANK, "parent", C.DEPTH, C.NAME]).astype({"parent": "Int64"})
+    node, *sums = np.array(weights, np.int64).T
+    names = ("calls", "host_self_ns", "host_total_ns")
+    table = table.assign(
+        node=np.arange(len(table)),
+        **{name: sum_by_code(node, len(table), of_node) for name, of_node in zip(names, sums, strict=True)},
+        **dict.fromkeys(("device_self_ns", "device_total_ns"), pd.array([pd.NA] * len(table), dtype="Int64")),
+    )
+    return table[[column.name for column in _COLUMNS]]
 
 
 def _nodes(run: Run, calls: _Calls) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -217,11 +256,14 @@ ANALYSIS = Analysis(
         "self + total of the child nodes. Self times sum to the totals of the roots. Each rank has its own "
         "roots. `stacks` has the calls of Python functions and modules as nodes in place of annotations, "
         "which may cross them. Ops that captured a CUDA or HIP graph are nodes with 0 calls below the node "
-        "that launched it, if that is no op."
+        "that launched it, if that is no op. `samples` has the Python functions in the agent's samples as "
+        "nodes, below a root for profiled steps and one for others; its calls are samples, and its times "
+        "these times their median distance."
     ),
     tables=(
         TableSpec("nodes", "Nodes, parents before children", _COLUMNS),
         TableSpec("stacks", "Nodes with Python calls; parents before children", _COLUMNS),
+        TableSpec("samples", "Nodes of sampled Python functions; parents before children", _COLUMNS),
     ),
     sources=("Gregg 2016: The Flame Graph", "torch.profiler events"),
     order=43,

@@ -89,6 +89,7 @@ class C:
     PHASE: Final = "phase"
     PID: Final = "pid"
     POSITION: Final = "position"
+    PROFILED: Final = "profiled"
     RANK: Final = "rank"
     REGISTERS: Final = "registers"
     REQUESTS: Final = "requests"
@@ -479,13 +480,14 @@ COMPILED_KERNELS: Final = Table(
 
 HOST_SAMPLES: Final = Table(
     "host_samples",
-    "one sample of the Python stack of a thread, taken every 10 ms or more while steps were profiled",
+    "one sample of the Python stack of a thread, taken every 10 ms or more in profiled steps and some others",
     (
         Column(C.T_NS, _INT64, "time, ns since the run's t0", between=_INSTANT),
         _RANK,
         Column(C.TID, _INT64, "thread"),
         Column(C.STACK, _TEXT, "functions as `train.py(3): main`, innermost first, separated by `;`"),
         Column(C.SOURCE_LINES, _TEXT, "line that runs in each function, separated by commas"),
+        _maybe(C.PROFILED, _INT64, "1 if the step was profiled, 0 if not; missing in older runs: profiled"),
     ),
 )
 

@@ -55,7 +55,14 @@ from ..shared.host_columns import BACKWARD, HostColumns, read_host_columns
 from ..shared.host_rows import source_lines
 from ..shared.op_families import COMMUNICATES
 from .findings import PART, RULES, SAMPLES, SOURCE, TIME_NS, TOTAL_NS, findings
-from .samples import MIN_SAMPLES, count_functions, divide_unrecorded, name_loading, read_samples
+from .samples import (
+    MIN_SAMPLES,
+    bound_outside,
+    compare_functions,
+    divide_unrecorded,
+    name_loading,
+    read_samples,
+)
 from .states import BLOCKED_NS, ON_CORE_NS, RUN_DELAY_NS, STEP_NS, read_states
 
 NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
@@ -104,13 +111,16 @@ def compute(run: Run) -> Result:
         codes = np.where(marks, _MARK, part_of_row)
         names = _with_rest(_sum_names(run, host, codes, thread, window, parts), parts[HostPart.OUTSIDE])
         names = sort_by(names, f"-{TIME_NS}", C.NAME)
-        samples = read_samples(run, rank, window)
-        if len(samples):
+        samples, unprofiled = read_samples(run, rank, window)
+        if len(samples) or len(unprofiled):
             ranges = np.flatnonzero((host.thread == thread) & (codes == _UNMARKED))
-            unrecorded = intervals.subtract(parts[HostPart.OUTSIDE], intervals.union(*host.spans(ranges)))
+            outside = parts[HostPart.OUTSIDE]
+            unrecorded = intervals.subtract(outside, intervals.union(*host.spans(ranges)))
             names = divide_unrecorded(names, samples, unrecorded)
-            names = name_loading(names, samples, parts[HostPart.LOADING])
-            by_function.append(count_functions(samples, unrecorded).assign(**{C.RANK: rank}))
+            names = bound_outside(names, unprofiled, intervals.length(outside), intervals.length(window))
+            names = name_loading(names, samples, unprofiled, parts[HostPart.LOADING])
+            functions = compare_functions(samples, unprofiled, unrecorded)
+            by_function.append(functions.assign(**{C.RANK: rank}))
         names = sort_by(names, f"-{TIME_NS}")
         names = names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
         by_name.append(names.assign(**{C.RANK: rank}))
@@ -351,10 +361,12 @@ TABLES = (
         (
             RANK,
             Column(C.NAME, "", "function, with its file and first line"),
-            Column(SAMPLES, "count", "samples with the function on the stack"),
+            Column(SAMPLES, "count", "samples in the window with the function on the stack"),
             Column("share", "share", "these over all samples in the window"),
-            Column("self_samples", "count", "samples in which it is the innermost function"),
-            Column("unrecorded_samples", "count", "samples at moments that no row of the thread covers"),
+            Column("self_samples", "count", "those in which it is the innermost function"),
+            Column("unrecorded_samples", "count", "those at moments that no row of the thread covers"),
+            Column("unprofiled_samples", "count", "samples with it in steps that were not profiled"),
+            Column("unprofiled_share", "share", "these over all samples in such steps"),
             Column(SOURCE, "", "line of it that runs in more than half of its samples; else empty"),
         ),
     ),
@@ -386,7 +398,9 @@ ANALYSIS = Analysis(
         "runtime (in another runtime call), ops (in an op), garbage_collection or communication (on other "
         "threads only), other_threads (ops of other threads of the rank run), outside (none of these). Time "
         "that no row covers is divided by the functions in the agent's samples, and functions that a data "
-        f"loader calls have a total time by them, from {MIN_SAMPLES} samples on. "
+        f"loader calls have a total time by them, from {MIN_SAMPLES} samples on. With fewer, samples of "
+        "steps that were not profiled are used: outside, a function then takes at least its share of them "
+        "without all other time, which they may be in as well. "
         "Samples are statistical: of n, a function with the share p is in p·n ± "
         "√(p·(1 − p)·n), and what takes less than their distance of 10 ms or more may be in none. Code "
         "between ops is sampled late by up to the interval in which Python hands over its lock (1 ms; 5 ms "

@@ -1,11 +1,13 @@
 """What samples of the Python stack say: how often each function ran, also in the time that no row covers.
 
+Where the profiled steps are too short for samples, those of other steps say at least what a function takes.
 Samples are statistical. Of n samples, a function with the share p is in p n, give or take the root of
 p (1 - p) n; what takes less than the time between samples may be in none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,20 +20,43 @@ from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.common import Bools, ints, share, sort_by
+from ..shared.common import Bools, contains, ints, share, sort_by
 from .findings import PART, SAMPLES, SOURCE, TIME_NS, TOTAL_NS
 
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 _LOADER = "torch/utils/data/dataloader.py("
+_COUNTS = [SAMPLES, "self_samples", "unrecorded_samples"]
 MIN_SAMPLES = 4
 """Samples from which the time that no row covers is divided."""
 
 
-def read_samples(run: Run, rank: int, window: Union) -> pd.DataFrame:
-    """Return the samples of a rank inside a window."""
-    samples = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.SOURCE_LINES])
+def read_samples(run: Run, rank: int, window: Union) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the samples of a rank inside a window of profiled steps, and those of other steps."""
+    samples = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.SOURCE_LINES, C.PROFILED])
     samples = samples[samples[C.RANK] == rank]
-    return samples[_are_inside(ints(samples, C.T_NS), window)]
+    is_profiled = samples[C.PROFILED].fillna(1).eq(1).to_numpy(np.bool_)
+    return samples[is_profiled & _are_inside(ints(samples, C.T_NS), window)], samples[~is_profiled]
+
+
+def compare_functions(samples: pd.DataFrame, unprofiled: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
+    """Count the samples in which each function is in profiled steps and in others, most first.
+
+    Args:
+        samples: Samples of a thread in profiled steps.
+        unprofiled: Its samples in other steps.
+        unrecorded: Moments that no row of the thread covers.
+    """
+    both = count_functions(pd.concat([samples, unprofiled]), unrecorded)
+    counts, others = (
+        count_functions(some, unrecorded).set_index(C.NAME)[_COUNTS].reindex(both[C.NAME], fill_value=0)
+        for some in (samples, unprofiled)
+    )
+    return both[[C.NAME, SOURCE]].assign(
+        **{name: ints(counts, name) for name in _COUNTS},
+        share=share(ints(counts, SAMPLES), len(samples)),
+        unprofiled_samples=ints(others, SAMPLES),
+        unprofiled_share=share(ints(others, SAMPLES), len(unprofiled)),
+    )
 
 
 def count_functions(samples: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
@@ -77,7 +102,39 @@ def divide_unrecorded(names: pd.DataFrame, samples: pd.DataFrame, unrecorded: Un
     return pd.concat([names[~is_rest], divided], ignore_index=True)
 
 
-def name_loading(names: pd.DataFrame, samples: pd.DataFrame, loading: Union) -> pd.DataFrame:
+def bound_outside(
+    names: pd.DataFrame, unprofiled: pd.DataFrame, outside_ns: int, window_ns: int
+) -> pd.DataFrame:
+    """Divide the time that no row covers by samples of steps that were not profiled, as far as they tell.
+
+    They do not tell what is inside of ops. At most all other time is, so a function takes at least its share
+    of the samples without that time. The rest stays without a name.
+
+    Args:
+        names: Times by part and name, with a row `NOT_RECORDED`.
+        unprofiled: Samples of the thread in steps that were not profiled.
+        outside_ns: Time outside of ops in the window.
+        window_ns: Length of the window.
+    """
+    is_rest = (names[C.NAME] == NOT_RECORDED).to_numpy()
+    if len(unprofiled) < MIN_SAMPLES or not is_rest.any():
+        return names
+    counts = count_functions(unprofiled, intervals.EMPTY)
+    total_ns, self_ns = (
+        np.maximum(0, ints(counts, column) * window_ns // len(unprofiled) - (window_ns - outside_ns))
+        for column in (SAMPLES, "self_samples")
+    )
+    rest_ns = int(ints(names, TIME_NS)[is_rest].sum())
+    self_ns = self_ns * min(rest_ns, int(self_ns.sum())) // max(1, int(self_ns.sum()))
+    left = names.copy()
+    left.loc[is_rest, [TIME_NS, TOTAL_NS]] = rest_ns - int(self_ns.sum())
+    bounded = _to_names(HostPart.OUTSIDE, counts, self_ns, np.minimum(total_ns, outside_ns))
+    return pd.concat([left[ints(left, TOTAL_NS) > 0], bounded[total_ns > 0]], ignore_index=True)
+
+
+def name_loading(
+    names: pd.DataFrame, samples: pd.DataFrame, unprofiled: pd.DataFrame, loading: Union
+) -> pd.DataFrame:
     """Add the functions that data loaders call, with their part of the time of loading.
 
     That time is already in the rows of the loaders and of ops, so they have a total time only.
@@ -85,10 +142,13 @@ def name_loading(names: pd.DataFrame, samples: pd.DataFrame, loading: Union) -> 
     Args:
         names: Times by part and name.
         samples: Samples of the thread.
+        unprofiled: Its samples in steps that were not profiled, used if few are in the moments of loading.
         loading: Moments of loading.
     """
     inside = samples[_are_inside(ints(samples, C.T_NS), loading)]
     if len(inside) < MIN_SAMPLES:
+        inside = unprofiled[contains(unprofiled[C.STACK], re.escape(_LOADER))]
+    if len(inside) < MIN_SAMPLES or not intervals.length(loading):
         return names
     stacks = (
         inside[C.STACK].astype(str).str.split(_LOADER, regex=False).str[0]

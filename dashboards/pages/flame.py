@@ -1,4 +1,4 @@
-"""Flame graph page: call paths of ops, of Python calls, or of modules, by host or device time."""
+"""Flame graph page: call paths of ops, Python calls, samples or modules, by host or device time."""
 
 from __future__ import annotations
 
@@ -27,16 +27,24 @@ from ..figures.svg import SIDES, flame_data
 from ..site import Section, Site
 
 _SIDES = [("host", "Host time"), ("device", "Device time")]
-_OPS, _STACKS, _MODULES = "ops", "stacks", "modules"
-_BY = [(_OPS, "By op"), (_STACKS, "By Python call"), (_MODULES, "By module")]
-_ABSENT = {
-    _STACKS: "showing ops: no Python calls were recorded",
-    _MODULES: "showing ops: no calls of torch.nn modules were recorded",
-}
+_OPS, _STACKS, _SAMPLES, _MODULES = "ops", "stacks", "samples", "modules"
+_BY = [
+    (_OPS, "By op"),
+    (_STACKS, "By Python call"),
+    (_SAMPLES, "By Python sample"),
+    (_MODULES, "By module"),
+]
 _RECORD = "; record them with `tracekit collect --stacks`, or `with_stack=True` of torch.profiler"
+_ABSENT = {
+    _STACKS: f"showing ops: no Python calls were recorded{_RECORD}",
+    _SAMPLES: "showing ops: no Python stacks were sampled; `tracekit collect -- PROGRAM` does",
+    _MODULES: f"showing ops: no calls of torch.nn modules were recorded{_RECORD}",
+}
 _MEANT = {
     _OPS: "Ops and annotations by call path. ",
     _STACKS: "Python functions and ops by call path; ops of the autograd thread have no Python caller. ",
+    _SAMPLES: "Python functions in samples of the thread of the steps, in profiled steps and in others; a "
+    "sample counts as the median distance of samples. ",
     _MODULES: "Modules and the ops in them, forward and backward; Python outside of ops is left out. ",
 }
 MAX_PATHS = 10
@@ -58,7 +66,7 @@ def _answer(results: PageResults) -> list[Component]:
 def _visible_nodes(results: PageResults) -> tuple[str, pd.DataFrame]:
     """Return what the graph is by, and its nodes; ops if what the address asks for was not recorded."""
     by = results.read_choice("by", _BY)
-    nodes = results.frame("stacks") if by == _STACKS else results.frame("nodes")
+    nodes = results.frame(by if by in (_STACKS, _SAMPLES) else "nodes")
     nodes = _module_nodes(results) if by == _MODULES else nodes
     return (by, nodes) if len(nodes) else (_OPS, results.frame("nodes"))
 
@@ -96,7 +104,7 @@ def _figures(results: PageResults) -> list[Component]:
         html.Span(id="flame-matches", role="status", className="tk-flame-matches"),
     ]
     wanted = results.read_choice("by", _BY)
-    missing = [] if wanted == by else [show_note(_ABSENT[wanted] + _RECORD)]
+    missing = [] if wanted == by else [show_note(_ABSENT[wanted])]
     if results.read_choice("side", _SIDES) != side:
         missing.append(show_nothing("Showing host time: no device time is linked to ops."))
     hidden = f" {drawn['left']:,} nodes are too narrow to draw." if drawn["left"] else ""

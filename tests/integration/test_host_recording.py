@@ -157,6 +157,69 @@ def test_samples_can_be_turned_off(tmp_path: Path) -> None:
     assert "--no-host-samples" not in run.meta.command
 
 
+LOOP = """
+import json, os, sys, threading, time
+import tracekit
+import torch
+
+def wait():
+    time.sleep(0.004)
+
+def main():
+    ended = []
+    for step in range(int(sys.argv[1])):
+        for _ in range(5):
+            wait()
+        if step == 25 and len(sys.argv) > 2 and os.fork() == 0:
+            os._exit(threading.active_count() - 1)
+        tracekit.step()
+        ended.append(time.time_ns())
+    print(json.dumps([ended, [thread.name for thread in threading.enumerate()]]))
+
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "options", "arguments", "later"),
+    [
+        (12, (), (), False),  # ends in the steps that are left out
+        (90, ("--timed-steps", "20"), ("fork",), True),
+        (90, ("--timed-steps", "20", "--stop-after-profile"), (), True),
+        (90, ("--start-step", "0", "--timed-steps", "10"), (), True),
+        (90, ("--timed-steps", "0"), (), False),
+    ],
+)
+def test_steps_that_are_neither_profiled_nor_timed_are_sampled(
+    tmp_path: Path, steps: int, options: tuple[str, ...], arguments: tuple[str, ...], *, later: bool
+) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    store = Store(tmp_path / "store")
+    command = [sys.executable, "loop.py", str(steps), *arguments]
+    ended = collected(store.path, command, tmp_path, *options)
+    assert ended.code == 0, ended.err
+    [run] = store.runs()
+    samples, timings = run.table("host_samples"), run.meta.timings
+    times = samples[C.T_NS][samples[C.PROFILED] == 0].to_numpy() + run.meta.t0_unix_ns
+    if "--timed-steps" in options and options[-1] == "0":
+        assert len(times) == 0
+        return
+    assert len(times) >= 2
+    assert (samples[C.STACK][samples[C.PROFILED] == 0].str.contains("loop.py(6): wait", regex=False)).any()
+    if later and "--stop-after-profile" not in options:
+        ends, threads = json.loads(ended.out.splitlines()[-1])
+        assert threads == ["MainThread"]
+        start = int(options[1]) if "--start-step" in options else 5
+        first = start + 5 + timings.left_out
+        timed = slice(first - 1, first + timings.later)
+        assert timings.later == int(options[options.index("--timed-steps") + 1])
+        assert not ((times > ends[timed][0]) & (times < ends[timed][-1])).any(), "in no step that is timed"
+        assert (times > ends[timed][-1]).sum() > 10
+    functions = analyze(run, "host_breakdown").tables["by_function"].set_index(C.NAME)
+    assert functions["unprofiled_samples"]["loop.py(6): wait"] >= 2
+
+
 PLANTED = """
 import gc, json, sys, time
 import torch

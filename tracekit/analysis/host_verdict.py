@@ -120,7 +120,13 @@ def describe_host(whole: pd.DataFrame, by_name: pd.DataFrame) -> HostVerdict | N
     names = by_name[by_name["part"].map(_BOUNDS) == bound]
     text = f"Bound by {_SUBJECTS.get(bound, bound)}: {_SUBJECTS_OF_TIME[bound]} "
     text += f"{human(times[bound] / total, 'share')} of {window}"
-    text += _name_largest(bound, names, times[bound], total)
+    collecting = lengths.get((Bottleneck.HOST, "garbage collection"), 0)
+    if bound == Bottleneck.HOST and 2 * collecting > times[bound]:
+        text += ", mostly garbage collection"
+    else:
+        text += _name_largest(bound, names, times[bound], total)
+    if MIN_SHARE * total <= collecting < times[bound]:
+        text += f"; garbage collection takes {human(collecting / total, 'share')}"
     if bound != Bottleneck.START_UP and times[Bottleneck.START_UP] >= MIN_SHARE * total:
         share = human(times[Bottleneck.START_UP] / total, "share")
         text += f"; start-up takes {share} (first calls that initialize, and compilation)"

@@ -21,13 +21,13 @@ class HostSamples:
     Attributes:
         rank: Rank of its process.
         tid: The thread.
-        samples: Time of each, ns since the epoch, and number of its stack.
+        samples: Time of each, ns since the epoch, number of its stack, and 1 in a profiled step, else 0.
         stacks: Functions of each distinct stack, and the lines that run in them; innermost first.
     """
 
     rank: int
     tid: int
-    samples: list[tuple[int, int]]
+    samples: list[tuple[int, int, int]]
     stacks: list[tuple[str, str]]
 
     @classmethod
@@ -45,19 +45,20 @@ def write(directory: Path, recorded: Sequence[HostSamples], zero_ns: int) -> Non
         zero_ns: The run's zero, ns since the epoch.
     """
     rows = [
-        (unix_ns - zero_ns, thread.rank, thread.tid, *thread.stacks[stack])
+        (unix_ns - zero_ns, thread.rank, thread.tid, *thread.stacks[stack], profiled)
         for thread in recorded
-        for unix_ns, stack in thread.samples
+        for unix_ns, stack, profiled in thread.samples
     ]
     if not rows:
         return
-    times, ranks, threads, stacks, lines = zip(*sorted(rows), strict=True)
+    times, ranks, threads, stacks, lines, profiled = zip(*sorted(rows), strict=True)
     columns = {
         C.T_NS: pa.array(times, pa.int64()),
         C.RANK: pa.array(ranks, pa.int32()),
         C.TID: pa.array(threads, pa.int64()),
         C.STACK: pa.array(redaction.redact_texts(list(stacks))).dictionary_encode(),
         C.SOURCE_LINES: pa.array(lines).dictionary_encode(),
+        C.PROFILED: pa.array(profiled, pa.int64()),
     }
     write_table(
         pa.table(columns, schema=HOST_SAMPLES.arrow), HOST_SAMPLES, directory / f"{HOST_SAMPLES.name}.parquet"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.analyses.call_tree import NO_CALLS
+from tracekit.analyses.call_tree import NO_CALLS, PROFILED, UNPROFILED
 from tracekit.analyses.shared.common import UNLINKED
 
 from tests.builders import host, kernel, make_run
@@ -92,3 +92,21 @@ def test_what_is_linked_to_nothing_is_said(tmp_path: Path) -> None:
 def test_without_ops_it_says_so(tmp_path: Path, kind: HostKind) -> None:
     run = make_run(tmp_path, host_intervals=[host("call", 0, 10, kind=kind)])
     assert analyze(run, "call_tree").notes == (NO_CALLS,)
+
+
+def test_samples_of_profiled_steps_and_of_others_have_roots_of_their_own(tmp_path: Path) -> None:
+    taken = [(10, "b;a", 1), (20, "a", 1), (30, "b;a", None), (500, "c;a", 0), (505, "c;a", 0)]
+    samples = [
+        {C.T_NS: t_ns, C.RANK: 0, C.TID: 1, C.STACK: stack, C.SOURCE_LINES: "", C.PROFILED: profiled}
+        for t_ns, stack, profiled in taken
+    ]
+    nodes = analyze(_steps(tmp_path, host_samples=samples), "call_tree").tables["samples"]
+    assert nodes[[C.NAME, "calls", "host_self_ns", "host_total_ns"]].to_numpy().tolist() == [
+        [PROFILED, 3, 0, 30],
+        ["a", 3, 10, 30],
+        ["b", 2, 20, 20],
+        [UNPROFILED, 2, 0, 10],
+        ["a", 2, 0, 10],
+        ["c", 2, 10, 10],
+    ]
+    assert nodes["parent"].fillna(-1).tolist() == [-1, 0, 1, -1, 3, 4]

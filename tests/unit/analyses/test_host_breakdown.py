@@ -553,6 +553,40 @@ def test_few_samples_say_nothing_of_the_time(tmp_path: Path) -> None:
     assert NOT_RECORDED in set(names[C.NAME])
 
 
+def others(count: int, *frames: tuple[str, int, str, int]) -> list[dict[str, Any]]:
+    """Samples of steps after the profiled ones."""
+    return [{**sample(2_000_000 + 10 * place, *frames), C.PROFILED: 0} for place in range(count)]
+
+
+def test_without_samples_of_profiled_steps_those_of_others_bound_what_a_function_takes(
+    tmp_path: Path,
+) -> None:
+    few = [*others(1, (*MAIN, 21)), *others(2, (*ENCODE, 8), (*MAIN, 25))]
+    tables = analyze(sampled(tmp_path / "few", *few), "host_breakdown").tables
+    assert tables["by_name"].set_index(C.NAME).loc[NOT_RECORDED, "time_ns"] == 600_000
+    assert tables["by_function"].set_index(C.NAME)["unprofiled_samples"].to_dict() == {
+        "train.py(20): main": 3,
+        "data.py(6): encode": 2,
+    }
+    samples = [*others(1, (*MAIN, 21)), *others(9, (*ENCODE, 8), (*MAIN, 25))]
+    run = sampled(tmp_path / "enough", *samples, sample(300_000, *INSIDE))
+    tables = analyze(run, "host_breakdown").tables
+    names = tables["by_name"].set_index(C.NAME)
+    # 90% of the samples, less the 20% in ops that they may be in as well
+    assert names.loc["data.py(6): encode", ["time_ns", "total_ns", "source", "samples"]].tolist() == [
+        600_000,
+        700_000,
+        "data.py(8): encode",
+        9,
+    ]
+    assert NOT_RECORDED not in names.index
+    assert int(names["time_ns"].sum()) == 1_000_000
+    functions = tables["by_function"].set_index(C.NAME)
+    assert functions.loc["data.py(6): encode", ["samples", "unprofiled_samples"]].tolist() == [1, 9]
+    assert functions["unprofiled_share"]["data.py(6): encode"] == 0.9
+    assert "mostly data.py(6): encode, line 8;" in judge(run).sentence
+
+
 def test_functions_that_a_loader_calls_are_named(tmp_path: Path) -> None:
     loader = ("torch/utils/data/dataloader.py", 700, "__next__", 733)
     rows = [host("ProfilerStep#1", 0, 1_000_000, kind=HostKind.ANNOTATION), {**loads(0.8), C.PARENT_ROW: 0}]

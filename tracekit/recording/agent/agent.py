@@ -125,7 +125,7 @@ class Agent:
             root=request.collector_pid,
             light=request.light,
         )
-        recorder.later_steps = request.timed_steps
+        recorder.later_steps = 0 if fallback else request.timed_steps
         self._notes = recorder.notes
         window = Window(start_step, steps, recorder)
         if not self._timed_only:
@@ -403,11 +403,10 @@ class Report:
         self._write(trace.with_suffix(".facts"), facts)
 
     def add_later_steps(self) -> None:
-        """Add the times of the steps after the window, at the end of the program."""
+        """Add the times and samples of the steps after the window, at the end of the program."""
         if self._described is not None:
             path, facts, recorder = self._described
-            if recorder.left_out:
-                self._write(path, recorder.with_later_steps(facts))
+            self._write(path, recorder.with_later_steps(facts))
 
     def are_others_done(self, step: int) -> bool:
         """Return whether all ranks of the job end with this step, since one that ends earlier blocks others.

@@ -1,4 +1,7 @@
-"""Watch the host while steps are profiled: pauses of Python's collector, Python stacks, states of threads."""
+"""Watch the host while steps are profiled: pauses of Python's collector, Python stacks, states of threads.
+
+In some steps that are not profiled, only the stacks are sampled.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from .stack_sampler import StackSampler
 
 COLLECTION = "Garbage collection: generation {}"
 """Name of the range of a pause; `tracekit.runs.range_names` spells its begin again."""
+SAMPLED_STEPS, SAMPLED_NS = 50, 1_000_000_000
+"""Steps after the timed ones are sampled: at most so many, until they have taken so long."""
 
 
 class HostWatch:
@@ -38,16 +43,39 @@ class HostWatch:
         self._range: Any = None
         self.sampler = StackSampler()
         self._samples = samples
+        self._profiled = True
+        self._steps_left, self._until_ns = 0, 0
         self.thread_times: list[tuple[int, int, int]] = []
         self._thread = 0
 
-    def start(self) -> None:
-        """Begin to watch, the thread that calls this first."""
-        self._thread = threading.get_native_id()
-        gc.callbacks.append(self._report_collection)
+    def start(self, *, profiled: bool = True) -> None:
+        """Begin to watch the thread that calls this first; in steps that are not profiled, only sample."""
+        self._thread = self._thread or threading.get_native_id()
+        self._profiled = profiled
+        if profiled:
+            gc.callbacks.append(self._report_collection)
         if self._samples:
-            self.sampler.start()
+            self.sampler.start(profiled=profiled)
         _running.add(self)
+
+    def start_sampling(self) -> bool:
+        """Begin to sample steps after the timed ones; return whether to go on with `step`."""
+        if self._samples:
+            self._steps_left, self._until_ns = SAMPLED_STEPS, time.perf_counter_ns() + SAMPLED_NS
+            self.start(profiled=False)
+        return self._samples
+
+    def step(self) -> bool:
+        """End one of these steps; return whether to sample another one, and stop if not."""
+        self._steps_left -= 1
+        goes_on = self._steps_left > 0 and time.perf_counter_ns() < self._until_ns
+        if not goes_on:
+            self.stop()
+        return goes_on
+
+    def resume(self) -> None:
+        """Go on as before `stop`."""
+        self.start(profiled=self._profiled)
 
     def stop(self) -> None:
         """End to watch."""
@@ -81,6 +109,21 @@ class HostWatch:
             self._range = None
 
 
+def is_alone(torch: Any) -> bool:
+    """Return whether nothing else ran ahead of the steps while the profiler ended, so that they are as usual.
+
+    That is no other rank, child process such as the worker of a data loader, or thread.
+    """
+    distributed = torch.distributed
+    if threading.active_count() > 1 or (distributed.is_available() and distributed.is_initialized()):
+        return False
+    try:
+        children = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    except OSError:  # a thread has ended
+        return False
+    return bool(children) and not any(children)
+
+
 _running: WeakSet[HostWatch] = WeakSet()
 _resting: list[HostWatch] = []
 
@@ -93,7 +136,7 @@ def _rest() -> None:
 
 def _resume() -> None:
     while _resting:
-        _resting.pop().start()
+        _resting.pop().resume()
 
 
 os.register_at_fork(before=_rest, after_in_parent=_resume, after_in_child=_resting.clear)

@@ -16,7 +16,7 @@ from typing import Any
 
 from .cpu_load import CpuLoad
 from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, peaks, summary
-from .host_watch import HostWatch
+from .host_watch import HostWatch, is_alone
 from .program_profilers import follow
 from .settings import read_settings
 from .step_hooks import ranges_of_ops
@@ -134,20 +134,24 @@ class TorchRecorder:
         """Mark the end of a step after the window; return whether to mark the end of the next one.
 
         Steps are left out for as long as it took to end the profiler and write the trace: meanwhile data
-        loaders fetched batches in advance, other ranks waited, and the device was idle.
+        loaders fetched batches in advance, other ranks waited, and the device was idle. Once
+        enough are timed, some more are sampled.
         """
         if self._settled_ns is None or not self.later_steps:
             return False
+        if len(self._later) > self.later_steps:
+            return self._watch.step()
         if not self._later:
             self.left_out += 1
         if time.perf_counter_ns() >= self._settled_ns:
+            self._watch.stop()  # steps that are timed are not sampled
             if is_capturing(self._torch):
                 self._later.append(None)
             else:
                 self._mark(self._later)
         if len(self._later) > self.later_steps:
             self._load.end()
-            return False
+            return self._watch.start_sampling()
         return True
 
     def later_timings(self) -> tuple[list[int], str]:
@@ -186,14 +190,16 @@ class TorchRecorder:
         }
 
     def with_later_steps(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Return facts with the times of the steps after the window; never waits for the device."""
+        """Return facts with times and samples of the steps after the window; never waits for the device."""
         self._load.end()
+        self._watch.stop()
         later_ns, clock = self.later_timings()
         if later_ns and clock != facts["clock"]:  # the program first used its GPU after the window
             facts = facts | {"step_ns": [], "clock": clock}
         return facts | {
             "later_ns": later_ns,
             "left_out": self.left_out,
+            "host_samples": self._watch.sampler.facts(),
             "cpu_load": self._load.facts(),
         }
 
@@ -250,6 +256,7 @@ class TorchRecorder:
     def give_way(self) -> None:
         """See `program_profilers.Recorder`; what was recorded is kept, and later steps are not timed."""
         self._settled_ns = None
+        self._watch.stop()
         if self._profiler is not None:
             note = "the program started its own profiler, which ended the recording"
             self.notes.append(("other_profiler", note))
@@ -296,6 +303,8 @@ class TorchRecorder:
         self.on_written(path, steps)
         ended_ns = time.perf_counter_ns()
         self._settled_ns = ended_ns + (ended_ns - began_ns)
+        if open_step is None and self.later_steps and self.device == CPU and is_alone(self._torch):
+            self._watch.start(profiled=False)  # in the steps that are left out
 
     def discard(self) -> None:
         """Stop without writing."""

@@ -35,12 +35,12 @@ class StackSampler:
     """Samples the thread that calls `start` first, until `stop`."""
 
     def __init__(self) -> None:
-        self._samples: list[tuple[int, list[Frame]]] = []
+        self._samples: list[tuple[int, list[Frame], bool]] = []
         self._thread: threading.Thread | None = None
         self._driver, self._tid = 0, 0
 
-    def start(self) -> None:
-        """Start the thread that samples."""
+    def start(self, *, profiled: bool = True) -> None:
+        """Start the thread that samples, in steps that are profiled or in others."""
         if not self._driver:
             self._driver, self._tid = threading.get_ident(), threading.get_native_id()
         self._end = threading.Lock()
@@ -48,7 +48,9 @@ class StackSampler:
         self._former_switch_s = sys.getswitchinterval()
         if not any(map(_is_of_program, threading.enumerate())):
             sys.setswitchinterval(SWITCH_S)
-        self._thread = threading.Thread(target=self._run, name="tracekit-samples", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(profiled,), name="tracekit-samples", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -59,12 +61,12 @@ class StackSampler:
             thread.join()
             sys.setswitchinterval(self._former_switch_s)
 
-    def _run(self) -> None:
+    def _run(self, profiled: bool) -> None:  # noqa: FBT001 (an argument of the thread)
         pause_s, ran_ns = INTERVAL_S, time.thread_time_ns()
         while not self._end.acquire(timeout=pause_s):
             frame = sys._current_frames().get(self._driver)
             if frame is not None:
-                self._samples.append((time.time_ns(), _read_frames(frame)))
+                self._samples.append((time.time_ns(), _read_frames(frame), profiled))
             del frame  # it would keep the variables of the program alive
             before_ns, ran_ns = ran_ns, time.thread_time_ns()
             least_s = INTERVAL_S * (1 + len(self._samples) // SAMPLES_PER_RATE)
@@ -72,15 +74,16 @@ class StackSampler:
             pause_s = max(least_s, min(MAX_PAUSE_S, (ran_ns - before_ns) / 1e9 / MAX_SHARE))
 
     def facts(self) -> dict[str, Any]:
-        """Return the samples: time in ns since the epoch and number of the stack; and the distinct stacks.
+        """Return the samples and the distinct stacks.
 
+        A sample has its time, ns since the epoch, the number of its stack, and whether its step is profiled.
         A stack has its functions, innermost first, as in `train.py(3): main`, and the line of each that runs.
         """
         names, stacks, samples = _FrameNames(), dict[tuple[str, str], int](), []
-        for unix_ns, frames in self._samples:
+        for unix_ns, frames, profiled in self._samples:
             kept = [frame for frame in frames if not frame[0].co_filename.startswith(_AGENT)]
             stack = ";".join(names.of(code) for code, _ in kept), ",".join(str(line) for _, line in kept)
-            samples.append((unix_ns, stacks.setdefault(stack, len(stacks))))
+            samples.append((unix_ns, stacks.setdefault(stack, len(stacks)), int(profiled)))
         return {"tid": self._tid, "samples": samples, "stacks": list(stacks)}
 
 

@@ -15,7 +15,7 @@ class Window:
 
     Attributes:
         steps_done: Steps that have ended.
-        state: `waiting`, `recording`, `timing` of the steps after the window, or `done`.
+        state: `waiting`, `recording`, `timing` or sampling of the steps after the window, or `done`.
     """
 
     def __init__(self, start_step: int, steps: int | None, recorder: TorchRecorder) -> None:
@@ -71,7 +71,7 @@ class Window:
             self._recorder.discard()
 
     def abandon(self) -> None:
-        """Discard the recording."""
-        if self.state == "recording":
+        """Discard the recording, and end to sample."""
+        if self.state in {"recording", "timing"}:
             self._recorder.discard()
         self.state = "done"

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tracekit.recording.agent import host_watch
 from tracekit.recording.agent.host_watch import HostWatch
 from tracekit.recording.agent.stack_sampler import StackSampler
 
@@ -34,6 +35,30 @@ def test_a_forked_process_is_not_watched_and_neither_is_one_after_the_end() -> N
     watch.stop()  # does nothing
 
 
+def test_steps_after_the_timed_ones_are_sampled_for_a_second_or_fifty_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    former, threads = list(gc.callbacks), threading.active_count()
+    assert not HostWatch(torch, samples=False).start_sampling()
+    watch = HostWatch(torch, samples=True)
+    assert watch.start_sampling()
+    assert (gc.callbacks, threading.active_count()) == (former, threads + 1)
+    assert [watch.step() for _ in range(host_watch.SAMPLED_STEPS)] == [True] * 49 + [False]
+    assert threading.active_count() == threads
+    monkeypatch.setattr(host_watch, "SAMPLED_NS", 30_000_000)
+    assert watch.start_sampling()
+    child = os.fork()
+    if child == 0:
+        os._exit(threading.active_count() != 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (gc.callbacks, threading.active_count()) == (former, threads + 1), "goes on in the parent"
+    time.sleep(0.04)
+    assert not watch.step()
+    assert (gc.callbacks, threading.active_count()) == (former, threads)
+    assert {profiled for *_, profiled in watch.sampler.facts()["samples"]} == {0}
+
+
 def test_only_the_thread_of_the_steps_is_read() -> None:
     """Another one, which may end the recording, has run for other times."""
     watch = HostWatch(pytest.importorskip("torch"), samples=False)
@@ -53,8 +78,8 @@ def test_stacks_are_named_as_torch_names_them_without_frames_of_the_agent() -> N
     sampler = StackSampler()
 
     def busy() -> None:
-        ended = time.monotonic() + 0.2
-        while time.monotonic() < ended:
+        ended = time.monotonic() + 10
+        while len(sampler._samples) < 3 and time.monotonic() < ended:
             pass
 
     sampler.start()
@@ -63,7 +88,8 @@ def test_stacks_are_named_as_torch_names_them_without_frames_of_the_agent() -> N
     facts = sampler.facts()
     assert facts["tid"] == threading.get_native_id()
     assert len(facts["samples"]) >= 3
-    assert [time_ns for time_ns, _ in facts["samples"]] == sorted(time_ns for time_ns, _ in facts["samples"])
+    assert [sample[0] for sample in facts["samples"]] == sorted(sample[0] for sample in facts["samples"])
+    assert {profiled for *_, profiled in facts["samples"]} == {1}
     stack, lines = facts["stacks"][facts["samples"][1][1]]
     frames = stack.split(";")
     first = busy.__code__.co_firstlineno

@@ -230,7 +230,7 @@ def test_a_program_is_sampled_unless_it_is_asked_not_to_be(
     is_off: bool, attached: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[StackSampler] = []
-    monkeypatch.setattr(StackSampler, "start", lambda sampler: started.append(sampler))
+    monkeypatch.setattr(StackSampler, "start", lambda sampler, **_: started.append(sampler))
     agent = attached(no_host_samples=is_off)
     for _ in range(5):
         agent.step_marked()

@@ -110,6 +110,15 @@ def test_steps_after_the_window_are_marked_until_enough_are_timed() -> None:
     assert recorder.calls == ["mark", "start 1", "stop 1 open None"]
 
 
+def test_what_is_sampled_after_the_window_ends_with_an_abandoned_one() -> None:
+    recorder = FakeRecorder()
+    window = Window(1, 1, recorder)
+    for _ in range(3):
+        window.end_step()
+    window.abandon()
+    assert (window.state, recorder.calls[-1]) == ("done", "discard")
+
+
 def test_the_program_may_end_while_steps_after_the_window_are_timed() -> None:
     log = calls(FakeRecorder(), 1, 1, steps_done=3)
     assert log == ["mark", "start 1", "stop 1 open None"]
