@@ -49,10 +49,11 @@ from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C, HostKind
 
 from ..compile.regions import COMPILING
+from ..ops.reads import MIN_READS, ReadLoops, find_read_loops
 from ..shared.common import NO_STEPS, RANK, STEP, Bools, duration, ints, medians, share, sort_by
 from ..shared.groups import group_rows
 from ..shared.host_columns import BACKWARD, HostColumns, read_host_columns
-from ..shared.host_rows import source_lines
+from ..shared.host_rows import NO_SOURCE, largest_line, source_lines
 from ..shared.op_families import COMMUNICATES
 from .findings import PART, RULES, SAMPLES, SOURCE, TIME_NS, TOTAL_NS, findings
 from .samples import (
@@ -97,8 +98,8 @@ def compute(run: Run) -> Result:
         return Result(notes=(NO_HOST,))
     windows = step_windows(run)
     part_of_row = _mark_parts(host)
-    whole, per_step, by_name, by_function, states = [], [], [], [], []
-    marks = _find_marks(run, host)
+    whole, per_step, by_name, by_function, states, reads = [], [], [], [], [], []
+    marks, loops = _find_marks(run, host), find_read_loops(run, host)
     for rank, thread in _find_drivers(host, marks).items():
         steps = windows[windows[C.RANK] == rank]
         window = _host_window(steps, host, thread)
@@ -124,9 +125,12 @@ def compute(run: Run) -> Result:
         names = sort_by(names, f"-{TIME_NS}")
         names = names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
         by_name.append(names.assign(**{C.RANK: rank}))
+        if (on_thread := loops.threads == thread).any():
+            in_loops = _sum_loops(run, loops, on_thread, intervals.length(window))
+            reads.append(in_loops.assign(**{C.RANK: rank}))
     tables = {
         spec.name: pd.concat(frames, ignore_index=True)[[column.name for column in spec.columns]]
-        for spec, frames in zip(TABLES, (whole, by_name, per_step, by_function, states), strict=True)
+        for spec, frames in zip(TABLES, (whole, by_name, per_step, by_function, states, reads), strict=True)
         if frames
     }
     return Result(tables, tuple(findings(run, tables, host)), notes=() if per_step else (NO_STEPS,))
@@ -292,6 +296,17 @@ def _sum_names(
     )
 
 
+def _sum_loops(run: Run, loops: ReadLoops, chosen: Bools, window_ns: int) -> pd.DataFrame:
+    """Sum loops that read values, with the line that most of their time is in."""
+    row_id, ranks, start, end = (
+        values[chosen] for values in (loops.row_id, loops.ranks, loops.start, loops.end)
+    )
+    line = largest_line(run, row_id, ranks, start, end)
+    time_ns = int((end - start).sum())
+    row = {"values": int(loops.values[chosen].sum()), TIME_NS: time_ns, "share": time_ns / window_ns}
+    return pd.DataFrame([{**row, SOURCE: "" if line == NO_SOURCE else line}])
+
+
 def _self_ns(host: HostColumns, rows: slice, moments: Union) -> Ints:
     """Time of each row of a thread in some moments, without the rows inside it."""
     inside = overlap_lengths(moments, host.start[rows], host.end[rows])
@@ -380,6 +395,17 @@ TABLES = (
             Column(ON_CORE_NS, "ns", "time on a core"),
             Column(RUN_DELAY_NS, "ns", "time ready to run, waiting for a core"),
             Column(BLOCKED_NS, "ns", "the rest: asleep, or waiting for a file, a socket, a lock or threads"),
+        ),
+    ),
+    TableSpec(
+        "read_loops",
+        "Loops of the driving thread that read values of tensors one at a time",
+        (
+            RANK,
+            Column("values", "count", f"values read in the window, at least {MIN_READS} in a row"),
+            Column(TIME_NS, "ns", "Σ of the times from the first op of a loop to the last"),
+            Column("share", "share", "time over the window"),
+            Column(SOURCE, "", "user's line with most of the time, by stacks or samples; empty if unknown"),
         ),
     ),
 )

@@ -21,9 +21,9 @@ from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.common import Bools, contains, ints, share, sort_by
+from ..shared.host_rows import COMPREHENSIONS
 from .findings import PART, SAMPLES, SOURCE, TIME_NS, TOTAL_NS
 
-_COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 _LOADER = "torch/utils/data/dataloader.py("
 _COUNTS = [SAMPLES, "self_samples", "unrecorded_samples"]
 MIN_SAMPLES = 4
@@ -175,7 +175,7 @@ def _functions(stack: str, lines: str) -> Sequence[tuple[str, str]]:
     lines_by_name: dict[str, str] = {}
     for name, line in zip(stack.split(";"), lines.split(","), strict=False):
         file, _, rest = name.rpartition("(")
-        if not rest.endswith(_COMPREHENSIONS):
+        if not rest.endswith(COMPREHENSIONS):
             lines_by_name.setdefault(name, f"{file}({line}): {rest.partition('): ')[2]}")
     return list(lines_by_name.items())
 

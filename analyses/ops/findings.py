@@ -12,14 +12,14 @@ from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
-from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
-from tracekit.schema import C, HostKind
+from tracekit.schema import C
 
 from ..shared.common import NO_PARENT, Bools, contains, ints, map_texts
-from ..shared.host_columns import HostColumns, climb_to, read_host_columns
+from ..shared.host_columns import climb_to, read_host_columns
 from ..shared.host_rows import NO_SOURCE, Ops, largest_line
 from ..shared.tensor_shapes import numel, parse_shapes
+from .reads import MIN_READS, find_read_loops
 
 SMALL = Rule(
     "host_small_ops",
@@ -61,7 +61,7 @@ READS = Rule(
     states="in a run without device work at least {min_reads} values in a row are read into Python one at a "
     "time, with nothing but reductions between them, which takes {min_share} of the steps",
     why="each read and each reduction of one value is a call of some µs; a list of tensors needs one of each",
-    thresholds={"min_share": WARN_SHARE, "min_reads": 16},
+    thresholds={"min_share": WARN_SHARE, "min_reads": MIN_READS},
 )
 RANDOM = Rule(
     "host_random_tensors",
@@ -78,14 +78,6 @@ ENGINE = "autograd::engine"
 CONVOLVES, MAKES_CONTIGUOUS = r"^aten::.*convolution", r"^aten::contiguous$"
 EMBEDDING_GRADIENT, FILLS = r"^aten::embedding_dense_backward$", r"^aten::(?:new_)?(?:zeros|zero_|fill_)$"
 RANDOMIZES = r"^aten::(?:normal_?|uniform_?|random_|exponential_|log_normal_|cauchy_)$"
-READ = r"^aten::(?:item|is_nonzero|_local_scalar_dense)$"
-REDUCES = (
-    r"^aten::(?:linalg_(?:vector_)?norm|norm|sum|mean|max|min|amax|amin|argmax|argmin|abs|std|var|median|all|any|"
-    r"isnan|isfinite|isinf|count_nonzero|square|pow|sqrt|select|detach|alias|to|view|reshape|flatten)$"
-)
-"""Ops that make one value of a tensor, or prepare that."""
-MAX_PAUSE_NS = 10_000_000
-"""Longest time between the ops of one loop: it does more than read values."""
 FLOAT16 = "c10::Half"
 _IMAGE_DIMENSIONS = (4, 5)
 """Tensors have memory formats besides the contiguous one from 4 dimensions on."""
@@ -178,31 +170,11 @@ def _report_random_tensors(run: Run, ops: Ops, inside: Bools, against: Budget) -
 
 
 def _report_reads(run: Run, against: Budget) -> Finding | None:
-    host = read_host_columns(run)
-    reads, is_op = host.name_matches(READ), host.of_kind(HostKind.OP)
-    if int(reads.sum()) < READS["min_reads"]:
-        return None
-    every = np.arange(len(host.start))
-    is_inner = np.append(host.nearest_ancestor(every, is_op) >= 0, False)[host.parent]
-    rows = np.flatnonzero(is_op & ~is_inner)
-    by_optimizer = host.nearest_ancestor(rows, host.name_matches(r"^Optimizer\.")) >= 0
-    in_loop = (reads | host.name_matches(REDUCES))[rows] & ~by_optimizer
-    goes_on = in_loop[1:] & in_loop[:-1] & (np.diff(host.thread[rows]) == 0)
-    goes_on &= host.start[rows[1:]] - host.end[rows[:-1]] <= MAX_PAUSE_NS
-    step = _number_steps(run, host, rows)
-    goes_on &= np.diff(step) == 0
-    first = np.flatnonzero(np.append(True, ~goes_on))
-    counts = np.add.reduceat((reads[rows] & in_loop).astype(np.int64), first)
-    last = np.append(first[1:], len(rows)) - 1
-    chosen = counts >= READS["min_reads"]
-    if against.marked:
-        chosen &= step[first] >= 0
-    loops, count = rows[first[chosen]], int(counts[chosen].sum())
-    start, end = host.start[loops], host.end[rows[last[chosen]]]
-    total_ns = int((end - start).sum())
+    loops = find_read_loops(run, read_host_columns(run))
+    count, total_ns = int(loops.values.sum()), int((loops.end - loops.start).sum())
     if not count or against.share(total_ns) < READS["min_share"]:
         return None
-    place = _describe_place(run, host.row_id[loops], host.rank[loops].astype(np.int64), start, end)
+    place = _describe_place(run, loops.row_id, loops.ranks, loops.start, loops.end)
     return against.finding(
         READS,
         total_ns,
@@ -225,18 +197,6 @@ def _describe_place(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -
     """Return a sentence on the line that takes most of the time of some host rows; empty if it is unknown."""
     line = largest_line(run, rows, ranks, start, end)
     return f"The largest part is at {brief(line)}. " if line != NO_SOURCE else ""
-
-
-def _number_steps(run: Run, host: HostColumns, rows: Ints) -> Ints:
-    """Place of the profiled step of their rank in which host rows begin, -1 outside of steps."""
-    step = np.full(len(rows), -1, np.int64)
-    for rank, windows in step_windows(run).groupby(C.RANK):
-        start = ints(windows, HOST_START_NS)
-        begun = np.searchsorted(start, host.start[rows], side="right") - 1
-        ends = (start + ints(windows, HOST_NS))[begun]
-        inside = (host.rank[rows] == rank) & (begun >= 0) & (host.start[rows] < ends)
-        step[inside] = begun[inside]
-    return step
 
 
 def _is_image(shapes: str) -> bool:

@@ -58,9 +58,11 @@ _MIN_ROWS_PER_ID = 16
 """Minimum ratio of rows to ids at which ids are filtered individually instead of as a range."""
 _LIBRARY = (
     r"(?:^|/)(?:torch|torchvision|numpy|importlib|multiprocessing|concurrent|asyncio|contextlib|threading|queue)/"
-    r"|site-packages/|dist-packages/|/lib/python\d|^<|^(?:threading|contextlib|runpy|copy|functools)\.py\("
+    r"|site-packages/|dist-packages/|(?:/lib/|^)python\d|^<|^(?:threading|contextlib|runpy|copy|functools)\.py\("
 )
 """Frames of torch, installed packages and the standard library."""
+COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
+"""Ends of frames that are part of the function around them."""
 _FRAME = r"\.py\(\d+\): "
 """Frames of Python code: `train.py(12): main`."""
 MODULE = "nn.Module: "
@@ -239,15 +241,17 @@ def _with_lines(stack: str, lines: str) -> str:
 def line_of(stack: str) -> str:
     """Innermost user frame of a stack, whose frames are separated by `;` or line ends, innermost first.
 
-    Without a user frame it is the innermost frame; `NO_SOURCE` for an empty stack.
+    A comprehension is part of the function around it. Without a user frame it is the innermost frame;
+    `NO_SOURCE` for an empty stack.
 
     Example:
         >>> line_of("/x/site-packages/torch/nn/linear.py(9): forward;train.py(12): main")
         'train.py(12): main'
     """
     frames = [frame.strip() for frame in stack.replace("\n", ";").split(";") if frame.strip()]
-    user_frames = (frame for frame in frames if re.search(_FRAME, frame) and not re.search(_LIBRARY, frame))
-    return next(user_frames, frames[0] if frames else NO_SOURCE)
+    users = [frame for frame in frames if re.search(_FRAME, frame) and not re.search(_LIBRARY, frame)]
+    functions = (frame for frame in users if not frame.endswith(COMPREHENSIONS))
+    return next(functions, [*users, *frames, NO_SOURCE][0])
 
 
 def _python_frames(run: Run, rows: Ints) -> Objects:

@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rules import Bottleneck
-from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE
+from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE, WARN_SHARE
 from tracekit.errors import clean
 from tracekit.runs.text import human, shorten
 from tracekit.schema import C
@@ -99,12 +99,15 @@ class HostVerdict:
     window: str
 
 
-def describe_host(whole: pd.DataFrame, by_name: pd.DataFrame) -> HostVerdict | None:
+def describe_host(
+    whole: pd.DataFrame, by_name: pd.DataFrame, loops: pd.DataFrame | None = None
+) -> HostVerdict | None:
     """Return the verdict on the driving threads; None if their window has no length.
 
     Args:
         whole: Table `whole` of `host_breakdown`.
         by_name: Its table `by_name`.
+        loops: Its table `read_loops`, if it has one.
     """
     lengths: dict[tuple[Bottleneck, str], int] = {}
     times = dict.fromkeys(_BOUNDS.values(), 0)
@@ -125,6 +128,7 @@ def describe_host(whole: pd.DataFrame, by_name: pd.DataFrame) -> HostVerdict | N
         text += ", mostly garbage collection"
     else:
         text += _name_largest(bound, names, times[bound], total)
+    text += _name_loop(loops, total)
     if MIN_SHARE * total <= collecting < times[bound]:
         text += f"; garbage collection takes {human(collecting / total, 'share')}"
     if bound != Bottleneck.START_UP and times[Bottleneck.START_UP] >= MIN_SHARE * total:
@@ -133,6 +137,16 @@ def describe_host(whole: pd.DataFrame, by_name: pd.DataFrame) -> HostVerdict | N
     if bound != Bottleneck.COMPUTE and times[Bottleneck.COMPUTE] >= MIN_SHARE * total:
         text += f"; ops take {human(times[Bottleneck.COMPUTE] / total, 'share')}"
     return HostVerdict(bound, f"{text}. No GPU work is recorded.", lengths, f"{window} on the host")
+
+
+def _name_loop(loops: pd.DataFrame | None, total_ns: int) -> str:
+    """Name the line that reads values one at a time and the share of the window; empty if it is small."""
+    if loops is None or int(loops["time_ns"].sum()) < WARN_SHARE * total_ns:
+        return ""
+    line = str(loops.sort_values("time_ns")["source"].iloc[-1])
+    place = f" at {_shown(line)}" * bool(line)
+    taken = human(int(loops["time_ns"].sum()) / total_ns, "share")
+    return f"; values of tensors are read one at a time{place}, {taken}"
 
 
 def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns: int) -> str:

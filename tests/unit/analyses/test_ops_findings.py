@@ -9,6 +9,7 @@ import pytest
 from tests.builders import host, kernel
 from tests.unit.analyses.test_host_breakdown import runs_op, stepping
 from tracekit.analysis import analyze
+from tracekit.analysis.verdict import judge
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def test_the_line_that_reads_is_the_one_that_most_samples_have(tmp_path: Path) -
     (finding,) = analyze(run, "ops").findings
     assert finding.title == "Reading 20 values one at a time takes 61.7% of the steps: 617.19 µs per step"
     assert "The largest part is at train.py(6): log." in finding.advice
+    assert "; values of tensors are read one at a time at train.py(6): log, 61.7%" in judge(run).sentence
 
 
 def test_the_line_is_that_of_most_time_of_all_calls(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class HostWatch:
         self._profiled = True
         self._steps_left, self._until_ns = 0, 0
         self.thread_times: list[tuple[int, int, int]] = []
-        self._thread = 0
+        self._thread, self._schedstat = 0, -1
 
     def start(self, *, profiled: bool = True) -> None:
         """Begin to watch the thread that calls this first; in steps that are not profiled, only sample."""
@@ -54,6 +54,8 @@ class HostWatch:
         self._profiled = profiled
         if profiled:
             gc.callbacks.append(self._report_collection)
+            with suppress(OSError):  # opened once: reading it anew in each step would cost 1% of short ones
+                self._schedstat = os.open(f"/proc/self/task/{self._thread}/schedstat", os.O_RDONLY)
         if self._samples:
             self.sampler.start(profiled=profiled)
         _running.add(self)
@@ -83,14 +85,16 @@ class HostWatch:
         self.sampler.stop()
         with suppress(ValueError):  # not started
             gc.callbacks.remove(self._report_collection)
+        file, self._schedstat = self._schedstat, -1
+        if file >= 0:
+            os.close(file)
 
     def read_thread_times(self) -> None:
         """Read the times of the thread that began; does nothing in another one, or where they are unknown."""
-        if threading.get_native_id() != self._thread:
+        if threading.get_native_id() != self._thread or self._schedstat < 0:
             return  # such as one that ends the recording: its times would be taken for those of the steps
         with suppress(OSError, ValueError, IndexError):
-            path = Path(f"/proc/self/task/{self._thread}/schedstat")
-            waited_ns = int(path.read_text().split()[1])
+            waited_ns = int(os.pread(self._schedstat, 100, 0).split()[1])
             # the first number of the file is exact only while the thread does not run
             self.thread_times.append((time.time_ns(), time.thread_time_ns(), waited_ns))
 
