@@ -83,6 +83,7 @@ from .causes import (
 )
 from .context import MAX_DISPATCH_NS, MAX_FIRST_CALLS, MIN_FIRST_RATIO, MIN_LONG_NS, MIN_STALLED_OPS
 
+COUNTED_NS = "counted_ns"
 MIN_UNKNOWN_SHARE, MIN_PROFILER_SHARE = 0.15, 0.01
 """Shares of idle time of an unknown cause, and of the profiler, from which a note is given."""
 
@@ -113,7 +114,10 @@ def compute(run: Run) -> Result:
         return Result(tables, findings, tuple(notes))
     inside = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     by = {"by_cause": _by_cause(gaps, windows, inside), "by_op": _by_op(gaps, inside)}
-    return Result({**by, **tables, "gaps": _listed(gaps)}, findings, tuple(notes))
+    counted = np.where(gaps[ASIDE].to_numpy(), 0, inside)
+    return Result(
+        {**by, **tables, "gaps": _listed(gaps.assign(**{COUNTED_NS: counted}))}, findings, tuple(notes)
+    )
 
 
 def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame, inside: Ints) -> pd.DataFrame:
@@ -351,6 +355,12 @@ GAPS = (
     Column(AFTER, "", "interval that starts at the end of the gap"),
     Column(HOST_NS, "ns", "the host's part: from the gap's start to the launch; missing without a launch"),
     Column(QUEUED_NS, "ns", "the part of the gap during which the next work was queued"),
+    Column(
+        COUNTED_NS,
+        "ns",
+        "the part of the gap inside the profiled steps (without any, all of it); 0 at an edge of the capture "
+        "and in marked warm-up",
+    ),
     Column(
         WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"
     ),

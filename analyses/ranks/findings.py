@@ -16,7 +16,7 @@ from tracekit.schema import C
 from ..shared.collectives import match_collectives
 from ..shared.common import PLACE, duration, ints, percent
 from .host_slack import MIN_WAIT_CALL_NS, SLACK_NS
-from .skew import EXCESS, RankPart, waits
+from .skew import EXCESS, WAITING_ROW, RankPart, waits
 from .tables import concat_parts
 
 STRAGGLER = Rule(
@@ -147,7 +147,7 @@ def _report_straggler(parts: list[RankPart], straggler: Straggler, budget: Budge
         "at most the mean exposed wait of the others, without the profiler's overhead, and at most the "
         f"time by which the host of every other rank could launch earlier; {budget.per}",
         confidence=EXPLAINED if straggler.cause else UNEXPLAINED,
-        evidence={"device_intervals": ints(late, C.ROW_ID)[:EVIDENCE_ROWS].tolist()},
+        evidence={"device_intervals": _list_evidence(late)},
     )
     if budget.marked and _describe_first(late):
         reason = "saving not estimated: most of the waiting is in the first collective"
@@ -167,6 +167,11 @@ def _late_kernels(
     is_blamed = pd.MultiIndex.from_frame(rows[PLACE]).isin(list(places))
     late: pd.DataFrame = rows.loc[is_blamed & rows["last"].to_numpy(bool)]
     return late.sort_values(["caused_ns", C.ROW_ID], ascending=[False, True])
+
+
+def _list_evidence(late: pd.DataFrame) -> list[int]:
+    """Rows of the kernel that waited longest, which shows the wait, and of the late kernels."""
+    return [*ints(late, WAITING_ROW)[:1].tolist(), *ints(late, C.ROW_ID)[: EVIDENCE_ROWS - 1].tolist()]
 
 
 def _is_early(late: pd.DataFrame, collectives: int) -> bool:

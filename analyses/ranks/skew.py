@@ -93,6 +93,8 @@ def waits(matched: list[MatchedCollectives], kernels: pd.DataFrame, *, marked: b
     return rows.assign(gain_ns=ints(rows, "gain_ns") - np.clip(profiled, 0, ints(rows, "gain_ns")))
 
 
+WAITING_ROW = "waiting_row"
+"""Row of the kernel that waited longest in the same collective."""
 EXCESS = ("excess_computation_ns", "excess_idle_ns", "excess_other_ns")
 _PARTS = ("computation", "kernels", "occupied")
 """Unions of `Lanes` whose time before the start and the end of each communication kernel is kept."""
@@ -180,6 +182,7 @@ def _waits_of(collectives: MatchedCollectives, spread: Ints, *, marked: bool) ->
             "late_ns": (ordered[:, -1:] - dur).ravel(),
             "caused_ns": np.where(last, mean, 0).ravel(),
             "gain_ns": np.where(last, gain, 0).ravel(),
+            WAITING_ROW: np.repeat(rows[np.arange(len(dur)), dur.argmax(axis=1)], places),
         }
     )
 

@@ -26,10 +26,25 @@ from ..components.links import filter_by_view, show_command
 from ..components.text import block_title, show_note, with_code
 from ..figures.bars import bars, compose_bars
 from ..site import Context
+from ..tables.columns import ROW_ID_TABLES
 from ..tables.html import NAME_CHARS, first_rows
 from ..tables.table import show_table
 
 HOST_TABLE = "host_intervals"
+_CONFIG = (C.GRID_X, C.GRID_Y, C.GRID_Z, C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z, "family")
+_LAUNCHED = ("total_ns", "launches", "share")
+_WORK = ("device_ns", "sum_ns", "calls", "share", "flops", C.BYTES, "roof_ns")
+_SUMMED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
+    ("compile", "graphs"): ((C.NAME,), ("host_ns", "calls")),
+    ("compile", "regions"): ((C.NAME, "frame", "variant"), ("host_ns", "calls")),
+    ("launch_config", "configs"): (("op", *_CONFIG, "numel", C.REGISTERS, "shared_bytes"), _LAUNCHED),
+    ("launch_config", "relu"): (("kind", "direction", "op", *_CONFIG, "told_by"), _LAUNCHED),
+    ("roofline", "families"): (("op",), _WORK),
+    ("roofline", "host"): (("op", C.INPUT_SHAPES, "dtype"), ("host_ns", "calls", "flops")),
+    ("roofline", "ops"): (("op", C.INPUT_SHAPES, "precision"), _WORK),
+}
+"""Tables that are shown summed over ranks: by analysis and table, the columns that rows have in common, and
+the columns that are summed, that of the time first."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +96,12 @@ class PageResults:
             table: Name of the table.
             name: The analysis; default: the main one.
         """
-        rows = self.context.result(name or self.names[0]).tables.get(table)
+        name = name or self.names[0]
+        rows = self.context.result(name).tables.get(table)
         if rows is None:
             return pd.DataFrame(columns=[column.name for column in self.spec(table, name).columns])
-        return filter_by_view(rows, self.context.view).reset_index(drop=True)
+        rows = filter_by_view(rows, self.context.view).reset_index(drop=True)
+        return sum_ranks(rows, *_SUMMED[name, table]) if (name, table) in _SUMMED else rows
 
     def rows(self, table: str, *, rows: pd.DataFrame | None = None, name: str = "") -> list[Row]:
         """Return a table's rows with plain values, or those of a selection of them.
@@ -221,8 +238,16 @@ class PageResults:
         return requested if requested in dict(choices) else choices[0][0]
 
     def show_notes(self) -> list[Component]:
-        """Show the notes of the analyses, without duplicates."""
+        """Show the notes of the analyses, without duplicates, and that tables are sums over ranks."""
         notes = [note for name in self.names for note in self.context.result(name).notes]
+        results = {name: self.context.result(name).tables for name, _ in _SUMMED if name in self.names}
+        summed = [results[name][table] for name, table in _SUMMED if table in results.get(name, {})]
+        ranks = max((filter_by_view(rows, self.context.view)[C.RANK].nunique() for rows in summed), default=0)
+        if ranks > 1:
+            notes.append(
+                f"rows are sums over {ranks} ranks; medians and rates are those of the median rank: choose a "
+                "rank at the top of the page for its own"
+            )
         return [show_note(note) for note in dict.fromkeys(notes)]
 
     def show_findings(self, *, linked: bool = False) -> list[Component]:
@@ -230,6 +255,35 @@ class PageResults:
         pairs = [(name, finding) for name in self.names for finding in self.context.result(name).findings]
         pairs.sort(key=lambda pair: -(pair[1].saving_ns_per_step or 0))
         return [show_finding(self.context, finding, analysis=name * linked) for name, finding in pairs]
+
+
+def sum_ranks(frame: pd.DataFrame, keys: Sequence[str], sums: Sequence[str]) -> pd.DataFrame:
+    """Sum rows of several ranks, the longest first; other numbers are the lower median of the rows'.
+
+    Args:
+        frame: Rows with the columns rank and, perhaps, device, which are missing in sums.
+        keys: Columns that the rows of a sum have in common.
+        sums: Columns to sum, that of the time first.
+
+    Example:
+        >>> frame = pd.DataFrame({"rank": [0, 1], "op": ["mm", "mm"], "sum_ns": [5, 7], "median_ns": [1, 3]})
+        >>> sum_ranks(frame, ["op"], ["sum_ns"]).to_dict("records")
+        [{'rank': nan, 'op': 'mm', 'sum_ns': 12, 'median_ns': 1}]
+    """
+    if frame[C.RANK].nunique() < 2:
+        return frame
+    groups = frame.groupby(list(keys), sort=False, dropna=False, observed=True)
+    columns = {}
+    for name in frame.columns.difference([C.RANK, C.DEVICE, *keys]):
+        values = groups[name]
+        if name in sums:
+            columns[name] = values.sum(min_count=1)
+        elif pd.api.types.is_numeric_dtype(frame[name]) and name not in ROW_ID_TABLES:
+            columns[name] = values.quantile(interpolation="lower")
+        else:
+            columns[name] = values.first()
+    total = pd.DataFrame(columns).reset_index().reindex(columns=frame.columns)
+    return total.sort_values(sums[0], ascending=False, kind="stable").reset_index(drop=True)
 
 
 def show_advice(results: PageResults) -> list[Component]:

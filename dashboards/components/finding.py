@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from tracekit.analysis import Analysis, Bottleneck, Finding, Severity
+from tracekit.analysis import Analysis, Bottleneck, Finding
 from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.device_verdict import Part
 from tracekit.analysis.kernel_names import brief
@@ -50,19 +50,26 @@ class EvidenceRow:
     rank: int
     device: int | None
 
-    def href(self, view: View) -> str:
+    def overlaps(self, other: EvidenceRow) -> bool:
+        """Return whether another row is of the same time."""
+        return self.start_ns < other.start_ns + other.dur_ns and other.start_ns < self.start_ns + self.dur_ns
+
+    def href(self, view: View, others: Iterable[EvidenceRow] = ()) -> str:
         """Return the timeline address with the row selected and its surroundings in view.
 
-        Rank and device filters that would hide the row are dropped.
+        Rank and device filters that would hide the row are dropped. If one of the other rows is of the same
+        time on another rank, which one waits for, the streams of all ranks are next to each other.
         """
+        together = any(other.rank != self.rank and self.overlaps(other) for other in others)
         start, end = range_around(self.start_ns, self.dur_ns)
         return view.elsewhere(
             TIMELINE,
             row=f"{self.table}:{self.row}",
             start_ns=start,
             end_ns=end,
-            rank=view.rank if view.rank == self.rank else None,
-            device=view.device if self.device in {None, view.device} else None,
+            rank=view.rank if view.rank == self.rank and not together else None,
+            device=view.device if self.device in {None, view.device} and not together else None,
+            options={"group": "stream"} if together else {},
         )
 
 
@@ -94,7 +101,6 @@ def read_evidence(run: Run, findings: Iterable[Finding]) -> Known:
 
 MAX_ROWS = 5
 """Rows of evidence to list; the rest is counted."""
-SEVERITY_WORDS = {Severity.HIGH: "High", Severity.WARN: "Medium", Severity.INFO: "Info"}
 
 
 def show_finding(
@@ -123,7 +129,7 @@ def show_finding(
     ]
     basis = f"{finding.basis}, " if finding.basis else ""
     head = [
-        html.Span(SEVERITY_WORDS[finding.severity], className="tk-severity"),
+        html.Span(str(finding.severity), className="tk-severity"),
         html.H3(clean(finding.title), className="tk-finding-title"),
         html.Div(_savings(context, finding, share), className="tk-savings"),
     ]
@@ -135,7 +141,7 @@ def show_finding(
         html.Details(evidence, className="tk-finding-evidence"),
     ]
     if where:
-        shown.append(dcc.Link("Show on the timeline", href=where[0].href(context.view)))
+        shown.append(dcc.Link("Show on the timeline", href=where[0].href(context.view, where)))
     return html.Article(shown, className=f"tk-finding tk-{finding.severity}")
 
 

@@ -119,7 +119,7 @@ def _group_by_criterion(table: pd.DataFrame, other: list[int]) -> dict[str, pd.D
     size = table["bytes_each"].fillna(-1)
     repeated = table["copies_per_step"].fillna(0) > 1
     return {
-        "longest": keep_largest(table, "sum_ns"),
+        "most time": keep_largest(table, "sum_ns"),
         f"scalars (up to {MAX_SCALAR_BYTES} bytes)": table[(size >= 0) & (size <= MAX_SCALAR_BYTES)],
         "repeated within a step": table[repeated & (size > MAX_SCALAR_BYTES)],
         "sizes copied in both directions": table[(size > MAX_SCALAR_BYTES) & size.isin(other)],

@@ -10,6 +10,8 @@ import pandas as pd
 from dash import html
 from dash.development.base_component import Component
 
+from tracekit.analysis.device_verdict import ASIDE
+from tracekit.analysis.verdict import Evidence
 from tracekit.diff import compared_steps, engine
 from tracekit.diff.model import Comparability
 from tracekit.render import human
@@ -70,16 +72,6 @@ def compare_with_baseline(context: Context) -> Comparability | None:
 
 
 _TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
-    "idle_gaps": (
-        "summary",
-        {
-            "host_late_ns": ("Caused by the host", "of the capture: the host launched late"),
-            "had_work_ns": ("Work was queued", "of the capture: between kernels, stream dependencies"),
-            "unknown_ns": ("Unknown cause", "of the capture: next launch not recorded"),
-            "gaps": ("Gaps", "of the capture, of any length"),
-            "longest_ns": ("Longest gap", "of the capture; first row of the table below"),
-        },
-    ),
     "zero_grad_gaps": (
         "summary",
         {
@@ -126,11 +118,10 @@ def analysis_tiles(results: PageResults) -> list[Tile]:
 
 OWN, HOST = "own (window after earlier steps)", "host"
 """Measures of `steps`: incremental time per step, and duration of its host marker."""
-IDLE_SHARE = "idle_share"
 _SHARES = {
     "active_share": ("GPU active", "a kernel runs"),
     "movement_share": ("Data movement", "exposed copies and memsets"),
-    IDLE_SHARE: ("GPU idle", "nothing runs"),
+    "idle_share": ("GPU idle", "nothing runs"),
 }
 """None of these has a better direction: faster kernels raise the idle share of a shorter step."""
 
@@ -188,7 +179,7 @@ def _overhead(results: PageResults) -> list[Tile]:
 
 def device_time(results: PageResults) -> list[Tile]:
     """Tiles of device time shares and kernel count; without a device, of the op with the most host time."""
-    tiles = [tile for column in _SHARES for tile in device_share(column, results)]
+    tiles = _device_shares(results)
     if tiles:
         return [*tiles, *_kernels(results)]
     ops = results.frame("host", "gpu_breakdown").head(1)
@@ -197,28 +188,39 @@ def device_time(results: PageResults) -> list[Tile]:
     return charts.make_tiles(ops["self_share"], label="Largest op", unit="share", note=note, href=href)
 
 
-def _in_steps_or_capture(results: PageResults, table: str) -> tuple[pd.DataFrame, str]:
-    """Return rows of `gpu_breakdown` of profiled steps, or else of the capture, and which of them."""
-    in_steps = results.frame(table, "gpu_breakdown")
-    if len(in_steps):
-        return in_steps, "the profiled steps"
-    return results.frame("whole", "gpu_breakdown"), "the capture"
+def device_window(results: PageResults) -> tuple[pd.DataFrame, str]:
+    """Return the rows of `gpu_breakdown` in the window of the verdict, and what it is; none without a device.
+
+    Raises:
+        RunNotFoundError: There is no run.
+        PluginError: An analysis failed.
+    """
+    evidence = Evidence()
+    for name in ("gpu_breakdown", "idle_gaps"):
+        evidence.add(name, results.context.result(name))
+    found = evidence.measured_window()
+    if found is None:
+        return results.frame("whole", "gpu_breakdown"), "the capture"
+    frame, window = found
+    return links.filter_by_view(frame, results.context.view), window
 
 
-def device_share(column: str, results: PageResults) -> list[Tile]:
-    """Tile of a column of `_SHARES`, of the profiled steps or else of the capture."""
-    (label, meaning), view = _SHARES[column], results.context.view
-    frame, window = _in_steps_or_capture(results, "profiled_steps")
-    note = f"of {window}: {meaning}" + ("" if len(frame) == 1 else f"; {len(frame)} devices")
-    href = "" if view.page == "idle_gaps" else view.elsewhere("idle_gaps")
-    return charts.make_tiles(frame[column], label=label, unit="share", note=note, href=href)
+def _device_shares(results: PageResults) -> list[Tile]:
+    """Tiles of the columns of `_SHARES`."""
+    frame, window = device_window(results)
+    several = "" if len(frame) == 1 else f"; {len(frame)} devices"
+    href, tiles = results.context.view.elsewhere("idle_gaps"), list[Tile]()
+    for column, (label, meaning) in _SHARES.items():
+        note = f"of {'the same' if tiles and ASIDE in window else window}: {meaning}{several}"
+        tiles += charts.make_tiles(frame[column], label=label, unit="share", note=note, href=href)
+    return tiles
 
 
 def _kernels(results: PageResults) -> list[Tile]:
-    frame, window = _in_steps_or_capture(results, "per_step")
-    label, note = "Kernels", f"of {window}"
-    if window != "the capture":
-        label, note = "Kernels per step", f"{note}, per device"
+    frame, label = results.frame("per_step", "gpu_breakdown"), "Kernels per step"
+    note = "of the profiled steps, per device"
+    if frame.empty:
+        frame, label, note = results.frame("whole", "gpu_breakdown"), "Kernels", "of the capture"
     href = results.context.view.elsewhere("kernels")
     return charts.make_tiles(frame["kernels"], label=label, unit="count", note=note, href=href)
 

@@ -21,10 +21,9 @@ from ..figures import lines, shares
 from ..site import Context, Page, Section
 from . import key_numbers
 from .host_breakdown import chart_names
-from .key_numbers import tile_blocks, tiles_with_baseline
+from .key_numbers import device_window, tile_blocks, tiles_with_baseline
 
 NAME, ANALYSIS = "steps", "gpu_breakdown"
-_WINDOWS = {"profiled_steps": "the profiled steps", "whole": "the whole capture (no steps are marked)"}
 DEFINED = f"{shares.DEFINITION} They sum exactly to the window (TorchBench's breakdown)."
 _MAX_LINKS = 5
 _SPREAD = (("Shortest", "min_ns"), ("Longest", "max_ns"), ("95th percentile", "p95_ns"))
@@ -101,7 +100,7 @@ def link_windows(context: Context, steps: pd.DataFrame, lead: str, texts: list[s
 
 
 def _breakdown(results: PageResults) -> list[Component]:
-    shown = chart_each_step(results, height=320) or _chart_devices(results, "profiled_steps")
+    shown = chart_each_step(results, height=320) or _chart_devices(results)
     return [block_title("Step breakdown"), *shown] if shown else []
 
 
@@ -116,19 +115,17 @@ def _tables(results: PageResults) -> list[Component]:
 def show_breakdown(results: PageResults) -> list[Component]:
     """Show the charts; without a device, what the driving thread spent its time on."""
     heading = block_title("Time breakdown")
-    steps = _chart_devices(results, "profiled_steps")
-    if steps:
-        return [heading, *steps, *chart_each_step(results)]
-    return [heading, *(_chart_devices(results, "whole") or _host(results))]
+    shown = _chart_devices(results)
+    return [heading, *shown, *chart_each_step(results)] if shown else [heading, *_host(results)]
 
 
-def _chart_devices(results: PageResults, table: str) -> list[Component]:
-    """Chart all profiled steps or the whole capture, one bar per device; nothing without rows."""
-    frame = results.frame(table, ANALYSIS)
+def _chart_devices(results: PageResults) -> list[Component]:
+    """Chart the window of the verdict, one bar per device; nothing without a device."""
+    frame, window = device_window(results)
     if frame.empty:
         return []
     figure, cut = shares.by_device(frame, links.device_names(frame))
-    caption = f"Share of {_WINDOWS[table]}. {DEFINED}{cut}"
+    caption = f"Share of {window}. {DEFINED}{cut}"
     return [chart(results.context, "devices", figure, caption=caption)]
 
 

@@ -6,7 +6,7 @@ The number formats have the same rules as `tracekit.render.cells`.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from tracekit.analysis import Column
 from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.analysis.modules import MARKER
 from tracekit.errors import clean
+from tracekit.export.views import cell
 from tracekit.render import human
 from tracekit.render.cells import header, plain
 from tracekit.runs.text import ID, PROSE, SCALES
@@ -86,6 +87,21 @@ def with_cause_labels(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{_CAUSE: frame[_CAUSE].astype(object).map(label, na_action="ignore")})
 
 
+def with_places_first(frame: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
+    """Return columns with the rank first, if rows are of several ranks, then the device, if one has several.
+
+    Otherwise rows of other ranks look alike, and columns for which there is no room are cut at the right.
+    """
+    of_rank = frame.groupby(C.RANK)[C.DEVICE] if {C.RANK, C.DEVICE} <= set(frame) else None
+    several = {
+        C.RANK: C.RANK in frame and frame[C.RANK].nunique() > 1,
+        C.DEVICE: of_rank is not None and of_rank.nunique().max() > 1,
+    }
+    places = [place for place in _PLACES if several[place.name]]
+    return [*places, *(column for column in columns if column.name not in {of.name for of in places})]
+
+
+_PLACES = (Column(C.RANK, "", "rank"), Column(C.DEVICE, "", "device index"))
 ROW_ID_TABLES = {
     C.ROW_ID: "device_intervals",
     "device_row": "device_intervals",
@@ -132,7 +148,8 @@ class ColumnValues:
     def widest(self) -> int:
         """Characters of the widest cell in a sample."""
         step = max(1, len(self.values) // _SAMPLED_ROWS)
-        return max((len(human(value, self.column.unit)) for value in self.values[::step]), default=0)
+        texts = (cell(of) if self.exact else human(of, self.column.unit) for of in self.values[::step])
+        return max(map(len, texts), default=0)
 
     @property
     def heading(self) -> str:
@@ -211,7 +228,7 @@ def _formatter(unit: str, *, decimals: bool) -> dict[str, str]:
 
 
 def column_values(
-    frame: pd.DataFrame, columns: tuple[Column, ...], most: int, *, exact: bool = False
+    frame: pd.DataFrame, columns: Sequence[Column], most: int, *, exact: bool = False
 ) -> list[ColumnValues]:
     """Return each column with the values of the first rows.
 

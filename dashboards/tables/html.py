@@ -17,6 +17,7 @@ from tracekit.render.cells import header
 from ..components.charts import aria
 from ..components.text import section
 from ..site import Context
+from .columns import with_places_first
 
 DEVICE_TABLE = "device_intervals"
 NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×", "samples/s"}
@@ -50,7 +51,8 @@ def first_rows(
         limit: Maximum number of rows.
     """
     first = frame.head(limit)
-    columns = [column for column in columns if first[column.name].notna().any()]
+    shown = with_places_first(frame, columns)
+    columns = [column for column in shown if first[column.name].notna().any()]
     decimals = {column.name for column in columns if not column.unit and first[column.name].dtype.kind == "f"}
     sides = [(column, "tk-number" if column.name in decimals else _css_class(column)) for column in columns]
     width = NAME_CHARS if len(columns) < MANY_COLUMNS else NARROW_CHARS
@@ -58,11 +60,11 @@ def first_rows(
     head += [_head(column, side) for column, side in sides]
     body = []
     for place, record in enumerate(cells.records(first, columns)):
-        shown = [_link(context, table, first[row].iloc[place])] if row else []
+        entries = [_link(context, table, first[row].iloc[place])] if row else []
         for column, side in sides:
             text = human(record[column.name], column.unit)
-            shown.append(_cell(text, side, len(text) if side == "tk-number" else width))
-        body.append(html.Tr(shown))
+            entries.append(_cell(text, side, len(text) if side == "tk-number" else width))
+        body.append(html.Tr(entries))
     cut = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
     content: list[Component] = [html.Thead(html.Tr(head)), html.Tbody(body)]
     return section(f"{title}{cut}", _scrolling(content, title, "tk-scroll", table="tk-short"))

@@ -23,7 +23,15 @@ from tracekit.render.cells import Record
 from ..components.charts import aria
 from ..components.text import small_text
 from ..site import Context, Site, with_peaks
-from .columns import ColumnValues, column_values, json_values, plain_values, timeline_link, with_cause_labels
+from .columns import (
+    ColumnValues,
+    column_values,
+    json_values,
+    plain_values,
+    timeline_link,
+    with_cause_labels,
+    with_places_first,
+)
 
 KIND = "table"
 MAX_ROWS = 20_000
@@ -81,7 +89,8 @@ def show_table(
     # Only complete results can be paged, which the server has.
     complete = context.result(page).tables.get(spec.name) if address and is_long(frame) else None
     paged = complete is not None and len(complete) == len(frame)
-    columns = column_values(frame, spec.columns, _SAMPLED_ROWS if paged else MAX_ROWS, exact=exact)
+    ordered = spec.columns if exact else with_places_first(frame, spec.columns)
+    columns = column_values(frame, ordered, _SAMPLED_ROWS if paged else MAX_ROWS, exact=exact)
     missing = [column.heading for column in columns if column.empty]
     grid = _grid(context, page, spec, columns, paged=paged, rows=len(frame))
     height = int(grid.style.get("minHeight") or grid.style["height"])

@@ -289,6 +289,8 @@ def test_names_are_searched_counted_stepped_through_and_stay_text(tab: Page, add
     tab.keyboard.press("Enter")
     expect(selected(tab)).to_have_text("kernel2")
     expect(tab).to_have_url(re.compile("row=device_intervals:2(&|$)"))
+    expect(tab.get_by_role("combobox", name="Search", exact=True)).to_have_value("KERNEL2")
+    expect(count(tab)).to_have_text("1 of 2,000")
 
 
 def test_a_link_shows_the_exact_view(tab: Page, timelines: Served) -> None:
@@ -348,6 +350,10 @@ def test_the_panel_stands_beside_the_lanes_and_its_width_is_remembered(tab: Page
     expect(side).to_have_css("width", f"{width}px")
     tab.keyboard.press("i")
     expect(side).to_be_hidden()
+    body = tab.locator(".tkl-body").bounding_box()
+    assert body
+    assert body["width"] > lanes["width"]
+    expect(canvas).to_have_css("width", f"{body['width']:g}px")  # which the pointer needs
     tab.keyboard.press("i")
     expect(side).to_be_visible()
     tab.evaluate("localStorage.removeItem('tracekit.timeline.side')")

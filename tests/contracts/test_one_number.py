@@ -22,6 +22,7 @@ from tracekit.analysis import Bottleneck
 from tracekit.analysis.cache import ResultCache
 from tracekit.analysis.findings import Advice, advise
 from tracekit.analysis.idle_causes import label
+from tracekit.analysis.verdict import Evidence
 from tracekit.cli import main
 from tracekit.render import human
 from tracekit.runs.meta import Timings
@@ -101,9 +102,18 @@ class Shown:
             for tile in content if isinstance(content, list) else []:
                 if getattr(tile, "className", "") == "tk-tile":
                     words = [text(part) for part in tile.children]
-                    assert not words[2:3] or named(words[2]), f"{page}: {words} names no window"
+                    said = f"{words[2:3]} {self._window(page)}"
+                    assert not words[2:3] or named(said), f"{page}: {words} names no window"
                     found[words[0]] = words[1]
         return found
+
+    def _window(self, page: str) -> str:
+        """What a page says once of the window of its numbers."""
+        if "window" not in PAGES[page].blocks:
+            return ""
+        return text(
+            blocks.compute_block(self.site, View(page=page, run=self.run.path.name), "window", dark=False)
+        )
 
     def table(self, name: str, table: str) -> pd.DataFrame | None:
         """Table of an analysis, by the command."""
@@ -189,9 +199,13 @@ def steps(shown: Shown) -> Places:
 
 def share(shown: Shown, tile: str, column: str, *bounds: Bottleneck) -> Places:
     """A share of `gpu_breakdown` and the parts of the verdict that it consists of."""
-    frame, verdict = shown.breakdown(), shown.advice.verdict
-    if frame is None:
+    evidence, verdict = Evidence(), shown.advice.verdict
+    for name in ("gpu_breakdown", "idle_gaps"):
+        evidence.add(name, shown.results.of(shown.run, name))
+    measured = evidence.measured_window()
+    if measured is None:
         return {}
+    frame = measured[0]
     found = {"gpu_breakdown": ranged(frame[column], "share"), **shown.tile(tile)}
     assert verdict is not None
     if len(frame) == 1 and verdict.window_ns == int(frame["window_ns"].iloc[0]):

@@ -130,10 +130,9 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
         about: What else is known of the window.
     """
     window, edges_ns = about.window, about.edges_ns
-    if edges_ns >= MIN_ASIDE_SHARE * (sum(lengths.values()) + edges_ns) > 0:
-        what = "marked warm-up" if 2 * about.warm_up_ns > edges_ns else "the edges of the capture"
-        window += f" without {what} ({human(edges_ns, 'ns')})"
-    else:
+    aside = name_aside(edges_ns, sum(lengths.values()) + edges_ns, about.warm_up_ns)
+    window += aside
+    if not aside:
         lengths = {**lengths, (Bottleneck.EDGES, "before the first or after the last work"): edges_ns}
     before, lengths = _set_start_up_aside(lengths, window)
     gap, lengths = _set_gap_aside(lengths, about.gap_ns, "the rest" if before else window)
@@ -176,6 +175,28 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     window += " and one gap" if gap and before != gap else " without one gap" if gap else ""
     found = late.get(bound, bound), loss and late.get(loss, loss)
     return DeviceVerdict(*found, f"{before}{text}.", parts, window)
+
+
+ASIDE = "excluding"
+
+
+def name_aside(edges_ns: int, total_ns: int, warm_up_ns: int) -> str:
+    """Name what a window is without; empty if its edges are a part of it because they are short.
+
+    Args:
+        edges_ns: Length of its edges, with marked warm-up.
+        total_ns: Length of the window with them.
+        warm_up_ns: Length of marked warm-up.
+
+    Example:
+        >>> name_aside(30_000_000, 100_000_000, 0), name_aside(1, 100_000_000, 0)
+        (' excluding 30.00 ms before the first and after the last GPU work', '')
+    """
+    if not edges_ns >= MIN_ASIDE_SHARE * total_ns > 0:
+        return ""
+    is_warm_up = 2 * warm_up_ns > edges_ns
+    what = "of marked warm-up" if is_warm_up else "before the first and after the last GPU work"
+    return f" {ASIDE} {human(edges_ns, 'ns')} {what}"
 
 
 AS_LATE = "in collectives, as the CPUs of all ranks are late"

@@ -41,7 +41,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Analyze, Bottleneck, Result, Severity, analyze
 from tracekit.analysis.device_verdict import (
@@ -53,6 +53,7 @@ from tracekit.analysis.device_verdict import (
     About,
     Part,
     describe_devices,
+    name_aside,
     name_kernels,
     split_window,
 )
@@ -230,6 +231,41 @@ class Evidence:
         parts = split_window(verdict.lengths)
         return Verdict(verdict.bound, None, verdict.sentence, parts, verdict.window, total)
 
+    def measured_window(self) -> tuple[pd.DataFrame, str] | None:
+        """Return the breakdown of each device in the window that the verdict is on, and what the window is.
+
+        It is the table of `gpu_breakdown` without the edges that the verdict sets aside, which are idle; None
+        without one. `gpu_breakdown` and `idle_gaps` must have ended.
+        """
+        for table, window in _WINDOWS:
+            frame = self.tables.get(("gpu_breakdown", table))
+            if frame is None:
+                continue
+            edges_ns = self._edges_ns(frame, stepped=table == STEPPED)
+            total_ns = int(frame["window_ns"].sum())
+            aside = name_aside(int(edges_ns.sum()), total_ns, self._warm_up_ns(frame))
+            if not aside:
+                return frame, window
+            cut = edges_ns.to_numpy()
+            inside = frame.assign(**{name: frame[name] - cut for name in ("window_ns", "idle_ns")})
+            for part in ("active", "movement", "idle"):
+                lengths = inside["window_ns"].where(inside["window_ns"] > 0)
+                inside[f"{part}_share"] = inside[f"{part}_ns"] / lengths
+            return inside, window + aside
+        return None
+
+    def _edges_ns(self, frame: pd.DataFrame, *, stepped: bool) -> pd.Series[Any]:
+        """Return the idle time of each device that is at an edge of the capture or in marked warm-up."""
+        edges = frame.set_index(_PLACE)["idle_ns"]
+        if ("idle_gaps", "summary") not in self.tables:
+            return edges * 0
+        for name, column in (("by_cause", "steps_ns" if stepped else "idle_ns"), ("before_work", C.DUR_NS)):
+            for rows in self._idle(frame, name):
+                inside = rows[column].fillna(0) - rows.get("aside_ns", 0)
+                sums = inside.groupby([rows[place] for place in _PLACE]).sum()
+                edges = edges - sums.reindex(edges.index, fill_value=0).astype("int64")
+        return edges
+
     def _lengths(
         self, frame: pd.DataFrame, *, stepped: bool
     ) -> tuple[dict[tuple[Bottleneck, str], int], int]:
@@ -257,7 +293,7 @@ class Evidence:
         moved_ns = min(max(0, slowed_ns), by_cause[LAUNCHES])
         by_cause[LAUNCHES] -= moved_ns
         by_cause[PROFILED] += moved_ns
-        return {**lengths, **by_cause}, idle - sum(by_cause.values())
+        return {**lengths, **by_cause}, int(self._edges_ns(frame, stepped=stepped).sum())
 
     def _waited_alone_ns(self, frame: pd.DataFrame, *, stepped: bool) -> int:
         """Return for how long collectives wait exposed as a rank alone tells it."""

@@ -85,8 +85,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return this.seen.answers;
     }
 
-    /** The answer that covers the whole capture. */
-    #complete() { return this.answers.find((one) => one.from <= this.scale.min && one.to >= this.scale.max); }
+    /** The answer that covers the whole capture, that with most lanes of the overview. */
+    #complete() {
+      const known = (one) => this.always.filter((id) => one.lanes.has(id)).length;
+      return this.answers.filter((one) => one.from <= this.scale.min && one.to >= this.scale.max).sort((a, b) => known(b) - known(a))[0];
+    }
 
     #serving(from, to, ids) {
       const px = this.scale.perPixel;

@@ -148,10 +148,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   tl.paintOverlay = function (canvas, app, height) {
     const { scale, colors, lanes } = app;
     const blank = !(lanes.pinsHeight || app.brush || app.hover || app.selected || app.pointer);
-    if (blank && canvas.blank) return;
+    const size = `${scale.width} ${height}`;
+    if (blank && canvas.blank === size) return; // nothing to clear, and the size, which the pointer needs, is that of the lanes
     const pen = tl.contextOf(canvas, scale.width, height);
     pen.clearRect(0, 0, scale.width, height);
-    canvas.blank = blank;
+    canvas.blank = blank && size;
     if (lanes.pinsHeight) {
       pen.fillStyle = colors.dim;
       pen.fillRect(0, lanes.pinsHeight - 1.5, scale.width, 1.5);

@@ -102,7 +102,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { q, mode } = this.query;
       this.found = found.names;
       this.total = found.count;
-      this.active = found.names.length ? 0 : -1;
+      this.active = -1;
       const what = mode === "category" ? "category" : "name";
       const rest = found.total - found.names.length;
       const note = trouble || (rest > 0 ? `${tl.count(rest)} more matches; refine the search` : found.total ? null : `No ${what} matches “${q}”.`);
@@ -119,7 +119,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     #option(one, place) {
       const name = this.query.mode === "category" ? one.name.replaceAll("_", " ") : tl.brief(one.name);
       return tl.el("li", {
-        role: "option", id: `timeline-found-${place}`, title: tl.clean(one.name), "aria-selected": String(place === 0),
+        role: "option", id: `timeline-found-${place}`, title: tl.clean(one.name), "aria-selected": "false",
         mousedown: (event) => { event.preventDefault(); this.#choose(place); },
       }, tl.el("span", { class: "tkl-link-name" }, tl.cut(name, 80)),
       tl.el("span", { class: "tkl-link-time" }, `${tl.count(one.count)} × · ${tl.time(one.sum_ns)}`));
@@ -182,10 +182,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         event.preventDefault();
         if (!this.found.length) return;
         this.#open(true);
-        this.active = (this.active + (key === "ArrowDown" ? 1 : -1) + this.found.length) % this.found.length;
+        this.active = key === "ArrowDown" ? (this.active + 1) % this.found.length : (Math.max(this.active, 0) || this.found.length) - 1;
         this.#point();
       } else if (key === "Enter" && this.active >= 0 && !this.list.hidden) this.#choose(this.active);
-      else if (key === "Enter") this.step(event.shiftKey ? -1 : 1);
+      else if (key === "Enter") { // keeps the search, and all that matches it
+        this.#open(false);
+        this.app.parts.overlay.focus({ preventScroll: true });
+        this.step(event.shiftKey ? -1 : 1);
+      }
       else if (key === "Escape") {
         event.preventDefault();
         this.clear();

@@ -271,19 +271,32 @@ def test_waiting_for_the_last_rank_is_no_communication() -> None:
     assert lengths == {Bottleneck.COMPUTE: 60, Bottleneck.COMMUNICATION: 10, Bottleneck.STRAGGLERS: 30}
 
 
+EDGES = "before the first and after the last GPU work"
+
+
 @pytest.mark.parametrize(("aside_ns", "window_ns"), [(9, 200), (10, 180)])
 def test_edges_bound_nothing_and_are_left_out_from_a_tenth(aside_ns: int, window_ns: int) -> None:
-    found = told(tables({"unknown": 40, "sync": 20}, aside_ns=aside_ns, outside_ns=10, active_ns=130))
+    results = tables({"unknown": 40, "sync": 20}, aside_ns=aside_ns, outside_ns=10, active_ns=130)
+    found = told(results)
     assert found.bound is Bottleneck.COMPUTE
     assert found.window_ns == window_ns
-    assert ("without the edges of the capture (20 ns)" in found.window) == (aside_ns == 10)
+    assert (f"excluding 20 ns {EDGES}" in found.window) == (aside_ns == 10)
+    evidence = Evidence()
+    for name, result in results.items():
+        evidence.add(name, result)
+    shown = evidence.measured_window()
+    assert shown
+    (row,) = shown[0].to_dict("records")
+    assert (row["window_ns"], shown[1]) == (window_ns, found.window)
+    if aside_ns == 10:
+        assert row["active_share"] == found.share(Bottleneck.COMPUTE) == 130 / window_ns
 
 
-@pytest.mark.parametrize(("warm_up_ns", "words"), [(11, "marked warm-up"), (10, "the edges of the capture")])
+@pytest.mark.parametrize(("warm_up_ns", "words"), [(11, "of marked warm-up"), (10, EDGES)])
 def test_marked_warm_up_is_named_if_it_is_most_of_what_is_set_aside(warm_up_ns: int, words: str) -> None:
     results = tables({"sync": 40}, aside_ns=20, active_ns=130)
     results["idle_gaps"].tables["by_cause"]["warm_up_ns"] = warm_up_ns
-    assert f"without {words} (20 ns)" in told(results).sentence
+    assert f"excluding 20 ns {words}" in told(results).sentence
 
 
 def test_beside_communication_the_other_kernels_are_spoken_of() -> None:

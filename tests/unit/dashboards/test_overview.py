@@ -22,8 +22,9 @@ from tracekit.dashboards.site import Site, View
 from tests.builders import host, kernel, make_run, memcpy, step
 from tests.environment import HANG_SECONDS
 from tracekit import analysis
-from tracekit.analysis import Basis, Finding, Severity
+from tracekit.analysis import Basis, Bottleneck, Finding, Severity
 from tracekit.analysis.findings import advise
+from tracekit.analysis.verdict import judge
 from tracekit.render import human
 from tracekit.runs.meta import Diagnostic, Git, Level, Timings
 from tracekit.runs.store import Store
@@ -134,9 +135,9 @@ def test_names_of_a_trace_never_become_markup(store: Store, page: str) -> None:
 def test_tiles_show_what_the_analyses_say(store: Store) -> None:
     run = make_run(store.path, **rows())
     shown = filled(store, "overview", "device_tiles")
-    whole = analysis.analyze(run, "gpu_breakdown").tables["profiled_steps"].iloc[0]
-    for column in ("active_share", "movement_share", "idle_share"):
-        assert human(float(whole[column]), "share") in shown
+    verdict = judge(run)
+    assert human(verdict.share(Bottleneck.COMPUTE), "share") in shown
+    assert f"of {verdict.window}: a kernel runs" in shown
     own = analysis.analyze(run, "steps").tables["summary"].set_index("measure").loc[key_numbers.OWN]
     assert human(int(own["median_ns"]), "ns") in shown
 

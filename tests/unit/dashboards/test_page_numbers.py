@@ -14,6 +14,7 @@ from tests.traces import imported
 from tests.unit.dashboards.cells import in_cell
 from tracekit import analysis, registry
 from tracekit.analysis.cache import ResultCache
+from tracekit.analysis.idle_causes import QUEUED, IdleCause
 from tracekit.cli import main
 from tracekit.render import human
 from tracekit.runs.store import Store
@@ -100,7 +101,19 @@ def written(names: list[str], tables: dict[str, Tables]) -> set[str]:
                 for row in rows
                 if column.name in row and not isinstance(row[column.name], str)
             }
-    return found | by_tensor_cores(tables)
+    return found | by_tensor_cores(tables) | by_idle_cause(tables)
+
+
+def by_idle_cause(tables: dict[str, Tables]) -> set[str]:
+    """Idle time of the profiled steps by who was late, of runs of one device, and the gaps in it."""
+    rows = tables.get("idle_gaps", {})
+    sums = dict.fromkeys(("late", "queued", "unknown"), 0)
+    for row in (*rows.get("by_cause", []), *rows.get("before_work", [])):
+        counted = row["dur_ns"] if "dur_ns" in row else (row["steps_ns"] or row["idle_ns"]) - row["aside_ns"]
+        is_queued, is_unknown = row["cause"] in QUEUED, row["cause"] == IdleCause.UNKNOWN
+        sums["queued" if is_queued else "unknown" if is_unknown else "late"] += counted
+    gaps = sum(row["counted_ns"] > 0 for row in rows.get("gaps", []))
+    return {human(gaps, "count"), *(human(total, "ns") for total in sums.values())}
 
 
 def by_tensor_cores(tables: dict[str, Tables]) -> set[str]:

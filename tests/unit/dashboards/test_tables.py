@@ -173,3 +173,15 @@ def test_columns_beyond_the_room_are_hidden_but_the_first_stay() -> None:
     definitions = [{"field": name, "width": 60} for name in "abc"]
     left_out = table.columns_without_room(definitions, first={"c"}, room=120)
     assert [definition["field"] for definition in left_out] == ["b"]
+
+
+def test_rows_of_several_ranks_name_them_first_and_digits_of_queries_have_room() -> None:
+    wanted = (Column("name", "", "name"), Column("rank", "", "rank"))
+    rows = pd.DataFrame({"name": ["a", "a"], "rank": [0, 1], "device": [0, 0]})
+    assert [of.name for of in columns.with_places_first(rows, wanted)] == ["rank", "name"]
+    assert [of.name for of in columns.with_places_first(rows.head(1), wanted)] == ["name", "rank"]
+    several = rows.assign(rank=0, device=[0, 1])
+    assert [of.name for of in columns.with_places_first(several, wanted)] == ["device", "name", "rank"]
+    query = pd.DataFrame({"x": [0.000123457]})
+    (digits,) = columns.column_values(query, (Column("x", "", ""),), 1, exact=True)
+    assert digits.widest == len("0.000123457")
