@@ -24,7 +24,8 @@ from dash.development.base_component import Component
 from flask import request
 
 from tracekit import analysis
-from tracekit.analysis import Analyze, Finding, Result
+from tracekit.analysis import Analyze, Result
+from tracekit.analysis.savings import Ranked
 from tracekit.errors import RunNotFoundError
 from tracekit.runs.devices import find_named
 from tracekit.runs.run import Run
@@ -86,7 +87,7 @@ class Page:
     needs: Needs = Needs.RUN
     covers: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()
-    advice: Callable[[Context], Sequence[Finding]] | None = None
+    advice: Callable[[Context], Sequence[Ranked]] | None = None
     prefetch: tuple[str, ...] = ()
     connect: Callable[[Site], None] | None = None
 

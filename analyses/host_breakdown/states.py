@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.runs.conditions import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAITED
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import HOST_NS, HOST_START_NS
-from tracekit.runs.thread_times import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAITED
 from tracekit.schema import C
 
 from ..shared.common import ints

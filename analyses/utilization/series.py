@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS
 from tracekit.runs import intervals
+from tracekit.runs.conditions import SCHEDULER
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.nvml import QUERIES, SOURCE, M
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
-from tracekit.runs.thread_times import SCHEDULER
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import Floats, extent, ids_or_absent, ints, spans

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import dash_mantine_components as dmc
@@ -110,6 +110,7 @@ def show_finding(
     share: float | None = None,
     analysis: str = "",
     rows_read: Known | None = None,
+    trials: Sequence[str] = (),
 ) -> Component:
     """Show a finding, with links to its evidence on the timeline.
 
@@ -119,6 +120,7 @@ def show_finding(
         share: Its saving as a share of the mean step, if known.
         analysis: Name of its analysis, for a link to that page.
         rows_read: Rows of evidence that have already been read.
+        trials: What was measured of its advice, a line each.
     """
     evidence_rows = read_evidence(context.run, [finding]) if rows_read is None else rows_read
     where = [
@@ -137,6 +139,7 @@ def show_finding(
     evidence = [summary, *_evidence(context, finding, where, analysis)]
     shown: list[Component] = [
         html.Div(head, className="tk-finding-head"),
+        *(html.P(html.Strong(with_code(sentence(line))), className="tk-advice") for line in trials),
         html.P(with_code(sentence(finding.advice)), className="tk-advice"),
         html.Details(evidence, className="tk-finding-evidence"),
     ]

@@ -12,14 +12,14 @@ from markupsafe import Markup, escape
 from tracekit.analysis import Analysis, Finding, Result, TableSpec
 from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.idle_causes import label
-from tracekit.analysis.savings import budget
+from tracekit.analysis.savings import Ranked, budget
 from tracekit.analysis.verdict import integrity_line
 from tracekit.errors import clean
 from tracekit.registry import VERSION
 from tracekit.render import human
 from tracekit.render.cells import cell, first_rows, header, is_text
 from tracekit.render.facts import FACT, sections
-from tracekit.render.findings import evidence
+from tracekit.render.findings import describe_trials, evidence
 from tracekit.render.page import page
 from tracekit.runs.run import Run
 
@@ -43,7 +43,7 @@ def render_report(
     results: list[tuple[Analysis, Result]],
     integrity: Result,
     bound: str = "",
-    advice: Sequence[Finding] | None = None,
+    advice: Sequence[Ranked] | None = None,
     facts: bool = False,
     lacking: Sequence[tuple[str, Sequence[str]]] = (),
     capture: Capture | None = None,
@@ -73,7 +73,7 @@ def render_report(
         "created": clean(run.meta.created_at),
         "verdict": sentence(integrity_line(integrity).strip()),
         "bound": clean(bound),
-        "advice": [_finding(finding) for finding in advice or ()],
+        "advice": [_finding(ranked.finding, describe_trials(ranked)) for ranked in advice or ()],
         "advised": advice is not None,
         "parts": [_part(analysis, result, limit, advised=advice is not None) for analysis, result in results],
         "unit": "step" if budget(run).marked else "capture",
@@ -149,9 +149,10 @@ def as_html(text: str) -> Markup:
     return Markup("").join(code.format(part) if place % 2 else part for place, part in enumerate(parts))
 
 
-def _finding(finding: Finding) -> dict[str, str]:
+def _finding(finding: Finding, trials: Sequence[str] = ()) -> dict[str, Any]:
     saving = finding.saving_ns_per_step
     return {
+        "trials": [as_html(line) for line in trials],
         "severity": str(finding.severity),
         "title": clean(finding.title),
         "advice": as_html(finding.advice),

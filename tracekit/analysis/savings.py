@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
@@ -31,6 +32,51 @@ CONFIDENT = 0.9
 """Confidence of an observed cause; a likely explanation has less."""
 
 
+TRIALS = Path(".try", "measured.jsonl")
+"""File of a store, in its local folder, with a `Trial` per line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Effect of a change on the step time of a program, measured by `tracekit try`.
+
+    Attributes:
+        run: Run of the unchanged program.
+        configuration: Hash of its fingerprint.
+        created_at: When it was measured.
+        change: Name of the change.
+        status: What is known of it, such as "helps" or "no effect".
+        effect: The change of the step time with its 95% interval, as text.
+        ratio: Step time with the change over that of the unchanged program.
+        ci95: 95% interval of the ratio; None if there is none.
+        predicted: Share of the step that each finding it answers says is saved, by code of the rule; 0 if the
+            finding has no saving.
+        code: What to write in the program.
+    """
+
+    run: str
+    configuration: str
+    created_at: str
+    change: str
+    status: str
+    effect: str
+    ratio: float
+    ci95: tuple[float, float] | None
+    predicted: dict[str, float]
+    code: str
+
+    @property
+    def saved(self) -> float:
+        """Measured share of the step that it saves, negative if it is slower."""
+        return 1 - self.ratio
+
+    @property
+    def text(self) -> str:
+        """Describe it in one line."""
+        effect = f", step time {self.effect}" if self.effect else ""
+        return f"tried `{self.change}`: {self.status}{effect}"
+
+
 @dataclass(frozen=True)
 class Ranked:
     """Finding with what its place among others depends on; `findings.by_saving` orders them.
@@ -40,12 +86,16 @@ class Ranked:
         finding: What it found.
         share_of_step: Its saving over the mean step; None without a saving.
         bound: What its time is spent on, as its rule says.
+        measured: Trials of changes that it advises.
+        is_refuted: Whether trials on several programs of the store found its rule to save nothing.
     """
 
     analysis: str
     finding: Finding
     share_of_step: float | None
     bound: Bottleneck | None = None
+    measured: tuple[Trial, ...] = ()
+    is_refuted: bool = False
 
 
 @dataclass(frozen=True)

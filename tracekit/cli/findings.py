@@ -45,7 +45,9 @@ def command(*, selection: Selection, severity: str, limit: int, more: bool, outp
     run or of a raw trace, which is imported first.
     """
     from tracekit.analysis.findings import Advice, advise
+    from tracekit.analysis.savings import TRIALS
     from tracekit.analysis.verdict import INTEGRITY, integrity_line
+    from tracekit.cli.options import open_store
     from tracekit.cli.progress import analysis_progress
     from tracekit.render.findings import render
 
@@ -64,9 +66,14 @@ def command(*, selection: Selection, severity: str, limit: int, more: bool, outp
 
     inputs = (*names, INTEGRITY) if names and with_integrity else names
     advice = selection.answer(opened, inputs, ("findings", with_integrity, *names), Advice, compute)
+    place = open_store(selection.store)
+    if (place.local_folder / TRIALS).is_file():
+        from tracekit.experiments.trial_log import add_trials, read_trials
+
+        advice = add_trials(advice, opened, read_trials(place))
     severities = _SEVERITIES[_SEVERITIES.index(severity) :]
     findings = [ranked for ranked in advice.findings if ranked.finding.severity in severities]
-    place = ["--store", selection.store] if selection.store else []
-    rerun = "" if more else shlex.join(["tracekit", "findings", reference, *names, *place, "--more"])
+    stored = ["--store", selection.store] if selection.store else []
+    rerun = "" if more else shlex.join(["tracekit", "findings", reference, *names, *stored, "--more"])
     text = render(opened.id, findings[: limit or None], advice, output_format, more=rerun)
     click.echo(text, nl=False)

@@ -15,8 +15,8 @@ from tracekit.errors import ExitCode, TracekitError, did_you_mean
 
 _NAMES = (
     "doctor", "workloads", "collect", "sweep", "suite", "import", "runs", "show", "analyze", "findings",
-    "diff", "check", "bisect", "ab", "try", "noise", "query", "export", "report", "dashboard", "rm", "verify",
-    "gc",
+    "diff", "check", "bisect", "ab", "try", "calibration", "noise", "query", "export", "report", "dashboard",
+    "rm", "verify", "gc",
 )  # fmt: skip
 COMMANDS = {name: f"tracekit.cli.{name}{'_' * iskeyword(name)}" for name in _NAMES}
 """Modules of the commands by name, in the order of the help page."""

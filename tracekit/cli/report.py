@@ -161,7 +161,7 @@ def write_report(
         results=[shown[name] for name in names if name in shown],
         integrity=shown[INTEGRITY][1],
         bound=advice.verdict.sentence if advice.verdict else "",
-        advice=[ranked.finding for ranked in advice.findings],
+        advice=advice.findings,
         facts=True,
         lacking=advice.lacking,
         capture=advice.capture,
@@ -185,6 +185,7 @@ def _analyze(
     """Return the results to show, and the advice of all analyses."""
     from tracekit import analysis
     from tracekit.analysis.findings import gather
+    from tracekit.experiments.trial_log import add_trials, read_trials
 
     shown: dict[str, tuple[Analysis, Result]] = {}
 
@@ -196,4 +197,4 @@ def _analyze(
 
     with result_cache.compute_ahead(run):
         advice = gather(run, results())
-    return shown, advice
+    return shown, add_trials(advice, run, read_trials(result_cache.store))

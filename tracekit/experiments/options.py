@@ -118,6 +118,10 @@ class TryOptions:
         ),
     ] = ()
     combine: Annotated[bool, Option("Then try the changes that help together.")] = False
+    apply: Annotated[
+        bool,
+        Option("Print a diff of the program that makes them, where the lines are known; writes nothing."),
+    ] = False
     k: Annotated[int, Option("Runs of each change before the first test.", spelling="--repeat", least=2)] = 5
     max_k: Annotated[int, Option("Maximum runs of each change.", spelling="--max-repeat", least=2)] = 20
     threshold: Annotated[float, Option("Smallest change of the step time that counts.")] = TRIED_THRESHOLD

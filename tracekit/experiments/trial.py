@@ -20,11 +20,14 @@ from typing import Any, TypeAlias
 import pyarrow.compute as pc
 
 from tracekit.analysis.findings import Advice, advise
+from tracekit.analysis.savings import TRIALS
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments.measure import Program, Sample, measure, refuse_store, store_run
 from tracekit.experiments.options import TryOptions
 from tracekit.experiments.process import ProgramError
+from tracekit.experiments.source_edit import diff_sources
 from tracekit.experiments.state import StateFile, exclusive_lock, question_key, variables_of_question
+from tracekit.experiments.trial_log import log_outcomes
 from tracekit.experiments.trial_model import (
     UNCHANGED,
     UNDECIDED,
@@ -47,7 +50,7 @@ from tracekit.runs.store import Store
 from tracekit.runs.text import duration
 from tracekit.schema import C, HostKind
 
-FOLDER = ".try"
+FOLDER = str(TRIALS.parent)
 LABEL = "try-base"
 MAX_CANDIDATES = 12
 """Changes that are tried if none are named."""
@@ -73,6 +76,7 @@ class TryReport:
         blocks: Runs of the unchanged program.
         disturbed: What kept runs from the CPU.
         seconds: Time of this call.
+        diff: Unified diff of the program that makes the best outcome; empty if its lines are not known.
     """
 
     request: TryRequest
@@ -81,6 +85,13 @@ class TryReport:
     blocks: int
     disturbed: tuple[str, ...] = ()
     seconds: float = 0.0
+    diff: str = ""
+
+    @property
+    def best(self) -> Outcome | None:
+        """The fastest outcome that leaves the printed numbers as they may be."""
+        helpful = (outcome for outcome in self.outcomes if outcome.status is Status.HELPS)
+        return next((outcome for outcome in helpful if not outcome.alters), None)
 
     def content(self) -> dict[str, Any]:
         """Convert to JSON values, without the schema name."""
@@ -92,6 +103,7 @@ class TryReport:
             "outcomes": [outcome.entry() for outcome in self.outcomes],
             "disturbed": list(self.disturbed),
             "seconds": round(self.seconds, 3),
+            "diff": self.diff,
         }
 
 
@@ -170,6 +182,7 @@ class _Bench:
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
+        self.advice: Advice
         self.scratch = self.store.folder(FOLDER) / "runs"
         question = {
             "machine": environment.identity(),
@@ -204,7 +217,8 @@ class _Bench:
             outcomes += self.decide(sets, first=self.request.design.looks[-1].k)
         if not self._is_over():
             self.file.delete()
-        return TryReport(
+        log_outcomes(self.store, run, outcomes, self.advice)
+        report = TryReport(
             request=self.request,
             run=run.id,
             outcomes=tuple(_sort(outcomes)),
@@ -212,6 +226,8 @@ class _Bench:
             disturbed=tuple(contention_warnings("program", [item.contention for item in self.measured])),
             seconds=self.seconds,
         )
+        best = report.best
+        return report if best is None else replace(report, diff=_diff(best))
 
     def record_unchanged(self) -> Run:
         """Record the unchanged program once, also as a warm-up."""
@@ -225,7 +241,8 @@ class _Bench:
         """Return the candidates: the named changes, or those that fit the run."""
         known = changes.available()
         settings = run.meta.environment.get(PROGRAM) or {}
-        fitting = choose(advise(run), settings, has_device=run.rows("device_intervals") > 0, known=known)
+        self.advice = advise(run)
+        fitting = choose(self.advice, settings, has_device=run.rows("device_intervals") > 0, known=known)
         if not self.request.change:
             if not fitting:
                 hint = f"name some with --change: {', '.join(known)}"
@@ -337,6 +354,7 @@ def _describe(names: Names, block: int, sample: Sample, pattern: str) -> Measure
         numbers=read_numbers(pattern, sample.output),
         ops=_count_ops(sample.run) if sample.run else 0,
         contention=sample.contention,
+        places={name: place for name, place in settings.get("change_places", {}).items() if name in names},
     )
 
 
@@ -345,6 +363,11 @@ def _count_ops(run: Run) -> int:
     is_op = (pc.field(C.KIND) == str(HostKind.OP)) & pc.field(C.STEP).is_valid()
     ops: int = run.arrow("host_intervals", columns=[C.ROW_ID], where=is_op).num_rows
     return ops // max(1, run.rows("steps"))
+
+
+def _diff(outcome: Outcome) -> str:
+    candidate = outcome.candidate
+    return diff_sources(candidate.changes, outcome.places, candidate.names, Path.cwd())
 
 
 def _join(outcomes: Sequence[Outcome]) -> Candidate:

@@ -50,6 +50,7 @@ class Measurement:
         ops: Ops of a profiled step.
         error: Why it failed; empty if it did not.
         contention: What kept it from the CPU; None if nothing did, or unknown.
+        places: Where each change took effect first, as file:line, by name.
     """
 
     names: Names
@@ -60,6 +61,7 @@ class Measurement:
     ops: int = 0
     error: str = ""
     contention: Contention | None = None
+    places: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,7 @@ class Outcome:
         numbers: What became of the numbers that the program prints; empty if none are compared.
         alters: Whether these differ by more than such a change may make.
         ops: Ops of a profiled step, of the unchanged program and with the change; None if unknown.
+        places: Where each change took effect first, as file:line, by name.
     """
 
     candidate: Candidate
@@ -102,6 +105,7 @@ class Outcome:
     numbers: str = ""
     alters: bool = False
     ops: tuple[int, int] | None = None
+    places: dict[str, str] = field(default_factory=dict)
 
     @property
     def effect(self) -> str:
@@ -127,6 +131,7 @@ class Outcome:
             "alters_numbers": self.alters,
             "ops": list(self.ops) if self.ops else None,
             "code": [change.code for change in self.candidate.changes],
+            "places": self.places,
         }
 
 
@@ -267,6 +272,7 @@ def _describe(
         numbers=numbers,
         alters=alters,
         ops=counts,
+        places=own[0].places,
     )
 
 

@@ -25,6 +25,31 @@ TOLERANCE: dict[Results, float] = {"equal": 0.0, "rounding": 1e-3, "precision": 
 BUILT_IN = Path(functions.__file__)
 
 
+@dataclass(frozen=True)
+class Argument:
+    """A change of the source: an argument of the call at which it takes effect.
+
+    Attributes:
+        name: Name of the argument.
+        value: Its value, as source.
+        functions: Names of the functions or classes that are called.
+        position: Position at which it may be given without a name; None if it must be named.
+    """
+
+    name: str
+    value: str
+    functions: tuple[str, ...]
+    position: int | None = None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A change of the source: a statement after the imports, which needs other modules beside torch."""
+
+    code: str
+    modules: tuple[str, ...] = ("torch",)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """A change of a program.
@@ -39,6 +64,7 @@ class Change:
         fits: Whether it may have an effect, by the settings of the program that a run tells.
         file: The file of the function, which imports nothing of tracekit: the program may lack it.
         environment: Returns environment variables that the program is started with.
+        edit: How to make it in the source, if that is one argument or one statement.
     """
 
     title: str
@@ -50,6 +76,7 @@ class Change:
     fits: Callable[[Settings], bool] = lambda _: False
     file: Path = BUILT_IN
     environment: Callable[[], dict[str, str]] = dict
+    edit: Argument | Statement | None = None
 
 
 def available() -> dict[str, Change]:
@@ -138,12 +165,26 @@ def _computes_in_float32(settings: Settings) -> bool:
     return not settings.get("modes", {}).get("autocast") and bool(settings)
 
 
+_OPTIMIZERS = (
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Adagrad",
+    "Adadelta",
+    "Adamax",
+    "ASGD",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+)
 ZERO_GRAD_TO_NONE = Change(
     title="set gradients to None instead of filling them with zeros",
     function=functions.set_gradients_to_none.__name__,
     code="optimizer.zero_grad(set_to_none=True)",
     answers=("zero_grad_per_parameter", "small_optimizer_kernels"),
     fits=lambda settings: bool(settings.get("optimizers")),
+    edit=Argument("set_to_none", "True", ("zero_grad",), 0),
 )
 FOREACH = Change(
     title="update all parameters in a few calls",
@@ -152,6 +193,7 @@ FOREACH = Change(
     results="rounding",
     answers=("small_optimizer_kernels", "optimizer_not_fused", "host_small_ops"),
     fits=_has_slow_optimizer,
+    edit=Argument("foreach", "True", _OPTIMIZERS),
 )
 FUSED = Change(
     title="update parameters by fused kernels",
@@ -160,6 +202,7 @@ FUSED = Change(
     results="rounding",
     answers=("small_optimizer_kernels", "optimizer_not_fused", "host_small_ops"),
     fits=_has_slow_optimizer,
+    edit=Argument("fused", "True", _OPTIMIZERS),
 )
 NUM_WORKERS = Change(
     title="load batches in worker processes",
@@ -167,6 +210,7 @@ NUM_WORKERS = Change(
     code="DataLoader(dataset, num_workers=4)",
     answers=("host_loading", "idle_dataload"),
     fits=lambda settings: _has_loader(settings, workers=False),
+    edit=Argument("num_workers", "4", ("DataLoader",), 5),
 )
 PERSISTENT_WORKERS = Change(
     title="keep the workers of a loader between epochs",
@@ -174,6 +218,7 @@ PERSISTENT_WORKERS = Change(
     code="DataLoader(dataset, num_workers=4, persistent_workers=True)",
     answers=("workers_restarted", "host_loading"),
     fits=lambda settings: _has_loader(settings, workers=True),
+    edit=Argument("persistent_workers", "True", ("DataLoader",)),
 )
 PREFETCH_FACTOR = Change(
     title="prepare more batches ahead in each worker",
@@ -181,6 +226,7 @@ PREFETCH_FACTOR = Change(
     code=f"DataLoader(dataset, num_workers=4, prefetch_factor={functions.PREFETCHED_BATCHES})",
     answers=("host_loading", "idle_dataload"),
     fits=lambda settings: _has_loader(settings, workers=True),
+    edit=Argument("prefetch_factor", str(functions.PREFETCHED_BATCHES), ("DataLoader",)),
 )
 PIN_MEMORY = Change(
     title="return batches in pinned memory",
@@ -189,6 +235,7 @@ PIN_MEMORY = Change(
     answers=("pageable_copies", "exposed_copies"),
     needs_device=True,
     fits=lambda settings: bool(settings.get("data_loaders")),
+    edit=Argument("pin_memory", "True", ("DataLoader",), 7),
 )
 NON_BLOCKING = Change(
     title="copy from pinned memory without blocking the host",
@@ -196,6 +243,7 @@ NON_BLOCKING = Change(
     code="batch.to(device, non_blocking=True)",
     answers=("exposed_copies", "copies_in_turn"),
     needs_device=True,
+    edit=Argument("non_blocking", "True", ("to", "cuda")),
 )
 EXPANDABLE_SEGMENTS = Change(
     title="let the CUDA allocator grow segments instead of making new ones",
@@ -217,6 +265,7 @@ BUCKET_SIZE = Change(
     code=f"DistributedDataParallel(model, bucket_cap_mb={functions.BUCKET_MB})",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
+    edit=Argument("bucket_cap_mb", str(functions.BUCKET_MB), ("DistributedDataParallel", "DDP")),
 )
 STATIC_GRAPH = Change(
     title="let DistributedDataParallel plan its reductions once",
@@ -224,12 +273,14 @@ STATIC_GRAPH = Change(
     code="DistributedDataParallel(model, static_graph=True)",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
+    edit=Argument("static_graph", "True", ("DistributedDataParallel", "DDP")),
 )
 BUCKET_VIEWS = Change(
     title="let gradients be views of the buckets of DistributedDataParallel",
     function=functions.view_gradients_in_buckets.__name__,
     code="DistributedDataParallel(model, gradient_as_bucket_view=True)",
     answers=("exposed_communication", "slow_collectives"),
+    edit=Argument("gradient_as_bucket_view", "True", ("DistributedDataParallel", "DDP")),
 )
 LOCAL_BUFFERS = Change(
     title="do not broadcast the buffers of a DistributedDataParallel module",
@@ -237,6 +288,7 @@ LOCAL_BUFFERS = Change(
     code="DistributedDataParallel(model, broadcast_buffers=False)",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
+    edit=Argument("broadcast_buffers", "False", ("DistributedDataParallel", "DDP")),
 )
 ONE_THREAD = Change(
     title="compute each op in one thread",
@@ -245,6 +297,7 @@ ONE_THREAD = Change(
     results="rounding",
     answers=("more_threads_than_cores", "host_small_ops"),
     fits=lambda settings: _threads(settings) > 1,
+    edit=Statement("torch.set_num_threads(1)"),
 )
 ALL_CORES = Change(
     title="compute each op in a thread per core",
@@ -259,6 +312,7 @@ FLUSH_DENORMALS = Change(
     code="torch.set_flush_denormal(True)",
     results="rounding",
     fits=lambda settings: settings.get("modes", {}).get("flush_denormals") is False,
+    edit=Statement("torch.set_flush_denormal(True)"),
 )
 MATMUL_PRECISION = Change(
     title="compute products of float32 matrices with TensorFloat-32",
@@ -267,6 +321,7 @@ MATMUL_PRECISION = Change(
     results="precision",
     answers=("fp32_without_tf32", "fp32_without_tensor_cores"),
     needs_device=True,
+    edit=Statement('torch.set_float32_matmul_precision("high")'),
 )
 CUDNN_BENCHMARK = Change(
     title="measure which algorithm of a convolution is the fastest",
@@ -275,6 +330,7 @@ CUDNN_BENCHMARK = Change(
     results="rounding",
     needs_device=True,
     fits=bool,
+    edit=Statement("torch.backends.cudnn.benchmark = True"),
 )
 NO_ANOMALY_DETECTION = Change(
     title="do not look for NaN in each backward op",
@@ -282,6 +338,7 @@ NO_ANOMALY_DETECTION = Change(
     code="remove torch.autograd.set_detect_anomaly(True)",
     answers=("anomaly_detection",),
     fits=_has_mode("anomaly_detection"),
+    edit=Argument("mode", "False", ("set_detect_anomaly", "detect_anomaly"), 0),
 )
 NONDETERMINISTIC = Change(
     title="allow algorithms that are not deterministic",
@@ -289,12 +346,14 @@ NONDETERMINISTIC = Change(
     code="remove torch.use_deterministic_algorithms(True)",
     results="rounding",
     fits=_has_mode("deterministic_algorithms"),
+    edit=Argument("mode", "False", ("use_deterministic_algorithms",), 0),
 )
 LESS_GARBAGE_COLLECTION = Change(
     title="look for garbage less often",
     function=functions.collect_garbage_less.__name__,
     code=f"gc.set_threshold({functions.COLLECTOR_THRESHOLD:_}, 20, 20)",
     answers=("host_garbage_collection",),
+    edit=Statement(f"gc.set_threshold({functions.COLLECTOR_THRESHOLD:_}, 20, 20)", ("gc",)),
 )
 COMPILE = Change(
     title="compile the model",

@@ -12,9 +12,9 @@ from tracekit import registry
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.host_samples import HostSamples
 from tracekit.ingest.write import Sample
+from tracekit.runs.conditions import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAITED
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.meta import CpuLoad, Diagnostic, Timings
-from tracekit.runs.thread_times import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAITED
 from tracekit.workloads.base import INDUCTOR, Options
 from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions
 

@@ -51,6 +51,7 @@ def rows(findings: Sequence[Ranked]) -> list[dict[str, Any]]:
             "place": place,
             "analysis": ranked.analysis,
             "share_of_step": ranked.share_of_step,
+            "measured": [asdict(trial) for trial in ranked.measured],
             **asdict(ranked.finding),
         }
         for place, ranked in enumerate(findings, 1)
@@ -134,13 +135,22 @@ def _lines(lines: Sequence[str]) -> str:
 def _finding_block(place: int, ranked: Ranked, width: int, *, proof: bool) -> Raw:
     """Return a numbered finding."""
     finding, share = ranked.finding, ranked.share_of_step
-    text = finding_text(ranked.analysis, finding, share=share, width=width, proof=proof)
+    trials = describe_trials(ranked)
+    text = finding_text(ranked.analysis, finding, share=share, width=width, proof=proof, trials=trials)
     lines = [
         f"{place}. **{escape(finding.title)}** ({escape(_describe_saving(finding, share))})\n",
+        *(f"   {escape_prose(line)}\n" for line in trials),
         f"   {escape(finding.advice)}\n",
         f"   {escape(_describe_proof(ranked.analysis, finding))}\n",
     ]
     return Raw(f"{place:2}. {text}\n", "\n".join(lines))
+
+
+def describe_trials(ranked: Ranked) -> list[str]:
+    """Return what `tracekit try` measured of a finding, a line each."""
+    lines = [trial.text for trial in ranked.measured]
+    refuted = "changes that this rule advises saved nothing on other programs of this store"
+    return [*lines, refuted] if ranked.is_refuted else lines
 
 
 def _skipped_blocks(advice: Advice, width: int) -> list[Block]:
@@ -203,6 +213,7 @@ def finding_text(
     share: float | None = None,
     width: int | None = None,
     proof: bool = True,
+    trials: Sequence[str] = (),
 ) -> str:
     """Render a finding for a terminal: saving, problem, advice, and proof.
 
@@ -212,10 +223,12 @@ def finding_text(
         share: Saving as a share of the mean step, if known.
         width: Characters per line; by default the terminal's.
         proof: Whether to add the formula, confidence, evidence, analysis and rule.
+        trials: What was measured of its advice, a line each.
     """
     width = width or terminal_width(_MAX_WIDTH)
     lines = [f"{finding.severity.upper()}: {_describe_saving(finding, share)}"]
     lines += _wrap(clean(finding.title), width, _INDENT)
+    lines += [line for trial in trials for line in _wrap(clean(trial), width, f"{_INDENT}→ ")]
     lines += _wrap(clean(finding.advice), width, f"{_INDENT}→ ")
     if proof:
         lines += _wrap(clean(_describe_proof(analysis, finding)), width, _INDENT)

@@ -43,6 +43,7 @@ def _blocks(report: TryReport) -> list[doc.Block]:
         doc.Heading(headline(report), width=width),
         doc.TableBlock(doc.Table.of("changes", "", report.outcomes, *_COLUMNS)),
         *_code_blocks(report),
+        *([doc.Raw(f"{report.diff}\n", f"```diff\n{report.diff}```\n")] if report.request.apply else []),
         doc.Items([*_reasons(report), *_notes(report)], indent="", width=width),
     ]
 
@@ -61,12 +62,16 @@ def headline(report: TryReport) -> str:
 
 
 def _code_blocks(report: TryReport) -> list[doc.Block]:
-    """Return the code of the fastest outcome that leaves the printed numbers as they may be."""
-    helpful = (outcome for outcome in report.outcomes if outcome.status is Status.HELPS)
-    best = next((outcome for outcome in helpful if not outcome.alters), None)
+    """Return the code of the best outcome, each with the line at which it took effect."""
+    best = report.best
     if best is None:
         return []
-    return [doc.Items([change.code for change in best.candidate.changes], title="In your program:")]
+    places = (best.places.get(name, "") for name in best.candidate.names)
+    lines = [
+        f"{change.code}  ({place})" if place else change.code
+        for change, place in zip(best.candidate.changes, places, strict=True)
+    ]
+    return [doc.Items(lines, title="In your program:")]
 
 
 def _reasons(report: TryReport) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,11 @@ from tracekit.runs.nvml import SOURCE, M
 from tracekit.runs.run import Run
 from tracekit.schema import C
 from tracekit.stats.samples import TOLERANCE, clocks_differ
+
+SCHEDULER: Final = "scheduler"
+"""Source of the counters with the times of the thread that runs the steps, as the scheduler counts them."""
+STEP_THREAD_RAN: Final = "step_thread_ran_ns"
+STEP_THREAD_WAITED: Final = "step_thread_waited_ns"
 
 _MIN_DIFFERENCE_C = 10.0  # smallest difference of temperatures that is reported
 REASONS = {

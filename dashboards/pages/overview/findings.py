@@ -13,12 +13,14 @@ from dash import Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 
 from tracekit import analysis
-from tracekit.analysis import Analysis, Finding, Result
+from tracekit.analysis import Analysis, Result
 from tracekit.analysis.findings import Advice, by_saving, gather, rank_finding
 from tracekit.analysis.savings import Ranked, budget
 from tracekit.analysis.verdict import INPUTS, MAX_VERDICT_FINDINGS, Evidence, Verdict
 from tracekit.errors import PluginError, TracekitError
+from tracekit.experiments.trial_log import add_trials, read_trials
 from tracekit.render import human
+from tracekit.render.findings import describe_trials
 from tracekit.runs.run import Run
 
 from ...blocks import error_alert
@@ -148,11 +150,12 @@ def _bottleneck(job: FindingsJob) -> list[Component]:
     return [html.P("Finding out what bounds this run…", className="tk-answer tk-dim"), tick]
 
 
-def wait_for_findings(context: Context) -> list[Finding]:
+def wait_for_findings(context: Context) -> Sequence[Ranked]:
     """Wait for all analyses; return their findings, largest saving first."""
     job = find_job(context)
     job.finished.wait()
-    return [finding.finding for finding in job.advice.findings] if job.advice else []
+    advice = job.advice and add_trials(job.advice, context.run, read_trials(context.store))
+    return advice.findings if advice else ()
 
 
 def connect(site: Site) -> None:
@@ -209,7 +212,8 @@ def _content(context: Context, job: FindingsJob) -> list[Component]:
         ]
     if job.advice is None:
         return [title, error_alert("computing the findings failed", job.error)]
-    return [title, *_show_findings(context, job.advice)]
+    advice = add_trials(job.advice, context.run, read_trials(context.store))
+    return [title, *_show_findings(context, advice)]
 
 
 def _partial_cards(context: Context, job: FindingsJob) -> list[Component]:
@@ -228,7 +232,14 @@ def _evidence(context: Context, findings: Sequence[Ranked]) -> Known:
 
 def _cards(context: Context, findings: Sequence[Ranked], evidence: Known) -> list[Component]:
     return [
-        show_finding(context, of.finding, share=of.share_of_step, analysis=of.analysis, rows_read=evidence)
+        show_finding(
+            context,
+            of.finding,
+            share=of.share_of_step,
+            analysis=of.analysis,
+            rows_read=evidence,
+            trials=describe_trials(of),
+        )
         for of in findings
     ]
 
