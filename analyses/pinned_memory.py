@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Basis, Bottleneck, Column, Finding, Remark, Result, Rule, TableSpec
-from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union
 from tracekit.runs.run import Run
@@ -100,6 +100,7 @@ def compute(run: Run) -> Result:
         *_slow_links(recurring, kernels, steps),
         _in_turn(run, recurring, kernels, steps),
         _there_and_back(recurring, kernels, steps),
+        _faulting(recurring, kernels, steps),
         _outlasting(run, recurring, kernels, steps),
     ]
     return Result(tables, tuple(finding for finding in findings if finding), _notes(copies))
@@ -195,6 +196,13 @@ BACK = Rule(
 )
 
 
+FAULTS = Rule(
+    "managed_memory_faults",
+    states="managed memory moves to the device while kernels run, for at least {min_share} of the step",
+    why="a kernel waits for each page that it touches first; a prefetch moves them before it",
+    bound=Bottleneck.COPIES,
+    thresholds={"min_share": WARN_SHARE},
+)
 OUTLAST = Rule(
     "copies_outlast_kernels",
     states="at least {min_copies} pinned copies to the device run without a kernel for at least "
@@ -391,6 +399,38 @@ def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) 
     )
 
 
+def _faulting(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
+    """The finding on pages of managed memory that move to the device while kernels run."""
+    rows = copies[(copies[MEMORY] == str(Memory.UNIFIED)) & (copies[DIRECTION] == _UP)]
+    of_devices = rows_by_device(rows)
+    beside_ns = [
+        intervals.length(intervals.intersect(intervals.union(*spans(rows.iloc[mine])), kernels.unions[place]))
+        for place, mine in of_devices.items()
+        if place in kernels.unions
+    ]
+    places = pd.DataFrame([place for place in of_devices if place in kernels.unions], columns=PLACE)
+    beside = max_per_rank(places, beside_ns) if beside_ns else 0
+    if not steps.matters(beside, least=FAULTS["min_share"]):
+        return None
+    faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
+    saving = None if faster.isna().any() else min(max_per_rank(rows, faster), beside)
+    moved, took = int(rows[C.BYTES].fillna(0).sum()), int(rows[C.DUR_NS].sum())
+    return steps.finding(
+        FAULTS,
+        saving,
+        f"Managed memory moves while kernels run: {human(moved // steps.steps, 'bytes')} {steps.per} in "
+        f"{len(rows):,} copies, {human(steps.per_step(beside), 'ns')} beside kernels",
+        f"The kernels wait for its pages, which arrive at {moved / max(took, 1):.1f} GB/s: call "
+        "`cudaMemPrefetchAsync` to the device before the first kernel that uses the memory, or copy it "
+        "explicitly.",
+        "time of these copies above bytes over the reachable rate of the link, at most the time beside "
+        f"kernels, {steps.per}, {WORST}"
+        if saving is not None
+        else "saving not estimated: no rate of pinned copies and no link is known",
+        evidence=evidence_of_copies(rows),
+    )
+
+
 def _returned_rows(rows: pd.DataFrame, kernels: Union) -> pd.Series:
     """Row ids of copies to the device whose bytes go back before the next kernel, and of those back."""
     ordered = rows.sort_values([C.START_NS, C.ROW_ID])
@@ -448,5 +488,5 @@ ANALYSIS = Analysis(
     sources=("Levental & Orlova, note 24", "nsys rule cuda_memcpy_async (pageable)"),
     order=52,
     compute=compute,
-    rules=(PAGEABLE, SLOW_LINK, IN_TURN, BACK, OUTLAST),
+    rules=(PAGEABLE, SLOW_LINK, IN_TURN, BACK, FAULTS, OUTLAST),
 )

@@ -120,6 +120,14 @@ _HINTS = {
 """What to do about an op, by its name."""
 
 
+def in_compiled_code(rows: pd.DataFrame) -> bool:
+    """Whether most of the time is in code of torch.compile, or before a kernel that it generated."""
+    return mostly(rows, contains(rows[OP], _COMPILED) | contains(rows[AFTER], "^triton_"))
+
+
+_COMPILED = r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction"
+
+
 def with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
     """Gaps with the next kernel as label where the responsible range is named only by a compiled graph."""
     compiled = contains(rows[OP], "CompiledFxGraph")

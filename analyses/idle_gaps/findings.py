@@ -37,6 +37,7 @@ from .advice import (
     MEMORY,
     amount,
     hint,
+    in_compiled_code,
     largest_part,
     main_call,
     mostly,
@@ -366,6 +367,7 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
         return f"{largest_part(rows, [CALL, OP, SOURCE])}. {on_call(rows)}{one_off(rows)}"
     after = _after_waits(run, rows, budget) if rule is LAUNCHES else ""
     others = ["foreach or fused variants"] if program.is_pytorch else ["larger kernels"]
-    words = {"launch_less": program.launch_less(*others), "system_trace": program.system_trace}
+    launch_less = program.launch_less(*others, is_compiled=rule is LAUNCHES and in_compiled_code(rows))
+    words = {"launch_less": launch_less, "system_trace": program.system_trace}
     advice = _ADVICE[rule.code].format(**words)
     return f"{largest_part(rows)}. {advice}{hint(rows)}{after}"

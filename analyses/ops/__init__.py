@@ -75,7 +75,8 @@ def compute(run: Run) -> Result:
     if captured is not None:
         tables = {name: _with_captured(table, captured, _KEYS[name]) for name, table in tables.items()}
     ordered = {name: _sort(name, table) for name, table in tables.items()}
-    return Result({**ordered, TREE.name: tree(run, ops)}, tuple(findings(run, ops)), tuple(notes))
+    given = None if launched is None else (launched.op, launched.dur_ns)
+    return Result({**ordered, TREE.name: tree(run, ops)}, tuple(findings(run, ops, given)), tuple(notes))
 
 
 def _sort(name: str, table: pd.DataFrame) -> pd.DataFrame:

@@ -7,17 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Finding, Rule
+from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
+from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
-from tracekit.schema import C
+from tracekit.schema import C, DeviceKind
 
-from ..shared.common import NO_PARENT, Bools, contains, ints, map_texts
+from ..shared.common import NO_PARENT, Bools, contains, ints, is_kind, map_texts
 from ..shared.host_columns import climb_to, read_host_columns
 from ..shared.host_rows import NO_SOURCE, Ops, largest_line
+from ..shared.pacing import is_paced_by_host
 from ..shared.tensor_shapes import numel, parse_shapes
 from .reads import MIN_READS, find_read_loops
 
@@ -71,29 +72,42 @@ RANDOM = Rule(
     why="one thread makes some hundred million numbers per second, a GPU or a generator that runs once more",
     thresholds={"min_share": HIGH_SHARE, "min_calls": 3},
 )
-RULES = (SMALL, LAYOUT, DENSE, HALF, GROWING, READS, RANDOM)
+VIEWS = Rule(
+    "ddp_gradient_copies",
+    bound=Bottleneck.COMMUNICATION,
+    states="DistributedDataParallel copies reduced gradients from its buckets, which takes at least "
+    "{min_saving_share} of the steps: of the device, or of the host where it paces the steps",
+    why="gradients that are views of the buckets are never copied back",
+    thresholds={"min_saving_share": MIN_SHARE},
+)
+RULES = (SMALL, LAYOUT, DENSE, HALF, GROWING, READS, RANDOM, VIEWS)
 MAX_NAMED = 3
 ENGINE = "autograd::engine"
 """Begin of the names of nodes of backward, which no line of the user calls."""
 CONVOLVES, MAKES_CONTIGUOUS = r"^aten::.*convolution", r"^aten::contiguous$"
 EMBEDDING_GRADIENT, FILLS = r"^aten::embedding_dense_backward$", r"^aten::(?:new_)?(?:zeros|zero_|fill_)$"
 RANDOMIZES = r"^aten::(?:normal_?|uniform_?|random_|exponential_|log_normal_|cauchy_)$"
+COPIES_BACK = r"reducer::copy_bucket_to_grad$"
 FLOAT16 = "c10::Half"
 _IMAGE_DIMENSIONS = (4, 5)
 """Tensors have memory formats besides the contiguous one from 4 dimensions on."""
 
 
-def findings(run: Run, ops: Ops) -> Iterator[Finding]:
-    """Yield findings on the ops in the steps of a run without device work.
+def findings(run: Run, ops: Ops, launched: tuple[Ints, Ints] | None) -> Iterator[Finding]:
+    """Yield findings on the ops in the steps, most of them on those of a run without device work.
 
     Args:
         run: The run.
         ops: Its ops, with step, shapes and dtypes of the inputs.
+        launched: int64 arrays of shape (device intervals,): place of the op that launched each, and its
+            length in ns; None if unknown.
     """
-    if not busy(run, [C.DUR_NS]).empty:
-        return
     against = budget(run)
     inside = ops.frame[C.STEP].notna().to_numpy(bool) | (not against.marked)
+    if finding := _report_gradient_copies(run, ops, inside, launched, against):
+        yield finding
+    if not busy(run, [C.DUR_NS]).empty:
+        return
     for find in (_report_small_ops, _report_dense_gradients, _report_half_precision, _report_growing_inputs):
         if finding := find(ops, inside, against):
             yield finding
@@ -102,6 +116,34 @@ def findings(run: Run, ops: Ops) -> Iterator[Finding]:
             yield finding
     if finding := _report_reads(run, against):
         yield finding
+
+
+def _report_gradient_copies(
+    run: Run, ops: Ops, inside: Bools, launched: tuple[Ints, Ints] | None, against: Budget
+) -> Finding | None:
+    places = np.flatnonzero(inside & contains(pd.Series(ops.labels), COPIES_BACK)[ops.names])
+    if not len(places):
+        return None
+    took, where = ints(ops.frame, C.DUR_NS)[places], "the CPU"
+    if launched is not None:
+        columns = [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP]
+        kernels = run.table("device_intervals", columns=columns, where=is_kind(DeviceKind.KERNEL))
+        if not is_paced_by_host(run, kernels, against):
+            took, where = ops.total_inside(*launched)[places], "the device"
+    total = int(took.sum())
+    if not against.matters(total, least=VIEWS["min_saving_share"]):
+        return None
+    count = len(places) // against.steps
+    return against.finding(
+        VIEWS,
+        total,
+        f"DistributedDataParallel copies {count:,} gradients from its buckets: {against.describe(total)}",
+        "Construct it with `gradient_as_bucket_view=True`: gradients are then views of the buckets, which "
+        "also saves the memory of the second copy.",
+        f"time of these copies on {where}, {against.per}",
+        confidence=0.6,
+        evidence={"host_intervals": ints(ops.frame, C.ROW_ID)[places][:EVIDENCE_ROWS].tolist()},
+    )
 
 
 def _report_small_ops(ops: Ops, inside: Bools, against: Budget) -> Finding | None:

@@ -9,14 +9,15 @@ import pandas as pd
 
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import matches
-from tracekit.analysis.savings import WARN_SHARE, Budget
+from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import rank_view
 from tracekit.runs.run import Run
+from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, HostKind
 
 from ..shared import collectives
-from ..shared.collective_kinds import kinds_of
-from ..shared.common import contains, duration, ints, is_kind, percent
+from ..shared.collective_kinds import ALL_REDUCE, BROADCAST, kinds_of
+from ..shared.common import contains, duration, ints, is_kind, largest_rows, percent
 from ..shared.host_rows import NO_OP, source_lines
 from ..shared.programs import program_of
 from .exposed import ADVISED, COLLECTIVE, COMMUNICATION, EXPOSED_NS, OP, Exposed
@@ -55,14 +56,25 @@ COPIES = Rule(
     bound=Bottleneck.COPIES,
     thresholds={"min_saving_share": WARN_SHARE},
 )
-RULES = (COMMUNICATES, COPIES)
+BUFFERS = Rule(
+    "ddp_buffers",
+    states="DistributedDataParallel broadcasts buffers in each of at least {min_steps} steps, and the "
+    "shortest broadcast times their number, at most their exposed time, is at least {min_saving_share} of "
+    "the steps",
+    why="the buffers are mostly running statistics of batch normalization, which each rank may keep for "
+    "itself; a longer broadcast waits for its source",
+    bound=Bottleneck.COMMUNICATION,
+    thresholds={"min_steps": 2, "min_saving_share": MIN_SHARE},
+)
+RULES = (COMMUNICATES, COPIES, BUFFERS)
 CONFIDENCE = 0.5
 """The exposed time was measured; whether the program's dependencies allow overlap was not."""
 _PATH = ", and the {} that the critical path is shorter without communication"
 _WITHOUT_WAITING = ", without the share of waiting"
+_DDP = r"(?i)DistributedDataParallel|ddp\.reducer|distributed::reducer"
 _FSDP = r"(?i)\bFSDP\b|FullyShardedDataParallel|fully_shard"
 _SCHEMES = {
-    "all_reduce": (r"(?i)DistributedDataParallel|ddp\.reducer", "ddp"),
+    "all_reduce": (_DDP, "ddp"),
     "all_gather": (_FSDP, "fsdp"),
     "reduce_scatter": (_FSDP, "fsdp"),
 }
@@ -112,8 +124,9 @@ def findings(
         if exposed and budget.matters(exposed.hidable_ns, least=rule["min_saving_share"]):
             combine, waiting = "", None
             if rule is COMMUNICATES:
-                combine = _advise_to_combine(calls, budget)
-                limited = exposed.path_ns < exposed.hidable_ns and not combine
+                together = _advise_to_combine(calls, budget)
+                combine = together or _describe_buckets(run, calls, exposed, budget)
+                limited = exposed.path_ns < exposed.hidable_ns and not together
                 hidable = exposed.path_ns if limited else exposed.hidable_ns
                 path = exposed.path_ns if limited else exposed.exposed_ns
                 waiting = _waiting(calls, exposed) if ranks == 1 else None
@@ -122,7 +135,38 @@ def findings(
                 exposed = replace(exposed, hidable_ns=transfer, path_ns=path)
             if waiting or budget.matters(exposed.hidable_ns, least=rule["min_saving_share"]):
                 result.append(_finding(run, what, exposed, budget, ranks, combine, waiting))
+    if COMMUNICATION in exposed_by_subject:
+        result += _report_buffers(run, exposed_by_subject[COMMUNICATION], calls, budget)
     return tuple(result)
+
+
+def _report_buffers(run: Run, exposed: Exposed, calls: pd.DataFrame, budget: Budget) -> list[Finding]:
+    """The finding on buffers that DistributedDataParallel broadcasts before each forward pass."""
+    rows = calls[(calls[C.KIND] == BROADCAST) & calls[C.STEP].notna()]
+    if not budget.marked or len(rows[[C.RANK, C.STEP]].drop_duplicates()) < budget.steps:
+        return []
+    transfer = int(rows.groupby(C.RANK)[C.DUR_NS].agg(lambda took: took.min() * len(took)).sum())
+    exposed_ns = int(exposed.kinds.loc[exposed.kinds[COLLECTIVE] == BROADCAST, EXPOSED_NS].sum())
+    saving, count = min(transfer, exposed_ns), len(rows) // budget.steps
+    if budget.steps < BUFFERS["min_steps"] or not budget.matters(saving, least=BUFFERS["min_saving_share"]):
+        return []
+    if not _has_names(run, _DDP):
+        return []
+    return [
+        budget.finding(
+            BUFFERS,
+            saving,
+            f"DistributedDataParallel broadcasts buffers {count:,} times {budget.per}: "
+            f"{budget.describe(exposed_ns)} exposed",
+            "Construct it with `broadcast_buffers=False` if ranks may keep their own buffers (running "
+            "statistics of batch normalization; `SyncBatchNorm` keeps them equal), or save and evaluate with "
+            "those of one rank.",
+            "the shortest broadcast of each rank times their number, at most the exposed time of broadcasts; "
+            f"{budget.per}",
+            confidence=CONFIDENCE,
+            evidence={"device_intervals": largest_rows(rows, C.DUR_NS)},
+        )
+    ]
 
 
 def _advise_to_combine(calls: pd.DataFrame, budget: Budget) -> str:
@@ -136,6 +180,18 @@ def _advise_to_combine(calls: pd.DataFrame, budget: Budget) -> str:
         f"the {count:,} all-reduces {budget.per} take {mean} on average: combine them into few large ones "
         "(DistributedDataParallel's buckets, `torch._foreach` over flattened gradients); "
     )
+
+
+def _describe_buckets(run: Run, calls: pd.DataFrame, exposed: Exposed, budget: Budget) -> str:
+    """How many all-reduces of which size a step of DistributedDataParallel has, for advice on its buckets."""
+    rows = calls[(calls[C.KIND] == ALL_REDUCE) & (calls[C.STEP].notna() | (not budget.marked))]
+    count = len(rows) // budget.steps
+    if not count or _scheme(run, exposed) != "ddp":
+        return ""
+    known = rows[C.BYTES].notna().all()
+    sizes = f" of {human(int(rows[C.BYTES].mean()), 'bytes')} on average" if known else ""
+    late = ", which starts when all gradients are there" if count == 1 else ""
+    return f"{count:,} all-reduce{'s' * (count > 1)} {budget.per}{sizes}{late}; "
 
 
 def _transferring(calls: pd.DataFrame, hidable_ns: int) -> int:
@@ -260,11 +316,14 @@ def _scheme(run: Run, exposed: Exposed) -> str:
     # Kernels of RCCL, and wrongly named ones, tell no kind, but their op does.
     named = next((name for name in (kind, *kinds_of(pd.Series([op]))) if name in _SCHEMES), kind)
     pattern, scheme = _SCHEMES.get(named, (None, "other"))
-    if pattern is None:
-        return scheme
+    return scheme if pattern is None or _has_names(run, pattern) else "other"
+
+
+def _has_names(run: Run, pattern: str) -> bool:
+    """Whether the name of a range, an op or a frame of a rank contains a pattern."""
     where = is_kind(HostKind.ANNOTATION, HostKind.OP, HostKind.PYTHON)
-    for view in rank_view.split_by_rank(run):
-        names = view.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
-        if matches(names, pattern).any():
-            return scheme
-    return "other"
+    names = (
+        view.table("host_intervals", columns=[C.NAME], where=where)[C.NAME]
+        for view in rank_view.split_by_rank(run)
+    )
+    return any(matches(texts, pattern).any() for texts in names)

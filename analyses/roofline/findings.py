@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -61,7 +63,26 @@ SIBLING = Rule(
     "suit its shapes",
     thresholds={"min_size": 1_024, "min_ratio": 1.25, "min_saving_share": WARN_SHARE},
 )
-RULES = (PLAIN_FP32, UNALIGNED, LOW_UTILIZATION, SIBLING)
+EQUAL = Rule(
+    "slower_than_equal",
+    bound=Bottleneck.COMPUTE,
+    states="products run a kernel in at least {min_calls} calls that takes {min_ratio} times as long as "
+    "another kernel in as many calls of the same op, shapes and precision; with the faster one at least "
+    "{min_saving_share} of a step would be saved; silent where the host paces the steps",
+    why="a library chooses another kernel for equal shapes because of strides or alignment; both have the "
+    "same work",
+    thresholds={"min_calls": 2, "min_ratio": 1.25, "min_saving_share": WARN_SHARE},
+)
+DENSE = Rule(
+    "dense_experts",
+    bound=Bottleneck.COMPUTE,
+    states="a product with at most {max_experts} columns is followed by as many experts (one or two products "
+    "and one back), all with as many rows as it has; they take at least {min_share} of the steps; silent "
+    "where the host paces the steps",
+    why="a router sends each token to one or a few experts, so that an expert gets a part of the rows",
+    thresholds={"max_experts": 256, "min_share": WARN_SHARE},
+)
+RULES = (PLAIN_FP32, UNALIGNED, LOW_UTILIZATION, SIBLING, EQUAL, DENSE)
 GROUP = "group"
 """Column: row of the table of ops that a kernel belongs to."""
 SHORT_NS = 5_000
@@ -115,8 +136,6 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
         kernels: The run's kernels with the group each belongs to.
     """
     rated = table[table[MATRIX].astype(bool) & table["utilization"].notna()]
-    if rated.empty:
-        return ()
     case = _Kernels(run, kernels, budget(run))
     # Bound by FP32 according to kernel names, with a higher TF32 roof.
     is_fp32 = (rated[PRECISION] == "fp32") & rated[SIMT] & (rated["bound"] == "compute")
@@ -131,6 +150,8 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
         *_report_unaligned(case, rated[is_unaligned]),
         *_report_low(case, rated[is_slow]),
         *_report_siblings(case, rated[~is_plain & ~is_unaligned]),
+        *_report_equal(case, table[table[MATRIX].astype(bool)]),
+        *_report_dense_experts(case, table[table[OP].isin(_PRODUCTS)]),
     )
 
 
@@ -259,6 +280,110 @@ def _report_siblings(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
         confidence=0.6,
         evidence=case.evidence(longest),
     )
+
+
+def _report_equal(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
+    """The finding on products that run a slower kernel than equal products do."""
+    rows = case.rows[case.rows[GROUP].isin(table.index) & case.rows[MATRIX].to_numpy(bool)]
+    varied = rows.groupby(GROUP)[C.NAME].transform("nunique") > 1
+    rows = rows[varied.to_numpy(bool)].sort_values(C.DUR_NS, ascending=False)
+    if rows.empty:
+        return
+    keys = [C.RANK, C.DEVICE, OWNER]
+    calls = rows.drop_duplicates(keys).assign(name=lambda longest: longest[C.NAME].astype(object))
+    calls = calls.set_index(keys).assign(took_ns=rows.groupby(keys)[C.DUR_NS].sum())
+    kinds = calls.groupby([GROUP, "name"])["took_ns"].agg(["size", "median"])
+    kinds = kinds[kinds["size"] >= EQUAL["min_calls"]].reset_index()
+    best = kinds.sort_values("median").drop_duplicates(GROUP).set_index(GROUP)
+    kinds = kinds.assign(best=kinds[GROUP].map(best["median"]))
+    slow = calls.reset_index().merge(kinds[kinds["median"] >= EQUAL["min_ratio"] * kinds["best"]])
+    saving = int((slow["took_ns"] - slow["best"]).clip(lower=0).sum())
+    if not case.budget.matters(saving, least=EQUAL["min_saving_share"]):
+        return
+    if is_paced_by_host(case.run, case.rows, case.budget):
+        return
+    worst = slow.loc[int(slow.groupby([GROUP, "name"])["took_ns"].transform("sum").to_numpy().argmax())]
+    group, faster = (rows[rows.index == worst[GROUP]].iloc[0] for rows in (table, best))
+    longest = case.rows[case.rows[C.ROW_ID].isin(slow[C.ROW_ID])].nlargest(EVIDENCE_ROWS, C.DUR_NS)
+    yield case.budget.finding(
+        EQUAL,
+        saving,
+        f"{group[OP]} takes {worst['median'] / worst['best']:.2f} times as long as equal calls: "
+        f"{case.share_text(int(slow['took_ns'].sum()))}",
+        f"For {_shapes(group)} in {group[PRECISION]} the library chose {brief(str(worst['name']))} in some "
+        f"calls and {brief(str(faster['name']))} in others: give all of them operands of the same strides "
+        f"and alignment (`.contiguous()`, a transposed weight stored once){case.where(longest)}",
+        f"their time above the median of the faster kernel for equal shapes, {case.budget.per}",
+        confidence=0.6,
+        evidence=case.evidence(longest),
+    )
+
+
+def _report_dense_experts(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
+    """The finding on experts that compute all rows that their router saw."""
+    named = zip(ints(table.reset_index(), "index").tolist(), table[OP], table[C.INPUT_SHAPES], strict=True)
+    sizes = {group: _sizes(op, shapes) for group, op, shapes in named}
+    known = set(sizes.values())
+    if not any(
+        depth != width and (rows, width, depth) in known and columns <= DENSE["max_experts"]
+        for rows, depth, columns in known
+        for _, _, width in known
+        if (rows, depth, width) in known
+    ):
+        return
+    kernels = case.rows[case.rows[GROUP].isin(table.index)].sort_values([C.RANK, C.DEVICE, C.START_NS])
+    calls = kernels.drop_duplicates([C.RANK, C.DEVICE, OWNER])
+    dense: list[object] = []
+    experts = 0
+    for _, of_device in calls.groupby([C.RANK, C.DEVICE]):
+        order = [sizes[int(group)] for group in of_device[GROUP]]
+        for place in range(len(order)):
+            if count := _count_experts(order, place):
+                dense += of_device[OWNER].iloc[place + 1 : place + 1 + count].tolist()
+                experts = max(experts, order[place][2])
+    rows = kernels[kernels[OWNER].isin(dense)]
+    total = int(rows[C.DUR_NS].sum())
+    if not case.budget.matters(total, least=DENSE["min_share"]):
+        return
+    if is_paced_by_host(case.run, case.rows, case.budget):
+        return
+    longest = rows.nlargest(EVIDENCE_ROWS, C.DUR_NS)
+    yield case.budget.finding(
+        DENSE,
+        total - total // experts,
+        f"All {experts} experts of a layer compute all tokens: {case.share_text(total)}",
+        "After the router each expert multiplies as many rows as the router saw: give an expert only the "
+        "tokens that are routed to it (`index_select` and `index_add_`, or grouped products)"
+        f"{case.where(longest)}",
+        f"upper bound: all but one of {experts} parts of the time of these products, as if each token went "
+        f"to one expert and each part ran as efficiently; {case.budget.per}",
+        confidence=0.5,
+        evidence=case.evidence(longest),
+    )
+
+
+def _count_experts(order: Sequence[tuple[int, int, int]], place: int) -> int:
+    """Number of products of dense experts after that of their router; 0 if none follow."""
+    rows, depth, experts = order[place]
+    if not 2 <= experts <= DENSE["max_experts"] or rows < 2 or place + 1 == len(order):
+        return 0
+    width = order[place + 1][2]
+    into, back = (rows, depth, width), (rows, width, depth)
+    for first in (1, 2):  # the second one is a gate
+        expert = [into] * first + [back]
+        after = order[place + 1 : place + 1 + len(expert) * experts]
+        if width != depth and list(after) == expert * experts:
+            return len(after)
+    return 0
+
+
+def _sizes(op: str, shapes: str) -> tuple[int, int, int]:
+    """Rows, depth and columns of a product; zeros without two matrices."""
+    matrices = [shape for shape in parse_shapes(shapes) if isinstance(shape, tuple) and len(shape) > 1]
+    if len(matrices) < 2:
+        return 0, 0, 0
+    left, right = matrices[-2:]
+    return prod(left[:-1]), left[-1], right[0] if op == "aten::linear" else right[-1]
 
 
 def _smallest_size(shapes: str) -> int:

@@ -47,8 +47,10 @@ class Program:
     kernel_profiler: str = "Nsight Compute"
     stacks: str = "record stacks (`with_stack=True`)"
 
-    def launch_less(self, *others: str) -> str:
+    def launch_less(self, *others: str, is_compiled: bool = False) -> str:
         """Ways to launch less often, in parentheses: what the program can use, then the others."""
+        if is_compiled and self.graphs:
+            return f"(`torch.compile(mode='reduce-overhead')`, which replays {self.graphs})"
         compiled = "torch.compile" if self.is_pytorch else ""
         return f"({', '.join(filter(None, (compiled, self.graphs, *others)))})"
 

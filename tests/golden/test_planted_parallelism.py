@@ -169,3 +169,36 @@ def test_all_reduces_of_layers_are_tensor_parallel(result: Any) -> None:
     (group,) = tables["groups"].to_dict("records")
     assert (group["parallelism"], group["identified_by"], group["stride"]) == ("tensor", "collectives", 1)
     assert "buckets" not in tables
+
+
+@pytest.mark.parametrize(
+    ("options", "savings"),
+    [({}, [100_000]), ({"sent": False}, []), ({"name": "forward"}, [])],
+    ids=["each step", "first step", "another program"],
+)
+def test_broadcasts_of_buffers_cost_their_transfer(
+    options: dict[str, Any], savings: list[int], shared_runs: SharedRuns
+) -> None:
+    findings = analyze(shared_runs.simulated(jobs.buffers(**options)), "overlap").findings
+    assert [one.saving_ns_per_step for one in findings if one.code == "ddp_buffers"] == savings
+
+
+def test_advice_on_buckets_says_how_many_there_are(shared_runs: SharedRuns) -> None:
+    programs = jobs.replicated(overlapped=False)
+    for program in programs:
+        with program.annotation("DistributedDataParallel.forward"):
+            pass
+    (finding,) = analyze(shared_runs.simulated(*programs), "overlap").findings
+    assert f"{LAYERS} all-reduces per step of 2.00 MiB on average; Distributed" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("options", "savings"),
+    [({}, [LAYERS * 50_000]), ({"copy_ns": 0}, []), ({"compute_ns": 500 * LAYERS * 50_000}, [])],
+    ids=["copies", "views", "little"],
+)
+def test_gradients_that_are_copied_from_buckets_are_told(
+    options: dict[str, Any], savings: list[int], shared_runs: SharedRuns
+) -> None:
+    findings = analyze(shared_runs.simulated(jobs.gradient_copies(**options)), "ops").findings
+    assert [one.saving_ns_per_step for one in findings if one.code == "ddp_gradient_copies"] == savings

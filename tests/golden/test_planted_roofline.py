@@ -24,6 +24,7 @@ PAIRS = {
     "unaligned_half_precision": (planted.unaligned_products, planted.aligned_products),
     "low_matrix_utilization": (planted.little_products, planted.batched_products),
     "slower_than_sibling": (planted.unequal_products, lambda: planted.unequal_products(large_ns=300_000)),
+    "slower_than_equal": (planted.equal_products, lambda: planted.equal_products(slow_ns=80_000)),
 }
 
 
@@ -52,6 +53,28 @@ def test_clean_programs_get_no_advice(program: Callable[[], Program], shared_run
 def test_a_larger_product_could_run_at_the_rate_of_the_smaller_one(shared_runs: SharedRuns) -> None:
     (finding,) = found(shared_runs, planted.unequal_products()).findings
     assert finding.saving_ns_per_step == pytest.approx(420_000 - 4 * 75_000, rel=0.01)
+
+
+def test_equal_products_could_all_run_the_faster_kernel(shared_runs: SharedRuns) -> None:
+    (finding,) = found(shared_runs, planted.equal_products()).findings
+    assert finding.saving_ns_per_step == 140_000 - 75_000
+    assert "128x128_tn" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("options", "is_dense"),
+    [({}, True), ({"count": 3}, False), ({"count": 5}, True), ({"rows": planted.SIZE // 4}, False)],
+    ids=["dense", "other number of products", "more behind them", "rows by expert"],
+)
+def test_experts_that_compute_all_rows_are_told(
+    options: dict[str, int], is_dense: bool, shared_runs: SharedRuns
+) -> None:
+    findings = found(shared_runs, planted.experts(**options)).findings
+    dense = [finding for finding in findings if finding.code == "dense_experts"]
+    assert len(dense) == is_dense
+    for finding in dense:
+        assert finding.saving_ns_per_step == 6 * 40_000  # three of four experts, of two products
+        assert "All 4 experts" in finding.title
 
 
 def test_fp32_products_are_held_against_fp32_and_advised_tf32(shared_runs: SharedRuns) -> None:

@@ -64,6 +64,8 @@ UNEVEN = [[100, 100, 500, 100], [100, 150, 600, 100], [120, 100, 700, 100], [100
 """Tokens that each rank sends to the experts of each rank."""
 CASES: dict[str, Case] = {
     "exposed_communication": one(memory_ranks.communication, hidden=False),
+    "ddp_gradient_copies": one(parallelism.gradient_copies),
+    "ddp_buffers": one(parallelism.buffers),
     "exposed_copies": one(memory_ranks.copies, hidden=False),
     "idle_launch_bound": one(idle.small_ops),
     "idle_host_work": one(idle.host_work),
@@ -115,6 +117,8 @@ CASES: dict[str, Case] = {
     "unaligned_half_precision": one(roofline.unaligned_products),
     "low_matrix_utilization": one(roofline.little_products),
     "slower_than_sibling": one(roofline.unequal_products),
+    "slower_than_equal": one(roofline.equal_products),
+    "dense_experts": one(roofline.experts),
     "critical_path_sync_waits": one(critical_path.running_ahead),
     "critical_path_communication": one(critical_path.communicating),
     "straggler": Case(lambda: tuple(memory_ranks.job(late=2, by="compute"))),

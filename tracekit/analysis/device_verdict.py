@@ -212,7 +212,7 @@ LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
 def _describe_lead(lead_ns: int, window_ns: int) -> str:
     """Say for how long the CPU was recorded before the first work of a device, if longer than the rest."""
     start = human(lead_ns, "ns")
-    return f"; the first work of the GPU begins {start} after the recording" if lead_ns > window_ns else ""
+    return f"; the first work of the GPU begins {start} into the recording" if lead_ns > window_ns else ""
 
 
 def _shares(parts: tuple[Part, ...]) -> dict[Bottleneck, float]:

@@ -17,6 +17,7 @@ ALL_TO_ALL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 ALL_GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 REDUCE_SCATTER = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+BROADCAST = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 FORWARD: dict[str, Any] = {"Sequence number": 1, "Fwd thread id": 0}
 TOKEN_NS = 1_000
 DISPATCH_NS, LAYER_NS = 100_000, 1_000_000
@@ -160,6 +161,38 @@ def replicated(*, overlapped: bool, ranks: int = 2, bucket_ns: int = 400_000) ->
                 program.synchronize()
         programs.append(program)
     return programs
+
+
+def gradient_copies(*, copy_ns: int = 50_000, compute_ns: int = LAYER_NS) -> Program:
+    """Steps whose reduced gradients are copied from their buckets, one by one."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm", **FORWARD):
+                program.kernel("gemm", compute_ns, grid=GRID)
+            for _ in range(LAYERS if copy_ns else 0):
+                with (
+                    program.op("torch.distributed.ddp.reducer::copy_bucket_to_grad"),
+                    program.op("aten::copy_"),
+                ):
+                    program.kernel("copy", copy_ns)
+            program.synchronize()
+    return program
+
+
+def buffers(*, sent: bool = True, name: str = "DistributedDataParallel.forward") -> Program:
+    """Steps that broadcast buffers for 100 µs before each forward pass, or in the first one only."""
+    program = Program()
+    for number in range(STEPS):
+        with program.step():
+            with program.annotation(name):
+                if sent or not number:
+                    with program.op("c10d::broadcast_"):
+                        program.kernel(BROADCAST, DISPATCH_NS + number * 10_000)
+                with program.op("aten::mm", **FORWARD):
+                    program.kernel("gemm", LAYER_NS, grid=GRID)
+            program.synchronize()
+    return program
 
 
 def _backward(program: Program) -> Iterator[int]:

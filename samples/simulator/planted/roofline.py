@@ -80,6 +80,42 @@ def unequal_products(*, large_ns: int = 420_000) -> Program:
     return program
 
 
+def equal_products(*, slow_ns: int = 140_000) -> Program:
+    """Equal products, of which half run a kernel that takes 140 µs, or 80 µs, where the other takes 75 µs."""
+    program = Program(device_name=A100, sm_count=108)
+    kernels = {
+        "ampere_fp16_s16816gemm_fp16_128x128_tn": 75_000,
+        "ampere_fp16_s16816gemm_fp16_64x64_nn": slow_ns,
+    }
+    for _ in range(STEPS):
+        with program.step():
+            for kernel, dur_ns in kernels.items():
+                with program.op("aten::mm", shapes=[[SIZE, SIZE]] * 2, dtypes=HALF[:2]):
+                    program.kernel(kernel, dur_ns)
+            program.synchronize()
+    return program
+
+
+def experts(*, count: int = 4, rows: int = SIZE) -> Program:
+    """A router over 4 experts, and experts of which each computes these rows; then the attention of a layer.
+
+    Args:
+        count: How many experts compute.
+        rows: Rows of the input of each; the router has `SIZE`.
+    """
+    program = Program(device_name=A100, sm_count=108)
+    kernel, width, inner = "ampere_fp16_s16816gemm_fp16_128x128_tn", 512, 2048
+    expert = [([rows, width], [width, inner], 40_000), ([rows, inner], [inner, width], 40_000)]
+    layer = [([SIZE, width], [width, 4], 5_000), *expert * count, ([SIZE, width], [width, width], 20_000)]
+    for _ in range(STEPS):
+        with program.step():
+            for left, right, dur_ns in layer:
+                with program.op("aten::mm", shapes=[left, right], dtypes=HALF[:2]):
+                    program.kernel(kernel, dur_ns)
+            program.synchronize()
+    return program
+
+
 def convolutions() -> Program:
     """A strided convolution forward and backward in FP16, nested as ATen nests it, and an addition."""
     program = Program(device_name=A100, sm_count=108)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
-from tracekit.analyses.shared.programs import program_of
+from tracekit.analyses.idle_gaps.advice import in_compiled_code
+from tracekit.analyses.shared.programs import Program, program_of
 
 from samples.simulator.planted import copies, idle, memory_ranks
 from tests.builders import device, host, kernel, make_run, memcpy
@@ -120,3 +122,17 @@ def test_stacks_are_recorded_with_what_recorded_the_run(
 ) -> None:
     run = shared_runs.simulated(copies.pageable())
     assert option in program_of(copy_of(run, tmp_path / "run", collector=Collector(collector))).stacks
+
+
+@pytest.mark.parametrize(
+    ("compiled", "graphs", "says"),
+    [
+        (3, "CUDA graphs", "(`torch.compile(mode='reduce-overhead')`, which replays CUDA graphs)"),
+        (2, "CUDA graphs", "(torch.compile, CUDA graphs)"),
+        (3, "", "(torch.compile)"),
+    ],
+)
+def test_compiled_code_that_launches_often_is_to_be_replayed(compiled: int, graphs: str, says: str) -> None:
+    names = ["Torch-Compiled Region: 0/0"] * compiled + ["aten::mm"] * (4 - compiled)
+    rows = pd.DataFrame({"op": names, "after": ["gemm"] * 4, C.DUR_NS: [10] * 4})
+    assert Program(graphs=graphs).launch_less(is_compiled=in_compiled_code(rows)) == says

@@ -210,6 +210,7 @@ RUNS: dict[str, Make] = {
     "h2d_compare_unknown": unlike_sizes,
     "slow_link": slow_link,
     "managed_memory_back": moved_back,
+    "managed_memory_faults": lambda path, _shared: (pinned.faulting(path, reference=False),),
     "copies_outlast_kernels": lambda path, _shared: (pinned.offloading(path),),
     "slow_collectives": lambda path, _shared: (collective.reductions(path, *[collective.SLOW_NS] * 4),),
     "caching_allocator_off": allocating(100),

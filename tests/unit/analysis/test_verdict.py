@@ -262,7 +262,7 @@ def test_a_long_recording_before_the_first_work_is_said(lead_ns: int, is_said: b
     results = tables({"sync": 400}, active_ns=600)
     results["idle_gaps"].tables["summary"]["lead_ns"] = lead_ns
     sentence = told(results).sentence
-    assert ("; the first work of the GPU begins 1.00 µs after the recording." in sentence) == is_said
+    assert ("; the first work of the GPU begins 1.00 µs into the recording." in sentence) == is_said
 
 
 def test_waiting_for_the_last_rank_is_no_communication() -> None:
