@@ -1,4 +1,4 @@
-"""Sweeps as lines, grouped bars, cumulative shares, and metrics over commits."""
+"""Sweeps as lines, grouped bars, cumulative shares, metrics over commits, and measured effects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
 
+from tracekit.analysis.savings import Trial
 from tracekit.render import human
 from tracekit.runs.run import Run
 
@@ -316,4 +317,34 @@ def _runs(commits: Sequence[Commit], unit: str, factor: float, *, dirty: bool) -
         },
         "customdata": [href for _, commit in drawn for href in commit.hrefs],
         **axis.hover(details, axis.format_values(values, unit)),
+    }
+
+
+def draw_effects(trials: Sequence[Trial]) -> dict[str, Any]:
+    """Draw the measured change of the step time of each trial with its interval, the first one on top."""
+    names = [trial.change for trial in trials]
+    bounds = [trial.ci95 or (trial.ratio, trial.ratio) for trial in trials]
+    changes = [100 * (trial.ratio - 1) for trial in trials]
+    trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": changes,
+        "y": list(range(len(names))),
+        "marker": {"size": 8},
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [100 * (high - trial.ratio) for trial, (_, high) in zip(trials, bounds, strict=True)],
+            "arrayminus": [100 * (trial.ratio - low) for trial, (low, _) in zip(trials, bounds, strict=True)],
+        },
+        **axis.hover(names, [f"{trial.status}, {trial.effect}" for trial in trials]),
+    }
+    return {
+        "data": [trace],
+        "layout": {
+            "height": 110 + 30 * len(names),
+            "xaxis": {"title": {"text": "change of the step time (%)"}},
+            "yaxis": axis.row_axis(names) | {"showgrid": False, "zeroline": False},
+            "shapes": [vertical_line(0)],
+        },
     }

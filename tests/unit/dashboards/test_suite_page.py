@@ -12,9 +12,11 @@ from tracekit.dashboards.site import Site, View
 
 from tests.runs import make_run
 from tests.unit.experiments.sweep.made import bad, cell, ok, plan
+from tests.unit.experiments.tried.test_trial_log import advice, outcomes
 from tracekit.experiments import sweep_folder
 from tracekit.experiments.suite import plan as suite_plan
 from tracekit.experiments.sweep_model import Outcome
+from tracekit.experiments.trial_log import log_outcomes
 
 if TYPE_CHECKING:
     from tracekit.runs.store import Store
@@ -61,6 +63,20 @@ def test_a_suite_shows_its_tables_and_why_values_are_missing(store: Store) -> No
     assert "Speedups of single changes" in reported
     assert "84.8%" in reported  # published idle time of reinforcement learning
     assert place.id in reported
+
+
+def test_trials_show_effects_and_code(store: Store) -> None:
+    run = make_run(store)
+    log_outcomes(store, run, outcomes(foreach=0.8, num_workers=1.2), advice("small_optimizer_kernels"))
+    reported = shown(store, "trials", "report")
+    assert "helps" in reported
+    assert "torch.optim.AdamW(parameters, foreach=True)" in reported
+    assert f"/overview?run={run.id}" in reported
+    assert reported.index("foreach") < reported.index("num_workers")
+
+
+def test_without_trials_the_page_says_how_to_measure(store: Store) -> None:
+    assert "tracekit try -- python train.py" in shown(store, "trials", "report")
 
 
 def test_without_a_suite_the_page_says_how_to_make_one(store: Store) -> None:
