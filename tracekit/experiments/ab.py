@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.experiments import checkouts
@@ -27,7 +26,7 @@ from tracekit.experiments.ab_model import (
     compare_until_decided,
 )
 from tracekit.experiments.checkouts import Worktrees, find_missing_submodules, repository_root, worktrees
-from tracekit.experiments.measure import Program, measure, prepare, program, refuse_store, store_run
+from tracekit.experiments.measure import Program, Say, measure, prepare, program, refuse_store, store_run
 from tracekit.experiments.state import StateFile, exclusive_lock, question_key, variables_of_question
 from tracekit.runs import environment, revisions
 from tracekit.runs.conditions import Contention, contention_warnings
@@ -89,9 +88,6 @@ def warnings(governor: Path = _GOVERNOR) -> list[str]:
     if name == "performance":
         return []
     return [f"the CPU frequency governor is {name!r}; `performance` gives steadier clocks"]
-
-
-Say: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True)

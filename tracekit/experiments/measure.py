@@ -15,9 +15,10 @@ import re
 import shutil
 import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.experiments import process
@@ -99,6 +100,10 @@ class Reading:
             f"--value {self.pattern!r} {what}",
             hint="print the value on standard output, or change the pattern",
         )
+
+
+Say: TypeAlias = Callable[[str], None]
+"""Receives a message."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,18 +11,18 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow.compute as pc
 
 from tracekit.analysis.findings import Advice, advise
 from tracekit.analysis.savings import TRIALS
 from tracekit.errors import TracekitError, UnusableInputError
-from tracekit.experiments.measure import Program, Sample, measure, refuse_store, store_run
+from tracekit.experiments.measure import Program, Sample, Say, measure, refuse_store, store_run
 from tracekit.experiments.options import TryOptions
 from tracekit.experiments.process import ProgramError
 from tracekit.experiments.source_edit import diff_sources
@@ -54,7 +54,6 @@ FOLDER = str(TRIALS.parent)
 LABEL = "try-base"
 MAX_CANDIDATES = 12
 """Changes that are tried if none are named."""
-Say: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)

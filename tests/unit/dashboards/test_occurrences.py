@@ -153,6 +153,7 @@ WITHOUT = {
     ("h2d_copies", "sizes"): _BINS,
     ("d2h_copies", "sizes"): _BINS,
     ("host_breakdown", "whole"): _SUM,
+    ("host_breakdown", "read_loops"): _SUM,
     ("memory", "peaks"): _SETTING,
     ("utilization", "throttling"): _SETTING,
     ("utilization", "pcie"): _SETTING,
