@@ -24,8 +24,13 @@ REMOVED = {
 REMOVED_PREFIXES = ("GIT_",)
 HANG_SECONDS = 240
 """Limit of a wait that only something that hangs reaches; pytest ends a test after 300 seconds."""
-FIXED = {"OMP_NUM_THREADS": "1", "TERM": "dumb"}
-"""One OpenMP thread, as more than processors slow programs down, and a terminal without colors."""
+FIXED = {
+    "OMP_NUM_THREADS": "1",
+    "TERM": "dumb",
+    "PYTHONWARNINGS": "error::RuntimeWarning,error::FutureWarning",
+}
+"""One OpenMP thread, as more than processors slow programs down, and a terminal without colors. Warnings of
+numpy and pandas are errors in child processes as in tests; commands would not show them to a user."""
 
 
 def normalize() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import warnings
 from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
@@ -174,6 +176,12 @@ def did_you_mean(name: str, choices: Iterable[str], *, most: int = 1, cutoff: fl
     longer = [candidate for candidate in by_lower if len(lower) > 1 and candidate.startswith(lower)]
     near = longer or difflib.get_close_matches(lower, by_lower, n=most, cutoff=cutoff)
     return f"did you mean {', '.join(by_lower[candidate] for candidate in near[:most])}?" if near else ""
+
+
+def hide_warnings() -> None:
+    """Show no warnings in a process of tracekit's own, unless `-W` or PYTHONWARNINGS asks for them."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
 
 
 def check_type(value: object, types: type | tuple[type, ...], name: str, wanted: str) -> None:

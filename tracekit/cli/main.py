@@ -11,7 +11,7 @@ from keyword import iskeyword
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.progress import print_error
-from tracekit.errors import ExitCode, TracekitError, did_you_mean
+from tracekit.errors import ExitCode, TracekitError, did_you_mean, hide_warnings
 
 _NAMES = (
     "doctor", "workloads", "collect", "sweep", "suite", "import", "runs", "show", "analyze", "findings",
@@ -48,6 +48,7 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its exit code."""
     _open_streams()
+    hide_warnings()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
             signal.signal(number, lambda number, _: sys.exit(128 + number))  # runs cleanup

@@ -19,7 +19,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, hide_warnings
 from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, unexpected_error
 
 ATTEMPTS = 2
@@ -96,6 +96,7 @@ class Processes:
 
 def serve() -> None:
     """Run the tasks from standard input until it is closed, also by the end of the parent."""
+    hide_warnings()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of libraries must not mix with the results
     with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):  # the parent has closed it or ended

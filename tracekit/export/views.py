@@ -113,8 +113,10 @@ def of_runs(
                 )
                 parts[-1] += f' FROM "{handle}"'
             elif dataset:
-                stored = frozenset(next(dataset.get_fragments()).physical_schema.names)
-                groups.setdefault((stored, _place(run, files) if labelled else None), []).extend(files)
+                place = _place(run, files) if labelled else None
+                for file, fragment in zip(files, dataset.get_fragments(), strict=True):
+                    stored = frozenset(fragment.physical_schema.names)  # of each rank, those that it has
+                    groups.setdefault((stored, place), []).append(file)
         parts += [_scan(table, stored, run_id, files) for (stored, run_id), files in groups.items()]
         if not parts:
             parts = [_select(table, frozenset(), "NULL::VARCHAR" if labelled else "") + " WHERE false"]

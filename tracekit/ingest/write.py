@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -40,25 +40,25 @@ def write_table(rows: pa.Table, table: Table, path: Path) -> None:
         table: The table.
         path: The file.
     """
-    with _writer(table, path) as writer:
+    with _writer(table.arrow, table.columns, path) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP)
 
 
-def _writer(table: Table, path: Path) -> pq.ParquetWriter:
+def _writer(schema: pa.Schema, columns: Sequence[Column], path: Path) -> pq.ParquetWriter:
     path.parent.mkdir(exist_ok=True)
     return pq.ParquetWriter(
         path,
-        table.arrow,
+        schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[column.name for column in table.columns if column.is_text],
+        use_dictionary=[column.name for column in columns if column.is_text],
         column_encoding={
             column.name: "DELTA_BINARY_PACKED"
-            for column in table.columns
+            for column in columns
             if column.is_integer and column.name not in _NOT_INCREASING
         },
         write_page_checksum=True,
-        write_statistics=[column.name for column in table.columns if column.name in _WITH_STATISTICS],
+        write_statistics=[column.name for column in columns if column.name in _WITH_STATISTICS],
         max_rows_per_page=ROW_GROUP,  # larger pages compress better and faster
     )
 
@@ -67,21 +67,34 @@ class TableFile:
     """Writer of a table; creates no file without rows.
 
     Row groups are encoded in a thread of their own. Texts are codes, -1 for null; a row group stores only the
-    values that it contains.
+    values that it contains. A column of which no row can have a value is not in the file, as encoding its
+    nulls takes as long as other values; readers fill it in.
     """
 
-    def __init__(self, table: Table, path: Path, *, values: dict[str, list[bytes]], zero_ns: int) -> None:
+    def __init__(
+        self,
+        table: Table,
+        path: Path,
+        *,
+        stored: Collection[str],
+        values: dict[str, list[bytes]],
+        zero_ns: int,
+    ) -> None:
         """Create a writer without rows.
 
         Args:
             table: Name of the table.
             path: Path of the file.
+            stored: Columns of which rows may have values.
             values: The text of each code of its text columns, in UTF-8.
             zero_ns: Instant that becomes 0.
         """
         self.values = values
-        self._table, self._path, self._zero = table, path, zero_ns
-        self._coded = pa.schema([(column.name, _coded(column)) for column in table.columns])
+        self._path, self._zero = path, zero_ns
+        self._columns = [column for column in table.columns if not column.nullable or column.name in stored]
+        fields = [table.arrow.field(column.name) for column in self._columns]
+        self._schema = pa.schema(fields, table.arrow.metadata)
+        self._coded = pa.schema([(column.name, _coded(column)) for column in self._columns])
         self._waiting = pa.Table.from_batches([], self._coded)  # `empty_table` would load pandas
         self._writer: pq.ParquetWriter | None = None
         self._encoding = BackgroundThread()
@@ -108,9 +121,9 @@ class TableFile:
 
         Args:
             rows: Rows in their final order; missing columns are null.
-            computed: Further columns; -1 is null in nullable columns.
+            computed: Further columns, of those stored; -1 is null in nullable columns.
         """
-        arrays = [self._array(column, rows, computed) for column in self._table.columns]
+        arrays = [self._array(column, rows, computed) for column in self._columns]
         added = pa.Table.from_arrays(arrays, schema=self._coded)
         self._waiting = pa.concat_tables([self._waiting, added])
         while self._waiting.num_rows >= ROW_GROUP:
@@ -142,9 +155,9 @@ class TableFile:
 
     def _write(self, group: pa.Table) -> None:
         if self._writer is None:
-            self._writer = _writer(self._table, self._path)
-        arrays = [self._final(column, group) for column in self._table.columns]
-        final = pa.Table.from_arrays(arrays, schema=self._table.arrow)
+            self._writer = _writer(self._schema, self._columns, self._path)
+        arrays = [self._final(column, group) for column in self._columns]
+        final = pa.Table.from_arrays(arrays, schema=self._schema)
         self._encoding.do(partial(self._writer.write_table, final))
 
     def _final(self, column: Column, group: pa.Table) -> pa.Array:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,6 +104,21 @@ def test_a_usage_error_of_a_command_points_to_its_help(
     monkeypatch.setattr(main.cli, "get_command", lambda *_: failing(click.UsageError("Give a run.")))
     assert main.run(["fail"]) == 2
     assert capsys.readouterr().err == "tracekit: Give a run. Try 'tracekit fail --help'.\n"
+
+
+@pytest.mark.parametrize("asked", [[], ["always"]])
+def test_warnings_of_python_are_shown_only_where_asked_for(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warning = RuntimeWarning("invalid value encountered in divide")
+    monkeypatch.setattr(main, "run", lambda _: warnings.warn(warning, stacklevel=1))
+    monkeypatch.setattr(sys, "warnoptions", asked)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with pytest.raises(SystemExit):
+            main.main(["show"])
+    assert [one.message for one in shown] == [warning] * len(asked)
 
 
 ALIASES = {

@@ -107,6 +107,20 @@ def test_parts_are_one_table(tmp_path: Path) -> None:
     assert rows("SELECT start_ns FROM steps ORDER BY 1", run) == [(0,), (1,)]
 
 
+def test_parts_may_have_other_columns(tmp_path: Path) -> None:
+    with Store(tmp_path).draft() as draft:
+        from tests.runs import make_meta, write_table
+
+        for number in range(2):
+            file = f"part-{number}.parquet"
+            row = kernel(number, number + 2, stream=7, device=0) | {C.RANK: number, C.ROW_ID: number}
+            write_table(draft.path, "device_intervals", [row], part=file)
+        first = draft.path / "device_intervals" / "part-0.parquet"
+        pq.write_table(pq.read_table(first).drop_columns([C.STREAM]), first)
+        run = draft.commit(make_meta())
+    assert rows("SELECT start_ns, stream FROM device_intervals ORDER BY 1", run) == [(0, None), (1, 7)]
+
+
 def test_only_the_columns_and_row_groups_that_are_needed_are_read(store: Store) -> None:
     from tests.runs import make_meta
 

@@ -28,7 +28,7 @@ def events(times: list[int], **columns: list[int | None]) -> Rows:
 
 
 def written(path: Path, pieces: list[Rows]) -> pq.ParquetFile:
-    with TableFile(ALLOCATIONS, path, values={}, zero_ns=0) as file:
+    with TableFile(ALLOCATIONS, path, stored=[*pieces[0].columns], values={}, zero_ns=0) as file:
         for rows in pieces:
             file.add(rows, {C.RANK: np.zeros(rows.count, np.int64)})
     return pq.ParquetFile(path)
@@ -61,6 +61,16 @@ def test_extreme_64_bit_integers_are_stored_exactly(tmp_path: Path) -> None:
     assert found.column(C.T_NS).to_pylist() == rows.integers(C.T_NS).tolist()
 
 
+def test_columns_that_no_row_has_are_not_in_the_file(tmp_path: Path) -> None:
+    found = written(tmp_path / "t.parquet", [events([1, 2])])
+    required = [column.name for column in ALLOCATIONS.columns if not column.nullable]
+    assert found.schema_arrow.names == [
+        *(name for name in ALLOCATIONS.arrow.names if name in (*required, C.DEVICE, C.BYTES))
+    ]
+    assert found.schema_arrow.metadata == ALLOCATIONS.arrow.metadata
+    assert not ALLOCATIONS.unfit(found.schema_arrow)
+
+
 def test_text_is_stored_once_per_row_group(tmp_path: Path) -> None:
     values = [b"a", b"b", b"unused"]
     codes = Column(np.array([1, 0, 1]))
@@ -75,14 +85,16 @@ def test_text_is_stored_once_per_row_group(tmp_path: Path) -> None:
         },
     )
     texts = dict.fromkeys((C.SOURCE, C.METRIC, C.UNIT), values)
-    with TableFile(COUNTERS, tmp_path / "parts" / "t.parquet", values=texts, zero_ns=1) as file:
+    path = tmp_path / "parts" / "t.parquet"
+    with TableFile(COUNTERS, path, stored=rows.columns, values=texts, zero_ns=1) as file:
         file.add(rows, {})
-    found = pq.read_table(tmp_path / "parts" / "t.parquet")
+    found = pq.read_table(path)
     assert found.column(C.METRIC).to_pylist() == ["b", "a", "b"]
     assert found.column(C.T_NS).to_pylist() == [0, 1, 2]
 
 
 def test_a_table_without_rows_has_no_file(tmp_path: Path) -> None:
-    with TableFile(ALLOCATIONS, tmp_path / "parts" / "t.parquet", values={}, zero_ns=0) as file:
+    path = tmp_path / "parts" / "t.parquet"
+    with TableFile(ALLOCATIONS, path, stored=(), values={}, zero_ns=0) as file:
         file.add(events([]), {C.RANK: np.zeros(0, np.int64)})
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -20,13 +20,14 @@ from tracekit.ingest.link.trace import Trace
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import NONE, Rows, compact, counter_order, device_order, numbers
-from tracekit.ingest.spool.text_columns import NO_STRINGS, Strings
+from tracekit.ingest.spool.text_columns import NO_STRINGS
 from tracekit.ingest.spool.window_reader import SortedColumns, windows
 from tracekit.ingest.write import TableFile, write_table
 from tracekit.schema import C, DeviceKind, Table
 from tracekit.storage import Place
 
 _DEVICE = (C.PID, C.EXTERNAL_ID, *(column.name for column in schema.DEVICE_INTERVALS.columns))
+_OF_HOST = (C.STEP, C.PARENT_ROW, C.PHASE, C.MODULE)
 _PHASES = [phase.encode() for phase in PHASES]
 
 
@@ -50,7 +51,7 @@ class _Writer:
         launchers = Launchers(self._directory, host.distinct(C.PID) if scoped else None)
         self._write_steps(steps)
         counters = self._table(schema.COUNTERS)
-        with self._file(schema.COUNTERS, counters.texts) as file:
+        with self._file(schema.COUNTERS, counters) as file:
             for rows in _sorted_windows(counters, counters.names, counter_order):
                 file.add(rows, {})
         with ExitStack() as files:  # one is still encoded while the next is linked
@@ -63,9 +64,11 @@ class _Writer:
     def _table(self, table: Table) -> SpooledTable:
         return SpooledTable(self._directory, table.name)
 
-    def _file(self, table: Table, texts: dict[str, Strings]) -> TableFile:
-        values = {name: strings.encoded for name, strings in texts.items()}
-        return TableFile(table, self._place.path(table), values=values, zero_ns=self._zero)
+    def _file(self, table: Table, decoded: SpooledTable, computed: Collection[str] = ()) -> TableFile:
+        """Create the file of a table, with the columns that were decoded and those computed."""
+        values = {name: strings.encoded for name, strings in decoded.texts.items()}
+        stored = {*decoded.names, *computed}
+        return TableFile(table, self._place.path(table), stored=stored, values=values, zero_ns=self._zero)
 
     def _rank_column(self, rows: Rows) -> dict[str, Ints]:
         return {C.RANK: np.full(rows.count, self._rank)}
@@ -73,9 +76,9 @@ class _Writer:
     def _write_host(self, host: SpooledTable, steps: Steps, launchers: Launchers, files: ExitStack) -> Ints:
         """Write the host rows; return the row ids of the calls that launch graphs."""
         events = self._table(schema.ALLOCATIONS)
-        hosts = files.enter_context(self._file(schema.HOST_INTERVALS, host.texts))
+        hosts = files.enter_context(self._file(schema.HOST_INTERVALS, host, _OF_HOST))
         hosts.values |= {C.PHASE: _PHASES, C.MODULE: host.texts.get(C.NAME, NO_STRINGS).encoded}
-        allocations = files.enter_context(self._file(schema.ALLOCATIONS, {}))
+        allocations = files.enter_context(self._file(schema.ALLOCATIONS, events, [C.OP_ROW]))
         of_graph = host.texts.get(C.NAME, NO_STRINGS).matching(graphs.launches_graph)
         replaying = [np.empty(0, np.int64)]
         for window in Host(host, events, steps, self._nest).windows(self._place.host_row):
@@ -95,7 +98,8 @@ class _Writer:
         captured = self._attribute_graphs(device, launchers, replaying) if len(replaying) else None
         idle = device.texts.get(C.KIND, NO_STRINGS).among([DeviceKind.IDLE])
         first, launched, unlinked = self._place.device_row, 0, 0
-        file = files.enter_context(self._file(schema.DEVICE_INTERVALS, device.texts))
+        computed = {C.STEP, C.LAUNCH_ROW, C.OP_ROW, *(captured.columns if captured else ())}
+        file = files.enter_context(self._file(schema.DEVICE_INTERVALS, device, computed))
         file.values |= captured.texts if captured else {}
         for rows in _sorted_windows(device, _DEVICE, device_order):
             links = launchers.of(rows, steps.at(rows.integers(C.START_NS)))

@@ -118,7 +118,7 @@ def _numbered_steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
     start = rows.integers(C.START_NS)
     end = start + rows.integers(C.DUR_NS)
     _, lane, marked = np.unique(thread, return_inverse=True, return_counts=True)
-    chosen = np.empty(0, np.int64)
+    chosen, is_chosen = np.empty(0, np.int64), np.zeros(len(start), bool)
     for number in np.argsort(-marked, kind="stable"):
         mine = np.flatnonzero(lane == number)
         is_first = np.zeros(len(mine), bool)
@@ -127,7 +127,8 @@ def _numbered_steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
         beside = end[mine].max() > start[chosen].min(initial=LATEST_NS)
         beside &= start[mine].min() < end[chosen].max(initial=-LATEST_NS)
         is_new = is_first & ~np.isin(numbers[mine], numbers[chosen])
-        chosen = np.union1d(chosen, mine[is_new if beside else is_first | apart])
+        is_chosen[mine[is_new if beside else is_first | apart]] = True
+        chosen = np.flatnonzero(is_chosen)
     return Steps(
         number=_number_on(numbers[chosen]),
         name=[names.values[code] for code in rows.integers(C.NAME)[chosen]],
