@@ -39,7 +39,7 @@ from .shared.common import (
 )
 from .shared.groups import sum_by_code
 from .shared.host_rows import MODULE, PATH_SEPARATOR
-from .shared.intervals_by_class import drop_overruns
+from .shared.intervals_by_class import drop_overruns, note_overruns
 
 PROFILED, UNPROFILED = "profiled steps", "steps that were not profiled"
 """Roots of the samples in them."""
@@ -85,7 +85,7 @@ def compute(run: Run) -> Result:
         tables["stacks"], _ = _nodes(run, _select(frame, (HostKind.PYTHON, HostKind.OP)))
     if run.rows("host_samples"):
         tables["samples"] = _sample_nodes(run)
-    return Result(tables, notes=notes)
+    return Result(tables, notes=(*notes, *note_overruns(run)))
 
 
 def _sample_nodes(run: Run) -> pd.DataFrame:

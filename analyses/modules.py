@@ -31,7 +31,7 @@ from tracekit.schema import C
 from .shared.common import UNLINKED, absent_device_note, ints, select, share, sum_subtrees
 from .shared.groups import sum_by_code
 from .shared.host_rows import CAPTURED, NO_OP, Ops, launching_texts, read_ops
-from .shared.intervals_by_class import drop_overruns
+from .shared.intervals_by_class import drop_overruns, note_overruns
 from .shared.programs import no_modules
 
 NOT_IN_BOTH = "modules were not recorded in both runs: record both with Python stacks (`with_stack=True`)"
@@ -59,7 +59,7 @@ def compute(run: Run) -> Result:
         "tree": tree,
         "ops": _by_op(run, modules, ops, on_device=bool(tree["device_self_ns"].notna().any())),
     }
-    return Result(tables, notes=tuple(notes))
+    return Result(tables, notes=(*notes, *note_overruns(run)))
 
 
 def _sums(run: Run, modules: Modules, ops: Ops) -> tuple[pd.DataFrame, list[str]]:

@@ -34,6 +34,7 @@ from tracekit.schema import C
 
 from ..shared.common import PLACE_COLUMNS, absent_device_note, nothing_note, select
 from ..shared.host_rows import NO_OP
+from ..shared.intervals_by_class import note_overruns
 from ..shared.run_pairs import setting
 from ..shared.tensor_shapes import numel, parse_shapes
 from . import configs, findings
@@ -73,7 +74,7 @@ def compute(run: Run) -> Result:
         return Result(notes=(nothing_note(run, NO_KERNELS),))
     rows = all_kernels[all_kernels[C.GRID_X] != UNKNOWN].reset_index(drop=True)
     without = len(all_kernels) - len(rows)
-    notes: list[str] = []
+    notes: list[str] = [*note_overruns(run)]
     if without:
         notes.append(
             f"{without:,} of {len(all_kernels):,} kernels have no grid and are ignored: older ROCm profilers "

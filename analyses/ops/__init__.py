@@ -37,7 +37,7 @@ from ..shared.common import (
 )
 from ..shared.groups import number_by, sum_by_code
 from ..shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
-from ..shared.intervals_by_class import drop_overruns
+from ..shared.intervals_by_class import drop_overruns, note_overruns
 from ..shared.op_families import TREE, tree
 from .findings import RULES, findings
 
@@ -62,7 +62,7 @@ def compute(run: Run) -> Result:
     if ops.frame.empty:
         return Result(notes=(NO_OPS,))
     (launched, why), memory = _read_launched(run, ops), _memory(run, ops)
-    notes = [] if why is None else [why]
+    notes = [*note_overruns(run), *([] if why is None else [why])]
     if memory is None:
         notes.append(NO_MEMORY)
     tables = {"ops": _table(ops, ops.names, launched, memory).assign(**{C.NAME: ops.labels})}

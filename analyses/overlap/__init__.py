@@ -225,8 +225,11 @@ def measure(run: Run) -> Partial:
 
 def _add_waiting(tables: dict[str, pd.DataFrame], calls: pd.DataFrame) -> None:
     """Add the waiting in the exposed communication of each device, as its own kernels tell it."""
-    shares = {place: shared_collectives.wait_share(rows) for place, rows in calls.groupby(PLACE)}
     for name in tables.keys() & {"whole", "profiled_steps"}:
+        shares = {
+            place: shared_collectives.wait_share(rows, in_steps=name == "profiled_steps")
+            for place, rows in calls.groupby(PLACE)
+        }
         table = tables[name]
         places = zip(*(ints(table, column).tolist() for column in PLACE), strict=True)
         talks = (table[WHAT] == COMMUNICATION).to_numpy(bool)

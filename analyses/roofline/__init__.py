@@ -35,6 +35,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_DEVICE, NO_STEPS, UNLINKED, absent_device_note, ints, is_kind, percent, select
+from ..shared.intervals_by_class import note_overruns
 from . import calls as calls_of
 from . import devices
 from .calls import MATRIX, OWNER, PRECISION, SIMT, UNKNOWN
@@ -97,7 +98,7 @@ def absent(run: Run) -> tuple[str, ...]:
 def _notes(run: Run, tables: dict[str, pd.DataFrame], table: pd.DataFrame, peaks: Peaks) -> tuple[str, ...]:
     """Notes on the tables of a run, and on the table with columns that are not shown."""
     notes = [*devices.peaks_notes(run), *_note_devices(table, peaks), *_note_precisions(table, peaks)]
-    over = _note_excess(table)
+    over = (*_note_excess(table), *note_overruns(run))
     if "summary" not in tables:
         return (*notes, NOT_COUNTED if table[MATRIX].any() else NO_FLOPS, *over)
     notes += _note_coverage(tables["summary"])

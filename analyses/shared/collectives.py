@@ -353,17 +353,21 @@ def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
     return pd.Series(excess.to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
 
 
-def wait_share(rows: pd.DataFrame) -> float:
-    """Share of the time of these kernels, those in steps if marked, that is waiting for the last rank.
+def wait_share(rows: pd.DataFrame, *, in_steps: bool = True) -> float:
+    """Share of the time of these kernels that is waiting for the last rank.
 
     Of a matched collective it is its wait. Of another one it is the time by which it is longer than a
     kernel of the same name and group on the same device that moved at least as many bytes: the transfer
     cannot have taken longer than that.
+
+    Args:
+        rows: Result of `describe_collectives`.
+        in_steps: Whether only kernels in steps count, if there are any.
     """
     matched = collective_waits(rows)["wait_ns"]
     others = rows[~rows[C.ROW_ID].isin(matched.index)]
     waits = pd.concat([matched, _longer_than_larger_ones(others)])
-    chosen = rows[rows[C.STEP].notna()] if rows[C.STEP].notna().any() else rows
+    chosen = rows[rows[C.STEP].notna()] if in_steps and rows[C.STEP].notna().any() else rows
     total = int(ints(chosen, C.DUR_NS).sum())
     waited = waits.reindex(ints(chosen, C.ROW_ID), fill_value=0).sum()
     return float(waited / total) if total else 0.0

@@ -102,7 +102,9 @@ def _idle(run: Run, rank: int, rows: pd.DataFrame, windows: pd.DataFrame) -> int
 
 MAX_OVERLAP_NS = 100_000
 """Overlap with a kernel that it outlasts, of kernels of one stream, from which a duration is wrong."""
-_READ = (C.ROW_ID, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.GRAPH_ID)
+_STREAM = (*PLACE, C.CONTEXT, C.STREAM)
+"""What identifies a stream: contexts of one process number theirs each from the same number on."""
+_READ = (C.ROW_ID, *_STREAM, C.START_NS, C.DUR_NS, C.GRAPH_ID)
 
 
 def find_overruns(run: Run) -> Ints:
@@ -113,7 +115,7 @@ def find_overruns(run: Run) -> Ints:
 def _find(run: Run) -> Ints:
     rows = run.table("device_intervals", columns=_READ, where=is_kind(DeviceKind.KERNEL))
     rows = rows[rows[C.GRAPH_ID].isna() & rows[C.STREAM].notna()]
-    stream, _ = number_by(rows, [*PLACE, C.STREAM])
+    stream, _ = number_by(rows, _STREAM)
     order = np.lexsort((ints(rows, C.START_NS), stream))
     start, end = (times[order] for times in spans(rows))
     same = np.diff(stream[order]) == 0
@@ -126,6 +128,11 @@ def drop_overruns(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
     """Device rows, which need a row id, without the kernels of `find_overruns`, numbered anew."""
     wrong = find_overruns(run)
     return rows[~np.isin(ints(rows, C.ROW_ID), wrong)].reset_index(drop=True) if len(wrong) else rows
+
+
+def note_overruns(run: Run) -> tuple[Remark, ...]:
+    """Note on the kernels of a run that `drop_overruns` leaves out, if there are any."""
+    return overrun_notes(len(find_overruns(run)))
 
 
 def overrun_notes(count: int) -> tuple[Remark, ...]:

@@ -183,6 +183,9 @@ def test_collectives_of_one_rank_wait_where_they_outlast_their_likes(
     unknown = dict.fromkeys((C.STEP, C.SRC_RANK, C.DST_RANK, C.COLLECTIVE_SEQUENCE), pd.NA)
     table = rows.assign(**same, **{name: pd.array([value] * 2, "Int64") for name, value in unknown.items()})
     assert wait_share(table) == pytest.approx(share)
+    table[C.STEP] = pd.array([1, pd.NA], "Int64")
+    assert wait_share(table, in_steps=False) == pytest.approx(share)
+    assert wait_share(table) == (0 if lengths[0] == 100 else pytest.approx(share * sum(lengths) / lengths[0]))
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,14 @@ def test_ranks_of_a_damaged_merged_file_are_not_told_apart_silently(store: Store
     assert "merged_ranks" not in notes(imported(store, path))
 
 
+def test_merged_ranks_need_not_begin_with_0(store: Store, tmp_path: Path) -> None:
+    run = run_of(store, tmp_path, ranks(lambda pid, rank: pid + (rank + 3) * 10**8))
+    assert set(table(run, "device_intervals")[C.RANK]) == {3, 4}
+    assert "missing: 0, 1, 2" in notes(run)["missing_ranks"]
+
+
 def test_large_process_ids_alone_are_no_ranks(store: Store, tmp_path: Path) -> None:
-    events = ranks(lambda pid, rank: pid + (rank + 3) * 10**8)
+    events = ranks(lambda pid, rank: (pid or 4711) + (rank + 3) * 10**8)
     assert set(table(run_of(store, tmp_path, events), "host_intervals")[C.RANK]) == {0}
 
 
@@ -134,15 +140,18 @@ def test_an_ordinary_trace_is_read_once(
     assert len(table(run, "host_intervals")) == 1
 
 
+@pytest.mark.parametrize("zero", [EPOCH_US, 1_000_000], ids=["epoch", "relative"])
 @pytest.mark.parametrize("lost", [1, 5])
-def test_kernels_at_time_0_are_set_aside(store: Store, tmp_path: Path, lost: int) -> None:
-    calls = [launch(number, EPOCH_US + 10 * number, 9) for number in range(1, 7)]
-    kernels = [kernel_event(number, ts=EPOCH_US + 10 * number + 8, dur=5) for number in range(1, 7)]
+def test_kernels_at_time_0_are_set_aside(store: Store, tmp_path: Path, lost: int, zero: int) -> None:
+    calls = [launch(number, zero + 10 * number, 9) for number in range(1, 7)]
+    kernels = [kernel_event(number, ts=zero + 10 * number + 8, dur=5) for number in range(1, 7)]
     for kernel in kernels[:lost]:
         kernel |= {"ts": 0, "dur": 0}
-    run = run_of(store, tmp_path, [*calls, *kernels])
+    many = [kernel_event(number, ts=0, dur=0) for number in range(7, 40)] if lost == 5 else []
+    run = run_of(store, tmp_path, [*calls, *kernels, *many])
+    lost += len(many)
     rows = table(run, "device_intervals").query("kind == 'kernel'")
-    assert len(rows) == 6 - lost
+    assert len(rows) == 6 + len(many) - lost
     assert rows[C.START_NS].max() < 100_000
     assert notes(run)["far_times"].startswith(f"trace.json: {lost} rows of device_intervals ")
 
@@ -195,8 +204,13 @@ def test_a_kernel_that_runs_over_later_ones_is_noted(
     summed = analyze(run, "gpu_breakdown").tables["whole"]["kernel_sum_ns"].tolist()
     assert summed == [500_000 if found else 630_000]
     assert int(analyze(run, "kernels").tables["names"]["sum_ns"].sum()) == summed[0]
-    kernels[2]["args"]["stream"] = 8
-    assert "run over" not in verdict(run_of(store, tmp_path, kernels))[1]
+    left_out = "1 kernel runs over whole later ones of a stream"
+    for analysis in ("gpu_breakdown", "kernels", "launch_config"):
+        assert any(left_out in note for note in analyze(run, analysis).notes) is found
+    for name, value in (("stream", 8), ("context", 2)):
+        args = {**kernels[2]["args"], name: value}
+        other = [{**kernel, "args": args} if kernel is kernels[2] else kernel for kernel in kernels]
+        assert "run over" not in verdict(run_of(store, tmp_path, other))[1]
 
 
 def test_the_place_of_damage_is_named_and_the_run_is_misleading(store: Store, tmp_path: Path) -> None:
@@ -213,6 +227,27 @@ def test_the_place_of_damage_is_named_and_the_run_is_misleading(store: Store, tm
     assert "byte" not in said.get("dropped_events", "")
     assert f"at byte {len(text) - 200:,}; " in said["truncated"]
     assert "% of the file could not be read" in said["truncated"]
+
+
+def test_a_quote_that_is_missing_in_the_last_event_is_no_cut(store: Store, tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": [kernel_event(number) for number in range(9)]})
+    path = tmp_path / "trace.json"
+    path.write_text(text.replace('"k8"', 'k8"'))
+    run = imported(store, path)
+    assert f"the first at byte {text.rindex('{', 0, text.index('k8')):,}: " in notes(run)["dropped_events"]
+    assert "truncated" not in notes(run)
+    assert verdict(run)[0] == "misleading"
+
+
+def test_events_after_the_end_of_a_trace_mislead(store: Store, tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": [kernel_event(number) for number in range(9)]})
+    path = tmp_path / "trace.json"
+    path.write_text(text + text[-900:])
+    run = imported(store, path)
+    assert f"from byte {len(text):,} on, 900 bytes with further events" in notes(run)["trailing_data"]
+    assert verdict(run)[0] == "misleading"
+    path.write_text(text + "x" * 900)
+    assert verdict(imported(store, path))[0] == "usable"
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -278,12 +313,16 @@ def test_two_traces_that_claim_one_rank_are_noted(store: Store, tmp_path: Path) 
         (tmp_path / name).write_text(json.dumps(other))
     cycles = import_traces(store, sorted(tmp_path.glob("*.json")))
     assert [notes(run).get("rank_conflict") for run in cycles] == [None, None]
+    (tmp_path / "d.json").unlink()
+    parts = import_traces(store, sorted(tmp_path.glob("*.json")))
+    assert ["all say rank 0 of 2" in notes(run)["rank_conflict"] for run in parts] == [True, True]
 
 
-def test_words_as_process_are_the_first_device(store: Store, tmp_path: Path) -> None:
-    legacy = {"ph": "X", "name": "relu", "pid": "CUDA functions", "tid": 0, "ts": 5, "dur": 3}
+@pytest.mark.parametrize(("pid", "device"), [("CUDA functions", 0), ("CUDA functions 1", 1)])
+def test_words_as_process_are_a_device(store: Store, tmp_path: Path, pid: str, device: int) -> None:
+    legacy = {"ph": "X", "name": "relu", "pid": pid, "tid": 0, "ts": 5, "dur": 3}
     rows = table(run_of(store, tmp_path, [legacy]), "device_intervals")
-    assert rows[C.DEVICE].tolist() == [0]
+    assert rows[C.DEVICE].tolist() == [device]
 
 
 @pytest.mark.parametrize(

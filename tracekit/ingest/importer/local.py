@@ -34,13 +34,15 @@ from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import Batch
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.runs.store import Store
-from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS
+from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, C
 from tracekit.storage import Place
 
 THREAD_BYTES = 1 << 20
 """Bytes of text, of all traces together, from which more than one thread decodes."""
 MAX_CAPTURE_NS = 86_400_000_000_000
 """No capture lasts a day: rows a day away from most others are at a time that cannot be."""
+_LOST_NS = 1_000_000_000
+"""Records at time 0 are lost ones if all others are at least so much later."""
 POOL_BYTES = 24 << 20
 """Bytes of text from which worker processes save more time than their start takes."""
 _FIRST_IDLE_PART = 900_000
@@ -159,37 +161,45 @@ def _set_aside_far_rows(trace: Trace) -> Trace:
     if not counts:
         return trace
     listed = " and ".join(f"{count} rows of {table}" for table, count in counts.items())
-    message = f"{file_name(trace.path)}: {listed} are over a day from most others and were set aside"
+    where = "at time 0, long before all others, or over a day from most"
+    message = f"{file_name(trace.path)}: {listed} are {where}, and were set aside"
     return structs.replace(trace, notes=(*trace.notes, Diagnostic(Level.WARN, "far_times", message)))
 
 
 def _set_aside(directory: Path) -> dict[str, int]:
-    """Discard the rows of a spool that are far from most others; return how many of each table.
+    """Discard the rows of a spool at times that cannot be; return how many of each table.
 
     Profilers write lost records of a GPU at time 0: https://github.com/pytorch/kineto/issues/109.
     """
     tables = [SpooledTable(directory, name) for name in (HOST_INTERVALS.name, DEVICE_INTERVALS.name)]
     extents = [extent for table in tables for extent in table.extents]
-    if (
-        not extents
-        or max(part.last for part in extents) - min(part.first for part in extents) < MAX_CAPTURE_NS
-    ):
+    first = min((part.first for part in extents), default=1)
+    last = max((part.last for part in extents), default=1)
+    if last - first < MAX_CAPTURE_NS and (first != 0 or last < _LOST_NS):
         return {}
-    times = np.concatenate([table.times(part) for table in tables for part in table.parts])
-    middle = int(np.sort(times)[len(times) // 2])
-    discarded = {table.name: _discard_far(table, middle) for table in tables}
+    # Lost records have the same time, so that of distinct times most are right however many are lost.
+    times = np.unique(np.concatenate([table.times(part) for table in tables for part in table.parts]))
+    middle = int(times[len(times) // 2])
+    has_lost = len(times) > 1 and times[0] == 0 and times[1] >= _LOST_NS
+    discarded = {
+        table.name: _discard(table, middle, has_lost=has_lost and table.name == DEVICE_INTERVALS.name)
+        for table in tables
+    }
     return {name: count for name, count in discarded.items() if count}
 
 
-def _discard_far(table: SpooledTable, middle: int) -> int:
-    """Write the parts of a table again without rows that are far from an instant."""
+def _discard(table: SpooledTable, middle: int, *, has_lost: bool) -> int:
+    """Write the parts of a table again without rows far from an instant, and without lost ones at time 0."""
     count = 0
     for part, extent in enumerate(table.extents):
-        if abs(extent.first - middle) < MAX_CAPTURE_NS and abs(extent.last - middle) < MAX_CAPTURE_NS:
+        is_near = abs(extent.first - middle) < MAX_CAPTURE_NS and abs(extent.last - middle) < MAX_CAPTURE_NS
+        if is_near and not (has_lost and extent.first == 0):
             continue
-        near = np.flatnonzero(np.abs(table.times(part) - middle) < MAX_CAPTURE_NS)
-        count += extent.rows - len(near)
-        rows = table.read([table.whole_part(part)], table.names).take(near)
+        whole = table.read([table.whole_part(part)], table.names)
+        start = whole.integers(C.START_NS)
+        is_lost = has_lost & (start == 0) & (whole.integers(C.DUR_NS) == 0)
+        rows = whole.take(np.flatnonzero((np.abs(start - middle) < MAX_CAPTURE_NS) & ~is_lost))
+        count += whole.count - rows.count
         texts = {name: strings.encoded for name, strings in table.texts.items()}
         table.replace(part, Batch(rows, texts))
     return count

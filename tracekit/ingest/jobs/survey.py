@@ -69,16 +69,14 @@ def survey(paths: Sequence[Place]) -> Plan:
 
 
 def _note_conflicts(jobs: list[Job]) -> list[Job]:
-    """Note that traces claim one rank, where together they are at most as many as the ranks of their job.
-
-    Where there are more, as many as their job has are those of one cycle of the profiler.
-    """
+    """Note that traces claim one rank, unless each rank has as many, one for each cycle of the profiler."""
     notes: dict[int, list[Diagnostic]] = defaultdict(list)
-    for world_size in {job.world_size for job in jobs}:
+    for world_size in {job.world_size for job in jobs if job.world_size}:
         sources = [source for job in jobs if job.world_size == world_size for source in job.sources]
-        claims = _group_by(sources if len(sources) <= world_size else [], lambda source: source.rank)
+        claims = _group_by(sources, lambda source: source.rank)
+        fewest = min(map(len, claims.values())) if len(claims) == world_size else 1
         for rank, claiming in claims.items():
-            if len(claiming) < 2:
+            if len(claiming) <= fewest:
                 continue
             listed = ", ".join(f"{source.path.parent.name}/{file_name(source.path)}" for source in claiming)
             message = f"{listed} all say rank {rank} of {world_size}, so each is a run of its own"

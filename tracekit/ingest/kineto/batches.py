@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import compress
+from itertools import compress, filterfalse
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -36,8 +36,6 @@ KERNEL_TEXTS = (C.KERNEL_BACKEND, C.KERNEL_FILE, C.KERNEL_HASH, C.KERNEL_KWARGS)
 """Columns named as the attributes of `Args`: of a table, of a collective, of a generated kernel."""
 _GRID = (C.GRID_X, C.GRID_Y, C.GRID_Z)
 _BLOCK = (C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z)
-_MAX_DEVICES = 64
-"""Devices of a machine: as process ids they are smaller than those of processes."""
 _CPU = 0  # c10::DeviceType of the host
 
 
@@ -93,8 +91,8 @@ def _group_events(decoded: list[Event], tally: Tally) -> tuple[_Groups, _Groups,
         elif phase == "X" and category in columns.HOST_CATEGORIES:
             host[columns.HOST_CATEGORIES[category]] += members
         elif phase == "X" and category is None:  # of torch's legacy autograd profiler
-            device[DeviceKind.KERNEL] += [event for event in members if event.pid == columns.LEGACY_DEVICE]
-            host[HostKind.OP] += [event for event in members if event.pid != columns.LEGACY_DEVICE]
+            device[DeviceKind.KERNEL] += filter(_is_on_legacy_device, members)
+            host[HostKind.OP] += filterfalse(_is_on_legacy_device, members)
         elif phase in ("i", "I"):
             memory += [event for event in members if event.name == columns.MEMORY_EVENT]
         elif phase == "X" and category not in columns.DERIVED_CATEGORIES:
@@ -102,6 +100,10 @@ def _group_events(decoded: list[Event], tally: Tally) -> tuple[_Groups, _Groups,
         elif phase not in columns.KNOWN_PHASES:
             tally.ignored[f"phase {phase}"] += len(members)
     return device, host, {None: memory}
+
+
+def _is_on_legacy_device(event: Event) -> bool:
+    return isinstance(event.pid, str) and event.pid.startswith(columns.LEGACY_DEVICE)
 
 
 def _by_category(decoded: list[Event]) -> dict[tuple[Any, Any], list[Event]]:
@@ -295,4 +297,4 @@ def counter_rows(counters: list[CounterEvent], tally: Tally) -> Batch:
 
 def _device_of(pid: Any) -> int | None:
     """The device that a counter's process id stands for, None for a process."""
-    return pid if isinstance(pid, int) and 0 <= pid < _MAX_DEVICES else None
+    return pid if isinstance(pid, int) and 0 <= pid < columns.MAX_DEVICES else None

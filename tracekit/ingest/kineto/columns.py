@@ -185,8 +185,10 @@ DERIVED_CATEGORIES = frozenset({"gpu_user_annotation", "Trace", "ac2g", "fwdbwd"
 KNOWN_PHASES = frozenset({"X", "M", "C", "s", "t", "f", "i", "I", "R"})
 """Phases that are read or skipped without a diagnostic; others are counted as lost."""
 
+MAX_DEVICES = 64
+"""Devices of a machine: as process ids they are smaller than those of processes."""
 LEGACY_DEVICE = "CUDA functions"
-"""Process id of kernels in traces of torch's legacy autograd profiler."""
+"""Begin of the process id of kernels in traces of torch's legacy autograd profiler."""
 
 MEMORY_EVENT = "[memory]"
 

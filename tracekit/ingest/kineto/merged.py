@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from tracekit.ingest.kineto.columns import MAX_DEVICES
 from tracekit.ingest.kineto.events import UNREADABLE
 from tracekit.ingest.kineto.source import open_trace
 from tracekit.ingest.kineto.split import repair
@@ -109,13 +110,14 @@ def split_ranks(path: Place, directory: Path) -> dict[int, Path] | None:
     if len(members) < 2:
         return {}
     files: dict[int, Path] = {}
-    for rank, places in _number_ranks(members, owners).items():
+    ranks = _number_ranks(members, owners)
+    for rank, places in ranks.items():
         files[rank] = directory / f"rank-{rank:05d}.json"
         try:
             of_rank = [_with_own_pid(events[place], owners[place].pid, offset) for place in places]
         except UNREADABLE:
             return None
-        info = {"rank": rank, "world_size": len(members)}
+        info = {"rank": rank, "world_size": max(ranks) + 1}
         whole = {**fields, "distributedInfo": info, "traceEvents": of_rank}
         files[rank].write_bytes(msgspec.json.encode(whole))
     return files
@@ -124,7 +126,7 @@ def split_ranks(path: Place, directory: Path) -> dict[int, Path] | None:
 def _find_offset(pids: list[Any]) -> int:
     """The power of ten of which each rank's process ids have their multiple; 0 if they have none.
 
-    It is the one that leaves most ranks, numbered from 0 without a gap.
+    It is the one that leaves most ranks.
 
     Example:
         >>> _find_offset([0, 4711, 100_000_000, 100_004_711]), _find_offset([0, 4711])
@@ -132,9 +134,16 @@ def _find_offset(pids: list[Any]) -> int:
     """
     numbers = {pid for pid in pids if isinstance(pid, int) and pid >= 0}
     ranks = {offset: {number // offset for number in numbers} for offset in _OFFSETS}
-    whole = [offset for offset in _OFFSETS if ranks[offset] == set(range(len(ranks[offset])))]
+    whole = [offset for offset in _OFFSETS if _are_ranks(ranks[offset], numbers, offset)]
     offset = max(whole, key=lambda offset: len(ranks[offset]), default=0)
     return offset if offset and len(ranks[offset]) > 1 else 0
+
+
+def _are_ranks(ranks: set[int], pids: set[int], offset: int) -> bool:
+    """Whether ranks are numbered without a gap, from 0 or with a process id of a device each."""
+    first = min(ranks, default=0)
+    with_device = {pid // offset for pid in pids if pid % offset < MAX_DEVICES}
+    return ranks == set(range(first, first + len(ranks))) and (not first or ranks == with_device)
 
 
 def _split_pid(pid: Any, offset: int) -> tuple[_Group | None, Any]:
@@ -157,7 +166,8 @@ def _number_ranks(members: Mapping[_Group, list[int]], owners: list[_Owner]) -> 
             named[group] = int(rank)
     if len(set(named.values())) == len(members) and all(0 <= rank <= MAX_RANK for rank in named.values()):
         return {named[group]: places for group, places in members.items()}
-    return {rank: members[group] for rank, group in enumerate(sorted(members, key=_in_order))}
+    in_order = enumerate(sorted(members, key=_in_order))
+    return {group if isinstance(group, int) else rank: members[group] for rank, group in in_order}
 
 
 def _in_order(group: _Group) -> tuple[int, str]:

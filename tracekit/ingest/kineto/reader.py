@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -28,7 +29,14 @@ _MAX_NAME_CHARS = 60
 
 
 def _diagnostics(
-    name: str, top: TopLevel, tally: Tally, *, truncated: str, trailing: int, broken: int | None
+    name: str,
+    top: TopLevel,
+    tally: Tally,
+    *,
+    truncated: str,
+    trailing: int,
+    events_at: int | None,
+    broken: int | None,
 ) -> Iterator[Diagnostic]:
     """Yield diagnostics of decoding.
 
@@ -38,6 +46,7 @@ def _diagnostics(
         tally: Counts of unusual events.
         truncated: Why events end early; empty if they do not.
         trailing: Bytes that were not read.
+        events_at: Position in the text from which they have further events; None without.
         broken: Position in the text of the first damaged event that others follow; None without one.
     """
     if top.simulated:
@@ -69,7 +78,11 @@ def _diagnostics(
         listed = _join_names(f"{category} ({count})" for category, count in sorted(ignored.items()))
         level = Level.WARN if 2 * sum(ignored.values()) > tally.events else Level.INFO
         yield Diagnostic(level, "ignored_categories", f"{name}: categories that are not read: {listed}")
-    if trailing:
+    if trailing and events_at is not None:
+        message = f"{name}: from byte {events_at:,} on, {trailing:,} bytes with further events were not read"
+        advice = "was the file written by two processes? Split it, and import each trace"
+        yield Diagnostic(Level.ERROR, "trailing_data", f"{message}; {advice}")
+    elif trailing:
         message = f"{name}: {trailing} bytes follow the end of the trace and were not read"
         advice = "import another trace from a file of its own"
         yield Diagnostic(Level.WARN, "trailing_data", f"{message}; {advice}")
@@ -84,7 +97,7 @@ def _join_names(names: Iterable[str]) -> str:
 
 def _describe_cut(stream: Stream, assembly: _Assembly, size: int) -> str:
     """Say where a trace ends early, and what share of its file could not be read; empty if it is whole."""
-    if not (stream.damage or not assembly.ended):
+    if not stream.damage and assembly.is_whole:
         return ""
     at, unread = stream.damaged_at, size - stream.damaged_at
     if not stream.damage:
@@ -111,6 +124,8 @@ def _second_list(name: str, assembly: _Assembly, trailing: int) -> Iterator[Diag
     yield Diagnostic(Level.ERROR, "second_list", f"{message}; split the file, and import both parts")
 
 
+_WHOLE_END = re.compile(rb"\}\s*\](?:\s*|\s*,\s*\"[^\"]*\"\s*:[^\]]*)\}?\s*\Z")
+_END_BYTES = 4_096
 _SALVAGED = 800_000  # number of the first spool part of events that were salvaged from damaged text
 
 
@@ -209,13 +224,15 @@ def read(
             progress(stream.position())
         assembly.finish()
         end = value_end(opening.header, assembly.after) if assembly.ended else len(assembly.after)
+        at = assembly.position - 1 - assembly.beyond - len(assembly.after) + end
         trailing = len(assembly.after) - end + assembly.beyond + stream.ignored
         top = top_level(opening.header, assembly.after[:end])
         notes = _diagnostics(
             *(file_name(path), top, assembly.tally),
             truncated=_describe_cut(stream, assembly, file_bytes(path)),
             trailing=trailing,
-            broken=assembly.broken if assembly.ended else None,
+            events_at=at if b'"ph"' in assembly.after[end:] else None,
+            broken=assembly.broken if assembly.is_whole else None,
         )
         second = tuple(_second_list(file_name(path), assembly, len(assembly.after) - end))
         return Trace(
@@ -246,7 +263,8 @@ class _Assembly(msgspec.Struct):
 
     `after` is the text from the bracket that closes the events, `beyond` the number of bytes after that.
     `position` is the place of the next chunk in the text, and `broken` that of the first damaged event.
-    `lost` are the bytes that could not be read.
+    `lost` are the bytes that could not be read. `ends_whole` says whether what is unfinished ends as a trace
+    does: then it was not cut off, but something in it opens a string or a bracket.
     `_open` is the unfinished event at the end of the last chunk, which was split or is damaged.
     """
 
@@ -258,6 +276,7 @@ class _Assembly(msgspec.Struct):
     after: bytes = b""
     beyond: int = 0
     lost: int = 0
+    ends_whole: bool = False
     _open: bytes = b""
     _salvaged: int = 0
 
@@ -287,8 +306,14 @@ class _Assembly(msgspec.Struct):
     def _open_from(self) -> int:
         return self.position - 1 - len(self._open)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the end of the events was found, or is there and cannot be told from damaged text."""
+        return self.ended or (self.ends_whole and self.tally.dropped > 0)
+
     def finish(self) -> None:
         """Salvage an unfinished event at the end."""
+        self.ends_whole = bool(_WHOLE_END.search(self._open[-_END_BYTES:]))
         while self._open:
             self._give_up()
 

@@ -291,7 +291,7 @@ _PART = re.compile(  # not inside an escape; in slices, as each substitution tak
     rb"(?:" + _PAIR.replace(b"?P<pair>", b"?:") + rb"|\\u[0-9a-fA-F]{4}|\\.|\\|[^\\]{1,1024}+){1,1024}+",
     re.DOTALL,
 )
-_NOT_A_NUMBER = re.compile(rb"[-+]?(?:NaN|Infinity|nan|inf)\b")
+_NOT_A_NUMBER = re.compile(rb"[-+]?\b(?:NaN|Infinity|inf)\b", re.IGNORECASE)
 
 
 def repair(text: bytes) -> bytes:
