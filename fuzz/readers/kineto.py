@@ -77,6 +77,15 @@ def _text(random: Random) -> str:
     if random.random() < 0.05:  # a second list of events
         second = random.choice(("[]", "[{}]", text, '[{"ph": "X", "ts": 1, "dur": 2}]', "[[[", "7"))
         text = f'{text.rstrip()[:-1]}, "traceEvents": {second}}}'
+    if random.random() < 0.05:  # a second writer of the file
+        other = text.replace('"pid": ', '"pid": 1')
+        text = random.choice(
+            (
+                text + other,
+                text[: random.randrange(len(text) + 1)] + other[random.randrange(len(other) + 1) :],
+                text + other[random.randrange(len(other) + 1) :],
+            )
+        )
     return text
 
 
@@ -100,6 +109,8 @@ def _reported_kinds(random: Random, events: list[dict[str, Any]]) -> None:
             event["pid"] = random.choice(("[TP00-DP00] 7", "[TP01] 7", 100_000_000, "CUDA functions"))
         elif kind == 6:
             event["name"] = f"ProfilerStep#{random.randrange(3)}"
+        elif kind == 7:
+            event |= {"cat": "cuda_sync", "name": f"{random.choice(('Stream', 'Context'))} Synchronize"}
 
 
 def _extreme_times(random: Random, document: dict[str, Any]) -> None:

@@ -245,7 +245,7 @@ def test_metadata_is_read_though_text_follows(store: Store, tmp_path: Path) -> N
     path.write_text(GOOD.rstrip()[:-1] + ', "tracekit_tool": "own"}' + GOOD)
     run = imported(store, path)
     assert run.meta.collector.options["tool"] == "own"
-    assert any(f"{len(GOOD)} bytes follow" in note.message for note in run.meta.diagnostics)
+    assert any(f"{len(GOOD)} bytes with events follow" in note.message for note in run.meta.diagnostics)
 
 
 def test_a_tar_archive_and_an_empty_path_are_named(

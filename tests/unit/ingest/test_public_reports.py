@@ -244,7 +244,10 @@ def test_events_after_the_end_of_a_trace_mislead(store: Store, tmp_path: Path) -
     path = tmp_path / "trace.json"
     path.write_text(text + text[-900:])
     run = imported(store, path)
-    assert f"from byte {len(text):,} on, 900 bytes with further events" in notes(run)["trailing_data"]
+    assert (
+        f": 900 bytes with events follow the end of the trace, at byte {len(text):,}"
+        in (notes(run)["trailing_data"])
+    )
     assert verdict(run)[0] == "misleading"
     path.write_text(text + "x" * 900)
     assert verdict(imported(store, path))[0] == "usable"

@@ -79,9 +79,9 @@ def _diagnostics(
         level = Level.WARN if 2 * sum(ignored.values()) > tally.events else Level.INFO
         yield Diagnostic(level, "ignored_categories", f"{name}: categories that are not read: {listed}")
     if trailing and events_at is not None:
-        message = f"{name}: from byte {events_at:,} on, {trailing:,} bytes with further events were not read"
+        message = f"{name}: {trailing} bytes with events follow the end of the trace, at byte {events_at:,}"
         advice = "was the file written by two processes? Split it, and import each trace"
-        yield Diagnostic(Level.ERROR, "trailing_data", f"{message}; {advice}")
+        yield Diagnostic(Level.ERROR, "trailing_data", f"{message}, and were not read; {advice}")
     elif trailing:
         message = f"{name}: {trailing} bytes follow the end of the trace and were not read"
         advice = "import another trace from a file of its own"
