@@ -43,7 +43,7 @@ MIN_GRAPH_SHARE = 0.1
 """Share of the device time from graph replays above which their capture is missed."""
 _WAITS_FOR_ONE = r"^cuda(?:Stream|Event)Sync"
 """Calls of CUDA that wait for one stream."""
-NOTHING = Remark("nothing that this capture lacks would answer more")
+NOTHING = Remark("this capture has everything the analyses need")
 NSYS = Remark("recorded with nsys: torch.profiler records input shapes, Python stacks and allocations too")
 
 

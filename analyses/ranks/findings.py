@@ -224,10 +224,10 @@ def _describe_following(parts: list[RankPart], straggler: Straggler, budget: Bud
     ]
     others = ", and of others" if len(straggler.following) > MAX_NAMED else ""
     return (
-        f" {names[0].capitalize()} would then be the last: its host launches so late that mending the "
+        f" {names[0].capitalize()} would then be the last: its host launches so late that fixing the "
         f"straggler{'s' * (len(straggler.blamed) > 1)} alone saves at most "
-        f"{duration(budget.per_step(straggler.gain_ns))} {budget.per}. Mend the hosts of "
-        f"{' and '.join(names)} as well{others}."
+        f"{duration(budget.per_step(straggler.gain_ns))} {budget.per}. Fix the hosts of "
+        f"{' and '.join(names)} too{others}."
     )
 
 

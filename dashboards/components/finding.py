@@ -13,6 +13,7 @@ from dash.development.base_component import Component
 from tracekit.analysis import Analysis, Bottleneck, Finding
 from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.device_verdict import Part
+from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import Budget, budget
 from tracekit.analysis.verdict import Verdict
@@ -21,6 +22,7 @@ from tracekit.render import human
 from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 
+from ..figures.palette import color, color_of_cause
 from ..site import Context, View
 from .charts import aria
 from .text import sentence, with_code
@@ -188,20 +190,22 @@ def show_definition(analysis: Analysis, *, named: bool = False) -> Component:
 
 
 COLORS = {
-    Bottleneck.COMPUTE: "#3b82c4",
-    Bottleneck.COMMUNICATION: "#009e73",
-    Bottleneck.STRAGGLERS: "#7a5195",
-    Bottleneck.COPIES: "#e69f00",
-    Bottleneck.LAUNCH: "#d55e00",
-    Bottleneck.HOST: "#b35900",
-    Bottleneck.START_UP: "#adb5bd",
-    Bottleneck.QUEUED: "#56b4e9",
-    Bottleneck.INPUT: "#cc79a7",
-    Bottleneck.SYNC: "#a89200",
-    Bottleneck.PROFILER: "#9467bd",
-    Bottleneck.UNKNOWN: "#868e96",
-    Bottleneck.EDGES: "#ced4da",
+    Bottleneck.COMPUTE: color("compute"),
+    Bottleneck.COMMUNICATION: color("communication"),
+    Bottleneck.STRAGGLERS: color("waiting for ranks"),
+    Bottleneck.COPIES: color("copies"),
+    Bottleneck.LAUNCH: color_of_cause(IdleCause.LAUNCH_BOUND),
+    Bottleneck.HOST: color_of_cause(IdleCause.HOST_WORK),
+    Bottleneck.START_UP: color("start-up"),
+    Bottleneck.QUEUED: color("queued"),
+    Bottleneck.INPUT: color_of_cause(IdleCause.DATALOAD),
+    Bottleneck.SYNC: color_of_cause(IdleCause.SYNC),
+    Bottleneck.PROFILER: color_of_cause(IdleCause.PROFILER),
+    Bottleneck.UNKNOWN: color("unknown"),
+    Bottleneck.EDGES: color("edges"),
 }
+_BY_CAUSE = {cause.label: color_of_cause(cause) for cause in IdleCause}
+"""Colors of the parts of a verdict: by what they are, and of idle time by its cause."""
 _MAX_PART_CHARS = 40
 _MIN_SHARE = 0.005
 """Smaller parts are summed."""
@@ -221,7 +225,7 @@ def show_bottleneck(verdict: Verdict) -> list[Component]:
     words = [f"{brief(part.label, _MAX_PART_CHARS)} {human(part.share, 'share')}" for part in parts]
     segments, entries = [], []
     for part, text in zip(parts, words, strict=True):
-        color = {"background": COLORS[part.bound]}
+        color = {"background": _BY_CAUSE.get(part.label, COLORS[part.bound])}
         title = f"{part.label}: {human(part.dur_ns, 'ns')}, {human(part.share, 'share')}"
         segments.append(html.Span(title=title, style={"width": f"{100 * part.share:.3f}%"} | color))
         entries.append(html.Li([html.Span(className="tk-bound-swatch", style=color), html.Span(text)]))

@@ -25,21 +25,9 @@ from .axis import (
     shorten_label,
 )
 from .lines import Dots, Limit, heatmap, points
+from .palette import color_of_cause
 
-COLORS: dict[str, str] = {
-    IdleCause.LAUNCH_BOUND: "#d55e00",
-    IdleCause.HOST_WORK: "#b3413b",
-    IdleCause.SLOW_CALL: "#f0956b",
-    IdleCause.FIRST_CALL: "#f3c29b",
-    IdleCause.STALL: "#8c564b",
-    IdleCause.SYNC: "#e69f00",
-    IdleCause.DATALOAD: "#cc79a7",
-    IdleCause.STREAM_DEPENDENCY: "#3b82c4",
-    IdleCause.SUBMISSION: "#1864ab",
-    IdleCause.KERNEL_TO_KERNEL: "#56b4e9",
-    IdleCause.PROFILER: "#9467bd",
-    IdleCause.UNKNOWN: "#adb5bd",
-}
+COLORS: dict[str, str] = {cause: color_of_cause(cause) for cause in IdleCause}
 """Color of each cause: warm if the host was late, blue if work was queued."""
 IDLE, COUNT = "idle_ns", "gaps"
 _INNER = [step * 10**power for power in range(3, 11) for step in (1, 2, 5)]

@@ -13,12 +13,13 @@ from tracekit.diff.breakdowns import Range
 from . import axis
 from .axis import LEGEND, STACKED, TOTAL, format_values, hatch, hover, row_axis, scale_factor, scale_values
 from .bars import stack_bars
+from .palette import color
 
 PARTS = {
-    "active": ("active_ns", "#3b82c4", ""),
-    "data movement": ("movement_ns", "#e69f00", "/"),
-    "opaque graph": ("graph_ns", "#9467bd", "x"),
-    "idle": ("idle_ns", "#adb5bd", ""),
+    "active": ("active_ns", color("compute"), ""),
+    "data movement": ("movement_ns", color("copies"), "/"),
+    "opaque graph": ("graph_ns", color("graph"), "x"),
+    "idle": ("idle_ns", color("idle"), ""),
 }
 """Parts of a window: column of `gpu_breakdown`, color and pattern."""
 DEFINITION = (
@@ -38,7 +39,7 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> tuple[dict[str, Any]
     names = frame[_NAMED].tolist()
     windows = frame[WINDOW].tolist()
     traces = []
-    for part, (column, color, pattern) in _parts_present(frame):
+    for part, (column, shade, pattern) in _parts_present(frame):
         values = frame[column].tolist()
         shares = [value / window if window else 0.0 for value, window in zip(values, windows, strict=True)]
         percent, _ = scale_values(shares, "share")
@@ -56,7 +57,7 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> tuple[dict[str, Any]
                 "insidetextanchor": "middle",
                 "textangle": 0,
                 "textfont": {"color": "#111"},
-                "marker": _marker(color, pattern),
+                "marker": _marker(shade, pattern),
                 **hover(names, [f"{part}: {time}<br>{share} of {length}" for time, share, length in rows]),
             }
         )

@@ -118,6 +118,7 @@ def group_bars(
     unit: str,
     *,
     groups: Sequence[str],
+    kinds: Sequence[str],
     title: str = "",
 ) -> dict[str, Any]:
     """Draw horizontal bars with a color and pattern per group, the first at the top.
@@ -127,6 +128,7 @@ def group_bars(
         values: One value per bar.
         unit: Unit of the values.
         groups: Group of each bar.
+        kinds: All groups that there can be, so that each has its color wherever it is drawn.
         title: Axis title.
     """
     x, _ = axis.scale_values(values, unit)
@@ -150,8 +152,9 @@ def group_bars(
                 "pattern": axis.hatch(("", "/", "x", ".")[place % 4], size=8, solidity=0.15),
             },
         }
-        for place, group in enumerate(dict.fromkeys(groups))
+        for place, group in enumerate(kinds)
         for members in [[index for index, group_of_bar in enumerate(groups) if group_of_bar == group]]
+        if members
     ]
     layout = bars(names, values, unit, title=title)["layout"]
     return {"data": traces, "layout": layout | {"barmode": "overlay", "showlegend": len(traces) > 1}}

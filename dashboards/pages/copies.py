@@ -77,7 +77,7 @@ def _figures(results: PageResults) -> list[Component]:
     )
     counted = f"Copies by size ({kinds}); each bin spans a factor of two from its label."
     rated = f"Rate over size, one point per group of equal copies ({kinds}); area by time. "
-    rated += "" if ceilings else "Bandwidth limit of this link unknown."
+    rated += "" if ceilings else "Link bandwidth unknown."
     pair = [
         chart(context, "sizes", sizes(histograms), caption=counted),
         chart(context, "rates", rates(groups, ceilings), caption=rated),

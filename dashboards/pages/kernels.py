@@ -41,10 +41,16 @@ def _figures(results: PageResults) -> list[Component]:
         return []
     first = frame.head(MAX_BARS)
     names = [str(name) or "(no op recorded)" for name in frame[_LABEL[by]]]
-    groups = ["kernels"] * len(first)
-    if "tensor_cores" in frame:
-        groups = [_CORES[bool(uses_cores)] for uses_cores in first["tensor_cores"]]
-    bars = group_bars(names[:MAX_BARS], first["sum_ns"].tolist(), "ns", groups=groups, title="Σ of durations")
+    kinds = tuple(_CORES.values()) if "tensor_cores" in frame else ("kernels",)
+    groups = [_CORES[bool(uses_cores)] for uses_cores in first.get("tensor_cores", ())]
+    bars = group_bars(
+        names[:MAX_BARS],
+        first["sum_ns"].tolist(),
+        "ns",
+        groups=groups or ["kernels"] * len(first),
+        kinds=kinds,
+        title="Σ of durations",
+    )
     curve = cumulative(frame["share"].fillna(0).tolist(), names, what=_MANY[by])
     which = f"{len(first)} of {len(frame):,} with the most time" if len(frame) > MAX_BARS else "Kernel time"
     several = max(map(len, find_ranks_and_devices(context.run))) > 1

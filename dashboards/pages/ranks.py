@@ -41,7 +41,7 @@ def _last(results: PageResults) -> list[object]:
     who = "Rank {rank!s}" if several else "Device {device!s}"
     text = (
         f"{who} causes the longest waits: it arrived last in {{last_count}} of {{collectives}} collectives; "
-        "mean wait of the other ranks, summed over these collectives: {caused_ns}."
+        "on average, each other rank waited {caused_ns} in total."
     )
     return top.fill(text)
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from tests.docs.console import same
 from tracekit.cli.main import cli
 
 if TYPE_CHECKING:
@@ -94,3 +96,14 @@ def test_commands_that_are_named_can_be_parsed(files: list[Path]) -> None:
 @pytest.mark.parametrize("command", ["tracekit collect --stack -- a", "tracekit colect", "tracekit suite rn"])
 def test_what_does_not_exist_is_found(command: str) -> None:
     assert broken(command)
+
+
+def test_the_example_of_findings_in_the_readme_is_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = (ROOT / "README.md").read_text().split("$ tracekit findings ", 1)[1].split("```", 1)[0]
+    trace, _, expected = shown.partition("\n")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["findings", str(ROOT / trace), "--store", str(tmp_path / "store")])
+    assert same(result.stdout, expected), result.stdout

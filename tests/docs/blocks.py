@@ -20,10 +20,7 @@ STATED = {
     ("README.md", "pip install -c constraints.txt -e '.[dash"): "Serves until it is interrupted",
     ("README.md", "20261121T"): "Needs an environment of its own",
     ("README.md", "$ tracekit analyze ./resnet50_w0"): "Needs a recording that is not in the repository",
-    (
-        "README.md",
-        "$ tracekit findings ./resnet50_w0",
-    ): "Needs a recording that is not in the repository",
+    ("README.md", "$ tracekit findings dash"): "Needs the folder of the repository",
     ("README.md", "tracekit sweep --workload resnet50"): "Takes an hour",
     ("README.md", 'eval "$(_TRACEKIT_COMPLETE'): "Needs the start-up file of a shell",
 }

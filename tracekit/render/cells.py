@@ -106,6 +106,10 @@ _RATES = (("gb_per_s", "GB/s"), ("tflops", "TFLOP/s"))
 """Unit suffixes of column names, and their spelling in headings."""
 
 
+_HEADINGS = {"told_by": "identified by"}
+"""Headings of columns whose names are not the words that people use."""
+
+
 def header(column: Column) -> str:
     """Return the heading of a column; the unit suffix is dropped, as cells show the unit.
 
@@ -116,6 +120,8 @@ def header(column: Column) -> str:
         >>> header(Column("median_gb_per_s", "GB/s", ""))
         'median GB/s'
     """
+    if column.name in _HEADINGS:
+        return _HEADINGS[column.name]
     name = column.name.removesuffix("_ns") if column.unit == "ns" else column.name
     for written, unit in _RATES:
         if unit == column.unit and name.endswith(written):

@@ -137,7 +137,7 @@ def _show_incomparable_baseline(context: Context) -> list[Component]:
         f"{difference.field.replace('_', ' ')} ({difference.base} vs. {difference.head})"
         for difference in comparability.refused
     )
-    heading = html.Strong("Changes not shown: the baseline is not comparable with this run. ")
+    heading = html.Strong("Changes not shown: these runs are not directly comparable. ")
     content: list[Component | str] = [heading, f"Differences: {clean(differences)}."]
     return [html.Section(content, className="tk-verdict tk-verdict-usable")]
 

@@ -162,14 +162,14 @@ def test_the_cumulative_curve_ends_at_the_whole() -> None:
 
 
 def test_bars_of_groups_differ_in_pattern_too() -> None:
-    figure = group_bars([HOSTILE, "b"], [2, 1], "ns", groups=["p", "q"])
+    figure = group_bars([HOSTILE, "b"], [2, 1], "ns", groups=["p", "q"], kinds=["p", "q"])
     shapes = [trace["marker"]["pattern"]["shape"] for trace in figure["data"]]
     assert len(set(shapes)) == 2
     assert "<script" not in str(figure)
 
 
 def test_bars_of_groups_are_one_to_a_row_and_as_thick_as_each_other() -> None:
-    figure = group_bars(list("abcd"), [4, 3, 2, 1], "ns", groups=["p", "q", "q", "q"])
+    figure = group_bars(list("abcd"), [4, 3, 2, 1], "ns", groups=["p", "q", "q", "q"], kinds=["p", "q"])
     assert sorted(place for trace in figure["data"] for place in trace["y"]) == [0, 1, 2, 3]
     assert {trace["width"] for trace in figure["data"]} == {0.75}
 

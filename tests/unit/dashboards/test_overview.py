@@ -167,7 +167,7 @@ def test_without_a_comparable_baseline_no_change_is_shown(store: Store) -> None:
         for at, gpu in enumerate(gpus)
     )
     view = {"run": head.path.name, "base": base.path.name}
-    assert "not comparable" in filled(store, "overview", "baseline", **view)
+    assert "not directly comparable" in filled(store, "overview", "baseline", **view)
     assert "vs. " not in filled(store, "overview", "device_tiles", **view)
 
 

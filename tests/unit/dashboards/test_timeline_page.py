@@ -60,7 +60,7 @@ def test_every_script_and_style_is_served_and_named_in_the_page(tmp_path: Path) 
 
 @pytest.mark.parametrize("scheme", [":root {", ':root[data-mantine-color-scheme="dark"] {'])
 def test_every_category_has_a_colour_in_both_themes(scheme: str) -> None:
-    style = (ASSETS / "timeline.css").read_text()
+    style = (ASSETS.parent / "palette.css").read_text()
     block = style[style.index(scheme) :].split("}", 1)[0]
     for name in CATEGORIES:
         variable = re.sub(r"[^a-z0-9]+", "-", name.lower()).rstrip("-")
