@@ -32,6 +32,7 @@ from tracekit.runs.store import Store
 
 from . import blocks, security, shell
 from .analysis_pages.pages import load_pages
+from .bundle import BundledDash
 from .exports import downloads
 from .imports import routes
 from .pages.overview.findings import find_job
@@ -66,12 +67,12 @@ def create_app(
         >>> create_app(Store(Path("no-such-store"))).title
         'tracekit'
     """
-    app = Dash(
+    app = BundledDash(
         "tracekit.dashboards",
         title="tracekit",
         update_title="",
         suppress_callback_exceptions=True,  # blocks exist only on their pages
-        compress=False,
+        compress=False,  # of what does not change, `bundle` keeps it compressed
         serve_locally=True,
         assets_ignore=r"early\.js$",  # loaded by the frame before first paint
         index_string=shell.INDEX,

@@ -1,4 +1,5 @@
-/* Show the elapsed time on blocks that are slow to compute; what follows a late or failed one is shown without it. */
+/* Show the elapsed time on blocks that are slow to compute, and what follows them with them; what follows a late or failed one is
+   shown without it. */
 "use strict";
 (function () {
   const AFTER_MS = 2000;
@@ -33,5 +34,23 @@
     }
   }
 
+  /* Mark what follows the first block that is being computed: the siblings behind each element around it. */
+  let marked = [];
+  function hideLater() {
+    const page = document.getElementById("page");
+    const busy = page && page.querySelector('.tk-block[aria-busy="true"]:not([data-late])');
+    const later = new Set();
+    if (busy && !page.querySelector(".tk-bound-place")) {
+      for (let around = busy.parentElement; around && around !== page; around = around.parentElement) {
+        for (let next = around.nextElementSibling; next; next = next.nextElementSibling) { later.add(next); }
+      }
+    }
+    for (const node of marked) { if (!later.has(node)) { node.removeAttribute("data-later"); } }
+    for (const node of later) { node.setAttribute("data-later", ""); }
+    marked = [...later];
+  }
+
+  const watched = { subtree: true, childList: true, attributes: true, attributeFilter: ["aria-busy", "data-late"] };
+  new MutationObserver(hideLater).observe(document.documentElement, watched); // before the next paint
   window.setInterval(update, 500);
 })();

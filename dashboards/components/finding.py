@@ -22,7 +22,7 @@ from tracekit.render import human
 from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 
-from ..figures.palette import color, color_of_cause
+from ..figures.axis import color, color_of_cause
 from ..site import Context, View
 from .charts import aria
 from .text import sentence, with_code

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from html import escape
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from tracekit.analysis.idle_causes import label
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 from tracekit.render import human
@@ -111,6 +115,42 @@ def add_unit(title: str, scale: str) -> str:
     """
     name = shorten_label(title)
     return f"{name} ({scale})" if name and scale and scale != "count" else name or scale
+
+
+_PALETTE = Path(__file__).parents[1] / "assets" / "palette.css"
+
+
+@cache
+def _colors() -> dict[str, str]:
+    """Return the colors of the light theme, which charts have in both, by name."""
+    light = _PALETTE.read_text(encoding="utf-8").split("}", 1)[0]
+    return dict(re.findall(r"--tkl-([a-z0-9-]+): (#[0-9a-f]{6});", light))
+
+
+def color(name: str) -> str:
+    """Return the color of something.
+
+    Raises:
+        KeyError: It has none.
+
+    Example:
+        >>> color("copies"), color("copy H2D")
+        ('#e69f00', '#e69f00')
+    """
+    return _colors()[re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")]
+
+
+def color_of_cause(cause: str) -> str:
+    """Return the color of a cause of idle time.
+
+    Raises:
+        KeyError: There is no such cause.
+
+    Example:
+        >>> color_of_cause("dataload") == color("idle: data loading")
+        True
+    """
+    return color(f"idle {label(cause)}")
 
 
 COLORWAY: Final = (

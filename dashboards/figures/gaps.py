@@ -17,6 +17,7 @@ from tracekit.schema import C
 from .axis import (
     STACKED,
     TOTAL,
+    color_of_cause,
     format_values,
     hover_name,
     row_axis,
@@ -25,7 +26,6 @@ from .axis import (
     shorten_label,
 )
 from .lines import Dots, Limit, heatmap, points
-from .palette import color_of_cause
 
 COLORS: dict[str, str] = {cause: color_of_cause(cause) for cause in IdleCause}
 """Color of each cause: warm if the host was late, blue if work was queued."""

@@ -11,9 +11,19 @@ from tracekit.diff import Diff
 from tracekit.diff.breakdowns import Range
 
 from . import axis
-from .axis import LEGEND, STACKED, TOTAL, format_values, hatch, hover, row_axis, scale_factor, scale_values
+from .axis import (
+    LEGEND,
+    STACKED,
+    TOTAL,
+    color,
+    format_values,
+    hatch,
+    hover,
+    row_axis,
+    scale_factor,
+    scale_values,
+)
 from .bars import stack_bars
-from .palette import color
 
 PARTS = {
     "active": ("active_ns", color("compute"), ""),

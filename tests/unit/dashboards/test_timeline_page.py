@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,11 +52,20 @@ def test_without_a_run_scripts_are_told_nothing(tmp_path: Path) -> None:
 def test_every_script_and_style_is_served_and_named_in_the_page(tmp_path: Path) -> None:
     client = app.create_app(Store(tmp_path)).server.test_client()
     index = client.get("/timeline", base_url="http://127.0.0.1").text
-    for file in sorted(ASSETS.iterdir()):
-        found = re.search(rf"/?assets/timeline/{re.escape(file.name)}[^\"]*", index)
-        assert found, file.name
-        with client.get("/" + found[0].lstrip("/"), base_url="http://127.0.0.1") as answer:
-            assert answer.status_code == 200
+    addresses = re.findall(r"/bundle/[0-9a-f]{16}\.(?:js|css)", index)
+    assert len(set(addresses)) == len(addresses) == 4
+    served = ""
+    for address in addresses:
+        plain = client.get(address, base_url="http://127.0.0.1")
+        assert "immutable" in plain.headers["Cache-Control"]
+        served += plain.text
+        packed = client.get(address, base_url="http://127.0.0.1", headers={"Accept-Encoding": "gzip, br"})
+        assert packed.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(packed.data).decode() == plain.text
+    for file in sorted(path for path in ASSETS.parent.rglob("*.[jc]s*") if path.name != "early.js"):
+        assert file.read_text() in served, file.name
+    assert "assets/" not in index.replace("/assets/early.js", "").replace("/assets/favicon.svg", "")
+    assert client.get("/bundle/none.js", base_url="http://127.0.0.1").status_code == 404
 
 
 @pytest.mark.parametrize("scheme", [":root {", ':root[data-mantine-color-scheme="dark"] {'])
