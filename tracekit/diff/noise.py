@@ -11,6 +11,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -160,8 +161,12 @@ def split_into_sessions(runs: Iterable[Run], value: Callable[[Run], float | None
     before = datetime.min.replace(tzinfo=UTC)
     for run in sorted(runs, key=lambda run: (run.header.created_at, str(run.path))):  # the id reads run.json
         if measured := value(run):
-            now = datetime.fromisoformat(run.header.created_at)
-            if now - before > SESSION_GAP:
+            now = before
+            with suppress(
+                ValueError, OverflowError
+            ):  # edited by hand: it stays in the session of the run before
+                now = datetime.fromisoformat(run.header.created_at).astimezone(UTC)
+            if not sessions or now - before > SESSION_GAP:
                 sessions.append([])
             before = now
             sessions[-1].append((run, measured))

@@ -49,6 +49,14 @@ def test_sigma_is_pooled_within_commits_so_that_changes_do_not_enter(store: Stor
     assert (series.configuration, series.metric) == ("resnet50 train cpu batch 4", "step_time")
 
 
+@pytest.mark.parametrize("created", ["aten::mm", "2026-11-21T03:15:00", "0001-01-01T00:00:00+09:00"])
+def test_a_time_of_creation_that_was_edited_does_no_harm(store: Store, created: str) -> None:
+    made(store, 0, 100, created_at=created)
+    made(store, 1, 110)
+    [series] = history(store.runs()).series
+    assert series.values == 2
+
+
 def test_every_metric_and_configuration_is_a_series_of_its_own(store: Store) -> None:
     for second, (batch, peak) in enumerate([(4, 1e6), (8, 2e6), (4, 1e6), (8, 2e6)]):
         made(store, second, 100, peak, fingerprint=FINGERPRINT | {"batch_size": batch})
