@@ -104,7 +104,7 @@ MAX_OVERLAP_NS = 100_000
 """Overlap with a kernel that it outlasts, of kernels of one stream, from which a duration is wrong."""
 _STREAM = (*PLACE, C.CONTEXT, C.STREAM)
 """What identifies a stream: contexts of one process number theirs each from the same number on."""
-_READ = (C.ROW_ID, *_STREAM, C.START_NS, C.DUR_NS, C.GRAPH_ID)
+_READ = (C.ROW_ID, *_STREAM, C.START_NS, C.DUR_NS, C.GRAPH_ID, C.LAUNCH_ROW)
 
 
 def find_overruns(run: Run) -> Ints:
@@ -119,7 +119,10 @@ def _find(run: Run) -> Ints:
     order = np.lexsort((ints(rows, C.START_NS), stream))
     start, end = (times[order] for times in spans(rows))
     same = np.diff(stream[order]) == 0
-    over = same & (end[:-1] >= end[1:]) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
+    # A kernel without a launch inside of one with a launch may be launched by that, which waits for it.
+    launched = rows[C.LAUNCH_ROW].notna().to_numpy()[order]
+    over = same & (end[:-1] > end[1:]) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
+    over &= ~(launched[:-1] & ~launched[1:])
     found: Ints = ints(rows, C.ROW_ID)[order[:-1][over]]
     return found
 

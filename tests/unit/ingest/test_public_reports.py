@@ -213,6 +213,14 @@ def test_a_kernel_that_runs_over_later_ones_is_noted(
         assert "run over" not in verdict(run_of(store, tmp_path, other))[1]
 
 
+def test_kernels_that_a_kernel_launches_run_inside_of_it(store: Store, tmp_path: Path) -> None:
+    kernels = [kernel_event(1, ts=100, dur=900), kernel_event(2, ts=200, dur=300)]
+    run = run_of(store, tmp_path, [launch(1, 90, 9), *kernels])
+    assert "run over" not in verdict(run)[1]
+    run = run_of(store, tmp_path, [launch(1, 90, 9), launch(2, 95, 9), *kernels])
+    assert "run over" in verdict(run)[1]
+
+
 def test_the_place_of_damage_is_named_and_the_run_is_misleading(store: Store, tmp_path: Path) -> None:
     text = json.dumps({"traceEvents": [kernel_event(number) for number in range(9)]})
     path = tmp_path / "trace.json"
