@@ -73,6 +73,10 @@ bench-statistics *arguments:
 bench-ab *arguments:
     {{python}} -m benchmarks.ab_null {{arguments}}
 
+# Measure how often `try` finds the change that a program needs; needs an idle machine for an hour. See `--help`.
+bench-try *arguments:
+    {{python}} -m benchmarks.planted_changes {{arguments}}
+
 # Loads, layout shift and width of every page for TRACEs, drop to verdict, server memory, and frames of the timeline.
 bench-pages *arguments:
     {{python}} -m benchmarks.browser.pages {{arguments}}
