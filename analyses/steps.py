@@ -49,9 +49,9 @@ WARM_UP = Rule(
 )
 UNSTEADY = Rule(
     "unsteady_steps",
-    states="after warm-up p95 − p05 exceeds {min_spread_share} of the median; at least {min_steps} steps, or "
-    "as many un-profiled ones, without a saving; "
-    "without a saving if the times recur with a fixed period, as with accumulated gradients; not for "
+    states="after warm-up p95 − p05 of at least {min_steps} profiled steps exceeds {min_spread_share} of the "
+    "median, or, with fewer of them, that of at least {min_steps} un-profiled steps, which has no saving; "
+    "neither has one where the times recur with a fixed period, as with accumulated gradients; not for "
     "steps of an inference server that process different tokens",
     why="steps of one shape differ by a few percent; fewer steps do not show a distribution",
     thresholds={"min_spread_share": 0.25, "min_steps": 8},

@@ -97,17 +97,19 @@ def compute(run: Run) -> Result:
     if not len(host.start):
         return Result(notes=(NO_HOST,))
     windows = step_windows(run)
-    part_of_row = _mark_parts(host)
     whole, per_step, by_name, by_function, states, reads = [], [], [], [], [], []
     marks, loops = _find_marks(run, host), find_read_loops(run, host)
-    for rank, thread in _find_drivers(host, marks).items():
+    drivers = _find_drivers(host, marks)
+    states_of = {rank: read_states(run, rank, windows[windows[C.RANK] == rank]) for rank in drivers}
+    part_of_row = _mark_parts(host, _find_delays(host, windows, drivers, states_of))
+    for rank, thread in drivers.items():
         steps = windows[windows[C.RANK] == rank]
         window = _host_window(steps, host, thread)
         parts = _occupied(host, part_of_row, rank, thread, window)
         whole.append(_sum_parts(parts, window, len(steps)).assign(**{C.RANK: rank}))
         if len(steps):
             per_step.append(_split_by_step(parts, steps).assign(**{C.RANK: rank}))
-            if len(in_states := read_states(run, rank, steps)):
+            if len(in_states := states_of[rank]):
                 states.append(in_states.assign(**{C.RANK: rank}))
         codes = np.where(marks, _MARK, part_of_row)
         names = _with_rest(_sum_names(run, host, codes, thread, window, parts), parts[HostPart.OUTSIDE])
@@ -136,8 +138,26 @@ def compute(run: Run) -> Result:
     return Result(tables, tuple(findings(run, tables, host)), notes=() if per_step else (NO_STEPS,))
 
 
-def _mark_parts(host: HostColumns) -> Ints:
-    """Part of each host row, as an index into the parts; rows without one inherit that of the row around."""
+def _find_delays(
+    host: HostColumns, windows: pd.DataFrame, drivers: dict[int, int], states: dict[int, pd.DataFrame]
+) -> Ints:
+    """For how long the driving thread waited for a core in the step that each of its rows begins in, ns."""
+    delays = np.zeros(len(host.start), np.int64)
+    for rank, thread in drivers.items():
+        rows, steps = host.rows_of_thread[thread], windows[windows[C.RANK] == rank]
+        of_step = states[rank].set_index(C.STEP)[RUN_DELAY_NS].reindex(steps[C.STEP], fill_value=0)
+        in_order = np.append(of_step.to_numpy(np.int64), 0)  # -1: before the first step
+        delays[rows] = in_order[np.searchsorted(ints(steps, HOST_START_NS), host.start[rows], "right") - 1]
+    return delays
+
+
+def _mark_parts(host: HostColumns, delays: Ints) -> Ints:
+    """Part of each host row, as an index into the parts; rows without one inherit that of the row around.
+
+    Args:
+        host: The host rows.
+        delays: For how long the thread waited for a core in the step of each row, ns, as far as it is known.
+    """
     part = np.full(len(host.start), _UNMARKED, np.int64)
     for kind, part_of_kind in _KINDS.items():
         part[host.of_kind(kind)] = _PARTS.index(part_of_kind)
@@ -156,7 +176,7 @@ def _mark_parts(host: HostColumns) -> Ints:
         if marked.any():
             part[host.nearest_ancestor(rows, marked) >= 0] = _PARTS.index(part_of_range)
     works = is_op & ~host.name_matches(_VIEWS)
-    initializes = _find_first_calls(host, works & (part == _PARTS.index(HostPart.OPS)))
+    initializes = _find_first_calls(host, works & (part == _PARTS.index(HostPart.OPS)), delays)
     if initializes.any():
         inside = host.nearest_ancestor(rows, initializes) >= 0
         part[inside & (part != _PARTS.index(HostPart.COMPILATION))] = _PARTS.index(HostPart.START_UP)
@@ -167,10 +187,11 @@ def _mark_parts(host: HostColumns) -> Ints:
     return part
 
 
-def _find_first_calls(host: HostColumns, chosen: Bools) -> Bools:
+def _find_first_calls(host: HostColumns, chosen: Bools, delays: Ints) -> Bools:
     """Whether each host row is the first call of its op on its rank, and far longer than the others.
 
-    Of nested ones only the innermost is: an op that calls it is not slow itself.
+    It is also longer without all that its thread waited for a core meanwhile, which initializes nothing. Of
+    nested ones only the innermost is: an op that calls it is not slow itself.
     """
     found, rows = np.zeros(len(chosen), np.bool_), np.flatnonzero(chosen)
     if not len(rows):
@@ -181,7 +202,8 @@ def _find_first_calls(host: HostColumns, chosen: Bools) -> Bools:
     length, order = (host.end - host.start)[rows], np.lexsort((host.start[rows], group))
     first = order[np.append(0, np.cumsum(count)[:-1])]
     usual = np.maximum(medians(group, len(names), length), 1)
-    slow = (count >= MIN_CALLS) & (length[first] >= np.maximum(MIN_FIRST_RATIO * usual, MIN_FIRST_NS))
+    least = np.maximum(MIN_FIRST_RATIO * usual, MIN_FIRST_NS)
+    slow = (count >= MIN_CALLS) & (length[first] - delays[rows[first]] >= least)
     found[rows[first[slow]]] = True
     inner = np.flatnonzero(found)
     around = host.nearest_ancestor(host.parent[inner].astype(np.int64), found)
@@ -419,7 +441,8 @@ ANALYSIS = Analysis(
         "belongs to the first that applies of: garbage_collection (Python collects garbage), loading (in a "
         "data loader's __next__), compilation (in a range that compiles or tries variants, or loading "
         f"code), start_up (in the first of at least {MIN_CALLS} calls of an op other than a view, which "
-        f"takes {duration(MIN_FIRST_NS)} and {MIN_FIRST_RATIO} times the median of the calls), "
+        f"takes {duration(MIN_FIRST_NS)} and {MIN_FIRST_RATIO} times the median of the calls, "
+        "without what the thread waited for a core in that step), "
         "profiler, communication (in an op that communicates), waits (in a call that waits for the device), "
         "runtime (in another runtime call), ops (in an op), garbage_collection or communication (on other "
         "threads only), other_threads (ops of other threads of the rank run), outside (none of these). Time "

@@ -27,7 +27,7 @@ from tracekit.schema import C, HostKind
 
 from ..shared.common import contains, ints
 from ..shared.host_columns import BACKWARD, HostColumns
-from ..shared.programs import program_of
+from ..shared.programs import keep_workers, program_of
 from .states import BLOCKED_NS
 
 PART, TIME_NS, TOTAL_NS, SOURCE, SAMPLES = "part", "time_ns", "total_ns", "source", "samples"
@@ -148,14 +148,14 @@ def _report_loading(run: Run, names: pd.DataFrame, time_ns: int, window_ns: int,
         LOADS,
         None if contention and contention.is_external else saving,
         f"Data loading takes {against.describe(time_ns)}",
-        place + (_WAIT_FOR_WORKERS if waits else _LOAD_IN_WORKERS),
+        place + (_WAIT_FOR_WORKERS.format(keep=keep_workers(run)) if waits else _LOAD_IN_WORKERS),
         "upper bound: all of the waiting" if waits else "what one worker loads while the rest of a step runs",
     )
 
 
 _WAIT_FOR_WORKERS = (
-    "The process waits for its workers: use more of them, keep them between epochs "
-    "(`persistent_workers=True`), or make the dataset and the collate function cheaper"
+    "The process waits for its workers: use more of them, {keep}or make the dataset and the collate function "
+    "cheaper"
 )
 _LOAD_IN_WORKERS = (
     "The process loads by itself: load in workers (`DataLoader(num_workers=..., persistent_workers=True)`), "
@@ -226,7 +226,8 @@ def _report_compilation(run: Run, compiling: Ints, time_ns: int, against: Budget
     )
     why = "Code is compiled again because a guard fails: `TORCH_LOGS=recompiles` names it. "
     if recompiled:
-        why = f"{recompiled['function']} was compiled again {recompiled['recompilations']} times" + (
+        count = int(recompiled["recompilations"])
+        why = f"{recompiled['function']} was compiled again {'once' if count == 1 else f'{count} times'}" + (
             ", up to the limit of recompilations: from then on it runs uncompiled"
         ) * bool(recompiled.get("limit_reached"))
         why += f". The guard that failed last: `{recompiled['guard']}`. "

@@ -89,8 +89,8 @@ LOAD_IN_WORKERS = (
     "persistent_workers=True)"
 )
 FASTER_WORKERS = (
-    "Its workers are slower than the GPU: add workers up to the number of cores, keep them between epochs "
-    "(persistent_workers=True), decode and transform less per batch (once before training, or on the GPU)"
+    "Its workers are slower than the GPU: add workers up to the number of cores, {keep}decode and "
+    "transform less per batch (once before training, or on the GPU)"
 )
 _ON_DEVICE = (
     'The CPU fills a tensor there: make it on the device (`device="{module}"` in the call of `torch`), '

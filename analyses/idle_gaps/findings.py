@@ -29,7 +29,7 @@ from ..shared.common import (
 from ..shared.groups import group_rows
 from ..shared.host_rows import NO_OP, blocking_calls
 from ..shared.idle_neighbors import AFTER, inside_steps
-from ..shared.programs import program_of
+from ..shared.programs import keep_workers, program_of
 from ..steps import measure_steps
 from .advice import (
     FASTER_WORKERS,
@@ -362,7 +362,8 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
         return f"{largest_part(named)}. {on_host(rows, program)}{one_off(rows)}"
     if rule is LOADING:
         loads_itself = not mostly(rows, contains(rows[OP], "_MultiProcessing"))
-        return f"{largest_part(rows)}. {LOAD_IN_WORKERS if loads_itself else FASTER_WORKERS}"
+        faster = FASTER_WORKERS.format(keep=keep_workers(run))
+        return f"{largest_part(rows)}. {LOAD_IN_WORKERS if loads_itself else faster}"
     if rule is CALLS:
         return f"{largest_part(rows, [CALL, OP, SOURCE])}. {on_call(rows)}{one_off(rows)}"
     after = _after_waits(run, rows, budget) if rule is LAUNCHES else ""

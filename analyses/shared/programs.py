@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass, replace
 
 from tracekit.analysis import Remark
+from tracekit.runs.environment import PROGRAM
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
@@ -84,6 +85,13 @@ def is_from_nsys(run: Run) -> bool:
     """Whether Nsight Systems recorded a run, here or elsewhere."""
     collector = run.meta.collector
     return collector.name == "nsys" or str(collector.options.get("tool", "")).startswith("nsys")
+
+
+def keep_workers(run: Run) -> str:
+    """Return the advice to keep the workers of data loaders, empty where all are kept."""
+    loaders = (run.meta.environment.get(PROGRAM) or {}).get("data_loaders") or []
+    kept = [bool(loader.get("persistent_workers")) for loader in loaders if loader.get("num_workers")]
+    return "" if kept and all(kept) else "keep them between epochs (`persistent_workers=True`), "
 
 
 def _detect(run: Run) -> Program:

@@ -174,6 +174,32 @@ def test_a_first_call_that_initializes_is_start_up(
     assert ("; start-up takes" in judge(run).sentence) == (start_up_ms > 0)
 
 
+@pytest.mark.parametrize(("waited_ms", "start_up_ms"), [(10, 30), (21, 0)])
+def test_waiting_for_a_core_in_a_first_call_initializes_nothing(
+    tmp_path: Path, waited_ms: int, start_up_ms: int
+) -> None:
+    calls = [(0, 30_000_000), *((at, at + 1_000) for at in range(40_000_000, 44_000_000, 1_000_000))]
+    rows = [host("ProfilerStep#1", 0, 50_000_000, kind=HostKind.ANNOTATION)]
+    rows += [host("aten::mm", start, end, parent_row=0) for start, end in calls]
+    waited_ns = waited_ms * 1_000_000
+    readings = [
+        {C.T_NS: at, C.SOURCE: "scheduler", C.RANK: 0, C.METRIC: metric, C.UNIT: "ns", C.VALUE: value}
+        for at, ran, waited in ((0, 0, 0), (49_999_999, 50_000_000 - waited_ns, waited_ns))
+        for metric, value in (("step_thread_ran_ns", ran), ("step_thread_waited_ns", waited))
+    ]
+    run = make_run(tmp_path, host_intervals=rows, steps=[step(1, 0, 50_000_000)], counters=readings)
+    assert times(run).get("start_up", 0) == start_up_ms * 1_000_000
+
+
+@pytest.mark.parametrize(("kept", "said"), [([True], False), ([True, False], True), ([], True)])
+def test_workers_that_are_kept_need_not_be(tmp_path: Path, kept: list[bool], said: bool) -> None:
+    loaders = [{"num_workers": 2, "persistent_workers": is_kept} for is_kept in kept]
+    rows = [loads(0.8, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__")]
+    run = stepping(tmp_path, rows, meta={"environment": {"program": {"data_loaders": loaders}}})
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert ("keep them between epochs" in finding.advice) == said
+
+
 def test_a_view_that_takes_long_initializes_nothing(tmp_path: Path) -> None:
     rows = [host("aten::t", 0, 30_000_000)]
     rows += [host("aten::t", at, at + 1_000) for at in range(40_000_000, 44_000_000, 1_000_000)]

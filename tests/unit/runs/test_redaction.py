@@ -203,6 +203,15 @@ def test_what_is_no_secret_stays(words: list[str]) -> None:
     assert redaction.redact_command(words) == words
 
 
+def test_a_secret_that_a_guard_compares_is_hidden() -> None:
+    guards = ["self.api_key == 'abcd1234'", "L['password'] == \"hunter22\"", "self.mode == 'abcd1234'"]
+    assert [redaction.redact_text(guard) for guard in guards] == [
+        "self.api_key == '***'",
+        "L['password'] == \"***\"",
+        guards[2],
+    ]
+
+
 def test_a_persons_folder_is_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/data/people/ann")
     reported = redaction.redact_texts(
