@@ -40,7 +40,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
+from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart, find_main_function
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.range_names import COLLECTION
@@ -61,6 +61,7 @@ from .samples import (
     bound_outside,
     compare_functions,
     divide_unrecorded,
+    find_loops,
     name_loading,
     read_samples,
 )
@@ -119,10 +120,13 @@ def compute(run: Run) -> Result:
             ranges = np.flatnonzero((host.thread == thread) & (codes == _UNMARKED))
             outside = parts[HostPart.OUTSIDE]
             unrecorded = intervals.subtract(outside, intervals.union(*host.spans(ranges)))
-            names = divide_unrecorded(names, samples, unrecorded)
-            names = bound_outside(names, unprofiled, intervals.length(outside), intervals.length(window))
-            names = name_loading(names, samples, unprofiled, parts[HostPart.LOADING])
             functions = compare_functions(samples, unprofiled, unrecorded)
+            around = find_loops(functions, len(samples) + len(unprofiled))
+            divided = divide_unrecorded(names, samples, unrecorded, around)
+            lengths = intervals.length(outside), intervals.length(window)
+            bounded = bound_outside(names, unprofiled, *lengths, around)
+            names = bounded if not _has_main(divided) and _has_main(bounded) else divided
+            names = name_loading(names, samples, unprofiled, parts[HostPart.LOADING])
             by_function.append(functions.assign(**{C.RANK: rank}))
         names = sort_by(names, f"-{TIME_NS}")
         names = names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
@@ -318,6 +322,13 @@ def _sum_names(
     )
 
 
+def _has_main(names: pd.DataFrame) -> bool:
+    """Whether a function has most of the time outside of ops."""
+    outside = names[names[PART] == HostPart.OUTSIDE]
+    function, _ = find_main_function(outside, int(ints(outside, TIME_NS).sum()))
+    return function not in ("", NOT_RECORDED)
+
+
 def _sum_loops(run: Run, loops: ReadLoops, chosen: Bools, window_ns: int) -> pd.DataFrame:
     """Sum loops that read values, with the line that most of their time is in."""
     row_id, ranks, start, end = (
@@ -370,7 +381,12 @@ TABLES = (
             Column(C.NAME, "", f"op, call, range or Python function; {NOT_RECORDED} for the rest outside"),
             Column(TIME_NS, "ns", "Σ of the self times in the window: without rows inside"),
             Column("share", "share", "self time over the window"),
-            Column(TOTAL_NS, "ns", "Σ of the times of the part in these calls, with what they call"),
+            Column(
+                TOTAL_NS,
+                "ns",
+                "Σ of the times of the part in these calls, with what they call; of a function that is in "
+                "nearly all samples and not in one line, as the loop over steps, the self time",
+            ),
             Column("calls", "count", "calls with a part in the window"),
             Column(
                 SOURCE,
@@ -447,9 +463,9 @@ ANALYSIS = Analysis(
         "runtime (in another runtime call), ops (in an op), garbage_collection or communication (on other "
         "threads only), other_threads (ops of other threads of the rank run), outside (none of these). Time "
         "that no row covers is divided by the functions in the agent's samples, and functions that a data "
-        f"loader calls have a total time by them, from {MIN_SAMPLES} samples on. With fewer, samples of "
-        "steps that were not profiled are used: outside, a function then takes at least its share of them "
-        "without all other time, which they may be in as well. "
+        f"loader calls have a total time by them, from {MIN_SAMPLES} samples on. Where these name no "
+        "function of most of the time, samples of steps that were not profiled do: outside, a function takes "
+        "at least its share of them without all other time, which they may be in as well. "
         "Samples are statistical: of n, a function with the share p is in p·n ± "
         "√(p·(1 − p)·n), and what takes less than their distance of 10 ms or more may be in none. Code "
         "between ops is sampled late by up to the interval in which Python hands over its lock (1 ms; 5 ms "

@@ -7,19 +7,27 @@ own. Those on the program itself are for all runs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Basis, Bottleneck, Finding, Rule
-from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart, describe_line, find_main_function
+from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis.host_verdict import (
+    NOT_RECORDED,
+    HostPart,
+    describe_line,
+    find_main_function,
+    starts_workers,
+)
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs.conditions import find_contention
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.intervals import Ints
+from tracekit.runs.range_names import COLLECTION
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
@@ -114,14 +122,15 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
         rows = names[names[PART] == HostPart.OUTSIDE]
         yield _report_outside(run, rows, times[HostPart.OUTSIDE], _find_blocked(tables, times), against)
     if (collecting_ns := times[HostPart.GARBAGE_COLLECTION]) >= COLLECTS["min_share"] * window_ns:
+        start, end = host.spans(np.flatnonzero(host.name_matches(f"^{COLLECTION}")))
         yield against.finding(
             COLLECTS,
-            collecting_ns,
+            max(0, collecting_ns - int((end - start).max())) or None,
             f"Garbage collection takes {against.describe(collecting_ns)}",
             "Call `gc.freeze()` once what lives long is built, so that it is not looked at again, and "
             "`gc.disable()` with a `gc.collect()` every some hundred steps; or make fewer lists, dicts and "
             "objects per step",
-            "upper bound: all collections in the profiled steps",
+            "upper bound: all collections in the profiled steps but the longest, which may be the only one",
             basis=Basis.MEASURED,
         )
     compiling = ints(tables["per_step"], "compilation_ns") if "per_step" in tables else np.zeros(0, np.int64)
@@ -192,6 +201,9 @@ def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, blocked_ns: int
         move = _WAIT.format(blocked=human(against.per_step(blocked_ns), "ns"), per=against.per)
     saving, advice = saving_ns or None, _FUSE if function.startswith("Optimizer.") else move
     place = f"Most of it is in {brief(function)}{describe_line(names, function)}"
+    if starts_workers(names, time_ns):
+        place += ", which starts workers of a data loader"
+        advice = _KEEP
     if not function and names[SAMPLES].notna().any():
         largest = zip(names[C.NAME].head(MAX_NAMED), names[TIME_NS].head(MAX_NAMED), strict=True)
         shares = [f"{brief(str(name))} {human(against.share(time), 'share')}" for name, time in largest]
@@ -208,6 +220,10 @@ def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, blocked_ns: int
     )
 
 
+_KEEP = (
+    "Keep them between epochs (`DataLoader(..., persistent_workers=True)`), or use fewer: each starts a "
+    "process, and gets the dataset"
+)
 _MOVE = (
     "It is Python (loops, conversions, tokenizing), {unmeasured}reading of files, or waiting: do it once for "
     "a batch or before the loop, or in another process"
@@ -292,7 +308,7 @@ def _judge_program(run: Run, host: HostColumns, functions: pd.DataFrame | None) 
     yield from _report_restarts(run, program.get("data_loaders") or [], against)
     least = int(count_iterations(run, host).min(initial=1 << 31)) if against.marked else 0
     if ITERATIONS["min_iterations"] <= least < 1 << 31:
-        yield against.finding(
+        finding = against.finding(
             ITERATIONS,
             None,
             f"A profiled step of {human(against.step_ns, 'ns')} holds {least} optimizer steps or more: it is "
@@ -300,6 +316,7 @@ def _judge_program(run: Run, host: HostColumns, functions: pd.DataFrame | None) 
             f"Times per step are those of {least} iterations of {human(against.step_ns // least, 'ns')} or "
             "less: call `step()` of the profiler, or `tracekit.step()`, after each batch",
         )
+        yield replace(finding, severity=Severity.WARN)  # it costs nothing, but all times per step mislead
 
 
 def _report_restarts(run: Run, loaders: list[dict[str, Any]], against: Budget) -> Iterator[Finding]:

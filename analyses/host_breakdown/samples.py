@@ -26,6 +26,8 @@ from .findings import PART, SAMPLES, SOURCE, TIME_NS, TOTAL_NS
 
 _LOADER = "torch/utils/data/dataloader.py("
 _COUNTS = [SAMPLES, "self_samples", "unrecorded_samples"]
+LOOP_SHARE = 0.9
+"""Share of all samples from which a function is the loop over steps, or around it."""
 MIN_SAMPLES = 4
 """Samples from which the time that no row covers is divided."""
 
@@ -82,13 +84,30 @@ def count_functions(samples: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
     return sort_by(counts, f"-{SAMPLES}", C.DEPTH, C.NAME)
 
 
-def divide_unrecorded(names: pd.DataFrame, samples: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
+def find_loops(functions: pd.DataFrame, count: int) -> set[str]:
+    """Return the functions that are in nearly all samples and no line of which is, as the loop over steps.
+
+    Args:
+        functions: Samples by function, of `compare_functions`.
+        count: All samples of the thread.
+    """
+    of_function = ints(functions, SAMPLES) + ints(functions, "unprofiled_samples")
+    chosen = (of_function >= LOOP_SHARE * count) & functions[SOURCE].eq("").to_numpy()
+    return set(functions[C.NAME][chosen])
+
+
+def divide_unrecorded(
+    names: pd.DataFrame, samples: pd.DataFrame, unrecorded: Union, loops: set[str]
+) -> pd.DataFrame:
     """Divide the time that no row covers by the functions of the samples in it; they sum to it exactly.
+
+    Loops have no total beyond their own time: what they call explains more.
 
     Args:
         names: Times by part and name, with a row `NOT_RECORDED`.
         samples: Samples of the thread.
         unrecorded: Moments that no row of the thread covers.
+        loops: Functions that are only around what takes the time.
     """
     is_rest = (names[C.NAME] == NOT_RECORDED).to_numpy()
     inside = samples[_are_inside(ints(samples, C.T_NS), unrecorded)]
@@ -98,12 +117,14 @@ def divide_unrecorded(names: pd.DataFrame, samples: pd.DataFrame, unrecorded: Un
     counts = count_functions(inside, unrecorded)
     edges = np.cumsum(np.append(0, ints(counts, "self_samples"))) * rest_ns // len(inside)
     total_ns = ints(counts, SAMPLES) * rest_ns // len(inside)
-    divided = _to_names(HostPart.OUTSIDE, counts, np.diff(edges), total_ns)
+    self_ns = np.diff(edges)
+    total_ns = np.where(counts[C.NAME].isin(loops), self_ns, total_ns)
+    divided = _to_names(HostPart.OUTSIDE, counts, self_ns, total_ns)
     return pd.concat([names[~is_rest], divided], ignore_index=True)
 
 
 def bound_outside(
-    names: pd.DataFrame, unprofiled: pd.DataFrame, outside_ns: int, window_ns: int
+    names: pd.DataFrame, unprofiled: pd.DataFrame, outside_ns: int, window_ns: int, loops: set[str]
 ) -> pd.DataFrame:
     """Divide the time that no row covers by samples of steps that were not profiled, as far as they tell.
 
@@ -115,6 +136,7 @@ def bound_outside(
         unprofiled: Samples of the thread in steps that were not profiled.
         outside_ns: Time outside of ops in the window.
         window_ns: Length of the window.
+        loops: Functions that are only around what takes the time.
     """
     is_rest = (names[C.NAME] == NOT_RECORDED).to_numpy()
     if len(unprofiled) < MIN_SAMPLES or not is_rest.any():
@@ -126,6 +148,7 @@ def bound_outside(
     )
     rest_ns = int(ints(names, TIME_NS)[is_rest].sum())
     self_ns = self_ns * min(rest_ns, int(self_ns.sum())) // max(1, int(self_ns.sum()))
+    total_ns = np.where(counts[C.NAME].isin(loops), self_ns, total_ns)
     left = names.copy()
     left.loc[is_rest, [TIME_NS, TOTAL_NS]] = rest_ns - int(self_ns.sum())
     bounded = _to_names(HostPart.OUTSIDE, counts, self_ns, np.minimum(total_ns, outside_ns))

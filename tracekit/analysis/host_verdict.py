@@ -64,8 +64,14 @@ _BOUNDS = {
     HostPart.OTHER_THREADS: Bottleneck.COMPUTE,
     HostPart.OUTSIDE: Bottleneck.HOST,
 }
-_LIBRARY = r"^(?:<|torch/|python\d[\d.]*/|enumerate\(DataLoader\))"
+_LIBRARY = r"^(?:<|torch/|site-packages/|python\d[\d.]*/|enumerate\(DataLoader\))"
 """Begin of the names of functions of Python and torch, and of the range around a data loader."""
+_STARTS, _CALLS = (
+    rf"^torch/utils/data/dataloader\.py\(\d+\): {name}$" for name in ("_get_iterator", "__(?:iter|next)__")
+)
+"""The function of torch that starts the workers of a data loader, and those that a program calls."""
+MIN_SAMPLED, MIN_SAMPLED_SHARE, MAX_SAMPLED_SHARE = 5, 0.25, 0.9
+"""Samples of a function, and their share, from which it is named beside ops; one in more is the loop."""
 _SUBJECTS = {
     Bottleneck.COMPUTE: "ops on the CPU",
     Bottleneck.HOST: "host work outside ops",
@@ -100,7 +106,10 @@ class HostVerdict:
 
 
 def describe_host(
-    whole: pd.DataFrame, by_name: pd.DataFrame, loops: pd.DataFrame | None = None
+    whole: pd.DataFrame,
+    by_name: pd.DataFrame,
+    loops: pd.DataFrame | None = None,
+    functions: pd.DataFrame | None = None,
 ) -> HostVerdict | None:
     """Return the verdict on the driving threads; None if their window has no length.
 
@@ -108,6 +117,7 @@ def describe_host(
         whole: Table `whole` of `host_breakdown`.
         by_name: Its table `by_name`.
         loops: Its table `read_loops`, if it has one.
+        functions: Its table `by_function`, if it has one.
     """
     lengths: dict[tuple[Bottleneck, str], int] = {}
     times = dict.fromkeys(_BOUNDS.values(), 0)
@@ -129,6 +139,8 @@ def describe_host(
     else:
         text += _name_largest(bound, names, times[bound], total)
     text += _name_loop(loops, total)
+    if bound == Bottleneck.COMPUTE:
+        text += _name_sampled(functions)
     if MIN_SHARE * total <= collecting < times[bound]:
         text += f"; garbage collection takes {human(collecting / total, 'share')}"
     if bound != Bottleneck.START_UP and times[Bottleneck.START_UP] >= MIN_SHARE * total:
@@ -147,6 +159,21 @@ def _name_loop(loops: pd.DataFrame | None, total_ns: int) -> str:
     place = f" at {_shown(line)}" * bool(line)
     taken = human(int(loops["time_ns"].sum()) / total_ns, "share")
     return f"; values of tensors are read one at a time{place}, {taken}"
+
+
+def _name_sampled(functions: pd.DataFrame | None) -> str:
+    """Name the function of the program with most samples that are in one line; empty if they are few."""
+    if functions is None:
+        return ""
+    counts = functions["samples"] + functions["unprofiled_samples"]
+    share = counts / counts.groupby(functions[C.RANK]).transform("max")  # the outermost function is in all
+    inside = (counts >= MIN_SAMPLED) & (share >= MIN_SAMPLED_SHARE) & (share < MAX_SAMPLED_SHARE)
+    inside &= (functions["source"] != "") & ~functions[C.NAME].astype(str).str.contains(_LIBRARY)
+    if not inside.any():
+        return ""
+    largest = functions[inside].assign(share=share[inside]).nlargest(1, "share")
+    line, taken = str(largest["source"].iloc[0]), human(float(largest["share"].iloc[0]), "share")
+    return f"; {taken} of the samples of Python are in {_shown(line)}"
 
 
 def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns: int) -> str:
@@ -169,7 +196,20 @@ def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns
         return ", where nothing is recorded (stacks would show it)"
     if not function:
         return ""
-    return f", mostly {_shown(function)}{describe_line(names, function)}"
+    starting = "starting workers of a data loader in " * starts_workers(names, part_ns)
+    return f", mostly {starting}{_shown(function)}{describe_line(names, function)}"
+
+
+def starts_workers(names: pd.DataFrame, part_ns: int) -> bool:
+    """Return whether data loaders that start workers take more than half of a part, as samples say.
+
+    Args:
+        names: Rows of the part in the table `by_name` of `host_breakdown`.
+        part_ns: Length of the part.
+    """
+    functions = names[C.NAME].astype(str)
+    starts, calls = functions.str.contains(_STARTS), functions.str.contains(_CALLS)
+    return bool(starts.any()) and 2 * int(names["total_ns"][calls].sum()) > part_ns
 
 
 def describe_line(names: pd.DataFrame, function: str) -> str:
@@ -189,8 +229,7 @@ def describe_line(names: pd.DataFrame, function: str) -> str:
 def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
     """Return the innermost function that more than half of a part is in, and its time; empty without one.
 
-    It is one of the program: what it calls of Python or torch says less. One that is only around what takes
-    the time, as the loop over steps is, explains nothing: most of it is its own, or in one line.
+    It is one of the program: what it calls of Python, torch or other packages says less.
 
     Args:
         names: Rows of the part in the table `by_name` of `host_breakdown`.
@@ -201,16 +240,7 @@ def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
     most = totals[2 * totals > part_ns]
     if not len(most):
         return "", 0
-    function = str(most.idxmin())
-    is_around = _is_around(names[names[C.NAME] == function], part_ns)
-    return ("", 0) if is_around else (function, min(int(most.min()), part_ns))
-
-
-def _is_around(rows: pd.DataFrame, part_ns: int) -> bool:
-    """Whether a sampled function is only around what takes the time; loaders have no times of their own."""
-    if "samples" not in rows or rows["samples"].isna().any() or rows["part"].eq(HostPart.LOADING).any():
-        return False
-    return 2 * int(rows["time_ns"].sum()) <= part_ns and not rows["source"].any()
+    return str(most.idxmin()), min(int(most.min()), part_ns)
 
 
 def _shown(name: object) -> str:

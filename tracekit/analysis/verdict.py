@@ -92,7 +92,7 @@ INTEGRITY = "integrity"
 INPUTS: dict[str, tuple[str, ...]] = {
     INTEGRITY: ("verdict", "checks"),
     "gpu_breakdown": ("profiled_steps", "whole"),
-    "host_breakdown": ("whole", "by_name", "read_loops"),
+    "host_breakdown": ("whole", "by_name", "read_loops", "by_function"),
     "idle_gaps": ("by_cause", "by_op", "before_work", "summary"),
     "kernels": ("families",),
     "overlap": ("profiled_steps", "whole", "collectives"),
@@ -218,13 +218,13 @@ class Evidence:
                     return _cannot_tell("the window has no length")
                 of_all = sum(part.dur_ns for part in found.parts)
                 return Verdict(found.bound, found.loss, found.sentence, found.parts, found.window, of_all)
-        whole, by_name, loops = (
+        whole, by_name, *others = (
             self.tables.get(("host_breakdown", name)) for name in INPUTS["host_breakdown"]
         )
         if whole is None or by_name is None:
             nothing = "neither work of a device nor of the host is recorded"
             return _cannot_tell(self.failed.get("host_breakdown", nothing))
-        verdict = describe_host(whole, by_name, loops)
+        verdict = describe_host(whole, by_name, *others)
         if verdict is None:
             return _cannot_tell("the host's activity has no length")
         total = sum(verdict.lengths.values())

@@ -613,6 +613,43 @@ def test_without_samples_of_profiled_steps_those_of_others_bound_what_a_function
     assert "mostly data.py(6): encode, line 8;" in judge(run).sentence
 
 
+def test_a_function_that_calls_what_takes_the_time_is_named_unless_it_is_the_loop(tmp_path: Path) -> None:
+    split, encode = ("data.py", 2, "split", 3), ("data.py", 6, "encode")
+    outside = [((split,) if place % 2 else ()) + ((*encode, 7 + place), (*MAIN, 25)) for place in range(6)]
+    samples = [sample(90_000 * place, *frames) for place, frames in enumerate(outside)]
+    in_op = [sample(900_000 + place, (*MAIN, 28)) for place in range(2)]
+    run = sampled(tmp_path, *samples, *in_op)
+    assert "mostly data.py(6): encode; ops take" in judge(run).sentence
+
+
+def test_starting_workers_of_a_loader_is_told_from_other_work(tmp_path: Path) -> None:
+    loader = [("torch/utils/data/dataloader.py", 9, name, 9) for name in ("_get_iterator", "__iter__")]
+    run = sampled(tmp_path, *(sample(90_000 * place, *loader, (*MAIN, 25)) for place in range(6)))
+    assert "mostly starting workers of a data loader in train.py(20): main, line 25" in judge(run).sentence
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert "persistent_workers=True" in finding.advice
+
+
+@pytest.mark.parametrize(("line", "said"), [(8, True), (0, False)])
+def test_beside_ops_the_line_of_many_samples_is_named(tmp_path: Path, line: int, said: bool) -> None:
+    rows = [
+        host("ProfilerStep#1", 0, 1_000_000, kind=HostKind.ANNOTATION),
+        {**runs_op(0, 0.9), C.PARENT_ROW: 0},
+    ]
+    copies = [sample(10_000 * place, ("ema.py", 7, "keep", line or place), (*MAIN, 25)) for place in range(5)]
+    others = [sample(200_000 + 10_000 * place, (*MAIN, 24 + place)) for place in range(5)]
+    steps = [step(1, 0, 1_000_000)]
+    run = make_run(tmp_path, host_intervals=rows, steps=steps, host_samples=[*copies, *others])
+    assert ("; 50.0% of the samples of Python are in ema.py(8): keep." in judge(run).sentence) == said
+
+
+def test_a_single_long_collection_has_no_saving(tmp_path: Path) -> None:
+    once = [collects(0.5), runs_op(0.5, 1)]
+    run = stepping(tmp_path, lambda number: once if number == 2 else [runs_op(0, 1)])
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert (finding.code, finding.saving_ns_per_step) == ("host_garbage_collection", None)
+
+
 def test_functions_that_a_loader_calls_are_named(tmp_path: Path) -> None:
     loader = ("torch/utils/data/dataloader.py", 700, "__next__", 733)
     rows = [host("ProfilerStep#1", 0, 1_000_000, kind=HostKind.ANNOTATION), {**loads(0.8), C.PARENT_ROW: 0}]

@@ -105,7 +105,8 @@ def _read_frames(frame: FrameType) -> list[Frame]:
 class _FrameNames:
     """Names of functions as torch has them: the file as it is imported, the first line, and the name.
 
-    Files of the standard library begin with its folder, as in `python3.11/random.py`.
+    Files of the standard library begin with its folder, as in `python3.11/random.py`, and those of installed
+    packages other than torch with `site-packages/`.
     """
 
     def __init__(self) -> None:
@@ -123,6 +124,8 @@ class _FrameNames:
                 (code.co_filename[len(root) + 1 :] for root in self._roots if _is_in(code.co_filename, root)),
                 code.co_filename,
             )
+            if "site-packages" in code.co_filename and not file.startswith(("torch/", "site-packages/")):
+                file = f"site-packages/{file}"
             name = self._names[id(code)] = f"{file}({code.co_firstlineno}): {code.co_name}"
         return name
 

@@ -96,4 +96,4 @@ def test_stacks_are_named_as_torch_names_them_without_frames_of_the_agent() -> N
     assert frames[0].endswith(f"test_host_watch.py({first}): busy")
     assert first < int(lines.split(",")[0]) <= first + 3
     assert len(frames) == len(lines.split(","))
-    assert any(frame.startswith(("_pytest/", "pluggy/")) for frame in frames), "named as it is imported"
+    assert any(frame.startswith("site-packages/_pytest/") for frame in frames), "of an installed package"
