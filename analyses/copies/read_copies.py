@@ -171,7 +171,8 @@ def describe_places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
     sums = weights.groupby([OUTER, SOURCE])["weight"].sum().reset_index()
     sums = sort_by(sums, "-weight", OUTER, SOURCE)
     words = [
-        ("an unrecorded op" if op == NO_OP else f"`{brief(op)}`") + (f" at {brief(line)}" if line else "")
+        ("copies outside of recorded ops" if op == NO_OP else f"`{brief(op)}`")
+        + (f" at {brief(line)}" if line else "")
         for op, line in zip(sums[OUTER], sums[SOURCE], strict=True)
     ]
     more = f" and {len(words) - most} more places" if len(words) > most else ""

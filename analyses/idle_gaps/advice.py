@@ -42,7 +42,7 @@ def one_off(rows: pd.DataFrame) -> str:
     longest = int(lengths.max()) / total_ns(rows)
     alike = rows[OP] == rows[OP].iloc[int(lengths.argmax())]
     alike &= MIN_FIRST_RATIO * lengths >= lengths.max()
-    if longest < MIN_ONE_OFF_SHARE or alike.sum() > 1:
+    if longest < MIN_ONE_OFF_SHARE or alike.sum() > 1 or mostly(rows, rows[INITIAL]):  # which says so
         return ""
     amount = "It is a single gap" if len(rows) == 1 else f"A single gap is {percent(longest)} of it"
     return f". {amount}: if it happens only once, exclude it with warm-up steps"
@@ -153,8 +153,8 @@ def on_host(rows: pd.DataFrame, program: Program) -> str:
         return _ON_DEVICE.format(module=program.module)
     if mostly(rows, rows[INITIAL]):
         return (
-            "It compiles or loads code there, on first use only: warm up before recording, and in production "
-            "before the first request"
+            "The CPU compiles or loads code there, on first use only: warm up before recording, and in "
+            "production before the first request"
         )
     if mostly(rows, rows[WAITS_ELSEWHERE]):
         return (
@@ -193,8 +193,8 @@ def on_call(rows: pd.DataFrame) -> str:
     call = main_call(rows)
     if mostly(rows, rows[INITIAL]):
         return (
-            "It is slow on first use only, because it loads code or initializes a library or the device: "
-            "warm up before recording, and in production before the first request"
+            "Such a call is slow on first use only, because it loads code or initializes a library or the "
+            "device: warm up before recording, and in production before the first request"
         )
     if re.search(MEMORY, call):
         return (

@@ -174,7 +174,7 @@ class Evidence:
         verdict = _cannot_tell(obstacle) if obstacle else self._judge_window()
         unnamed = [name for name, message in self.failed.items() if message not in verdict.sentence]
         if unnamed:
-            sentence = f"{verdict.sentence} Without {', '.join(unnamed)}, which failed."
+            sentence = f"{verdict.sentence} Not included, because it failed: {', '.join(unnamed)}."
             verdict = replace(verdict, sentence=sentence)
         return replace(verdict, findings=_select_findings(verdict, list(ranked)))
 

@@ -315,7 +315,7 @@ FAILED = Result(notes=("failed: KeyError: 'x'",), incomplete=True)
     ("name", "says"),
     [
         ("gpu_breakdown", "Cannot tell what bounds this run: KeyError: 'x'."),
-        ("idle_gaps", "Without idle_gaps, which failed."),
+        ("idle_gaps", "Not included, because it failed: idle_gaps."),
         ("host_breakdown", "kernels run for 60.0% of the capture"),
     ],
 )
