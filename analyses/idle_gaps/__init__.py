@@ -60,6 +60,7 @@ from ..shared.common import (
     spans,
 )
 from ..shared.groups import Groups, count_by_rank, group_rows, sum_by_code
+from ..shared.host_columns import HostColumns
 from ..shared.idle_neighbors import AFTER, BEFORE, inside_steps
 from . import causes as idle_rows
 from . import findings as idle_findings
@@ -212,6 +213,7 @@ def _summary(
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
         called = idle.host.start[idle.host.rank == rank]
         row["lead_ns"] = max(0, first - int(called.min())) if len(called) else pd.NA
+        row["lead_work"], row["lead_work_ns"] = _largest_before(idle.host, of_device)
         row["waits_ns"] = _waits(idle, windows[windows[C.RANK] == rank], of_device, first, last)
         row["edges_ns"] = _edges(
             windows[windows[C.RANK] == rank], first, last, opening_ns.get((rank, device), 0)
@@ -219,8 +221,26 @@ def _summary(
         rows.append(row)
     table = pd.DataFrame(rows)
     table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
-    nullable = ["median_ns", "longest_ns", "lead_ns", "edges_ns"]
+    nullable = ["median_ns", "longest_ns", "lead_ns", "lead_work_ns", "edges_ns"]
     return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in SUMMARY]]
+
+
+def _largest_before(host: HostColumns, of_device: pd.DataFrame) -> tuple[str | None, int | None]:
+    """Name and self time of what the thread with the first launch did longest before the work of a device."""
+    end, calls = int(ints(of_device, C.START_NS).min()), host.positions(of_device[C.LAUNCH_ROW])
+    if not len(calls := calls[calls >= 0]):
+        return None, None
+    launches = host.thread[calls[np.argmin(host.start[calls])]]
+    rows = np.flatnonzero((host.thread == launches) & (host.start < end))
+    around, is_call = host.parent[rows], host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
+    rows = rows[(around < 0) | ~is_call[around]]  # a call has the time of what it asks of the system
+    inside = np.zeros(len(host.start), np.int64)
+    inside[rows] = np.minimum(host.end[rows], end) - host.start[rows]
+    self_ns, parents = inside.copy(), host.parent[rows].astype(np.int64)
+    np.subtract.at(self_ns, parents[parents >= 0], inside[rows[parents >= 0]])
+    sums = sum_by_code(host.name_codes(rows).astype(np.int64), len(host.shown_names), self_ns[rows])
+    largest = int(sums.argmax())
+    return str(host.shown_names[largest]), int(sums[largest])
 
 
 def _sum_causes(gaps: pd.DataFrame, chosen: Bools | slice = slice(None)) -> dict[Cause, int]:
@@ -383,6 +403,8 @@ SUMMARY = (
     _LONGEST,
     Column("window_ns", "ns", "first start to last end on the device"),
     Column("lead_ns", "ns", "from the first recorded activity of the CPU to the first work of the device"),
+    Column("lead_work", "", "op, call or range that takes most of it on the thread with the first launch"),
+    Column("lead_work_ns", "ns", "Σ of its times, without ops, calls and ranges inside it"),
     Column(
         "waits_ns",
         "ns",

@@ -153,7 +153,7 @@ def show_finding(
 def _savings(context: Context, finding: Finding, share: float | None) -> list[Component]:
     if finding.saving_ns_per_step is None:
         return [html.Span("savings not estimated", className="tk-dim")]
-    saving = html.Strong(f"saves {human(finding.saving_ns_per_step, 'ns')}")
+    saving = html.Strong(f"{finding.saves} {human(finding.saving_ns_per_step, 'ns')}")
     against = context.results.get((context.run.path, Budget), lambda: budget(context.run))
     unit = "step" if against.marked else "capture"
     part = f"per {unit}" if share is None else f"{human(share, 'share')} of the {unit}"

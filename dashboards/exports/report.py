@@ -157,7 +157,7 @@ def _finding(finding: Finding, trials: Sequence[str] = ()) -> dict[str, Any]:
         "title": clean(finding.title),
         "advice": as_html(finding.advice),
         "how": as_html(finding.how),
-        "saving": "" if saving is None else human(saving, "ns"),
+        "saving": "" if saving is None else f"{finding.saves} {human(saving, 'ns')}",
         "evidence": clean("; ".join(evidence(finding))),
     }
 

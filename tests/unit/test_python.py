@@ -239,7 +239,7 @@ def test_results_and_findings_print_readably(traced: Run) -> None:
     assert found
     for finding in found:
         assert repr(finding).startswith(f"<Finding {finding.severity} {finding.code}: {finding.title}")
-        assert ("; saves " in repr(finding)) == (finding.saving_ns_per_step is not None)
+        assert ("; saves" in repr(finding)) == (finding.saving_ns_per_step is not None)
     assert isinstance(found[0], analysis.Finding)
 
 

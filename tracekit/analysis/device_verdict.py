@@ -91,6 +91,7 @@ class About:
         gap_ns: Length of the one gap without recorded work that is most of the host's work, or 0.
         after_gap: In what most of the host's work is without that gap, or empty.
         lead_ns: For how long the CPU was recorded before the first work of a device.
+        lead_work: What takes most of that time, with its length in ns; empty if unknown.
     """
 
     window: str
@@ -101,6 +102,7 @@ class About:
     gap_ns: int = 0
     after_gap: str = ""
     lead_ns: int = 0
+    lead_work: tuple[str, int] = ("", 0)
 
 
 @dataclass(frozen=True)
@@ -170,11 +172,11 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     for other in (Bottleneck.PROFILER, Bottleneck.START_UP):
         if other not in (bound, loss) and shares.get(other, 0.0) >= MIN_SHARE:
             text += f"; {other} for {human(shares[other], 'share')}"
-    text += _describe_lead(about.lead_ns, sum(lengths.values()) + edges_ns)
     window += " without start-up" if before != gap else ""
     window += " and one gap" if gap and before != gap else " without one gap" if gap else ""
     found = late.get(bound, bound), loss and late.get(loss, loss)
-    return DeviceVerdict(*found, f"{before}{text}.", parts, window)
+    lead = _describe_lead(about, sum(lengths.values()) + edges_ns)
+    return DeviceVerdict(*found, f"{lead}{before}{text}.", parts, window)
 
 
 ASIDE = "excluding"
@@ -209,10 +211,15 @@ LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
 """Bounds that count together: the host is late with the next launch, whatever for."""
 
 
-def _describe_lead(lead_ns: int, window_ns: int) -> str:
-    """Say for how long the CPU was recorded before the first work of a device, if longer than the rest."""
-    start = human(lead_ns, "ns")
-    return f"; the first work of the GPU begins {start} into the recording" if lead_ns > window_ns else ""
+def _describe_lead(about: About, window_ns: int) -> str:
+    """Say for how long the CPU was recorded before the first work of a device, if that is a large part."""
+    lead_ns, (work, work_ns) = about.lead_ns, about.lead_work
+    if not lead_ns >= MIN_ASIDE_SHARE * (lead_ns + window_ns) > 0:
+        return ""
+    start, share = human(lead_ns, "ns"), human(lead_ns / (lead_ns + window_ns), "share")
+    is_large = work_ns >= MIN_ASIDE_SHARE * lead_ns
+    most = f"; {shorten(clean(work), NAME_WIDTH)} takes {human(work_ns, 'ns')} before it" if is_large else ""
+    return f"The first work of the GPU begins {start} into the recording ({share}){most}. "
 
 
 def _shares(parts: tuple[Part, ...]) -> dict[Bottleneck, float]:

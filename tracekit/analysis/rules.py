@@ -157,6 +157,16 @@ class Finding:
         """Return it as information, with the reason why it has no saving."""
         return replace(self, severity=Severity.INFO, saving_ns_per_step=None, basis=None, how=reason)
 
+    @property
+    def saves(self) -> str:
+        """The verb of the saving, which tells an upper bound.
+
+        Example:
+            >>> Finding("tiny", Severity.WARN, "Short kernels", "Fuse them", 9, how="upper bound: all").saves
+            'saves up to'
+        """
+        return "saves up to" if "upper bound" in self.how else "saves"
+
     def __repr__(self) -> str:
         """Describe the finding in one line.
 
@@ -165,5 +175,5 @@ class Finding:
             <Finding warn tiny: Half of the kernels are short; saves 2.50 ms per step>
         """
         saving = self.saving_ns_per_step
-        saves = "" if saving is None else f"; saves {human(saving, 'ns')} per step"
+        saves = "" if saving is None else f"; {self.saves} {human(saving, 'ns')} per step"
         return f"<Finding {self.severity} {self.code}: {self.title}{saves}>"

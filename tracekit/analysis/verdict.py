@@ -212,7 +212,17 @@ class Evidence:
                 }
                 warm_up_ns, waits = self._warm_up_ns(frame), self._waits(frame)
                 lead_ns = 0 if table == STEPPED else self._lead_ns(frame)
-                about = About(f"{window}{on}", edges_ns, warm_up_ns, named, waits, gap_ns, after_gap, lead_ns)
+                about = About(
+                    f"{window}{on}",
+                    edges_ns,
+                    warm_up_ns,
+                    named,
+                    waits,
+                    gap_ns,
+                    after_gap,
+                    lead_ns,
+                    self._lead_work(frame),
+                )
                 found = describe_devices(lengths, about)
                 if found is None:
                     return _cannot_tell("the window has no length")
@@ -423,6 +433,14 @@ class Evidence:
         """Return for how long the CPU was recorded before the first work of all devices."""
         leads = [rows["lead_ns"].dropna() for rows in self._idle(frame, "summary") if "lead_ns" in rows]
         return min((int(rows.min()) for rows in leads if len(rows)), default=0)
+
+    def _lead_work(self, frame: pd.DataFrame) -> tuple[str, int]:
+        """Return what the CPU did longest before the first work of all devices, and for how long."""
+        for rows in self._idle(frame, "summary"):
+            if "lead_work" in rows and rows["lead_work"].notna().any():
+                first = rows.sort_values("lead_ns", na_position="last").iloc[0]
+                return str(first["lead_work"]), int(first["lead_work_ns"])
+        return "", 0
 
     def _waits(self, frame: pd.DataFrame) -> float:
         """Return the share of the window in which the host waits for a device."""

@@ -240,7 +240,7 @@ def _describe_saving(finding: Finding, share: float | None) -> str:
     if finding.saving_ns_per_step is None:
         return "savings not estimated"
     part = "" if share is None else f" ({human(share, 'share')})"
-    return f"saves {human(finding.saving_ns_per_step, 'ns')}{part}, {finding.basis or 'estimated'}"
+    return f"{finding.saves} {human(finding.saving_ns_per_step, 'ns')}{part}, {finding.basis or 'estimated'}"
 
 
 def _describe_proof(analysis: str, finding: Finding) -> str:

@@ -940,3 +940,21 @@ def test_sparse_tensors_are_to_be_coalesced_once(tmp_path: Path, op: str, *, is_
     (finding,) = explained(tmp_path, [*calls, host(op, 11_000, 109_500)], rows).findings
     assert finding.code == "idle_launch_bound"
     assert ("`.coalesce()` once" in finding.advice) == is_hinted
+
+
+def test_what_the_launching_thread_did_longest_before_the_first_work_is_told(tmp_path: Path) -> None:
+    """A call has the time of what it asks of the system, and threads that launch nothing do not count."""
+    rows = [
+        host("aten::to", 0, 95_000, **{C.PARENT_ROW: None}),
+        host("cudaHostAlloc", 10_000, 70_000, **CALL, **{C.PARENT_ROW: 0}),
+        host("ioctl", 11_000, 69_000, **CALL, **{C.PARENT_ROW: 1}),
+        host("poll", 0, 99_000, **CALL, **{C.TID: 2, C.PARENT_ROW: None}),
+        host("cudaLaunchKernel", 98_000, 99_000, **CALL, **{C.PARENT_ROW: None}),
+    ]
+    result = explained(tmp_path, rows, [kernel(100_000, 110_000, launch_row=4)])
+    summary = result.tables["summary"].iloc[0]
+    assert (summary["lead_ns"], summary["lead_work"], summary["lead_work_ns"]) == (
+        100_000,
+        "cudaHostAlloc",
+        60_000,
+    )

@@ -257,12 +257,18 @@ def test_time_before_the_first_work_has_the_causes_of_gaps(start_up_ns: int) -> 
     assert "mostly CPU busy outside launches in aten::normal_" in found.sentence
 
 
-@pytest.mark.parametrize(("lead_ns", "is_said"), [(1001, True), (1000, False)])
-def test_a_long_recording_before_the_first_work_is_said(lead_ns: int, is_said: bool) -> None:
+@pytest.mark.parametrize(("lead_ns", "is_said"), [(112, True), (111, False)])
+@pytest.mark.parametrize(("work_ns", "is_named"), [(12, True), (11, False)])
+def test_a_long_recording_before_the_first_work_is_said_first(
+    lead_ns: int, is_said: bool, work_ns: int, is_named: bool
+) -> None:
     results = tables({"sync": 400}, active_ns=600)
-    results["idle_gaps"].tables["summary"]["lead_ns"] = lead_ns
+    lead = {"lead_ns": lead_ns, "lead_work": "cudaFree", "lead_work_ns": work_ns}
+    results["idle_gaps"].tables["summary"] = results["idle_gaps"].tables["summary"].assign(**lead)
     sentence = told(results).sentence
-    assert ("; the first work of the GPU begins 1.00 µs into the recording." in sentence) == is_said
+    begins = "The first work of the GPU begins 112 ns into the recording (10.1%)"
+    work = f"; cudaFree takes {work_ns} ns before it" * is_named
+    assert sentence.startswith(f"{begins}{work}. Bound by" if is_said else "Bound by")
 
 
 def test_waiting_for_the_last_rank_is_no_communication() -> None:
