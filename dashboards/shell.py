@@ -300,7 +300,7 @@ def _body() -> Component:
         [
             dmc.AppShellHeader(_header(), className="tk-header"),
             dmc.AppShellNavbar(html.Nav(id="menu", **aria(label="Pages")), className="tk-navbar"),
-            dmc.AppShellMain(html.Main(id="page", tabIndex="-1", className="tk-page")),
+            dmc.AppShellMain(html.Div(id="page", tabIndex="-1", className="tk-page")),
         ],
         id="frame",
         header={"height": {"base": 88, "lg": 52}},

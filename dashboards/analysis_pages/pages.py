@@ -24,7 +24,7 @@ from ..components.text import capitalize, sentence, show_note
 from ..figures.standard import first_figure
 from ..site import Block, Context, Page, Section
 from ..tables.table import show_table
-from .results import PageResults, show_nothing
+from .results import PageResults, show_advice, show_nothing
 
 Part: TypeAlias = Callable[[PageResults], list[Component]]
 
@@ -103,7 +103,7 @@ def _answer(results: PageResults, answer: list[Component]) -> list[Component]:
     notes = results.show_notes()
     if not answer and not notes:
         answer = [show_nothing("This run has no data for this page.")]
-    return [*answer, *notes, *results.show_findings()]
+    return [*answer, *notes, *show_advice(results)]
 
 
 def _tables(context: Context, names: Sequence[str], hidden: frozenset[str]) -> list[Component]:

@@ -264,7 +264,8 @@ def timeline_link(columns: list[ColumnValues], *, named: bool) -> list[dict[str,
     return [
         {
             "colId": "timeline",
-            "headerName": "",
+            "headerName": "Timeline",
+            "headerClass": "tk-head-jump",
             "headerTooltip": "Show on the timeline",
             "field": field,
             "cellRenderer": renderer,
