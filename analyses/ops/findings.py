@@ -137,7 +137,7 @@ def _report_gradient_copies(
     return against.finding(
         VIEWS,
         total,
-        f"DistributedDataParallel copies {count:,} gradients from its buckets: {against.describe(total)}",
+        f"DDP copies {count:,} gradients from its buckets: {against.describe(total)}",
         "Construct it with `gradient_as_bucket_view=True`: gradients are then views of the buckets, which "
         "also saves the memory of the second copy.",
         f"time of these copies on {where}, {against.per}",

@@ -156,8 +156,7 @@ def _report_buffers(run: Run, exposed: Exposed, calls: pd.DataFrame, budget: Bud
         budget.finding(
             BUFFERS,
             saving,
-            f"DistributedDataParallel broadcasts buffers {count:,} times {budget.per}: "
-            f"{budget.describe(exposed_ns)} exposed",
+            f"DDP broadcasts buffers {count:,} times {budget.per}: {budget.describe(exposed_ns)} exposed",
             "Construct it with `broadcast_buffers=False` if ranks may keep their own buffers (running "
             "statistics of batch normalization; `SyncBatchNorm` keeps them equal), or save and evaluate with "
             "those of one rank.",
