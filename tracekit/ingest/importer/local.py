@@ -173,19 +173,31 @@ def _set_aside(directory: Path) -> dict[str, int]:
     """
     tables = [SpooledTable(directory, name) for name in (HOST_INTERVALS.name, DEVICE_INTERVALS.name)]
     extents = [extent for table in tables for extent in table.extents]
-    first = min((part.first for part in extents), default=1)
-    last = max((part.last for part in extents), default=1)
-    if last - first < MAX_CAPTURE_NS and (first != 0 or last < _LOST_NS):
+    if not extents:
+        return {}
+    is_far = max(part.last for part in extents) - min(part.first for part in extents) >= MAX_CAPTURE_NS
+    has_lost = _has_lost(*tables)
+    if not (is_far or has_lost):
         return {}
     # Lost records have the same time, so that of distinct times most are right however many are lost.
     times = np.unique(np.concatenate([table.times(part) for table in tables for part in table.parts]))
     middle = int(times[len(times) // 2])
-    has_lost = len(times) > 1 and times[0] == 0 and times[1] >= _LOST_NS
     discarded = {
         table.name: _discard(table, middle, has_lost=has_lost and table.name == DEVICE_INTERVALS.name)
         for table in tables
     }
     return {name: count for name, count in discarded.items() if count}
+
+
+def _has_lost(host: SpooledTable, device: SpooledTable) -> bool:
+    """Whether device rows are at time 0, long before all others; reads only the parts that begin there."""
+    zero = [part for part in device.parts if device.extents[part].first == 0]
+    others = [part.first for part in host.extents]
+    others += [part.first for part in device.extents if part.first != 0]
+    for part in zero:
+        times = device.times(part)
+        others += times[times > 0][:1].tolist()
+    return bool(zero) and min(others, default=0) >= _LOST_NS
 
 
 def _discard(table: SpooledTable, middle: int, *, has_lost: bool) -> int:
