@@ -90,8 +90,8 @@ class About:
         waits_share: Share of the window in which the host waits for a device.
         gap_ns: Length of the one gap without recorded work that is most of the host's work, or 0.
         after_gap: In what most of the host's work is without that gap, or empty.
-        lead_ns: For how long the CPU was recorded before the first work of a device.
-        lead_work: What takes most of that time, with its length in ns; empty if unknown.
+        lead: For how many ns the CPU was recorded before the first work of a device; what takes most of that
+            time, or empty; and for how many ns.
     """
 
     window: str
@@ -101,8 +101,7 @@ class About:
     waits_share: float = 0.0
     gap_ns: int = 0
     after_gap: str = ""
-    lead_ns: int = 0
-    lead_work: tuple[str, int] = ("", 0)
+    lead: tuple[int, str, int] = (0, "", 0)
 
 
 @dataclass(frozen=True)
@@ -157,6 +156,8 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     causes = {one: _name_main_cause(parts, late.get(one, one), named) for one in (bound, loss) if one}
     causes[Bottleneck.COMPUTE] = about.named.get(Bottleneck.COMPUTE, "")
     meanings = _MEANINGS | ({Bottleneck.COMPUTE: _OTHER_KERNELS} if _COMMUNICATES & set(shares) else {})
+    in_collectives = AS_LATE in causes.get(Bottleneck.LAUNCH, "")  # which run there: the GPU is not idle
+    meanings |= {Bottleneck.LAUNCH: "the GPU waits for the CPU"} if in_collectives else {}
     words = {one: late.get(one, _SUBJECTS.get(one, one)) for one in shares}
     text = f"{meanings[bound]} for {human(shares[bound], 'share')} of {'the rest' if before else window}"
     if bound == Bottleneck.UNKNOWN:
@@ -213,7 +214,7 @@ LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
 
 def _describe_lead(about: About, window_ns: int) -> str:
     """Say for how long the CPU was recorded before the first work of a device, if that is a large part."""
-    lead_ns, (work, work_ns) = about.lead_ns, about.lead_work
+    lead_ns, work, work_ns = about.lead
     if not lead_ns >= MIN_ASIDE_SHARE * (lead_ns + window_ns) > 0:
         return ""
     start, share = human(lead_ns, "ns"), human(lead_ns / (lead_ns + window_ns), "share")

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -211,18 +211,8 @@ class Evidence:
                     Bottleneck.HOST: busiest,
                 }
                 warm_up_ns, waits = self._warm_up_ns(frame), self._waits(frame)
-                lead_ns = 0 if table == STEPPED else self._lead_ns(frame)
-                about = About(
-                    f"{window}{on}",
-                    edges_ns,
-                    warm_up_ns,
-                    named,
-                    waits,
-                    gap_ns,
-                    after_gap,
-                    lead_ns,
-                    self._lead_work(frame),
-                )
+                lead = (0, "", 0) if table == STEPPED else self._lead(frame)
+                about = About(f"{window}{on}", edges_ns, warm_up_ns, named, waits, gap_ns, after_gap, lead)
                 found = describe_devices(lengths, about)
                 if found is None:
                     return _cannot_tell("the window has no length")
@@ -429,18 +419,15 @@ class Evidence:
             int(rows["warm_up_ns"].sum()) for rows in self._idle(frame, "by_cause") if "warm_up_ns" in rows
         )
 
-    def _lead_ns(self, frame: pd.DataFrame) -> int:
-        """Return for how long the CPU was recorded before the first work of all devices."""
-        leads = [rows["lead_ns"].dropna() for rows in self._idle(frame, "summary") if "lead_ns" in rows]
-        return min((int(rows.min()) for rows in leads if len(rows)), default=0)
-
-    def _lead_work(self, frame: pd.DataFrame) -> tuple[str, int]:
-        """Return what the CPU did longest before the first work of all devices, and for how long."""
+    def _lead(self, frame: pd.DataFrame) -> tuple[int, str, int]:
+        """Return how long the CPU was recorded before the first work of all devices, and what took most."""
         for rows in self._idle(frame, "summary"):
-            if "lead_work" in rows and rows["lead_work"].notna().any():
-                first = rows.sort_values("lead_ns", na_position="last").iloc[0]
-                return str(first["lead_work"]), int(first["lead_work_ns"])
-        return "", 0
+            if "lead_ns" in rows and rows["lead_ns"].notna().any():
+                row: Mapping[Any, Any] = rows.sort_values("lead_ns").to_dict("records")[0]
+                work = row.get("lead_work")
+                named = (work, int(row["lead_work_ns"])) if isinstance(work, str) else ("", 0)
+                return int(row["lead_ns"]), *named
+        return 0, "", 0
 
     def _waits(self, frame: pd.DataFrame) -> float:
         """Return the share of the window in which the host waits for a device."""

@@ -94,7 +94,7 @@ def test_causes_of_late_launches_are_one_bound() -> None:
         (
             100,
             Bottleneck.HOST,
-            "for 30.0% of the capture, mostly in collectives, as the CPUs of all ranks are late",
+            "the GPU waits for the CPU for 30.0% of the capture, mostly in collectives, as the CPUs",
         ),
         (pd.NA, Bottleneck.STRAGGLERS, "a collective waits for its last rank for 40.0%"),
     ],
