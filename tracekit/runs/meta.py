@@ -263,6 +263,8 @@ def decode(content: bytes, directory: Place) -> RunMeta:
         meta = msgspec.json.decode(content, type=RunMeta)
     except _UNREADABLE as error:
         raise _damage_error(directory, str(error)) from error
+    if "gpus" in meta.environment:
+        meta.environment["gpus"] = _objects(meta.environment["gpus"])
     if not RUN_ID.fullmatch(meta.run_id):
         raise _damage_error(directory, f"run_id {meta.run_id[:80]!r} is none")
     return meta

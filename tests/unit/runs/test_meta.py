@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,3 +124,11 @@ def test_diagnostics_of_many_traces_are_combined() -> None:
     (combined,) = run_meta.combine_diagnostics(many)
     assert combined.message == "9 traces, 0.json to 8.json: ends early"
     assert run_meta.combine_diagnostics(many[:8]) == many[:8]
+
+
+@pytest.mark.parametrize("gpus", ["true", '["H100", {"name": "H100"}]'])
+def test_gpus_that_are_no_objects_are_left_out(tmp_path: Path, gpus: str) -> None:
+    run_meta.write(tmp_path, make_meta(environment={"gpus": [{"name": "A100"}]}))
+    file = tmp_path / "run.json"
+    file.write_text(re.sub(r'"gpus": *\[[^]]*\]', f'"gpus": {gpus}', file.read_text()))
+    assert run_meta.read(tmp_path).environment["gpus"] == ([{"name": "H100"}] if "H100" in gpus else [])
