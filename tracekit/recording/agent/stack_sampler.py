@@ -28,14 +28,19 @@ MAX_FRAMES = 64
 """Innermost frames that are kept of a stack."""
 _AGENT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (compared with names of files)
 
-Frame = tuple[CodeType, int]
-
 
 class StackSampler:
-    """Samples the thread that calls `start` first, until `stop`."""
+    """Samples the thread that calls `start` first, until `stop`.
+
+    All samples are in two flat lists: with containers of their own they would let Python's collector run, for
+    which the program would wait.
+    """
 
     def __init__(self) -> None:
-        self._samples: list[tuple[int, list[Frame], bool]] = []
+        self._samples: list[int] = []  # of each its time, the end of its frames, and whether it is profiled
+        self._frames: list[
+            Any
+        ] = []  # code and line of each frame, innermost first, of one sample after another
         self._thread: threading.Thread | None = None
         self._driver, self._tid = 0, 0
 
@@ -66,10 +71,12 @@ class StackSampler:
         while not self._end.acquire(timeout=pause_s):
             frame = sys._current_frames().get(self._driver)
             if frame is not None:
-                self._samples.append((time.time_ns(), _read_frames(frame), profiled))
+                unix_ns = time.time_ns()
+                _add_frames(frame, self._frames)
+                self._samples += unix_ns, len(self._frames), profiled
             del frame  # it would keep the variables of the program alive
             before_ns, ran_ns = ran_ns, time.thread_time_ns()
-            least_s = INTERVAL_S * (1 + len(self._samples) // SAMPLES_PER_RATE)
+            least_s = INTERVAL_S * (1 + len(self._samples) // 3 // SAMPLES_PER_RATE)
             # one sample that took long, as on an overloaded machine, must not be the last
             pause_s = max(least_s, min(MAX_PAUSE_S, (ran_ns - before_ns) / 1e9 / MAX_SHARE))
 
@@ -80,8 +87,11 @@ class StackSampler:
         A stack has its functions, innermost first, as in `train.py(3): main`, and the line of each that runs.
         """
         names, stacks, samples = _FrameNames(), dict[tuple[str, str], int](), []
-        for unix_ns, frames, profiled in self._samples:
-            kept = [frame for frame in frames if not frame[0].co_filename.startswith(_AGENT)]
+        begin = 0
+        for unix_ns, end, profiled in zip(*[iter(self._samples)] * 3, strict=True):
+            pairs = zip(self._frames[begin:end:2], self._frames[begin + 1 : end : 2], strict=True)
+            begin = end
+            kept = [(code, line) for code, line in pairs if not code.co_filename.startswith(_AGENT)]
             stack = ";".join(names.of(code) for code, _ in kept), ",".join(str(line) for _, line in kept)
             samples.append((unix_ns, stacks.setdefault(stack, len(stacks)), int(profiled)))
         return {"tid": self._tid, "samples": samples, "stacks": list(stacks)}
@@ -92,14 +102,14 @@ def _is_of_program(thread: threading.Thread) -> bool:
     return thread is not threading.current_thread() and thread.name != "QueueFeederThread"
 
 
-def _read_frames(frame: FrameType) -> list[Frame]:
-    """Return the code and the line of the innermost frames."""
-    frames: list[Frame] = []
+def _add_frames(frame: FrameType, frames: list[Any]) -> None:
+    """Append the code and the line of the innermost frames."""
     inner: FrameType | None = frame
-    while inner is not None and len(frames) < MAX_FRAMES:
-        frames.append((inner.f_code, inner.f_lineno or 0))
+    for _ in range(MAX_FRAMES):
+        if inner is None:
+            return
+        frames += inner.f_code, inner.f_lineno or 0
         inner = inner.f_back
-    return frames
 
 
 class _FrameNames:

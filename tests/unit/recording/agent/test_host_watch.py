@@ -79,7 +79,7 @@ def test_stacks_are_named_as_torch_names_them_without_frames_of_the_agent() -> N
 
     def busy() -> None:
         ended = time.monotonic() + 10
-        while len(sampler._samples) < 3 and time.monotonic() < ended:
+        while len(sampler._samples) < 9 and time.monotonic() < ended:  # three a sample
             pass
 
     sampler.start()
