@@ -70,7 +70,8 @@ def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
         return "No op or source line was recorded for these gaps"
     verb = "is" if len(parts) == 1 else "are"
     if parts:
-        return f"The largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
+        named = "The" if keys[0] == OP else "Named by the longest call of each gap, the"
+        return f"{named} largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
     return f"It is spread over {len(shares):,} ops and lines"
 
 

@@ -194,7 +194,8 @@ def _report(
             f"upper bound: the time in which nothing else ran × {_FEW_BLOCKS_PART if is_few else _TAIL_PART}"
         )
         part = 1 - rows["blocks_per_sm"] if is_few else rows["tail_share"]
-        saving, severity = bound_saving(launches, rows, part)
+        saving = bound_saving(launches, rows, part)
+        severity = budget.severity(saving)
         if rule is PARTIAL_WAVE and not budget.matters(saving, least=rule["min_saving_share"]):
             return None
     if rule is VARIES:

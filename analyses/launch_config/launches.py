@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import EVIDENCE_ROWS, Rule, Severity
+from tracekit.analysis import EVIDENCE_ROWS, Rule
 from tracekit.analysis.kernel_names import TITLE_WIDTH, brief
 from tracekit.analysis.savings import Budget
 from tracekit.runs.run import Run
@@ -73,8 +73,8 @@ def significant(launches: Launches, rule: Rule, chosen: pd.DataFrame) -> Iterato
             yield rows.sort_values([launches.time, "first_row"], ascending=[False, True]), total
 
 
-def bound_saving(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> tuple[int, Severity]:
-    """Upper bound of a saving, and the severity of it as if copies beside the kernels did not matter.
+def bound_saving(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> int:
+    """Upper bound of a saving: the part of the time in which nothing else runs.
 
     Args:
         launches: Input of the rules.
@@ -82,14 +82,9 @@ def bound_saving(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> tup
         part: Part of the time of each that could be saved.
 
     Returns:
-        The part of the time in which nothing else runs, on the device of each rank with most of it; and the
-        severity of the part of the time in which no other kernel runs.
+        Its sum over ranks, of each on the device with most of it, ns.
     """
-    exposed, alone = (
-        max_per_rank(rows, (rows[column] * part).to_numpy(np.float64).astype(np.int64))
-        for column in (launches.exposed, launches.alone)
-    )
-    return exposed, launches.budget.severity(alone)
+    return max_per_rank(rows, (rows[launches.exposed] * part).to_numpy(np.float64).astype(np.int64))
 
 
 def kernel(row: pd.Series) -> str:

@@ -212,7 +212,7 @@ def _report_random_tensors(run: Run, ops: Ops, inside: Bools, against: Budget) -
 
 
 def _report_reads(run: Run, against: Budget) -> Finding | None:
-    loops = find_read_loops(run, read_host_columns(run))
+    loops = find_read_loops(run, read_host_columns(run), READS["min_reads"])
     count, total_ns = int(loops.values.sum()), int((loops.end - loops.start).sum())
     if not count or against.share(total_ns) < READS["min_share"]:
         return None

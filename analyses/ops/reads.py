@@ -47,7 +47,7 @@ class ReadLoops:
     values: Ints
 
 
-def find_read_loops(run: Run, host: HostColumns) -> ReadLoops:
+def find_read_loops(run: Run, host: HostColumns, least: float = MIN_READS) -> ReadLoops:
     """Return the loops in profiled steps, or in the capture if none are marked.
 
     Between the reads are reductions at most, and the optimizer's own reads are none of them.
@@ -55,10 +55,11 @@ def find_read_loops(run: Run, host: HostColumns) -> ReadLoops:
     Args:
         run: The run.
         host: Its host rows.
+        least: Values that a loop reads at least.
     """
     reads, is_op = host.name_matches(READ), host.of_kind(HostKind.OP)
     none = np.zeros(0, np.int64)
-    if int(reads.sum()) < MIN_READS:
+    if int(reads.sum()) < least:
         return ReadLoops(none, none, none, none, none, none)
     every = np.arange(len(host.start))
     is_inner = np.append(host.nearest_ancestor(every, is_op) >= 0, False)[host.parent]
@@ -72,7 +73,7 @@ def find_read_loops(run: Run, host: HostColumns) -> ReadLoops:
     first = np.flatnonzero(np.append(True, ~goes_on))
     counts = np.add.reduceat((reads[rows] & in_loop).astype(np.int64), first)
     last = np.append(first[1:], len(rows)) - 1
-    chosen = (counts >= MIN_READS) & is_inside[first]
+    chosen = (counts >= least) & is_inside[first]
     loops = rows[first[chosen]]
     return ReadLoops(
         host.row_id[loops],

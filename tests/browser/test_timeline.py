@@ -350,10 +350,14 @@ def test_the_panel_stands_beside_the_lanes_and_its_width_is_remembered(tab: Page
     expect(side).to_have_css("width", f"{width}px")
     tab.keyboard.press("i")
     expect(side).to_be_hidden()
-    body = tab.locator(".tkl-body").bounding_box()
-    assert body
-    assert body["width"] > lanes["width"]
-    expect(canvas).to_have_css("width", f"{body['width']:g}px")  # which the pointer needs
+    # The lanes, and the canvas, which the pointer needs, follow as the page is laid out.
+    tab.wait_for_function(
+        """([canvas, before]) => {
+            const body = document.querySelector(".tkl-body").getBoundingClientRect().width;
+            return body > before && Math.abs(canvas.getBoundingClientRect().width - body) < 1;
+        }""",
+        arg=[canvas.element_handle(), lanes["width"]],
+    )
     tab.keyboard.press("i")
     expect(side).to_be_visible()
     tab.evaluate("localStorage.removeItem('tracekit.timeline.side')")

@@ -23,7 +23,7 @@ torch.manual_seed(0)
 torch.autograd.set_detect_anomaly(True)
 model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(10)])
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-for _ in range(20):
+for _ in range(60):
     loss = model(torch.ones(4, 32)).square().mean()
     optimizer.zero_grad(set_to_none=False)
     loss.backward()

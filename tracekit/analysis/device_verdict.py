@@ -217,10 +217,9 @@ def _describe_lead(about: About, window_ns: int) -> str:
     lead_ns, work, work_ns = about.lead
     if not lead_ns >= MIN_ASIDE_SHARE * (lead_ns + window_ns) > 0:
         return ""
-    start, share = human(lead_ns, "ns"), human(lead_ns / (lead_ns + window_ns), "share")
     is_large = work_ns >= MIN_ASIDE_SHARE * lead_ns
     most = f"; {shorten(clean(work), NAME_WIDTH)} takes {human(work_ns, 'ns')} before it" if is_large else ""
-    return f"The first work of the GPU begins {start} into the recording ({share}){most}. "
+    return f"The first work of the GPU begins {human(lead_ns, 'ns')} into the recording{most}. "
 
 
 def _shares(parts: tuple[Part, ...]) -> dict[Bottleneck, float]:

@@ -81,4 +81,6 @@ def test_children_of_tests_do_not_inherit_what_started_pytest(inherited: Callabl
 def test_variables_that_change_behavior_are_removed() -> None:
     variables = {"GIT_DIR": ".git", "TRACEKIT_STORE": "/elsewhere", "COLUMNS": "40", "HOME": "/home/tester"}
     normalize_variables(variables)
-    assert variables == {"HOME": "/home/tester", "OMP_NUM_THREADS": "1", "TERM": "dumb"}
+    warnings = "error::RuntimeWarning,error::FutureWarning"
+    kept = {"HOME": "/home/tester", "OMP_NUM_THREADS": "1", "TERM": "dumb"}
+    assert variables == {**kept, "PYTHONWARNINGS": warnings}
