@@ -231,14 +231,15 @@ def _largest_before(host: HostColumns, of_device: pd.DataFrame) -> tuple[str | N
     if not len(calls := calls[calls >= 0]):
         return None, None
     launches = host.thread[calls[np.argmin(host.start[calls])]]
-    rows = np.flatnonzero((host.thread == launches) & (host.start < end))
-    around, is_call = host.parent[rows], host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
-    rows = rows[(around < 0) | ~is_call[around]]  # a call has the time of what it asks of the system
-    inside = np.zeros(len(host.start), np.int64)
-    inside[rows] = np.minimum(host.end[rows], end) - host.start[rows]
-    self_ns, parents = inside.copy(), host.parent[rows].astype(np.int64)
-    np.subtract.at(self_ns, parents[parents >= 0], inside[rows[parents >= 0]])
-    sums = sum_by_code(host.name_codes(rows).astype(np.int64), len(host.shown_names), self_ns[rows])
+    of_thread = host.rows_of_thread[int(launches)]
+    count = int(np.searchsorted(host.start[of_thread], end))
+    rows = np.arange(of_thread.start, of_thread.start + count)
+    parent, is_call = host.parent[rows], host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
+    in_call = (parent >= 0) & is_call[parent]  # a call has the time of what it asks of the system
+    inside = np.where(in_call, 0, np.minimum(host.end[rows], end) - host.start[rows])
+    self_ns, place = inside.copy(), parent.astype(np.int64) - of_thread.start
+    np.subtract.at(self_ns, place[parent >= 0], inside[parent >= 0])
+    sums = sum_by_code(host.name_codes(rows).astype(np.int64), len(host.shown_names), self_ns)
     largest = int(sums.argmax())
     return str(host.shown_names[largest]), int(sums[largest])
 

@@ -51,6 +51,15 @@ class Advice:
     complete: bool = True
 
     @property
+    def shares(self) -> dict[str, float]:
+        """Return the largest saving of each rule as a share of the step, by code; 0 without a saving."""
+        largest: dict[str, float] = {}
+        for ranked in self.findings:
+            code = ranked.finding.code
+            largest[code] = max(largest.get(code, 0.0), ranked.share_of_step or 0.0)
+        return largest
+
+    @property
     def lacking(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return each missing input once with the analyses that need it, most needed first."""
         by_note: dict[str, list[str]] = {}

@@ -67,7 +67,7 @@ def command(*, selection: Selection, severity: str, limit: int, more: bool, outp
     inputs = (*names, INTEGRITY) if names and with_integrity else names
     advice = selection.answer(opened, inputs, ("findings", with_integrity, *names), Advice, compute)
     place = open_store(selection.store)
-    if (place.local_folder / TRIALS).is_file():
+    if (place.local_folder / TRIALS).is_file():  # else what reads them, and statistics, need not be loaded
         from tracekit.experiments.trial_log import add_trials, read_trials
 
         advice = add_trials(advice, opened, read_trials(place))

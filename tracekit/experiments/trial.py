@@ -155,11 +155,7 @@ def choose(
         has_device: Whether the program used a GPU.
         known: Changes by name.
     """
-    saved: dict[str, float] = {}
-    for ranked in advice.findings:
-        code = ranked.finding.code
-        saved[code] = max(saved.get(code, 0.0), ranked.share_of_step or 0.0)
-    chosen = []
+    saved, chosen = advice.shares, []
     for name, change in known.items():
         shares = [saved[code] for code in change.answers if code in saved]
         if (shares or change.fits(settings)) and (has_device or not change.needs_device):

@@ -13,7 +13,7 @@ from tracekit.analysis.savings import TRIALS, Ranked, Trial
 from tracekit.diff.noise import fingerprint_id
 from tracekit.errors import TracekitError
 from tracekit.experiments.state import StateFile
-from tracekit.experiments.trial_model import Outcome, Status
+from tracekit.experiments.trial_model import UNDECIDED, Outcome, Status
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store, timestamp
 
@@ -31,10 +31,7 @@ def log_outcomes(store: Store, run: Run, outcomes: Iterable[Outcome], advice: Ad
         advice: Findings of the run.
     """
     now = timestamp(datetime.now(UTC))
-    shares: dict[str, float] = {}
-    for ranked in advice.findings:
-        code = ranked.finding.code
-        shares[code] = max(shares.get(code, 0.0), ranked.share_of_step or 0.0)
+    shares = advice.shares
     store.folder(str(TRIALS.parent))
     log = _log(store)
     for outcome in outcomes:
@@ -141,22 +138,18 @@ def calibrate(trials: Sequence[Trial]) -> list[Calibration]:
     return sorted(calibrations, key=lambda rule: -rule.trials)
 
 
-_DECIDED = frozenset({Status.HELPS, Status.SLOWER, Status.NO_EFFECT})
-
-
 def _calibrate_rule(code: str, trials: Sequence[Trial]) -> Calibration:
     by_run: dict[str, list[Trial]] = {}
     for trial in trials:
         by_run.setdefault(trial.run, []).append(trial)
     predicted = [own[0].predicted[code] for own in by_run.values() if own[0].predicted[code]]
     refuted = [
-        all(trial.status in _DECIDED and trial.status != Status.HELPS for trial in own)
-        for own in by_run.values()
+        all(trial.status not in {*UNDECIDED, Status.HELPS} for trial in own) for own in by_run.values()
     ]
     return Calibration(
         code=code,
         trials=len(trials),
-        decided=sum(trial.status in _DECIDED for trial in trials),
+        decided=sum(trial.status not in UNDECIDED for trial in trials),
         helped=sum(trial.status == Status.HELPS for trial in trials),
         predicted=median(predicted) if predicted else None,
         measured=median(max(trial.saved for trial in own) for own in by_run.values()),

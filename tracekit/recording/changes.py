@@ -166,18 +166,9 @@ def _computes_in_float32(settings: Settings) -> bool:
 
 
 _OPTIMIZERS = (
-    "SGD",
-    "Adam",
-    "AdamW",
-    "Adagrad",
-    "Adadelta",
-    "Adamax",
-    "ASGD",
-    "NAdam",
-    "RAdam",
-    "RMSprop",
-    "Rprop",
-)
+    "SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop",
+)  # fmt: skip
+_LOADERS, _DDP = ("DataLoader",), ("DistributedDataParallel", "DDP")
 ZERO_GRAD_TO_NONE = Change(
     title="set gradients to None instead of filling them with zeros",
     function=functions.set_gradients_to_none.__name__,
@@ -210,7 +201,7 @@ NUM_WORKERS = Change(
     code="DataLoader(dataset, num_workers=4)",
     answers=("host_loading", "idle_dataload"),
     fits=lambda settings: _has_loader(settings, workers=False),
-    edit=Argument("num_workers", "4", ("DataLoader",), 5),
+    edit=Argument("num_workers", "4", _LOADERS, 5),
 )
 PERSISTENT_WORKERS = Change(
     title="keep the workers of a loader between epochs",
@@ -218,7 +209,7 @@ PERSISTENT_WORKERS = Change(
     code="DataLoader(dataset, num_workers=4, persistent_workers=True)",
     answers=("workers_restarted", "host_loading"),
     fits=lambda settings: _has_loader(settings, workers=True),
-    edit=Argument("persistent_workers", "True", ("DataLoader",)),
+    edit=Argument("persistent_workers", "True", _LOADERS),
 )
 PREFETCH_FACTOR = Change(
     title="prepare more batches ahead in each worker",
@@ -226,7 +217,7 @@ PREFETCH_FACTOR = Change(
     code=f"DataLoader(dataset, num_workers=4, prefetch_factor={functions.PREFETCHED_BATCHES})",
     answers=("host_loading", "idle_dataload"),
     fits=lambda settings: _has_loader(settings, workers=True),
-    edit=Argument("prefetch_factor", str(functions.PREFETCHED_BATCHES), ("DataLoader",)),
+    edit=Argument("prefetch_factor", str(functions.PREFETCHED_BATCHES), _LOADERS),
 )
 PIN_MEMORY = Change(
     title="return batches in pinned memory",
@@ -235,7 +226,7 @@ PIN_MEMORY = Change(
     answers=("pageable_copies", "exposed_copies"),
     needs_device=True,
     fits=lambda settings: bool(settings.get("data_loaders")),
-    edit=Argument("pin_memory", "True", ("DataLoader",), 7),
+    edit=Argument("pin_memory", "True", _LOADERS, 7),
 )
 NON_BLOCKING = Change(
     title="copy from pinned memory without blocking the host",
@@ -265,7 +256,7 @@ BUCKET_SIZE = Change(
     code=f"DistributedDataParallel(model, bucket_cap_mb={functions.BUCKET_MB})",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
-    edit=Argument("bucket_cap_mb", str(functions.BUCKET_MB), ("DistributedDataParallel", "DDP")),
+    edit=Argument("bucket_cap_mb", str(functions.BUCKET_MB), _DDP),
 )
 STATIC_GRAPH = Change(
     title="let DistributedDataParallel plan its reductions once",
@@ -273,14 +264,14 @@ STATIC_GRAPH = Change(
     code="DistributedDataParallel(model, static_graph=True)",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
-    edit=Argument("static_graph", "True", ("DistributedDataParallel", "DDP")),
+    edit=Argument("static_graph", "True", _DDP),
 )
 BUCKET_VIEWS = Change(
     title="let gradients be views of the buckets of DistributedDataParallel",
     function=functions.view_gradients_in_buckets.__name__,
     code="DistributedDataParallel(model, gradient_as_bucket_view=True)",
     answers=("exposed_communication", "slow_collectives"),
-    edit=Argument("gradient_as_bucket_view", "True", ("DistributedDataParallel", "DDP")),
+    edit=Argument("gradient_as_bucket_view", "True", _DDP),
 )
 LOCAL_BUFFERS = Change(
     title="do not broadcast the buffers of a DistributedDataParallel module",
@@ -288,7 +279,7 @@ LOCAL_BUFFERS = Change(
     code="DistributedDataParallel(model, broadcast_buffers=False)",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
-    edit=Argument("broadcast_buffers", "False", ("DistributedDataParallel", "DDP")),
+    edit=Argument("broadcast_buffers", "False", _DDP),
 )
 ONE_THREAD = Change(
     title="compute each op in one thread",

@@ -37,10 +37,10 @@ class StackSampler:
     """
 
     def __init__(self) -> None:
-        self._samples: list[int] = []  # of each its time, the end of its frames, and whether it is profiled
-        self._frames: list[
-            Any
-        ] = []  # code and line of each frame, innermost first, of one sample after another
+        # Of each sample its time, the end of its frames among all, and whether its step is profiled.
+        self._samples: list[int] = []
+        # Code and line of each frame, innermost first, of one sample after another.
+        self._frames: list[Any] = []
         self._thread: threading.Thread | None = None
         self._driver, self._tid = 0, 0
 

@@ -12,7 +12,8 @@ import pytest
 from samples.simulator import Program as Trace
 from samples.simulator import write
 from tests.traces import imported
-from tracekit.analysis.findings import Advice, Ranked
+from tracekit.analysis.findings import Advice
+from tracekit.analysis.savings import Budget, Ranked
 from tracekit.errors import UnusableInputError
 from tracekit.experiments import trial
 from tracekit.experiments.measure import Program, Sample
@@ -139,15 +140,15 @@ def test_numbers_need_a_group() -> None:
 
 def test_changes_answer_findings_first_and_then_fit_the_program() -> None:
     finding: Any = SimpleNamespace(code="host_loading")
-    advice: Any = SimpleNamespace(findings=(Ranked("host_breakdown", finding, 0.4),))
+    against = Budget(steps=1, step_ns=1_000, marked=True)
+    advice = Advice((Ranked("host_breakdown", finding, 0.4),), against, rules=1)
     settings = {"data_loaders": [{"num_workers": 0}], "optimizers": [{"class": "AdamW"}]}
     chosen = choose(advice, settings, has_device=False, known=KNOWN)
     assert (chosen[0].key, chosen[0].predicted) in {("num_workers", 0.4), ("persistent_workers", 0.4)}
     later = [item.key for item in chosen if item.predicted is None]
     assert {"foreach", "fused", "zero_grad_to_none"} <= set(later)
     assert "pin_memory" not in {item.key for item in chosen}  # no device
-    silent: Advice = SimpleNamespace(findings=())  # type: ignore[assignment]
-    assert choose(silent, {}, has_device=False, known=KNOWN) == []
+    assert choose(Advice((), against, rules=1), {}, has_device=False, known=KNOWN) == []
 
 
 @dataclass
