@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,7 @@ ROWS_AT_ONCE = 12_000_000
 """Rows of a run that an analysis reads at once: about 2 GB for the largest analysis."""
 SPREAD_ROWS = 1_500_000
 """Rows from which worker processes save more time than their start takes."""
-MIN_ROWS_FOR_TWO = 30_000
+MIN_ROWS_FOR_TWO = 5_000
 """Rows from which a second process for some of the analyses saves more time than its start takes."""
 MIN_PIECES_PER_WORKER = 4
 """Minimum pieces per worker, so that all finish at about the same time."""
@@ -108,8 +109,16 @@ def count_processes(run: Run) -> int:
 
 
 def is_worth_two_processes(run: Run) -> bool:
-    """Return whether two processes analyze a whole run sooner than one, and memory suffices for both."""
-    is_alone = isinstance(run, RankView) or count_processes(run) or len(os.sched_getaffinity(0)) < 2
+    """Return whether two processes analyze a whole run sooner than one, and memory suffices for both.
+
+    The second one is a fork, which only Linux allows of a process that has loaded such libraries.
+    """
+    is_alone = (
+        sys.platform != "linux"
+        or isinstance(run, RankView)
+        or count_processes(run)
+        or len(os.sched_getaffinity(0)) < 2
+    )
     return not is_alone and MIN_ROWS_FOR_TWO <= _count_rows(run) <= ROWS_AT_ONCE // 2
 
 

@@ -20,15 +20,15 @@ import hashlib
 import os
 import platform
 import re
+import signal
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -36,7 +36,7 @@ import msgspec
 from tracekit import analysis, registry, storage
 from tracekit.analysis import Finding, Remark, Result, by_rank
 from tracekit.analysis.kernel_names import COMMUNICATION
-from tracekit.errors import PluginError, TracekitError, UnusableInputError
+from tracekit.errors import PluginError, UnusableInputError, hide_warnings
 from tracekit.registry import VERSION
 from tracekit.runs import meta as run_meta
 from tracekit.runs.run import ENDING, RankView, Run
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracekit.executors import Workers
-    from tracekit.executors.local import Processes
     from tracekit.runs.store import Store
 
 __all__ = ["FOLDER", "ResultCache"]
@@ -330,8 +329,8 @@ class ResultCache:
         """Compute results without a file in a second process too, last analysis first, during the context.
 
         Both processes use the cache, so the first one that asks for a result computes it, and the other one
-        waits or reads it. Where the second process would not save time, memory is short, or results are not
-        cached, there is none.
+        waits or reads it. The second process is a fork, which starts at once with all libraries loaded. Where
+        it would not save time, memory is short, or results are not cached, there is none.
 
         Args:
             run: The run.
@@ -349,19 +348,20 @@ class ResultCache:
         ):
             yield
             return
-        from tracekit.executors.local import Processes
+        from multiprocessing import get_context
 
-        processes = Processes()
-        picklable = replace(self, store=replace(self.store))  # without what the store has cached
-        tasks = [(picklable, run, name) for name in reversed(missing)]
-        thread = Thread(target=_compute_each, args=(processes, tasks), daemon=True)
-        thread.start()
+        import pandas as pd  # noqa: F401 (loaded once for both)
+
+        process = get_context("fork").Process(
+            target=_compute_each, args=(self, run, missing[::-1], os.getpid()), daemon=True
+        )
+        process.start()
         try:
             yield
         finally:
-            processes.kill()
-            thread.join()
-            processes.dismiss()
+            process.kill()
+            process.join()
+            process.close()
 
     def _path(self, run: Run, name: str) -> Path:
         """Return the file of a result: `.results/RUN/ANALYSIS.zip` in the local folder of the store."""
@@ -430,23 +430,15 @@ class ResultCache:
                     path.unlink()
 
 
-def _compute_each(processes: Processes, tasks: Sequence[tuple[ResultCache, Run, str]]) -> None:
-    for task in tasks:
-        # What fails here, or is left undone as the process cannot start or was killed, the context computes.
-        with suppress(TracekitError, OSError):
-            processes.call(_compute_cached, task)
-
-
-def _compute_cached(task: tuple[ResultCache, Run, str]) -> None:
-    """Compute a result so that it is in the cache, in a second process."""
-    result_cache, run, name = task
-    result_cache.analyze(_first_equal(run), name)
-
-
-@lru_cache(maxsize=1)
-def _first_equal(run: Run) -> Run:
-    """Return the run of the first task, so that all tasks share what is computed once per run."""
-    return run
+def _compute_each(result_cache: ResultCache, run: Run, names: Sequence[str], parent: int) -> None:
+    """Compute results so that they are in the cache, in the second process, while the first one runs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles Ctrl-C
+    hide_warnings()
+    for name in names:
+        if os.getppid() != parent:
+            return
+        with suppress(Exception):  # the first process computes it, and reports the error
+            result_cache.analyze(run, name)
 
 
 def _content(run: Run) -> str | None:

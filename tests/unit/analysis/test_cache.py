@@ -462,7 +462,7 @@ def test_a_second_process_computes_the_last_analyses_meanwhile(
 
 @pytest.mark.parametrize(
     ("rows", "cores", "is_worth"),
-    [(29_999, 2, False), (30_000, 2, True), (6_000_000, 2, True), (6_000_001, 2, False), (30_000, 1, False)],
+    [(4_999, 2, False), (5_000, 2, True), (6_000_000, 2, True), (6_000_001, 2, False), (5_000, 1, False)],
 )
 def test_a_second_process_is_started_where_it_saves_time_and_both_fit_memory(
     run: Run, monkeypatch: pytest.MonkeyPatch, rows: int, cores: int, *, is_worth: bool
@@ -480,7 +480,7 @@ def test_no_second_process_for_few_results_or_fresh_ones(
     monkeypatch.setattr(cache, "MIN_AHEAD", 2)
     monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_TWO", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr("tracekit.executors.local.Processes", None)
+    monkeypatch.setattr("multiprocessing.get_context", None)
     with replace(result_cache, fresh=fresh).compute_ahead(run, names):
         pass
 
@@ -492,7 +492,7 @@ def test_no_second_process_where_no_result_can_be_cached(
     monkeypatch.setattr(cache, "MIN_AHEAD", 2)
     monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_TWO", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr("tracekit.executors.local.Processes", None)
+    monkeypatch.setattr("multiprocessing.get_context", None)
     store = Store(tmp_path / "other") if place == "elsewhere" else Store(run.path.parent)
     if place == "read-only":
         (run.path.parent / FOLDER).write_text("")  # no folder can be made
