@@ -32,6 +32,7 @@ _EXTRAS = {
     **dict.fromkeys(("dash", "dash_ag_grid", "dash_mantine_components", "plotly", "waitress"), "dashboard"),
     **dict.fromkeys(("dask", "distributed"), "scale"),
     "numba": "fast",
+    **dict.fromkeys(("mcp", "mcp_types", "starlette", "uvicorn"), "mcp"),
 }
 """Extras of tracekit-torch by the module that they install."""
 PROVIDERS = "tracekit.workload_providers"
@@ -184,6 +185,7 @@ def import_extra(module: str, needs: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
         raise MissingDependencyError(
-            f"{needs} the package {error.name!r}", hint="pip install 'tracekit-torch[dashboard]'"
+            f"{needs} the package {error.name!r}", hint=_how_to_install(missing)
         ) from error

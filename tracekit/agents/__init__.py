@@ -1,0 +1,1 @@
+"""Access for coding agents: tools over the Model Context Protocol, and the skill for their use."""
