@@ -333,7 +333,9 @@ def test_a_link_shows_the_exact_view(tab: Page, timelines: Served) -> None:
 
 
 @pytest.mark.slow
-def test_the_panel_stands_beside_the_lanes_and_its_width_is_remembered(tab: Page, address: str) -> None:
+def test_lanes_panel_and_table_fill_the_window_and_their_layout_is_remembered(
+    tab: Page, address: str
+) -> None:
     canvas = opened(tab, f"{address}&row=device_intervals:30")
     side, edge = tab.locator("#timeline-side"), tab.get_by_role("separator", name="Width of the panel")
     lanes, box = canvas.bounding_box(), side.bounding_box()
@@ -360,6 +362,18 @@ def test_the_panel_stands_beside_the_lanes_and_its_width_is_remembered(tab: Page
     )
     tab.keyboard.press("i")
     expect(side).to_be_visible()
+    # the full window is that of the timeline, until another page is opened
+    tab.keyboard.press("v")
+    expect(tab.locator(".tk-navbar")).to_be_hidden()
+    tab.keyboard.press("l")
+    rows = tab.locator(".tkl-below tbody tr").first
+    expect(rows).to_be_hidden()
+    tab.reload()
+    expect(tab.get_by_role("button", name="Fill the window")).to_have_attribute("aria-pressed", "true")
+    expect(rows).to_be_hidden()
+    assert tab.evaluate("document.documentElement.scrollHeight <= window.innerHeight")
+    leave(tab, address.replace("timeline", "kernels"))
+    expect(tab.locator(".tk-navbar")).to_be_visible()
     tab.evaluate("localStorage.removeItem('tracekit.timeline.side')")
 
 

@@ -38,7 +38,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.resizing.observe(this.parts.right);
       this.theming = new MutationObserver(() => this.themeChanged());
       this.theming.observe(document.documentElement, { attributes: true, attributeFilter: ["data-mantine-color-scheme"] });
-      window.addEventListener("resize", () => this.stage.fitHeight(), { signal: this.ending });
+      window.addEventListener("resize", () => this.layout.apply(), { signal: this.ending });
     }
 
     close() {
@@ -162,7 +162,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     layoutChanged() {
       this.labels.show(this.lanes);
       this.stage.place();
-      this.stage.fitHeight();
+      this.layout.apply();
       this.changed();
     }
 

@@ -24,7 +24,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       window.addEventListener("blur", () => this.held.clear(), { signal: app.ending });
       const once = {
         f: () => app.fit(), 0: () => app.whole(), ".": () => app.step(1, "name"), ",": () => app.step(-1, "name"),
-        ">": () => app.step(1, "lane"), "<": () => app.step(-1, "lane"), m: () => app.markView(), i: () => app.side.toggle(), t: () => app.notes.focus(), c: () => app.arrange("collapse"), n: (event) => app.search.step(event.shiftKey ? -1 : 1), "/": () => app.search.focus(),
+        ">": () => app.step(1, "lane"), "<": () => app.step(-1, "lane"), m: () => app.markView(), i: () => app.layout.toggle("hidden"), v: () => app.layout.toggle("full"), l: () => app.layout.toggle("table"), t: () => app.notes.focus(), c: () => app.arrange("collapse"), n: (event) => app.search.step(event.shiftKey ? -1 : 1), "/": () => app.search.focus(),
         Escape: () => app.clear(),
       };
       this.once = once;

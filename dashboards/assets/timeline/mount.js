@@ -12,12 +12,15 @@ window.dash_clientside = window.dash_clientside || {};
     app.search = new tl.Search(app, bar);
     const lanes = tl.el("span", { class: "tkl-controls", role: "group", "aria-label": "Lanes" });
     app.arranging = new tl.Arranging(lanes, app.lanes, (what, key) => app.arrange(what, key));
+    app.parts.panel = tl.button("Show or hide the panel (I)", { click: () => app.layout.toggle("hidden") }, "Panel");
+    app.parts.full = tl.button("Fill the window, without menu and heading (V)", { class: "tkl-button tkl-full-window", click: () => app.layout.toggle("full") }, "Full window");
     const zoom = (factor) => () => app.move(() => app.scale.zoom(factor, app.scale.width / 2));
     bar.append(
       tl.el("span", { class: "tkl-buttons", role: "group", "aria-label": "Zoom" },
         tl.button("Zoom out (S)", { click: zoom(1.6) }, "−"), tl.button("Zoom in (W)", { click: zoom(1 / 1.6) }, "+"), tl.button("Show the whole capture (0)", { click: () => app.whole() }, "All")),
       lanes,
-      tl.button("Show or hide the panel (I)", { click: () => app.side.toggle() }, "Panel"),
+      app.parts.panel,
+      app.parts.full,
       tl.button("Save the timeline as PNG", { click: () => save(app) }, "PNG"),
       tl.button("Keyboard and mouse (?)", { click: () => window.dash_clientside.set_props("help-sheet", { opened: true }) }, "?"),
     );

@@ -14,7 +14,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#load();
     }
 
-    focus() { this.app.side.reveal(); this.field.focus(); }
+    focus() { this.app.layout.reveal(); this.field.focus(); }
 
     #key(event) {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.#save();

@@ -3,8 +3,7 @@
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const BELOW = 300;
-  const LEAST = 220;
+  const NARROW = 1000;
   const LABEL = "Timeline. W, A, S and D zoom and pan; period and comma step through intervals with the same name; question mark lists all shortcuts.";
 
   tl.Stage = class {
@@ -42,20 +41,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     get top() { return this.parts.scroller.scrollTop; }
     get height() { return this.parts.right.clientHeight; }
 
-    /** Fit the height to the lanes and the window, unless the user has resized it. */
+    /** Give the style sheets the height of all lanes, and what is above the timeline. */
     fitHeight() {
-      const { stage } = this.parts;
-      if (this.automaticHeight && stage.style.height !== this.automaticHeight) return;
-      const { lanes } = this.app;
-      if (this.measured !== window.innerHeight) {
-        this.measured = window.innerHeight;
-        const top = stage.getBoundingClientRect().top + window.scrollY;
-        this.app.element.style.setProperty("--tkl-above", `${Math.round(top)}px`);
-        this.room = window.innerHeight - top - BELOW;
-      }
-      const { room } = this;
-      const height = tl.HEAD + Math.min(lanes.pinsHeight + lanes.height + 6, Math.max(LEAST, room));
-      stage.style.height = this.automaticHeight = `${Math.round(height)}px`;
+      const { element, lanes } = this.app;
+      const top = element.getBoundingClientRect().top + window.scrollY;
+      const all = tl.HEAD + lanes.pinsHeight + lanes.height + 8;
+      element.style.setProperty("--tkl-above", `${Math.round(top)}px`);
+      element.style.setProperty("--tkl-lanes", `${Math.round(all)}px`);
+      this.leavesRoom ??= all < (window.innerHeight - top) / 2 || window.innerWidth <= NARROW;
     }
 
     place() {

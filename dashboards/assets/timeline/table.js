@@ -17,7 +17,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     constructor(app, element) {
       Object.assign(this, { app, element, sort: { key: "sum_ns", down: true }, all: false, rows: [], requestedScope: "" });
       this.later = tl.later(DEBOUNCE_MS, () => this.#ask());
-      this.title = tl.el("h2", { class: "tkl-subtitle" }, "In view");
+      this.title = tl.el("span", {}, "In view");
+      this.fold = tl.el("button", { type: "button", class: "tkl-unfold", title: "Show or hide the table (L)", click: () => app.layout.toggle("table") }, this.title);
       this.note = tl.el("span", { class: "tkl-hint" }, "");
       this.csv = tl.el("a", { class: "tkl-button", download: "" }, "CSV");
       this.zoom = tl.button("Zoom to the marked range", { click: () => app.fit(), hidden: "" }, "Zoom");
@@ -26,7 +27,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.headings = COLUMNS.map((column) => this.#heading(column));
       this.more = tl.button("Show all", { click: () => { this.all = true; this.#fill(); app.address.replaceEntry(); }, hidden: "" }, "Show all");
       this.element.replaceChildren(
-        tl.el("div", { class: "tkl-detail-head" }, this.title, this.note, this.zoom, this.clear, this.csv),
+        tl.el("div", { class: "tkl-detail-head" }, tl.el("h2", { class: "tkl-subtitle" }, this.fold), this.note, this.zoom, this.clear, this.csv),
         tl.el("div", { class: "tkl-scrolled", tabindex: "0", role: "region", "aria-label": "Intervals in view, by name" },
           tl.el("table", { class: "tkl-table" }, tl.el("thead", {}, tl.el("tr", {}, ...this.headings)), this.body), this.more),
       );
