@@ -42,7 +42,7 @@ from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
-from tracekit.runs.step_windows import END_NS, step_windows
+from tracekit.runs.step_windows import END_NS, step_windows, with_device_work
 from tracekit.schema import C, HostKind
 
 from ..shared.common import (
@@ -109,12 +109,13 @@ def compute(run: Run) -> Result:
     if all_gaps.empty:
         return Result(tables, notes=(*notes, NEVER_IDLE))
     notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps) if len(gaps) else [NEVER_IDLE]
+    stepped = with_device_work(windows, idle.device)
     del idle  # free memory for the tables
     findings = idle_findings.findings(run, all_gaps, tables["summary"])
     if gaps.empty:
         return Result(tables, findings, tuple(notes))
     inside = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
-    by = {"by_cause": _by_cause(gaps, windows, inside), "by_op": _by_op(gaps, inside)}
+    by = {"by_cause": _by_cause(gaps, stepped, inside), "by_op": _by_op(gaps, inside)}
     counted = np.where(gaps[ASIDE].to_numpy(), 0, inside)
     return Result(
         {**by, **tables, "gaps": _listed(gaps.assign(**{COUNTED_NS: counted}))}, findings, tuple(notes)
@@ -264,13 +265,32 @@ def _waits(idle: Idle, windows: pd.DataFrame, of_device: pd.DataFrame, first: in
     return intervals.length(intervals.intersect(waits, steps))
 
 
-def _edges(windows: pd.DataFrame, first: int, last: int, opening_ns: int) -> object:
-    """Time of the profiled steps outside the device's window, without its opening."""
+def _edges(windows: pd.DataFrame, first: int, last: int, opening_ns: int) -> int | None:
+    """Time of the profiled steps outside the device's window, without its opening; None without steps."""
     if windows.empty:
-        return pd.NA
+        return None
     steps = intervals.union(ints(windows, C.START_NS), ints(windows, END_NS))
     inside = intervals.clip(steps, first, last)
     return intervals.length(steps) - intervals.length(inside) - opening_ns
+
+
+def measure_aside(run: Run) -> int:
+    """Time of the steps of all ranks, else of the captures, at edges and in marked warm-up."""
+    idle, windows = idle_rows.read_idle(run), step_windows(run)
+    count, aside = len(idle.gaps) - idle.openings, idle.explained.aside
+    lengths = inside_steps(idle.gaps, windows) if len(windows) else ints(idle.gaps, C.DUR_NS)
+    ranks, length = ints(idle.gaps, C.RANK), ints(idle.gaps, C.DUR_NS)
+    is_gap, devices = np.arange(len(length)) < count, ints(idle.gaps, C.DEVICE)
+    by_rank: dict[int, list[int]] = {}
+    for (rank, device), of_device in idle.device.groupby(PLACE, sort=True):
+        start, end = spans(of_device)
+        mine = (ranks == rank) & (devices == device)
+        opening_ns = int(length[mine & ~is_gap & ~aside].sum())
+        edges = _edges(windows[windows[C.RANK] == rank], int(start.min()), int(end.max()), opening_ns)
+        by_rank.setdefault(int(str(rank)), []).append(
+            int(lengths[mine & is_gap & aside].sum()) + (edges or 0)
+        )
+    return sum(sum(of_devices) // len(of_devices) for of_devices in by_rank.values())
 
 
 def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
@@ -321,7 +341,11 @@ BY_CAUSE = (
     _SUM,
     _SHARE,
     _COUNT,
-    Column("per_step_ns", "ns", "idle time inside the profiled steps, per step of the rank"),
+    Column(
+        "per_step_ns",
+        "ns",
+        "idle time inside the profiled steps, per step of the rank with device work",
+    ),
     _LONGEST,
     Column("steps_ns", "ns", "idle time inside the profiled steps; missing if none are marked"),
     Column(
@@ -450,4 +474,5 @@ ANALYSIS = Analysis(
     order=40,
     compute=compute,
     rules=idle_findings.RULES,
+    measure_aside=measure_aside,
 )

@@ -43,6 +43,7 @@ FP32 = Rule(
     f"steps, more than kernels with tensor cores{_ON_BUSY}",
     why="tensor cores multiply 16-bit and TF32 numbers several times faster; where the device is mostly "
     "idle, faster kernels save little",
+    remedy="tensor cores",
     thresholds={"min_share": 0.10, **_BUSY},
 )
 DOUBLE = Rule(

@@ -34,6 +34,7 @@ PLAIN_FP32 = Rule(
     f"{MAX_WAIT_SHARE:.0%}, because the host paces them",
     why="TF32 keeps the range and 10 bits of the mantissa, and its peak is several times that of FP32; calls "
     "far from the FP32 peak are bound by something else",
+    remedy="tensor cores",
     thresholds={"min_saving_share": MIN_SHARE},
 )
 UNALIGNED = Rule(

@@ -19,6 +19,7 @@ from tracekit.analysis.savings import Budget, budget
 from tracekit.analysis.verdict import Verdict
 from tracekit.errors import clean
 from tracekit.render import human
+from tracekit.render.findings import describe_remedies
 from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 
@@ -142,7 +143,10 @@ def show_finding(
     shown: list[Component] = [
         html.Div(head, className="tk-finding-head"),
         *(html.P(html.Strong(with_code(sentence(line))), className="tk-advice") for line in trials),
-        html.P(with_code(sentence(finding.advice)), className="tk-advice"),
+        *(
+            html.P(with_code(sentence(text)), className="tk-advice")
+            for text in (finding.advice, *describe_remedies(finding))
+        ),
         html.Details(evidence, className="tk-finding-evidence"),
     ]
     if where:

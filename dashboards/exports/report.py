@@ -19,7 +19,7 @@ from tracekit.registry import VERSION
 from tracekit.render import human
 from tracekit.render.cells import cell, first_rows, header, is_text
 from tracekit.render.facts import FACT, sections
-from tracekit.render.findings import describe_trials, evidence
+from tracekit.render.findings import describe_remedies, describe_trials, evidence
 from tracekit.render.page import page
 from tracekit.runs.run import Run
 
@@ -155,7 +155,7 @@ def _finding(finding: Finding, trials: Sequence[str] = ()) -> dict[str, Any]:
         "trials": [as_html(line) for line in trials],
         "severity": str(finding.severity),
         "title": clean(finding.title),
-        "advice": as_html(finding.advice),
+        "advice": [as_html(text) for text in (finding.advice, *describe_remedies(finding))],
         "how": as_html(finding.how),
         "saving": "" if saving is None else f"{finding.saves} {human(saving, 'ns')}",
         "evidence": clean("; ".join(evidence(finding))),

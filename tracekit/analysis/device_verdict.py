@@ -22,7 +22,7 @@ from tracekit.analysis.host_verdict import NAME_WIDTH
 from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.analysis.rules import Bottleneck
-from tracekit.analysis.savings import MIN_SHARE
+from tracekit.analysis.savings import MIN_ASIDE_SHARE, MIN_SHARE
 from tracekit.errors import clean
 from tracekit.runs.text import human, shorten
 
@@ -53,8 +53,6 @@ MIN_SECOND_SHARE = 0.2
 """The same for the second family, which must also have at least half of the first one's."""
 MIN_PRODUCTS_SHARE = 0.25
 """Share of the kernel time from which matrix products are named where no family of kernels is."""
-MIN_ASIDE_SHARE = 0.1
-"""Share of the window from which edges and start-up are set aside, and that must remain without start-up."""
 MIN_GAP_SHARE = 0.5
 """Share of the window from which one gap is set aside in which nothing was recorded of the host."""
 MAX_PACED_WAIT_SHARE = 0.1

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tracekit.analysis import (
     Analysis,
     Analyze,
+    Bottleneck,
     Finding,
     Progress,
     Remark,
@@ -18,7 +19,7 @@ from tracekit.analysis import (
     capture,
 )
 from tracekit.analysis.capture import Capture
-from tracekit.analysis.savings import Budget, Ranked, budget, severity_of
+from tracekit.analysis.savings import EXPLAINS_IDLE, MIN_SHARE, Budget, Ranked, budget, severity_of
 from tracekit.analysis.verdict import INTEGRITY, Evidence, Verdict, integrity_line
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
@@ -57,6 +58,9 @@ class Advice:
         for ranked in self.findings:
             code = ranked.finding.code
             largest[code] = max(largest.get(code, 0.0), ranked.share_of_step or 0.0)
+            for remedy in ranked.finding.remedies:
+                share = _share_of_step(remedy, self.budget) or 0.0
+                largest[remedy.code] = max(largest.get(remedy.code, 0.0), share)
         return largest
 
     @property
@@ -132,62 +136,93 @@ def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranke
         finding: The finding.
         against: What savings are measured against.
     """
-    bound = next((rule.bound for rule in analysis.rules if rule.code == finding.code), None)
-    return Ranked(analysis.name, finding, _share_of_step(finding, against), bound)
+    rule = next((rule for rule in analysis.rules if rule.code == finding.code), None)
+    bound, remedies = (rule.bound, frozenset({rule.remedy} - {""})) if rule else (None, frozenset[str]())
+    return Ranked(analysis.name, finding, _share_of_step(finding, against), bound, remedies)
 
 
 def by_saving(findings: Iterable[Ranked]) -> tuple[Ranked, ...]:
-    """Rank findings by saving, and take the saving from those whose time an earlier one claims.
+    """Rank findings by saving; those of the same time are one finding with several remedies.
 
     Larger savings come first, findings without one last, then by severity and confidence. A finding of the
-    same time as an earlier one with a saving becomes information that names the earlier one. Idle time that a
-    more specific finding claims is no longer claimed by `idle_gaps`, which explains all of it.
+    same time as an earlier one is a remedy of that one; one whose rule advises the same is left out. Idle
+    time that a more specific finding claims is no longer claimed by `idle_gaps`, which explains all of it.
     """
-    credited: list[Ranked] = []
+    leading: list[Ranked] = []
     for candidate in sorted(findings, key=_sort_key):
-        claiming = (other for other in credited if _is_same_time(candidate, other))
-        earlier = next(claiming, None)
-        if earlier:
-            reason = f"the same time as {earlier.analysis}: {earlier.finding.title}"
-            lower = candidate.finding.without_saving(reason)
-            credited.append(replace(candidate, finding=lower, share_of_step=None))
+        leader = next((other for other in leading if _is_same_time(candidate, other)), None)
+        if leader is None:
+            leading.append(candidate)
         else:
-            credited.append(candidate)
-    return tuple(sorted((_without_parts(finding, credited) for finding in credited), key=_sort_key))
+            leading[leading.index(leader)] = _add_remedy(leader, candidate)
+    return tuple(sorted(_claim_once(leading), key=_sort_key))
 
 
-_REMOVES_ALL, _EXPLAINS_ALL = "critical_path", "idle_gaps"
-"""The analysis that computes what is saved without any time of a kind, and that of all idle time."""
+def _add_remedy(leader: Ranked, other: Ranked) -> Ranked:
+    """Return a finding with another one of its time as a remedy, unless one of them advises the same."""
+    if leader.remedies & other.remedies:
+        return leader
+    finding = replace(leader.finding, remedies=(*leader.finding.remedies, other.finding))
+    return replace(leader, finding=finding, remedies=leader.remedies | other.remedies)
+
+
+_REMOVES_ALL = "critical_path"
+"""The analysis that computes what is saved without any time of a kind."""
+_BUSY = {Bottleneck.COMPUTE, Bottleneck.COMMUNICATION, Bottleneck.COPIES}
+
+
+def _kind_of_time(ranked: Ranked) -> str:
+    """Return what the rows of evidence are of a finding's time: all of it, or what follows idle time."""
+    if ranked.bound == Bottleneck.STRAGGLERS:
+        return "waiting"
+    return "busy" if ranked.bound in _BUSY else "idle"
 
 
 def _is_same_time(candidate: Ranked, other: Ranked) -> bool:
-    """Whether a finding is of the time that another one claims.
+    """Whether two findings are of the same time.
 
-    That is so if its evidence in `device_intervals` is all among that of the other, or if one of them is
-    computed without any time of what both are about.
+    That is so if most rows of `device_intervals` of one are among those of the other, and both are of the
+    time of these rows or both of the idle time before them; or if one is computed without any time of what
+    both are about. Evidence has the rows with most time, so that of a part is among that of the whole.
     """
-    if not other.finding.saving_ns_per_step:
-        return False
-    rows = _rows(candidate)
+    rows, others = _rows(candidate), _rows(other)
+    is_alike = _kind_of_time(candidate) == _kind_of_time(other)
+    if is_alike and 2 * len(rows & others) > min(len(rows), len(others)):
+        return True
     claims_all = _REMOVES_ALL in (candidate.analysis, other.analysis) and candidate.bound == other.bound
-    is_part = bool(rows) and rows <= _rows(other)
-    return is_part or (claims_all and bool(candidate.finding.saving_ns_per_step))
+    savings = candidate.finding.saving_ns_per_step, other.finding.saving_ns_per_step
+    return claims_all and all(savings)
 
 
-def _without_parts(ranked: Ranked, findings: Sequence[Ranked]) -> Ranked:
-    """Return a finding on all idle time of a bound without what other findings claim of it."""
+def _claim_once(findings: Sequence[Ranked]) -> list[Ranked]:
+    """Return findings of which those on all idle time of a bound do not claim what others of it claim.
+
+    One of which less than `MIN_SHARE` of a step remains is a remedy of the largest of these others.
+    """
+    kept = [ranked for ranked in findings if ranked.analysis != EXPLAINS_IDLE]
+    for ranked in findings:
+        if ranked.analysis != EXPLAINS_IDLE:
+            continue
+        others = [other for other in kept if other.analysis != EXPLAINS_IDLE and other.bound == ranked.bound]
+        rest = _without_parts(ranked, sum(other.finding.saving_ns_per_step or 0 for other in others))
+        if rest is None:
+            largest = max(others, key=lambda other: other.finding.saving_ns_per_step or 0)
+            kept[kept.index(largest)] = _add_remedy(largest, ranked)
+        else:
+            kept.append(rest)
+    return kept
+
+
+def _without_parts(ranked: Ranked, claimed_ns: int) -> Ranked | None:
+    """Return a finding on idle time without what others claim of it; None if too little is left."""
     finding, share = ranked.finding, ranked.share_of_step
-    if ranked.analysis != _EXPLAINS_ALL or not finding.saving_ns_per_step or not share:
+    if not claimed_ns or not finding.saving_ns_per_step or not share:
         return ranked
-    others = (
-        other for other in findings if (other.bound, other.analysis != _EXPLAINS_ALL) == (ranked.bound, True)
-    )
-    claimed = sum(other.finding.saving_ns_per_step or 0 for other in others)
-    rest = max(0, finding.saving_ns_per_step - claimed)
-    if not claimed:
-        return ranked
+    rest = max(0, finding.saving_ns_per_step - claimed_ns)
     left = share * rest / finding.saving_ns_per_step
-    how = f"{finding.how}; without {human(claimed, 'ns')} that other findings claim"
+    if left < MIN_SHARE:
+        return None
+    how = f"{finding.how}; without {human(claimed_ns, 'ns')} that other findings claim"
     lower = replace(finding, saving_ns_per_step=rest, severity=severity_of(left), how=how)
     return replace(ranked, finding=lower, share_of_step=left)
 

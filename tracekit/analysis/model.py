@@ -177,6 +177,8 @@ class Analysis:
         comparison: Specification of the tables of `compare`.
         needs_profile: Whether a run without one leaves it nothing to read.
         by_rank: How it works rank by rank; None where it must read all ranks at once.
+        measure_aside: How long the steps of a run, or its capture, are at an edge or in marked warm-up;
+            savings are shares of the rest. Only `idle_gaps` has it.
         uses_peaks: Whether its results depend on the peaks of the devices; others never see those that a
             user gave (`Run.peaks`).
     """
@@ -194,4 +196,5 @@ class Analysis:
     comparison: tuple[TableSpec, ...] = ()
     needs_profile: bool = True
     by_rank: ByRank | None = None
+    measure_aside: Callable[[Run], int] | None = None
     uses_peaks: bool = False

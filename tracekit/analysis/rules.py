@@ -67,6 +67,8 @@ class Rule:
             verdict on a run names the findings first whose rule has the bottleneck of the run here.
         thresholds: Numbers of the condition by name. A name starts with `min_` or `max_` and ends in its
             unit as names of columns do: `_ns`, `_bytes`, `_share`; others are counts or ratios.
+        remedy: What the advice changes, where several rules advise the same; of their findings on the same
+            time one is shown.
 
     Example:
         >>> rule = Rule("small", "under {max_ns}", "a launch takes longer", thresholds={"max_ns": 2_500})
@@ -79,6 +81,7 @@ class Rule:
     why: str
     bound: Bottleneck | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    remedy: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "thresholds", dict(self.thresholds))  # no two rules share one mapping
@@ -141,6 +144,7 @@ class Finding:
         confidence: From 0 to 1: 0.9 and more where the cause was seen to act, less where it is inferred.
         evidence: Row ids that show it, by table of the run (`device_intervals`, `host_intervals`): those with
             most of the time first, at most `EVIDENCE_ROWS` of each table.
+        remedies: Findings of the same time that advise something else; set when all findings are ranked.
     """
 
     code: str
@@ -152,6 +156,7 @@ class Finding:
     how: str = ""
     confidence: float = 1.0
     evidence: dict[str, list[int]] = field(default_factory=dict)
+    remedies: tuple[Finding, ...] = ()
 
     def without_saving(self, reason: str) -> Finding:
         """Return it as information, with the reason why it has no saving."""

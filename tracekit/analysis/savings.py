@@ -11,7 +11,7 @@ stays silent unless it says otherwise: two runs of one program differ by about t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.runs import rank_view
 from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
-from tracekit.schema import C
+from tracekit.schema import C, DeviceKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 HIGH_SHARE = 0.10
 WARN_SHARE = 0.03
 MIN_SHARE = 0.01
+MIN_ASIDE_SHARE = 0.1
+"""Share of the steps, or of the capture, from which edges and marked warm-up do not count."""
+EXPLAINS_IDLE = "idle_gaps"
+"""The analysis that explains all idle time, and knows what of it is an edge."""
 CONFIDENT = 0.9
 """Confidence of an observed cause; a likely explanation has less."""
 
@@ -86,6 +90,7 @@ class Ranked:
         finding: What it found.
         share_of_step: Its saving over the mean step; None without a saving.
         bound: What its time is spent on, as its rule says.
+        remedies: What its advice, and that of findings of the same time, changes, as far as rules name it.
         measured: Trials of changes that it advises.
         is_refuted: Whether trials on several programs of the store found its rule to save nothing.
     """
@@ -94,8 +99,14 @@ class Ranked:
     finding: Finding
     share_of_step: float | None
     bound: Bottleneck | None = None
+    remedies: frozenset[str] = frozenset()
     measured: tuple[Trial, ...] = ()
     is_refuted: bool = False
+
+    @property
+    def codes(self) -> set[str]:
+        """Codes of its rule and of those of its remedies."""
+        return {self.finding.code, *(remedy.code for remedy in self.finding.remedies)}
 
 
 @dataclass(frozen=True)
@@ -105,13 +116,15 @@ class Budget:
     Attributes:
         steps: Profiled steps of all ranks; one per rank where none are marked.
         step_ns: Mean time of a step: the union of a rank's windows over their number; the capture where none
-            are marked.
+            are marked. Without edges and marked warm-up where these are a large part of it.
         marked: Whether steps are marked.
+        aside_ns: Time of a step that is not in `step_ns`.
     """
 
     steps: int
     step_ns: int
     marked: bool
+    aside_ns: int = field(default=0, repr=False)
 
     def per_step(self, total_ns: int) -> int:
         """A total over the run as an amount per step.
@@ -203,12 +216,14 @@ class StepTotals:
         stepped_ns: Time within them: the union of the windows of each rank, summed over ranks.
         on_device_ns: Extent of what was recorded on devices, of each rank that has any.
         on_host_ns: Extent of what was recorded on the host, of each rank with nothing on a device.
+        aside_ns: Part of the steps, or of what was recorded on devices, that is an edge or marked warm-up.
     """
 
     steps: int
     stepped_ns: int
     on_device_ns: tuple[int, ...] = ()
     on_host_ns: tuple[int, ...] = ()
+    aside_ns: int = 0
 
 
 def measure_steps(run: Run) -> StepTotals:
@@ -217,19 +232,46 @@ def measure_steps(run: Run) -> StepTotals:
 
 
 def _measure_steps(run: Run) -> StepTotals:
-    from tracekit.runs.step_windows import step_windows
+    from tracekit.runs.step_windows import step_windows, with_device_work
 
-    windows = step_windows(run)
+    windows, frame = step_windows(run), busy(run, [C.RANK, C.START_NS, C.DUR_NS])
     if len(windows):
+        windows = with_device_work(windows, frame)
         total = sum(_sum_windows(of_rank) for _, of_rank in windows.groupby(C.RANK))
-        return StepTotals(steps=len(windows), stepped_ns=total)
-    columns = [C.RANK, C.START_NS, C.DUR_NS]
-    frame = busy(run, columns)
+        aside_ns = _aside_ns(run, windows, frame, total)
+        return StepTotals(steps=len(windows), stepped_ns=total, aside_ns=aside_ns)
     if len(frame):
-        return StepTotals(steps=0, stepped_ns=0, on_device_ns=_extents(frame))
+        lengths = _extents(frame)
+        aside_ns = _aside_ns(run, windows, frame, sum(lengths))
+        return StepTotals(steps=0, stepped_ns=0, on_device_ns=lengths, aside_ns=aside_ns)
+    columns = [C.RANK, C.START_NS, C.DUR_NS]
     return StepTotals(
         steps=0, stepped_ns=0, on_host_ns=_extents(run.table("host_intervals", columns=columns))
     )
+
+
+def _aside_ns(run: Run, windows: pd.DataFrame, device: pd.DataFrame, total_ns: int) -> int:
+    """Time of the steps, or of the capture, at edges and in marked warm-up; 0 if it is surely a small part.
+
+    A large one is before the first or after the last work of a device, or has a long idle interval.
+    """
+    import pyarrow.compute as pc
+
+    from tracekit.analysis import get
+    from tracekit.runs.step_windows import END_NS, first_and_last
+
+    if device.empty:
+        return 0
+    idle = run.arrow("device_intervals", columns=[C.DUR_NS], where=pc.field(C.KIND) == DeviceKind.IDLE)
+    at_most = pc.max(idle[C.DUR_NS]).as_py() or 0
+    if len(windows):
+        first, last = (windows[C.RANK].map(times) for times in first_and_last(device))
+        inside = windows[END_NS].clip(upper=last) - windows[C.START_NS].clip(lower=first)
+        at_most += total_ns - int(inside.clip(lower=0).sum())
+    if 2 * at_most < MIN_ASIDE_SHARE * total_ns:  # of one rank, but a large part of all is meant
+        return 0
+    measure = get(EXPLAINS_IDLE).measure_aside
+    return measure(run) if measure else 0
 
 
 def combine_budget(parts: Iterable[StepTotals]) -> Budget:
@@ -240,12 +282,15 @@ def combine_budget(parts: Iterable[StepTotals]) -> Budget:
         Budget(steps=3, step_ns=120, marked=True)
     """
     ranks = list(parts)
-    steps = sum(rank.steps for rank in ranks)
-    if steps:
-        return Budget(steps, sum(rank.stepped_ns for rank in ranks) // steps, marked=True)
-    lengths = [length for rank in ranks for length in rank.on_device_ns]
-    lengths = lengths or [length for rank in ranks for length in rank.on_host_ns]
-    return Budget(max(1, len(lengths)), sum(lengths) // max(1, len(lengths)), marked=False)
+    steps, marked = sum(rank.steps for rank in ranks), any(rank.steps for rank in ranks)
+    total = sum(rank.stepped_ns for rank in ranks)
+    if not marked:
+        lengths = [length for rank in ranks for length in rank.on_device_ns]
+        lengths = lengths or [length for rank in ranks for length in rank.on_host_ns]
+        steps, total = max(1, len(lengths)), sum(lengths)
+    aside_ns = sum(rank.aside_ns for rank in ranks)
+    aside_ns = aside_ns if aside_ns >= MIN_ASIDE_SHARE * total else 0
+    return Budget(steps, (total - aside_ns) // steps, marked, aside_ns // steps)
 
 
 def budget(run: Run) -> Budget:
@@ -270,5 +315,7 @@ def _sum_windows(windows: pd.DataFrame) -> int:
 
 def _extents(frame: pd.DataFrame) -> tuple[int, ...]:
     """From the first start to the last end of each rank."""
-    ends = (frame[C.START_NS] + frame[C.DUR_NS]).groupby(frame[C.RANK]).max()
-    return tuple(map(int, ends - frame.groupby(C.RANK)[C.START_NS].min()))
+    from tracekit.runs.step_windows import first_and_last
+
+    first, last = first_and_last(frame)
+    return tuple(map(int, last - first))

@@ -86,7 +86,7 @@ def add_trials(advice: Advice, run: Run, trials: Sequence[Trial]) -> Advice:
         return [
             replace(
                 ranked,
-                measured=tuple(trial for trial in own if ranked.finding.code in trial.predicted),
+                measured=tuple(trial for trial in own if ranked.codes & trial.predicted.keys()),
                 is_refuted=ranked.finding.code in refuted,
             )
             for ranked in findings

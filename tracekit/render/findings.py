@@ -78,10 +78,16 @@ def render(
         case "json":
             return _json(run_id, findings, advice)
         case "csv":
-            lines = [{**row, "evidence": json.dumps(row["evidence"])} for row in rows(findings)]
-            return csv_text(lines, COLUMNS)
+            return csv_text(
+                [_csv_row(row, ranked) for row, ranked in zip(rows(findings), findings, strict=True)], COLUMNS
+            )
     command = more if output_format == "table" else ""
     return write(output_format, _blocks(run_id, findings, advice, command))
+
+
+def _csv_row(row: dict[str, Any], ranked: Ranked) -> dict[str, Any]:
+    advice = " ".join([row["advice"], *describe_remedies(ranked.finding)])
+    return {**row, "advice": advice, "evidence": json.dumps(row["evidence"])}
 
 
 def _blocks(run_id: str, findings: Sequence[Ranked], advice: Advice, more: str) -> list[Block]:
@@ -141,6 +147,7 @@ def _finding_block(place: int, ranked: Ranked, width: int, *, proof: bool) -> Ra
         f"{place}. **{escape(finding.title)}** ({escape(_describe_saving(finding, share))})\n",
         *(f"   {escape_prose(line)}\n" for line in trials),
         f"   {escape(finding.advice)}\n",
+        *(f"   {escape(line)}\n" for line in describe_remedies(finding)),
         f"   {escape(_describe_proof(ranked.analysis, finding))}\n",
     ]
     return Raw(f"{place:2}. {text}\n", "\n".join(lines))
@@ -151,6 +158,15 @@ def describe_trials(ranked: Ranked) -> list[str]:
     lines = [trial.text for trial in ranked.measured]
     refuted = "changes that this rule advises saved nothing on other programs of this store"
     return [*lines, refuted] if ranked.is_refuted else lines
+
+
+def describe_remedies(finding: Finding) -> list[str]:
+    """Return the findings of the same time with their advice, a line each."""
+    return [
+        f"Also: {remedy.title}"
+        f"{'' if remedy.saving_ns_per_step is None else f' ({_describe_amount(remedy)})'}. {remedy.advice}"
+        for remedy in finding.remedies
+    ]
 
 
 def _skipped_blocks(advice: Advice, width: int) -> list[Block]:
@@ -194,6 +210,7 @@ def _summarize(findings: Sequence[Ranked], advice: Advice) -> str:
     budget = advice.budget
     unit = "profiled step" if budget.marked else "capture"
     length = human(budget.step_ns, "ns")
+    length += f" of {human(budget.step_ns + budget.aside_ns, 'ns')}" if budget.aside_ns else ""
     with_warmup = ", warm-up included" if budget.marked else ""
     mean = f"Mean {unit} {length} ({budget.steps:,} {unit.split()[-1]}s{with_warmup})"
     single = f"{unit.capitalize()} {length}"
@@ -229,7 +246,8 @@ def finding_text(
     lines = [f"{finding.severity.upper()}: {_describe_saving(finding, share)}"]
     lines += _wrap(clean(finding.title), width, _INDENT)
     lines += [line for trial in trials for line in _wrap(clean(trial), width, f"{_INDENT}→ ")]
-    lines += _wrap(clean(finding.advice), width, f"{_INDENT}→ ")
+    for advice in (finding.advice, *describe_remedies(finding)):
+        lines += _wrap(clean(advice), width, f"{_INDENT}→ ")
     if proof:
         lines += _wrap(clean(_describe_proof(analysis, finding)), width, _INDENT)
     return "\n".join(lines)
@@ -240,7 +258,11 @@ def _describe_saving(finding: Finding, share: float | None) -> str:
     if finding.saving_ns_per_step is None:
         return "savings not estimated"
     part = "" if share is None else f" ({human(share, 'share')})"
-    return f"{finding.saves} {human(finding.saving_ns_per_step, 'ns')}{part}, {finding.basis or 'estimated'}"
+    return f"{_describe_amount(finding)}{part}, {finding.basis or 'estimated'}"
+
+
+def _describe_amount(finding: Finding) -> str:
+    return f"{finding.saves} {human(finding.saving_ns_per_step, 'ns')}"
 
 
 def _describe_proof(analysis: str, finding: Finding) -> str:

@@ -93,6 +93,26 @@ def _earlier_ends(ranks: npt.NDArray[Any], ends: Times, earlier: pd.DataFrame) -
     return reached
 
 
+def with_device_work(windows: pd.DataFrame, device: pd.DataFrame) -> pd.DataFrame:
+    """Drop the steps before the first and after the last work of the devices of their rank.
+
+    Those of a rank without any other step are kept.
+
+    Args:
+        windows: Result of `step_windows`.
+        device: Intervals that occupy devices, with rank, start and duration.
+    """
+    ranks, (first, last) = windows[C.RANK], first_and_last(device)
+    outside = (windows[END_NS] <= ranks.map(first)) | (windows[C.START_NS] >= ranks.map(last))
+    return windows[~outside | outside.groupby(ranks).transform("all")]
+
+
+def first_and_last(rows: pd.DataFrame) -> tuple[pd.Series[int], pd.Series[int]]:
+    """Return the first start and the last end of the intervals of each rank."""
+    ends = (rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max()
+    return rows.groupby(C.RANK)[C.START_NS].min(), ends
+
+
 def backlog(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the device work that was launched before the capture.
 

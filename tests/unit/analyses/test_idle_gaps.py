@@ -958,3 +958,11 @@ def test_what_the_launching_thread_did_longest_before_the_first_work_is_told(tmp
         "cudaHostAlloc",
         60_000,
     )
+
+
+def test_steps_after_all_device_work_count_in_no_mean(tmp_path: Path) -> None:
+    ops = [host("cudaLaunchKernel", start, start + 10, **CALL) for start in (0, 500)]
+    rows = [kernel(100, 200, launch_row=0, step=0), kernel(600, 700, launch_row=1, step=0)]
+    result = explained(tmp_path, ops, rows, [step(0, 0, 800), step(1, 800, 900)])
+    (row,) = result.tables["by_cause"].to_dict("records")
+    assert (row["steps_ns"], row["per_step_ns"]) == (400, 400)

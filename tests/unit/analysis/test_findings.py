@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import kernel, make_run, step
+from tests.builders import device, host, kernel, make_run, step
 from tracekit import analysis, registry
 from tracekit.analysis import Analysis, Basis, Bottleneck, Finding, Result, Rule, Severity
 from tracekit.analysis.findings import advise
 from tracekit.analysis.savings import budget
 from tracekit.errors import PluginError, UnusableInputError
+from tracekit.schema import DeviceKind, HostKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 BOUND = {"c": Bottleneck.LAUNCH, "d": Bottleneck.COMMUNICATION}
-RULES = tuple(Rule(code, "always", "a test", bound=BOUND.get(code)) for code in "abcd")
+REMEDY = dict.fromkeys("ef", "tensor cores")
+RULES = tuple(
+    Rule(code, "always", "a test", bound=BOUND.get(code), remedy=REMEDY.get(code, "")) for code in "abcdef"
+)
 
 
 def made(name: str, compute: Callable[[Run], Result]) -> Analysis:
@@ -94,17 +98,28 @@ def test_comparing_by_an_analysis_that_cannot_says_which_can(run: Run) -> None:
         analysis.compare(run, run, "integrity")
 
 
-def test_the_same_rows_are_claimed_once(run: Run, only: Callable[..., None]) -> None:
+def test_findings_of_the_same_rows_are_one_with_several_remedies(run: Run, only: Callable[..., None]) -> None:
     rows = {"device_intervals": [3, 5]}
     found = (
         finding("a", 300, Severity.HIGH, evidence=rows),
         finding("b", 200, Severity.HIGH, evidence={"device_intervals": [5]}),
-        finding("c", 100, Severity.HIGH, evidence={"device_intervals": [5, 7]}),
+        finding("c", 100, Severity.HIGH, evidence={"device_intervals": [5, 7]}),  # most of its rows differ
+        finding("d", 50, evidence=rows),  # the time of these rows, not before them
     )
     only(made("one", lambda _: Result(findings=found)))
-    ranked = {one.finding.code: one.finding for one in advise(run).findings}
-    assert [ranked[code].severity for code in "abc"] == [Severity.HIGH, Severity.INFO, Severity.HIGH]
-    assert (ranked["b"].saving_ns_per_step, ranked["b"].how) == (None, "the same time as one: a")
+    advice = advise(run)
+    assert [one.finding.code for one in advice.findings] == ["a", "c", "d"]
+    assert advice.findings[0].finding.remedies == (found[1],)
+    assert advice.findings[0].codes == {"a", "b"}
+    assert advice.shares == pytest.approx({"a": 0.3, "b": 0.2, "c": 0.1, "d": 0.05})
+
+
+def test_remedies_that_are_the_same_are_said_once(run: Run, only: Callable[..., None]) -> None:
+    rows = {"device_intervals": [3, 5]}
+    found = tuple(finding(code, None, evidence=rows) for code in "aefb")
+    only(made("one", lambda _: Result(findings=found)))
+    (one,) = advise(run).findings
+    assert (one.finding.code, [remedy.code for remedy in one.finding.remedies]) == ("a", ["b", "e"])
 
 
 def test_idle_time_that_another_finding_claims_is_claimed_once(run: Run, only: Callable[..., None]) -> None:
@@ -121,15 +136,60 @@ def test_idle_time_that_another_finding_claims_is_claimed_once(run: Run, only: C
     assert ranked["small_kernels", "c"].finding.saving_ns_per_step == 220
 
 
-@pytest.mark.parametrize(("analysis_name", "saving"), [("critical_path", None), ("ranks", 200)])
+@pytest.mark.parametrize(("claimed", "codes"), [(291, [["c", "c"]]), (290, [["c"], ["c"]])])
+def test_idle_time_that_another_finding_claims_almost_wholly_is_a_remedy_of_that_one(
+    run: Run, only: Callable[..., None], claimed: int, codes: list[list[str]]
+) -> None:
+    only(
+        made("idle_gaps", lambda _: Result(findings=(finding("c", 300),))),
+        made("small_kernels", lambda _: Result(findings=(finding("c", claimed),))),
+    )
+    found = [one.finding for one in advise(run).findings]
+    assert [[one.code, *(remedy.code for remedy in one.remedies)] for one in found] == codes
+    assert found[0].saving_ns_per_step == claimed
+
+
+@pytest.mark.parametrize(("analysis_name", "is_all"), [("critical_path", True), ("ranks", False)])
 def test_what_is_saved_without_any_time_of_a_kind_is_all_of_it(
-    run: Run, only: Callable[..., None], analysis_name: str, saving: int | None
+    run: Run, only: Callable[..., None], analysis_name: str, is_all: bool
 ) -> None:
     only(
         made(analysis_name, lambda _: Result(findings=(finding("d", 300), finding("a", 10)))),
         made("overlap", lambda _: Result(findings=(finding("d", 200), finding("b", 100)))),
     )
     ranked = {(one.analysis, one.finding.code): one.finding for one in advise(run).findings}
-    assert ranked["overlap", "d"].saving_ns_per_step == saving
+    remedies = [remedy.saving_ns_per_step for remedy in ranked[analysis_name, "d"].remedies]
+    assert (remedies, ("overlap", "d") in ranked) == (([200], False) if is_all else ([], True))
     assert ranked["overlap", "b"].saving_ns_per_step == 100
     assert ranked[analysis_name, "d"].saving_ns_per_step == 300
+
+
+@pytest.mark.parametrize(("edge_ns", "step_ns", "aside_ns"), [(1_000, 9_000, 1_000), (999, 10_000, 0)])
+def test_edges_of_a_tenth_are_no_part_of_the_step(
+    tmp_path: Path, edge_ns: int, step_ns: int, aside_ns: int
+) -> None:
+    """The device is idle after work of before the capture, of which no launch was recorded."""
+    rows = [
+        kernel(0, 1_000, step=0),
+        device(DeviceKind.IDLE, 1_000, 1_000 + edge_ns, step=0),
+        kernel(1_000 + edge_ns, 10_000, launch_row=0, step=0),
+    ]
+    call = host("cudaLaunchKernel", 10, 20, kind=HostKind.RUNTIME)
+    whole = budget(
+        make_run(tmp_path, host_intervals=[call], device_intervals=rows, steps=[step(0, 0, 10_000)])
+    )
+    assert (whole.step_ns, whole.aside_ns) == (step_ns, aside_ns)
+
+
+@pytest.mark.parametrize(
+    ("spans", "steps"),
+    [([(0, 1_000), (1_000, 1_100)], 1), ([(0, 900), (900, 1_100)], 2), ([(900, 950), (1_000, 1_100)], 2)],
+)
+def test_steps_after_the_last_work_of_the_devices_do_not_count(
+    tmp_path: Path, spans: list[tuple[int, int]], steps: int
+) -> None:
+    """Nor do those before the first; all count where no work lies in any of them."""
+    rows = [kernel(100, 400), kernel(700, 950)] if spans[0][0] == 0 else [kernel(100, 800)]
+    marked = [step(number, *span) for number, span in enumerate(spans)]
+    whole = budget(make_run(tmp_path, device_intervals=rows, steps=marked))
+    assert whole.steps == steps

@@ -195,3 +195,15 @@ def test_csv_is_one_line_each_and_markdown_cannot_be_broken() -> None:
     markdown = render("r1", advice().findings, advice(integrity=GOOD), "markdown")
     assert "1. **copies are \\| slow** (saves 1.50 µs (15.0%), estimated)" in markdown
     assert "\x1b" not in markdown
+
+
+def test_remedies_of_the_same_time_follow_the_advice() -> None:
+    found = replace(FOUND, title="copies are slow", remedies=(replace(FOUND, title="copies wait"), VAGUE))
+    ranked = (Ranked("copies", found, 0.15),)
+    also = ["Also: copies wait (saves 1.50 µs). pin the memory", "Also: steps vary. look at them"]
+    shown = {name: render("r1", ranked, advice(), name) for name in ("table", "markdown", "csv", "json")}
+    for text in (shown["table"], shown["markdown"], shown["csv"]):
+        plain = " ".join(text.replace("\\", "").split())
+        assert plain.index("pin the memory") < plain.index(also[0]) < plain.index(also[1])
+    (row,) = json.loads(shown["json"])["findings"]
+    assert [remedy["code"] for remedy in row["remedies"]] == [FOUND.code, "rule"]

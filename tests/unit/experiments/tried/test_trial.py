@@ -139,7 +139,7 @@ def test_numbers_need_a_group() -> None:
 
 
 def test_changes_answer_findings_first_and_then_fit_the_program() -> None:
-    finding: Any = SimpleNamespace(code="host_loading")
+    finding: Any = SimpleNamespace(code="host_loading", remedies=())
     against = Budget(steps=1, step_ns=1_000, marked=True)
     advice = Advice((Ranked("host_breakdown", finding, 0.4),), against, rules=1)
     settings = {"data_loaders": [{"num_workers": 0}], "optimizers": [{"class": "AdamW"}]}
