@@ -97,10 +97,9 @@ bench-limits:
 fuzz *arguments:
     {{python}} -m fuzz {{arguments}}
 
-# Generate docs/analyses.md from the metadata of the analyses, and docs/keys.md from the shortcuts.
+# Generate the pages of docs/ that are made of metadata: analyses, rules, commands, schema, peaks, keys.
 docs:
-    {{python}} -m tracekit.dashboards.shortcuts > docs/keys.md
-    {{python}} -c 'from tracekit.cli.main import main; main()' analyze --list --format markdown > docs/analyses.md
+    {{python}} -m docs.making.site
 
 # Build the documentation site into site/; warnings are errors.
 site:

@@ -1,6 +1,6 @@
 """Keyboard shortcuts: the one list that the sheet, the Help page and the documents show.
 
-    python -m tracekit.dashboards.shortcuts > docs/keys.md
+    python -m docs.making.site
 
 What handles them is in `assets/keys.js`, `assets/timeline/keys.js`, `assets/flame.js`, `assets/sql.js` and
 `assets/grid.js`.
@@ -8,7 +8,6 @@ What handles them is in `assets/keys.js`, `assets/timeline/keys.js`, `assets/fla
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
 import dash_mantine_components as dmc
@@ -119,15 +118,9 @@ def show_shortcuts(pages: Mapping[str, Page]) -> Component:
 
 
 def as_markdown(pages: Mapping[str, Page]) -> str:
-    """Return the list of all shortcuts as a page of the documents."""
-    parts = ["# Keyboard shortcuts", "`?` shows this list on any page of the dashboard."]
+    """Return the list of all shortcuts as a section of the documents."""
+    parts = ["## Keyboard shortcuts", "`?` shows this list on any page of the dashboard."]
     for title, rows in group_shortcuts(pages).items():
         lines = [f"| {' '.join(f'`{key}`' for key in pressed)} | {what} |" for pressed, what in rows]
-        parts += [f"## {title}", "\n".join(["| keys | action |", "|---|---|", *lines])]
+        parts += [f"### {title}", "\n".join(["| keys | action |", "|---|---|", *lines])]
     return "\n\n".join(parts) + "\n"
-
-
-if __name__ == "__main__":
-    from .analysis_pages.pages import load_pages
-
-    sys.stdout.write(as_markdown(load_pages()))

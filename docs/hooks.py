@@ -39,4 +39,5 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     """Draw diagrams, and keep links on the site."""
     path = page.file.src_uri
     source = site.COPIED.get(path, f"{links.DOCS}/{path}")
-    return links.within(diagrams.drawn(markdown), source=source, page=path, copied=site.COPIED)
+    text = diagrams.drawn(markdown)
+    return links.within(text, source=source, page=path, copied=site.COPIED, moved=site.moved())

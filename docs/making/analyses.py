@@ -75,6 +75,11 @@ result.tables, result.findings, result.notes
 {said}"""
 
 
+def anchors() -> dict[str, str]:
+    """Return the page of each analysis on the site by its heading in the repository's `analyses.md`."""
+    return {f"{INDEX}#{_anchor(one.title)}": f"analyses/{one.name}.md" for one in available()}
+
+
 def _anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
@@ -83,7 +88,7 @@ def _rules(found: list[Analysis]) -> str:
     rows = [
         (
             f'<a id="{rule.code}"></a>`{rule.code}`',
-            f"[`{one.name}`](analyses/{one.name}.md)",
+            f"[`{one.name}`]({INDEX}#{_anchor(one.title)})",
             escape_prose(rule.states),
             escape_prose(rule.why),
         )

@@ -16,7 +16,7 @@ from tracekit.render.cells import escape_prose, grid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FOLDER = "commands"
+PATH = "commands.md"
 _RAW = "\b"
 _MEANINGS = {
     ExitCode.OK: "success",
@@ -30,11 +30,10 @@ _MEANINGS = {
 
 
 def pages() -> dict[str, str]:
-    """Return the pages of the reference: Markdown by path."""
-    found = {one.info_name or "": one for one in _commands(_program())}
-    return {f"{FOLDER}.md": _index(found)} | {
-        f"{FOLDER}/{name}.md": "\n".join(_page(context)) for name, context in found.items()
-    }
+    """Return the page of the reference: Markdown by path."""
+    contexts = list(_commands(_program()))
+    sections = (line for context in contexts for line in _section(context))
+    return {PATH: "\n".join([_index(contexts), *sections])}
 
 
 def walk() -> Iterator[click.Context]:
@@ -62,8 +61,11 @@ def _commands(above: click.Context) -> Iterator[click.Context]:
 _INDEX = """\
 # Commands
 
-These pages have the same content as `--help`. Data goes to standard output, progress and messages to standard
-error. `tracekit --debug COMMAND` adds the traceback to an error.
+This page has the same content as `--help`. Data goes to standard output, progress and messages to standard
+error; `--quiet` turns progress and hints off. `tracekit --debug COMMAND` adds the traceback to an error.
+
+For completion of commands, options, run ids and labels in bash, add
+`eval "$(_TRACEKIT_COMPLETE=bash_source tracekit)"` to `~/.bashrc` (zsh: `zsh_source`, fish: `fish_source`).
 
 {commands}
 ## Exit codes
@@ -71,10 +73,13 @@ error. `tracekit --debug COMMAND` adds the traceback to an error.
 {codes}"""
 
 
-def _index(found: dict[str, click.Context]) -> str:
+def _index(contexts: list[click.Context]) -> str:
     rows = [
-        (f"[`tracekit {name}`]({FOLDER}/{name}.md)", escape_prose(one.command.get_short_help_str(200)))
-        for name, one in found.items()
+        (
+            f"[`{one.command_path}`](#{one.command_path.replace(' ', '-')})",
+            escape_prose(one.command.get_short_help_str(200)),
+        )
+        for one in contexts
     ]
     codes = [(f"{int(code)}", _MEANINGS[code]) for code in ExitCode]
     return _INDEX.format(
@@ -82,17 +87,16 @@ def _index(found: dict[str, click.Context]) -> str:
     )
 
 
-def _page(context: click.Context, level: int = 1) -> Iterator[str]:
+def _section(context: click.Context, level: int = 2) -> Iterator[str]:
     command = context.command
     yield f"{'#' * level} {context.command_path}\n"
     yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
     yield from map(_paragraph, _paragraphs(command.help or ""))
     options = [record for one in command.get_params(context) if (record := _option(one, context))]
     if options:
-        yield f"{'#' * (level + 1)} Options\n"
         yield grid(("option", "meaning"), options)
     for each in _commands(context):
-        yield from _page(each, level + 1)
+        yield from _section(each, level + 1)
 
 
 def _option(one: click.Parameter, context: click.Context) -> tuple[str, str] | None:

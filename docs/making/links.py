@@ -14,7 +14,9 @@ DOCS = "docs"
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
-def within(text: str, *, source: str, page: str, copied: Mapping[str, str]) -> str:
+def within(
+    text: str, *, source: str, page: str, copied: Mapping[str, str], moved: Mapping[str, str] | None = None
+) -> str:
     """Markdown whose links stay on the site.
 
     Args:
@@ -22,6 +24,7 @@ def within(text: str, *, source: str, page: str, copied: Mapping[str, str]) -> s
         source: Its path in the repository, from which its links lead.
         page: Its path among the pages.
         copied: Pages of files that lie outside of the documents: paths in the repository by path of the page.
+        moved: Pages of the site for sections of pages of the repository, as `PAGE.md#ANCHOR`.
 
     Example:
         >>> copies = {"security.md": "SECURITY.md"}
@@ -40,6 +43,8 @@ def within(text: str, *, source: str, page: str, copied: Mapping[str, str]) -> s
         found = pages.get(file) or (file.removeprefix(f"{DOCS}/") if file.startswith(f"{DOCS}/") else "")
         if not found:
             return words
+        if moved and found + anchor in moved:
+            found, anchor = moved[found + anchor], ""
         return f"[{words}]({os.path.relpath(found, PurePosixPath(page).parent)}{anchor})"
 
     return _LINK.sub(led, text)

@@ -1,16 +1,29 @@
-"""Pages generated at build time, and entries of the menu."""
+"""Pages generated from metadata: those of the site, and their copies in the repository.
+
+    python -m docs.making.site
+
+writes the copies.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.dashboards.analysis_pages.pages import load_pages
+from tracekit.dashboards.shortcuts import as_markdown
+
 from docs.making import analyses, commands, devices, tables
+from tracekit.analysis import available
+from tracekit.render.reference import page
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 ROOT = Path(__file__).parents[2]
+DASHBOARD, KEYS = "dashboard.md", "## Keyboard shortcuts\n"
+"""The page of which a section is generated, and the heading of that."""
 COPIED = {"changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
 """Pages that lie at the root of the repository."""
 
@@ -18,8 +31,33 @@ COPIED = {"changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
 def pages() -> dict[str, str]:
     """Every page that is made: Markdown by its path among the documents."""
     copied = {page: (ROOT / file).read_text() for page, file in COPIED.items() if (ROOT / file).is_file()}
-    made = analyses.pages() | commands.pages() | devices.pages() | tables.pages()
+    made = analyses.pages() | _reference()
     return {path: _for_python(text) for path, text in made.items()} | copied
+
+
+def _reference() -> dict[str, str]:
+    return commands.pages() | devices.pages() | tables.pages()
+
+
+def repository_pages() -> dict[str, str]:
+    """Pages of the repository that are generated: Markdown by path. `analyses.md` has all analyses there."""
+    rules = {analyses.RULES: analyses.pages()[analyses.RULES]}
+    dashboard = (ROOT / "docs" / DASHBOARD).read_text()
+    written, _, rest = dashboard.partition(KEYS)
+    _, mark, following = rest.partition("\n## ")
+    keys = as_markdown(load_pages())
+    return {
+        **_reference(),
+        **rules,
+        analyses.INDEX: page(available()),
+        DASHBOARD: f"{written}{keys}{mark}{following}",
+    }
+
+
+@cache
+def moved() -> dict[str, str]:
+    """Pages of the site for sections of pages of the repository."""
+    return analyses.anchors()
 
 
 _ESCAPES = {r"\<": "&lt;", r"\>": "&gt;", r"\&": "&amp;", r"\~": "~"}
@@ -57,3 +95,8 @@ def _with_folder(target: str, known: Collection[str]) -> str | list[Any]:
     """A page, or a section of it and the pages in the folder of its name."""
     inside = [path for path in known if path.startswith(target.removesuffix(".md") + "/")]
     return [{"All": target}, *({Path(path).stem: path} for path in inside)] if inside else target
+
+
+if __name__ == "__main__":
+    for path, text in repository_pages().items():
+        (ROOT / "docs" / path).write_text(text)

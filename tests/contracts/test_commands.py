@@ -105,5 +105,6 @@ def test_the_example_of_findings_in_the_readme_is_what_is_printed(
     trace, _, expected = shown.partition("\n")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli, ["findings", str(ROOT / trace), "--store", str(tmp_path / "store")])
+    assert CliRunner().invoke(cli, ["sample", "loader", trace]).exit_code == 0
+    result = CliRunner().invoke(cli, ["findings", trace, "--store", str(tmp_path / "store")])
     assert same(result.stdout, expected), result.stdout

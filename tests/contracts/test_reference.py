@@ -1,29 +1,22 @@
-"""The documentation page is what the analyses say of themselves."""
+"""Generated pages of the documentation are what commands, analyses and tables say of themselves."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tracekit.dashboards.analysis_pages.pages import load_pages
-from tracekit.dashboards.shortcuts import as_markdown
+import pytest
 
+from docs.making.site import repository_pages
 from tracekit.analysis import available
 from tracekit.render.reference import list_analyses, page
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "analyses.md"
+PAGES = repository_pages()
 
 
-def test_the_page_is_generated() -> None:
-    assert PAGE.read_text() == page(available()), (
-        "run: tracekit analyze --list --format markdown > docs/analyses.md"
-    )
-
-
-def test_the_page_of_shortcuts_is_the_list_of_the_dashboard() -> None:
-    assert (DOCS / "keys.md").read_text() == as_markdown(load_pages()), (
-        "run: python -m tracekit.dashboards.shortcuts > docs/keys.md"
-    )
+@pytest.mark.parametrize("path", PAGES)
+def test_generated_pages_are_current(path: str) -> None:
+    assert (DOCS / path).read_text() == PAGES[path], "run: just docs"
 
 
 def test_the_page_links_each_analysis_to_its_heading_and_keeps_code_as_code() -> None:

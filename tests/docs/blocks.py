@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+GENERATED = ("analyses.md", "commands.md", "peaks.md", "rules.md", "schema.md")
 PAGES = sorted(
-    [ROOT / "README.md", *(path for path in (ROOT / "docs").rglob("*.md") if path.name != "analyses.md")]
+    [ROOT / "README.md", *(path for path in (ROOT / "docs").rglob("*.md") if path.name not in GENERATED)]
 )
 REASONS = ("Needs ", "Takes ", "Serves ")
 STATED = {
     ("README.md", "pip install -c constraints.txt -e '.[torch"): "Needs an environment of its own",
     ("README.md", "pip install -c constraints.txt -e '.[dash"): "Serves until it is interrupted",
-    ("README.md", "20261121T"): "Needs an environment of its own",
-    ("README.md", "$ tracekit analyze ./resnet50_w0"): "Needs a recording that is not in the repository",
-    ("README.md", "$ tracekit findings dash"): "Needs the folder of the repository",
-    ("README.md", "tracekit sweep --workload resnet50"): "Takes an hour",
-    ("README.md", 'eval "$(_TRACEKIT_COMPLETE'): "Needs the start-up file of a shell",
+    ("README.md", "tracekit collect -- python train.py"): "Needs your program",
+    ("README.md", "tracekit ab HEAD~1"): "Needs your program",
 }
 """Reasons of blocks of documents that have no titles, by how these begin."""
 FENCE = re.compile(

@@ -60,6 +60,8 @@ class Console:
             "PATH": f"{_programs(home / 'bin')}:{os.environ['PATH']}",
             "HOME": str(home),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_BUILD_ISOLATION": "0",  # builds with this environment's setuptools, without an index
+            "PIP_NO_DEPS": "1",  # of which one is tracekit itself
             "PIP_TARGET": str(home / "packages"),  # so that nothing is installed beside the tests
             "PYTHONPATH": f"{home / 'packages'}",
             "COLUMNS": "100",

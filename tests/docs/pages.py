@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import sys
 import tempfile
 import tomllib
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
 
     from tests.docs.blocks import Block, Command
 
-GIVEN = Path(__file__).parent / "given"
 RUN = ("bash", "console", "sh")
-_PRELUDE = ".prelude.py"
-_SETUP = ".setup.py"
 PARSED: dict[str, Callable[[str], object]] = {
     "ini": lambda text: ConfigParser().read_string(text),
     "json": json.loads,
@@ -47,18 +43,14 @@ class Page:
 
     Args:
         path: The document.
-        home: An empty folder; what the page is given (`given/NAME`) is put into its folder `work`.
+        home: An empty folder; the page is carried out in its folder `work`.
     """
 
     def __init__(self, path: Path, home: Path) -> None:
         self.path = path
         self.folder = home / "work"
-        given = GIVEN / path.stem
-        shutil.copytree(given, self.folder) if given.is_dir() else self.folder.mkdir()
+        self.folder.mkdir()
         self.console = Console(self.folder, home)
-        if (self.folder / _SETUP).is_file():
-            made = self.console.run(f"PYTHONPATH={ROOT} python {_SETUP}")  # which makes samples
-            assert made.code == 0, made.printed
 
     def carry_out(self) -> Iterator[tuple[Block, list[str]]]:
         """Each block and what is wrong with it, once it has been carried out."""
@@ -95,10 +87,8 @@ class Page:
                 )
 
     def _python(self, block: Block) -> Iterator[str]:
-        prelude = self.folder / _PRELUDE
-        program = (prelude.read_text() if prelude.is_file() else "") + block.text
         target = self.folder / ".block.py"
-        target.write_text(program)
+        target.write_text(block.text)
         ended = self.console.run(f"python {shlex.quote(str(target))}")
         if ended.code:
             yield f"the program ended with {ended.code}:\n{ended.printed}"

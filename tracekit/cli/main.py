@@ -16,7 +16,7 @@ from tracekit.errors import ExitCode, TracekitError, did_you_mean, hide_warnings
 _NAMES = (
     "doctor", "workloads", "collect", "sweep", "suite", "import", "runs", "show", "analyze", "findings",
     "diff", "check", "bisect", "ab", "try", "calibration", "noise", "query", "export", "report", "dashboard",
-    "mcp", "skill", "rm", "verify", "gc",
+    "mcp", "skill", "rm", "verify", "gc", "sample",
 )  # fmt: skip
 COMMANDS = {name: f"tracekit.cli.{name}{'_' * iskeyword(name)}" for name in _NAMES}
 """Modules of the commands by name, in the order of the help page."""

@@ -1,0 +1,85 @@
+"""Documents of the repository: their links lead somewhere, and their figures are those that were measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import FENCE, ROOT
+
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "samples/README.md",
+        ROOT / "tracekit/ingest/kineto/scan/README.md",
+    ]
+)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`[^`\n]*`")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_ID = re.compile(r'<a id="([^"]+)"')
+
+
+def links(text: str) -> list[str]:
+    """Targets of the links of a document, without those in code."""
+    return _LINK.findall(_CODE.sub("", FENCE.sub("", text)))
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """Anchors that GitHub makes of the headings of a document, and those that it sets itself."""
+    text = FENCE.sub("", path.read_text())
+    found: set[str] = set()
+    for heading in _HEADING.findall(text):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("\\", "")
+        anchor = re.sub(r"[^\w -]", "", words.strip().lower()).replace(" ", "-")
+        numbers = (f"{anchor}-{number}" for number in range(1, 100))
+        found.add(anchor if anchor not in found else next(one for one in numbers if one not in found))
+    return frozenset(found | set(_ID.findall(text)))
+
+
+def broken(url: str, page: Path) -> bool:
+    """Whether a link leads nowhere in the repository."""
+    if re.match(r"(https|mailto):", url):
+        return False
+    file, _, anchor = url.partition("#")
+    target = (page.parent / file).resolve() if file else page
+    if not target.is_relative_to(ROOT) or not target.exists():
+        return True
+    return bool(anchor) and target.suffix == ".md" and anchor not in anchors(target)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere_in_the_repository(page: Path) -> None:
+    assert [url for url in links(page.read_text()) if broken(url, page)] == []
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    text = "[a](docs/none.md) [b](README.md#none) [c](docs/limits.md#queries) [d](https://e.org) `[f](g)`"
+    found = links(text)
+    assert [url for url in found if broken(url, ROOT / "README.md")] == ["docs/none.md", "README.md#none"]
+
+
+def measured(case: dict, contender: str) -> str:
+    """A figure of the table in the README: time and peak memory of one contender."""
+    (row,) = [row for row in case["rows"] if row["contender"].startswith(contender)]
+    if row["failed"]:
+        limit = re.search(r"limit of (\d+) s", row["failed"])
+        assert limit is not None, row["failed"]
+        return f"more than {limit[1]} s"
+    return f"{row['wall_s']['median']:.3g} s, {row['peak_mb']['median']:,.0f} MB"
+
+
+def test_the_speeds_in_the_readme_are_those_of_one_benchmark() -> None:
+    text = (ROOT / "README.md").read_text()
+    cases = json.loads((ROOT / "docs/benchmarks.json").read_text())["parts"]["ingest"]["cases"]
+    for series in ("recorded, plain", "simulated, plain"):
+        case = max((one for one in cases if one["series"] == series), key=lambda one: one["bytes"])
+        figures = (measured(case, name) for name in ("tracekit import", "json.loads", "HTA load"))
+        size = f"{case['bytes'] / 1e6:,.0f} MB, {case['events']:,} events"
+        assert f"| {size} | {' | '.join(figures)} |" in text
