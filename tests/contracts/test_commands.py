@@ -24,7 +24,10 @@ PRODUCT = [
     for folder in ("tracekit", "analyses", "collectors", "dashboards")
     for file in sorted((ROOT / folder).rglob("*.py"))
 ]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *(file for file in sorted((ROOT / "docs").rglob("*.md")) if file.name != "commands.md"),  # is generated
+]
 MENTION = re.compile(r"`(tracekit [^`]+)`")
 LINE = re.compile(r"^ *(?:\$ )?(tracekit [a-z-]+(?: .*)?)$", re.MULTILINE)
 """A command on its line, as in help pages and examples."""

@@ -25,6 +25,7 @@ DEFAULT = ("collector.md", "python.md", "troubleshooting.md")
 """Documents of the default tier: together they have blocks of every kind, and a recording of a program."""
 UNRUN = {
     "README.md": 5,
+    "docs/agents/index.md": 2,
     "docs/bisect.md": 1,
     "docs/check.md": 1,
     "docs/collecting.md": 5,

@@ -1,1 +1,0 @@
-"""Earlier names of `analysis_pages`, which plug-ins import."""

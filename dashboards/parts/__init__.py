@@ -1,1 +1,0 @@
-"""Earlier name of `components`, which plug-ins import."""
