@@ -90,7 +90,8 @@ def compute(run: Run) -> Result:
 
 def _sample_nodes(run: Run) -> pd.DataFrame:
     """Count samples of Python stacks by call path, below a root for profiled steps and one for others."""
-    frame = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.PROFILED])
+    frame = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.PROFILED, C.RAN_NS])
+    frame = frame[frame[C.RAN_NS].isna()]  # of the thread of the steps
     node_of: dict[tuple[int, int, str], int] = {}
     nodes: list[tuple[int, int | None, int, str]] = []
     weights: list[tuple[int, int, int, int]] = []

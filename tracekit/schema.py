@@ -28,6 +28,7 @@ class C:
     """Column names, each spelled once."""
 
     ADDRESS: Final = "address"
+    ASLEEP_NS: Final = "asleep_ns"
     BLOCK_X: Final = "block_x"
     BLOCK_Y: Final = "block_y"
     BLOCK_Z: Final = "block_z"
@@ -80,6 +81,7 @@ class C:
     KERNEL_KWARGS: Final = "kernel_kwargs"
     KIND: Final = "kind"
     LAUNCH_ROW: Final = "launch_row"
+    LOCK_WAIT_NS: Final = "lock_wait_ns"
     METRIC: Final = "metric"
     MODULE: Final = "module"
     NAME: Final = "name"
@@ -90,11 +92,13 @@ class C:
     PID: Final = "pid"
     POSITION: Final = "position"
     PROFILED: Final = "profiled"
+    RAN_NS: Final = "ran_ns"
     RANK: Final = "rank"
     REGISTERS: Final = "registers"
     REQUESTS: Final = "requests"
     ROW_ID: Final = "row_id"
     SEQUENCE: Final = "sequence"
+    SINCE_NS: Final = "since_ns"
     SOURCE: Final = "source"
     SOURCE_HASH: Final = "source_hash"
     SOURCE_LINES: Final = "source_lines"
@@ -307,10 +311,7 @@ _FARTHEST = (3 << 61) - 1
 _LENGTH = (0, _FARTHEST)
 _INSTANT = (1 - (1 << 61), _FARTHEST)
 """Range of times that imports write; 64 bits hold the difference of any two."""
-
-_RANK = Column(
-    C.RANK, _INT32, "rank of the process in its job; 0 for a single process", between=(0, (1 << 20) - 1)
-)
+_RANK = Column(C.RANK, _INT32, "rank of the process in its job; 0 if alone", between=(0, (1 << 20) - 1))
 _STEP = _maybe(C.STEP, _INT64, "number of the profiled step it belongs to")
 _START = Column(C.START_NS, _INT64, "start, ns since the run's t0", between=_INSTANT)
 _DUR = Column(C.DUR_NS, _INT64, "duration, ns", between=_LENGTH)
@@ -488,13 +489,12 @@ HOST_SAMPLES: Final = Table(
         Column(C.STACK, _TEXT, "functions as `train.py(3): main`, innermost first, separated by `;`"),
         Column(C.SOURCE_LINES, _TEXT, "line that runs in each function, separated by commas"),
         _maybe(C.PROFILED, _INT64, "1 if the step was profiled, 0 if not; missing in older runs: profiled"),
+        _maybe(C.RAN_NS, _INT64, "CPU time of a thread other than that of the steps since its last sample"),
+        _maybe(C.SINCE_NS, _INT64, "of the thread of the steps, if others run: time since its last sample"),
+        _maybe(C.ASLEEP_NS, _INT64, "of that, for how long it was blocked"),
+        _maybe(C.LOCK_WAIT_NS, _INT64, "of that, how long the sampler waited for the interpreter lock"),
     ),
 )
 
-TABLES: Final = {
-    table.name: table
-    for table in (
-        *(DEVICE_INTERVALS, HOST_INTERVALS, STEPS),
-        *(COUNTERS, ALLOCATIONS, COMPILED_KERNELS, HOST_SAMPLES),
-    )
-}
+_TABLES = (DEVICE_INTERVALS, HOST_INTERVALS, STEPS, COUNTERS, ALLOCATIONS, COMPILED_KERNELS, HOST_SAMPLES)
+TABLES: Final = {table.name: table for table in _TABLES}

@@ -40,7 +40,13 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
-from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart, find_main_function
+from tracekit.analysis.host_verdict import (
+    BLOCKED_SHARE,
+    NOT_RECORDED,
+    RAN_SHARE,
+    HostPart,
+    find_main_function,
+)
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.range_names import COLLECTION
@@ -64,6 +70,7 @@ from .samples import (
     find_loops,
     name_loading,
     read_samples,
+    sum_other_threads,
 )
 from .states import BLOCKED_NS, ON_CORE_NS, RUN_DELAY_NS, STEP_NS, read_states
 
@@ -98,20 +105,21 @@ def compute(run: Run) -> Result:
     if not len(host.start):
         return Result(notes=(NO_HOST,))
     windows = step_windows(run)
-    whole, per_step, by_name, by_function, states, reads = [], [], [], [], [], []
     marks, loops = _find_marks(run, host), find_read_loops(run, host)
     drivers = _find_drivers(host, marks)
     states_of = {rank: read_states(run, rank, windows[windows[C.RANK] == rank]) for rank in drivers}
     part_of_row = _mark_parts(host, _find_delays(host, windows, drivers, states_of))
+    found: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in TABLES}
     for rank, thread in drivers.items():
         steps = windows[windows[C.RANK] == rank]
         window = _host_window(steps, host, thread)
         parts = _occupied(host, part_of_row, rank, thread, window)
-        whole.append(_sum_parts(parts, window, len(steps)).assign(**{C.RANK: rank}))
-        if len(steps):
-            per_step.append(_split_by_step(parts, steps).assign(**{C.RANK: rank}))
-            if len(in_states := states_of[rank]):
-                states.append(in_states.assign(**{C.RANK: rank}))
+        tables = {
+            "whole": _sum_parts(parts, window, len(steps)),
+            "per_step": _split_by_step(parts, steps),
+            "thread_states": states_of[rank],
+            "other_threads": sum_other_threads(run, rank),
+        }
         codes = np.where(marks, _MARK, part_of_row)
         names = _with_rest(_sum_names(run, host, codes, thread, window, parts), parts[HostPart.OUTSIDE])
         names = sort_by(names, f"-{TIME_NS}", C.NAME)
@@ -127,19 +135,21 @@ def compute(run: Run) -> Result:
             bounded = bound_outside(names, unprofiled, *lengths, around)
             names = bounded if not _has_main(divided) and _has_main(bounded) else divided
             names = name_loading(names, samples, unprofiled, parts[HostPart.LOADING])
-            by_function.append(functions.assign(**{C.RANK: rank}))
+            tables["by_function"] = functions
         names = sort_by(names, f"-{TIME_NS}")
-        names = names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
-        by_name.append(names.assign(**{C.RANK: rank}))
+        tables["by_name"] = names.assign(share=share(ints(names, TIME_NS), intervals.length(window)))
         if (on_thread := loops.threads == thread).any():
-            in_loops = _sum_loops(run, loops, on_thread, intervals.length(window))
-            reads.append(in_loops.assign(**{C.RANK: rank}))
-    tables = {
-        spec.name: pd.concat(frames, ignore_index=True)[[column.name for column in spec.columns]]
-        for spec, frames in zip(TABLES, (whole, by_name, per_step, by_function, states, reads), strict=True)
-        if frames
+            tables["read_loops"] = _sum_loops(run, loops, on_thread, intervals.length(window))
+        for name, table in tables.items():
+            if len(table):
+                found[name].append(table.assign(**{C.RANK: rank}))
+    of_all = {
+        spec.name: pd.concat(found[spec.name], ignore_index=True)[[column.name for column in spec.columns]]
+        for spec in TABLES
+        if found[spec.name]
     }
-    return Result(tables, tuple(findings(run, tables, host)), notes=() if per_step else (NO_STEPS,))
+    notes = () if "per_step" in of_all else (NO_STEPS,)
+    return Result(of_all, tuple(findings(run, of_all, host)), notes=notes)
 
 
 def _find_delays(
@@ -388,14 +398,8 @@ TABLES = (
                 "nearly all samples and not in one line, as the loop over steps, the self time",
             ),
             Column("calls", "count", "calls with a part in the window"),
-            Column(
-                SOURCE,
-                "",
-                "user's source line of the longest call, or that of most samples; empty if not recorded",
-            ),
-            Column(
-                SAMPLES, "count", "samples with the function on the stack; missing where times were measured"
-            ),
+            Column(SOURCE, "", "user's line of the longest call, or of most samples; empty if not recorded"),
+            Column(SAMPLES, "count", "samples with it on the stack; missing where times were measured"),
         ),
     ),
     TableSpec(
@@ -444,6 +448,20 @@ TABLES = (
             Column(TIME_NS, "ns", "Σ of the times from the first op of a loop to the last"),
             Column("share", "share", "time over the window"),
             Column(SOURCE, "", "user's line with most of the time, by stacks or samples; empty if unknown"),
+        ),
+    ),
+    TableSpec(
+        "other_threads",
+        "Python functions in samples of other threads, with what they call",
+        (
+            RANK,
+            Column(C.NAME, "", "function, with its file and first line"),
+            Column(SOURCE, "", "line of it that runs in more than half of its samples; else empty"),
+            Column(SAMPLES, "count", "samples of other threads with the function on the stack"),
+            Column(C.RAN_NS, "ns", "CPU time of these threads up to such samples, since their last ones"),
+            Column(RAN_SHARE, "share", "this over the time between samples of the driving thread"),
+            Column(BLOCKED_SHARE, "share", "part of that time for which the driving thread was blocked"),
+            Column(C.LOCK_WAIT_NS, "ns", "mean wait of the sampler for the interpreter lock meanwhile"),
         ),
     ),
 )

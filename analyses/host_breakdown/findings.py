@@ -16,14 +16,19 @@ import pandas as pd
 
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.host_verdict import (
+    MIN_LOCK_SAMPLES,
+    MIN_LOCK_SHARE,
+    MIN_LOCK_WAIT_NS,
     NOT_RECORDED,
     HostPart,
     describe_line,
+    find_lock_holder,
     find_main_function,
     starts_workers,
 )
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
+from tracekit.runs import intervals
 from tracekit.runs.conditions import find_contention
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.intervals import Ints
@@ -33,7 +38,7 @@ from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
 from tracekit.schema import C, HostKind
 
-from ..shared.common import contains, ints
+from ..shared.common import contains, ints, spans
 from ..shared.host_columns import BACKWARD, HostColumns
 from ..shared.programs import keep_workers, program_of
 from .states import BLOCKED_NS
@@ -101,16 +106,32 @@ ITERATIONS = Rule(
     why="a GAN or an actor with its critic takes a few; {min_iterations} are a loop over batches",
     thresholds={"min_iterations": 8},
 )
-RULES = (LOADS, OUTSIDE, COLLECTS, COMPILES, LATE, ANOMALIES, THREADS, RESTARTS, ITERATIONS)
+LOCK = Rule(
+    "interpreter_lock",
+    states="for at least {min_share} of the time other Python threads run while that of the steps is "
+    "blocked, and at samples the interpreter lock is waited for for {min_wait_ns} on average",
+    why="threads that sleep or run C code without the lock let samples be taken at once; one in Python keeps "
+    "it for 5 ms, or as long as a call in C lasts; {min_samples} samples of them are needed",
+    bound=Bottleneck.HOST,
+    thresholds={
+        "min_share": MIN_LOCK_SHARE,
+        "min_wait_ns": MIN_LOCK_WAIT_NS,
+        "min_samples": MIN_LOCK_SAMPLES,
+    },
+)
+RULES = (LOADS, OUTSIDE, COLLECTS, COMPILES, LATE, ANOMALIES, THREADS, RESTARTS, ITERATIONS, LOCK)
 MIN_RANKS = 2
 
 
 def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> Iterator[Finding]:
     """Findings on the program and, without device work, on the parts of its time."""
     yield from _judge_program(run, host, tables.get("by_function"))
+    against, whole, names = budget(run), tables["whole"], tables["by_name"]
+    locked = _report_lock(run, tables.get("other_threads"), against)
+    if locked:
+        yield locked
     if not busy(run, [C.DUR_NS]).empty:
         return
-    against, whole, names = budget(run), tables["whole"], tables["by_name"]
     times = {part: int(ints(whole, TIME_NS)[whole[PART] == part].sum()) for part in HostPart}
     window_ns = sum(times.values())
     if not window_ns:
@@ -118,7 +139,8 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
     if times[HostPart.LOADING] >= LOADS["min_share"] * window_ns:
         rows = names[names[PART] == HostPart.LOADING]
         yield _report_loading(run, rows, times[HostPart.LOADING], window_ns, against)
-    if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns:
+    is_named = locked and 2 * (locked.saving_ns_per_step or 0) > against.per_step(times[HostPart.OUTSIDE])
+    if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns and not is_named:
         rows = names[names[PART] == HostPart.OUTSIDE]
         yield _report_outside(run, rows, times[HostPart.OUTSIDE], _find_blocked(tables, times), against)
     if (collecting_ns := times[HostPart.GARBAGE_COLLECTION]) >= COLLECTS["min_share"] * window_ns:
@@ -139,6 +161,28 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
         yield _report_compilation(run, compiling, times[HostPart.COMPILATION], against)
     if late := _report_straggler(whole, names, window_ns, against):
         yield late
+
+
+def _report_lock(run: Run, others: pd.DataFrame | None, against: Budget) -> Finding | None:
+    """The finding on a thread that holds the interpreter lock, which costs a device at most idle time."""
+    thresholds = (LOCK[name] for name in ("min_share", "min_wait_ns", "min_samples"))
+    function, share = find_lock_holder(others, *thresholds)
+    if not function:
+        return None
+    total_ns = against.steps * against.step_ns
+    work = busy(run, [C.RANK, C.START_NS, C.DUR_NS])
+    worked = [intervals.length(intervals.union(*spans(rows))) for _, rows in work.groupby(C.RANK)]
+    held_ns = min(int(share * total_ns), max(0, total_ns - sum(worked)))
+    return against.finding(
+        LOCK,
+        held_ns,
+        f"Another thread holds the interpreter lock for up to {against.describe(held_ns)}",
+        f"It runs {brief(function)}, and the thread of the steps waits: one thread at a time runs Python. Do "
+        "that in another process (`multiprocessing`, workers of a data loader), less often, or in calls that "
+        "release the lock, as most of NumPy and torch do",
+        "upper bound: the time for which other threads ran while that of the steps was blocked, by samples",
+        confidence=LIKELY,
+    )
 
 
 def _report_loading(run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:

@@ -8,13 +8,14 @@ p (1 - p) n; what takes less than the time between samples may be in none.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
+from tracekit.analysis.host_verdict import BLOCKED_SHARE, NOT_RECORDED, RAN_SHARE, HostPart
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run
@@ -33,9 +34,10 @@ MIN_SAMPLES = 4
 
 
 def read_samples(run: Run, rank: int, window: Union) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the samples of a rank inside a window of profiled steps, and those of other steps."""
-    samples = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.SOURCE_LINES, C.PROFILED])
-    samples = samples[samples[C.RANK] == rank]
+    """Return samples of a rank's thread of the steps: those inside a window of profiled steps, and others."""
+    columns = [C.T_NS, C.RANK, C.STACK, C.SOURCE_LINES, C.PROFILED, C.RAN_NS]
+    samples = run.table("host_samples", columns=columns)
+    samples = samples[(samples[C.RANK] == rank) & samples[C.RAN_NS].isna()]
     is_profiled = samples[C.PROFILED].fillna(1).eq(1).to_numpy(np.bool_)
     return samples[is_profiled & _are_inside(ints(samples, C.T_NS), window)], samples[~is_profiled]
 
@@ -82,6 +84,35 @@ def count_functions(samples: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
     counts["unrecorded_samples"] = by_name["unrecorded"].sum().to_numpy()
     counts[SOURCE] = [_most_frequent(lines) for _, lines in by_name[SOURCE]]
     return sort_by(counts, f"-{SAMPLES}", C.DEPTH, C.NAME)
+
+
+def sum_other_threads(run: Run, rank: int) -> pd.DataFrame:
+    """Sum what threads other than that of the steps ran by function, most first; empty if none ran.
+
+    Args:
+        run: The run.
+        rank: The rank.
+    """
+    columns = [C.RANK, C.STACK, C.SOURCE_LINES, C.RAN_NS, C.SINCE_NS, C.ASLEEP_NS, C.LOCK_WAIT_NS]
+    samples = run.table("host_samples", columns=columns).assign(**{C.T_NS: 0})
+    samples = samples[samples[C.RANK] == rank]
+    of_steps, others = (samples[samples[name].notna()] for name in (C.SINCE_NS, C.RAN_NS))
+    if not len(of_steps) or not len(others):
+        return pd.DataFrame()
+    since_ns = int(ints(of_steps, C.SINCE_NS).sum())
+    ran: Counter[str] = Counter()
+    for stack, lines, ran_ns in zip(
+        others[C.STACK], others[C.SOURCE_LINES], ints(others, C.RAN_NS).tolist(), strict=True
+    ):
+        ran.update({name: ran_ns for name, _ in _functions(str(stack), str(lines))})
+    counts = count_functions(others, intervals.EMPTY)
+    table = counts[[C.NAME, SOURCE, SAMPLES]].assign(
+        **{C.RAN_NS: np.array([ran[name] for name in counts[C.NAME]], np.int64)}
+    )
+    table[RAN_SHARE] = share(ints(table, C.RAN_NS), since_ns)
+    table[BLOCKED_SHARE] = int(ints(of_steps, C.ASLEEP_NS).sum()) / max(since_ns, 1)
+    table[C.LOCK_WAIT_NS] = int(ints(of_steps, C.LOCK_WAIT_NS).mean())
+    return table
 
 
 def find_loops(functions: pd.DataFrame, count: int) -> set[str]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import Column
+from tracekit.analysis.host_verdict import MIN_LOCK_WAIT_NS
 from tracekit.analysis.modules import find_enclosing
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import MARKER
@@ -194,6 +195,8 @@ def _stack_lines(run: Run, rows: pd.Series) -> Objects:
 def sampled_lines(run: Run, ranks: Ints, start: Ints, end: Ints) -> Objects:
     """Line of user code that most samples of Python stacks in each interval have, `NO_SOURCE` without one.
 
+    It is that of another thread where this one holds the interpreter lock.
+
     Args:
         run: The run.
         ranks: Rank of each interval.
@@ -201,11 +204,15 @@ def sampled_lines(run: Run, ranks: Ints, start: Ints, end: Ints) -> Objects:
         end: End of each interval, ns.
     """
     lines = np.full(len(start), NO_SOURCE, object)
-    samples = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.SOURCE_LINES])
+    columns = [C.T_NS, C.RANK, C.STACK, C.SOURCE_LINES, C.RAN_NS, C.LOCK_WAIT_NS]
+    samples = run.table("host_samples", columns=columns)
     for rank, of_rank in samples.groupby(C.RANK):
-        stacks = zip(of_rank[C.STACK].astype(str), of_rank[C.SOURCE_LINES].astype(str), strict=True)
-        sampled = np.array([line_of(_with_lines(*stack)) for stack in stacks], object)
-        times = ints(of_rank, C.T_NS)  # tables are sorted by time
+        is_other = of_rank[C.RAN_NS].notna()
+        others, of_steps = of_rank[is_other], of_rank[~is_other]
+        holders = dict(zip(others[C.T_NS], _lines(others), strict=True))
+        times, sampled = ints(of_steps, C.T_NS), np.array(_lines(of_steps), object)  # sorted by time
+        for place in np.flatnonzero(of_steps[C.LOCK_WAIT_NS] >= MIN_LOCK_WAIT_NS):
+            sampled[place] = holders.get(times[place], sampled[place])
         first, stop = np.searchsorted(times, start), np.searchsorted(times, end)
         for interval in np.flatnonzero((ranks == rank) & (stop > first)):
             found, counts = np.unique(sampled[first[interval] : stop[interval]], return_counts=True)
@@ -230,6 +237,12 @@ def largest_line(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -> s
         lines = sampled_lines(run, ranks, start, end)
     times = pd.Series(end - start).groupby(lines).sum().drop(NO_SOURCE, errors="ignore")
     return str(times.idxmax()) if len(times) else NO_SOURCE
+
+
+def _lines(samples: pd.DataFrame) -> list[str]:
+    """Innermost line of user code of each sample."""
+    stacks = zip(samples[C.STACK].astype(str), samples[C.SOURCE_LINES].astype(str), strict=True)
+    return [line_of(_with_lines(*stack)) for stack in stacks]
 
 
 def _with_lines(stack: str, lines: str) -> str:

@@ -35,6 +35,12 @@ NAME_WIDTH = 40
 """Most ops that are named, and the length to which names are shortened."""
 
 
+RAN_SHARE, BLOCKED_SHARE = "ran_share", "blocked_share"
+"""Columns of the table `other_threads` of `host_breakdown`."""
+MIN_LOCK_SHARE, MIN_LOCK_WAIT_NS, MIN_LOCK_SAMPLES = 0.1, 500_000, 3
+"""From what share of the time another thread holds the interpreter lock, its mean wait, and its samples."""
+
+
 class HostPart(StrEnum):
     """A part of `host_breakdown`, which defines them; a moment belongs to the first that applies."""
 
@@ -110,6 +116,7 @@ def describe_host(
     by_name: pd.DataFrame,
     loops: pd.DataFrame | None = None,
     functions: pd.DataFrame | None = None,
+    others: pd.DataFrame | None = None,
 ) -> HostVerdict | None:
     """Return the verdict on the driving threads; None if their window has no length.
 
@@ -118,6 +125,7 @@ def describe_host(
         by_name: Its table `by_name`.
         loops: Its table `read_loops`, if it has one.
         functions: Its table `by_function`, if it has one.
+        others: Its table `other_threads`, if it has one.
     """
     lengths: dict[tuple[Bottleneck, str], int] = {}
     times = dict.fromkeys(_BOUNDS.values(), 0)
@@ -134,10 +142,15 @@ def describe_host(
     text = f"Bound by {_SUBJECTS.get(bound, bound)}: {_SUBJECTS_OF_TIME[bound]} "
     text += f"{human(times[bound] / total, 'share')} of {window}"
     collecting = lengths.get((Bottleneck.HOST, "garbage collection"), 0)
-    if bound == Bottleneck.HOST and 2 * collecting > times[bound]:
+    holder, held = find_lock_holder(others)
+    waits = f"waiting for the interpreter lock, which {_shown(holder)} holds on another thread"
+    if bound == Bottleneck.HOST and 2 * held * total > times[bound]:
+        text, holder = f"{text}, mostly {waits}", ""
+    elif bound == Bottleneck.HOST and 2 * collecting > times[bound]:
         text += ", mostly garbage collection"
     else:
         text += _name_largest(bound, names, times[bound], total)
+    text += f"; {waits}, takes up to {human(held, 'share')}" * bool(holder)
     text += _name_loop(loops, total)
     if bound == Bottleneck.COMPUTE:
         text += _name_sampled(functions)
@@ -149,6 +162,35 @@ def describe_host(
     if bound != Bottleneck.COMPUTE and times[Bottleneck.COMPUTE] >= MIN_SHARE * total:
         text += f"; ops take {human(times[Bottleneck.COMPUTE] / total, 'share')}"
     return HostVerdict(bound, f"{text}. No GPU work is recorded.", lengths, f"{window} on the host")
+
+
+def find_lock_holder(
+    others: pd.DataFrame | None,
+    min_share: float = MIN_LOCK_SHARE,
+    min_wait_ns: float = MIN_LOCK_WAIT_NS,
+    min_samples: float = MIN_LOCK_SAMPLES,
+) -> tuple[str, float]:
+    """Return the function that holds the interpreter lock on another thread, and for what share; else empty.
+
+    It is one of the program, if it is in more than half of what other threads ran. The share is that of the
+    rank with most: a thread holds the lock at most while it runs and the driving one is blocked.
+
+    Args:
+        others: Table `other_threads` of `host_breakdown`.
+        min_share: Least share.
+        min_wait_ns: Least mean wait for the lock at a sample: threads in C code without it cause none.
+        min_samples: Least number of samples of other threads.
+    """
+    holder, most = "", 0.0
+    for _, rows in () if others is None else others.groupby(C.RANK):
+        held = min(float(rows[RAN_SHARE].max()), float(rows[BLOCKED_SHARE].iloc[0]))
+        waits = int(rows[C.LOCK_WAIT_NS].iloc[0]) >= min_wait_ns and rows["samples"].max() >= min_samples
+        if waits and held >= max(min_share, most):
+            total_ns = int(rows[C.RAN_NS].max())
+            function, _ = find_main_function(rows.assign(total_ns=rows[C.RAN_NS]), total_ns)
+            name = function or str(rows[C.NAME].iloc[0])
+            holder, most = name + describe_line(rows, name), held
+    return holder, most
 
 
 def _name_loop(loops: pd.DataFrame | None, total_ns: int) -> str:

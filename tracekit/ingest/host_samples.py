@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,18 +17,17 @@ from tracekit.schema import HOST_SAMPLES, C
 
 @dataclass(frozen=True)
 class HostSamples:
-    """Samples of one thread.
+    """Samples of one process.
 
     Attributes:
-        rank: Rank of its process.
-        tid: The thread.
-        samples: Time of each, ns since the epoch, number of its stack, and 1 in a profiled step, else 0.
+        rank: Its rank.
+        samples: Time of each, ns since the epoch, number of its stack, 1 in a profiled step, else 0, thread,
+            and the last four columns of the table.
         stacks: Functions of each distinct stack, and the lines that run in them; innermost first.
     """
 
     rank: int
-    tid: int
-    samples: list[tuple[int, int, int]]
+    samples: list[Any]
     stacks: list[tuple[str, str]]
 
     @classmethod
@@ -45,20 +45,24 @@ def write(directory: Path, recorded: Sequence[HostSamples], zero_ns: int) -> Non
         zero_ns: The run's zero, ns since the epoch.
     """
     rows = [
-        (unix_ns - zero_ns, thread.rank, thread.tid, *thread.stacks[stack], profiled)
-        for thread in recorded
-        for unix_ns, stack, profiled in thread.samples
+        (unix_ns - zero_ns, process.rank, tid, *process.stacks[stack], profiled, *known)
+        for process in recorded
+        for unix_ns, stack, profiled, tid, *known in process.samples
     ]
     if not rows:
         return
-    times, ranks, threads, stacks, lines, profiled = zip(*sorted(rows), strict=True)
+    rows.sort(key=itemgetter(0, 1))
+    times, ranks, threads, stacks, lines, *numbers = zip(*rows, strict=True)
     columns = {
         C.T_NS: pa.array(times, pa.int64()),
         C.RANK: pa.array(ranks, pa.int32()),
         C.TID: pa.array(threads, pa.int64()),
         C.STACK: pa.array(redaction.redact_texts(list(stacks))).dictionary_encode(),
         C.SOURCE_LINES: pa.array(lines).dictionary_encode(),
-        C.PROFILED: pa.array(profiled, pa.int64()),
+        **{
+            name: pa.array(values, pa.int64())
+            for name, values in zip(HOST_SAMPLES.arrow.names[-len(numbers) :], numbers, strict=True)
+        },
     }
     write_table(
         pa.table(columns, schema=HOST_SAMPLES.arrow), HOST_SAMPLES, directory / f"{HOST_SAMPLES.name}.parquet"

@@ -667,3 +667,53 @@ def test_functions_that_a_loader_calls_are_named(tmp_path: Path) -> None:
     loading, *_ = analyze(run, "host_breakdown").findings
     assert loading.advice.startswith("Most of it is in data.py(6): encode, line 8. ")
     assert "mostly data.py(6): encode, line 8" in judge(run).sentence
+
+
+SPINS = [("side.py", 3, "count", 6), ("side.py", 20, "run", 22), ("python3.11/threading.py", 9, "_run", 9)]
+
+
+def beside_thread(
+    path: Path, *, ran_ms: float = 8, blocked_ms: float = 6, wait_ms: float = 2, count: int = 4, **more: Any
+) -> Run:
+    """Samples every 10 ms of the thread of the steps, and of another one while it is blocked."""
+    samples = []
+    for number in range(count):
+        times = {C.SINCE_NS: 10, C.ASLEEP_NS: blocked_ms, C.LOCK_WAIT_NS: wait_ms}
+        driver = sample(number * 200_000, (*MAIN, 25))
+        other = {**sample(number * 200_000, *SPINS), C.TID: 2, C.RAN_NS: int(ran_ms * 1e6)}
+        samples += [driver | {name: int(ms * 1e6) for name, ms in times.items()}]
+        samples += [other] * (ran_ms > 0)
+    return stepping(path, [runs_op(0, 0.3)], host_samples=samples, **more)
+
+
+@pytest.mark.parametrize(
+    ("changed", "spoken"),
+    [
+        ({}, True),
+        ({"ran_ms": 0}, False),  # it sleeps
+        ({"wait_ms": 0.4}, False),  # it runs in C code without the lock
+        ({"blocked_ms": 0.9, "wait_ms": 0.9}, False),  # which the thread of the steps holds itself
+        ({"blocked_ms": 1.1}, True),
+        ({"count": 2}, False),
+    ],
+)
+def test_a_thread_that_holds_the_interpreter_lock_is_named(
+    tmp_path: Path, changed: dict[str, Any], *, spoken: bool
+) -> None:
+    run = beside_thread(tmp_path, **changed)
+    findings = {finding.code: finding for finding in analyze(run, "host_breakdown").findings}
+    assert ("interpreter_lock" in findings) == spoken
+    sentence = "waiting for the interpreter lock, which side.py(3): count, line 6 holds on another thread"
+    assert (sentence in judge(run).sentence) == spoken
+    if not changed:
+        assert findings.keys() == {"interpreter_lock"}
+        assert findings["interpreter_lock"].saving_ns_per_step == 600_000
+        assert "It runs side.py(3): count, line 6" in findings["interpreter_lock"].advice
+        functions = analyze(run, "host_breakdown").tables["by_function"]
+        assert set(functions[C.NAME]) == {"train.py(20): main"}, "of the thread of the steps"
+
+
+def test_a_thread_that_holds_the_lock_costs_a_device_its_idle_time(tmp_path: Path) -> None:
+    work = [kernel(1_000_000 * number, 1_000_000 * number + 900_000) for number in range(5)]
+    findings = analyze(beside_thread(tmp_path, device_intervals=work), "host_breakdown").findings
+    assert [finding.saving_ns_per_step for finding in findings] == [100_000]

@@ -223,6 +223,7 @@ RUNS: dict[str, Make] = {
         counted.process("rss_bytes", counted.ramp(1_000, 1_800, 40), start=-4_000 * counted.MS),
         meta=counted.TIMED,
     ),
+    "interpreter_lock": lambda path, _shared: (driving.beside_thread(path),),
     "workers_restarted": lambda path, _shared: (driving.restarting(path, driving.EPOCHS),),
     "cpu_bound_process": sampled(
         counted.process("cpu_percent", [101.0] * 11, unit="%"), work=counted.IDLE_ROWS

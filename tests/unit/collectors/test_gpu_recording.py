@@ -127,7 +127,7 @@ def test_ranks_that_choose_their_devices_have_their_own_samples(
             "options": {},
             "peaks": [["torch", 0, "device_peak_allocated_bytes", 5.0]],
             "program": {},
-            "host_samples": {"tid": 1, "samples": [], "stacks": []},
+            "host_samples": {"samples": [], "stacks": []},
             "began_unix_ns": 0,
             "notes": [],
             "job": "j",

@@ -31,7 +31,7 @@ FACTS: dict[str, Any] = {
     "clock": "cuda_event",
     "peaks": [["torch", 0, "device_peak_allocated_bytes", 4.0]],
     "program": {},
-    "host_samples": {"tid": 1, "samples": [], "stacks": []},
+    "host_samples": {"samples": [], "stacks": []},
     "began_unix_ns": 7,
     "notes": [],
     "job": "j",

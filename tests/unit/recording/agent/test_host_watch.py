@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tracekit.recording.agent import host_watch
+from tracekit.recording.agent import host_watch, stack_sampler
 from tracekit.recording.agent.host_watch import HostWatch
 from tracekit.recording.agent.stack_sampler import StackSampler
 
@@ -56,7 +56,7 @@ def test_steps_after_the_timed_ones_are_sampled_for_a_second_or_fifty_of_them(
     time.sleep(0.04)
     assert not watch.step()
     assert (gc.callbacks, threading.active_count()) == (former, threads)
-    assert {profiled for *_, profiled in watch.sampler.facts()["samples"]} == {0}
+    assert {profiled for _, _, profiled, *_ in watch.sampler.facts()["samples"]} == {0}
 
 
 def test_only_the_thread_of_the_steps_is_read() -> None:
@@ -79,17 +79,18 @@ def test_stacks_are_named_as_torch_names_them_without_frames_of_the_agent() -> N
 
     def busy() -> None:
         ended = time.monotonic() + 10
-        while len(sampler._samples) < 9 and time.monotonic() < ended:  # three a sample
+        while len(sampler._samples) < 3 * stack_sampler._FIELDS and time.monotonic() < ended:
             pass
 
     sampler.start()
     busy()
     sampler.stop()
     facts = sampler.facts()
-    assert facts["tid"] == threading.get_native_id()
+    assert {sample[3] for sample in facts["samples"]} == {threading.get_native_id()}
+    assert {sample[4] for sample in facts["samples"]} == {None}
     assert len(facts["samples"]) >= 3
     assert [sample[0] for sample in facts["samples"]] == sorted(sample[0] for sample in facts["samples"])
-    assert {profiled for *_, profiled in facts["samples"]} == {1}
+    assert {sample[2] for sample in facts["samples"]} == {1}
     stack, lines = facts["stacks"][facts["samples"][1][1]]
     frames = stack.split(";")
     first = busy.__code__.co_firstlineno
@@ -97,3 +98,31 @@ def test_stacks_are_named_as_torch_names_them_without_frames_of_the_agent() -> N
     assert first < int(lines.split(",")[0]) <= first + 3
     assert len(frames) == len(lines.split(","))
     assert any(frame.startswith("site-packages/_pytest/") for frame in frames), "of an installed package"
+
+
+def test_another_thread_is_sampled_if_it_runs() -> None:
+    sampler, ended = StackSampler(), threading.Event()
+
+    def spin() -> None:
+        while not ended.is_set():
+            sum(range(1_000))
+
+    spinning, asleep = threading.Thread(target=spin), threading.Thread(target=ended.wait)
+    for thread in (spinning, asleep):
+        thread.start()
+    try:
+        sampler.start()
+        limit = time.monotonic() + 30
+        while spinning.native_id not in sampler._samples[3 :: stack_sampler._FIELDS]:
+            time.sleep(0.01)
+            assert time.monotonic() < limit
+        sampler.stop()
+    finally:
+        ended.set()
+    facts = sampler.facts()
+    assert asleep.native_id not in {sample[3] for sample in facts["samples"]}
+    others = [sample for sample in facts["samples"] if sample[3] == spinning.native_id]
+    assert ": spin" in facts["stacks"][others[0][1]][0]
+    assert all(sample[4] > 0 and sample[5:] == (None, None, None) for sample in others)
+    driver = [sample[5:] for sample in facts["samples"] if sample[3] == threading.get_native_id()]
+    assert all(0 <= lock_ns <= blocked_ns <= since_ns for since_ns, blocked_ns, lock_ns in driver)
