@@ -30,6 +30,7 @@ _COLUMNS = (
     Column("step time", "", "measured, with the 95% interval"),
     Column("predicted", "share", "largest saving that a finding predicted, of the step"),
     Column("code", "prose", "what to write in the program"),
+    Column("compared", "", "the unchanged program against a run with the change"),
 )
 
 
@@ -48,6 +49,14 @@ def _report(context: Context) -> list[Component]:
     ]
 
 
+def _compare_link(context: Context, trial: Trial) -> Component | None:
+    """Link the comparison of both runs, if they are still stored."""
+    if not trial.changed_run or not all(map(context.store.find, (trial.run, trial.changed_run))):
+        return None
+    href = context.view.elsewhere("compare", base=trial.run, run=trial.changed_run)
+    return dcc.Link("compare runs", href=href)
+
+
 def _program(context: Context, run: str, trials: list[Trial]) -> list[Component]:
     ordered = sorted(trials, key=lambda trial: trial.ratio)
     # Its run may have been removed, and the trials be kept.
@@ -60,6 +69,7 @@ def _program(context: Context, run: str, trials: list[Trial]) -> list[Component]
             "step time": trial.effect,
             "predicted": max(trial.predicted.values(), default=0.0) or None,
             "code": trial.code,
+            "compared": _compare_link(context, trial),
         }
         for trial in ordered
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.programs import MAIN
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,8 +51,11 @@ def test_a_change_that_finds_its_cause_and_one_that_finds_nothing(tmp_path: Path
     }
     sound, half, absent = (outcomes[name] for name in names)
     # Anomaly detection asks each gradient for NaN, in two ops or more.
-    assert sound["ops"][0] > 1.2 * sound["ops"][1]
+    assert sound["work"]["ops"][0] > 1.2 * sound["work"]["ops"][1]
+    stored = {run.id: run.meta.label for run in Store(tmp_path / "store").runs()}
+    assert stored[sound["run"]] == "try-no_anomaly_detection"
+    assert "try-base" in stored.values()
     assert (sound["numbers"], sound["alters_numbers"]) == ("equal", False)
     assert half["numbers"].startswith("differ by up to ")
     assert absent["status"] == "not applied"
-    assert absent["step_time"] is None
+    assert (absent["step_time"], absent["run"]) == (None, "")

@@ -56,6 +56,7 @@ class Trial:
         predicted: Share of the step that each finding it answers says is saved, by code of the rule; 0 if the
             finding has no saving.
         code: What to write in the program.
+        changed_run: A run with the change; empty if none was kept.
     """
 
     run: str
@@ -68,6 +69,7 @@ class Trial:
     ci95: tuple[float, float] | None
     predicted: dict[str, float]
     code: str
+    changed_run: str = ""
 
     @property
     def saved(self) -> float:

@@ -68,9 +68,9 @@ def command(*, selection: Selection, severity: str, limit: int, more: bool, outp
     advice = selection.answer(opened, inputs, ("findings", with_integrity, *names), Advice, compute)
     place = open_store(selection.store)
     if (place.local_folder / TRIALS).is_file():  # else what reads them, and statistics, need not be loaded
-        from tracekit.experiments.trial_log import add_trials, read_trials
+        from tracekit.experiments.trial_log import add_stored_trials
 
-        advice = add_trials(advice, opened, read_trials(place))
+        advice = add_stored_trials(advice, opened, place)
     severities = _SEVERITIES[_SEVERITIES.index(severity) :]
     findings = [ranked for ranked in advice.findings if ranked.finding.severity in severities]
     stored = ["--store", selection.store] if selection.store else []

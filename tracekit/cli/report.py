@@ -185,7 +185,7 @@ def _analyze(
     """Return the results to show, and the advice of all analyses."""
     from tracekit import analysis
     from tracekit.analysis.findings import gather
-    from tracekit.experiments.trial_log import add_trials, read_trials
+    from tracekit.experiments.trial_log import add_stored_trials
 
     shown: dict[str, tuple[Analysis, Result]] = {}
 
@@ -197,4 +197,4 @@ def _analyze(
 
     with result_cache.compute_ahead(run):
         advice = gather(run, results())
-    return shown, add_trials(advice, run, read_trials(result_cache.store))
+    return shown, add_stored_trials(advice, run, result_cache.store)

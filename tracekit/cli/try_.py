@@ -23,7 +23,7 @@ class _Command(click.Command):
 @click.command("try", cls=_Command)
 @click.argument("run", metavar="[RUN] -- CMD...", required=False, shell_complete=completion.run)
 @options.options_of(chosen=TryOptions, strict=True)
-@click.option("--budget", type=options.Age(), help="Begin no run after this time, such as 10m.")
+@click.option("--budget", type=options.Age(), help="Time for all runs, such as 10m.")
 @options.report_option
 @options.output_option
 @options.store_option

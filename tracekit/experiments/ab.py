@@ -27,7 +27,13 @@ from tracekit.experiments.ab_model import (
 )
 from tracekit.experiments.checkouts import Worktrees, find_missing_submodules, repository_root, worktrees
 from tracekit.experiments.measure import Program, Say, measure, prepare, program, refuse_store, store_run
-from tracekit.experiments.state import StateFile, exclusive_lock, question_key, variables_of_question
+from tracekit.experiments.state import (
+    StateFile,
+    code_of,
+    exclusive_lock,
+    question_key,
+    variables_of_question,
+)
 from tracekit.runs import environment, revisions
 from tracekit.runs.conditions import Contention, contention_warnings
 from tracekit.runs.metrics import OF_RUNS, metric
@@ -164,13 +170,6 @@ def _compare_settings(
             return bench.report(request, metrics, _warn(warnings(), say))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-
-
-def code_of(folder: Path) -> list[str | None] | None:
-    """Identify the code of the working tree, with files that git does not track yet; None outside of git."""
-    root = revisions.root(folder)
-    sha = revisions.line("rev-parse", "--verify", "--quiet", "HEAD", cwd=folder) if root else None
-    return [sha, checkouts.changes(root).sha256] if root and sha else None
 
 
 def _compare_commits(

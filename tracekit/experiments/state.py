@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,13 @@ from typing import Generic, TypeVar
 import msgspec
 
 from tracekit.errors import UnusableInputError
+from tracekit.runs import revisions
 from tracekit.storage import locks
 from tracekit.storage.atomic import write_atomically
 
 T = TypeVar("T")
 _KEY_DIGITS = 24
+_MAX_HASHED_BYTES = 1 << 20
 _SHELL_VARIABLES = frozenset(
     ("_", "COLUMNS", "COLORTERM", "DISPLAY", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID", "STY")
 )
@@ -37,6 +39,31 @@ def variables_of_question() -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in _SHELL_VARIABLES and not name.startswith(_SESSION_PREFIXES)
     }
+
+
+def code_of(folder: Path, command: Sequence[str] = ()) -> list[object]:
+    """Identify the code of a folder: its commit, uncommitted changes, and files that git does not track yet.
+
+    Args:
+        folder: Folder in which a program is run.
+        command: The program; files that it names count also where git ignores them.
+    """
+    root = revisions.root(folder) or folder
+    listed = revisions.output("ls-files", "--others", "--exclude-standard", "-z", cwd=root)
+    untracked = [*folder.glob("*.py")] if listed is None else map(os.fsdecode, listed.split(b"\0"))
+    files = {root / name for name in untracked if name} | {folder / word for word in command}
+    return [
+        revisions.state(folder),
+        {str(file): _identify(file) for file in sorted(files) if file.is_file()},
+    ]
+
+
+def _identify(file: Path) -> object:
+    """Return the hash of a source or a configuration; size and time of larger files, such as data."""
+    status = file.stat()
+    if status.st_size > _MAX_HASHED_BYTES:
+        return status.st_size, status.st_mtime_ns
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def question_key(question: object) -> str:

@@ -4,61 +4,72 @@ A block runs the unchanged program once, and every change that is not decided ye
 forward in one block, backward in the next, so that drift of the machine affects all alike. One run of the
 unchanged program serves all changes of its block. Measurements are stored one by one: a call that was
 interrupted goes on where it ended.
+
+Each change is tested after fixed numbers of its own blocks, so that how time is shared between changes,
+by what is known of them, leaves the probability of false claims as it is.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
-
-import pyarrow.compute as pc
 
 from tracekit.analysis.findings import Advice, advise
 from tracekit.analysis.savings import TRIALS
 from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.experiments.bisect_model import counts
 from tracekit.experiments.measure import Program, Sample, Say, measure, refuse_store, store_run
 from tracekit.experiments.options import TryOptions
 from tracekit.experiments.process import ProgramError
 from tracekit.experiments.source_edit import diff_sources
-from tracekit.experiments.state import StateFile, exclusive_lock, question_key, variables_of_question
+from tracekit.experiments.state import (
+    StateFile,
+    code_of,
+    exclusive_lock,
+    question_key,
+    variables_of_question,
+)
 from tracekit.experiments.trial_log import log_outcomes
 from tracekit.experiments.trial_model import (
     UNCHANGED,
-    UNDECIDED,
     Candidate,
     Measurement,
     Names,
     Outcome,
+    Schedule,
     Status,
     check_pattern,
-    compare_candidates,
+    count_pairs,
+    has_ended,
     is_forward,
     read_numbers,
 )
 from tracekit.recording import changes
-from tracekit.runs import environment, revisions
+from tracekit.runs import environment
 from tracekit.runs.conditions import contention_warnings
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.runs.text import duration
-from tracekit.schema import C, HostKind
 
 FOLDER = str(TRIALS.parent)
-LABEL = "try-base"
+LABEL, BASE = "try-{}", "base"
+"""Labels of the runs that are kept: one of the unchanged program, and one with each change."""
+FIRST_SET = 10_000
+"""Number of the first block of changes that are tried together."""
+SHARE_OF_SETS = 1 / 3
+"""Share of the time that is left to these."""
 MAX_CANDIDATES = 12
 """Changes that are tried if none are named."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TryRequest(TryOptions):
-    """What to try: the program, and the time after which no block is begun, in s; None for no limit."""
+    """What to try: the program, and the time for all runs, in s; None for no limit."""
 
     command: tuple[str, ...]
     budget_s: float | None = None
@@ -177,11 +188,13 @@ class _Bench:
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
+        self.recorded_s = 0.0
+        self.was_cut = False
         self.advice: Advice
         self.scratch = self.store.folder(FOLDER) / "runs"
         question = {
             "machine": environment.identity(),
-            "code": [revisions.state(), _hash_sources(self.request.command)],
+            "code": code_of(Path.cwd(), self.request.command),
             "command": self.request.command,
             "change": self.request.change,
             "folder": str(Path.cwd()),
@@ -205,12 +218,13 @@ class _Bench:
         candidates = self.choose(run)
         if self.measured:
             self.say(f"resuming after {len(self.measured)} runs")
-        outcomes = self.decide(candidates)
+        limit, is_last = self.request.budget_s, not self.request.combine
+        outcomes = self.decide(candidates, limit if is_last or limit is None else limit * (1 - SHARE_OF_SETS))
         helpful = [outcome for outcome in _sort(outcomes) if outcome.status is Status.HELPS]
         if self.request.combine and len(helpful) > 1:
             sets = [_join(helpful[: count + 1]) for count in range(1, len(helpful))]
-            outcomes += self.decide(sets, first=self.request.design.looks[-1].k)
-        if not self._is_over():
+            outcomes += self.decide(sets, limit, first=FIRST_SET)
+        if not self.was_cut:
             self.file.delete()
         log_outcomes(self.store, run, outcomes, self.advice)
         report = TryReport(
@@ -230,7 +244,8 @@ class _Bench:
         sample = measure(self._program(UNCHANGED), Path.cwd(), scratch=self.scratch)
         if sample.run is None:
             raise UnusableInputError("the program recorded no run", hint="see `tracekit collect --help`")
-        return store_run(self.store, sample.run, label=LABEL)
+        self.recorded_s = self.seconds
+        return store_run(self.store, sample.run, label=LABEL.format(BASE))
 
     def choose(self, run: Run) -> list[Candidate]:
         """Return the candidates: the named changes, or those that fit the run."""
@@ -250,68 +265,112 @@ class _Bench:
             for name in dict.fromkeys(self.request.change)
         ]
 
-    def decide(self, candidates: Sequence[Candidate], *, first: int = 0) -> list[Outcome]:
+    def decide(
+        self, candidates: Sequence[Candidate], limit_s: float | None, *, first: int = 0
+    ) -> list[Outcome]:
         """Measure until every candidate is decided, the runs are used up, or the time is.
 
         Args:
             candidates: What to measure.
+            limit_s: Time since the begin of this call after which no run ends; None for no limit.
             first: Number of the first block; candidates that are measured later get blocks of their own.
         """
-        design = self.request.design
-        decided: dict[str, Outcome] = {}
-        for look in design.looks:
-            active = [candidate for candidate in candidates if candidate.key not in decided]
-            for block in range(first, first + look.k):
-                if not self.measure_block(active, block, first):
-                    break
-            outcomes = compare_candidates(candidates, self.select(first), look, design.threshold)
-            for key, outcome in outcomes.items():
-                if key not in decided:
-                    self.progress(f"after {look.k} runs, {key}: {outcome.status} {outcome.effect}".rstrip())
-                    if outcome.status not in UNDECIDED:
-                        decided[key] = outcome
-            if len(decided) == len(candidates) or self._is_over():
-                break
-        return [decided.get(candidate.key, outcomes[candidate.key]) for candidate in candidates]
+        schedule = Schedule(candidates, self.request.design.looks, self.request.threshold, self.progress)
+        block = max((item.block for item in self.measured if item.block >= first), default=first)
+        while True:
+            schedule.judge(self.select(first))
+            active = schedule.find_active(self.select(first))
+            chosen = self.share(active, schedule, limit_s, first)
+            self.was_cut |= bool(active) and not chosen
+            if not chosen or not self.measure_block(chosen, block, first, limit_s):
+                return schedule.conclude(self.select(first))
+            block += 1
 
     def select(self, first: int) -> list[Measurement]:
-        """Return the measurements from a block on, whose numbers begin at 0."""
-        return [replace(item, block=item.block - first) for item in self.measured if item.block >= first]
+        """Return the measurements of one part, singles or sets; the numbers of its blocks begin at 0."""
+        return [
+            replace(item, block=item.block - first)
+            for item in self.measured
+            if (item.block >= FIRST_SET) == (first == FIRST_SET)
+        ]
 
-    def measure_block(self, active: Sequence[Candidate], block: int, first: int) -> bool:
-        """Measure what a block lacks; return whether it was, as it is not after the end of the time.
+    def share(
+        self, active: Sequence[Candidate], schedule: Schedule, limit_s: float | None, first: int
+    ) -> Sequence[Candidate]:
+        """Return what the next block measures: all, or what the time left can bring to its next test.
+
+        See `Schedule.rank` for the order. The first block measures all, or those that leave time to test one.
+        """
+        if limit_s is None:
+            return active
+        measured, left, unchanged_s = self.select(first), limit_s - self.seconds, self.expect(UNCHANGED)
+        pairs = {candidate.key: count_pairs(candidate.names, measured) for candidate in active}
+        if not any(pairs.values()):
+            others = 2 * schedule.looks[0].k - 1  # runs that the first test of one needs beside its own here
+            return active[: max(1, int(left / unchanged_s) - others)] if unchanged_s else active
+        chosen, blocks = [], 0
+        for candidate in sorted(active, key=lambda candidate: schedule.rank(candidate, measured)):
+            needed = schedule.find_next(pairs[candidate.key]).k - pairs[candidate.key]
+            further = max(0, needed - blocks)
+            cost = needed * self.expect(candidate.names) + further * self.expect(UNCHANGED)
+            if cost <= left:
+                chosen.append(candidate)
+                blocks, left = blocks + further, left - cost
+        return chosen
+
+    def expect(self, names: Names) -> float:
+        """Return how long a run takes, s: as the longest so far, or as one of the unchanged program."""
+        own = [item.seconds for item in self.measured if item.names == names and not item.error]
+        others = [item.seconds for item in self.measured if item.names == UNCHANGED]
+        return max(own or others or [self.recorded_s])
+
+    def measure_block(
+        self, active: Sequence[Candidate], block: int, first: int, limit_s: float | None
+    ) -> bool:
+        """Measure what a block lacks; return whether it was, as it is not where its time does not suffice.
 
         Args:
             active: Candidates to measure.
             block: Number of the block.
             first: Number of the first block of these candidates.
+            limit_s: Time since the begin of this call after which no run ends; None for no limit.
         """
         order = [UNCHANGED, *(candidate.names for candidate in active)]
         for names in order if is_forward(block - first) else reversed(order):
             done = [item for item in self.measured if item.names == names]
-            has_ended = any(item.error or not item.applied for item in done) and names != UNCHANGED
-            if has_ended or any(item.block == block for item in done):
+            if has_ended(names, done) or any(item.block == block for item in done):
                 continue
-            if self._is_over():
+            if names == UNCHANGED and not self._has_any(active):
+                continue
+            if limit_s is not None and self.seconds + self.expect(names) > limit_s:
+                self.was_cut = True
                 return False
             self._measure(names, block)
         return True
 
-    def _is_over(self) -> bool:
-        return self.request.budget_s is not None and self.seconds > self.request.budget_s
+    def _has_any(self, active: Sequence[Candidate]) -> bool:
+        """Whether a candidate remains to be compared with the unchanged program."""
+        return not all(has_ended(candidate.names, self.measured) for candidate in active)
 
     def _measure(self, names: Names, block: int) -> None:
         what = "+".join(names) or "unchanged"
-        self.progress(f"block {block + 1}: {what}, {duration(self.seconds)} elapsed")
+        self.progress(f"block {block % FIRST_SET + 1}: {what}, {duration(self.seconds)} elapsed")
+        began = self.seconds
         try:
             sample = measure(self._program(names), Path.cwd(), scratch=self.scratch)
             measurement = _describe(names, block, sample, self.request.check_value)
+            if sample.run and not any(item.work for item in self.measured if item.names == names):
+                measurement = replace(measurement, work=_count_work(sample.run))
+                if names and measurement.applied:
+                    run = store_run(self.store, sample.run, label=LABEL.format(what))
+                    measurement = replace(measurement, run=run.id)
         except TracekitError as error:
             if names == UNCHANGED or isinstance(error, UnusableInputError):
                 raise
             tail = error.tail.splitlines() if isinstance(error, ProgramError) else []
             reason = ": ".join([error.message, *tail[-1:]])
             measurement = Measurement(names, block, error=reason)
+        measurement = replace(measurement, seconds=self.seconds - began)
         self.measured.append(measurement)
         self.file.append(measurement)
 
@@ -326,16 +385,7 @@ def _collect_program(command: tuple[str, ...], names: Names) -> Program:
     program = Program(command=command, repository=Path.cwd(), in_place=True)
     words = command[2:] if program.collects else ("--", *command)
     flags = [word for name in names for word in ("--change", name)]
-    return replace(program, command=("tracekit", "collect", *flags, *words))
-
-
-def _hash_sources(command: Sequence[str]) -> dict[str, str]:
-    """Return hashes of sources that a commit does not tell: files of the command, and untracked modules."""
-    root = revisions.root() or Path.cwd()
-    listed = revisions.output("ls-files", "--others", "--exclude-standard", "-z", "--", "*.py", cwd=root)
-    untracked = [*Path.cwd().glob("*.py")] if listed is None else map(os.fsdecode, listed.split(b"\0"))
-    files = {root / name for name in untracked if name} | {Path.cwd() / word for word in command}
-    return {str(file): sha256(file.read_bytes()).hexdigest() for file in sorted(files) if file.is_file()}
+    return replace(program, command=("tracekit", "collect", "--format", "csv", *flags, *words))
 
 
 def _describe(names: Names, block: int, sample: Sample, pattern: str) -> Measurement:
@@ -347,17 +397,14 @@ def _describe(names: Names, block: int, sample: Sample, pattern: str) -> Measure
         values=dict(sample.values),
         applied=min((counts.get(name, 0) for name in names), default=0),
         numbers=read_numbers(pattern, sample.output),
-        ops=_count_ops(sample.run) if sample.run else 0,
         contention=sample.contention,
         places={name: place for name, place in settings.get("change_places", {}).items() if name in names},
     )
 
 
-def _count_ops(run: Run) -> int:
-    """Return the ops of a profiled step."""
-    is_op = (pc.field(C.KIND) == str(HostKind.OP)) & pc.field(C.STEP).is_valid()
-    ops: int = run.arrow("host_intervals", columns=[C.ROW_ID], where=is_op).num_rows
-    return ops // max(1, run.rows("steps"))
+def _count_work(run: Run) -> dict[str, float]:
+    """Return the profiled steps, and the counts of one."""
+    return {"steps": float(run.rows("steps")), **counts(run)}
 
 
 def _diff(outcome: Outcome) -> str:

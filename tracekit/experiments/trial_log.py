@@ -51,6 +51,7 @@ def log_outcomes(store: Store, run: Run, outcomes: Iterable[Outcome], advice: Ad
                 ci95=comparison.ci95,
                 predicted={code: shares[code] for code in change.answers if code in shares},
                 code=change.code,
+                changed_run=outcome.run,
             )
         )
 
@@ -66,6 +67,11 @@ def read_trials(store: Store) -> list[Trial]:
 
 def _log(store: Store) -> StateFile[Trial]:
     return StateFile(store.local_folder / TRIALS, Trial)
+
+
+def add_stored_trials(advice: Advice, run: Run, store: Store) -> Advice:
+    """Return the advice with what the trials of a store measured."""
+    return add_trials(advice, run, read_trials(store))
 
 
 def add_trials(advice: Advice, run: Run, trials: Sequence[Trial]) -> Advice:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -20,6 +20,8 @@ from tracekit.stats.tests import Look, with_holm
 
 Names: TypeAlias = tuple[str, ...]
 UNCHANGED: Names = ()
+SAME_WORK = 0.005
+"""Relative difference of counts that is none: steps differ by themselves, as with their batches."""
 
 
 class Status(StrEnum):
@@ -47,10 +49,12 @@ class Measurement:
         values: Metrics by name, in ns and bytes.
         applied: How often the change took effect that did least.
         numbers: Numbers that the program printed.
-        ops: Ops of a profiled step.
+        work: Profiled steps, and ops, kernels, bytes and others of one, of the first run with these changes.
         error: Why it failed; empty if it did not.
         contention: What kept it from the CPU; None if nothing did, or unknown.
         places: Where each change took effect first, as file:line, by name.
+        seconds: Time that it took.
+        run: Id of the run in the store, if it was kept.
     """
 
     names: Names
@@ -58,10 +62,12 @@ class Measurement:
     values: dict[str, float] = field(default_factory=dict)
     applied: int = 0
     numbers: tuple[float, ...] = ()
-    ops: int = 0
+    work: dict[str, float] = field(default_factory=dict)
     error: str = ""
     contention: Contention | None = None
     places: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +100,9 @@ class Outcome:
         reason: Why, in one sentence.
         numbers: What became of the numbers that the program prints; empty if none are compared.
         alters: Whether these differ by more than such a change may make.
-        ops: Ops of a profiled step, of the unchanged program and with the change; None if unknown.
+        work: What the profiled steps do otherwise, by name: of the unchanged program, and with the change.
         places: Where each change took effect first, as file:line, by name.
+        run: Id of a run with the change; empty if none is kept.
     """
 
     candidate: Candidate
@@ -104,8 +111,9 @@ class Outcome:
     reason: str = ""
     numbers: str = ""
     alters: bool = False
-    ops: tuple[int, int] | None = None
+    work: dict[str, tuple[float, float]] | None = None
     places: dict[str, str] = field(default_factory=dict)
+    run: str = ""
 
     @property
     def effect(self) -> str:
@@ -129,7 +137,8 @@ class Outcome:
             "reason": self.reason,
             "numbers": self.numbers,
             "alters_numbers": self.alters,
-            "ops": list(self.ops) if self.ops else None,
+            "work": self.work,
+            "run": self.run,
             "code": [change.code for change in self.candidate.changes],
             "places": self.places,
         }
@@ -220,23 +229,29 @@ def _explain_missing(own: Sequence[Measurement]) -> tuple[Status, str] | None:
 def _compare_steps(
     names: Names, measured: Sequence[Measurement], look: Look, threshold: float
 ) -> Comparison | None:
-    """Compare step times in the blocks that have both; None with fewer than two."""
-    steps: dict[Names, dict[int, float]] = {UNCHANGED: {}, names: {}}
-    for item in measured:
-        if item.names in steps and STEP_TIME in item.values and item.block < look.k:
-            steps[item.names][item.block] = item.values[STEP_TIME]
-    blocks = sorted(steps[UNCHANGED].keys() & steps[names].keys())
-    if len(blocks) < 2:
+    """Compare step times in the first blocks that have both; None with fewer than two."""
+    pairs = _pair_steps(names, measured)[: look.k]
+    if len(pairs) < 2:
         return None
     return compare(
         metric(STEP_TIME),
-        [steps[UNCHANGED][block] for block in blocks],
-        [steps[names][block] for block in blocks],
+        [base for _, base, _ in pairs],
+        [own for _, _, own in pairs],
         paired=True,
-        base_first=[is_forward(block) for block in blocks],
+        base_first=[is_forward(block) for block, _, _ in pairs],
         threshold=threshold,
         alpha=look.alpha,
     )
+
+
+def _pair_steps(names: Names, measured: Sequence[Measurement]) -> list[tuple[int, float, float]]:
+    """Return the blocks with both step times: of the unchanged program, and with the changes."""
+    steps: dict[Names, dict[int, float]] = {UNCHANGED: {}, names: {}}
+    for item in measured:
+        if item.names in steps and STEP_TIME in item.values:
+            steps[item.names][item.block] = item.values[STEP_TIME]
+    base, own = steps[UNCHANGED], steps[names]
+    return [(block, base[block], own[block]) for block in sorted(base.keys() & own.keys())]
 
 
 def is_forward(block: int) -> bool:
@@ -263,7 +278,6 @@ def _describe(
     reason = comparison.reason
     if status is Status.CANNOT_TELL and comparison.verdict is Verdict.PASS:  # that of a gate
         reason = "the interval reaches beyond the threshold; more runs would tell"
-    counts = (base[0].ops, own[0].ops) if base and base[0].ops and own[0].ops else None
     return Outcome(
         candidate=candidate,
         status=status,
@@ -271,9 +285,144 @@ def _describe(
         reason=reason,
         numbers=numbers,
         alters=alters,
-        ops=counts,
+        work=_compare_work(base, own),
         places=own[0].places,
+        run=next((item.run for item in own if item.run), ""),
     )
+
+
+def _compare_work(
+    base: Sequence[Measurement], own: Sequence[Measurement]
+) -> dict[str, tuple[float, float]] | None:
+    """Return the counts that differ by more than steps do by themselves; None if they are not known."""
+    before, after = (next((item.work for item in side if item.work), {}) for side in (base, own))
+    if not before or not after:
+        return None
+    pairs = {name: (before[name], after[name]) for name in before.keys() & after.keys()}
+    return {
+        name: (old, new)
+        for name, (old, new) in sorted(pairs.items())
+        if abs(new - old) > SAME_WORK * max(old, new)
+    }
+
+
+def uncertainty(comparison: Comparison | None, threshold: float) -> float:
+    """Return how open the answer is: half of the interval over the distance of the estimate to a decision.
+
+    An effect of at least the threshold is decided where the interval excludes no change, a smaller one where
+    it lies within the threshold: below 1 the answer is known, at 2 about four times the runs would tell it.
+
+    Args:
+        comparison: The step time against that of the unchanged program; None if there is none yet.
+        threshold: Smallest relative change that counts.
+
+    Example:
+        >>> uncertainty(None, 0.03)
+        inf
+    """
+    if comparison is None or not comparison.ratio or not comparison.ci95:
+        return math.inf
+    effect, limit = abs(math.log(comparison.ratio)), math.log1p(threshold)
+    low, high = (math.log(bound) for bound in comparison.ci95)
+    return (high - low) / 2 / max(effect if effect >= limit else limit - effect, 1e-9)
+
+
+class Schedule:
+    """When candidates are tested, each after fixed numbers of its own blocks, and which gets time first.
+
+    Args:
+        candidates: What is compared with the unchanged program.
+        looks: The tests, in order.
+        threshold: Smallest relative change that counts.
+        progress: Receives a line for each candidate that is tested.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        looks: Sequence[Look],
+        threshold: float,
+        progress: Callable[[str], None],
+    ) -> None:
+        self.candidates, self.looks, self.threshold, self.progress = candidates, looks, threshold, progress
+        self.tested: dict[str, tuple[int, Outcome]] = {}
+
+    def judge(self, measured: Sequence[Measurement]) -> None:
+        """Test the candidates that have as many blocks as their next test needs."""
+        for look in self.looks:
+            due = [
+                candidate
+                for candidate in self.candidates
+                if not self._is_decided(candidate)
+                and self.tested.get(candidate.key, (0,))[0] < look.k <= count_pairs(candidate.names, measured)
+            ]
+            outcomes = compare_candidates(self.candidates, measured, look, self.threshold) if due else {}
+            for candidate in due:
+                outcome = outcomes[candidate.key]
+                text = f"after {look.k} runs, {candidate.key}: {outcome.status} {outcome.effect}"
+                self.progress(text.rstrip())
+                self.tested[candidate.key] = look.k, outcome
+
+    def _is_decided(self, candidate: Candidate) -> bool:
+        _, outcome = self.tested.get(candidate.key, (0, None))
+        return outcome is not None and outcome.status not in UNDECIDED
+
+    def find_active(self, measured: Sequence[Measurement]) -> list[Candidate]:
+        """Return the candidates that further runs may decide."""
+        return [
+            candidate
+            for candidate in self.candidates
+            if not self._is_decided(candidate)
+            and not has_ended(candidate.names, measured)
+            and count_pairs(candidate.names, measured) < self.looks[-1].k
+        ]
+
+    def find_next(self, pairs: int) -> Look:
+        """Return the next test after a number of blocks."""
+        return next(look for look in self.looks if look.k > pairs)
+
+    def rank(self, candidate: Candidate, measured: Sequence[Measurement]) -> tuple[int, float]:
+        """Return the place of a candidate in the order in which they get time, the lowest first.
+
+        First those that were not tested, what seems to save most before others. Then the most uncertain ones,
+        see `uncertainty`. Last those that, by their uncertainty, all further runs would not decide.
+        """
+        if candidate.key not in self.tested:
+            pairs = _pair_steps(candidate.names, measured)
+            return 0, sum(math.log(own / base) for _, base, own in pairs) / max(1, len(pairs))
+        k, outcome = self.tested[candidate.key]
+        open_by = uncertainty(outcome.step_time, self.threshold)
+        return (1, -open_by) if k * open_by**2 <= self.looks[-1].k else (2, open_by)
+
+    def conclude(self, measured: Sequence[Measurement]) -> list[Outcome]:
+        """Return what is known of each candidate: the conclusion of its last test, or why there was none."""
+        now = compare_candidates(self.candidates, measured, self.looks[0], self.threshold)
+        return [self._conclude(candidate, now[candidate.key], measured) for candidate in self.candidates]
+
+    def _conclude(self, candidate: Candidate, outcome: Outcome, measured: Sequence[Measurement]) -> Outcome:
+        if outcome.status in {Status.FAILED, Status.NOT_APPLIED, Status.NOT_TRIED}:
+            return outcome
+        if candidate.key in self.tested:
+            return self.tested[candidate.key][1]
+        pairs = count_pairs(candidate.names, measured)
+        reason = f"the time ended after {pairs} of the {self.looks[0].k} runs before its first test"
+        return replace(outcome, status=Status.CANNOT_TELL, reason=reason)
+
+
+def has_ended(names: Names, measured: Sequence[Measurement]) -> bool:
+    """Whether further runs with these changes tell nothing: one failed, or found nothing to change."""
+    return names != UNCHANGED and any(
+        item.error or not item.applied for item in measured if item.names == names
+    )
+
+
+def count_pairs(names: Names, measured: Sequence[Measurement]) -> int:
+    """Return the blocks in which both the unchanged program and these changes were measured."""
+    blocks: dict[Names, set[int]] = {UNCHANGED: set(), names: set()}
+    for item in measured:
+        if item.names in blocks:
+            blocks[item.names].add(item.block)
+    return len(blocks[UNCHANGED] & blocks[names])
 
 
 def _compare_numbers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracekit.analysis import Column
+from tracekit.experiments.bisect_model import count_metric, format_value
 from tracekit.experiments.trial import TryReport
 from tracekit.experiments.trial_model import Outcome, Status
 from tracekit.render import document as doc
@@ -17,16 +18,23 @@ def _format_prediction(outcome: Outcome) -> str | None:
     return None if share is None else human(-share, "share")
 
 
+def _format_work(outcome: Outcome) -> str | None:
+    if outcome.work is None:
+        return None
+    changed = (
+        f"{name} {format_value(old, count_metric(name).unit)} -> {format_value(new, count_metric(name).unit)}"
+        for name, (old, new) in outcome.work.items()
+    )
+    return ", ".join(changed) or "equal"
+
+
 _COLUMNS: tuple[doc.Shown, ...] = (
     (Column("change", "", "changes, by name"), lambda outcome: outcome.candidate.key),
     (Column("result", "", "what is known of it"), lambda outcome: str(outcome.status)),
     (Column("step time", "", "measured, with the 95% interval"), lambda outcome: outcome.effect or None),
     (Column("predicted", "", "what findings say that it saves"), _format_prediction),
     (Column("numbers", "", "numbers that the program prints"), lambda outcome: outcome.numbers or None),
-    (
-        Column("ops", "", "ops of a profiled step, before and after"),
-        lambda outcome: " -> ".join(f"{count:,}" for count in outcome.ops) if outcome.ops else None,
-    ),
+    (Column("work", "", "what a profiled step does otherwise, before and after"), _format_work),
 )
 
 
@@ -43,7 +51,7 @@ def _blocks(report: TryReport) -> list[doc.Block]:
         doc.Heading(headline(report), width=width),
         doc.TableBlock(doc.Table.of("changes", "", report.outcomes, *_COLUMNS)),
         *_code_blocks(report),
-        *([doc.Raw(f"{report.diff}\n", f"```diff\n{report.diff}```\n")] if report.request.apply else []),
+        *_diff_blocks(report),
         doc.Items([*_reasons(report), *_notes(report)], indent="", width=width),
     ]
 
@@ -74,6 +82,19 @@ def _code_blocks(report: TryReport) -> list[doc.Block]:
     return [doc.Items(lines, title="In your program:")]
 
 
+def _diff_blocks(report: TryReport) -> list[doc.Block]:
+    """Return the diff that was asked for, or why there is none."""
+    if not report.request.apply:
+        return []
+    if report.diff:
+        return [doc.Raw(f"{report.diff}\n", f"```diff\n{report.diff}```\n")]
+    if report.best is None:
+        reason = "no change is seen to help without altering numbers"
+    else:
+        reason = "no line of a file below this folder is known that one argument or statement would change"
+    return [doc.Items([f"No diff: {reason}."], indent="")]
+
+
 def _reasons(report: TryReport) -> list[str]:
     told = {Status.FAILED, Status.NOT_APPLIED, Status.CANNOT_TELL, Status.NOT_TRIED}
     lines = [
@@ -89,9 +110,12 @@ def _reasons(report: TryReport) -> list[str]:
 
 def _notes(report: TryReport) -> list[str]:
     request = report.request
+    runs = f"{report.blocks} run{'s' * (report.blocks != 1)}"
     design = (
-        f"{report.blocks} runs of the unchanged program and of each change until it was decided, each a new "
-        f"process, in alternating order; changes below {100 * request.threshold:g}% count as none; "
+        f"{runs} of the unchanged program and of each change until it was decided, each a new process, in "
+        f"alternating order; changes below {100 * request.threshold:g}% count as none; "
         f"{duration(report.seconds)}"
     )
-    return [design, *(f"warning: {text}" for text in report.disturbed)]
+    best = report.best
+    compare = f"see `tracekit diff {report.run} {best.run}` for what it changes" if best and best.run else ""
+    return [design, *filter(None, [compare]), *(f"warning: {text}" for text in report.disturbed)]

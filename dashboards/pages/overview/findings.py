@@ -18,7 +18,7 @@ from tracekit.analysis.findings import Advice, by_saving, gather, rank_finding
 from tracekit.analysis.savings import Ranked, budget
 from tracekit.analysis.verdict import INPUTS, MAX_VERDICT_FINDINGS, Evidence, Verdict
 from tracekit.errors import PluginError, TracekitError
-from tracekit.experiments.trial_log import add_trials, read_trials
+from tracekit.experiments.trial_log import add_stored_trials
 from tracekit.render import human
 from tracekit.render.findings import describe_trials
 from tracekit.runs.run import Run
@@ -154,7 +154,7 @@ def wait_for_findings(context: Context) -> Sequence[Ranked]:
     """Wait for all analyses; return their findings, largest saving first."""
     job = find_job(context)
     job.finished.wait()
-    advice = job.advice and add_trials(job.advice, context.run, read_trials(context.store))
+    advice = job.advice and add_stored_trials(job.advice, context.run, context.store)
     return advice.findings if advice else ()
 
 
@@ -212,7 +212,7 @@ def _content(context: Context, job: FindingsJob) -> list[Component]:
         ]
     if job.advice is None:
         return [title, error_alert("computing the findings failed", job.error)]
-    advice = add_trials(job.advice, context.run, read_trials(context.store))
+    advice = add_stored_trials(job.advice, context.run, context.store)
     return [title, *_show_findings(context, advice)]
 
 

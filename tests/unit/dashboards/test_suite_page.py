@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracekit.dashboards.analysis_pages.pages import load_pages
@@ -66,9 +67,15 @@ def test_a_suite_shows_its_tables_and_why_values_are_missing(store: Store) -> No
 
 
 def test_trials_show_effects_and_code(store: Store) -> None:
-    run = make_run(store)
-    log_outcomes(store, run, outcomes(foreach=0.8, num_workers=1.2), advice("small_optimizer_kernels"))
+    run, changed = make_run(store), make_run(store, after_s=1)
+    faster, slower = outcomes(foreach=0.8, num_workers=1.2)
+    tried = [replace(faster, run=changed.id), replace(slower, run="removed")]
+    log_outcomes(store, run, tried, advice("small_optimizer_kernels"))
     reported = shown(store, "trials", "report")
+    assert reported.count("compare runs") == 1
+    link = reported[reported.index("/compare?") :].split()[0]
+    assert f"run={changed.id}" in link
+    assert f"base={run.id}" in link
     assert "helps" in reported
     assert "torch.optim.AdamW(parameters, foreach=True)" in reported
     assert f"/overview?run={run.id}" in reported

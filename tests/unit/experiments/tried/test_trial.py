@@ -24,9 +24,11 @@ from tracekit.experiments.trial_model import (
     Candidate,
     Measurement,
     Names,
+    Schedule,
     Status,
     compare_candidates,
     read_numbers,
+    uncertainty,
 )
 from tracekit.recording.changes import available
 from tracekit.render.trial import render
@@ -171,9 +173,9 @@ class Played:
         noise = float(np.exp(np.random.default_rng(len(self.ended)).normal(0, 0.002)))
         counts = dict.fromkeys(names, int(names != ("num_workers",)))
         run: Any = SimpleNamespace(
+            ops=100 - 40 * ("foreach" in names),
             meta=SimpleNamespace(environment={"program": {"changes": counts}}),
             rows=lambda _: 0,
-            arrow=lambda *_, **__: SimpleNamespace(num_rows=0),
         )
         return Sample({STEP_TIME: 1e7 * self.ratios.get(names, 1.0) * noise}, run, output="loss: 1.0")
 
@@ -184,6 +186,17 @@ def run(tmp_path: Any) -> Run:
     with program.op("aten::relu"):
         pass
     return imported(Store(tmp_path / "runs"), write(program, tmp_path / "trace.json"))
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Labels of the runs that are kept; the runs played here have no tables."""
+    labels: list[str] = []
+    monkeypatch.setattr(trial, "counts", lambda run: {"ops": float(run.ops)})
+    monkeypatch.setattr(
+        trial, "store_run", lambda _, __, label: labels.append(label) or SimpleNamespace(id=f"id of {label}")
+    )
+    return labels
 
 
 def hold(
@@ -203,7 +216,7 @@ RATIOS: dict[Names, float] = {
 
 
 def test_blocks_alternate_and_hopeless_changes_are_left_out(
-    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch, kept: list[str]
 ) -> None:
     played = Played(RATIOS)
     report = hold(Store(tmp_path / "store"), run, played, monkeypatch, change=NAMED, combine=True)
@@ -220,11 +233,74 @@ def test_blocks_alternate_and_hopeless_changes_are_left_out(
         "num_workers": "not applied",
         "compile": "failed",
     }
+    assert kept == ["try-foreach", "try-zero_grad_to_none", "try-foreach+zero_grad_to_none"]
+    work = {outcome.candidate.key: outcome.work for outcome in report.outcomes}
+    assert (work["foreach"], work["zero_grad_to_none"]) == ({"ops": (100.0, 60.0)}, {})
     text = render(report, "table")
+    assert "ops 100 -> 60" in text
+    assert f"`tracekit diff {run.id} id of try-foreach+zero_grad_to_none`" in text
     assert text.startswith("foreach and zero_grad_to_none help: step time -29.9% (")
     assert "torch.optim.AdamW(parameters, foreach=True)" in text
     assert "compile: failed: the program failed with exit code 1: no compiler" in text
     assert '"schema": "tracekit.try/1"' in render(report, "json")
+
+
+def test_the_unchanged_program_is_not_run_for_nothing(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = Played({})
+    report = hold(Store(tmp_path / "store"), run, played, monkeypatch, change=("num_workers", "compile"))
+    assert played.ended == [UNCHANGED, ("num_workers",), ("compile",)]
+    assert {str(outcome.status) for outcome in report.outcomes} == {"not applied", "failed"}
+
+
+def test_a_short_budget_goes_to_what_seems_to_save_most(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run takes 10 s of a clock of its own: of 150 s, 15 runs."""
+    played, clock = Played({("flush_denormals",): 0.7}, failing=("none",)), [0.0]
+    monkeypatch.setattr(trial.time, "monotonic", lambda: clock[0])
+
+    def measure(*arguments: Any, **options: Any) -> Sample:
+        clock[0] += 10
+        return played.measure(*arguments, **options)
+
+    monkeypatch.setattr(trial, "measure", measure)
+    names = ("foreach", "fused", "flush_denormals", "zero_grad_to_none")
+    request = TryRequest(command=("python", "x.py"), k=4, max_k=16, change=names, budget_s=150.0)
+    report = try_changes(Store(tmp_path / "store"), request, run=run)
+    assert len(played.ended) <= 15
+    outcomes = {outcome.candidate.key: outcome for outcome in report.outcomes}
+    assert outcomes["flush_denormals"].status is Status.HELPS
+    skipped = [name for name in names if outcomes[name].status is Status.CANNOT_TELL]
+    assert len(skipped) == 2
+    text = " ".join(render(report, "table").split())
+    assert "the time ended after 1 of the 4 runs before its first test" in text
+
+
+def test_the_most_uncertain_change_gets_time_first() -> None:
+    """With the same noise, an effect near the threshold is the farthest from a decision."""
+    ratios = {("foreach",): 0.97, ("fused",): 0.955, ("compile",): 0.9}
+    candidates = [candidate(name) for (name,) in ratios]
+    schedule = Schedule(candidates, plan([5, 10, 20]), 0.03, lambda _: None)
+    values = measured(ratios, sigma=0.03, seed=3)
+    schedule.judge(values)
+    open_by = {key: uncertainty(outcome.step_time, 0.03) for key, (_, outcome) in schedule.tested.items()}
+    order = sorted(candidates, key=lambda one: schedule.rank(one, values))
+    decidable = [one.key for one in order if 5 * open_by[one.key] ** 2 <= 20]
+    assert decidable == sorted(decidable, key=lambda key: -open_by[key])
+    assert [one.key for one in order][: len(decidable)] == decidable
+    assert 0 < len(decidable) < 3
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_apply_says_why_there_is_no_diff(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch, *, helps: bool
+) -> None:
+    played = Played({("foreach",): 0.5 if helps else 1.0})
+    report = hold(Store(tmp_path / "store"), run, played, monkeypatch, change=("foreach",), apply=True)
+    reason = "no line of a file below this folder" if helps else "no change is seen to help"
+    assert f"No diff: {reason}" in " ".join(render(report, "table").split())
 
 
 def test_an_interrupted_call_goes_on(tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +341,7 @@ def test_a_pattern_without_a_group_is_refused_before_a_run(tmp_path: Any) -> Non
 def test_options_of_a_collect_count(tool: str) -> None:
     program = trial._collect_program((tool, "collect", "--light", "--", "python", "x.py"), ("foreach",))
     assert program.command == (
-        *("tracekit", "collect", "--change", "foreach", "--light", "--", "python", "x.py"),
+        *("tracekit", "collect", "--format", "csv", "--change", "foreach", "--light", "--", "python", "x.py"),
     )
 
 
