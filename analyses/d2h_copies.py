@@ -74,6 +74,7 @@ ANALYSIS = Analysis(
     ),
     sources=("TorchBench, 4.1.2",),
     order=51,
+    reads=("device_intervals",),
     compute=compute,
     rules=(SCALARS,),
 )

@@ -403,6 +403,7 @@ ANALYSIS = Analysis(
     tables=(TableSpec("devices", "Devices and their peaks", _DEVICES),),
     sources=("TorchBench 3.3, Fig. 5 and Table 3",),
     order=91,
+    reads=("device_intervals",),
     compute=compute,
     rules=(GAIN,),
     compare=compare,

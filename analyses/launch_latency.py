@@ -460,6 +460,7 @@ ANALYSIS = Analysis(
     ),
     sources=("HTA CUDA kernel launch statistics", "HTA queue length"),
     order=42,
+    reads=("device_intervals",),
     compute=compute,
     rules=(SLOW_CALLS, SYNCHRONOUS),
 )

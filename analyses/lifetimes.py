@@ -330,5 +330,6 @@ ANALYSIS = Analysis(
     ),
     sources=("PyTorch memory_viz: active memory timeline", "torch.profiler memory events"),
     order=61,
+    reads=("allocations",),
     compute=compute,
 )

@@ -487,6 +487,7 @@ ANALYSIS = Analysis(
     ),
     sources=("Levental & Orlova, note 24", "nsys rule cuda_memcpy_async (pageable)"),
     order=52,
+    reads=("device_intervals",),
     compute=compute,
     rules=(PAGEABLE, SLOW_LINK, IN_TURN, BACK, FAULTS, OUTLAST),
 )

@@ -366,5 +366,6 @@ ANALYSIS = Analysis(
     ),
     sources=("vLLM, SGLang and TensorRT-LLM: names of their profiled ranges", "NVIDIA GenAI-Perf"),
     order=25,
+    reads=("steps.phase", "steps.requests"),
     compute=compute,
 )

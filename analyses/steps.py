@@ -405,6 +405,7 @@ ANALYSIS = Analysis(
     ),
     sources=("TorchBench, 2.2",),
     order=20,
+    reads=("steps",),
     compute=compute,
     needs_profile=False,
     rules=RULES,

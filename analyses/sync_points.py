@@ -310,6 +310,7 @@ ANALYSIS = Analysis(
     ),
     sources=("nsys rule on synchronization calls", "TorchBench, 4.1.2"),
     order=41,
+    reads=("device_intervals",),
     compute=compute,
     rules=(STARVES,),
 )

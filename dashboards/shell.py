@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, islice
@@ -411,24 +411,39 @@ def _notice(title: str, text: str, link: str = "All runs") -> Component:
 
 
 def menu(site: Site, context: Context) -> list[Component]:
-    """Create the menu; links keep the selected runs."""
+    """Create the menu; links keep the selected runs. Pages without data in the run come last, folded."""
     listed = {page.name: page for page in site.pages.values() if page.name not in site.covered}
     key_of_page = shortcuts.assign_keys(listed)
-    entries: list[Component] = []
     order = [*Section]
     ordered = sorted(listed.values(), key=lambda page: (order.index(page.section), page.order, page.name))
+    without = [page for page in ordered if context.chosen and not _has_data(page, context.chosen)]
+    entries: list[Component] = []
     for section, pages in groupby(ordered, key=lambda page: page.section):
-        links: list[Component] = []
-        for page in pages:
-            here, key = page.name == context.view.page, key_of_page.get(page.name, "")
-            link = html.A(
-                page.title,
-                href=context.view.elsewhere(page.name),
-                title=f"{page.question} (g {key})" if key else page.question,
-                className="tk-menu-entry tk-go tk-current" if here else "tk-menu-entry tk-go",
-                **(aria(current="page") if here else {}),
-                **data(key=key),
-            )
-            links.append(html.Li(link))
-        entries += [html.H2(str(section), className="tk-menu-heading"), html.Ul(links)]
+        links = [_menu_entry(page, context, key_of_page) for page in pages if page not in without]
+        if links:
+            entries += [html.H2(str(section), className="tk-menu-heading"), html.Ul(links)]
+    if without:
+        links = [_menu_entry(page, context, key_of_page) for page in without]
+        heading = html.Summary("Not in this run", className="tk-menu-heading")
+        is_open = any(page.name == context.view.page for page in without)
+        entries.append(html.Details([heading, html.Ul(links)], open=is_open))
     return entries
+
+
+def _has_data(page: Page, run: Run) -> bool:
+    """Return whether a run has data for a page: for one of the analyses that it shows."""
+    shown = [analysis.get(name) for name in page.covers or page.prefetch]
+    return not shown or any(one.finds_input(run) for one in shown)
+
+
+def _menu_entry(page: Page, context: Context, key_of_page: Mapping[str, str]) -> Component:
+    is_current, key = page.name == context.view.page, key_of_page.get(page.name, "")
+    link = html.A(
+        page.title,
+        href=context.view.elsewhere(page.name),
+        title=f"{page.question} (g {key})" if key else page.question,
+        className="tk-menu-entry tk-go tk-current" if is_current else "tk-menu-entry tk-go",
+        **(aria(current="page") if is_current else {}),
+        **data(key=key),
+    )
+    return html.Li(link)

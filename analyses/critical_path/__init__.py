@@ -376,6 +376,7 @@ ANALYSIS = Analysis(
     tables=TABLES,
     sources=("HTA critical path analysis",),
     order=70,
+    reads=("device_intervals",),
     compute=compute,
     rules=path_findings.RULES,
 )

@@ -444,5 +444,6 @@ ANALYSIS = Analysis(
     ),
     sources=("CUDA C++ Programming Guide, CUDA Graphs", "TraceLens graph capture"),
     order=87,
+    reads=("device_intervals",),
     compute=compute,
 )

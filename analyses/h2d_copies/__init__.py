@@ -91,6 +91,7 @@ ANALYSIS = Analysis(
     ),
     sources=("Levental & Orlova, copies of 25.166 MB and 12.583 MB", "TorchBench, 4.1.2"),
     order=50,
+    reads=("device_intervals",),
     compute=compute,
     rules=findings.RULES,
     compare=compare.compare,

@@ -472,6 +472,7 @@ ANALYSIS = Analysis(
     ),
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,
+    reads=("device_intervals",),
     compute=compute,
     rules=idle_findings.RULES,
     measure_aside=measure_aside,

@@ -276,6 +276,7 @@ ANALYSIS = Analysis(
     ),
     sources=("torch.profiler key_averages", "HTA kernel breakdown", "nsys cuda_gpu_kern_sum"),
     order=30,
+    reads=("device_intervals",),
     compute=_BY_RANK.whole,
     by_rank=_BY_RANK,
     rules=RULES,

@@ -330,6 +330,7 @@ ANALYSIS = Analysis(
         "cuda_occupancy.h",
     ),
     order=55,
+    reads=("device_intervals",),
     compute=compute,
     rules=findings.RULES,
     compare=compare,

@@ -348,6 +348,7 @@ ANALYSIS = Analysis(
     tables=TABLES,
     sources=("TorchBench, 4.2", "Sen, 1968 (slope and interval)", "torch.profiler memory events"),
     order=60,
+    reads=("allocations",),
     compute=compute,
     rules=findings.RULES,
 )

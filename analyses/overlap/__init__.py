@@ -398,6 +398,7 @@ ANALYSIS = Analysis(
     tables=TABLES,
     sources=("HTA communication computation overlap", "TraceLens GPU timeline", "nsys recipes"),
     order=35,
+    reads=("device_intervals",),
     compute=_BY_RANK.whole,
     by_rank=_BY_RANK,
     rules=RULES,

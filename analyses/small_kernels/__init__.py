@@ -171,6 +171,7 @@ ANALYSIS = Analysis(
     tables=TABLES,
     sources=("TorchBench, 4.1.1", "HTA CUDA kernel launch statistics"),
     order=46,
+    reads=("device_intervals",),
     compute=compute,
     rules=RULES,
 )

@@ -12,7 +12,7 @@ from pandas.testing import assert_frame_equal
 
 from samples.simulator import Kind, Program, trace, write
 from samples.simulator.examples import training
-from tests.builders import make_run
+from tests.builders import host, make_run
 from tracekit import registry
 from tracekit.analysis import analyze, available, compare, get
 from tracekit.ingest.importer import import_traces
@@ -144,3 +144,13 @@ def test_the_order_of_the_events_does_not_matter(name: str, orders: list[Run]) -
 def test_an_empty_run_says_what_is_missing(name: str, tmp_path: Path) -> None:
     result = analyze(make_run(tmp_path), name)
     assert result.notes or result.tables
+
+
+@each
+def test_a_run_without_what_an_analysis_reads_gives_it_no_rows(
+    name: str, simulated: Run, tmp_path: Path
+) -> None:
+    assert get(name).finds_input(simulated)
+    of_host = make_run(tmp_path, host_intervals=[host("aten::mm", 0, 100)])
+    if not get(name).finds_input(of_host):
+        assert not any(map(len, analyze(of_host, name).tables.values()))

@@ -176,6 +176,7 @@ class Analysis:
             `comparison`; None where there is no such explanation.
         comparison: Specification of the tables of `compare`.
         needs_profile: Whether a run without one leaves it nothing to read.
+        reads: Tables, or columns as `table.column`; a run without values in any of them gives it no rows.
         by_rank: How it works rank by rank; None where it must read all ranks at once.
         measure_aside: How long the steps of a run, or its capture, are at an edge or in marked warm-up;
             savings are shares of the rest. Only `idle_gaps` has it.
@@ -195,6 +196,18 @@ class Analysis:
     compare: Callable[[Run, Run], Result] | None = None
     comparison: tuple[TableSpec, ...] = ()
     needs_profile: bool = True
+    reads: tuple[str, ...] = ()
     by_rank: ByRank | None = None
     measure_aside: Callable[[Run], int] | None = None
     uses_peaks: bool = False
+
+    def finds_input(self, run: Run) -> bool:
+        """Return whether a run has values that the analysis reads (`reads`)."""
+        return not self.reads or any(_has_values(run, *place.partition(".")[::2]) for place in self.reads)
+
+
+def _has_values(run: Run, table: str, column: str) -> bool:
+    if not column or not run.rows(table):
+        return run.rows(table) > 0
+    values = run.arrow(table, columns=[column])[column]
+    return bool(values.null_count < len(values))

@@ -132,6 +132,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       scale.width = Math.max(100, parts.right.clientWidth);
       this.heading.stale = true;
       this.stage.place();
+      this.table.refresh();
       this.changed();
     }
 

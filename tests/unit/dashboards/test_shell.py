@@ -13,7 +13,7 @@ from tracekit.runs.meta import Collector, Diagnostic, Git, Level
 
 pytest.importorskip("dash")
 
-from dash import Dash
+from dash import Dash, html
 from tracekit.dashboards import blocks, shell, shortcuts
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.catalog import Catalog
@@ -26,6 +26,8 @@ from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tracekit.runs.run import Run
 
 GIT = Git("a" * 40, "b" * 40, "main", dirty=True, diff_sha256=None, commit_time="2026-11-21T00:00:00Z")
 
@@ -121,6 +123,27 @@ def test_the_menu_marks_where_one_is(site: Site) -> None:
     shown = text(shell.menu(site, site.context(View(page="kernels"), dark=False)))
     assert shown.count('"aria-current": "page"') == 1
     assert '"data-key": "r"' in shown
+
+
+def test_pages_without_data_in_the_run_come_last_and_unfold_there(site: Site) -> None:
+    from tests.builders import make_run as built
+
+    def entries(run: Run, page: str) -> tuple[str, str, bool]:
+        """What the menu has before its folded part, in it, and whether that is open."""
+        *before, last = shell.menu(site, site.context(View(page=page, run=run.path.name), dark=False))
+        assert isinstance(last, html.Details)
+        return text(before), text(last), last.open
+
+    empty, on_gpu = make_run(site.store), built(site.store.path, device_intervals=[kernel(0, 1)])
+    before, folded, is_open = entries(empty, "runs")
+    assert "Kernels" not in before
+    assert not is_open
+    assert all(title in folded for title in ("Kernels", "Idle gaps", "Memory", "Serving"))
+    assert "Operators" in before  # whatever was recorded
+    assert entries(empty, "kernels")[2]
+    before, folded, _ = entries(on_gpu, "runs")
+    assert "Kernels" in before
+    assert "Memory" in folded
 
 
 def test_every_key_opens_one_page() -> None:
