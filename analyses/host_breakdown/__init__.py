@@ -424,6 +424,7 @@ TABLES = (
             Column("unrecorded_samples", "count", "those at moments that no row of the thread covers"),
             Column("unprofiled_samples", "count", "samples with it in steps that were not profiled"),
             Column("unprofiled_share", "share", "these over all samples in such steps"),
+            Column("unprofiled_self_samples", "count", "those in which it is the innermost function"),
             Column(SOURCE, "", "line of it that runs in more than half of its samples; else empty"),
         ),
     ),

@@ -60,6 +60,7 @@ def compare_functions(samples: pd.DataFrame, unprofiled: pd.DataFrame, unrecorde
         share=share(ints(counts, SAMPLES), len(samples)),
         unprofiled_samples=ints(others, SAMPLES),
         unprofiled_share=share(ints(others, SAMPLES), len(unprofiled)),
+        unprofiled_self_samples=ints(others, "self_samples"),
     )
 
 

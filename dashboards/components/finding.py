@@ -12,11 +12,9 @@ from dash.development.base_component import Component
 
 from tracekit.analysis import Analysis, Bottleneck, Finding
 from tracekit.analysis.capture import TITLE, Capture
-from tracekit.analysis.device_verdict import Part
 from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import Budget, budget
-from tracekit.analysis.verdict import Verdict
+from tracekit.analysis.savings import Budget, Part, Verdict, budget
 from tracekit.errors import clean
 from tracekit.render import human
 from tracekit.render.findings import describe_remedies

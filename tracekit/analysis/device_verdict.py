@@ -22,7 +22,7 @@ from tracekit.analysis.host_verdict import NAME_WIDTH
 from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.analysis.rules import Bottleneck
-from tracekit.analysis.savings import MIN_ASIDE_SHARE, MIN_SHARE
+from tracekit.analysis.savings import MIN_ASIDE_SHARE, MIN_SHARE, Part, Verdict, split_window
 from tracekit.errors import clean
 from tracekit.runs.text import human, shorten
 
@@ -60,23 +60,6 @@ MAX_PACED_WAIT_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Part:
-    """Part of the window.
-
-    Attributes:
-        bound: What it is spent on.
-        label: What exactly: the cause of idle time, or an op.
-        dur_ns: Its length.
-        share: Its share of the window.
-    """
-
-    bound: Bottleneck
-    label: str
-    dur_ns: int
-    share: float
-
-
-@dataclass(frozen=True)
 class About:
     """What is known of a window of devices beside its parts.
 
@@ -102,26 +85,7 @@ class About:
     lead: tuple[int, str, int] = (0, "", 0)
 
 
-@dataclass(frozen=True)
-class DeviceVerdict:
-    """What bounds a window of devices.
-
-    Attributes:
-        bound: The largest part.
-        loss: The largest other part of a window bound by compute; None if it is under 1%.
-        sentence: All of it in a sentence or two.
-        parts: The parts of the window.
-        window: What the window is.
-    """
-
-    bound: Bottleneck
-    loss: Bottleneck | None
-    sentence: str
-    parts: tuple[Part, ...]
-    window: str
-
-
-def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -> DeviceVerdict | None:
+def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -> Verdict | None:
     """Return the verdict on a window of devices; None if the window has no length.
 
     Args:
@@ -175,7 +139,7 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     window += " and one gap" if gap and before != gap else " without one gap" if gap else ""
     found = late.get(bound, bound), loss and late.get(loss, loss)
     lead = _describe_lead(about, sum(lengths.values()) + edges_ns)
-    return DeviceVerdict(*found, f"{lead}{before}{text}.", parts, window)
+    return Verdict(*found, f"{lead}{before}{text}.", parts, window)
 
 
 ASIDE = "excluding"
@@ -267,14 +231,6 @@ def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, named: Mapping[
     if bound == Bottleneck.QUEUED:
         return f", mostly {largest.label}" if is_most and len(causes) > 1 else ""
     return named.get(bound, "")
-
-
-def split_window(lengths: dict[tuple[Bottleneck, str], int]) -> tuple[Part, ...]:
-    """Return the parts of a window that have a length."""
-    total = sum(lengths.values())
-    return tuple(
-        Part(bound, label, length, length / total) for (bound, label), length in lengths.items() if length
-    )
 
 
 def name_kernels(families: pd.DataFrame | None, rates: pd.DataFrame | None) -> str:

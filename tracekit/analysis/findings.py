@@ -19,8 +19,8 @@ from tracekit.analysis import (
     capture,
 )
 from tracekit.analysis.capture import Capture
-from tracekit.analysis.savings import EXPLAINS_IDLE, MIN_SHARE, Budget, Ranked, budget, severity_of
-from tracekit.analysis.verdict import INTEGRITY, Evidence, Verdict, integrity_line
+from tracekit.analysis.savings import EXPLAINS_IDLE, MIN_SHARE, Budget, Ranked, Verdict, budget, severity_of
+from tracekit.analysis.verdict import INTEGRITY, Evidence, integrity_line
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
 

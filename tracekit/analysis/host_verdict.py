@@ -15,12 +15,11 @@ No GPU work is recorded.'
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rules import Bottleneck
-from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE, WARN_SHARE
+from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE, WARN_SHARE, Verdict, split_window
 from tracekit.errors import clean
 from tracekit.runs.text import human, shorten
 from tracekit.schema import C
@@ -94,30 +93,13 @@ _SUBJECTS_OF_TIME = {
 }
 
 
-@dataclass(frozen=True)
-class HostVerdict:
-    """What bounds the driving threads.
-
-    Attributes:
-        bound: The largest part.
-        sentence: All of it in a sentence or two.
-        lengths: The parts in ns, by bound and label.
-        window: What the window is.
-    """
-
-    bound: Bottleneck
-    sentence: str
-    lengths: dict[tuple[Bottleneck, str], int]
-    window: str
-
-
 def describe_host(
     whole: pd.DataFrame,
     by_name: pd.DataFrame,
     loops: pd.DataFrame | None = None,
     functions: pd.DataFrame | None = None,
     others: pd.DataFrame | None = None,
-) -> HostVerdict | None:
+) -> Verdict | None:
     """Return the verdict on the driving threads; None if their window has no length.
 
     Args:
@@ -149,7 +131,7 @@ def describe_host(
     elif bound == Bottleneck.HOST and 2 * collecting > times[bound]:
         text += ", mostly garbage collection"
     else:
-        text += _name_largest(bound, names, times[bound], total)
+        text += _name_largest(bound, names, times[bound], total, functions)
     text += f"; {waits}, takes up to {human(held, 'share')}" * bool(holder)
     text += _name_loop(loops, total)
     if bound == Bottleneck.COMPUTE:
@@ -161,7 +143,8 @@ def describe_host(
         text += f"; start-up takes {share} (first calls that initialize, and compilation)"
     if bound != Bottleneck.COMPUTE and times[Bottleneck.COMPUTE] >= MIN_SHARE * total:
         text += f"; ops take {human(times[Bottleneck.COMPUTE] / total, 'share')}"
-    return HostVerdict(bound, f"{text}. No GPU work is recorded.", lengths, f"{window} on the host")
+    sentence = f"{text}. No GPU work is recorded."
+    return Verdict(bound, None, sentence, split_window(lengths), f"{window} on the host")
 
 
 def find_lock_holder(
@@ -193,6 +176,38 @@ def find_lock_holder(
     return holder, most
 
 
+def describe_samples(functions: pd.DataFrame | None, why: str) -> Verdict | None:
+    """Return the verdict by samples of un-profiled steps; None if there are fewer than `MIN_SAMPLED`.
+
+    They tell functions, and not whether these run an op or Python.
+
+    Args:
+        functions: Table `by_function` of `host_breakdown`, if it has one.
+        why: Why the profiled steps are not judged, in words.
+    """
+    if functions is None:
+        return None
+    names, counts = functions[C.NAME].astype(str), functions["unprofiled_samples"]
+    total = int(counts.groupby(functions[C.RANK]).max().sum())
+    if total < MIN_SAMPLED:
+        return None
+    loading = int(counts[names.str.contains(_CALLS)].sum())
+    in_torch = int(functions["unprofiled_self_samples"][names.str.startswith("torch/")].sum())
+    part, bound, takes = total - in_torch, Bottleneck.HOST, "code of the program and others than torch takes"
+    if 2 * loading > total:
+        part, bound, takes = loading, Bottleneck.INPUT, "loading data takes"
+    elif 2 * in_torch > total:
+        part, bound, takes = in_torch, Bottleneck.COMPUTE, "code of torch takes"
+    is_loop = (counts >= MAX_SAMPLED_SHARE * total) & (functions["source"] == "")
+    inside = functions[~is_loop].assign(total_ns=counts, samples=counts)
+    function, _ = find_main_function(inside, total)
+    place = f", mostly in {_shown(function)}{describe_line(inside, function)}" if function else ""
+    share = human(part / total, "share")
+    sentence = f"{why}, so samples of un-profiled steps are judged. Bound by {_SUBJECTS.get(bound, bound)}: "
+    sentence += f"{takes} {share} of {total:,} samples{place}. No GPU work is recorded."
+    return Verdict(bound, None, sentence, window="samples of un-profiled steps")
+
+
 def _name_loop(loops: pd.DataFrame | None, total_ns: int) -> str:
     """Name the line that reads values one at a time and the share of the window; empty if it is small."""
     if loops is None or int(loops["time_ns"].sum()) < WARN_SHARE * total_ns:
@@ -204,21 +219,29 @@ def _name_loop(loops: pd.DataFrame | None, total_ns: int) -> str:
 
 
 def _name_sampled(functions: pd.DataFrame | None) -> str:
-    """Name the function of the program with most samples that are in one line; empty if they are few."""
+    """Name the function of the program in which most samples are; empty if they are few.
+
+    It is one with most of its samples in a line, or the innermost one of most samples.
+    """
     if functions is None:
         return ""
     counts = functions["samples"] + functions["unprofiled_samples"]
     share = counts / counts.groupby(functions[C.RANK]).transform("max")  # the outermost function is in all
     inside = (counts >= MIN_SAMPLED) & (share >= MIN_SAMPLED_SHARE) & (share < MAX_SAMPLED_SHARE)
-    inside &= (functions["source"] != "") & ~functions[C.NAME].astype(str).str.contains(_LIBRARY)
-    if not inside.any():
+    inside &= ~functions[C.NAME].astype(str).str.contains(_LIBRARY)
+    chosen = functions[inside].assign(share=share[inside])
+    with_line, most = chosen[chosen["source"] != ""], chosen[2 * chosen["share"] > 1]
+    if not len(with_line) and not len(most):
         return ""
-    largest = functions[inside].assign(share=share[inside]).nlargest(1, "share")
-    line, taken = str(largest["source"].iloc[0]), human(float(largest["share"].iloc[0]), "share")
-    return f"; {taken} of the samples of Python are in {_shown(line)}"
+    row = with_line.nlargest(1, "share") if len(with_line) else most.nsmallest(1, "share")
+    place = str(row["source" if len(with_line) else C.NAME].iloc[0])
+    taken = human(float(row["share"].iloc[0]), "share")
+    return f"; {taken} of the samples of Python are in {_shown(place)}"
 
 
-def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns: int) -> str:
+def _name_largest(
+    bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns: int, functions: pd.DataFrame | None
+) -> str:
     """Name the ops with most time and their share of the window, or the function of most of another part."""
     if bound == Bottleneck.COMPUTE:
         times = names.groupby(C.NAME, sort=False)["time_ns"].sum().sort_values(ascending=False)
@@ -234,10 +257,9 @@ def _name_largest(bound: Bottleneck, names: pd.DataFrame, part_ns: int, total_ns
         )
         return f"{calls}, largest: {', '.join(named)}" if named else ""
     function, _ = find_main_function(names, part_ns)
-    if function == NOT_RECORDED:
-        return ", where nothing is recorded (stacks would show it)"
-    if not function:
-        return ""
+    if function in ("", NOT_RECORDED):
+        unknown = ", where nothing is recorded (stacks would show it)"
+        return _name_sampled(functions) or unknown * bool(function)
     starting = "starting workers of a data loader in " * starts_workers(names, part_ns)
     return f", mostly {starting}{_shown(function)}{describe_line(names, function)}"
 

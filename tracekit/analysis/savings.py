@@ -321,3 +321,58 @@ def _extents(frame: pd.DataFrame) -> tuple[int, ...]:
 
     first, last = first_and_last(frame)
     return tuple(map(int, last - first))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part of the window.
+
+    Attributes:
+        bound: What it is spent on.
+        label: What exactly: the cause of idle time, or an op.
+        dur_ns: Its length.
+        share: Its share of the window.
+    """
+
+    bound: Bottleneck
+    label: str
+    dur_ns: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What bounds a run.
+
+    Attributes:
+        bound: The largest part; `UNKNOWN` if it cannot be told.
+        loss: The largest part other than compute of a run bound by compute; None if it is under 1%.
+        sentence: All of it in one or two sentences.
+        parts: Parts of the window, which sum to it; empty if there is none.
+        window: What the window is.
+        findings: Findings on the bound and on the loss, at most three; then the largest others.
+    """
+
+    bound: Bottleneck
+    loss: Bottleneck | None
+    sentence: str
+    parts: tuple[Part, ...] = ()
+    window: str = ""
+    findings: tuple[Ranked, ...] = ()
+
+    @property
+    def window_ns(self) -> int:
+        """Length of the window."""
+        return sum(part.dur_ns for part in self.parts)
+
+    def share(self, bound: Bottleneck) -> float:
+        """Return the share of the window that is spent on something."""
+        return sum(part.share for part in self.parts if part.bound == bound)
+
+
+def split_window(lengths: dict[tuple[Bottleneck, str], int]) -> tuple[Part, ...]:
+    """Return the parts of a window that have a length."""
+    total = sum(lengths.values())
+    return tuple(
+        Part(bound, label, length, length / total) for (bound, label), length in lengths.items() if length
+    )

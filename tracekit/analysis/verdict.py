@@ -51,15 +51,13 @@ from tracekit.analysis.device_verdict import (
     PROFILED,
     START_UP,
     About,
-    Part,
     describe_devices,
     name_aside,
     name_kernels,
-    split_window,
 )
-from tracekit.analysis.host_verdict import NAME_WIDTH, describe_host
+from tracekit.analysis.host_verdict import NAME_WIDTH, describe_host, describe_samples
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, MANAGED, QUEUED, READS, IdleCause
-from tracekit.analysis.savings import Ranked
+from tracekit.analysis.savings import Ranked, Verdict
 from tracekit.errors import PluginError, clean
 from tracekit.runs.run import Run
 from tracekit.runs.text import human, shorten
@@ -88,6 +86,8 @@ MIN_INTERVALS = 4
 _NO_EXECUTION = {"graph_capture", "graph_kernels_missing", "step_outlives_events"}
 """Checks of `integrity` that fail where a trace is no whole execution."""
 _NOT_UNDERSTOOD = "ignored_categories"
+_SLOWED = "profiler_overhead"
+"""The check that fails where the profiler makes short steps take far longer."""
 INTEGRITY = "integrity"
 INPUTS: dict[str, tuple[str, ...]] = {
     INTEGRITY: ("verdict", "checks"),
@@ -101,33 +101,6 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "steps": ("overhead",),
 }
 """The analyses that a verdict follows from, with their tables."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What bounds a run.
-
-    Attributes:
-        bound: The largest part; `UNKNOWN` if it cannot be told.
-        loss: The largest part other than compute of a run bound by compute; None if it is under 1%.
-        sentence: All of it in one or two sentences.
-        parts: Parts of the window, which sum to it; empty if there is none.
-        window: What the window is.
-        window_ns: Its length.
-        findings: Findings on the bound and on the loss, at most three; then the largest others.
-    """
-
-    bound: Bottleneck
-    loss: Bottleneck | None
-    sentence: str
-    parts: tuple[Part, ...] = ()
-    window: str = ""
-    window_ns: int = 0
-    findings: tuple[Ranked, ...] = ()
-
-    def share(self, bound: Bottleneck) -> float:
-        """Return the share of the window that is spent on something."""
-        return sum(part.share for part in self.parts if part.bound == bound)
 
 
 @dataclass
@@ -185,11 +158,25 @@ class Evidence:
         verdict, checks = (self.tables.get((INTEGRITY, name)) for name in INPUTS[INTEGRITY])
         if verdict is None or checks is None:
             return ""
-        if verdict["verdict"].iloc[0] == "misleading":
+        if verdict["verdict"].iloc[0] == "misleading" and not self._is_slowed():
             return clean(str(verdict["reason"].iloc[0]).split("; ")[0])
         failed = checks[checks["level"].isin(["warn", "error"])]
         blocking = _NO_EXECUTION | (set() if ("gpu_breakdown", "whole") in self.tables else {_NOT_UNDERSTOOD})
         return clean("; ".join(map(str, failed.loc[failed["check"].isin(blocking), "detail"])))
+
+    def _is_slowed(self) -> bool:
+        """Whether nothing is wrong but that the profiler makes steps take far longer."""
+        checks = self.tables.get((INTEGRITY, "checks"))
+        errors = [] if checks is None else checks["check"][checks["level"] == "error"].tolist()
+        return errors == [_SLOWED]
+
+    def _name_slowdown(self) -> str:
+        """Return by how much the profiler slows steps down, in words; empty if that is no error."""
+        checks = self.tables.get((INTEGRITY, "checks"))
+        if checks is None or not self._is_slowed():
+            return ""
+        detail = str(checks["detail"][checks["check"] == _SLOWED].iloc[0])
+        return detail[0].upper() + detail[1:]
 
     def _judge_window(self) -> Verdict:
         """Return the verdict on the first window that is recorded."""
@@ -216,20 +203,19 @@ class Evidence:
                 found = describe_devices(lengths, about)
                 if found is None:
                     return _cannot_tell("the window has no length")
-                of_all = sum(part.dur_ns for part in found.parts)
-                return Verdict(found.bound, found.loss, found.sentence, found.parts, found.window, of_all)
+                slowed = self._name_slowdown()
+                return replace(found, sentence=f"{slowed}. {found.sentence}") if slowed else found
         whole, by_name, *others = (
             self.tables.get(("host_breakdown", name)) for name in INPUTS["host_breakdown"]
         )
         if whole is None or by_name is None:
             nothing = "neither work of a device nor of the host is recorded"
             return _cannot_tell(self.failed.get("host_breakdown", nothing))
-        verdict = describe_host(whole, by_name, *others)
-        if verdict is None:
-            return _cannot_tell("the host's activity has no length")
-        total = sum(verdict.lengths.values())
-        parts = split_window(verdict.lengths)
-        return Verdict(verdict.bound, None, verdict.sentence, parts, verdict.window, total)
+        if slowed := self._name_slowdown():
+            functions = self.tables.get(("host_breakdown", "by_function"))
+            found = describe_samples(functions, slowed)
+            return found or _cannot_tell(slowed[0].lower() + slowed[1:])
+        return describe_host(whole, by_name, *others) or _cannot_tell("the host's activity has no length")
 
     def measured_window(self) -> tuple[pd.DataFrame, str] | None:
         """Return the breakdown of each device in the window that the verdict is on, and what the window is.

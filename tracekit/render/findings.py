@@ -12,8 +12,7 @@ from typing import Any
 from tracekit.analysis import Column, Finding
 from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.findings import Advice
-from tracekit.analysis.savings import Ranked
-from tracekit.analysis.verdict import Verdict
+from tracekit.analysis.savings import Ranked, Verdict
 from tracekit.errors import clean
 from tracekit.render.cells import csv_text, escape, escape_prose, json_text
 from tracekit.render.document import Block, Raw, terminal_width, write

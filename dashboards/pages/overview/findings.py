@@ -15,8 +15,8 @@ from dash.development.base_component import Component
 from tracekit import analysis
 from tracekit.analysis import Analysis, Result
 from tracekit.analysis.findings import Advice, by_saving, gather, rank_finding
-from tracekit.analysis.savings import Ranked, budget
-from tracekit.analysis.verdict import INPUTS, MAX_VERDICT_FINDINGS, Evidence, Verdict
+from tracekit.analysis.savings import Ranked, Verdict, budget
+from tracekit.analysis.verdict import INPUTS, MAX_VERDICT_FINDINGS, Evidence
 from tracekit.errors import PluginError, TracekitError
 from tracekit.experiments.trial_log import add_stored_trials
 from tracekit.render import human

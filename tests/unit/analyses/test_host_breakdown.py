@@ -717,3 +717,37 @@ def test_a_thread_that_holds_the_lock_costs_a_device_its_idle_time(tmp_path: Pat
     work = [kernel(1_000_000 * number, 1_000_000 * number + 900_000) for number in range(5)]
     findings = analyze(beside_thread(tmp_path, device_intervals=work), "host_breakdown").findings
     assert [finding.saving_ns_per_step for finding in findings] == [100_000]
+
+
+LOADER_NEXT = ("torch/utils/data/dataloader.py", 700, "__next__", 701)
+FORWARD = ("torch/nn/functional.py", 1, "linear", 2)
+
+
+@pytest.mark.parametrize(
+    ("inner", "said"),
+    [
+        ([ENCODED := (*ENCODE, 8)], "Bound by host work outside ops: code of the program and others than "),
+        ([ENCODED, LOADER_NEXT], "Bound by input: loading data takes 80.0% of 10 samples, mostly in "),
+        ([FORWARD, ENCODED], "Bound by ops on the CPU: code of torch takes 80.0% of 10 samples, mostly in "),
+    ],
+    ids=["program", "loading", "torch"],
+)
+@pytest.mark.parametrize("count", [8, 2])
+def test_steps_that_the_profiler_slows_down_are_judged_by_samples_of_others(
+    tmp_path: Path, inner: list[tuple[str, int, str, int]], said: str, count: int
+) -> None:
+    samples = [*others(count, *inner, (*MAIN, 25)), *others(count // 4, (*MAIN, 26))]
+    meta = {"timings": Timings([300_000] * 6, [], "perf_counter")}
+    sentence = judge(stepping(tmp_path, [runs_op(0, 0.5)], meta=meta, host_samples=samples)).sentence
+    slowed = "a profiled step takes 233.3% longer than an un-profiled one"
+    if count < 8:
+        assert sentence == f"Cannot tell what bounds this run: {slowed}."
+    else:
+        assert sentence.startswith(f"A{slowed[1:]}, so samples of un-profiled steps are judged. {said}")
+        assert "mostly in data.py(6): encode, line 8" in sentence
+
+
+def test_without_a_function_of_most_of_the_time_that_of_most_samples_is_named(tmp_path: Path) -> None:
+    samples = [frame for line in (8, 9) for frame in others(3, (*ENCODE, line), (*MAIN, 25))]
+    run = stepping(tmp_path, [runs_op(0, 0.45)], host_samples=[*samples, *others(4, (*MAIN, 26))])
+    assert "; 60.0% of the samples of Python are in data.py(6): encode" in judge(run).sentence

@@ -10,8 +10,8 @@ import pytest
 
 from tests.builders import device, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Bottleneck, Finding, Result, Severity, get
-from tracekit.analysis.savings import Ranked
-from tracekit.analysis.verdict import INPUTS, Evidence, Verdict, judge
+from tracekit.analysis.savings import Ranked, Verdict
+from tracekit.analysis.verdict import INPUTS, Evidence, judge
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
