@@ -86,6 +86,10 @@ bench-pages *arguments:
 bench-tasks *arguments:
     {{python}} -m benchmarks.browser.tasks {{arguments}}
 
+# Grade how agents diagnose planted, recorded and healthy runs; without --model, by a scripted client.
+evals *arguments:
+    {{python}} -m evals {{arguments}}
+
 # Check the performance limits of analyses, timeline, dashboard and large stores; needs an idle machine.
 bench-limits:
     {{python}} -m benchmarks.analyses

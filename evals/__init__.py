@@ -1,0 +1,1 @@
+"""Graded access for agents: traces of known cause, clients that diagnose them, and a table of grades."""
