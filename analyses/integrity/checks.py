@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,7 +108,7 @@ MAX_SILENT_END = 0.01
 """Part of the capture after the last work of a device, below which more work was queued at its end."""
 
 GRAPH_PATTERN = r"(?i)graphlaunch"
-_GRAPH, _KERNEL, _COPY = "graph", "kernel", "copy"
+_GRAPH, _KERNEL, _COPY, _PAST = "graph", "kernel", "copy", "past end"
 
 
 def device_checks(run: Run) -> list[Check]:
@@ -188,19 +189,53 @@ def _check_without_interval(run: Run, calls: pd.DataFrame, device: pd.DataFrame)
     calls = calls[~calls["captured"]].reset_index(drop=True)
     missing = ~calls[C.ROW_ID].isin(launched)
     past_end = missing & _is_past_end(run, calls, missing, device)
-    missing &= ~past_end
-    checks = [check_share("launched_past_end", int(past_end.sum()), len(calls), _PAST_END)]
-    without_id = device[C.LAUNCH_ROW].isna() & (device[C.CORRELATION_ID].fillna(0) <= 0)
-    unidentified = {_KERNEL: int((without_id & (device[C.KIND] == str(DeviceKind.KERNEL))).sum())}
+    lost = calls.assign(call=calls["call"].where(~past_end, _PAST))[missing]
+    counts = _count_lost(lost, device[device[C.LAUNCH_ROW].isna()])
+    checks = [check_share("launched_past_end", counts[_PAST], len(calls), _PAST_END)]
     for name, call, text in _WITHOUT_INTERVAL:
-        of_kind = calls["call"] == call
-        total = int(of_kind.sum())
-        count = max(0, int((missing & of_kind).sum()) - unidentified.get(call, 0))
+        total = int((calls["call"] == call).sum())
         if total and not len(launched):
             checks.append(Check(name, INFO, detail=f"{total:,} {call} calls: {_UNKNOWN}"))
         else:
-            checks.append(check_share(name, count, total, text))
+            checks.append(check_share(name, counts[call], total, text))
     return checks
+
+
+def _count_lost(calls: pd.DataFrame, unlinked: pd.DataFrame) -> Counter[str]:
+    """Count calls by kind whose device work is not in the file, of the calls without linked work.
+
+    Work without an id may be that of any call of its rank, and calls without an id may have launched any
+    work: copies that of calls for copies, graph nodes that of replays, and then what is left that of others.
+    """
+    lost: Counter[str] = Counter()
+    for rank, of_rank in calls.groupby(C.RANK):
+        rows = unlinked[(unlinked[C.RANK] == rank) & (unlinked[C.SRC_MEMORY] != Memory.UNIFIED)]
+        with_id = ~_lacks_id(rows)
+        spare = min(int(with_id.sum()), int(_lacks_id(of_rank).sum()))  # may be work of calls without an id
+        rows = rows[~with_id]
+        is_copy = rows[C.KIND].isin([str(DeviceKind.MEMCPY), str(DeviceKind.MEMSET)])
+        is_node = rows[C.GRAPH_ID].notna()
+        counts = Counter(of_rank["call"])
+        if is_node.any():  # a replay launches many nodes, so that one is enough
+            del counts[_GRAPH]
+        copies = int((is_copy & ~is_node).sum())
+        spare += int((~is_copy & ~is_node).sum()) + max(0, copies - counts[_COPY])
+        counts[_COPY] = max(0, counts[_COPY] - copies)
+        for call in (_GRAPH, _KERNEL, _COPY, _PAST):
+            covered = min(spare, counts[call])
+            spare -= covered
+            counts[call] -= covered
+        lost += counts
+    return lost
+
+
+_NO_ID = 2**32 - 1
+"""CUPTI's correlation id of no call, beside 0."""
+
+
+def _lacks_id(rows: pd.DataFrame) -> pd.Series:
+    ids = rows[C.CORRELATION_ID].fillna(0)
+    return (ids <= 0) | (ids == _NO_ID)
 
 
 _UNKNOWN = "unknown how many have a device interval, since no launch is linked to one"

@@ -100,8 +100,8 @@ def describe_capture(run: Run) -> str:
 def runtime_calls(run: Run) -> pd.DataFrame:
     """Return the runtime calls, each with whether it was captured into a graph."""
     where = pc.field(C.KIND).isin([str(HostKind.RUNTIME), str(HostKind.SYNC)])
-    thread = [C.RANK, C.PID, C.TID]
-    calls = run.table("host_intervals", columns=[C.ROW_ID, C.NAME, C.START_NS, *thread], where=where)
+    columns, thread = [C.ROW_ID, C.NAME, C.START_NS, C.CORRELATION_ID], [C.RANK, C.PID, C.TID]
+    calls = run.table("host_intervals", columns=[*columns, *thread], where=where)
     names = calls[C.NAME]
     turns = matches(names, CAPTURE_BEGIN_PATTERN).astype(np.int64) - matches(names, CAPTURE_END_PATTERN)
     is_captured = np.zeros(len(calls), bool)

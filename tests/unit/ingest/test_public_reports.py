@@ -193,6 +193,57 @@ def test_kernels_without_an_id_are_not_lost(store: Store, tmp_path: Path) -> Non
     assert verdict(lost)[0] == "misleading"
 
 
+def work(category: str, start: float, correlation: int | None, **args: Any) -> dict[str, Any]:
+    place = {"device": 0, "stream": 7, "correlation": correlation, "bytes": 4096}
+    return event(category, f"{category} of the device", start, 3, 0, **place, **args)
+
+
+_LAUNCH, _COPY, _REPLAY = "cudaLaunchKernel", "cudaMemcpyAsync", "cudaGraphLaunch"
+
+
+@pytest.mark.parametrize("none", [0, -1, None, 2**32 - 1])
+@pytest.mark.parametrize(
+    ("call", "category", "args", "misleads"),
+    [
+        (_LAUNCH, "kernel", {}, False),
+        (_LAUNCH, "gpu_memcpy", {}, False),
+        (_LAUNCH, "gpu_memset", {}, False),
+        (_COPY, "gpu_memcpy", {}, False),
+        (_REPLAY, "kernel", {}, False),
+        (_REPLAY, "kernel", {"graph id": 3}, False),
+        (_REPLAY, "gpu_memcpy", {"graph id": 3}, False),
+        (_LAUNCH, "kernel", {"graph id": 3}, True),
+    ],
+)
+def test_work_without_an_id_is_not_lost(
+    store: Store, tmp_path: Path, none: int | None, call: str, category: str, args: Any, *, misleads: bool
+) -> None:
+    linked = [(launch(number, 10 * number, 9), work("kernel", 10 * number + 5, number)) for number in (1, 99)]
+    calls = [event("cuda_runtime", call, 100 + 10 * number, 4, correlation=number) for number in range(2, 8)]
+    rows = [work(category, 105 + 10 * number, none, **args) for number in range(6)]
+    run = run_of(store, tmp_path, [*linked[0], *linked[1], *calls, *rows])
+    assert verdict(run)[0] == ("misleading" if misleads else "usable")
+
+
+def test_work_without_an_id_of_one_kind_is_not_that_of_another(store: Store, tmp_path: Path) -> None:
+    linked = [launch(1, 10, 9), work("kernel", 15, 1), launch(99, 990, 9), work("kernel", 995, 99)]
+    lost = [launch(number, 10 * number, 9) for number in range(2, 8)]
+    copies = [
+        event("cuda_runtime", _COPY, 200 + 10 * number, 4, correlation=number) for number in range(30, 36)
+    ]
+    rows = [work("gpu_memcpy", 505 + 10 * number, 0) for number in range(6)]
+    name, reason = verdict(run_of(store, tmp_path, [*linked, *lost, *copies, *rows]))
+    assert (name, reason.split(";")[0]) == ("misleading", "6 of 8 kernel launches have no device interval")
+
+
+def test_calls_without_an_id_did_not_lose_their_work(store: Store, tmp_path: Path) -> None:
+    linked = [launch(1, 10, 9), work("kernel", 15, 1), launch(99, 990, 9), work("kernel", 995, 99)]
+    calls = [launch(0, 10 * number, 9) for number in range(2, 8)]
+    rows = [work("kernel", 10 * number + 5, number) for number in range(2, 8)]
+    assert verdict(run_of(store, tmp_path, [*linked, *calls, *rows]))[0] == "usable"
+    assert verdict(run_of(store, tmp_path, [*linked, *calls, *rows[3:]]))[0] == "misleading"
+
+
 @pytest.mark.parametrize(("length", "found"), [(220, True), (130, False)])
 def test_a_kernel_that_runs_over_later_ones_is_noted(
     store: Store, tmp_path: Path, length: int, *, found: bool
