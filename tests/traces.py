@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from samples.simulator import Program
+from tracekit.analysis import analyze
 from tracekit.ingest.importer import import_traces
 from tracekit.schema import C
 
@@ -79,3 +80,34 @@ def durations(run: Run) -> list[int]:
     """Durations of the kernels, by start."""
     frame = run.table("device_intervals", columns=[C.KIND, C.DUR_NS])
     return frame.loc[frame[C.KIND] == "kernel", C.DUR_NS].tolist()
+
+
+def event(
+    category: str, name: str, start: float, duration: float, pid: Any = 9, **args: Any
+) -> dict[str, Any]:
+    """An event of a category, with its arguments."""
+    times = {"ts": start, "dur": duration}
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": 9, **times, "args": args}
+
+
+def launch(number: int, start: float, pid: Any) -> dict[str, Any]:
+    """A call that launches a kernel with this correlation id."""
+    return event("cuda_runtime", "cudaLaunchKernel", start, 4, pid, correlation=number)
+
+
+def run_of(store: Store, tmp_path: Path, events: list[dict[str, Any]], **top: Any) -> Run:
+    """Import a trace of these events."""
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({**top, "traceEvents": events}))
+    return imported(store, path)
+
+
+def notes(run: Run) -> dict[str, str]:
+    """Messages of the warnings and errors of a run, by code."""
+    return {note.code: note.message for note in run.meta.diagnostics if note.level != "info"}
+
+
+def verdict(run: Run) -> tuple[str, str]:
+    """The verdict of `integrity`, and its reason."""
+    row = analyze(run, "integrity").tables["verdict"].iloc[0]
+    return row["verdict"], row["reason"]

@@ -211,7 +211,8 @@ def _count_lost(calls: pd.DataFrame, unlinked: pd.DataFrame) -> Counter[str]:
     for rank, of_rank in calls.groupby(C.RANK):
         rows = unlinked[(unlinked[C.RANK] == rank) & (unlinked[C.SRC_MEMORY] != Memory.UNIFIED)]
         with_id = ~_lacks_id(rows)
-        spare = min(int(with_id.sum()), int(_lacks_id(of_rank).sum()))  # may be work of calls without an id
+        no_one = _lacks_id(of_rank) | of_rank.duplicated(C.CORRELATION_ID, keep=False)
+        spare = min(int(with_id.sum()), int(no_one.sum()))  # may be work of calls without an id of their own
         rows = rows[~with_id]
         is_copy = rows[C.KIND].isin([str(DeviceKind.MEMCPY), str(DeviceKind.MEMSET)])
         is_node = rows[C.GRAPH_ID].notna()

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.traces import imported, kernel_event, table
+from tests.traces import event, imported, kernel_event, launch, notes, run_of, table, verdict
 from tracekit.analysis import analyze
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.importer import import_traces
-from tracekit.ingest.kineto import merged
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -24,29 +23,12 @@ if TYPE_CHECKING:
 EPOCH_US = 1_700_000_000_000_000
 
 
-def run_of(store: Store, tmp_path: Path, events: list[dict[str, Any]], **top: Any) -> Run:
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({**top, "traceEvents": events}))
-    return imported(store, path)
-
-
-def event(
-    category: str, name: str, start: float, duration: float, pid: Any = 9, **args: Any
-) -> dict[str, Any]:
-    times = {"ts": start, "dur": duration}
-    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": 9, **times, "args": args}
-
-
 def marks(*starts: float, numbers: tuple[int, ...], tid: int = 9) -> list[dict[str, Any]]:
     """Steps of 10 µs with these numbers."""
     return [
         {**event("user_annotation", f"ProfilerStep#{number}", start, 10), "tid": tid}
         for number, start in zip(numbers, starts, strict=True)
     ]
-
-
-def notes(run: Run) -> dict[str, str]:
-    return {note.code: note.message for note in run.meta.diagnostics if note.level != "info"}
 
 
 def numbers_of(run: Run) -> list[int]:
@@ -69,75 +51,6 @@ def test_steps_that_two_threads_mark_count_once(store: Store, tmp_path: Path) ->
 
 def test_a_step_marked_inside_itself_counts_once(store: Store, tmp_path: Path) -> None:
     assert numbers_of(run_of(store, tmp_path, marks(0, 1, 20, numbers=(0, 0, 1)))) == [0, 1]
-
-
-def launch(number: int, start: float, pid: Any) -> dict[str, Any]:
-    return event("cuda_runtime", "cudaLaunchKernel", start, 4, pid, correlation=number)
-
-
-def ranks(pid_of: Any, **args: Any) -> list[dict[str, Any]]:
-    """Launches of two ranks with equal correlation ids, and their kernels 20 and 40 µs later."""
-    return [
-        made
-        for rank, delay in enumerate((20, 40))
-        for number in (1, 2)
-        for made in (
-            launch(number, 100 * number + 50 * rank, pid_of(4711, rank)),
-            {
-                **kernel_event(number, pid=pid_of(0, rank), ts=100 * number + 50 * rank + delay),
-                "args": {"device": 0, "stream": 7, "correlation": number, **args},
-            },
-        )
-    ]
-
-
-@pytest.mark.parametrize(
-    "pid_of",
-    [lambda pid, rank: pid + rank * 10**8, lambda pid, rank: f"[TP{rank:02d}-DP00] {pid}"],
-    ids=["offset", "label"],
-)
-def test_ranks_of_a_merged_file_are_told_apart(store: Store, tmp_path: Path, pid_of: Any) -> None:
-    run = run_of(store, tmp_path, ranks(pid_of))
-    starts = table(run, "host_intervals").set_index(C.ROW_ID)[C.START_NS]
-    rows = table(run, "device_intervals").query("kind == 'kernel'")
-    delays = rows[C.START_NS].to_numpy() - starts.loc[rows[C.LAUNCH_ROW].astype(int)].to_numpy()
-    assert sorted(zip(rows[C.RANK], delays.tolist(), strict=True)) == [
-        *[(0, 20_000)] * 2,
-        *[(1, 40_000)] * 2,
-    ]
-
-
-def test_ranks_of_a_damaged_merged_file_are_not_told_apart_silently(store: Store, tmp_path: Path) -> None:
-    text = json.dumps({"traceEvents": ranks(lambda pid, rank: pid + rank * 10**8)})
-    path = tmp_path / "trace.json"
-    path.write_bytes(text.encode().replace(b'"tid"', b'"\xbe": 1, "tid"', 1))
-    run = imported(store, path)
-    assert set(table(run, "host_intervals")[C.RANK]) == {0, 1}
-    path.write_text(text[:-30])
-    run = imported(store, path)
-    assert "merged_ranks" in notes(run)
-    assert verdict(run)[0] == "misleading"
-    path.write_text('[{"name": "f", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": "CPU functions"}, {"na')
-    assert "merged_ranks" not in notes(imported(store, path))
-
-
-def test_merged_ranks_need_not_begin_with_0(store: Store, tmp_path: Path) -> None:
-    run = run_of(store, tmp_path, ranks(lambda pid, rank: pid + (rank + 3) * 10**8))
-    assert set(table(run, "device_intervals")[C.RANK]) == {3, 4}
-    assert "missing: 0, 1, 2" in notes(run)["missing_ranks"]
-
-
-def test_large_process_ids_alone_are_no_ranks(store: Store, tmp_path: Path) -> None:
-    events = ranks(lambda pid, rank: (pid or 4711) + (rank + 3) * 10**8)
-    assert set(table(run_of(store, tmp_path, events), "host_intervals")[C.RANK]) == {0}
-
-
-def test_an_ordinary_trace_is_read_once(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merged, "split_ranks", None)
-    run = run_of(store, tmp_path, [launch(1, 10, 0), kernel_event(1, ts=20)])
-    assert len(table(run, "host_intervals")) == 1
 
 
 @pytest.mark.parametrize("zero", [EPOCH_US, 1_000_000], ids=["epoch", "relative"])
@@ -172,11 +85,6 @@ def test_unfinished_events_are_marked(store: Store, tmp_path: Path, duration: in
         assert rows[C.UNFINISHED].fillna(0).tolist() == [1, 0]
         assert rows.iloc[0][C.DUR_NS] == 0
     assert "2 of 4 events are unfinished" in notes(run)["bad_duration"]
-
-
-def verdict(run: Run) -> tuple[str, str]:
-    row = analyze(run, "integrity").tables["verdict"].iloc[0]
-    return row["verdict"], row["reason"]
 
 
 def test_kernels_without_an_id_are_not_lost(store: Store, tmp_path: Path) -> None:
@@ -350,7 +258,7 @@ def test_the_share_that_is_cut_off_a_packed_trace_is_that_of_its_text(store: Sto
     assert "; 1.0% of the file could not be read" in notes(imported(store, path))["truncated"]
 
 
-def named(tmp_path: Path, *names: str) -> list[Path]:
+def files_named(tmp_path: Path, *names: str) -> list[Path]:
     folder = tmp_path / "job"
     folder.mkdir()
     for name in names:
@@ -360,7 +268,7 @@ def named(tmp_path: Path, *names: str) -> list[Path]:
 
 
 def test_a_coordinator_beside_ranks_is_a_run_of_its_own(store: Store, tmp_path: Path) -> None:
-    runs = import_traces(store, named(tmp_path, "tp1_rank1.json", "tp0_rank0.json", "async_llm.json"))
+    runs = import_traces(store, files_named(tmp_path, "tp1_rank1.json", "tp0_rank0.json", "async_llm.json"))
     assert [sorted(set(table(run, "device_intervals")[C.RANK])) for run in runs] == [[0], [0, 1]]
 
 
@@ -447,7 +355,7 @@ def test_a_rank_that_no_job_has_is_none(store: Store, tmp_path: Path) -> None:
     events = [event("cpu_op", "aten::mm", 1, 5)]
     run = run_of(store, tmp_path, events, distributedInfo={"rank": 100_004_711, "world_size": 2})
     assert table(run, "host_intervals")[C.RANK].tolist() == [0]
-    (run,) = import_traces(store, named(tmp_path, "rank3000000.json"))
+    (run,) = import_traces(store, files_named(tmp_path, "rank3000000.json"))
     assert set(table(run, "device_intervals")[C.RANK]) == {0}
 
 
@@ -456,6 +364,35 @@ def test_a_second_list_after_an_empty_one_is_named(store: Store, tmp_path: Path)
     path.write_text(f'{{"traceEvents": [], "traceEvents": {json.dumps([kernel_event(0)])}}}')
     with pytest.raises(UnusableInputError, match="a second list of events, from byte 36, was not read"):
         imported(store, path)
+
+
+MADE = [event("cpu_op", "aten::mm", 10 * number, 5) for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"traceEvents": A, "other": {"traceEvents": B}}', "4 events outside of their list, from byte "),
+        ('{"other": {"traceEvents": B}, "traceEvents": A}', "4 events outside of their list, from byte "),
+        ('{"traceEvents": A, "trace\\u0045vents": B}', "4 events outside of their list, from byte "),
+        ('{"traceEvents": [A0, {"traceEvents": B}, A0]}', "another trace is inside of the events, at byte "),
+        (
+            '{"traceEvents": [A0, B, A0]}',
+            "1 of 3 events could not be read and were dropped, the first at byte ",
+        ),
+    ],
+)
+def test_a_trace_in_another_is_said_and_misleads(store: Store, tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "trace.json"
+    first, every = json.dumps(MADE[0]), json.dumps(MADE)
+    path.write_text(text.replace("A0", first).replace("A", every).replace("B", every))
+    name, reason = verdict(imported(store, path))
+    assert (name, said in reason) == ("misleading", True), reason
+
+
+def test_text_that_looks_like_events_is_no_second_list(store: Store, tmp_path: Path) -> None:
+    run = run_of(store, tmp_path, MADE, log=json.dumps({"traceEvents": MADE}), phases={"ph": 3})
+    assert verdict(run)[0] == "good"
 
 
 def test_a_second_list_without_events_is_none(store: Store, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -149,15 +150,19 @@ def assemble(
 
 def _sort_by_rank(decoded: list[Decoded]) -> list[Decoded]:
     """Return the traces sorted by rank; declared ranks override assumed ones."""
-    ranked = [structs.replace(trace, source=_with_declared_rank(trace)) for trace in decoded]
+    of_file = Counter(id(trace.source) for trace in decoded)
+    ranked = [
+        structs.replace(trace, source=_with_declared_rank(trace, is_merged=of_file[id(trace.source)] > 1))
+        for trace in decoded
+    ]
     if len({trace.source.rank for trace in ranked}) < len(ranked):
         ranked = decoded  # two traces declare the same rank
     return sorted(ranked, key=lambda trace: trace.source.rank or 0)
 
 
-def _with_declared_rank(trace: Decoded) -> Source:
+def _with_declared_rank(trace: Decoded, *, is_merged: bool) -> Source:
     source, rank = trace.source, trace.trace.top.rank
-    if rank is None or (source.rank is not None and not source.assumed):
+    if rank is None or (source.rank is not None and not source.assumed and not is_merged):
         return source
     return structs.replace(source, rank=rank, assumed=False)
 
@@ -246,6 +251,11 @@ def _link_diagnostics(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
     if linked.unlinked:
         message = f"{name}: {linked.unlinked} of {linked.device} device intervals have no launching call"
         yield Diagnostic(Level.INFO, "unlinked", message)
+    if linked.unclear:
+        what = "device intervals have the correlation id of several calls, and no launch"
+        message = f"{name}: {linked.unclear:,} of {linked.device:,} {what}"
+        advice = "if two traces were put into one file, split it and import both"
+        yield Diagnostic(Level.WARN, "repeated_ids", f"{message}; {advice}")
     if linked.graphs:
         yield from graphs.notes(name, linked.graphs)
 

@@ -50,12 +50,14 @@ class Linked(msgspec.Struct, frozen=True):
         unlinked: Device rows without a launching call.
         launches: Host calls that can launch device work.
         graphs: Graph launches and the attribution of their kernels; None without graph launches.
+        unclear: Device rows whose correlation id several calls have.
     """
 
     device: int
     unlinked: int
     launches: int
     graphs: Outcome | None = None
+    unclear: int = 0
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from tracekit.errors import TracekitError
 from tracekit.ingest import nsys
 from tracekit.ingest.importer.execution import Decoded, Destination, Failed, Progress, Size, Written
 from tracekit.ingest.importer.trace_writer import write
+from tracekit.ingest.jobs.ranks import from_names
 from tracekit.ingest.jobs.sources import Source
 from tracekit.ingest.kineto import merged
 from tracekit.ingest.kineto import reader as kineto
@@ -115,24 +116,22 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
         return reader.read(path, directory, progress)
     pool, fast = decoders
     trace = kineto.read(path, directory, pool, progress, scanners=fast)
-    if not merged.may_hold_ranks(path, directory):
+    if not merged.may_hold_ranks(trace):
         return [trace]
-    ranks, files = [], merged.split_ranks(path, directory)
-    if files is None:
-        notes = (_not_split(path),) if merged.holds_ranks(path, directory) else ()
-        return [structs.replace(trace, notes=(*trace.notes, *notes))]
-    for rank, file in files.items():
+    division = merged.split_ranks(path, directory, from_names)
+    notes = (*(note for note in trace.notes if note.code in _OF_FILE), *division.notes)
+    ranks = []
+    for rank, file in division.files.items():
         folder = directory / f"rank-{rank:05d}"
         folder.mkdir()
         of_rank = kineto.read(file, folder, pool, lambda _done: None, scanners=fast)
-        ranks.append(structs.replace(of_rank, path=path))
+        ranks.append(structs.replace(of_rank, path=path, notes=(*notes, *of_rank.notes)))
+        notes = ()
     return ranks or [trace]
 
 
-def _not_split(path: Place) -> Diagnostic:
-    """Say that ranks of a merged trace cannot be told apart."""
-    text = f"{file_name(path)}: its process ids are those of several ranks, which are one here: it is damaged"
-    return Diagnostic(Level.ERROR, "merged_ranks", text)
+_OF_FILE = ("truncated", "dropped_events", "repaired_events", "trailing_data", "second_list")
+"""Diagnostics of a trace that the files of its ranks do not show."""
 
 
 def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:

@@ -117,7 +117,8 @@ class _Writer:
             file.add(rows, columns)
             first += rows.count
         file.finish()
-        return Linked(launched, unlinked, launchers.count, captured.outcome if captured else None)
+        outcome = captured.outcome if captured else None
+        return Linked(launched, unlinked, launchers.count, outcome, launchers.unclear)
 
     def _attribute_graphs(
         self, device: SpooledTable, launchers: Launchers, replaying: Ints

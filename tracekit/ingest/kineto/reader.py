@@ -15,6 +15,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.ingest.kineto import split
 from tracekit.ingest.kineto.batches import Tally, to_batches
 from tracekit.ingest.kineto.events import Decoded, decode, salvage, top_level, value_end
+from tracekit.ingest.kineto.merged import tells_ranks
 from tracekit.ingest.kineto.scan.loader import Scanners
 from tracekit.ingest.kineto.source import Stream, file_bytes, file_name, open_trace, title
 from tracekit.ingest.kineto.split import Text
@@ -23,7 +24,7 @@ from tracekit.ingest.pool import Pool
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.text_columns import LISTED
 from tracekit.runs.meta import Diagnostic, Level
-from tracekit.storage import Place
+from tracekit.storage import Kind, Place, kind
 
 _MAX_NAME_CHARS = 60
 
@@ -111,19 +112,34 @@ def _describe_cut(stream: Stream, assembly: _Assembly, size: int) -> str:
     return f"{what}, at byte {at:,}{share}, and what was cut off is not in it"
 
 
-def _second_list(name: str, assembly: _Assembly, trailing: int) -> Iterator[Diagnostic]:
-    """Yield that the top level has a second list of events, which is not read."""
+def _unread_events(path: Place, header: bytes, assembly: _Assembly, trailing: int) -> Iterator[Diagnostic]:
+    """Yield that a file has events outside of its list, or another trace inside of it, which are not read."""
+    name = file_name(path)
     after = assembly.after[: len(assembly.after) - trailing] if trailing else assembly.after
     start = split.second_events(after)
-    if start is None or start == len(after):
+    first = assembly.position - 1 - assembly.beyond - len(assembly.after)  # of `after`, in the text
+    advice = "split the file, and import both parts"
+    if start is not None and start < len(after):
+        rest = len(after) - start
+        events = split.count_boundaries(after[start:]) * (rest + assembly.beyond) // rest
+        message = f"{name}: a second list of events, from byte {first + start:,}, was not read"
+        yield Diagnostic(Level.ERROR, "second_list", f"{message}: about {events:,} events; {advice}")
         return
-    at = assembly.position - 1 - assembly.beyond - len(assembly.after) + start
-    rest = len(after) - start
-    events = split.count_boundaries(after[start:]) * (rest + assembly.beyond) // rest
-    message = f"{name}: a second list of events, from byte {at:,}, was not read: about {events:,} events"
-    yield Diagnostic(Level.ERROR, "second_list", f"{message}; split the file, and import both parts")
+    for text, offset in (header, 0), (after, first):
+        places = [match.start() for match in split.EVENT_MARK.finditer(text)]
+        if places:
+            message = (
+                f"{name}: {len(places):,} events outside of their list, from byte {offset + places[0]:,}"
+            )
+            yield Diagnostic(Level.ERROR, "second_list", f"{message}, were not read; {advice}")
+    if _WITHOUT_PHASE in assembly.tally.ignored and kind(path) is Kind.FILE:
+        at = split.find_other_trace(path, len(header))
+        if at is not None:
+            message = f"{name}: another trace is inside of the events, at byte {at:,}, and was not read"
+            yield Diagnostic(Level.ERROR, "second_list", f"{message}; {advice}")
 
 
+_WITHOUT_PHASE = "phase None"
 _WHOLE_END = re.compile(rb"\}\s*\](?:\s*|\s*,\s*\"[^\"]*\"\s*:[^\]]*)\}?\s*\Z")
 _END_BYTES = 4_096
 _SALVAGED = 800_000  # number of the first spool part of events that were salvaged from damaged text
@@ -234,7 +250,7 @@ def read(
             events_at=at if b'"ph"' in assembly.after[end:] else None,
             broken=assembly.broken if assembly.is_whole else None,
         )
-        second = tuple(_second_list(file_name(path), assembly, len(assembly.after) - end))
+        second = tuple(_unread_events(path, opening.header, assembly, len(assembly.after) - end))
         return Trace(
             path=path,
             directory=directory,
@@ -242,6 +258,7 @@ def read(
             notes=(*notes, *second),
             empty=_not_a_trace(path, assembly.tally, second),
             nest=scanners.nest(),
+            tells_ranks=tells_ranks(opening.rest),
         )
 
 

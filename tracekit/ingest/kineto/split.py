@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.kineto.source import Stream
+from tracekit.ingest.kineto.source import Stream, open_trace
+from tracekit.storage import Place
 
 CHUNK_BYTES = 8 << 20
 """Approximate bytes of a chunk: each has a fixed cost, and memory is bounded by their size."""
@@ -130,6 +131,23 @@ def second_events(after: bytes) -> int | None:
     rest = after[1:].lstrip(_SPACE + b",")
     start = _events_start(b"{" + rest)
     return None if start is None else start - 1 + len(after) - len(rest)
+
+
+EVENT_MARK = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
+"""What every event contains, and no other text of a trace."""
+
+
+def find_other_trace(path: Place, start: int) -> int | None:
+    """Return where another trace begins in the text of a trace after a position; None without one."""
+    key, kept, position = b'"traceEvents"', b"", 0
+    with open_trace(path) as stream:
+        while block := stream.read(1 << 20):
+            found = (kept + block).find(key, max(0, start - position + len(kept)))
+            if found >= 0:
+                return position - len(kept) + found
+            position += len(block)
+            kept = block[-len(key) :]
+    return None
 
 
 class Text(msgspec.Struct, frozen=True):

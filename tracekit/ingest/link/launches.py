@@ -23,6 +23,10 @@ HELD = 1 << 18
 """Rows of a lookup that are kept in memory before they are written to a file."""
 
 
+REPEATED = -2
+"""Value of a key that several rows have."""
+
+
 class Lookup:
     """Map from integer keys to values, in memory while small, then in sorted files; the first key wins.
 
@@ -30,14 +34,17 @@ class Lookup:
     their number takes no memory.
     """
 
-    def __init__(self, directory: Path, name: str, *, columns: int) -> None:
+    def __init__(self, directory: Path, name: str, *, columns: int, is_unique: bool = False) -> None:
         """Create an empty map.
 
         Args:
             directory: Folder of its files.
             name: Unique name of its files.
             columns: Number of values per key.
+            is_unique: Whether a key of several calls has the values `REPEATED`, not those of the first
+                one; the first value is then the row of the call, the last one its parent.
         """
+        self.is_unique = is_unique
         self._directory, self._name = directory, name
         self._held: list[list[Ints]] = []
         self._none: list[Ints] = [np.empty(0, np.int64)] * (columns + 1)
@@ -64,7 +71,7 @@ class Lookup:
         """Return the rows in memory, sorted by key, and clear them."""
         parts = self._held or [self._none]
         self._held = []
-        return _first_rows([np.concatenate(column) for column in zip(*parts, strict=True)])
+        return self._first_rows([np.concatenate(column) for column in zip(*parts, strict=True)])
 
     def _spool_rows(self) -> None:
         columns = self._take_sorted()
@@ -92,18 +99,25 @@ class Lookup:
             files = [stack.enter_context(path.open("wb")) for path in paths]
             for window in windows([by_key]):
                 (rows,) = window.rows  # with all rows of a key, as each part has it once
-                columns = _first_rows([rows.integers(name) for name in spooled.names])
+                columns = self._first_rows([rows.integers(name) for name in spooled.names])
                 for file, column in zip(files, columns, strict=True):
                     column.tofile(file)
         return paths
 
-
-def _first_rows(columns: list[Ints]) -> list[Ints]:
-    """Return the first row of each key, sorted: with a stable sort, it is the one that was added first."""
-    order = np.argsort(columns[0], kind="stable")
-    keys = columns[0][order]
-    order = order[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
-    return [column[order] for column in columns]
+    def _first_rows(self, columns: list[Ints]) -> list[Ints]:
+        """Return the first row of each key, sorted: by a stable sort, that which was added first."""
+        order = np.argsort(columns[0], kind="stable")
+        keys = columns[0][order]
+        first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+        rows = [column[order[first]] for column in columns]
+        if self.is_unique and len(first) < len(keys):
+            call, parent = columns[1][order], columns[-1][order]
+            outer = np.repeat(call[first], np.diff(first, append=len(keys)))
+            # A call of the driver inside one of the runtime may have its id: the outer one counts.
+            is_other = (call != outer) & (parent != outer)
+            repeated = np.logical_or.reduceat(is_other | (call == REPEATED), first)
+            return [rows[0], *(np.where(repeated, REPEATED, values) for values in rows[1:])]
+        return rows
 
 
 class Launches(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +140,7 @@ class Launchers:
 
     Attributes:
         count: Number of calls.
+        unclear: Number of device rows whose correlation id several calls have.
     """
 
     def __init__(self, directory: Path, processes: Ints | None) -> None:
@@ -135,10 +150,11 @@ class Launchers:
             directory: Folder of temporary files.
             processes: Sorted process ids, if correlation ids are unique per process only.
         """
-        self.count = 0
+        self.count = self.unclear = 0
         self._processes = processes
         self._least = np.iinfo(np.int64).max
-        self._calls = Lookup(directory, "calls", columns=3)
+        # A profiler gives each id once, so that with two recordings in one file the call is not known.
+        self._calls = Lookup(directory, "calls", columns=4, is_unique=processes is None)
         self._ops = Lookup(directory, "ops", columns=1)
 
     def add(self, window: HostWindow) -> None:
@@ -148,7 +164,8 @@ class Launchers:
         self.count += len(calls)
         self._least = min(self._least, int(ids[calls].min(initial=self._least)))
         keys = self._keys(ids.take(calls), rows.integers(C.PID).take(calls))
-        self._calls.add(keys, window.first + calls, window.op.take(calls), window.columns[C.STEP].take(calls))
+        columns = window.op, window.columns[C.STEP], window.columns[C.PARENT_ROW]
+        self._calls.add(keys, window.first + calls, *(values.take(calls) for values in columns))
         external = rows.integers(C.EXTERNAL_ID)  # of an op: the number that its device rows refer to
         ops = np.flatnonzero(window.is_op & (external > 0))
         self._ops.add(external.take(ops), window.first + ops)
@@ -157,12 +174,16 @@ class Launchers:
         """Link device rows, with the step at each start; a call may launch many rows, or be missing."""
         # CUPTI gives a kernel the correlation id of its call; Kineto adds the id of the op around it, which
         # still links kernels whose call was not recorded
-        call, op, step = self._calls.find(self._keys(rows.integers(C.CORRELATION_ID), rows.integers(C.PID)))
+        call, op, step, _ = self._calls.find(
+            self._keys(rows.integers(C.CORRELATION_ID), rows.integers(C.PID))
+        )
+        self.unclear += int((call == REPEATED).sum())
         lost = np.flatnonzero(op == NONE)
         external = rows.integers(C.EXTERNAL_ID)[lost]
         lost, external = lost[external > 0], external[external > 0]
         if len(lost):
             op[lost] = self._ops.find(external)[0]
+        call, op, step = (np.maximum(values, NONE) for values in (call, op, step))
         # Ids increase: a smaller one than that of any call was given out before the capture.
         ids = rows.integers(C.CORRELATION_ID)
         step_at_start = np.where((ids > 0) & (ids < self._least) & (self.count > 0), NONE, step_at_start)

@@ -79,6 +79,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         empty: The error of a trace without intervals.
         no_device_work: The tool's message on missing device activity; empty if it has none.
         nest: Algorithm for the nesting of its host rows.
+        tells_ranks: Whether its first events may name several ranks.
     """
 
     path: Place
@@ -88,3 +89,4 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     empty: UnusableInputError
     no_device_work: str = ""
     nest: Nest = nest_rows
+    tells_ranks: bool = False
