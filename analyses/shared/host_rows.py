@@ -211,7 +211,7 @@ def sampled_lines(run: Run, ranks: Ints, start: Ints, end: Ints) -> Objects:
         others, of_steps = of_rank[is_other], of_rank[~is_other]
         holders = dict(zip(others[C.T_NS], _lines(others), strict=True))
         times, sampled = ints(of_steps, C.T_NS), np.array(_lines(of_steps), object)  # sorted by time
-        for place in np.flatnonzero(of_steps[C.LOCK_WAIT_NS] >= MIN_LOCK_WAIT_NS):
+        for place in np.flatnonzero(of_steps[C.LOCK_WAIT_NS].fillna(0) >= MIN_LOCK_WAIT_NS):
             sampled[place] = holders.get(times[place], sampled[place])
         first, stop = np.searchsorted(times, start), np.searchsorted(times, end)
         for interval in np.flatnonzero((ranks == rank) & (stop > first)):

@@ -966,3 +966,18 @@ def test_steps_after_all_device_work_count_in_no_mean(tmp_path: Path) -> None:
     result = explained(tmp_path, ops, rows, [step(0, 0, 800), step(1, 800, 900)])
     (row,) = result.tables["by_cause"].to_dict("records")
     assert (row["steps_ns"], row["per_step_ns"]) == (400, 400)
+
+
+def test_the_thread_that_holds_the_interpreter_lock_is_named_behind_idle_time(tmp_path: Path) -> None:
+    rows = [kernel(10_000, 400_000, launch_row=0), kernel(8_410_000, 10_000_000, launch_row=1)]
+    waits = {C.T_NS: 4_000_000, C.TID: 1, C.STACK: "train.py(1): main", C.SOURCE_LINES: "9"}
+    waits |= {C.SINCE_NS: 9_000_000, C.ASLEEP_NS: 8_000_000, C.LOCK_WAIT_NS: 5_000_000}
+    holds = {C.T_NS: 4_000_000, C.TID: 2, C.STACK: "side.py(3): count", C.SOURCE_LINES: "6"}
+    run = make_run(
+        tmp_path,
+        host_intervals=[host("cudaLaunchKernel", start, start + 4_000, **CALL) for start in (0, 8_400_000)],
+        device_intervals=with_idle(rows),
+        steps=[step(0, 0, 10_000_000)],
+        host_samples=[waits, holds | {C.RAN_NS: 8_000_000}],
+    )
+    assert set(analyze(run, "idle_gaps").tables["gaps"]["source_line"]) == {"side.py(6): count"}
