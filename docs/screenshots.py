@@ -2,8 +2,8 @@
 
     python -m docs.screenshots [--only NAME...] [--chromium PATH]
 
-Each is taken of the real dashboard in Chromium, at a fixed size, once in light and once in dark colours, and
-stored with 256 colours. The runs are those of the samples, and those that the tutorial makes: its commands
+Each is taken of the real dashboard in Chromium, at a fixed size, once in light and once in dark colors, and
+stored with 256 colors. The runs are those of the samples, and those that the tutorial makes: its commands
 are carried out for that, which takes some minutes.
 """
 
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 LARGEST = 100_000
 """Bytes of a picture at most."""
-COLOURS = 256
+COLORS = 256
 SETTLED_MS = 60_000
 _BELOW_THE_BAR = "each => { each.style.scrollMarginTop = '70px'; each.scrollIntoView(); }"
 _DRAWN = """() => [[".dash-graph", ".main-svg"], ["[class*=ag-theme]", ".ag-root"]].every(
@@ -55,7 +55,7 @@ class Picture:
     """One picture, taken twice.
 
     Attributes:
-        name: Of the file in light colours, without its ending; in dark colours `-dark` follows.
+        name: Of the file in light colors, without its ending; in dark colors `-dark` follows.
         page: Which page.
         run: Of which run, by its short name.
         base: Compared with which run; empty for none.
@@ -120,7 +120,7 @@ def tutorial_store(folder: Path) -> tuple[Store, dict[str, str]]:
 
 
 def take(browser: Browser, site: Served, picture: Picture, scheme: Scheme) -> Path:
-    """Take one picture in one scheme of colours."""
+    """Take one picture in one scheme of colors."""
     target = IMAGES / f"{picture.name}{'-dark' if scheme == 'dark' else ''}.png"
     words = dict(picture.words) | ({"base": site.runs[picture.base]} if picture.base else {})
     with browser.new_context(
@@ -140,14 +140,14 @@ def take(browser: Browser, site: Served, picture: Picture, scheme: Scheme) -> Pa
         if picture.heading:
             page.get_by_role("heading", name=picture.heading).evaluate(_BELOW_THE_BAR)
         page.screenshot(path=target, scale="css", animations="disabled")
-    _fewer_colours(target)
+    _fewer_colors(target)
     return target
 
 
-def _fewer_colours(path: Path) -> None:
-    """Store a picture with a palette: a page has few colours, and the file is a third as large."""
+def _fewer_colors(path: Path) -> None:
+    """Store a picture with a palette: a page has few colors, and the file is a third as large."""
     with Image.open(path) as image:
-        image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+        image.convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def _taken(names: list[str], chromium: str | None) -> Iterator[Path]:

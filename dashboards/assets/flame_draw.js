@@ -1,4 +1,4 @@
-/* Draw a flame graph on a canvas in the theme's colours. */
+/* Draw a flame graph on a canvas in the theme's colors. */
 "use strict";
 (function () {
   window.tracekit = window.tracekit || {};
@@ -6,7 +6,7 @@
   const HUES = ["blue", "teal", "orange", "grape", "cyan", "lime", "pink", "indigo"];
   const FONT = "12px system-ui, sans-serif";
 
-  function colours(dark) {
+  function colors(dark) {
     const style = getComputedStyle(document.body);
     const read = (name) => style.getPropertyValue(name).trim();
     return {
@@ -66,7 +66,7 @@
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.font = FONT;
     context.textBaseline = "middle";
-    const shade = colours(state.dark);
+    const shade = colors(state.dark);
     context.fillStyle = shade.body;
     context.fillRect(0, 0, width, height);
     for (const box of found) bar(context, tree, box, state, shade);

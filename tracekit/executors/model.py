@@ -100,8 +100,8 @@ def unexpected_error(error: BaseException) -> TracekitError:
     """Convert an unexpected error to one line, with its traceback as a note.
 
     Example:
-        >>> str(unexpected_error(ValueError("no such colour")))
-        'ValueError: no such colour (use `--debug` for a traceback)'
+        >>> str(unexpected_error(ValueError("no such color")))
+        'ValueError: no such color (use `--debug` for a traceback)'
         >>> unexpected_error(OSError(28, "No space left on device")).message
         "the worker's machine failed: [Errno 28] No space left on device"
     """

@@ -29,7 +29,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
   }
 
-  /** Text colour on a bar: black or white, whichever has more contrast. */
+  /** Text color on a bar: black or white, whichever has more contrast. */
   const inkOn = (color) => ((luminance(color) + 0.05) ** 2 > 1.05 * 0.05 ? "#10131a" : "#ffffff");
 
   function hatch(color, back, strokes, ratio) {
@@ -59,7 +59,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.read();
     }
 
-    /** Read the colours, also after a change of theme or screen. */
+    /** Read the colors, also after a change of theme or screen. */
     read() {
       const style = getComputedStyle(this.element);
       const of = (name) => style.getPropertyValue(`--tkl-${name}`).trim();

@@ -113,7 +113,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       return made;
     }
 
-    /** Repaint after a change of colours or highlight. */
+    /** Repaint after a change of colors or highlight. */
     refresh() { this.#fill(); }
   };
 })(window.tracekit.timeline);
