@@ -29,23 +29,18 @@ for _ in range(60):
     optimizer.zero_grad(set_to_none=False)
     loss.backward()
     optimizer.step()
-    print(f"loss: {loss.item():.8f}")
+    print(f"loss: {loss.item().hex()} {loss.item():.8f}")
 """
 
 
 def test_a_change_that_finds_its_cause_and_one_that_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
+    untouched = _run([sys.executable, "train.py"], tmp_path).stdout
     names = ["no_anomaly_detection", "bfloat16", "num_workers"]
     flags = [word for name in names for word in ("--change", name)]
-    options = ["--repeat", "2", "--max-repeat", "2", "--check-value", "loss: (.+)", "--format", "json"]
-    ended = subprocess.run(
-        [sys.executable, "-c", MAIN, "try", *flags, *options, "--", sys.executable, "train.py"],
-        cwd=tmp_path,
-        env={**os.environ, "TRACEKIT_STORE": str(tmp_path / "store")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    options = ["--repeat", "2", "--max-repeat", "2", "--check-value", r"loss: \S+ (.+)", "--format", "json"]
+    tracekit, program = [sys.executable, "-c", MAIN], ["--", sys.executable, "train.py"]
+    ended = _run([*tracekit, "try", *flags, *options, *program], tmp_path)
     outcomes: dict[str, Any] = {
         outcome["changes"][0]: outcome for outcome in json.loads(ended.stdout)["outcomes"]
     }
@@ -59,3 +54,12 @@ def test_a_change_that_finds_its_cause_and_one_that_finds_nothing(tmp_path: Path
     assert half["numbers"].startswith("differ by up to ")
     assert absent["status"] == "not applied"
     assert (absent["step_time"], absent["run"]) == (None, "")
+    # Nothing is left: the recorded program without a change computes the same bits, and has the same files.
+    assert _run([*tracekit, "collect", *program], tmp_path).stdout == untouched
+    assert {path.name for path in tmp_path.iterdir()} == {"train.py", "store"}
+    assert (tmp_path / "train.py").read_text() == PROGRAM
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "TRACEKIT_STORE": str(folder / "store")}
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=True)

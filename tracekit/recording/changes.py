@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from tracekit import registry
 from tracekit.errors import UnusableInputError, did_you_mean
 from tracekit.recording.agent import changes as functions
+from tracekit.recording.agent import device_changes, model_changes
 
 Settings: TypeAlias = Mapping[str, Any]
 Results: TypeAlias = Literal["equal", "rounding", "precision"]
@@ -23,6 +24,7 @@ digits."""
 TOLERANCE: dict[Results, float] = {"equal": 0.0, "rounding": 1e-3, "precision": 0.05}
 """Largest relative difference of printed numbers that each kind of change may make."""
 BUILT_IN = Path(functions.__file__)
+_OF_MODEL, _OF_DEVICE = Path(model_changes.__file__), Path(device_changes.__file__)
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ def _threads(settings: Settings) -> int:
     return int(settings.get("threads", {}).get("intra_op", 0))
 
 
-def _is_inferring(settings: Settings) -> bool:
+def is_inferring(settings: Settings) -> bool:
+    """Whether a program computes outputs, and keeps what gradients would need."""
     modes = settings.get("modes", {})
     trains = bool(settings.get("optimizers")) or (modes.get("outermost_module") or {}).get("training", True)
     return not trains and bool(modes.get("grad")) and not modes.get("inference")
@@ -161,7 +164,13 @@ def _preload_malloc() -> dict[str, str]:
     return {"LD_PRELOAD": f"{library} {given}".strip()} if library else {}
 
 
-def _computes_in_float32(settings: Settings) -> bool:
+def _bind_threads() -> dict[str, str]:
+    """Return the variables with which OpenMP binds threads, unless the user has set them."""
+    return {} if "OMP_PROC_BIND" in os.environ else {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}
+
+
+def computes_in_float32(settings: Settings) -> bool:
+    """Whether autocast is off."""
     return not settings.get("modes", {}).get("autocast") and bool(settings)
 
 
@@ -221,7 +230,8 @@ PREFETCH_FACTOR = Change(
 )
 PIN_MEMORY = Change(
     title="return batches in pinned memory",
-    function=functions.pin_batches.__name__,
+    function=device_changes.pin_batches.__name__,
+    file=_OF_DEVICE,
     code="DataLoader(dataset, pin_memory=True)",
     answers=("pageable_copies", "exposed_copies"),
     needs_device=True,
@@ -230,7 +240,8 @@ PIN_MEMORY = Change(
 )
 NON_BLOCKING = Change(
     title="copy from pinned memory without blocking the host",
-    function=functions.copy_asynchronously.__name__,
+    function=device_changes.copy_asynchronously.__name__,
+    file=_OF_DEVICE,
     code="batch.to(device, non_blocking=True)",
     answers=("exposed_copies", "copies_in_turn"),
     needs_device=True,
@@ -238,29 +249,45 @@ NON_BLOCKING = Change(
 )
 EXPANDABLE_SEGMENTS = Change(
     title="let the CUDA allocator grow segments instead of making new ones",
-    function=functions.grow_segments.__name__,
+    function=device_changes.grow_segments.__name__,
+    file=_OF_DEVICE,
     code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     answers=("allocator_churn", "unused_reserved_memory"),
     needs_device=True,
 )
-MALLOC = Change(
-    title="allocate host memory by jemalloc or tcmalloc, if one is installed",
-    function=functions.use_other_malloc.__name__,
-    code="LD_PRELOAD=libjemalloc.so.2 python train.py",
-    environment=_preload_malloc,
-    fits=lambda settings: bool(settings) and bool(_preload_malloc()),
+MATMUL_PRECISION = Change(
+    title="compute products of float32 matrices with TensorFloat-32",
+    function=device_changes.use_fast_matmul.__name__,
+    file=_OF_DEVICE,
+    code='torch.set_float32_matmul_precision("high")',
+    results="precision",
+    answers=("fp32_without_tf32", "fp32_without_tensor_cores"),
+    needs_device=True,
+    edit=Statement('torch.set_float32_matmul_precision("high")'),
+)
+CUDNN_BENCHMARK = Change(
+    title="measure which algorithm of a convolution is the fastest",
+    function=device_changes.search_convolutions.__name__,
+    file=_OF_DEVICE,
+    code="torch.backends.cudnn.benchmark = True",
+    results="rounding",
+    needs_device=True,
+    fits=bool,
+    edit=Statement("torch.backends.cudnn.benchmark = True"),
 )
 BUCKET_SIZE = Change(
     title="reduce more gradients of DistributedDataParallel at once",
-    function=functions.use_larger_buckets.__name__,
-    code=f"DistributedDataParallel(model, bucket_cap_mb={functions.BUCKET_MB})",
+    function=device_changes.use_larger_buckets.__name__,
+    file=_OF_DEVICE,
+    code=f"DistributedDataParallel(model, bucket_cap_mb={device_changes.BUCKET_MB})",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
-    edit=Argument("bucket_cap_mb", str(functions.BUCKET_MB), _DDP),
+    edit=Argument("bucket_cap_mb", str(device_changes.BUCKET_MB), _DDP),
 )
 STATIC_GRAPH = Change(
     title="let DistributedDataParallel plan its reductions once",
-    function=functions.keep_graph_static.__name__,
+    function=device_changes.keep_graph_static.__name__,
+    file=_OF_DEVICE,
     code="DistributedDataParallel(model, static_graph=True)",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
@@ -268,18 +295,27 @@ STATIC_GRAPH = Change(
 )
 BUCKET_VIEWS = Change(
     title="let gradients be views of the buckets of DistributedDataParallel",
-    function=functions.view_gradients_in_buckets.__name__,
+    function=device_changes.view_gradients_in_buckets.__name__,
+    file=_OF_DEVICE,
     code="DistributedDataParallel(model, gradient_as_bucket_view=True)",
     answers=("exposed_communication", "slow_collectives"),
     edit=Argument("gradient_as_bucket_view", "True", _DDP),
 )
 LOCAL_BUFFERS = Change(
     title="do not broadcast the buffers of a DistributedDataParallel module",
-    function=functions.keep_buffers_local.__name__,
+    function=device_changes.keep_buffers_local.__name__,
+    file=_OF_DEVICE,
     code="DistributedDataParallel(model, broadcast_buffers=False)",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
     edit=Argument("broadcast_buffers", "False", _DDP),
+)
+MALLOC = Change(
+    title="allocate host memory by jemalloc or tcmalloc, if one is installed",
+    function=functions.use_other_malloc.__name__,
+    code="LD_PRELOAD=libjemalloc.so.2 python train.py",
+    environment=_preload_malloc,
+    fits=lambda settings: bool(settings) and bool(_preload_malloc()),
 )
 ONE_THREAD = Change(
     title="compute each op in one thread",
@@ -304,24 +340,6 @@ FLUSH_DENORMALS = Change(
     results="rounding",
     fits=lambda settings: settings.get("modes", {}).get("flush_denormals") is False,
     edit=Statement("torch.set_flush_denormal(True)"),
-)
-MATMUL_PRECISION = Change(
-    title="compute products of float32 matrices with TensorFloat-32",
-    function=functions.use_fast_matmul.__name__,
-    code='torch.set_float32_matmul_precision("high")',
-    results="precision",
-    answers=("fp32_without_tf32", "fp32_without_tensor_cores"),
-    needs_device=True,
-    edit=Statement('torch.set_float32_matmul_precision("high")'),
-)
-CUDNN_BENCHMARK = Change(
-    title="measure which algorithm of a convolution is the fastest",
-    function=functions.search_convolutions.__name__,
-    code="torch.backends.cudnn.benchmark = True",
-    results="rounding",
-    needs_device=True,
-    fits=bool,
-    edit=Statement("torch.backends.cudnn.benchmark = True"),
 )
 NO_ANOMALY_DETECTION = Change(
     title="do not look for NaN in each backward op",
@@ -348,7 +366,8 @@ LESS_GARBAGE_COLLECTION = Change(
 )
 COMPILE = Change(
     title="compile the model",
-    function=functions.compile_model.__name__,
+    function=model_changes.compile_model.__name__,
+    file=_OF_MODEL,
     code="model = torch.compile(model)",
     results="rounding",
     answers=("launch_bound_steps", "idle_launch_bound", "small_elementwise_kernels", "unfused_elementwise",
@@ -356,7 +375,8 @@ COMPILE = Change(
 )  # fmt: skip
 REDUCE_OVERHEAD = Change(
     title="compile the model, and launch its kernels as CUDA graphs",
-    function=functions.replay_compiled_model.__name__,
+    function=model_changes.replay_compiled_model.__name__,
+    file=_OF_MODEL,
     code='model = torch.compile(model, mode="reduce-overhead")',
     results="rounding",
     answers=("launch_bound_steps", "idle_launch_bound"),
@@ -364,7 +384,8 @@ REDUCE_OVERHEAD = Change(
 )
 EVALUATION_MODE = Change(
     title="put the model into evaluation mode",
-    function=functions.evaluate_model.__name__,
+    function=model_changes.evaluate_model.__name__,
+    file=_OF_MODEL,
     code="model.eval()",
     results="precision",
     answers=("batch_norm_training",),
@@ -372,22 +393,43 @@ EVALUATION_MODE = Change(
 )
 BFLOAT16 = Change(
     title="compute in bfloat16 where that is safe (autocast)",
-    function=functions.compute_in_bfloat16.__name__,
+    function=model_changes.compute_in_bfloat16.__name__,
+    file=_OF_MODEL,
     code='with torch.autocast(device_type="cuda", dtype=torch.bfloat16): output = model(batch)',
     results="precision",
     answers=("fp32_without_tensor_cores", "eager_attention"),
-    fits=_computes_in_float32,
+    fits=computes_in_float32,
 )
 INFERENCE_MODE = Change(
     title="run the model in inference mode",
-    function=functions.infer_without_gradients.__name__,
+    function=model_changes.infer_without_gradients.__name__,
+    file=_OF_MODEL,
     code="with torch.inference_mode(): output = model(batch)",
-    fits=_is_inferring,
+    fits=is_inferring,
 )
 CHANNELS_LAST = Change(
     title="store the weights of convolutions with channels last",
-    function=functions.use_channels_last.__name__,
+    function=model_changes.use_channels_last.__name__,
+    file=_OF_MODEL,
     code="model = model.to(memory_format=torch.channels_last)",
     results="rounding",
     answers=("layout_conversions", "host_layout_copies"),
+)
+FREEZE_OBJECTS = Change(
+    title="let the garbage collector pass over the objects that exist when the first step begins",
+    function=functions.freeze_objects.__name__,
+    code="gc.collect(); gc.freeze()",
+    answers=("host_garbage_collection",),
+)
+BOUND_THREADS = Change(
+    title="bind the threads of ops to cores",
+    function=functions.bind_threads.__name__,
+    code="OMP_PROC_BIND=close OMP_PLACES=cores python train.py",
+    environment=_bind_threads,
+    fits=lambda settings: _threads(settings) > 1 and bool(_bind_threads()),
+)
+NO_PROFILERS = Change(
+    title="leave out profilers of torch that the program starts",
+    function=functions.skip_profilers.__name__,
+    code="remove torch.profiler.profile(...)",
 )

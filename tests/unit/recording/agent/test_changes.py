@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tracekit import analysis
 from tracekit.recording import changes as catalog
-from tracekit.recording.agent import changes
+from tracekit.recording.agent import changes, device_changes, model_changes
 from tracekit.recording.agent.changes import apply_changes, counts
 
 torch = pytest.importorskip("torch")
@@ -31,6 +33,12 @@ def _restored() -> Iterator[None]:
         (torch.Tensor, ("to", "cuda")),
         (parallel.DistributedDataParallel, ("__init__",)),
         (torch, ("set_anomaly_enabled", "use_deterministic_algorithms", "set_num_threads")),
+        (torch, device_changes.FACTORIES),
+        (torch.nn.attention, ("_sdpa_kernel",)),
+        (torch.nn.functional, ("scaled_dot_product_attention",)),
+        (torch.backends.cuda, ("enable_flash_sdp", "enable_mem_efficient_sdp")),
+        (torch.profiler.profile, ("__init__",)),
+        (torch.distributed, ("init_process_group",)),
     ]
     originals = [(owner, name, getattr(owner, name)) for owner, names in owners for name in names]
     threads, precision, thresholds = (
@@ -45,6 +53,7 @@ def _restored() -> Iterator[None]:
     torch.set_float32_matmul_precision(precision)
     torch.set_flush_denormal(False)
     torch.set_anomaly_enabled(False)
+    torch.backends.cuda.enable_flash_sdp(True)
     gc.set_threshold(*thresholds)
     counts.clear()
     changes.places.clear()
@@ -61,13 +70,16 @@ def model() -> Any:
 
 
 def test_every_function_has_one_change() -> None:
-    known = [change.function for change in catalog.available().values() if change.file == catalog.BUILT_IN]
+    modules = {Path(module.__file__): module for module in (changes, model_changes, device_changes)}
+    known = [(change.file, change.function) for change in catalog.available().values()]
     public = {
-        name
-        for name, value in vars(changes).items()
-        if getattr(value, "__module__", "") == changes.__name__ and not name.startswith("_")
+        (file, name)
+        for file, module in modules.items()
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
     }
-    assert sorted(known) == sorted(public - {"apply_changes"})
+    mechanism = {"apply_changes", "set_arguments", "change_model", "forget_changes"}
+    assert sorted(known) == sorted(one for one in public if one[1] not in mechanism)
 
 
 def test_gradients_become_none_where_they_were_zero() -> None:
@@ -225,6 +237,121 @@ def test_copies_from_pinned_memory_do_not_block(monkeypatch: pytest.MonkeyPatch)
     assert count() == 1
 
 
+def test_tensors_are_made_where_their_line_copies_them() -> None:
+    count = apply("created_on_device")
+
+    def make(device: str) -> Any:
+        host = torch.zeros(2)
+        return host, torch.ones(2).to(device), torch.full((2,), 3.0, device="cpu")
+
+    for _ in range(3):
+        host, moved, kept = make("meta")
+        assert [str(one.device) for one in (host, moved, kept)] == ["cpu", "meta", "cpu"]
+    assert count() == 2
+    assert not vars(host)  # it is saved and copied as before
+
+
+def test_attention_is_fused_again() -> None:
+    query = torch.rand(1, 2, 8, 4)
+
+    def attend() -> set[str]:
+        with torch.profiler.profile() as profile:
+            torch.nn.functional.scaled_dot_product_attention(query, query, query)
+        return {event.key for event in profile.key_averages()}
+
+    plain = "aten::_scaled_dot_product_attention_math"
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert plain in attend()
+    count = apply("fused_attention")
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert plain not in attend()
+    torch.backends.cuda.enable_flash_sdp(False)
+    assert plain not in attend()
+    assert count() == 2
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        assert count() == 2  # it was fused
+
+
+def test_half_precision_on_a_gpu_is_attended_by_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders: list[Any] = []
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *_: orders.append(torch.nn.attention._cur_sdpa_kernel_backends(with_priority=True)),
+    )
+    count = apply("cudnn_attention")
+    for is_cuda in (False, True):
+        query = SimpleNamespace(is_cuda=is_cuda, dtype=torch.bfloat16)
+        torch.nn.functional.scaled_dot_product_attention(query, query, query)
+    cudnn = torch.nn.attention.SDPBackend.CUDNN_ATTENTION
+    assert (count(), orders[0][0] == cudnn, orders[1][0] == cudnn) == (1, False, True)
+
+
+def test_profilers_of_the_program_record_nothing() -> None:
+    count = apply("no_profilers")
+    with torch.profiler.profile() as profile:
+        torch.ones(1)
+        profile.step()
+        assert not torch.autograd.profiler._is_profiler_enabled
+    assert count() == 1
+
+
+def test_variables_are_set_for_what_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1")
+    monkeypatch.delenv("NCCL_MIN_NCHANNELS", raising=False)
+    monkeypatch.setenv("TORCH_NCCL_HIGH_PRIORITY", "0")
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: None)
+    names = ["asynchronous_launches", "cached_allocations", "nccl_channels", "nccl_priority"]
+    apply_changes(torch, catalog.locate(names))
+    assert not {"CUDA_LAUNCH_BLOCKING", "PYTORCH_NO_CUDA_MEMORY_CACHING"} & os.environ.keys()
+    assert [counts[name] for name in names] == [1, 1, 0, 0]
+    torch.distributed.init_process_group("gloo")
+    assert counts["nccl_channels"] == 0
+    torch.distributed.init_process_group("cpu:gloo,cuda:nccl")
+    assert (os.environ.pop("NCCL_MIN_NCHANNELS"), os.environ["TORCH_NCCL_HIGH_PRIORITY"]) == ("16", "0")
+    assert [counts[name] for name in names] == [1, 1, 1, 0]
+
+
+def test_one_connection_counts_where_cuda_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS", raising=False)
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(torch.cuda, "_lazy_call", waiting.append)
+    count = apply("one_connection")
+    assert (os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS"), count()) == ("1", 0)
+    waiting[0]()
+    assert count() == 1
+
+
+def test_threads_are_bound_by_variables_unless_the_user_set_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_PROC_BIND", raising=False)
+    assert apply("bound_threads")() == 0
+    variables = catalog.environment(["bound_threads"])
+    assert variables == {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}
+    monkeypatch.setenv("OMP_PROC_BIND", "close")
+    assert (apply("bound_threads")(), catalog.environment(["bound_threads"])) == (1, {})
+
+
+def test_objects_of_the_begin_are_frozen() -> None:
+    was_frozen = gc.get_freeze_count() > 0  # by the tests' own start
+    gc.unfreeze()
+    count = apply("freeze_objects")
+    try:
+        model()(torch.ones(1, 4))
+        assert (count(), gc.get_freeze_count() > 1000) == (1, True)
+    finally:
+        if not was_frozen:
+            gc.unfreeze()
+
+
+def test_float16_is_for_inference() -> None:
+    count, module = apply("float16"), model()
+    assert module(torch.ones(1, 4)).dtype is torch.float32
+    with torch.no_grad():
+        assert module(torch.ones(1, 4)).dtype is torch.float16
+    assert count() == 1
+
+
 def test_a_model_left_in_training_mode_is_evaluated_only_without_gradients() -> None:
     count, module = apply("evaluation_mode"), model()
     module(torch.ones(1, 4))
@@ -334,7 +461,7 @@ def test_gradients_of_several_processes(monkeypatch: pytest.MonkeyPatch) -> None
     names = ["local_buffers", "bucket_views", "bucket_size", "static_graph"]
     apply_changes(torch, catalog.locate(names))
     torch.nn.parallel.DistributedDataParallel(None, broadcast_buffers=False)
-    assert made == [dict.fromkeys(names, True) | {"bucket_size": changes.BUCKET_MB}]
+    assert made == [dict.fromkeys(names, True) | {"bucket_size": device_changes.BUCKET_MB}]
     assert counts == dict.fromkeys(names, 1) | {"local_buffers": 0}
 
 
