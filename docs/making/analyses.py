@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tracekit.analysis import Analysis, available
 from tracekit.render.cells import escape_prose, grid
 from tracekit.render.reference import section
 
+IMAGES = Path(__file__).parents[1] / "images"
 INDEX = "analyses.md"
 OTHERS = {
     "gpu_breakdown": ("HolisticTraceAnalysis", "TraceLens", "TorchBench"),
@@ -64,7 +66,12 @@ def _elsewhere(one: Analysis) -> str:
     """Return links to related sections for an analysis."""
     links = [f"[{title}](../differences.md#{_anchor(title)})" for title in OTHERS.get(one.name, ())]
     said = f"How other tools define this: {', '.join(links)}.\n\n" if links else ""
-    return f"""
+    name = one.name.replace("_", "-")
+    shown = (
+        f"\n## In the dashboard\n\n![{one.title}](../images/{name}.png#only-light)\n"
+        f"![{one.title}](../images/{name}-dark.png#only-dark)\n"
+    )
+    return f"""{shown if (IMAGES / f"{name}.png").is_file() else ""}
 ## In Python
 
 ```py
