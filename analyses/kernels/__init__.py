@@ -28,7 +28,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..roofline.devices import device_peaks
+from ..roofline.devices import device_peaks, with_given
 from ..shared.common import (
     PLACE_COLUMNS,
     UNLINKED,
@@ -46,9 +46,8 @@ from ..shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, part
 from ..shared.groups import number_by
 from ..shared.host_rows import CAPTURED, NO_OP, NO_SHAPES, launching_texts
 from ..shared.intervals_by_class import drop_overruns, overrun_notes
-from ..shared.programs import program_of
 from .findings import FAMILY, OP, RULES, TENSOR, findings
-from .selection import select_slow_kernels
+from .selection import add_work, select_slow_kernels
 
 MIN_FIRST_RATIO = 3
 """Duration of a first launch over the median of the later ones from which it is slow."""
@@ -114,7 +113,7 @@ def measure(run: Run) -> Partial:
         first=_first_launches(kernels),
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
         has_ops=bool(in_ops) or run.arrow("host_intervals", columns=[C.ROW_ID], where=ops).num_rows > 0,
-        slow=select_slow_kernels(kernels),
+        slow=add_work(run, select_slow_kernels(kernels)),
         overruns=len(recorded) - len(frame),
     )
 
@@ -134,7 +133,7 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
     slow = concat_tables([part.slow for part in parts if part.slow is not None])
     peaks = device_peaks(run, ints(slow, C.DEVICE).tolist())
     against = combine_budget(partial.spent for partial in partials)
-    results = findings(slow, first, peaks, against, program_of(run))
+    results = with_given(run, findings(run, slow, first, peaks, against))
     wrong = overrun_notes(sum(part.overruns for part in parts))
     if in_ops:
         return Result(tables, results, wrong if shaped else (*wrong, NO_SHAPES_NOTE))
@@ -175,7 +174,9 @@ def _describe(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
         OP: launching[C.NAME],
         C.INPUT_SHAPES: launching[C.INPUT_SHAPES],
     }
-    return frame[[C.ROW_ID, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP]].assign(**described)
+    return frame[[C.ROW_ID, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW]].assign(
+        **described
+    )
 
 
 def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -280,4 +281,5 @@ ANALYSIS = Analysis(
     compute=_BY_RANK.whole,
     by_rank=_BY_RANK,
     rules=RULES,
+    uses_peaks=True,
 )

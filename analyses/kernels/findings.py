@@ -14,7 +14,7 @@ Names and launching ops are the evidence; `kernels.selection` has them:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -23,12 +23,14 @@ from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import COMMUNICATION, brief
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs.devices import Device
+from tracekit.runs.run import Run
 from tracekit.runs.text import human
 from tracekit.schema import C
 
-from ..shared.common import contains, duration, ints, largest_rows, max_per_rank, percent
-from ..shared.host_rows import NO_OP
-from ..shared.programs import Program
+from ..roofline.tables import MIN_BOUND_SHARE
+from ..shared.common import Bools, Floats, contains, duration, ints, largest_rows, max_per_rank, percent
+from ..shared.host_rows import NO_OP, source_lines
+from ..shared.programs import Program, program_of
 
 _BUSY = {"min_busy_share": 0.5, "min_paced_share": 0.8}
 """Shares of the steps in which a kernel runs, below which faster kernels save little: the host paces them."""
@@ -40,10 +42,11 @@ FP32 = Rule(
     "fp32_without_tensor_cores",
     bound=Bottleneck.COMPUTE,
     states="matrix products and convolutions in FP32 without tensor cores take at least {min_share} of the "
-    f"steps, more than kernels with tensor cores{_ON_BUSY}",
-    why="tensor cores multiply 16-bit and TF32 numbers several times faster; where the device is mostly "
-    "idle, faster kernels save little",
-    remedy="tensor cores",
+    "steps, more than kernels with tensor cores; else only those count that reach at least "
+    f"{MIN_BOUND_SHARE:.0%} of the FP32 peak of a device with a higher TF32 peak{_ON_BUSY}",
+    why="tensor cores multiply 16-bit and TF32 numbers several times faster; in mixed precision a program "
+    "computes some in FP32 on purpose, where TF32 keeps the range; where the device is mostly idle, faster "
+    "kernels save little",
     thresholds={"min_share": 0.10, **_BUSY},
 )
 DOUBLE = Rule(
@@ -135,27 +138,26 @@ TENSOR_CORES, ALL = "tensor cores", "all"
 
 
 def findings(
+    run: Run,
     slow: pd.DataFrame,
     first: pd.DataFrame,
     peaks: Mapping[int, Device],
     budget: Budget,
-    program: Program,
 ) -> tuple[Finding, ...]:
     """Return findings on the kernels of all ranks.
 
     Args:
+        run: The run.
         slow: Results of `select_slow_kernels`, concatenated.
         first: Slow first launches.
         peaks: Peaks of the devices for which they are known.
         budget: Time of the run's steps.
-        program: What was recorded.
     """
-    return (*_report_slow(slow, peaks, budget, program), *_report_first_launches(first, budget))
+    return (*_report_slow(run, slow, peaks, budget), *_report_first_launches(first, budget))
 
 
-def _report_slow(
-    slow: pd.DataFrame, peaks: Mapping[int, Device], budget: Budget, program: Program
-) -> list[Finding]:
+def _report_slow(run: Run, slow: pd.DataFrame, peaks: Mapping[int, Device], budget: Budget) -> list[Finding]:
+    program = program_of(run)
     tensor_cores, busy_ns = (_total(slow[slow["op"] == label]) for label in (TENSOR_CORES, ALL))
     busy_share = budget.share(busy_ns)
 
@@ -164,13 +166,15 @@ def _report_slow(
             return False
         if rule is DOUBLE:
             return total < DOUBLE["max_kernel_share"] * busy_ns
-        if rule is CASTS:
-            return total >= CASTS["min_kernel_share"] * busy_ns
-        return rule is not FP32 or total > tensor_cores
+        return rule is not CASTS or total >= CASTS["min_kernel_share"] * busy_ns
 
     results = []
     for rule in RULES[:-1]:
         rows = slow[slow["rule"] == rule.code]
+        is_mixed = rule is FP32 and _total(rows) <= tensor_cores
+        if is_mixed:
+            has_tf32 = [device for device, known in peaks.items() if known.peak("tf32")]
+            rows = rows[_is_bound(rows, peaks) & rows[C.DEVICE].isin(has_tf32)]
         total = _total(rows)
         least = rule.thresholds.get("min_share", 0)
         if not budget.matters(total, least=least) or not applies(rule, total):
@@ -184,6 +188,9 @@ def _report_slow(
         paced = busy_share < rule.thresholds.get("min_paced_share", 0)
         time = f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))} of the time"
         title, advice = _describe(rule, rows, time, program, peaks)
+        advice = _ALLOW_TF32 if is_mixed and program.is_pytorch else advice
+        if rule is FP32 and (line := _longest_at(run, rows)):
+            advice += f" The longest is launched at {line}."
         results.append(
             budget.finding(
                 rule,
@@ -207,17 +214,49 @@ _HOW = {
 
 
 def _saving_by_tensor_cores(rows: pd.DataFrame, peaks: Mapping[int, Device]) -> tuple[int, str]:
-    """Return what is saved if the peaks of tensor cores were reached, and how that is known."""
-    ratios = {device: _speedup(peaks.get(device)) for device in set(ints(rows, C.DEVICE).tolist())}
-    part = 1 - 1 / rows[C.DEVICE].map(ratios).to_numpy(np.float64)
+    """Return what tensor cores would save, and how that is known.
+
+    A kernel whose work shows that the peak of FP32 bounds it becomes faster as the peaks do, others by
+    `MIN_SPEEDUP`; none becomes shorter than moving its tensors takes.
+    """
+    ratio, bytes_per_ns = _by_device(rows, peaks, _speedup), _by_device(rows, peaks, _bytes_per_ns)
+    took, is_bound = ints(rows, C.DUR_NS).clip(min=1), _is_bound(rows, peaks)
+    after = np.where(is_bound, took / ratio, took / MIN_SPEEDUP)
+    part = 1 - np.clip(np.maximum(after, ints(rows, C.BYTES) / bytes_per_ns) / took, 0, 1)
     saving = max_per_rank(rows, (rows[ALONE_NS] * part).to_numpy(np.float64).astype(np.int64))
-    largest = max(ratios.values())
+    largest = ratio[is_bound].max(initial=MIN_SPEEDUP)
     if largest == MIN_SPEEDUP:
         return saving, _HALF
     return saving, (
-        f"upper bound: {percent(1 - 1 / largest)} of the time in which only these kernels run on the "
-        f"device, whose tensor cores have a {largest:.1f} times higher peak"
+        f"upper bound: the time in which only these kernels run on the device, whose tensor cores have a "
+        f"{largest:.1f} times higher peak, half of it where the work of the kernels is unknown or they are "
+        "not bound by the peak of FP32; none becomes shorter than moving its tensors takes"
     )
+
+
+def _by_device(
+    rows: pd.DataFrame, peaks: Mapping[int, Device], rate: Callable[[Device | None], float]
+) -> Floats:
+    """Return a rate of the device of each kernel."""
+    devices, place = np.unique(ints(rows, C.DEVICE), return_inverse=True)
+    return np.array([rate(peaks.get(int(device))) for device in devices], np.float64)[place]
+
+
+def _is_bound(rows: pd.DataFrame, peaks: Mapping[int, Device]) -> Bools:
+    """Whether the known work of each kernel shows that the peak of FP32 bounds it."""
+    fastest = ints(rows, C.FLOPS) / _by_device(rows, peaks, _flops_per_ns)
+    bound: Bools = fastest >= MIN_BOUND_SHARE * ints(rows, C.DUR_NS).clip(min=1)
+    return bound
+
+
+def _flops_per_ns(device: Device | None) -> float:
+    """Peak of FP32; infinite if it is unknown."""
+    return 1_000 * ((device and device.peak("fp32")) or np.inf)
+
+
+def _bytes_per_ns(device: Device | None) -> float:
+    """Memory bandwidth; infinite if it is unknown."""
+    return (device and device.gb_per_s) or np.inf
 
 
 def _speedup(device: Device | None) -> float:
@@ -226,6 +265,12 @@ def _speedup(device: Device | None) -> float:
         return MIN_SPEEDUP
     tensor_cores = device.peak("tf32") or device.peak("fp16") or 0.0
     return max(MIN_SPEEDUP, tensor_cores / (device.peak("fp32") or 1.0))
+
+
+def _longest_at(run: Run, rows: pd.DataFrame) -> str:
+    """Return the source line that launched the longest of some kernels; empty if it is unknown."""
+    longest = rows.iloc[[int(ints(rows, C.DUR_NS).argmax())]]
+    return str(source_lines(run, longest[C.OP_ROW].astype("Int64")).iloc[0])
 
 
 def _total(rows: pd.DataFrame) -> int:
@@ -322,6 +367,12 @@ _WITHOUT_PYTORCH = {
     LAYOUT.code: "Keep tensors in the layout of the convolutions (NHWC on tensor cores).",
     CHAINS.code: "Fuse them with the kernel before or after them.",
 }
+
+
+_ALLOW_TF32 = (
+    'Allow TF32 (`torch.set_float32_matmul_precision("high")`, `torch.backends.cudnn.allow_tf32`), if 10 '
+    "bits of mantissa are enough, or use autocast for these too."
+)
 
 
 def _multiply_faster(rows: pd.DataFrame, program: Program, peaks: Mapping[int, Device]) -> str:

@@ -8,10 +8,13 @@ import pandas as pd
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
+from ..roofline.calls import UNKNOWN, minimum_bytes
 from ..shared.common import PLACE, Bools, alone_ns, ints, spans
 from ..shared.groups import number_by, rows_by_device
+from ..shared.host_rows import fill_missing_text, host_rows
 from .findings import (
     ALL,
     ALONE_NS,
@@ -60,8 +63,9 @@ def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
         kernels: All kernels with their family, their op, and whether they use tensor cores.
 
     Returns:
-        Code of the rule, rank, device, op, family, `row_id`, and `alone_ns`, the time in which no other
-        kernel runs; rows without a rule (empty text) are sums, with `TENSOR_CORES` or `ALL` as op.
+        Code of the rule, rank, device, op and its row, family, `row_id`, duration, and `alone_ns`, the time
+        in which no other kernel runs; rows without a rule (empty text) are sums, with `TENSOR_CORES` or `ALL`
+        as op.
     """
     alone = alone_ns(kernels, kernels)
     in_step = kernels[C.STEP].notna().to_numpy(bool)
@@ -81,11 +85,45 @@ def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     }
     if not (matches(names, _BACKWARD) | matches(rows[OP], _BACKWARD)).any():
         flags[BATCH_NORM.code] = matches(names, _STATISTICS).to_numpy(bool)
-    table = rows[[*PLACE, C.ROW_ID]].assign(
+    table = rows[[*PLACE, C.ROW_ID, C.DUR_NS, C.OP_ROW]].assign(
         alone_ns=alone, op=rows[OP].astype(object), family=rows[FAMILY].astype(object)
     )
     found = [table[of_rule].assign(rule=code) for code, of_rule in flags.items() if of_rule.any()]
     return pd.concat([*found, _sum_by_device(rows, np.where(on_tensor_cores, alone, 0))], ignore_index=True)
+
+
+def add_work(run: Run, slow: pd.DataFrame) -> pd.DataFrame:
+    """Add to the kernels without tensor cores their share of the work of the calls that launched them.
+
+    Args:
+        run: The run.
+        slow: Result of `select_slow_kernels`.
+
+    Returns:
+        It with `flops` and `bytes` (the least that must be moved), `UNKNOWN` where they are.
+    """
+    slow = slow.assign(**{C.FLOPS: UNKNOWN, C.BYTES: UNKNOWN})
+    places = np.flatnonzero(
+        (slow["rule"] == FP32.code).to_numpy(bool) & slow[C.OP_ROW].notna().to_numpy(bool)
+    )
+    if not len(places):
+        return slow
+    ops, call, kernels = np.unique(ints(slow.iloc[places], C.OP_ROW), return_inverse=True, return_counts=True)
+    texts = [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES]
+    calls = host_rows(run, pd.Series(ops, dtype="Int64"), [*texts, C.FLOPS])
+    calls = calls.assign(**{name: fill_missing_text(calls[name], "") for name in texts})
+    calls[C.FLOPS] = calls[C.FLOPS].fillna(UNKNOWN).astype(np.int64)
+    codes, distinct = number_by(calls, [*texts, C.FLOPS])
+    moved = [
+        minimum_bytes(name, shapes, dtypes, flops if flops != UNKNOWN else None)
+        for name, shapes, dtypes, flops in calls.iloc[distinct][[*texts, C.FLOPS]].itertuples(index=False)
+    ]
+    calls[C.BYTES] = np.array([UNKNOWN if least is None else least for least in moved], np.int64)[codes]
+    for name in (C.FLOPS, C.BYTES):
+        amounts = slow[name].to_numpy(np.int64, copy=True)
+        amounts[places] = np.where(calls[name] == UNKNOWN, UNKNOWN, ints(calls, name) // kernels)[call]
+        slow[name] = amounts
+    return slow
 
 
 def _sum_by_device(rows: pd.DataFrame, on_tensor_cores: Ints) -> pd.DataFrame:
@@ -99,7 +137,9 @@ def _sum_by_device(rows: pd.DataFrame, on_tensor_cores: Ints) -> pd.DataFrame:
             (ALL, intervals.length(intervals.union(start[mine], end[mine]))),
         )
     ]
-    return pd.DataFrame(sums, columns=[*PLACE, OP, ALONE_NS]).assign(rule="", family="", row_id=-1)
+    unknown = pd.array([pd.NA] * len(sums), "Int64")
+    table = pd.DataFrame(sums, columns=[*PLACE, OP, ALONE_NS])
+    return table.assign(rule="", family="", row_id=-1, dur_ns=0, op_row=unknown)
 
 
 def _find_attention(rows: pd.DataFrame) -> Bools:

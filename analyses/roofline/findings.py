@@ -12,31 +12,18 @@ import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, WARN_SHARE, Budget, budget
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ..shared.common import Bools, contains, duration, ints, percent
+from ..shared.common import Bools, duration, ints, percent
 from ..shared.host_rows import source_lines
-from ..shared.pacing import MAX_BUSY_SHARE, MAX_WAIT_SHARE, is_paced_by_host
+from ..shared.pacing import is_paced_by_host
 from ..shared.programs import program_of
 from ..shared.tensor_shapes import parse_shapes
 from .calls import MATRIX, NARROW, OP, OWNER, PRECISION, SIMT
 from .tables import MIN_BOUND_SHARE
 
-PLAIN_FP32 = Rule(
-    "fp32_without_tf32",
-    bound=Bottleneck.COMPUTE,
-    states="products or convolutions of float32 run kernels whose names indicate FP32 without tensor cores, "
-    f"bound by that peak (at least {MIN_BOUND_SHARE:.0%} of it), on a device with a higher TF32 peak; "
-    "TF32, as much faster as the peaks allow, would save at least {min_saving_share} of a step; silent where "
-    f"kernels run for less than {MAX_BUSY_SHARE:.0%} of the steps and the host waits for less than "
-    f"{MAX_WAIT_SHARE:.0%}, because the host paces them",
-    why="TF32 keeps the range and 10 bits of the mantissa, and its peak is several times that of FP32; calls "
-    "far from the FP32 peak are bound by something else",
-    remedy="tensor cores",
-    thresholds={"min_saving_share": MIN_SHARE},
-)
 UNALIGNED = Rule(
     "unaligned_half_precision",
     bound=Bottleneck.COMPUTE,
@@ -83,18 +70,13 @@ DENSE = Rule(
     why="a router sends each token to one or a few experts, so that an expert gets a part of the rows",
     thresholds={"max_experts": 256, "min_share": WARN_SHARE},
 )
-RULES = (PLAIN_FP32, UNALIGNED, LOW_UTILIZATION, SIBLING, EQUAL, DENSE)
+RULES = (UNALIGNED, LOW_UTILIZATION, SIBLING, EQUAL, DENSE)
 GROUP = "group"
 """Column: row of the table of ops that a kernel belongs to."""
 SHORT_NS = 5_000
 """A call with a roof below this time is as short as the cost of launching a kernel."""
 # a batched product is usually part of eager attention, where a fused kernel removes it
 _PRODUCTS = [f"aten::{name}" for name in ("mm", "addmm", "linear", "_addmm_activation")]
-_ALLOW_PRODUCTS = 'Allow TF32 with `torch.set_float32_matmul_precision("high")` (or use autocast to bf16)'
-_ALLOW_CONVOLUTIONS = (
-    "cuDNN may use TF32 by default: check that `torch.backends.cudnn.allow_tf32` is not turned off (or use "
-    "autocast to bf16)"
-)
 _SMALL = (
     "A call has too little work to fill the device: do more per call (a larger batch, or several products "
     "as one `torch.bmm`)."
@@ -138,50 +120,17 @@ def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Find
     """
     rated = table[table[MATRIX].astype(bool) & table["utilization"].notna()]
     case = _Kernels(run, kernels, budget(run))
-    # Bound by FP32 according to kernel names, with a higher TF32 roof.
+    # Bound by FP32 according to kernel names, with a higher TF32 roof: `kernels` has a rule on them.
     is_fp32 = (rated[PRECISION] == "fp32") & rated[SIMT] & (rated["bound"] == "compute")
     is_plain = (is_fp32 & (rated["tf32_tflops"] > rated["peak_tflops"])).to_numpy(bool)
     is_unaligned = _is_unaligned(rated) & ~is_plain
     is_slow = (rated["bound"] == "neither").to_numpy(bool) & ~is_plain & ~is_unaligned
-    plain = _with_saving_by_tf32(rated[is_plain])
-    convolutions = contains(plain[OP], "conv")
     return (
-        *_report_fp32(case, plain[~convolutions], "matrix products", _ALLOW_PRODUCTS),
-        *_report_fp32(case, plain[convolutions], "convolutions", _ALLOW_CONVOLUTIONS),
         *_report_unaligned(case, rated[is_unaligned]),
         *_report_low(case, rated[is_slow]),
         *_report_siblings(case, rated[~is_plain & ~is_unaligned]),
         *_report_equal(case, table[table[MATRIX].astype(bool)]),
         *_report_dense_experts(case, table[table[OP].isin(_PRODUCTS)]),
-    )
-
-
-def _with_saving_by_tf32(plain: pd.DataFrame) -> pd.DataFrame:
-    if plain.empty:
-        return plain.assign(saving_ns=0)
-    by_tf32 = plain[C.FLOPS] / (plain["tf32_tflops"] * 1_000)
-    speedup = np.fmax(plain["by_flops"], plain["by_bytes"]) / np.fmax(by_tf32, plain["by_bytes"])
-    saving = plain["sum_ns"] - plain["sum_ns"] / speedup
-    return plain.assign(saving_ns=saving.round().astype(np.int64))
-
-
-def _report_fp32(case: _Kernels, groups: pd.DataFrame, what: str, advice: str) -> Iterator[Finding]:
-    saving = int(groups["saving_ns"].sum())
-    if not case.budget.matters(saving, least=PLAIN_FP32["min_saving_share"]):
-        return
-    if is_paced_by_host(case.run, case.rows, case.budget):
-        return
-    peaks, longest = groups.iloc[0], case.longest_of(groups)
-    yield case.budget.finding(
-        PLAIN_FP32,
-        saving,
-        f"Float32 {what} run without tensor cores for {case.share_text(int(groups['sum_ns'].sum()))}",
-        f"{advice}, if 10 bits of mantissa are enough{case.where(longest)}",
-        f"upper bound: their roof with TF32 ({peaks['tf32_tflops']:g} against {peaks['peak_tflops']:g} "
-        f"TFLOP/s) over the one without; device time {case.budget.per}, which shortens the step unless the "
-        "device waits for the host",
-        confidence=0.7,
-        evidence=case.evidence(longest),
     )
 
 

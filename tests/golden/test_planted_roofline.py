@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tests.shared_runs import SharedRuns
 
 PAIRS = {
-    "fp32_without_tf32": (planted.fp32_products, planted.tf32_products),
     "unaligned_half_precision": (planted.unaligned_products, planted.aligned_products),
     "low_matrix_utilization": (planted.little_products, planted.batched_products),
     "slower_than_sibling": (planted.unequal_products, lambda: planted.unequal_products(large_ns=300_000)),
@@ -45,9 +44,18 @@ def test_each_rule_fires_on_its_program_alone(code: str, shared_runs: SharedRuns
     assert found(shared_runs, clean()).findings == ()
 
 
-@pytest.mark.parametrize("program", [planted.convolutions, planted.tf32_products])
-def test_clean_programs_get_no_advice(program: Callable[[], Program], shared_runs: SharedRuns) -> None:
-    assert found(shared_runs, program()).findings == ()
+@pytest.mark.parametrize(
+    ("analysis", "program"),
+    [
+        ("roofline", planted.convolutions),
+        ("roofline", planted.tf32_products),
+        ("kernels", planted.tf32_products),
+    ],
+)
+def test_clean_programs_get_no_advice(
+    analysis: str, program: Callable[[], Program], shared_runs: SharedRuns
+) -> None:
+    assert analyze(shared_runs.simulated(program()), analysis).findings == ()
 
 
 def test_a_larger_product_could_run_at_the_rate_of_the_smaller_one(shared_runs: SharedRuns) -> None:
@@ -77,7 +85,7 @@ def test_experts_that_compute_all_rows_are_told(
         assert "All 4 experts" in finding.title
 
 
-def test_fp32_products_are_held_against_fp32_and_advised_tf32(shared_runs: SharedRuns) -> None:
+def test_fp32_products_are_held_against_fp32_and_advised_tf32_once(shared_runs: SharedRuns) -> None:
     run = shared_runs.simulated(planted.fp32_products())
     result = analyze(run, "roofline")
     got = row(result, "ops", "aten::mm")
@@ -94,17 +102,18 @@ def test_fp32_products_are_held_against_fp32_and_advised_tf32(shared_runs: Share
     }
     assert got["roof_ns"] == round(flops / 19_500)
     assert got["bound"] == "compute"
-    (finding,) = result.findings
+    assert result.findings == ()
+    (finding,) = analyze(run, "kernels").findings
     assert (finding.severity, finding.basis) == (Severity.HIGH, Basis.ESTIMATED)
-    assert finding.saving_ns_per_step == 1_750_000  # two products of 1 ms a step, 8 times as fast
+    assert finding.saving_ns_per_step == pytest.approx(
+        1_750_000, rel=0.01
+    )  # 2 of 1 ms a step, 8 times as fast
     assert 'set_float32_matmul_precision("high")' in finding.advice
     assert "train.py(7): forward" in finding.advice
     rows = finding.evidence["device_intervals"]
     device = run.table("device_intervals").set_index(C.ROW_ID)
     assert len(rows) == min(6, EVIDENCE_ROWS)
     assert device.loc[rows, C.KIND].eq("kernel").all()
-    host = run.table("host_intervals").set_index(C.ROW_ID)
-    assert host.loc[finding.evidence["host_intervals"], C.NAME].eq("aten::mm").all()
 
 
 def test_kernels_are_rated_by_family_against_the_peak_of_their_precision(shared_runs: SharedRuns) -> None:
@@ -239,9 +248,8 @@ def test_given_peaks_replace_those_of_the_device_and_are_named(shared_runs: Shar
     (note,) = (note for note in result.notes if isinstance(note, Remark))
     assert note.startswith("peaks are those of RTX A6000 (NVIDIA Ampere GA102")
     assert note.endswith("as given, not those of the recorded NVIDIA A100-SXM4-40GB")
-    (finding,) = result.findings
+    (finding,) = analyze(other, "kernels").findings
     assert finding.how.endswith("with the peaks of RTX A6000, as given")
-    assert "19.5 TFLOP/s" not in finding.how
     assert analyze(other, "steps").notes == analyze(run, "steps").notes
 
 

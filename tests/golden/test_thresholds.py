@@ -113,7 +113,6 @@ CASES: dict[str, Case] = {
     "memory_leak": one(memory_ranks.memory, leak=2 * MIB, noise=(0, MIB // 16, MIB // 64)),
     "unused_reserved_memory": one(memory_ranks.fragmentation, unused=600 * MIB),
     "allocator_churn": one(memory_ranks.churn, from_step=0, to_step=memory_ranks.STEPS),
-    "fp32_without_tf32": one(roofline.fp32_products),
     "unaligned_half_precision": one(roofline.unaligned_products),
     "low_matrix_utilization": one(roofline.little_products),
     "slower_than_sibling": one(roofline.unequal_products),

@@ -136,17 +136,16 @@ def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranke
         finding: The finding.
         against: What savings are measured against.
     """
-    rule = next((rule for rule in analysis.rules if rule.code == finding.code), None)
-    bound, remedies = (rule.bound, frozenset({rule.remedy} - {""})) if rule else (None, frozenset[str]())
-    return Ranked(analysis.name, finding, _share_of_step(finding, against), bound, remedies)
+    bound = next((rule.bound for rule in analysis.rules if rule.code == finding.code), None)
+    return Ranked(analysis.name, finding, _share_of_step(finding, against), bound)
 
 
 def by_saving(findings: Iterable[Ranked]) -> tuple[Ranked, ...]:
     """Rank findings by saving; those of the same time are one finding with several remedies.
 
     Larger savings come first, findings without one last, then by severity and confidence. A finding of the
-    same time as an earlier one is a remedy of that one; one whose rule advises the same is left out. Idle
-    time that a more specific finding claims is no longer claimed by `idle_gaps`, which explains all of it.
+    same time as an earlier one is a remedy of that one. Idle time that a more specific finding claims is no
+    longer claimed by `idle_gaps`, which explains all of it.
     """
     leading: list[Ranked] = []
     for candidate in sorted(findings, key=_sort_key):
@@ -159,11 +158,9 @@ def by_saving(findings: Iterable[Ranked]) -> tuple[Ranked, ...]:
 
 
 def _add_remedy(leader: Ranked, other: Ranked) -> Ranked:
-    """Return a finding with another one of its time as a remedy, unless one of them advises the same."""
-    if leader.remedies & other.remedies:
-        return leader
-    finding = replace(leader.finding, remedies=(*leader.finding.remedies, other.finding))
-    return replace(leader, finding=finding, remedies=leader.remedies | other.remedies)
+    """Return a finding with another one of its time as a remedy."""
+    remedies = (*leader.finding.remedies, other.finding)
+    return replace(leader, finding=replace(leader.finding, remedies=remedies))
 
 
 _REMOVES_ALL = "critical_path"

@@ -67,8 +67,6 @@ class Rule:
             verdict on a run names the findings first whose rule has the bottleneck of the run here.
         thresholds: Numbers of the condition by name. A name starts with `min_` or `max_` and ends in its
             unit as names of columns do: `_ns`, `_bytes`, `_share`; others are counts or ratios.
-        remedy: What the advice changes, where several rules advise the same; of their findings on the same
-            time one is shown.
 
     Example:
         >>> rule = Rule("small", "under {max_ns}", "a launch takes longer", thresholds={"max_ns": 2_500})
@@ -81,7 +79,6 @@ class Rule:
     why: str
     bound: Bottleneck | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
-    remedy: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "thresholds", dict(self.thresholds))  # no two rules share one mapping

@@ -92,7 +92,6 @@ class Ranked:
         finding: What it found.
         share_of_step: Its saving over the mean step; None without a saving.
         bound: What its time is spent on, as its rule says.
-        remedies: What its advice, and that of findings of the same time, changes, as far as rules name it.
         measured: Trials of changes that it advises.
         is_refuted: Whether trials on several programs of the store found its rule to save nothing.
     """
@@ -101,7 +100,6 @@ class Ranked:
     finding: Finding
     share_of_step: float | None
     bound: Bottleneck | None = None
-    remedies: frozenset[str] = frozenset()
     measured: tuple[Trial, ...] = ()
     is_refuted: bool = False
 

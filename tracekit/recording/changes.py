@@ -261,7 +261,7 @@ MATMUL_PRECISION = Change(
     file=_OF_DEVICE,
     code='torch.set_float32_matmul_precision("high")',
     results="precision",
-    answers=("fp32_without_tf32", "fp32_without_tensor_cores"),
+    answers=("fp32_without_tensor_cores",),
     needs_device=True,
     edit=Statement('torch.set_float32_matmul_precision("high")'),
 )

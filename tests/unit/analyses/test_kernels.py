@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
 from tracekit.analyses.kernels import NO_OPS_NOTE, OUTSIDE_OPS_NOTE, UNLINKED_NOTE
 from tracekit.analyses.shared.common import NO_DEVICE
+from tracekit.analyses.shared.tensor_shapes import parse_shapes
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset
 from tracekit.analysis import analyze
@@ -264,23 +266,61 @@ def test_the_saving_of_a_faster_kernel_is_what_ran_alone(tmp_path: Path) -> None
     assert finding.saving_ns_per_step == 300
 
 
+LARGE, THIN = "[[1024,1024],[1024,1024]]", "[[4096,8],[8,4096]]"
+
+
 @pytest.mark.parametrize(
-    ("gpu", "saving", "how"),
+    ("gpu", "shapes", "took_ns", "saving", "how"),
     [
-        ("", 300, "half of the time"),
-        ("Unlisted", 300, "half of the time"),
-        ("NVIDIA H200", 518, "upper bound: 86.5% of the time"),
-        ("Tesla T4", 525, "upper bound: 87.5% of the time"),  # with FP16, since it has no TF32
+        ("", LARGE, 40_000, 20_000, "half of the time"),
+        ("Unlisted", LARGE, 40_000, 20_000, "half of the time"),
+        ("NVIDIA H200", "", 40_000, 20_000, "half of the time"),
+        ("NVIDIA H200", LARGE, 40_000, 34_583, "upper bound: the time"),  # 32 µs at the peak of FP32
+        ("NVIDIA H200", LARGE, 106_000, 91_646, "upper bound: the time"),  # 30% of that peak
+        ("NVIDIA H200", LARGE, 108_000, 54_000, "half of the time"),
+        ("NVIDIA H200", THIN, 16_000, 1_964, "half of the time"),  # 67 MB take 14 µs
+        ("Tesla T4", LARGE, 400_000, 350_000, "upper bound: the time"),  # with FP16, since it has no TF32
     ],
 )
-def test_tensor_cores_save_as_much_as_the_peaks_of_the_device_allow(
-    tmp_path: Path, gpu: str, saving: int, how: str
+def test_tensor_cores_save_as_much_as_the_peaks_and_the_shapes_allow(
+    tmp_path: Path, gpu: str, shapes: str, took_ns: int, saving: int, how: str
 ) -> None:
-    rows = [kernel(0, 600, name=SINGLE, stream=7)]
+    dtypes, size = '["float","float"]', parse_shapes(shapes)
+    work = 2 * math.prod(size[0]) * size[1][1] if shapes else None
+    op = host("aten::mm", 0, 10, input_shapes=shapes or None, input_dtypes=dtypes, flops=work)
+    rows = [kernel(0, took_ns, name=SINGLE, stream=7, op_row=0)]
     gpus = {"environment": {"gpus": [{"index": 0, "name": gpu}]}} if gpu else {}
-    (finding,) = analyze(make_run(tmp_path, device_intervals=rows, meta=gpus), "kernels").findings
-    assert finding.saving_ns_per_step == saving
+    run = make_run(tmp_path, host_intervals=[op], device_intervals=rows, meta=gpus)
+    finding = next(one for one in analyze(run, "kernels").findings if "without_tensor" in one.code)
+    assert finding.saving_ns_per_step == pytest.approx(saving, rel=0.001)
     assert finding.how.startswith(how)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "took_ns", "spoken"),
+    [("NVIDIA H200", 106_000, True), ("NVIDIA H200", 108_000, False), ("Tesla T4", 600_000, False)],
+)
+def test_beside_more_kernels_with_tensor_cores_those_bound_by_fp32_may_use_tf32(
+    tmp_path: Path, gpu: str, took_ns: int, *, spoken: bool
+) -> None:
+    """30% of the peak of FP32 take 107 µs on an H200; a T4 has no TF32."""
+    op = host("aten::mm", 0, 10, input_shapes=LARGE, input_dtypes='["float","float"]', flops=1 << 31)
+    tensor = kernel(0, took_ns, name=TENSOR, stream=7)
+    rows = [tensor, kernel(took_ns, 2 * took_ns, name=SINGLE, stream=7, op_row=0)]
+    gpus = {"environment": {"gpus": [{"index": 0, "name": gpu}]}}
+    run = make_run(tmp_path, host_intervals=[op], device_intervals=rows, meta=gpus)
+    advice = [one.advice for one in analyze(run, "kernels").findings if "without_tensor" in one.code]
+    assert [text.startswith("Allow TF32") for text in advice] == [True] * spoken
+
+
+def test_the_work_of_a_call_is_shared_by_its_kernels(tmp_path: Path) -> None:
+    """Two kernels of 20 µs do the work of one of 40."""
+    op = host("aten::mm", 0, 10, input_shapes=LARGE, input_dtypes='["float","float"]', flops=1 << 31)
+    rows = [kernel(start, start + 20_000, name=SINGLE, stream=7, op_row=0) for start in (0, 20_000)]
+    gpus = {"environment": {"gpus": [{"index": 0, "name": "NVIDIA H200"}]}}
+    run = make_run(tmp_path, host_intervals=[op], device_intervals=rows, meta=gpus)
+    (finding,) = analyze(run, "kernels").findings
+    assert finding.saving_ns_per_step == pytest.approx(34_583, abs=100)
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 BOUND = {"c": Bottleneck.LAUNCH, "d": Bottleneck.COMMUNICATION}
-REMEDY = dict.fromkeys("ef", "tensor cores")
-RULES = tuple(
-    Rule(code, "always", "a test", bound=BOUND.get(code), remedy=REMEDY.get(code, "")) for code in "abcdef"
-)
+RULES = tuple(Rule(code, "always", "a test", bound=BOUND.get(code)) for code in "abcd")
 
 
 def made(name: str, compute: Callable[[Run], Result]) -> Analysis:
@@ -112,14 +109,6 @@ def test_findings_of_the_same_rows_are_one_with_several_remedies(run: Run, only:
     assert advice.findings[0].finding.remedies == (found[1],)
     assert advice.findings[0].codes == {"a", "b"}
     assert advice.shares == pytest.approx({"a": 0.3, "b": 0.2, "c": 0.1, "d": 0.05})
-
-
-def test_remedies_that_are_the_same_are_said_once(run: Run, only: Callable[..., None]) -> None:
-    rows = {"device_intervals": [3, 5]}
-    found = tuple(finding(code, None, evidence=rows) for code in "aefb")
-    only(made("one", lambda _: Result(findings=found)))
-    (one,) = advise(run).findings
-    assert (one.finding.code, [remedy.code for remedy in one.finding.remedies]) == ("a", ["b", "e"])
 
 
 def test_idle_time_that_another_finding_claims_is_claimed_once(run: Run, only: Callable[..., None]) -> None:
