@@ -20,12 +20,9 @@ from typing import TYPE_CHECKING, Literal
 from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
-from samples.simulator import write
-from samples.simulator.examples import training
-from samples.simulator.planted import memory_ranks
-from samples.simulator.planted.regressions import program, synchronizing_bound_checks
 from tests.browser.serving import Served, served
 from tests.docs.pages import Page
+from tracekit.cli.sample import FOLDER
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
+RECORDED = ROOT / "samples" / "recorded"
 LARGEST = 100_000
 """Bytes of a picture at most."""
 COLORS = 256
@@ -72,8 +70,8 @@ class Picture:
 
 
 PICTURES = (
-    Picture("overview", "overview", "train"),
-    Picture("timeline", "timeline", "train"),
+    Picture("overview", "overview", "loader"),
+    Picture("timeline", "timeline", "training"),
     Picture("idle-gaps", "idle_gaps", "job"),
     Picture("kernels", "kernels", "job"),
     Picture("ops", "ops", "cpu"),
@@ -91,19 +89,10 @@ PICTURES = (
 
 
 def filled(folder: Path) -> tuple[Store, dict[str, str]]:
-    """A store of the samples' runs, and their ids by a short name."""
+    """A store of the samples that come with tracekit, and their ids by their names."""
     store = Store(folder / "store")
-    for rank, job in enumerate(memory_ranks.job(ranks=2, late=1)):
-        (folder / "two-ranks").mkdir(exist_ok=True)
-        write(job, folder / "two-ranks" / f"rank{rank}.json")
-    change = synchronizing_bound_checks()
-    sources = {
-        "cpu": ROOT / "samples" / "recorded" / "mnist_cnn-train-cpu" / "trace.json.gz",
-        "job": folder / "two-ranks",
-        "train": write(training(), folder / "training.json"),
-        "before": write(program(change.base), folder / "before.json"),
-        "after": write(program(change.head), folder / "after.json"),
-    }
+    sources = {name: FOLDER / f"{name}.json.gz" for name in ("loader", "training", "before", "after")}
+    sources |= {"job": FOLDER / "job", "cpu": RECORDED / "mnist_cnn-train-cpu" / "trace.json.gz"}
     return store, {name: import_traces(store, [path])[0].path.name for name, path in sources.items()}
 
 
