@@ -164,7 +164,7 @@ PLANTED = (
     _planted(
         "small element-wise kernels", launches.chain, "small_elementwise_kernels", "unfused_elementwise"
     ),
-    _planted("float32 without TF32", roofline.fp32_products, "fp32_without_tf32"),
+    _planted("float32 without TF32", roofline.fp32_products, "fp32_without_tensor_cores"),
     _planted("odd size in half precision", roofline.unaligned_products, "unaligned_half_precision"),
     _planted("products too small", roofline.little_products, "low_matrix_utilization"),
     _planted("memory leak", lambda: memory_ranks.memory(leak=1 << 20), "memory_leak"),
@@ -184,7 +184,7 @@ PLANTED = (
 )
 _BOUNDS = {
     "elementwise_chain": ("unfused_elementwise", "compute"),
-    "gemm_fp32": ("fp32_without_tf32", "compute"),
+    "gemm_fp32": ("fp32_without_tensor_cores", "compute"),
     "graph_replay": ("launch_bound_steps", "queued work", "idle_between_kernels", "compute"),
     "host_random": ("host work", "host_random_tensors"),
     "loader_without_workers": ("input", "idle_dataload"),

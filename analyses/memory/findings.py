@@ -219,11 +219,13 @@ def churn_findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
     later = calls[calls[AFTER_WARMUP]]
     if not len(later):
         return []
-    budget = savings.budget(run)
+    budget, is_off = savings.budget(run), _caching_is_off(run, calls)
     if budget.marked:
         recurs = int(later.groupby(C.RANK)[C.STEP].nunique().max()) >= CHURN["min_steps"]
     else:
         recurs = int(matches(later[C.NAME], FREES).sum()) >= CHURN["min_frees"]
+    if is_off and not budget.marked:
+        later = calls  # the first calls are like all others
     blocked = _blocked(later)
     total = int(blocked.sum())
     if not (recurs and budget.matters(total, least=CHURN["min_saving_share"])):
@@ -232,8 +234,8 @@ def churn_findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
     if not budget.matters(saved, least=CHURN["min_saving_share"]):
         return []
     finding = _churn_finding(run, later, total, saved, budget)
-    if _caching_is_off(run, calls):
-        title = finding.title.replace("Device memory is", "Caching allocator off: memory", 1)
+    if is_off:
+        title = finding.title.replace("Device memory", "Caching allocator off", 1)
         finding = replace(finding, code=UNCACHED.code, title=title, advice=_UNCACHED)
     return [finding]
 
@@ -255,25 +257,22 @@ def _caching_is_off(run: Run, calls: pd.DataFrame) -> bool:
 
 
 def _blocked(calls: pd.DataFrame) -> pd.Series:
-    """Time in the calls by rank, on the thread with most of it."""
-    threads = calls.groupby([C.RANK, C.TID], sort=True)
-    codes = threads.ngroup().to_numpy().astype(np.int64)
-    index = threads.size().index
-    by_thread = pd.Series(union_by(codes, len(index), *spans(calls)), index=index)
-    return by_thread.groupby(level=0).max()
+    """Time of each rank in which a thread is in one of the calls."""
+    codes, ranks = pd.factorize(calls[C.RANK], sort=True)
+    return pd.Series(union_by(codes.astype(np.int64), len(ranks), *spans(calls)), index=ranks)
 
 
 def _churn_finding(run: Run, calls: pd.DataFrame, total: int, saved: int, budget: Budget) -> Finding:
-    count, steps = len(calls), len(calls[[C.RANK, C.STEP]].drop_duplicates())
+    frees, steps = int(matches(calls[C.NAME], FREES).sum()), len(calls[[C.RANK, C.STEP]].drop_duplicates())
     when = f"{steps:,} steps after the first" if budget.marked else "the second half of the capture"
     return budget.finding(
         CHURN,
         saved,
-        f"Device memory is allocated or freed at the driver {count:,} times: "
+        f"Device memory: {len(calls) - frees:,} allocations and {frees:,} frees at the driver: "
         f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))}",
         f"They are in {when}. {_place_of_calls(run, calls)} {_advise_on_cause(run, calls)}",
-        "upper bound: host time in these calls on the thread of each rank with most of it, at most the "
-        "idle time of the rank's busiest device",
+        "upper bound: time in which a thread of the rank is in such a call, at most the idle time of the "
+        "rank's busiest device",
         confidence=CHURN_CONFIDENCE,
         evidence={"host_intervals": largest_rows(calls, C.DUR_NS)},
     )

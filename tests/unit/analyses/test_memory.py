@@ -334,3 +334,22 @@ def test_an_allocation_for_most_tensors_means_that_the_cache_is_off(
     run = make_run(tmp_path, host_intervals=[*ops, *calls], device_intervals=busy)
     found = [one.code for one in analyze(run, "memory").findings]
     assert found == [code]
+
+
+def test_calls_of_all_threads_and_kinds_count_without_a_caching_allocator(tmp_path: Path) -> None:
+    """Every second tensor is of another thread, as in backward; both threads allocate and free."""
+    runtime = {"kind": HostKind.RUNTIME, "depth": 1}
+    ops = [host("aten::empty", 1_000 * k, 1_000 * k + 900, tid=k % 2) for k in range(120)]
+    calls = [
+        host(name, 1_000 * k + at, 1_000 * k + at + 300, parent_row=k, tid=k % 2, **runtime)
+        for k in range(120)
+        for name, at in (("hipMalloc", 10), ("hipFree", 400))
+    ]
+    busy = [kernel(0, 10), kernel(120_000, 120_010)]
+    (finding,) = analyze(
+        make_run(tmp_path, host_intervals=[*ops, *calls], device_intervals=busy), "memory"
+    ).findings
+    assert finding.title.startswith(
+        "Caching allocator off: 120 allocations and 120 frees at the driver: 72 µs"
+    )
+    assert finding.saving_ns_per_step == 72_000
