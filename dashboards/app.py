@@ -111,6 +111,7 @@ def serve(
     on_ready: Callable[[str], None],
     open_browser: bool = False,
     upload_limit: int = UPLOAD_LIMIT,
+    page: str = "",
 ) -> None:
     """Serve a store's dashboard until interrupted; KeyboardInterrupt and SystemExit propagate.
 
@@ -121,6 +122,7 @@ def serve(
         on_ready: Called with the address once the port is open.
         open_browser: Whether to open it in the default browser.
         upload_limit: Maximum bytes of all uploads that have not been imported.
+        page: Path and query of the page that the address is of; the start page by default.
 
     Raises:
         UnusableInputError: The address cannot be listened on.
@@ -144,7 +146,8 @@ def serve(
     )
     port = listening.getsockname()[1]
     server.channel_class = connection_opener(lambda headers: security.may_send(headers, token, port))
-    address = f"http://{_url_host(host)}:{port}/" + (f"?token={token}" if token else "")
+    shown = f"{'&' if '?' in page else '?'}token={token}" if token else ""
+    address = f"http://{_url_host(host)}:{port}/{page}{shown}"
     on_ready(address)
     if open_browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -8,15 +8,16 @@ import sys
 from importlib import import_module
 from itertools import takewhile
 from keyword import iskeyword
+from typing import Any
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli.progress import print_error
 from tracekit.errors import ExitCode, TracekitError, did_you_mean, hide_warnings
 
 _NAMES = (
-    "doctor", "workloads", "collect", "sweep", "suite", "import", "runs", "show", "analyze", "findings",
-    "diff", "check", "bisect", "ab", "try", "calibration", "noise", "query", "export", "report", "dashboard",
-    "mcp", "skill", "rm", "verify", "gc", "sample",
+    "doctor", "config", "workloads", "collect", "sweep", "suite", "import", "runs", "show", "analyze",
+    "findings", "diff", "check", "bisect", "ab", "try", "calibration", "noise", "query", "export",
+    "report", "dashboard", "open", "mcp", "skill", "rm", "verify", "gc", "sample",
 )  # fmt: skip
 COMMANDS = {name: f"tracekit.cli.{name}{'_' * iskeyword(name)}" for name in _NAMES}
 """Modules of the commands by name, in the order of the help page."""
@@ -33,6 +34,22 @@ class LazyGroup(click.Group):
         """Import and return a command; None if it does not exist."""
         module = COMMANDS.get(cmd_name)
         return import_module(module).command if module else None
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Return a context in which the options of commands have the configured defaults."""
+        return super().make_context(*args, **kwargs, default_map=_Configured())
+
+
+class _Configured(dict[str, Any]):
+    """Configured values of options by command, found when the command is used."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the configured values of a command's options by parameter; None for another name."""
+        if name not in COMMANDS:
+            return default
+        from tracekit.cli.options import configured_values
+
+        return configured_values(name, import_module(COMMANDS[name]).command)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -186,6 +186,36 @@ def scheduler_option(text: str) -> Decorator:
     return click.option("--scheduler", metavar="ADDRESS", help=f"{text} such as tcp://host:8786.")
 
 
+def option_name(param: click.Parameter) -> str:
+    """Return the name of an option as it is configured: its flag with underscores; empty for an argument."""
+    flag = next((flag for flag in param.opts if flag.startswith("--")), "")
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def configured_values(command: str, definition: click.Command) -> dict[str, Any]:
+    """Return the values that a project or the environment configures for a command's options, by parameter.
+
+    Args:
+        command: Name of the command.
+        definition: The command.
+    """
+    from tracekit.runs.configuration import STORE, find_setting
+
+    values: dict[str, Any] = {}
+    for param in definition.params:
+        name = option_name(param)
+        if not name or name == STORE:  # `locate` finds the store, also for `import tracekit`
+            continue
+        setting = find_setting(command, name, Path.cwd())
+        if setting is None:
+            continue
+        value = setting.value
+        if getattr(param, "multiple", False):
+            value = value.split(",") if isinstance(value, str) else value
+        values[str(param.name)] = value if isinstance(value, str | bool | list) else str(value)
+    return values
+
+
 def format_of(what: str, names: Sequence[str]) -> Decorator:
     """Return the option for the output format."""
     return click.option(

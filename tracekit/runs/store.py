@@ -23,6 +23,7 @@ from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError,
 from tracekit.runs import meta as run_meta
 from tracekit.runs import redaction, revisions
 from tracekit.runs.backends.local import Leftover, LocalBackend
+from tracekit.runs.configuration import configured_store
 from tracekit.runs.meta import RUN_ID, RunMeta
 from tracekit.runs.run import Run
 from tracekit.runs.tables import WrittenFile
@@ -42,12 +43,15 @@ _MAX_SHOWN = 200  # characters of a reference in an error
 
 
 def locate(option: str | None = None) -> Place:
-    """Return the place of the store: an option, `$TRACEKIT_STORE`, or `.tracekit/` in the repository or here.
+    """Return the place of the store.
+
+    It is that of an option, `$TRACEKIT_STORE` or `[tool.tracekit]` in `pyproject.toml`, else `.tracekit/` in
+    the repository or here.
 
     Raises:
         UnusableInputError: The address is invalid.
     """
-    named = option or os.environ.get(ENVIRONMENT_VARIABLE)
+    named = option or os.environ.get(ENVIRONMENT_VARIABLE) or configured_store(Path.cwd())
     if named:
         place = storage.parse(named)
         return place.expanduser() if isinstance(place, Path) else place

@@ -66,7 +66,7 @@ def test_debug_adds_the_traceback(
     [
         ("anaylze", "unknown command 'anaylze'; did you mean analyze? Try 'tracekit --help'."),
         ("find", "unknown command 'find'; did you mean findings? Try 'tracekit --help'."),
-        ("nope", "unknown command 'nope'. Try 'tracekit --help'."),
+        ("zzz", "unknown command 'zzz'. Try 'tracekit --help'."),
         ("suite reprot", "unknown command 'reprot'; did you mean report? Try 'tracekit suite --help'."),
         ("runs --fromat csv", "unknown option --fromat; did you mean --format? Try 'tracekit runs --help'."),
         ("runs --zzz", "unknown option --zzz. Try 'tracekit runs --help'."),
