@@ -16,9 +16,12 @@ import pandas as pd
 
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.host_verdict import (
+    LIBRARY,
+    MAX_SAMPLED_SHARE,
     MIN_LOCK_SAMPLES,
     MIN_LOCK_SHARE,
     MIN_LOCK_WAIT_NS,
+    MIN_SAMPLED,
     NOT_RECORDED,
     HostPart,
     describe_line,
@@ -34,6 +37,7 @@ from tracekit.runs.environment import PROGRAM
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import COLLECTION
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_times import StepTime
 from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
 from tracekit.schema import C, HostKind
@@ -41,7 +45,7 @@ from tracekit.schema import C, HostKind
 from ..shared.common import contains, ints, spans
 from ..shared.host_columns import BACKWARD, HostColumns
 from ..shared.programs import keep_workers, program_of
-from .states import BLOCKED_NS
+from .states import BLOCKED_NS, RUN_DELAY_NS
 
 PART, TIME_NS, TOTAL_NS, SOURCE, SAMPLES = "part", "time_ns", "total_ns", "source", "samples"
 LOADS = Rule(
@@ -119,7 +123,16 @@ LOCK = Rule(
         "min_samples": MIN_LOCK_SAMPLES,
     },
 )
-RULES = (LOADS, OUTSIDE, COLLECTS, COMPILES, LATE, ANOMALIES, THREADS, RESTARTS, ITERATIONS, LOCK)
+SLOW = Rule(
+    "slow_steps_by_function",
+    states="at least {min_steps} un-profiled steps take {min_share} of their time above their median, and a "
+    "function of the program is in half as many of the samples of such steps, and in fewer than half as many "
+    "of those of profiled steps, unless its period is as short",
+    why="saving, logging or evaluation in every nth step is in no profiled one, or in one of them",
+    bound=Bottleneck.HOST,
+    thresholds={"min_share": 0.25, "min_steps": 20},
+)
+RULES = (*(LOADS, OUTSIDE, COLLECTS, COMPILES, LATE, ANOMALIES, THREADS), RESTARTS, ITERATIONS, LOCK, SLOW)
 MIN_RANKS = 2
 
 
@@ -142,7 +155,7 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
     is_named = locked and 2 * (locked.saving_ns_per_step or 0) > against.per_step(times[HostPart.OUTSIDE])
     if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns and not is_named:
         rows = names[names[PART] == HostPart.OUTSIDE]
-        yield _report_outside(run, rows, times[HostPart.OUTSIDE], _find_blocked(tables, times), against)
+        yield _report_outside(run, rows, times[HostPart.OUTSIDE], _find_states(tables, times), against)
     if (collecting_ns := times[HostPart.GARBAGE_COLLECTION]) >= COLLECTS["min_share"] * window_ns:
         start, end = host.spans(np.flatnonzero(host.name_matches(f"^{COLLECTION}")))
         yield against.finding(
@@ -186,10 +199,7 @@ def _report_lock(run: Run, others: pd.DataFrame | None, against: Budget) -> Find
 
 
 def _report_loading(run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
-    """The finding on data loading: in the process itself, or waiting for workers.
-
-    Where other programs took the cores, waiting for workers has no saving: they were slowed down as well.
-    """
+    """The finding on data loading: in the process itself, or waiting for workers."""
     waits = contains(names[C.NAME], "_MultiProcessing").any()
     function, _ = find_main_function(names, time_ns)
     place = f"Most of it is in {brief(function)}{describe_line(names, function)}. " if function else ""
@@ -216,29 +226,33 @@ _LOAD_IN_WORKERS = (
 )
 
 
-def _find_blocked(tables: dict[str, pd.DataFrame], times: dict[HostPart, int]) -> int:
-    """Return for how long the driving threads are blocked outside of ops at least, as recorded.
+def _find_states(tables: dict[str, pd.DataFrame], times: dict[HostPart, int]) -> tuple[int, int]:
+    """Return for how long the driving threads are blocked outside of ops at least, and wait for a core.
 
-    In other parts they may be blocked for all of the time.
+    In other parts they may be blocked for all of the time. Both are 0 if they were not recorded.
     """
     states = tables.get("thread_states")
     if states is None or len(states) != len(tables["per_step"]):
-        return 0
-    elsewhere = sum(times.values()) - times[HostPart.OUTSIDE]
-    return max(0, int(ints(states, BLOCKED_NS).sum()) - elsewhere)
+        return 0, 0
+    blocked_ns, delay_ns = (int(ints(states, name).sum()) for name in (BLOCKED_NS, RUN_DELAY_NS))
+    return max(0, blocked_ns - sum(times.values()) + times[HostPart.OUTSIDE]), delay_ns
 
 
-def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, blocked_ns: int, against: Budget) -> Finding:
+def _report_outside(
+    run: Run, names: pd.DataFrame, time_ns: int, states: tuple[int, int], against: Budget
+) -> Finding:
     """The finding on time outside of ops, with the function that most of it is in.
 
     Args:
         run: The run.
         names: Rows of that part in the table `by_name`.
         time_ns: The time outside of ops.
-        blocked_ns: For how long of it the threads are blocked at least.
+        states: For how long of it the threads are blocked at least, and wait for a core.
         against: The steps.
     """
     function, saving_ns = find_main_function(names, time_ns)
+    blocked_ns, delay_ns = states
+    saving_ns = min(saving_ns, time_ns - delay_ns)
     unmeasured = "" if run.meta.environment.get(PROGRAM) else "garbage collection, "
     move = _MOVE.format(unmeasured=unmeasured)
     if 2 * blocked_ns > time_ns:
@@ -254,6 +268,11 @@ def _report_outside(run: Run, names: pd.DataFrame, time_ns: int, blocked_ns: int
         saving, place = None, f"No function has most of it: {', '.join(shares)}"
     elif function in ("", NOT_RECORDED):
         saving, place = None, f"To see the functions, {program_of(run).stacks}"
+    if 2 * delay_ns > time_ns:
+        saving, advice = (
+            None,
+            _DELAYED.format(delayed=human(against.per_step(delay_ns), "ns"), per=against.per),
+        )
     return against.finding(
         OUTSIDE,
         saving,
@@ -275,6 +294,10 @@ _MOVE = (
 _WAIT = (
     "For at least {blocked} {per} the thread is blocked: it sleeps, or waits for a file, a socket, a lock or "
     "other threads. Do that beside the steps: in another thread or process, or ahead of time"
+)
+_DELAYED = (
+    "For {delayed} {per} the thread is ready and waits for a core, which other threads or programs use: "
+    "record again on a quiet machine, or use fewer threads and workers"
 )
 _FUSE = "It is the optimizer's loop over parameters: use `foreach=True` or `fused=True`"
 
@@ -349,7 +372,10 @@ def _judge_program(run: Run, host: HostColumns, functions: pd.DataFrame | None) 
             f"torch uses {used} intra-op threads on {cores} core{'s' * (cores != 1)}",
             f"Set `torch.set_num_threads({cores})` or OMP_NUM_THREADS={cores}, or allow more cores",
         )
-    yield from _report_restarts(run, program.get("data_loaders") or [], against)
+    restarts = list(_report_restarts(run, program.get("data_loaders") or [], against))
+    yield from restarts
+    if functions is not None and not restarts and (slow := _report_slow_steps(run, functions, against)):
+        yield slow
     least = int(count_iterations(run, host).min(initial=1 << 31)) if against.marked else 0
     if ITERATIONS["min_iterations"] <= least < 1 << 31:
         finding = against.finding(
@@ -389,6 +415,37 @@ def _report_restarts(run: Run, loaders: list[dict[str, Any]], against: Budget) -
             "what the slowest step of each epoch takes above the median, over all un-profiled steps",
             basis=Basis.MEASURED,
         )
+
+
+def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Finding | None:
+    """The finding on a function that makes some un-profiled steps far longer than most."""
+    timings = run.meta.timings
+    times = np.array(timings.step_ns if timings else [], np.int64)
+    if len(times) < SLOW["min_steps"] or not against.marked:
+        return None
+    excess = np.maximum(times - int(np.median(times)), 0)
+    share = int(excess.sum()) / max(int(times.sum()), 1)
+    period = StepTime.of(times.tolist(), later=timings.later if timings else 0).period
+    recurs = 0 < period <= against.steps  # so that profiled steps have it, too
+    is_own = ~contains(functions[C.NAME], LIBRARY) & (functions["unprofiled_samples"] >= MIN_SAMPLED)
+    sampled = functions["unprofiled_share"]
+    is_rare = recurs | (2 * functions["share"].fillna(0) < sampled)
+    chosen = functions[is_own & is_rare & (sampled >= share / 2) & (sampled < MAX_SAMPLED_SHARE)]
+    if share < SLOW["min_share"] or not len(chosen):
+        return None
+    row = chosen.nlargest(1, "unprofiled_share")
+    function = brief(str(row[C.NAME].iloc[0]))
+    every = f"Every {period} steps one takes" if period else "Some steps take"
+    return against.finding(
+        SLOW,
+        int(excess.mean()) * against.steps,
+        f"{every} far longer: up to {human(int(times.max()), 'ns')}, where most take "
+        f"{human(int(np.median(times)), 'ns')}",
+        f"{human(float(row['unprofiled_share'].iloc[0]), 'share')} of the samples of un-profiled steps are "
+        f"in {function}: call it less often, for a part of the data, or beside the steps in another process",
+        "upper bound: the time of un-profiled steps above their median",
+        confidence=LIKELY,
+    )
 
 
 _STACK_TRACES = r"traceback\.py\(\d+\): (?:format_stack|extract_stack|format_list)$"

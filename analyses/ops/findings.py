@@ -38,8 +38,8 @@ LAYOUT = Rule(
 )
 DENSE = Rule(
     "host_dense_gradients",
-    states="a run without device work fills gradients of embeddings with zeros for at least {min_share} of "
-    "its steps",
+    states="a run without device work fills gradients of embeddings with zeros, and updates tensors of their "
+    "shape in optimizers, for at least {min_share} of its steps",
     why="the gradient of a batch has rows of the values that occur in it; other rows cost time only if dense",
     thresholds={"min_share": HIGH_SHARE},
 )
@@ -86,6 +86,7 @@ ENGINE = "autograd::engine"
 """Begin of the names of nodes of backward, which no line of the user calls."""
 CONVOLVES, MAKES_CONTIGUOUS = r"^aten::.*convolution", r"^aten::contiguous$"
 EMBEDDING_GRADIENT, FILLS = r"^aten::embedding_dense_backward$", r"^aten::(?:new_)?(?:zeros|zero_|fill_)$"
+MULTIPLIES = r"^aten::(?:linear|matmul|addmm|mm|bmm)$"
 RANDOMIZES = r"^aten::(?:normal_?|uniform_?|random_|exponential_|log_normal_|cauchy_)$"
 COPIES_BACK = r"reducer::copy_bucket_to_grad$"
 FLOAT16 = "c10::Half"
@@ -249,17 +250,37 @@ def _is_image(shapes: str) -> bool:
 def _report_dense_gradients(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     gradients = np.append(_has_name(ops, EMBEDDING_GRADIENT), False)  # index -1: without an op around
     fills = inside & _has_name(ops, FILLS) & gradients[ops.parent]
-    total_ns = int(ints(ops.frame, C.DUR_NS)[fills].sum())
-    if against.share(total_ns) < DENSE["min_share"]:
+    shapes = ops.frame[C.INPUT_SHAPES].astype(str)
+    in_gradient = inside & (climb_to(ops.parent, ops.parent, gradients[:-1]) != NO_PARENT)
+    tables = set().union(*map(_first_shapes, shapes[in_gradient & _has_name(ops, FILLS)].unique()))
+    products = shapes[inside & _has_name(ops, MULTIPLIES)].unique()
+    tables -= {shape for text in products for shape in _all_shapes(text)}  # a head with the same weights
+    updates = map_texts(shapes, lambda text: bool(tables & _first_shapes(text))).astype(bool)
+    updates &= inside & ~in_gradient & ~_has_name(ops, r"embedding")
+    updates &= climb_to(ops.parent, ops.parent, updates) == NO_PARENT
+    total_ns = int(ints(ops.frame, C.DUR_NS)[fills | updates].sum())
+    if not fills.any() or against.share(total_ns) < DENSE["min_share"]:
         return None
     return against.finding(
         DENSE,
         total_ns,
-        f"Filling gradients of embeddings with zeros takes {against.describe(total_ns)}",
+        f"Dense gradients of embeddings take {against.describe(total_ns)}: filling with zeros, and updates",
         "A batch uses few rows of the table: `nn.Embedding(..., sparse=True)` with `torch.optim.SGD` or "
         "`SparseAdam` fills and updates those only",
-        "the time of filling; the update of all rows comes on top",
+        "upper bound: the ops on tensors of the shape of the tables",
     )
+
+
+def _first_shapes(shapes: str) -> set[tuple[int, ...]]:
+    """Shape of the first input, or those of the tensors of a list."""
+    first = next(iter(parse_shapes(shapes)), None)
+    return set(first if isinstance(first, list) else [first] if first else [])
+
+
+def _all_shapes(shapes: str) -> set[tuple[int, ...]]:
+    """Shapes of the inputs that are tensors, and of these transposed."""
+    own = {entry for entry in parse_shapes(shapes) if isinstance(entry, tuple)}
+    return own | {entry[::-1] for entry in own}
 
 
 def _report_half_precision(ops: Ops, inside: Bools, against: Budget) -> Finding | None:

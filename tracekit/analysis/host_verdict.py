@@ -69,7 +69,7 @@ _BOUNDS = {
     HostPart.OTHER_THREADS: Bottleneck.COMPUTE,
     HostPart.OUTSIDE: Bottleneck.HOST,
 }
-_LIBRARY = r"^(?:<|torch/|site-packages/|python\d[\d.]*/|enumerate\(DataLoader\))"
+LIBRARY = r"^(?:<|torch/|site-packages/|python\d[\d.]*/|enumerate\(DataLoader\))"
 """Begin of the names of functions of Python and torch, and of the range around a data loader."""
 _STARTS, _CALLS = (
     rf"^torch/utils/data/dataloader\.py\(\d+\): {name}$" for name in ("_get_iterator", "__(?:iter|next)__")
@@ -125,14 +125,14 @@ def describe_host(
     text += f"{human(times[bound] / total, 'share')} of {window}"
     collecting = lengths.get((Bottleneck.HOST, "garbage collection"), 0)
     holder, held = find_lock_holder(others)
-    waits = f"waiting for the interpreter lock, which {_shown(holder)} holds on another thread"
+    waits = _waits_for_lock(holder)
     if bound == Bottleneck.HOST and 2 * held * total > times[bound]:
-        text, holder = f"{text}, mostly {waits}", ""
+        text, holder = f"{text}, mostly {waits.rstrip(',')}", ""
     elif bound == Bottleneck.HOST and 2 * collecting > times[bound]:
         text += ", mostly garbage collection"
     else:
         text += _name_largest(bound, names, times[bound], total, functions)
-    text += f"; {waits}, takes up to {human(held, 'share')}" * bool(holder)
+    text += f"; {waits} takes up to {human(held, 'share')}" * bool(holder)
     text += _name_loop(loops, total)
     if bound == Bottleneck.COMPUTE:
         text += _name_sampled(functions)
@@ -145,6 +145,10 @@ def describe_host(
         text += f"; ops take {human(times[Bottleneck.COMPUTE] / total, 'share')}"
     sentence = f"{text}. No GPU work is recorded."
     return Verdict(bound, None, sentence, split_window(lengths), f"{window} on the host")
+
+
+def _waits_for_lock(holder: str) -> str:
+    return f"waiting for the interpreter lock, which {_shown(holder)} holds on another thread,"
 
 
 def find_lock_holder(
@@ -176,13 +180,14 @@ def find_lock_holder(
     return holder, most
 
 
-def describe_samples(functions: pd.DataFrame | None, why: str) -> Verdict | None:
+def describe_samples(functions: pd.DataFrame | None, others: pd.DataFrame | None, why: str) -> Verdict | None:
     """Return the verdict by samples of un-profiled steps; None if there are fewer than `MIN_SAMPLED`.
 
     They tell functions, and not whether these run an op or Python.
 
     Args:
         functions: Table `by_function` of `host_breakdown`, if it has one.
+        others: Its table `other_threads`, if it has one.
         why: Why the profiled steps are not judged, in words.
     """
     if functions is None:
@@ -203,6 +208,10 @@ def describe_samples(functions: pd.DataFrame | None, why: str) -> Verdict | None
     function, _ = find_main_function(inside, total)
     place = f", mostly in {_shown(function)}{describe_line(inside, function)}" if function else ""
     share = human(part / total, "share")
+    holder, held = find_lock_holder(others)
+    if 2 * held > 1:  # samples of a thread that waits for the lock are in whatever it waits to go on with
+        bound, place = Bottleneck.HOST, ""
+        takes, share = _waits_for_lock(holder) + " takes up to", human(held, "share")
     sentence = f"{why}, so samples of un-profiled steps are judged. Bound by {_SUBJECTS.get(bound, bound)}: "
     sentence += f"{takes} {share} of {total:,} samples{place}. No GPU work is recorded."
     return Verdict(bound, None, sentence, window="samples of un-profiled steps")
@@ -228,7 +237,7 @@ def _name_sampled(functions: pd.DataFrame | None) -> str:
     counts = functions["samples"] + functions["unprofiled_samples"]
     share = counts / counts.groupby(functions[C.RANK]).transform("max")  # the outermost function is in all
     inside = (counts >= MIN_SAMPLED) & (share >= MIN_SAMPLED_SHARE) & (share < MAX_SAMPLED_SHARE)
-    inside &= ~functions[C.NAME].astype(str).str.contains(_LIBRARY)
+    inside &= ~functions[C.NAME].astype(str).str.contains(LIBRARY)
     chosen = functions[inside].assign(share=share[inside])
     with_line, most = chosen[chosen["source"] != ""], chosen[2 * chosen["share"] > 1]
     if not len(with_line) and not len(most):
@@ -300,7 +309,7 @@ def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
         part_ns: Length of the part.
     """
     totals = names.groupby(C.NAME, sort=False)["total_ns"].sum()
-    totals = totals[~totals.index.astype(str).str.contains(_LIBRARY)]
+    totals = totals[~totals.index.astype(str).str.contains(LIBRARY)]
     most = totals[2 * totals > part_ns]
     if not len(most):
         return "", 0

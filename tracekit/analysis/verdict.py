@@ -212,8 +212,7 @@ class Evidence:
             nothing = "neither work of a device nor of the host is recorded"
             return _cannot_tell(self.failed.get("host_breakdown", nothing))
         if slowed := self._name_slowdown():
-            functions = self.tables.get(("host_breakdown", "by_function"))
-            found = describe_samples(functions, slowed)
+            found = describe_samples(others[1], others[2], slowed)
             return found or _cannot_tell(slowed[0].lower() + slowed[1:])
         return describe_host(whole, by_name, *others) or _cannot_tell("the host's activity has no length")
 

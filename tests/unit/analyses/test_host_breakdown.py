@@ -11,6 +11,7 @@ from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import analyze
 from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
 from tracekit.analysis.verdict import judge
+from tracekit.runs.conditions import STEP_THREAD_RAN, STEP_THREAD_WAITED
 from tracekit.runs.meta import CpuLoad, Timings
 from tracekit.schema import C, HostKind, Phase
 
@@ -751,3 +752,58 @@ def test_without_a_function_of_most_of_the_time_that_of_most_samples_is_named(tm
     samples = [frame for line in (8, 9) for frame in others(3, (*ENCODE, line), (*MAIN, 25))]
     run = stepping(tmp_path, [runs_op(0, 0.45)], host_samples=[*samples, *others(4, (*MAIN, 26))])
     assert "; 60.0% of the samples of Python are in data.py(6): encode" in judge(run).sentence
+
+
+SAVE = ("train.py", 3, "save")
+
+
+def rarely_slow(path: Path, *, later: int = 40, long_ns: int = 9_000_000, usual: int = 0) -> Run:
+    """Un-profiled steps of 1 ms of which every tenth is longer; samples in it are in a function."""
+    times = [long_ns if number % 10 == 9 else 1_000_000 for number in range(later)]
+    meta = {"timings": Timings(times, [], "perf_counter", later=later)}
+    samples = [*others(6, (*SAVE, 4), (*MAIN, 25)), *others(6, (*MAIN, 26))]
+    samples += [sample(100_000 * place, (*SAVE, 4), (*MAIN, 25)) for place in range(usual)]
+    return stepping(path, [runs_op(0, 1)], meta=meta, host_samples=samples)
+
+
+@pytest.mark.parametrize(
+    ("changed", "spoken"),
+    [
+        ({}, True),
+        ({"later": 19}, False),
+        ({"long_ns": 4_000_000}, False),  # under 25% of the time
+        ({"usual": 6}, False),  # it is in profiled steps as well
+    ],
+)
+def test_a_function_that_makes_some_steps_slow_is_named(
+    tmp_path: Path, changed: dict[str, int], *, spoken: bool
+) -> None:
+    findings = analyze(rarely_slow(tmp_path, **changed), "host_breakdown").findings
+    assert [finding.code for finding in findings] == ["slow_steps_by_function"] * spoken
+    if spoken:
+        assert (
+            findings[0].title == "Every 10 steps one takes far longer: up to 9.00 ms, where most take 1.00 ms"
+        )
+        assert "50.0% of the samples of un-profiled steps are in train.py(3): save" in findings[0].advice
+        assert findings[0].saving_ns_per_step == 800_000
+
+
+def test_waiting_for_a_core_outside_of_ops_has_no_saving(tmp_path: Path) -> None:
+    counters = [
+        {
+            C.T_NS: time,
+            C.SOURCE: "scheduler",
+            C.RANK: 0,
+            C.METRIC: metric,
+            C.UNIT: "ns",
+            C.VALUE: share * time,
+        }
+        for metric, share in ((STEP_THREAD_RAN, 0.5), (STEP_THREAD_WAITED, 0.5))
+        for time in range(0, 5_000_001, 1_000_000)
+    ]
+    samples = samples_of(["train.py(3): encode"])
+    (finding,) = analyze(
+        stepping(tmp_path, [runs_op(0, 0.4)], host_samples=samples, counters=counters), "host_breakdown"
+    ).findings
+    assert finding.saving_ns_per_step is None
+    assert "For 500.00 µs per step the thread is ready and waits for a core" in finding.advice

@@ -35,6 +35,18 @@ def filled(share: float) -> list[dict[str, Any]]:
     return [gradient, {**runs_op(0, share, "aten::zeros"), C.PARENT_ROW: 0}]
 
 
+def updates(shape: str = "[[1000,4],[1000,4]]", product: str = "[[8,4],[4,8]]") -> list[dict[str, Any]]:
+    """An embedding's gradient that is filled quickly, a long update of a tensor, and a product."""
+    fill = {**runs_op(0, 0.01, "aten::zero_"), C.INPUT_SHAPES: "[[1000,4]]"}
+    return [
+        runs_op(0, 0.03, "aten::embedding_dense_backward"),
+        {**runs_op(0, 0.02, "aten::zeros"), C.PARENT_ROW: 0},
+        {**fill, C.PARENT_ROW: 1},
+        {**runs_op(0.1, 0.3, "aten::addcdiv_"), C.INPUT_SHAPES: shape},
+        {**runs_op(0.4, 1), C.INPUT_SHAPES: product},
+    ]
+
+
 def concatenates(growth: int) -> Any:
     """An op on lists of tensors with this many more elements in each step."""
     return lambda number: [
@@ -135,3 +147,20 @@ def test_an_op_that_fills_by_another_one_counts_once(tmp_path: Path) -> None:
     inner = {**runs_op(0.01, 0.19, "aten::normal_"), C.PARENT_ROW: 0}
     (finding,) = analyze(stepping(tmp_path, [outer, inner]), "ops").findings
     assert (finding.code, finding.saving_ns_per_step) == ("host_random_tensors", 200_000)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "spoken"),
+    [
+        ({}, True),
+        ({"shape": "[[[1000,4],[5]],[]]"}, True),  # lists of tensors
+        ({"shape": "[[999,4],[1000,4]]"}, False),
+        ({"product": "[[8,4],[4,1000]]"}, False),  # a head with the weights of the embedding
+    ],
+)
+def test_updates_of_all_rows_of_an_embedding_are_counted(
+    tmp_path: Path, inputs: dict[str, str], *, spoken: bool
+) -> None:
+    findings = analyze(stepping(tmp_path, updates(**inputs)), "ops").findings
+    assert [finding.code for finding in findings] == ["host_dense_gradients"] * spoken
+    assert [finding.saving_ns_per_step for finding in findings] == [220_000] * spoken

@@ -223,6 +223,7 @@ RUNS: dict[str, Make] = {
         counted.process("rss_bytes", counted.ramp(1_000, 1_800, 40), start=-4_000 * counted.MS),
         meta=counted.TIMED,
     ),
+    "slow_steps_by_function": lambda path, _shared: (driving.rarely_slow(path),),
     "interpreter_lock": lambda path, _shared: (driving.beside_thread(path),),
     "workers_restarted": lambda path, _shared: (driving.restarting(path, driving.EPOCHS),),
     "cpu_bound_process": sampled(
