@@ -26,7 +26,8 @@ _ALONE = "dash-renderer"
 _UNUSED = "/dash_table/"
 _FOLDER = "/bundle/"
 _KEPT = "public, max-age=31536000, immutable"
-_STATIC = (_FOLDER, "/_dash-component-suites/")
+STATIC = (_FOLDER, "/_dash-component-suites/")
+"""Begins of paths of files that do not change."""
 _MIN_BYTES = 1 << 10
 _TYPES = {"js": "text/javascript", "css": "text/css"}
 
@@ -86,7 +87,7 @@ class Bundles:
 
     def compress(self, response: Response) -> Response:
         """Compress a file that does not change, once."""
-        if not request.path.startswith(_STATIC) or response.status_code != 200:
+        if not request.path.startswith(STATIC) or response.status_code != 200:
             return response
         response.vary.add("Accept-Encoding")
         if not request.accept_encodings.quality("gzip") or response.content_encoding:

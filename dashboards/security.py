@@ -12,19 +12,21 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 from dash import Dash
 from dash.exceptions import DependencyException
 from flask import Flask, Response, abort, redirect, request
-from werkzeug.exceptions import NotFound, UnprocessableEntity
+from werkzeug.exceptions import NotFound, TooManyRequests, UnprocessableEntity
 from werkzeug.http import parse_cookie
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, UnusableInputError
 
+from .bundle import STATIC
 from .shell import NAMES
 
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -45,8 +47,17 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 """Headers of every response, in addition to its policy."""
+_FILES = (*STATIC, "/assets/")
+_NO_STORE = "no-store"
+"""Value of `Cache-Control` of all that may contain data of runs."""
 BARE_POLICY = "default-src 'none'; frame-ancestors 'none'"
 """Content security policy of plain-text responses."""
+
+
+class BusyError(UnusableInputError):
+    """The server runs as many queries as it may; `seconds` is when to try again."""
+
+    seconds = 5
 
 
 def restrict_access(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") -> None:
@@ -63,7 +74,8 @@ def restrict_access(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str 
     headers = HEADERS | {"Content-Security-Policy": _POLICY.format(hashes=" ".join(hashes))}
 
     def refuse() -> Response | None:
-        if hosts and _host_name() not in hosts:
+        name = _host_name()
+        if not name or (hosts and name not in hosts):
             abort(400, "unknown host name")  # prevents DNS rebinding
         if request.method not in _SAFE_METHODS and not is_same_origin():
             abort(403, "not from a page of this dashboard")
@@ -72,11 +84,18 @@ def restrict_access(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str 
     server.before_request_funcs.setdefault(None, []).insert(0, refuse)
     server.register_error_handler(DependencyException, lambda _: NotFound())  # instead of a traceback
     server.register_error_handler(TracekitError, lambda error: UnprocessableEntity(str(error)))
+    server.register_error_handler(
+        BusyError, lambda error: TooManyRequests(str(error), retry_after=error.seconds)
+    )
 
     @server.after_request
     def add_headers(response: Response) -> Response:
         for name, value in headers.items():
             response.headers.setdefault(name, value)
+        if not request.path.startswith(_FILES):
+            response.headers.setdefault("Cache-Control", _NO_STORE)
+            if token:  # a cache may outlast the token
+                response.headers["Cache-Control"] = _NO_STORE
         return response
 
     _refuse_malformed(app)
@@ -90,23 +109,26 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+_HOST = re.compile(r"(?:(?P<name>[A-Za-z0-9._-]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::\d{1,5})?")
+
+
 def _host_name() -> str:
-    """Return the requested host name without port and brackets."""
-    try:
-        return urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
-    except ValueError:
-        return ""
+    """Return the requested host name without port and brackets; empty if it is none, as `user@host`."""
+    match = _HOST.fullmatch(request.headers.get("Host", ""))
+    return (match["name"] or match["address"]).lower() if match else ""
 
 
 def is_same_origin() -> bool:
-    """Return whether the request comes from a page of this server or from a non-browser client."""
+    """Return whether the request comes from a page of this server or from a non-browser client.
+
+    Behind a proxy, the scheme is the one that the proxy names; pages of other sites cannot send that header.
+    """
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     origin = request.headers.get("Origin")
-    try:
-        same = origin is None or urlsplit(origin).netloc == request.headers.get("Host", "")
-    except ValueError:
-        return False
-    return same and site in {"same-origin", "none"}
+    scheme = request.headers.get("X-Forwarded-Proto", request.scheme).partition(",")[0].strip().lower()
+    own = f"{scheme}://{request.headers.get('Host', '')}"
+    is_same = origin is None or origin.lower() == own.lower()
+    return is_same and site in {"same-origin", "none"}
 
 
 def _authorize(token: str) -> Response | None:

@@ -14,6 +14,7 @@ from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.export import query_process
 from tracekit.export.query_process import default_memory, run_query
 
+from ...security import BusyError
 from ...site import Results
 
 MAX_SECONDS: Final = 30
@@ -140,7 +141,7 @@ class Queries:
     def _begin(self, requested: Query) -> _Process:
         with self._guard:
             if len(self._processes) >= MAX_RUNNING:
-                raise UnusableInputError(
+                raise BusyError(
                     f"{MAX_RUNNING} queries are running, the maximum at once",
                     hint="wait until one has ended, or cancel it in its tab",
                 )

@@ -52,9 +52,21 @@ def test_an_unknown_path_shows_the_app(client: FlaskClient) -> None:
     assert "_dash-config" in answer.text
 
 
-@pytest.mark.parametrize("host", ["example.org", "127.0.0.1.example.org", "localhost@evil", "", "[::1"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("example.org", "127.0.0.1.example.org", "localhost@evil", "", "[::1", "evil@127.0.0.1"),
+        *("evil:pw@127.0.0.1:8050", "127.0.0.1:80a", "127.0.0.1/x", "127.0.0.1#x", "a b", "[127.0.0.1]x"),
+    ],
+)
 def test_a_foreign_host_is_refused(client: FlaskClient, host: str) -> None:
     assert client.get("/", headers={"Host": host}).status_code == 400
+
+
+def test_a_host_that_is_none_is_refused_where_any_is_served(store: Store) -> None:
+    client = client_of(store, hosts=(), token=SESAME)
+    assert client.get("/healthz", headers={"Host": "evil@gpu-7:8050"}).status_code == 400
+    assert client.get("/healthz", headers={"Host": "gpu-7:8050"}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8050", "LOCALHOST", "127.0.0.1:1"])
@@ -74,6 +86,9 @@ def test_a_numbered_address_of_the_newer_kind_is_served(store: Store) -> None:
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:9999"},
         {"Origin": "http://[::1"},
+        {"Origin": "https://127.0.0.1"},
+        {"Origin": "file://127.0.0.1"},
+        {"Origin": "http://127.0.0.1", "X-Forwarded-Proto": "https"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ],
@@ -87,11 +102,13 @@ def test_another_site_cannot_act(
     assert client.open(path, method=method, headers=headers, data=b"{}").status_code == 403
 
 
-def test_its_own_pages_can_act(client: FlaskClient) -> None:
+@pytest.mark.parametrize("proxied", [{}, {"X-Forwarded-Proto": "https"}])
+def test_its_own_pages_can_act(client: FlaskClient, proxied: dict[str, str]) -> None:
     headers = {
         "Host": "127.0.0.1:8050",
-        "Origin": "http://127.0.0.1:8050",
+        "Origin": f"{proxied.get('X-Forwarded-Proto', 'http')}://127.0.0.1:8050",
         "Sec-Fetch-Site": "same-origin",
+        **proxied,
     }
     assert client.post("/import?name=", headers=headers).status_code == 422
 
@@ -114,6 +131,24 @@ def test_every_answer_carries_the_headers(
     assert answer.status_code == status
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
     assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+def test_no_cache_keeps_data_of_runs(store: Store) -> None:
+    run = make_run(store)
+    paths = [
+        "/",
+        f"/kernels?run={run.id}",
+        f"/export/{run.id}/kernels.zip",
+        f"/timeline/{run.id}/draw?lanes=0",
+    ]
+    for options in ({}, {"hosts": (), "token": SESAME}):
+        client = client_of(store, **options)
+        client.get(f"/?token={SESAME}")
+        kept = {path: client.get(path).headers["Cache-Control"] for path in paths}
+        assert all("no-store" in kept[path] for path in paths[: None if options else 3]), kept
+    script = re.search(r'src="(/bundle/[^"]+)"', client.get("/").text)
+    assert script
+    assert "immutable" in client.get(script[1]).headers["Cache-Control"]
 
 
 def test_no_script_of_the_page_is_beyond_the_policy(client: FlaskClient) -> None:

@@ -17,7 +17,7 @@ from tracekit.errors import UnusableInputError
 pytest.importorskip("dash")
 
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages.sql import EXAMPLES, list_examples, query_runner, tables_with_rows
+from tracekit.dashboards.pages.sql import EXAMPLES, list_examples, query_runner, result, tables_with_rows
 from tracekit.dashboards.pages.sql.query_runner import MAX_RUNNING, Queries, Query
 from tracekit.dashboards.pages.sql.result import _axes
 from tracekit.dashboards.security import UPDATE_PATH
@@ -116,7 +116,7 @@ def test_a_query_that_is_too_long_is_refused_and_not_cut(store: Store, run: Run)
 
 
 def test_queries_beyond_the_maximum_are_refused_and_running_ones_end_when_cancelled(
-    store: Store, run: Run
+    store: Store, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries, ended = Queries(), []
 
@@ -133,6 +133,9 @@ def test_queries_beyond_the_maximum_are_refused_and_running_ones_end_when_cancel
         waiting[0].join(0.01)
     with pytest.raises(UnusableInputError, match="maximum at once"):
         queries.result(Query("SELECT 1", str(store.path), (run.id,)))
+    monkeypatch.setattr(result, "QUERIES", queries)
+    answer = create_app(store).server.test_client().get("/export/query.csv" + search("SELECT 1 AS a"))
+    assert (answer.status_code, int(answer.headers["Retry-After"]) > 0) == (429, True)
     while any(thread.is_alive() for thread in waiting):  # the last may begin after the first ended
         for query in asked:
             queries.cancel(query)
