@@ -97,6 +97,10 @@ bench-limits:
     {{python}} -m benchmarks.dashboard
     {{python}} -m benchmarks.large_store
 
+# Measure how the cost of imports and findings grows with streams, names, steps, modules and depth. See `--help`.
+bench-shapes *arguments:
+    {{python}} -m benchmarks.shapes {{arguments}}
+
 # Test a reader (kineto, nsys or store) with damaged and hostile inputs. See `just fuzz --help`.
 fuzz *arguments:
     {{python}} -m fuzz {{arguments}}

@@ -1,0 +1,193 @@
+"""Measure how the cost of imports and findings grows with traces of one extreme shape.
+
+    python -m benchmarks.shapes [--sizes 10 100] [SHAPE ...]
+
+Each shape is a trace with so many thousand of one thing: streams, names, steps, nested modules. CPU time and
+peak memory are those of processes of their own; the exponent is that of the CPU time beyond a tiny trace,
+between neighboring sizes. The exit code is 1 if an exponent is above 1.1, except where times are too short to
+tell, or memory is above its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.dashboard import SERVE
+from benchmarks.runner import Cost, Failure, Limits, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+MAX_EXPONENT = 1.1
+MIN_CPU_S = 1.0
+"""CPU time beyond a tiny trace, below which an exponent is not judged: it is start-up and noise."""
+MAX_S, MAX_MB = 600, 8_000
+BASE_MB, MB_PER_MB = 600, 8
+"""Limit of memory: that of a tiny trace and the arrays of a window, and bytes for each byte of the trace."""
+
+Event = dict[str, Any]
+
+
+def _event(category: str, name: str, start: float, duration: float, tid: Any = 1, **args: Any) -> Event:
+    pid = args.pop("pid", 100)
+    times = {"ts": 1_000_000 + start, "dur": duration}
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, **times, "args": args}
+
+
+def _launched(number: int, *, name: str = "k", **place: Any) -> Iterator[Event]:
+    """A call every 10 µs, and its kernel."""
+    pid = place.pop("pid", 100)
+    launch = {"correlation": number + 1, "External id": number + 1}
+    device = {"device": 0, "stream": 7, "context": 1, **launch, **place}
+    yield _event("cpu_op", "aten::mm", 10 * number, 8, pid=pid, **{"External id": number + 1})
+    yield _event("cuda_runtime", "cudaLaunchKernel", 10 * number + 2, 3, pid=pid, **launch)
+    start, shape = 10 * number + 6, {"grid": [8, 1, 1], "block": [64, 1, 1]}
+    yield _event("kernel", name, start, 9, place.get("stream", 7), pid=device["device"], **device, **shape)
+
+
+def _nested(count: int, category: str, name: Callable[[int], str]) -> Iterator[Event]:
+    """Intervals inside of each other, around a launch."""
+    length = 2 * count + 20
+    for depth in range(count):
+        yield _event(category, name(depth), depth, length - 2 * depth)
+    yield _event("cpu_op", "aten::mm", count + 2, 8, **{"External id": 1})
+    yield _event("cuda_runtime", "cudaLaunchKernel", count + 4, 2, correlation=1)
+    yield _event("kernel", "k", count + 8, 5, 7, device=0, stream=7, correlation=1)
+
+
+def _launches(count: int, **place: Callable[[int], Any]) -> Iterator[Event]:
+    for number in range(count):
+        yield from _launched(number, **{name: value(number) for name, value in place.items()})
+
+
+def _steps(count: int) -> Iterator[Event]:
+    for number in range(count):
+        yield _event("user_annotation", f"ProfilerStep#{number}", 10 * number, 10)
+        yield from _launched(number)
+
+
+def _same_id(count: int) -> Iterator[Event]:
+    yield _event("cuda_runtime", "cudaGraphLaunch", 0, 3, correlation=1)
+    for number in range(count):
+        yield _event("kernel", "k", 10 * number, 5, 7, device=0, stream=7, correlation=1)
+
+
+def _overlaps(count: int) -> Iterator[Event]:
+    for number in range(count):
+        yield _event("kernel", "k", number, 2 * count, number % 64, device=0, stream=number % 64)
+
+
+def _counters(count: int) -> Iterator[Event]:
+    yield from _launched(0)
+    for number in range(count):
+        yield {"ph": "C", "name": f"c{number}", "pid": 0, "ts": 1_000_000 + number, "args": {"v": number}}
+
+
+def _modules(count: int, *, is_nested: bool) -> Iterator[Event]:
+    if is_nested:
+        yield from _nested(count, "python_function", lambda depth: f"nn.Module: Linear_{depth}")
+        return
+    for number in range(count):
+        yield _event("python_function", f"nn.Module: Linear_{number}", 10 * number, 9)
+        yield from _launched(number)
+
+
+SHAPES: Mapping[str, Callable[[int], Iterator[Event]]] = {
+    "launches": _launches,
+    "streams": lambda count: _launches(count, stream=lambda number: number),
+    "devices": lambda count: _launches(count, device=lambda number: number % max(1, count // 100)),
+    "processes": lambda count: _launches(count, pid=lambda number: 1_000 + number),
+    "kernel names": lambda count: _launches(count, name=lambda number: f"kernel_{number}"),
+    "one id": _same_id,
+    "steps": _steps,
+    "depth of ops": lambda count: _nested(count, "cpu_op", lambda depth: f"aten::op{depth % 9}"),
+    "depth of Python": lambda count: _nested(count, "python_function", lambda depth: f"f.py({depth}): g"),
+    "nested modules": lambda count: _modules(count, is_nested=True),
+    "modules": lambda count: _modules(count, is_nested=False),
+    "overlaps": _overlaps,
+    "counters": _counters,
+    "long names": lambda count: _launches(count // 1_000, name=lambda number: f"{number}_" + 100_000 * "x"),
+    "nesting before": lambda _: _launched(0),
+}
+"""Events of each shape, by the number of its things; a hundredth devices, a thousandth long names."""
+
+
+def write_trace(path: Path, shape: str, count: int) -> None:
+    """Write a trace of a shape."""
+    with path.open("w") as file:
+        before = (
+            '"nested":' + "[" * (count * 10) + "]" * (count * 10) + "," if shape == "nesting before" else ""
+        )
+        file.write("{" + before + '"traceEvents":[')
+        for number, event in enumerate(SHAPES[shape](count)):
+            file.write(",\n" * (number > 0) + json.dumps(event))
+        file.write("]}")
+
+
+def run_command(*arguments: str) -> Cost | Failure:
+    """Measure a command in a process of its own."""
+    return measure([sys.executable, "-c", SERVE, *arguments], limits=Limits(wall_s=MAX_S, memory_mb=MAX_MB))
+
+
+def measure_shape(shape: str, count: int, folder: Path) -> tuple[float, dict[str, Cost | Failure]]:
+    """Measure import and findings of a shape.
+
+    Returns:
+        Megabytes of the trace, and the costs.
+    """
+    trace, store = folder / "trace.json", folder / f"store-{count}"
+    write_trace(trace, shape, count)
+    imported = run_command("import", str(trace), "--store", str(store), "--label", "shape")
+    costs = {"import": imported}
+    if isinstance(imported, Cost):
+        costs["findings"] = run_command("findings", "shape", "--store", str(store), "--format", "json")
+    return trace.stat().st_size / 1e6, costs
+
+
+def report(shape: str, sizes: list[int]) -> int:
+    """Print the costs of a shape; return the number of limits that it exceeds."""
+    exceeded = 0
+    before: dict[str, tuple[int, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="tracekit-shapes-") as name:
+        _, tiny = measure_shape(shape, 10, Path(name))
+        for size in sizes:
+            megabytes, costs = measure_shape(shape, 1_000 * size, Path(name))
+            for command, cost in costs.items():
+                print(f"{shape:17}{size:6,}k{megabytes:8.1f} MB  {command:9}", end="")
+                if isinstance(cost, Failure):
+                    print(f"  failed: {cost.reason}", flush=True)
+                    exceeded += 1
+                    continue
+                start = tiny[command]
+                beyond = max(cost.cpu_s - (start.cpu_s if isinstance(start, Cost) else 0.0), 1e-3)
+                exponent = math.nan
+                if command in before:
+                    count, earlier = before[command]
+                    exponent = math.log(beyond / earlier) / math.log(size / count)
+                before[command] = size, beyond
+                is_steep = exponent > MAX_EXPONENT and beyond > MIN_CPU_S
+                is_large = cost.peak_mb > BASE_MB + MB_PER_MB * megabytes
+                exceeded += is_steep + is_large
+                marks = "  steep" * is_steep + "  memory" * is_large
+                print(f"{cost.cpu_s:8.2f} s{exponent:7.2f}{cost.peak_mb:8.0f} MB{marks}", flush=True)
+    return exceeded
+
+
+def main() -> None:
+    """Measure the shapes and print the table; exit with 1 if a limit is exceeded."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("shapes", nargs="*", metavar="SHAPE", default=[], help=", ".join(SHAPES))
+    parser.add_argument("--sizes", nargs="+", type=int, default=[10, 100], metavar="THOUSANDS")
+    options = parser.parse_args()
+    print(f"{'shape':17}{'size':>7}{'trace':>11}  {'command':9}{'CPU':>10}{'exp.':>7}{'peak':>11}")
+    sys.exit(min(1, sum([report(shape, sorted(options.sizes)) for shape in options.shapes or SHAPES])))
+
+
+if __name__ == "__main__":
+    main()
