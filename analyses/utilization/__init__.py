@@ -71,6 +71,7 @@ ANALYSIS = Analysis(
         "PCI Express Base Specification (rates per lane)",
     ),
     order=65,
+    reads=("device_intervals", "counters"),
     compute=compute,
     needs_profile=False,
     rules=RULES,

@@ -178,14 +178,9 @@ def _overhead(results: PageResults) -> list[Tile]:
 
 
 def device_time(results: PageResults) -> list[Tile]:
-    """Tiles of device time shares and kernel count; without a device, of the op with the most host time."""
+    """Tiles of device time shares and kernel count; none without a device, where the verdict names ops."""
     tiles = _device_shares(results)
-    if tiles:
-        return [*tiles, *_kernels(results)]
-    ops = results.frame("host", "gpu_breakdown").head(1)
-    note = "".join(f"of the capture's host op time: {name[:40]}" for name in ops[C.NAME].astype(str))
-    href = results.context.view.elsewhere("ops")
-    return charts.make_tiles(ops["self_share"], label="Largest op", unit="share", note=note, href=href)
+    return [*tiles, *_kernels(results)] if tiles else []
 
 
 def device_window(results: PageResults) -> tuple[pd.DataFrame, str]:

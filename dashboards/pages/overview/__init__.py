@@ -112,8 +112,9 @@ A block appears once all of its analyses are computed.
 """
 
 
-def _layout(_: Context) -> list[Component]:
+def _layout(context: Context) -> list[Component]:
     """Return the blocks, each with its height in pixels until it is computed."""
+    has_device = context.chosen is not None and context.chosen.rows("device_intervals") > 0
     findings_place = html.Div(block(NAME, "findings", height=560), className="tk-wide tk-findings-place")
     numbers = [
         tile_blocks(NAME, *_TILES),
@@ -124,7 +125,13 @@ def _layout(_: Context) -> list[Component]:
         html.Div(block(NAME, "verdict", height=116), className="tk-bound-place"),
         block(NAME, "integrity", height=40),
         block(NAME, "baseline", height=0),
-        html.Div([findings_place, html.Div(numbers, className="tk-narrow")], className="tk-columns"),
+        html.Div(
+            [
+                findings_place,
+                html.Div(numbers, className="tk-narrow" if has_device else "tk-narrow tk-few-tiles"),
+            ],
+            className="tk-columns",
+        ),
     ]
 
 
