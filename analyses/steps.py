@@ -22,6 +22,8 @@ import pandas as pd
 
 from tracekit.analysis import NOT_PROFILED, Analysis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.analysis.savings import CONFIDENT, Budget, budget
+from tracekit.runs.conditions import find_contention
+from tracekit.runs.environment import PROGRAM
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_times import (
@@ -56,7 +58,15 @@ UNSTEADY = Rule(
     why="steps of one shape differ by a few percent; fewer steps do not show a distribution",
     thresholds={"min_spread_share": 0.25, "min_steps": 8},
 )
-RULES = (WARM_UP, UNSTEADY)
+SLOWING = Rule(
+    "steps_slow_down",
+    states="of at least {min_steps} un-profiled steps after warm-up the last third has {min_ratio} times the "
+    "median of the first or more, no third is faster than the one before, and three quarters of the last are "
+    "slower than three quarters of the first; no other program took the CPU",
+    why="steps that vary do so in any order; a quarter more within some tens of steps is hours in a training",
+    thresholds={"min_ratio": 1.25, "min_steps": 24},
+)
+RULES = (WARM_UP, UNSTEADY, SLOWING)
 LIKELY = 0.5
 """Confidence that slow steps could be as fast as the median: their work may differ."""
 MAX_NAMED_STEPS = 3
@@ -140,6 +150,36 @@ def _report_unsteady_unprofiled(times: Ints, later: int, table: str) -> list[Fin
         "them"
     )
     return [Finding(UNSTEADY.code, Severity.INFO, spread, action, confidence=LIKELY)]
+
+
+def _report_slowing(run: Run, against: Budget) -> list[Finding]:
+    """Return the finding on steps that take longer and longer."""
+    timings, contention = run.meta.timings, find_contention(run.meta.cpu_loads)
+    values = np.array(timings.step_ns if timings else [], np.int64)
+    values = values[warmup(values) :]
+    if len(values) < SLOWING["min_steps"] or (contention and contention.is_external):
+        return []
+    thirds = np.array_split(values, 3)
+    first, middle, last = (percentile(third, 50) for third in thirds)
+    is_apart = percentile(thirds[2], 25) > percentile(thirds[0], 75)
+    if not (first <= middle <= last >= SLOWING["min_ratio"] * first and is_apart):
+        return []
+    share = 1 - first / max(float(values.mean()), first)
+    modes = (run.meta.environment.get(PROGRAM) or {}).get("modes") or {}
+    denormal = busy(run, [C.DUR_NS]).empty and modes.get("flush_denormals") is False
+    return [
+        against.finding(
+            SLOWING,
+            int(share * against.steps * against.step_ns),
+            f"Steps become slower: {human(first, 'ns')} in the first third of {len(values)} un-profiled "
+            f"steps, {human(last, 'ns')} in the last",
+            "If inputs or what is kept grow (lists, caches, graphs of losses), keep less. If shapes stay, "
+            + "values may have become denormal, which CPUs compute slowly "
+            "(`torch.set_flush_denormal(True)`), or " * denormal + "the clock may be throttled",
+            "upper bound: what the un-profiled steps take longer than the first third",
+            confidence=LIKELY,
+        )
+    ]
 
 
 def _describe_spread(steps: str, values: Ints, where: str, *, later: int = 0) -> Finding | str:
@@ -233,6 +273,8 @@ def compute(run: Run) -> Result:
     if has_few and not different and timings is not None and timings.step_ns:
         times = np.array(timings.step_ns, np.int64)
         reported = (*reported, *_report_unsteady_unprofiled(times, timings.later, table))
+    if not different:
+        reported = (*reported, *_report_slowing(run, budget(run)))
     return Result(tables, reported, tuple(notes))
 
 

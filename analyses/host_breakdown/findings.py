@@ -438,7 +438,7 @@ def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Fi
     every = f"Every {period} steps one takes" if period else "Some steps take"
     return against.finding(
         SLOW,
-        int(excess.mean()) * against.steps,
+        int(share * against.steps * against.step_ns),
         f"{every} far longer: up to {human(int(times.max()), 'ns')}, where most take "
         f"{human(int(np.median(times)), 'ns')}",
         f"{human(float(row['unprofiled_share'].iloc[0]), 'share')} of the samples of un-profiled steps are "

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity, savings
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
+from tracekit.runs.environment import PROGRAM
 from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
@@ -34,11 +35,11 @@ LEAK = Rule(
     "memory_leak",
     states="over at least {min_steps} steps after the first, the minimum of allocated memory in a step "
     "grows by at least {min_growth_bytes} per step, and the lower bound of its confidence interval is above "
-    "{min_steady_share} of that",
+    "{min_steady_share} of that; on the host not of a program with several Python threads",
     why="the first step allocates persistent memory (optimizer states, workspaces); the interval of noise "
-    "or of growth that ends includes zero; random minima of a few steps rarely exceed {min_steady_share} of "
-    "the growth; {min_growth_bytes} per step are gigabytes over a training, and a program may store less by "
-    "design, such as losses",
+    "or of growth that ends includes zero; torch reports only what the thread of the steps frees; random "
+    "minima of a few steps rarely exceed {min_steady_share} of the growth; {min_growth_bytes} per step are "
+    "gigabytes over a training, and a program may store less by design, such as losses",
     bound=Bottleneck.LAUNCH,
     thresholds={"min_steps": MIN_FLOORS, "min_growth_bytes": 64 << 10, "min_steady_share": 0.5},
 )
@@ -85,12 +86,15 @@ def findings(
         tables: Tables of the result.
         steps: Profiled steps.
     """
+    threads = (run.meta.environment.get(PROGRAM) or {}).get("threads") or {}
+    has_threads = threads.get("python", 1) > 1  # torch reports what is freed in the thread of the steps only
     places = {(of_device.rank, of_device.device): of_device for of_device in events}
     result = []
     growing = [
         row
         for row in _records(tables, "leak")
         if row["growth"] >= LEAK["min_growth_bytes"]
+        and not (row[C.DEVICE] == HOST_DEVICE and has_threads)
         and row["growth_low"] >= LEAK["min_steady_share"] * row["growth"]
     ]
     for group in _by_kind(growing):

@@ -99,6 +99,7 @@ def describe_host(
     loops: pd.DataFrame | None = None,
     functions: pd.DataFrame | None = None,
     others: pd.DataFrame | None = None,
+    states: pd.DataFrame | None = None,
 ) -> Verdict | None:
     """Return the verdict on the driving threads; None if their window has no length.
 
@@ -108,6 +109,7 @@ def describe_host(
         loops: Its table `read_loops`, if it has one.
         functions: Its table `by_function`, if it has one.
         others: Its table `other_threads`, if it has one.
+        states: Its table `thread_states`, if it has one.
     """
     lengths: dict[tuple[Bottleneck, str], int] = {}
     times = dict.fromkeys(_BOUNDS.values(), 0)
@@ -143,6 +145,9 @@ def describe_host(
         text += f"; start-up takes {share} (first calls that initialize, and compilation)"
     if bound != Bottleneck.COMPUTE and times[Bottleneck.COMPUTE] >= MIN_SHARE * total:
         text += f"; ops take {human(times[Bottleneck.COMPUTE] / total, 'share')}"
+    delayed = 0.0 if states is None else states["run_delay_ns"].sum() / max(int(states["step_ns"].sum()), 1)
+    if delayed >= HIGH_SHARE:
+        text += f"; for {human(delayed, 'share')} the thread waits for a core"
     sentence = f"{text}. No GPU work is recorded."
     return Verdict(bound, None, sentence, split_window(lengths), f"{window} on the host")
 

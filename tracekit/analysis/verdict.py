@@ -92,7 +92,7 @@ INTEGRITY = "integrity"
 INPUTS: dict[str, tuple[str, ...]] = {
     INTEGRITY: ("verdict", "checks"),
     "gpu_breakdown": ("profiled_steps", "whole"),
-    "host_breakdown": ("whole", "by_name", "read_loops", "by_function", "other_threads"),
+    "host_breakdown": ("whole", "by_name", "read_loops", "by_function", "other_threads", "thread_states"),
     "idle_gaps": ("by_cause", "by_op", "before_work", "summary"),
     "kernels": ("families",),
     "overlap": ("profiled_steps", "whole", "collectives"),

@@ -24,6 +24,7 @@ from tests.unit.analyses import test_kernels as kernels
 from tests.unit.analyses import test_ops_findings as on_host
 from tests.unit.analyses import test_pinned_memory as pinned
 from tests.unit.analyses import test_ranks as ranks
+from tests.unit.analyses import test_steps as timing
 from tests.unit.analyses import test_utilization as counted
 from tracekit.runs.nvml import M
 from tracekit.schema import C, HostKind
@@ -195,6 +196,7 @@ def short_gain(_path: Path, shared: SharedRuns) -> tuple[Run, ...]:
 
 RUNS: dict[str, Make] = {
     "unsteady_steps": unsteady,
+    "steps_slow_down": lambda path, _shared: (timing.slowing(path),),
     "fp32_without_tensor_cores": ran(("aten::conv2d", kernels.SINGLE, 400), OTHER),
     "double_precision": ran(("aten::relu", "elementwise<float>", 900), UPSAMPLE),
     "eager_attention": ran(PRODUCT, SOFTMAX, PRODUCT, OTHER),

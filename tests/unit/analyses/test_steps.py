@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
@@ -9,7 +9,7 @@ from tracekit.analyses.steps import ELSEWHERE, NO_TIMINGS, NOT_SEEN, OVERLAPPING
 
 from tests.builders import host, kernel, make_run, step
 from tracekit.analysis import Severity, analyze
-from tracekit.runs.meta import Timings
+from tracekit.runs.meta import CpuLoad, Timings
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -237,3 +237,43 @@ def test_long_steps_at_a_fixed_period_may_be_meant_and_have_no_saving(tmp_path: 
     (found,) = own_times(tmp_path / "a", *[1_000, 1_000, 1_000, 2_000] * 4)  # accumulated gradients
     assert (found.code, found.saving_ns_per_step, found.severity) == ("unsteady_steps", None, Severity.INFO)
     assert "recurs every 4 steps" in found.title
+
+
+SLOWING = [100, 110, 120, 130] * 2 + [125, 140] * 4 + [150, 160] * 4
+"""Times of steps by thirds, each slower than the one before."""
+
+
+def slowing(path: Path, times: list[int] = SLOWING, **meta: Any) -> Run:
+    meta |= {"timings": Timings(times, [], "perf_counter")}
+    return make_run(path, meta=meta, steps=[step(0, 0, 1_000)])
+
+
+DENORMAL = {"program": {"modes": {"flush_denormals": False}}}
+
+
+def test_steps_that_take_longer_and_longer_are_told(tmp_path: Path) -> None:
+    def of(name: str, *times: int, **meta: Any) -> list[Finding]:
+        found = analyze(slowing(tmp_path / name, list(times), **meta), "steps").findings
+        return [finding for finding in found if finding.code == "steps_slow_down"]
+
+    (plain,), (denormal,) = of("plain", *SLOWING), of("denormal", *SLOWING, environment=DENORMAL)
+    assert (
+        plain.title
+        == "Steps become slower: 110 ns in the first third of 24 un-profiled steps, 150 ns in the last"
+    )
+    assert plain.saving_ns_per_step == 180
+    assert ["denormal" in finding.advice for finding in (plain, denormal)] == [False, True]
+    busy = CpuLoad(
+        rank=0,
+        cores=1,
+        wall_ns=100,
+        cpu_ns=40,
+        step_thread_cpu_ns=40,
+        step_thread_wait_ns=60,
+        program_ns=40,
+        others_ns=60,
+    )
+    assert (
+        of("busy", *SLOWING, cpu_loads=[busy]) == of("few", *SLOWING[:23]) == of("fast", *SLOWING[::-1]) == []
+    )
+    assert of("mixed", *sorted(SLOWING[::2]), *sorted(SLOWING[1::2])) == []

@@ -9,6 +9,7 @@ import gc
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any
 
 from . import changes
 from .cpu_load import describe_cpus
+from .stack_sampler import is_of_program
 
 MAX_LISTED = 8
 """Data loaders and optimizers that are listed."""
@@ -115,6 +117,7 @@ def _read_threads(torch: Any) -> dict[str, Any]:
     readers: dict[str, Callable[[], Any]] = {
         "intra_op": torch.get_num_threads,
         "inter_op": torch.get_num_interop_threads,
+        "python": lambda: 1 + sum(map(is_of_program, threading.enumerate())),
     }
     return {**_read_each(readers), **describe_cpus()}
 

@@ -63,7 +63,7 @@ class StackSampler:
         self._end = threading.Lock()
         self._end.acquire()
         self._former_switch_s = sys.getswitchinterval()
-        if not any(map(_is_of_program, threading.enumerate())):
+        if not any(map(is_of_program, threading.enumerate())):
             sys.setswitchinterval(SWITCH_S)
         self._thread = threading.Thread(
             target=self._run, args=(profiled,), name="tracekit-samples", daemon=True
@@ -211,7 +211,7 @@ _pread: Any = ctypes.PyDLL(None).pread  # os.pread would give up the interpreter
 _pread.restype, _pread.argtypes = ctypes.c_ssize_t, [ctypes.c_int, ctypes.c_char_p, *[ctypes.c_size_t] * 2]
 
 
-def _is_of_program(thread: threading.Thread) -> bool:
+def is_of_program(thread: threading.Thread) -> bool:
     """Return whether a thread is another one than this, and none that feeds workers of a data loader."""
     return thread is not threading.current_thread() and thread.name != "QueueFeederThread"
 
