@@ -164,7 +164,7 @@ def report(shape: str, sizes: list[int]) -> int:
                     print(f"  failed: {cost.reason}", flush=True)
                     exceeded += 1
                     continue
-                start = tiny[command]
+                start = tiny.get(command)
                 beyond = max(cost.cpu_s - (start.cpu_s if isinstance(start, Cost) else 0.0), 1e-3)
                 exponent = math.nan
                 if command in before:

@@ -34,6 +34,8 @@ MARKER = "nn.Module: "
 OUTSIDE = -1
 """Node of rows outside of any module."""
 _INSTANCE = re.compile(r"_\d+$")
+_FEW = 64
+"""Calls of a level below which they are numbered one by one."""
 _READ = (C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.SEQUENCE, C.FWD_TID)
 
 
@@ -238,6 +240,10 @@ class _Tree:
             ready = level[is_anchor[level]]
             node[ready] = node[depends[ready]]
             called = ready[self._call[ready]]
+            if len(called) < _FEW:  # of thousands of levels, a sort each takes most of the time
+                for row, above in zip(called.tolist(), node[called].tolist(), strict=True):
+                    node[row] = numbers.setdefault((above, int(self._codes[row])), len(numbers))
+                continue
             keys, inverse = np.unique(
                 np.stack((node[called], self._codes[called])), axis=1, return_inverse=True
             )

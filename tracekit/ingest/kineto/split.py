@@ -40,7 +40,10 @@ _NEXT_EVENT = re.compile(
     rb'\}\s*,(?=\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)"\s*:)'  # the keys of an event
 )
 _END = re.compile(rb'\]\s*(?:,\s*"|\}|\Z)')
-_EVENTS_KEY = re.compile(rb"\s*:\s*\[")
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # an unfinished one is examined once
+_AFTER = b"\0"
+_BRACKETS = ((b"{", 1), (b"[", 1), (b"}", -1), (b"]", -1))
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _OTHER_JSON = {
     b'"rocprofiler-sdk-tool"': "JSON of rocprofv3",
     b"|execution_trace|": "an execution trace of PyTorch",
@@ -105,18 +108,26 @@ def _events_start(buffer: bytes) -> int | None:
         return start + 1 if buffer[start + 1 :].lstrip()[:1] in (b"{", b"]", b"") else None
     if buffer[start : start + 1] != b"{" or b'"traceEvents"' not in buffer:
         return None
-    depth = 0
-    for token in _TOKEN.finditer(buffer, start):
-        text = token.group()
-        if text in (b"{", b"["):
-            depth += 1
-        elif text in (b"}", b"]"):
-            depth -= 1
-        elif depth == 1 and text == b'"traceEvents"':
-            match = _EVENTS_KEY.match(buffer, token.end())
-            if match:
-                return match.end()
+    depth, done = 0, start
+    while key := _EVENTS_KEY.search(buffer, done):
+        # Brackets are counted without a loop over them: there may be millions.
+        between = _STRING.sub(b"", buffer[done : key.start()] + _AFTER)
+        depth += sum(sign * between.count(bracket) for bracket, sign in _BRACKETS)
+        if not between.endswith(_AFTER):  # it is in a string, which goes on
+            done = _skip_string(buffer, done, key.start())
+            continue
+        if depth == 1:
+            return key.end()
+        depth, done = depth + 1, key.end()
     return None
+
+
+def _skip_string(buffer: bytes, start: int, inside: int) -> int:
+    """Return the end of the string around a position, from a position outside of strings."""
+    for string in _STRING.finditer(buffer, start):
+        if string.end() > inside:
+            return string.end()
+    return len(buffer)
 
 
 def second_events(after: bytes) -> int | None:
@@ -298,7 +309,6 @@ def likely_events(text: bytes) -> list[bytes]:
     return [text[start : end - 1] for start, end in pairwise(bounds)]
 
 
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # an unfinished one is examined once
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _PAIR = rb"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 _HALF = rb"(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"

@@ -51,6 +51,15 @@ def test_members_before_the_events_may_look_like_them() -> None:
     assert read_opening(source, "t").rest == b'{"ph": "M"}]}'
 
 
+names = st.sampled_from(["traceEvents", "before", '"traceEvents": [', '\\"traceEvents\\": ['])
+
+
+@given(st.recursive(hostile | names, lambda inner: st.lists(inner) | st.dictionaries(names, inner)))
+def test_events_are_those_of_the_top_level(before: Any) -> None:
+    text = json.dumps({"before": {"traceEvents": [before]}, "traceEvents ": before, "traceEvents": [1]})
+    assert read_opening(stream(text), "x").rest == b"1]}"
+
+
 @pytest.mark.parametrize(
     "text", ["", " \n", "hello", "{}", '{"a": 1}', "[1, 2]", "3", '"x"', '{"traceEvents": 3}']
 )
