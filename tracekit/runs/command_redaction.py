@@ -35,6 +35,8 @@ _OPTIONS_OF = {
 """Options of programs that take a secret, in the same word or in the next."""
 _LOGINS = {("wandb", "login"), ("vault", "login"), ("comet", "login"), ("hf", "login"), ("neptune", "login")}
 """Programs and commands whose last plain word is a secret."""
+_FROM_STDIN = re.compile(r"--?(?:pass(?:word|phrase)?|token|secret)[-_]?stdin|--with-token")
+"""Options with which a program reads a secret from its input."""
 _PORTS = re.compile(r"(?:[\w.]+:)?\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/\w+)?")
 """What `docker run -p` takes."""
 _CODE = r"\s|[;(\[]"
@@ -99,6 +101,8 @@ def _is_value(option: str, word: str, is_secret: Named) -> bool:
     """Whether a word is the secret value of the option before it; a value may begin with a dash."""
     if not option.startswith("-") or "=" in option or not word:
         return False
+    if option == "--pass":  # also the number of a pass
+        return not word.isdecimal()
     return is_secret(option.lstrip("-")) and not re.fullmatch(r"--[a-z][\w-]*(?:=.*)?|-[a-zA-Z]", word)
 
 
@@ -116,6 +120,8 @@ def _redact_word(before: str, word: str, takes: set[str], is_secret: Named, dept
     plain = name[match.end() :] if (match := _DEFINED.match(name)) else name
     if sign and value and " " not in name and (is_secret(plain) or is_secret(name)):
         return f"{name}={HIDDEN}"
+    if name == "--from-literal" and "=" in value:  # of `kubectl create secret`
+        return f"{name}={value.partition('=')[0]}={HIDDEN}"
     if attached := next((one for one in takes if len(one) == 2 and word.startswith(one) and word != one), ""):
         return word if _is_port(word[2:]) else attached + HIDDEN
     if not re.search(_CODE, word):
@@ -146,18 +152,21 @@ def redact_code(code: str, is_secret: Named, depth: int = 1) -> str:
 def _redact_shell(code: str, is_secret: Named, depth: int) -> str:
     """Redact the simple commands of a shell's code, between `;`, `&&`, `|` and parentheses."""
     pieces = [(match.lastgroup or "", match.group()) for match in _TOKEN.finditer(code)]
-    result, command = [text for _, text in pieces], list[int]()
+    result, command, piped = [text for _, text in pieces], list[int](), list[int]()
     for place, (kind, text) in enumerate((*pieces, ("space", ";"))):
         if kind == "word":
             command.append(place)
         elif kind == "space" and text.strip() and "<" not in text and ">" not in text:
             plain = [_unquote(pieces[index][1]) for index in command]
+            if any(map(_FROM_STDIN.fullmatch, plain)):
+                for index in piped[1:]:  # the words of `echo`
+                    result[index] = HIDDEN
             for index, old, new in zip(command, plain, redact_words(plain, is_secret, depth), strict=True):
                 if old != new:
                     result[index] = (
                         new if re.fullmatch(r"[\w=*:./-]+", new) else _quote(new, pieces[index][1])
                     )
-            command = []
+            command, piped = [], command if text.strip() == "|" else []
     return "".join(result)
 
 

@@ -44,7 +44,8 @@ def is_secret_name(name: str) -> bool:
 def _is_secret_name(name: str) -> bool:
     names = _secrets()
     words = [word for word in re.split(r"[^a-z0-9]+", name) if word]
-    if not words or words[0] in names["switches"]:
+    is_switch = words[:1] and words[0] in names["switches"] and words[-2:] != ["auth", "token"]
+    if not words or is_switch:  # `use_auth_token` has a token for value, or True
         return False
     *_, third, before, last = ("", "", *words)
     if last == "id":

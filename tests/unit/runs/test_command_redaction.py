@@ -43,6 +43,9 @@ OTHER = [
     *(["python", "-c", "from huggingface_hub import login; login('S')"], ["export", "KEY", "S"]),
     *(["bash", "-c", "mysql -uann -pS"], ["bash", "-c", "mysql -pS < dump"]),
     *(["python", "-c", "import os; os.system(f'mysql -pS {name}')"],),
+    *(["bash", "-c", "echo 'S' | docker login -u ann --password-stdin"], ["python", "x.py", "--pass", "S"]),
+    *(["python", "-c", "from_pretrained('x', use_auth_token='S')"], ["python", "x.py", "--kms-key", "S"]),
+    *(["kubectl", "create", "secret", "generic", "x", "--from-literal=key=S"], ["x", "--pin-code=S"]),
     *(["curl", "-u", "ann:S", "https://x.org"], ["git", "clone", "https://ann:S@x.org/y"]),
 ]
 TOKENS = (
@@ -114,6 +117,7 @@ ARGUMENTS = [
     "-c 'import torch; print(torch.ones(3).sum())'",
     "--auto-resume --passes 3 --monkey 1 --keyboard us",
     "--tokens-per-second 100",
+    "--pass 2 --partition-key day --sort-key size",
     "--patience 3 --path out/",
     "--sasrec --author ann-lee --patch 16",
     "--expr 'lambda x: x[\"key\"] > 3'",
