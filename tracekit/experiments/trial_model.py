@@ -199,6 +199,7 @@ def compare_candidates(
     """
     outcomes: dict[str, Outcome] = {}
     compared: list[tuple[Candidate, Comparison]] = []
+    left_out = 0
     for candidate in candidates:
         own = [item for item in measured if item.names == candidate.names]
         if failure := _explain_missing(own):
@@ -206,9 +207,10 @@ def compare_candidates(
         elif comparison := _compare_steps(candidate.names, measured, look, threshold):
             compared.append((candidate, comparison))
         else:
+            left_out += 1  # by the share of time, which depends on its first run
             reason = "its steps, or those of the unchanged program, were not timed"
             outcomes[candidate.key] = Outcome(candidate=candidate, status=Status.CANNOT_TELL, reason=reason)
-    adjusted = with_holm([comparison for _, comparison in compared])
+    adjusted = with_holm([comparison for _, comparison in compared], further=left_out)
     for (candidate, _), comparison in zip(compared, adjusted, strict=True):
         status = _judge(comparison, threshold)
         outcomes[candidate.key] = _describe(candidate, status, comparison, measured)

@@ -158,17 +158,22 @@ def holm(p: Sequence[float] | Floats) -> Floats:
     return adjusted
 
 
-def with_holm(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+def with_holm(comparisons: Sequence[Comparison], *, further: int = 0) -> tuple[Comparison, ...]:
     """Judge the declared metrics together: a change that Holm does not confirm is inconclusive.
 
     Each comparison was judged at its own `alpha`; exact ones need no confirming.
+
+    Args:
+        comparisons: What was compared.
+        further: Comparisons that were left out after a look at their values; they count as tests.
 
     Example:
         >>> with_holm([])
         ()
     """
     # Exact comparisons make no error of chance, so they do not count among the tests.
-    adjusted = iter(holm([metric.p for metric in comparisons if metric.p is not None]).tolist())
+    left_out = [1.0] * further
+    adjusted = iter(holm([*(one.p for one in comparisons if one.p is not None), *left_out]).tolist())
     return tuple(
         metric if metric.p is None else _with_adjusted_p(metric, next(adjusted)) for metric in comparisons
     )

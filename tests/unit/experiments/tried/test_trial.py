@@ -95,6 +95,18 @@ def test_twelve_changes_without_effect_rarely_make_one_claim() -> None:
     assert claims <= 3  # 1.8% are expected at the first look
 
 
+def test_changes_that_were_left_out_after_one_run_count_as_tests() -> None:
+    """Which were left out depends on these runs: the one that goes on is the best of all, by chance too."""
+    values = measured({("foreach",): 0.9}, runs=4, sigma=0.012, seed=5)
+    others = [Measurement((name,), 0, {STEP_TIME: 1.1e7}, applied=1) for name in list(KNOWN)[:11]]
+    candidates = [candidate("foreach"), *(candidate(name) for name in list(KNOWN)[:11])]
+    alone = compare_candidates(candidates, values, plan([4])[0], threshold=0.03)["foreach"]
+    among = compare_candidates(candidates, [*values, *others], plan([4])[0], threshold=0.03)["foreach"]
+    assert alone.step_time is not None and among.step_time is not None  # noqa: PT018
+    assert alone.step_time.p_adjusted == alone.step_time.p
+    assert among.step_time.p_adjusted == pytest.approx(12 * alone.step_time.p)
+
+
 def test_what_was_not_compared_says_why() -> None:
     values = [
         *measured({}),
