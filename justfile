@@ -73,9 +73,13 @@ bench-statistics *arguments:
 bench-ab *arguments:
     {{python}} -m benchmarks.ab_null {{arguments}}
 
-# Measure how often `try` finds the change that a program needs; needs an idle machine for an hour. See `--help`.
+# Measure how often `try` finds the change that a program needs; an idle machine for 40 minutes. See `--help`.
 bench-try *arguments:
     {{python}} -m benchmarks.planted_changes {{arguments}}
+
+# Try changes on built-in workloads: predicted and measured savings; an idle machine for 12 minutes. See `--help`.
+bench-tried *arguments:
+    {{python}} -m benchmarks.tried_workloads {{arguments}}
 
 # Loads, layout shift and width of every page for TRACEs, drop to verdict, server memory, and frames of the timeline.
 bench-pages *arguments:

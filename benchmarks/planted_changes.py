@@ -102,19 +102,19 @@ with torch.{context}():
 print("step:", (time.perf_counter() - began) / step)
 """
 MENDED = {
-    "no_anomaly_detection": ("torch.autograd.set_detect_anomaly(True)", "pass"),
+    "no_anomaly_detection": (r"torch\.autograd\.set_detect_anomaly\(True\)", "pass"),
     "foreach": ("foreach=False", "foreach=True"),
     "fused": ("foreach=False", "fused=True"),
-    "one_thread": ("set_num_threads(16)", "set_num_threads(1)"),
-    "all_cores": ("set_num_threads(1)", "set_num_threads(2)"),
-    "less_garbage_collection": ("gc.set_threshold(100)", "gc.set_threshold(100_000, 20, 20)"),
+    "one_thread": (r"set_num_threads\(\d+\)", "set_num_threads(1)"),
+    "all_cores": (r"set_num_threads\(\d+\)", "set_num_threads(2)"),
+    "less_garbage_collection": (r"gc\.set_threshold\(100\)", "gc.set_threshold(100_000, 20, 20)"),
     "num_workers": ("batch_size=4", "batch_size=4, num_workers=2"),
     "persistent_workers": ("num_workers=1", "num_workers=1, persistent_workers=True"),
-    "flush_denormals": ("torch.manual_seed(0)", "torch.manual_seed(0); torch.set_flush_denormal(True)"),
-    "inference_mode": ("torch.enable_grad()", "torch.inference_mode()"),
-    "evaluation_mode": ("model.train()", "model.eval()"),
+    "flush_denormals": (r"torch\.manual_seed\(0\)", "torch.set_flush_denormal(True)"),
+    "inference_mode": (r"torch\.enable_grad\(\)", "torch.inference_mode()"),
+    "evaluation_mode": (r"model\.train\(\)", "model.eval()"),
 }
-"""Text of a program that a change replaces, and the text instead."""
+"""Expression for what a change replaces in a program, and the text instead."""
 
 
 @dataclass(frozen=True)
@@ -260,14 +260,23 @@ def measure(program: Planted, cores: Sequence[int], options: argparse.Namespace)
     return {"outcomes": outcomes, "error": error, "seconds": round(time.monotonic() - began, 1)}
 
 
+def mend(program: Planted, change: str) -> str:
+    """Return the source of a program with a change in it.
+
+    Raises:
+        ValueError: There is not one place to change.
+    """
+    source, count = re.subn(*MENDED[change], program.source)
+    if count != 1:
+        raise ValueError(f"{program.name} has {count} places for {change}")
+    return source
+
+
 def measure_apart(program: Planted, change: str, cores: Sequence[int], runs: int) -> float:
     """Return the ratio of step times, with a change in the source over without, as the programs time them."""
-    old, new = MENDED[change]
-    if program.source.count(old) != 1 and change != "all_cores":
-        raise ValueError(f"{program.name} has no single {old!r}")
     logs: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, source in (("base.py", program.source), ("head.py", program.source.replace(old, new))):
+        for name, source in (("base.py", program.source), ("head.py", mend(program, change))):
             (Path(folder) / name).write_text(source)
         for block in range(runs):
             steps = {}
