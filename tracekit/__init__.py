@@ -363,6 +363,13 @@ def step() -> None:
     mark()
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Add `%%profile` to a notebook, for `%load_ext tracekit`."""
+    from tracekit.recording.magics import register
+
+    register(shell)
+
+
 class _Package(ModuleType):
     """Type of this module, in which `runs` and `diff` stay functions.
 

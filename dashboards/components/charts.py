@@ -147,7 +147,7 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         figure: Figure from `dashboards.figures`.
         caption: One sentence.
     """
-    shown = _with_theme(figure, dark=context.dark)
+    shown = with_theme(figure, dark=context.dark)
     graph = dcc.Graph(
         id={"type": "chart", "page": context.view.page, "name": name},
         figure=shown,
@@ -165,7 +165,7 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
     return html.Figure([place, words], className="tk-chart")
 
 
-def _with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
+def with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:
     """Add the theme's colors, fonts and margins; the figure's settings take precedence."""
     ink, grid = _INK[dark]
     axis = {"gridcolor": grid, "zerolinecolor": grid, "linecolor": grid, "automargin": True}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.rules import Finding, Rule
 from tracekit.errors import unknown_name
+from tracekit.runs.display import Displayed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ class Tables(dict[str, "pd.DataFrame"]):
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Displayed):
     """Result of an analysis: tables by name, findings, and notes on missing data and how to get it.
 
     A note because of which no rule was skipped is a `Remark`.

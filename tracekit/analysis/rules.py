@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from tracekit.runs.display import Displayed
 from tracekit.runs.text import human
 
 
@@ -126,7 +127,7 @@ def describe(name: str, value: float) -> str:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Displayed):
     """Advice of a rule with its evidence.
 
     Attributes:

@@ -24,6 +24,7 @@ from tracekit.diff.noise import is_alike
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.references import resolve
 from tracekit.runs import revisions
+from tracekit.runs.display import Displayed
 from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
@@ -184,7 +185,7 @@ MAX_SHOWN, MAX_LABEL = 8, 80
 
 
 @dataclass(frozen=True)
-class Diff:
+class Diff(Displayed):
     """Difference between a head and a base.
 
     Attributes:

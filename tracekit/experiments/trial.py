@@ -51,6 +51,7 @@ from tracekit.experiments.trial_model import (
 from tracekit.recording import changes
 from tracekit.runs import environment
 from tracekit.runs.conditions import contention_warnings
+from tracekit.runs.display import Displayed
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
@@ -76,7 +77,7 @@ class TryRequest(TryOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TryReport:
+class TryReport(Displayed):
     """Outcomes, those that help most first.
 
     Attributes:

@@ -28,7 +28,7 @@ def _format_work(outcome: Outcome) -> str | None:
     return ", ".join(changed) or "equal"
 
 
-_COLUMNS: tuple[doc.Shown, ...] = (
+COLUMNS: tuple[doc.Shown, ...] = (
     (Column("change", "", "changes, by name"), lambda outcome: outcome.candidate.key),
     (Column("result", "", "what is known of it"), lambda outcome: str(outcome.status)),
     (Column("step time", "", "measured, with the 95% interval"), lambda outcome: outcome.effect or None),
@@ -49,7 +49,7 @@ def _blocks(report: TryReport) -> list[doc.Block]:
     width = doc.terminal_width(_MAX_WIDTH)
     return [
         doc.Heading(headline(report), width=width),
-        doc.TableBlock(doc.Table.of("changes", "", report.outcomes, *_COLUMNS)),
+        doc.TableBlock(doc.Table.of("changes", "", report.outcomes, *COLUMNS)),
         *_code_blocks(report),
         *_diff_blocks(report),
         doc.Items([*_reasons(report), *_notes(report)], indent="", width=width),

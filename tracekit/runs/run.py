@@ -16,6 +16,7 @@ from tracekit.errors import TracekitError, UnusableInputError, check_type
 from tracekit.runs import meta as run_meta
 from tracekit.runs import tables
 from tracekit.runs.column_cache import MAX_SMALL_ROWS, ColumnCache
+from tracekit.runs.display import Displayed
 from tracekit.runs.meta import RunMeta
 from tracekit.runs.selection import (
     Window,
@@ -46,7 +47,7 @@ MAX_ROWS_OF_KEPT_VIEWS = 1_000_000
 """Rows of a run up to which views of its ranks are kept with what was computed of them."""
 RanksByFile: TypeAlias = Mapping[str, frozenset[int]]
 """Ranks in each part file, by file name; the parts of one trace have the same name in all tables."""
-_SIZES = ("steps", "device_intervals", "host_intervals")  # tables whose rows stand for the size of a run
+_SIZES = ("steps", "device_intervals", "host_intervals")  # whose rows stand for the size of a run
 RANKED = [
     table.name
     for table in TABLES.values()
@@ -57,17 +58,15 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Displayed):
     """A run, on disk or on object storage; tables are read on demand and not cached.
 
     Attributes:
         path: Its folder.
-        peaks: Peaks that analyses use instead of those of the recorded devices; None for the latter.
+        peaks: Peaks that analyses use instead of those of the recorded devices, if any.
 
     Example:
-        >>> import tracekit
-        >>> run = tracekit.open("latest")  # doctest: +SKIP
-        >>> run.table("device_intervals", columns=["name", "dur_ns"])  # doctest: +SKIP
+        >>> tracekit.open("latest").table("device_intervals", columns=["name", "dur_ns"])  # doctest: +SKIP
     """
 
     path: Place
@@ -297,8 +296,8 @@ class Run:
         for rank in ranks:
             check_type(rank, int, "a rank", "an integer, as in of_ranks(0, 1)")
         if unknown := sorted(set(ranks) - set(self.ranks)):
-            message = f"run {self.id} has no rank {unknown[0]}"
-            raise UnusableInputError(message, hint=f"it has {format_ranks(self.ranks) or 'no ranks'}")
+            hint = f"it has {format_ranks(self.ranks) or 'no ranks'}"
+            raise UnusableInputError(f"run {self.id} has no rank {unknown[0]}", hint=hint)
         chosen = frozenset(ranks)
         if chosen in self._views:
             return self._views[chosen]

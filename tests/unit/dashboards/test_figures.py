@@ -74,5 +74,5 @@ def test_missing_values_are_empty_cells_of_a_heatmap() -> None:
 
 
 def test_settings_of_a_figure_take_precedence_over_the_theme() -> None:
-    themed = charts._with_theme({"data": [], "layout": {"height": 100}}, dark=True)
+    themed = charts.with_theme({"data": [], "layout": {"height": 100}}, dark=True)
     assert themed["layout"]["height"] == 100
