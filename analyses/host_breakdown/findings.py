@@ -307,7 +307,9 @@ def _report_compilation(run: Run, compiling: Ints, time_ns: int, against: Budget
     recompiled = max(
         program.get("recompilations") or [], key=lambda item: int(item["recompilations"]), default=None
     )
-    why = "Code is compiled again because a guard fails: `TORCH_LOGS=recompiles` names it. "
+    why = (
+        "A guard fails (`TORCH_LOGS=recompiles` names it), or `torch.compile` is called for a new function. "
+    )
     if recompiled:
         count = int(recompiled["recompilations"])
         why = f"{recompiled['function']} was compiled again {'once' if count == 1 else f'{count} times'}" + (

@@ -241,10 +241,11 @@ def _name_sampled(functions: pd.DataFrame | None) -> str:
         return ""
     counts = functions["samples"] + functions["unprofiled_samples"]
     share = counts / counts.groupby(functions[C.RANK]).transform("max")  # the outermost function is in all
-    inside = (counts >= MIN_SAMPLED) & (share >= MIN_SAMPLED_SHARE) & (share < MAX_SAMPLED_SHARE)
+    inside = (counts >= MIN_SAMPLED) & (share >= MIN_SAMPLED_SHARE) & (share < 1)
     inside &= ~functions[C.NAME].astype(str).str.contains(LIBRARY)
     chosen = functions[inside].assign(share=share[inside])
-    with_line, most = chosen[chosen["source"] != ""], chosen[2 * chosen["share"] > 1]
+    with_line = chosen[(chosen["source"] != "") & (chosen["share"] < MAX_SAMPLED_SHARE)]
+    most = chosen[2 * chosen["share"] > 1]
     if not len(with_line) and not len(most):
         return ""
     row = with_line.nlargest(1, "share") if len(with_line) else most.nsmallest(1, "share")

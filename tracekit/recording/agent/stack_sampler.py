@@ -201,7 +201,7 @@ class _ThreadTimes:
     def _read_delay(self, file: int) -> int:
         """Return for how long a thread has waited for a core."""
         length = _pread(file, self._buffer, len(self._buffer), 0)
-        return int(self._buffer.raw[:length].split()[1])
+        return int(self._buffer.raw[:length].split()[1]) if length > 0 else 0  # the thread has ended
 
 
 _UNKNOWN_TIMES = (UNKNOWN, UNKNOWN, UNKNOWN)
