@@ -28,7 +28,7 @@ from tracekit.diff.side_notes import ComparedSide
 from tracekit.diff.verdicts import RunSides
 from tracekit.diff.work_items import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError, did_you_mean
-from tracekit.runs.meta import CPU_FIELDS, GPU_SETTINGS, OF_PROGRAM, PRECISION, WORKLOAD_FIELDS
+from tracekit.runs.meta import CHANGE, CPU_FIELDS, GPU_SETTINGS, OF_PROGRAM, PRECISION, WORKLOAD_FIELDS
 from tracekit.runs.range_names import SERVING
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -67,7 +67,7 @@ def _counterparts(alone: pd.DataFrame, other: pd.DataFrame) -> dict[str, tuple[s
 
 
 SHAPES, DTYPE, MODE, STEP_MARKER = "shapes", "dtype", "mode", "step_marker"
-WITHOUT_MARKER, SERVED = "(none)", "serving step"
+WITHOUT_MARKER, NO_CHANGE, SERVED = "(none)", "(none)", "serving step"
 _MODES = {True: "train", False: "infer", None: None}
 MIN_SHAPE_SHARE = 0.25
 """Share of the common ops whose shapes all differ from which the workload's shapes differ."""
@@ -87,7 +87,7 @@ DECIDES = (
     STEP_MARKER,
 )
 _HOST = ("driver", "python", "cpu", *CPU_FIELDS, "os")
-EXPLAINS = (*_LIBRARIES, *_HOST, *_GPU_DEVICE, PRECISION, *GPU_SETTINGS, "collector")
+EXPLAINS = (*_LIBRARIES, *_HOST, *_GPU_DEVICE, PRECISION, *GPU_SETTINGS, "collector", CHANGE)
 FIELDS = (*DECIDES, *EXPLAINS)
 _OF_GPU = (*_GPU_MODEL, *_GPU_DEVICE)
 IMPLIED: Mapping[str, Collection[str]] = {
@@ -97,6 +97,7 @@ IMPLIED: Mapping[str, Collection[str]] = {
     "resolution": (SHAPES,),
     "workload": (*WORKLOAD_FIELDS, SHAPES),
     "device": ("gpu", *_OF_GPU, *GPU_SETTINGS),
+    CHANGE: (SHAPES, DTYPE, MODE),
 }
 """Fields that vary when a field is declared to vary."""
 _GRAVITY = (Status.NOT_COMPARABLE, Status.WARN, Status.UNKNOWN, Status.DECLARED)
@@ -129,8 +130,8 @@ def compare(
     Raises:
         UnusableInputError: There is no field of a declared name.
     """
-    free = expand_varying(varying)
     a, b = _values(base), _values(head)
+    free = expand_varying(varying) | frozenset(IMPLIED[CHANGE] if a[CHANGE] != b[CHANGE] else ())
     if a[MODE] is None or b[MODE] is None:  # then both are told by their traces, like with like
         a[MODE], b[MODE] = (_MODES[side.trains] for side in shapes)
     fields = [_difference(name, a[name], b[name], free) for name in FIELDS if name in a]
@@ -208,6 +209,7 @@ def _values(run: Run) -> dict[str, Any]:
     values["collector"] = values["collector"] or meta.collector.name
     names = map(str, run.table("steps", columns=[C.NAME])[C.NAME].unique())
     markers = {SERVED if re.match(SERVING, name) else re.sub(r"\d+$", "", name) for name in names}
+    values[CHANGE] = ", ".join(values[CHANGE] or ()) or NO_CHANGE
     values[STEP_MARKER] = ", ".join(sorted(markers)) or WITHOUT_MARKER
     return values
 

@@ -181,6 +181,19 @@ def test_a_traced_dtype_speaks_where_the_workload_does_not(maker: RunMaker) -> N
     assert statuses(maker.compared(of("float"), of("float"))) == {}
 
 
+def test_a_change_inside_the_program_is_said_and_explains_other_inputs(maker: RunMaker) -> None:
+    def of(kind: str, *names: str) -> Run:
+        ops = [host("aten::mm", 0, 5, step=1, **{C.INPUT_DTYPES: f'["{kind}","long int"]'})]
+        return maker.run(ops=ops, workload={"dtype": None, "change": list(names)})
+
+    found = maker.compared(of("float"), of("c10::BFloat16", "bfloat16"))
+    assert statuses(found) == {"change": "warn", "dtype": "declared"}
+    (said,) = (one for one in found.comparability.differences if one.field == "change")
+    assert (said.base, said.head) == ("(none)", "bfloat16")
+    same = maker.compared(of("float", "foreach"), of("c10::BFloat16", "foreach"))
+    assert statuses(same) == {"dtype": "not comparable"}
+
+
 def test_a_backward_pass_tells_the_mode_where_the_workload_does_not(maker: RunMaker) -> None:
     def of(*phases: str | None) -> Run:
         ops = [host("aten::mm", 9 * n, 9 * n + 5, step=1, **{C.PHASE: p}) for n, p in enumerate(phases)]
