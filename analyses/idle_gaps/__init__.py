@@ -13,7 +13,7 @@ kernel_to_kernel, stream_dependency, submission (work was queued and did not sta
 * `gaps`: gaps of `MIN_LISTED_NS` and more, longest first. Shorter ones are below the clock resolution of many
   traces; they count in all other tables.
 * `before_work`: the time from the start of a profiled step to the first work of a device that was launched
-  in it, explained like a gap (see `idle_gaps.openings`).
+  in it, explained like a gap (see `causes`).
 * `summary`: per device; `edges_ns` is the other time of the profiled steps before its first and after its
   last interval. Neither is part of the idle time.
 
@@ -75,6 +75,7 @@ from .causes import (
     MIN_DEPENDENCY_NS,
     NEXT_OP,
     OP,
+    OVERHEAD_NS,
     QUEUED_NS,
     SOURCE,
     WAIT_NS,
@@ -164,6 +165,7 @@ def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame, lengths
         "aside_ns": groups.sums(np.where(gaps[ASIDE].to_numpy(), lengths, 0)),
         WARM_UP_NS: groups.sums(np.where(gaps[WARM_UP].to_numpy(), lengths, 0)),
         START_UP_NS: groups.sums(np.where(gaps[INITIAL].to_numpy(), lengths, 0)),
+        OVERHEAD_NS: groups.sums(np.minimum(ints(gaps, OVERHEAD_NS), lengths)),
     }
 
 
@@ -335,6 +337,9 @@ _COUNT = Column("gaps", "count", "number of gaps")
 _SUM = Column(IDLE_NS, "ns", "Σ of gap lengths")
 _LONGEST = Column("longest_ns", "ns", "longest gap")
 _SHARE = Column("share", "share", "share of the device's idle time")
+_OVERHEAD = Column(
+    OVERHEAD_NS, "ns", "its part (likewise) in which overhead of the profiler runs, if that is the cause"
+)
 BY_CAUSE = (
     *PLACE_COLUMNS,
     _CAUSE,
@@ -360,6 +365,7 @@ BY_CAUSE = (
         "its part (likewise) in which the host loaded or compiled code or chose an algorithm, "
         "which does not recur",
     ),
+    _OVERHEAD,
 )
 BY_OP = (
     *(_CAUSE, _OP, _SUM, _SHARE, _COUNT, _LONGEST, _SOURCE, RANK, DEVICE),
@@ -380,6 +386,7 @@ BEFORE_WORK = (
     Column(AFTER, "", "first interval on the device"),
     Column(C.STEP, "", "profiled step that launched it"),
     Column(START_UP_NS, "ns", "its part in which the host loaded or compiled code or chose an algorithm"),
+    _OVERHEAD,
     Column(C.START_NS, "ns", "start of that time"),
     Column(C.ROW_ID, "", "row of the first interval in device_intervals"),
     Column(ANCHOR_ROW, "", "row of the op, or of the next op or launch, in host_intervals"),

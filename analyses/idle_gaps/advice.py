@@ -55,12 +55,12 @@ def amount(rows: pd.DataFrame, budget: Budget) -> str:
     return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
 
 
-def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
-    """Text: the ops with most idle time and their source lines."""
+def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE), of_ns: int = 0) -> str:
+    """Text: the ops with most idle time and their source lines; shares are of that time, or of `of_ns`."""
     groups = group_rows(rows, keys)
     sums = groups.sums(ints(rows, C.DUR_NS))
     largest = np.argsort(-sums, kind="stable")[:MAX_NAMED]  # groups are in the order of their keys
-    shares = sums / total_ns(rows)
+    shares = sums / (of_ns or total_ns(rows))
     parts = [
         f"{_place([str(rows[key].iloc[groups.first[group]]) for key in keys])} ({100 * shares[group]:.0f}%)"
         for group in largest
@@ -70,8 +70,7 @@ def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE)) -> str:
         return "No op or source line was recorded for these gaps"
     verb = "is" if len(parts) == 1 else "are"
     if parts:
-        named = "The" if keys[0] == OP else "Named by the longest call of each gap, the"
-        return f"{named} largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
+        return f"The largest part{'s' if len(parts) > 1 else ''} {verb} {', '.join(parts)}"
     return f"It is spread over {len(shares):,} ops and lines"
 
 
@@ -189,9 +188,8 @@ def main_call(rows: pd.DataFrame) -> str:
     return str(rows.groupby(CALL, observed=True)[C.DUR_NS].sum().idxmax())
 
 
-def on_call(rows: pd.DataFrame) -> str:
-    """Advice on the call that takes most of the time."""
-    call = main_call(rows)
+def on_call(rows: pd.DataFrame, call: str) -> str:
+    """Advice on the call that takes most of the time of these gaps."""
     if mostly(rows, rows[INITIAL]):
         return (
             "Such a call is slow on first use only, because it loads code or initializes a library or the "

@@ -40,23 +40,21 @@ from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run
-from tracekit.runs.step_windows import step_windows
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, HostKind
 
 from ..shared.common import (
     NO_PARENT,
     PLACE,
     Bools,
-    Small,
     ints,
-    overlap_by,
     spans,
     to_categorical,
     values_at,
 )
 from ..shared.groups import group_rows
 from ..shared.host_columns import HostColumns, compute_shared, read_host_columns
-from ..shared.host_rows import LOADS_CODE, NO_OP, sampled_lines, source_lines
+from ..shared.host_rows import NO_OP, sampled_lines, source_lines
 from ..shared.idle_neighbors import (
     AFTER,
     BEFORE,
@@ -64,14 +62,22 @@ from ..shared.idle_neighbors import (
     LAUNCH,
     find_waits,
     find_waits_on_device,
-    first_ending_after,
     inside_steps,
     read_gaps,
     read_occupying,
 )
 from . import context
-from .context import MAX_CLOCK_SKEW_NS, MAX_DISPATCH_NS, MIN_LONG_NS
-from .openings import read_openings
+from .context import MAX_DISPATCH_NS
+from .host_part import (
+    NOTHING,
+    WORKING,
+    Part,
+    activity_levels,
+    largest_calls,
+    overhead_inside,
+    responsible_thread,
+    waits_before,
+)
 
 MIN_DEPENDENCY_NS = 30_000
 """A device starts queued work within a few µs; after that it waits for something else."""
@@ -82,16 +88,11 @@ HOST_WAITS = (
     r"(?:acquire|get|join|poll|recv\w*|run_once|_run_once|select|wait\w*))\b"
 )
 """Python frames in which a thread only waits."""
-_HOST_MEMORY = r"(?i)host_?(?:alloc|register|free)|(?:malloc|free)_?host"
-"""Calls that allocate memory of the host: they do not hold the device, so they are work of the program."""
 _MEMORY_CALLS = r"(?i)malloc|free|host_?(?:alloc|register)"
 _BACKWARD_NODE = r"^autograd::engine::evaluate_function"
 """Rows of autograd's thread before the op of the node runs: what it waits for is not recorded."""
-_BACKWARD = r"run_backward"
-"""Python frames in which a thread only waits for autograd's threads."""
 
 _EXPLAINED = (Cause.SLOW_CALL, Cause.FIRST_CALL, Cause.HOST_WORK)
-_NOTHING, _WAITING, _FRAME, _WORKING = range(4)
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,13 @@ class Explained:
     allocating: Bools  # whether calls that allocate or free memory cover most of the host's part
     # whether the responsible thread waited for something other than the device for most of the host's part
     waiting_elsewhere: Bools
-    # host position of the longest of the runtime calls that together cover most of the host's part, or -1 if
-    # they do not
+    # of the runtime calls that together cover most of the host's part: the longest of the name with most time
+    # (host position, -1 without), the time of that name, and the same of the name with most of the rest
     call: Ints
+    call_ns: Ints
+    second_call: Ints
+    second_ns: Ints
+    overhead_ns: Ints  # time of the profiler's own overhead in the host's part
     aside: Bools  # whether the gap is at an edge of the capture or in marked warm-up
     warm_up: Bools  # whether it is in the latter
     starting: Bools  # whether the host was late only before it got ahead for the rest of the capture
@@ -147,11 +152,12 @@ def explain(
     # A call that takes most of the gap is part of the delay: then the host's part ends with it.
     in_call = (called < start) | (2 * (np.minimum(returned, end) - called) > end - start)
     high = np.where(late, np.clip(np.where(in_call, returned, called), start, end), start)
-    thread = _responsible_thread(host, gaps, np.maximum(launch, another), start, high, late)
-    part = _Part(host, thread, start, high, late)
-    wait_rows = _waits_before(host, waits, part)
+    thread = responsible_thread(host, gaps, np.maximum(launch, another), start, high, late)
+    part = Part(host, thread, start, high, late)
+    wait_rows = waits_before(host, waits, part)
     wait_ns = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
     waited = part.mostly(waits) | part.mostly_in_rank(waits_on_device, gaps)
+    overhead_ns = overhead_inside(host, gaps, part, loads_code=False)
     causes = np.full(len(gaps), CAUSES.index(Cause.UNKNOWN), np.int64)
     # An earlier interval of the same launch has run: the rest was queued for the whole gap.
     queued_ns = np.where(gaps["replayed"], end - start, queued_ns)
@@ -161,7 +167,7 @@ def explain(
         (Cause.LAUNCH_BOUND, late),
         (Cause.SYNC, waited | (wait_rows >= 0) & (2 * wait_ns >= part.end - part.start)),
         (Cause.DATALOAD, part.mostly(np.flatnonzero(host.data_loading | host.name_matches(LOADER)))),
-        (Cause.PROFILER, _is_overhead(host, gaps, part, loads_code=False)),
+        (Cause.PROFILER, part.more_than_half(overhead_ns)),
         (Cause.KERNEL_TO_KERNEL, queued),
         (Cause.STREAM_DEPENDENCY, depends),
         (Cause.SUBMISSION, depends & _has_one_stream(gaps, device)),
@@ -171,7 +177,7 @@ def explain(
         causes[holds] = CAUSES.index(cause)
     covering_row = np.where(late, host.mostly_covering(thread, start, high), NO_PARENT)
     # Frames of event loops count as waits, also while an op runs in them.
-    works = values_at(_activity(host), covering_row, _NOTHING) == _WORKING
+    works = values_at(activity_levels(host), covering_row, NOTHING) == WORKING
     waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS))) & ~works
     at_edge = context.after_backlog(gaps, device) & ~(late & gaps[C.STEP].notna().to_numpy(bool))
     at_edge |= (is_opening & ~late) | context.in_first_wait(gaps, host, waits, queued)
@@ -188,11 +194,12 @@ def explain(
         queued,
         part.mostly(np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(_MEMORY_CALLS))),
         waiting_elsewhere,
-        _longest_call(host, part),
+        *largest_calls(host, part, end),
+        overhead_ns,
         aside | (starting & is_opening),
         warm_up,
         starting & ~is_opening,
-        _is_overhead(host, gaps, part, loads_code=True),
+        part.more_than_half(overhead_inside(host, gaps, part, loads_code=True)),
         unrecorded,
     )
 
@@ -207,97 +214,6 @@ def _is_queued(gaps: pd.DataFrame, called: Ints, returned: Ints, queued_ns: Ints
     submitting = (returned >= end) & (end - start >= MIN_DEPENDENCY_NS)
     queued: Bools = (gaps["replayed"].to_numpy() & ~submitting) | before | soon | long
     return queued
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The host's part of each gap, on the responsible thread."""
-
-    host: HostColumns  # host rows
-    thread: Ints  # the responsible thread
-    start: Ints  # start of the part, ns
-    end: Ints  # end of the part, ns: its start where the host was not late
-    late: Bools  # whether the host was late
-
-    def mostly(self, rows: Ints) -> Bools:
-        """Whether these rows cover more than half of it."""
-        threads = self.host.thread[rows]
-        return self.more_than_half(
-            overlap_by(threads, self.host.spans(rows), self.thread, (self.start, self.end))
-        )
-
-    def mostly_in_rank(self, rows: pd.DataFrame, gaps: pd.DataFrame) -> Bools:
-        """Whether these rows of the rank of each gap cover more than half of it."""
-        ranks = ints(rows, C.RANK), ints(gaps, C.RANK)
-        return self.more_than_half(overlap_by(ranks[0], spans(rows), ranks[1], (self.start, self.end)))
-
-    def more_than_half(self, inside: Ints) -> Bools:
-        """Whether a length inside of it, ns, is more than half of it; never where the host was not late."""
-        return self.late & (2 * inside > self.end - self.start)
-
-
-def _longest_call(host: HostColumns, part: _Part) -> Ints:
-    """The longest runtime call of each long host part that calls mostly cover, -1 for the others."""
-    longest = np.full(len(part.start), NO_PARENT, np.int64)
-    calls = np.flatnonzero(host.of_kind(HostKind.RUNTIME, HostKind.SYNC) & ~host.name_matches(_HOST_MEMORY))
-    chosen = np.flatnonzero(part.mostly(calls) & (part.end - part.start >= MIN_LONG_NS))
-    for thread in np.unique(part.thread[chosen]):
-        on_thread = calls[host.thread[calls] == thread]  # by start
-        # Calls may be nested, so ends are not sorted; none before `low` reaches into the gap.
-        ends = np.maximum.accumulate(host.end[on_thread]) if len(on_thread) else on_thread
-        for gap in chosen[part.thread[chosen] == thread]:
-            low = np.searchsorted(ends, part.start[gap], side="right")
-            inside = on_thread[low : np.searchsorted(host.start[on_thread], part.end[gap])]
-            length = np.minimum(host.end[inside], part.end[gap])
-            length -= np.maximum(host.start[inside], part.start[gap])
-            longest[gap] = inside[np.argmax(length)]
-    return longest
-
-
-def _is_overhead(host: HostColumns, gaps: pd.DataFrame, part: _Part, *, loads_code: bool) -> Bools:
-    """Whether the loading of code, or other overhead, on any thread, covers most of the host's part."""
-    marked = host.of_kind(HostKind.OVERHEAD) & (host.name_matches(LOADS_CODE) == loads_code)
-    rows, ranks = np.flatnonzero(marked), ints(gaps, C.RANK)
-    return part.more_than_half(overlap_by(host.rank[rows], host.spans(rows), ranks, (part.start, part.end)))
-
-
-def _waits_before(host: HostColumns, waits: Ints, part: _Part) -> Ints:
-    """The wait in progress at the start of each gap, else one that ended shortly before; -1 for none."""
-    chosen = np.full(len(part.start), NO_PARENT, np.int64)
-    for early in (MAX_CLOCK_SKEW_NS, 0):  # the second overrides the first: a wait in progress goes before
-        wait = first_ending_after(host, waits, part.thread, part.start - early - 1)
-        fits = part.late & (wait >= 0) & (values_at(host.start, wait, 0) < part.start)
-        fits &= values_at(host.end, wait, 0) <= part.end
-        chosen = np.where(fits, wait, chosen)
-    return chosen
-
-
-def _responsible_thread(
-    host: HostColumns, gaps: pd.DataFrame, launch: Ints, start: Ints, end: Ints, late: Bools
-) -> Ints:
-    """The thread that delayed each launch: the launching one, unless another of its rank was more active."""
-    thread, ranks = (values_at(column, launch, NO_PARENT) for column in (host.thread, host.rank))
-    activity, middle = _activity(host), start + (end - start) // 2
-    best = values_at(activity, host.innermost(thread, middle), _NOTHING)
-    # Other threads count only where the launching one recorded nothing, or only waited.
-    uncertain = np.flatnonzero(late & (best < _FRAME))
-    calls = np.concatenate((launch, gaps[EARLIER].to_numpy()))
-    for number in np.unique(host.thread[calls[calls >= 0]]) if len(uncertain) else ():
-        in_question = uncertain[ranks[uncertain] == host.rank[host.rows_of_thread[int(number)].start]]
-        inner = host.innermost(np.full(len(in_question), number, np.int64), middle[in_question])
-        activity_there = values_at(activity, inner, _NOTHING)
-        better = activity_there > best[in_question]
-        thread[in_question[better]], best[in_question[better]] = number, activity_there[better]
-    return thread
-
-
-def _activity(host: HostColumns) -> Small:
-    """Activity level of each row: waiting, Python frame, or working."""
-    works = host.of_kind(HostKind.OP, HostKind.RUNTIME, HostKind.SYNC)
-    waits = host.name_matches(MARKER) | host.name_matches(_BACKWARD)
-    level = np.full(len(works), _FRAME, np.int8)
-    level[works], level[waits] = _WORKING, _WAITING
-    return level
 
 
 def _has_one_stream(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
@@ -329,6 +245,9 @@ WAIT_ROW, ANCHOR_ROW, WAITS_ELSEWHERE, ALLOCATING = "wait_row", "host_row", "res
 ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
 """Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
 and a known activity."""
+CALL_NS, SECOND, SECOND_NS, OVERHEAD_NS = "call_ns", "second_call", "second_ns", "overhead_ns"
+"""Time of the calls named as `call` in a gap, the name of those with most of the rest, and their time; time
+of the profiler's own overhead in gaps that it causes."""
 WARM_UP, INITIAL = "warm_up", "initial"
 """Whether a gap is in marked warm-up, and whether the host loaded or compiled code or chose an algorithm."""
 BETWEEN = "(between ops)"
@@ -361,12 +280,41 @@ def read_idle(run: Run) -> Idle:
 def _read_idle(run: Run) -> Idle:
     device = read_occupying(run)
     host = read_host_columns(run)
-    gaps, openings = read_gaps(run, device, host), read_openings(run, device, host)
+    gaps, openings = read_gaps(run, device, host), _read_openings(run, device, host)
     if len(openings):
         gaps = pd.concat([gaps, openings[gaps.columns]], ignore_index=True)
     waiting, is_opening = find_waits(host, device), np.arange(len(gaps)) >= len(gaps) - len(openings)
     explained = explain(gaps, device, host, waiting, is_opening, find_waits_on_device(run, host))
     return Idle(gaps, len(openings), device, host, waiting, explained)
+
+
+def _read_openings(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:
+    """Return one row per device that has an opening, with the columns of `read_gaps`.
+
+    An opening is the time from the start of a profiled step to the first work of a device. It lies before the
+    first interval of its device, so it is in no gap. If that interval was launched in the same step, nothing
+    earlier was running, and what the host did until the launch explains the time like that of a gap. It stays
+    an edge of the capture if the work was queued meanwhile, or if the host later got ahead of the device for
+    longer than it was late in all, so that later steps do not begin with an idle device.
+
+    Its row is that of the device's first interval, which also stands for the interval before.
+
+    Args:
+        run: The run.
+        device: The intervals that occupy a device.
+        host: Host rows.
+    """
+    windows = step_windows(run)[[C.RANK, C.STEP, C.START_NS]]
+    if windows.empty or device.empty:
+        return pd.DataFrame()
+    is_first = device[C.START_NS] == device.groupby(PLACE)[C.START_NS].transform("min")
+    first = device[is_first & device[C.STEP].notna()].sort_values([*PLACE, C.ROW_ID])
+    first = first.assign(**{AFTER: first.index}).drop_duplicates(PLACE).astype({C.STEP: "int64"})
+    rows = first.rename(columns={C.START_NS: END_NS}).merge(windows, on=[C.RANK, C.STEP])
+    launch, length = host.positions(rows[C.LAUNCH_ROW]), ints(rows, END_NS) - ints(rows, C.START_NS)
+    rows[C.DUR_NS], rows[LAUNCH], rows[BEFORE] = length, launch, rows[AFTER]
+    rows[EARLIER], rows["replayed"] = NO_PARENT, False
+    return rows[(launch >= 0) & (length > 0)].reset_index(drop=True)
 
 
 def missing_kernels_ns(run: Run) -> int:
@@ -427,6 +375,10 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         NEXT_OP: host.categories(next_op, NO_OP),
         OP: _op_labels(idle, np.where(is_other_call, call, anchor), next_op),
         CALL: host.categories(call, ""),
+        CALL_NS: why.call_ns,
+        SECOND: host.categories(why.second_call, ""),
+        SECOND_NS: why.second_ns,
+        OVERHEAD_NS: np.where(causes == CAUSES.index(Cause.PROFILER), why.overhead_ns, 0),
         COMMON_OP: host.categories(common, ""),
         **{name: idle.device[C.NAME].array.take(gaps[name].to_numpy()) for name in (BEFORE, AFTER)},
         HOST_NS: _nullable(why.host_ns, launch >= 0),

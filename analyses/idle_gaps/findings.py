@@ -51,11 +51,14 @@ from .causes import (
     ANCHOR_ROW,
     ASIDE,
     CALL,
+    CALL_NS,
     CAUSE,
     HOST_NS,
     INITIAL,
     NAMED,
     OP,
+    SECOND,
+    SECOND_NS,
     SOURCE,
     STARTING,
     WAIT_ROW,
@@ -152,6 +155,7 @@ def evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
 
 _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
+    *(CALL_NS, SECOND, SECOND_NS),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, WAITS_ELSEWHERE, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
     *(ASIDE, STARTING, INITIAL, NAMED, AFTER),
 ]
@@ -251,7 +255,7 @@ def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -
         return "without work the device has to be idle"
     once = len(rows) == 1 and budget.marked and budget.steps > 1
     is_rare = len(rows) < CALLS["min_recurring_calls"]
-    if rule is CALLS and (once or (is_rare and re.search(MEMORY, main_call(rows)))):
+    if rule is CALLS and (once or (is_rare and re.search(MEMORY, main_call(_split_by_call(rows))))):
         return "the call does not recur"
     return ""
 
@@ -301,6 +305,18 @@ def _with_idle_share(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
         window_ns = [length[place] for place in zip(ranks, indices, strict=True)]
     idle_share = share(devices.sums(ints(gaps, C.DUR_NS)), np.array(window_ns, np.int64))
     return gaps.assign(**{_IDLE_SHARE: idle_share[devices.codes]})
+
+
+def _split_by_call(rows: pd.DataFrame) -> pd.DataFrame:
+    """Split gaps between the two calls that took most of each; the rest of a gap is in no row."""
+    length, first = ints(rows, C.DUR_NS), ints(rows, CALL_NS)
+    first = np.where(first > 0, np.minimum(first, length), length)
+    second = np.minimum(ints(rows, SECOND_NS), length - first)
+    parts = (
+        rows.assign(**{C.DUR_NS: first}),
+        rows.assign(**{C.DUR_NS: second, CALL: rows[SECOND].astype(object)}),
+    )
+    return pd.concat([part[part[C.DUR_NS] > 0].astype({CALL: object}) for part in parts], ignore_index=True)
 
 
 def _after_waits(run: Run, rows: pd.DataFrame, budget: Budget) -> str:
@@ -365,7 +381,9 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
         faster = FASTER_WORKERS.format(keep=keep_workers(run))
         return f"{largest_part(rows)}. {LOAD_IN_WORKERS if loads_itself else faster}"
     if rule is CALLS:
-        return f"{largest_part(rows, [CALL, OP, SOURCE])}. {on_call(rows)}{one_off(rows)}"
+        parts = _split_by_call(rows)
+        largest = largest_part(parts, [CALL, OP, SOURCE], of_ns=total_ns(rows))
+        return f"{largest}. {on_call(rows, main_call(parts))}{one_off(rows)}"
     after = _after_waits(run, rows, budget) if rule is LAUNCHES else ""
     others = ["foreach or fused variants"] if program.is_pytorch else ["larger kernels"]
     launch_less = program.launch_less(*others, is_compiled=rule is LAUNCHES and in_compiled_code(rows))

@@ -307,6 +307,9 @@ class Evidence:
                 inside = rows[column].fillna(0) - rows["start_up_ns"] - rows.get("aside_ns", 0)
                 sums = inside.groupby(rows["cause"]).sum()
                 causes.update({str(cause): int(total) for cause, total in sums.items()})
+                of_profiler = rows["cause"] == IdleCause.PROFILER  # which has other host work beside it
+                beside = (inside - rows.get("overhead_ns", inside))[of_profiler].clip(lower=0).sum()
+                causes.update({IdleCause.PROFILER: -int(beside), IdleCause.LAUNCH_BOUND: int(beside)})
                 causes[Bottleneck.START_UP] += int(rows["start_up_ns"].sum())
         return causes
 

@@ -131,6 +131,7 @@ def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
             "aside_ns": 0,
             "warm_up_ns": 0,
             "start_up_ns": 0,
+            "overhead_ns": 0,
         }
     ]
     summary = result.tables["summary"].iloc[0]
@@ -734,6 +735,13 @@ def test_overhead_of_the_profiler_counts_for_its_own_rank(tmp_path: Path) -> Non
     assert causes(one_gap(tmp_path, launch, *overhead)) == [("launch_bound", 40_000)]
 
 
+def test_overhead_of_the_profiler_counts_for_its_length(tmp_path: Path) -> None:
+    launch = host("cudaLaunchKernel", 57_000, 59_000, **CALL)
+    overhead = host("Activity Buffer Request", 25_000, 50_000, kind=HostKind.OVERHEAD)
+    (row,) = one_gap(tmp_path, launch, overhead).tables["by_cause"].to_dict("records")
+    assert (row["cause"], row["idle_ns"], row["overhead_ns"]) == ("profiler", 40_000, 25_000)
+
+
 @pytest.mark.slow
 def test_a_few_slow_calls_of_an_op_are_first_calls(tmp_path: Path) -> None:
     def result(path: Path, *lengths: int) -> Result:
@@ -923,6 +931,19 @@ def test_calls_that_together_cover_the_host_are_slow_calls(tmp_path: Path) -> No
     (finding,) = two_kernels(tmp_path, op, *frees).findings
     assert finding.code == "idle_slow_call"
     assert "hipFree in aten::relu" in finding.advice
+
+
+def test_a_gap_is_shared_by_the_calls_that_run_in_it(tmp_path: Path) -> None:
+    """Of 2,990 µs, calls of one name take 900, the one after them 1,750, and the last one 190."""
+    op = host("aten::relu", 110_000, 2_990_000)
+    spans = [(120_000, 570_000), (600_000, 1_050_000), (1_050_000, 2_800_000), (2_800_000, 2_990_000)]
+    names = ["cudaFree", "cudaFree", "cudaMalloc", "cudaEventCreate"]
+    calls = [
+        host(name, *span, parent_row=2, depth=1, **CALL) for name, span in zip(names, spans, strict=True)
+    ]
+    (finding,) = two_kernels(tmp_path, op, *calls).findings
+    parts = "The largest parts are cudaMalloc in aten::relu (60%), cudaFree in aten::relu (31%). "
+    assert finding.advice.startswith(parts)
 
 
 @pytest.mark.slow

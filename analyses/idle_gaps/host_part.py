@@ -1,0 +1,141 @@
+"""What the host did in its part of an idle interval: the thread, its waits, its calls, and overhead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tracekit.runs.intervals import Ints
+from tracekit.runs.range_names import MARKER
+from tracekit.schema import C, HostKind
+
+from ..shared.common import NO_PARENT, Bools, Small, ints, overlap_by, spans, values_at
+from ..shared.groups import sum_by_code
+from ..shared.host_columns import HostColumns
+from ..shared.host_rows import LOADS_CODE
+from ..shared.idle_neighbors import EARLIER, first_ending_after
+from .context import MAX_CLOCK_SKEW_NS, MIN_LONG_NS
+
+_HOST_MEMORY = r"(?i)host_?(?:alloc|register|free)|(?:malloc|free)_?host"
+"""Calls that allocate memory of the host: they do not hold the device, so they are work of the program."""
+_BACKWARD = r"run_backward"
+"""Python frames in which a thread only waits for autograd's threads."""
+NOTHING, _WAITING, _FRAME, WORKING = range(4)
+"""Levels of activity of a host row."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The host's part of each gap, on the responsible thread."""
+
+    host: HostColumns  # host rows
+    thread: Ints  # the responsible thread
+    start: Ints  # start of the part, ns
+    end: Ints  # end of the part, ns: its start where the host was not late
+    late: Bools  # whether the host was late
+
+    def mostly(self, rows: Ints) -> Bools:
+        """Whether these rows cover more than half of it."""
+        threads = self.host.thread[rows]
+        return self.more_than_half(
+            overlap_by(threads, self.host.spans(rows), self.thread, (self.start, self.end))
+        )
+
+    def mostly_in_rank(self, rows: pd.DataFrame, gaps: pd.DataFrame) -> Bools:
+        """Whether these rows of the rank of each gap cover more than half of it."""
+        ranks = ints(rows, C.RANK), ints(gaps, C.RANK)
+        return self.more_than_half(overlap_by(ranks[0], spans(rows), ranks[1], (self.start, self.end)))
+
+    def more_than_half(self, inside: Ints) -> Bools:
+        """Whether a length inside of it, ns, is more than half of it; never where the host was not late."""
+        return self.late & (2 * inside > self.end - self.start)
+
+
+def largest_calls(host: HostColumns, part: Part, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Find the runtime calls with most time in the gaps with a long host part that calls mostly cover.
+
+    Args:
+        host: Host rows.
+        part: The host's part of each gap.
+        end: End of each gap: the call that launches the work after it may last longer than the host's part.
+
+    Returns:
+        Host position of the longest call of the name with most time (-1 for none), time of all calls of that
+        name in the gap, and the same of the name with most of the rest.
+    """
+    count = len(part.start)
+    longest, longest_ns, second, second_ns = (
+        np.full(count, value, np.int64) for value in (NO_PARENT, 0, NO_PARENT, 0)
+    )
+    is_call = host.of_kind(HostKind.RUNTIME, HostKind.SYNC) & ~host.name_matches(_HOST_MEMORY)
+    calls = np.flatnonzero(is_call)
+    chosen = np.flatnonzero(part.mostly(calls) & (part.end - part.start >= MIN_LONG_NS))
+    calls = calls[~(is_call[host.parent[calls]] & (host.parent[calls] >= 0))]  # one in another is part of it
+    for thread in np.unique(part.thread[chosen]):
+        on_thread = calls[host.thread[calls] == thread]  # by start
+        # Calls of damaged traces overlap, so ends are not sorted; none before `low` reaches into the gap.
+        ends = np.maximum.accumulate(host.end[on_thread]) if len(on_thread) else on_thread
+        for gap in chosen[part.thread[chosen] == thread]:
+            low = np.searchsorted(ends, part.start[gap], side="right")
+            inside = on_thread[low : np.searchsorted(host.start[on_thread], end[gap])]
+            length = np.minimum(host.end[inside], end[gap])
+            length -= np.maximum(host.start[inside], part.start[gap])
+            if len(inside) == 1:
+                longest[gap], longest_ns[gap] = inside[0], length[0]
+                continue
+            names, name = np.unique(host.name_codes(inside), return_inverse=True)
+            sums = sum_by_code(name, len(names), length)
+            largest = np.argsort(-sums, kind="stable")[:2]
+            places = [inside[np.argmax(np.where(name == code, length, -1))] for code in largest]
+            longest[gap], longest_ns[gap] = places[0], sums[largest[0]]
+            if len(largest) > 1:
+                second[gap], second_ns[gap] = places[1], sums[largest[1]]
+    return longest, longest_ns, second, second_ns
+
+
+def overhead_inside(host: HostColumns, gaps: pd.DataFrame, part: Part, *, loads_code: bool) -> Ints:
+    """For how long the loading of code, or other overhead, runs on any thread in the host's part."""
+    marked = host.of_kind(HostKind.OVERHEAD) & (host.name_matches(LOADS_CODE) == loads_code)
+    rows, ranks = np.flatnonzero(marked), ints(gaps, C.RANK)
+    return overlap_by(host.rank[rows], host.spans(rows), ranks, (part.start, part.end))
+
+
+def waits_before(host: HostColumns, waits: Ints, part: Part) -> Ints:
+    """The wait in progress at the start of each gap, else one that ended shortly before; -1 for none."""
+    chosen = np.full(len(part.start), NO_PARENT, np.int64)
+    for early in (MAX_CLOCK_SKEW_NS, 0):  # the second overrides the first: a wait in progress goes before
+        wait = first_ending_after(host, waits, part.thread, part.start - early - 1)
+        fits = part.late & (wait >= 0) & (values_at(host.start, wait, 0) < part.start)
+        fits &= values_at(host.end, wait, 0) <= part.end
+        chosen = np.where(fits, wait, chosen)
+    return chosen
+
+
+def responsible_thread(
+    host: HostColumns, gaps: pd.DataFrame, launch: Ints, start: Ints, end: Ints, late: Bools
+) -> Ints:
+    """The thread that delayed each launch: the launching one, unless another of its rank was more active."""
+    thread, ranks = (values_at(column, launch, NO_PARENT) for column in (host.thread, host.rank))
+    activity, middle = activity_levels(host), start + (end - start) // 2
+    best = values_at(activity, host.innermost(thread, middle), NOTHING)
+    # Other threads count only where the launching one recorded nothing, or only waited.
+    uncertain = np.flatnonzero(late & (best < _FRAME))
+    calls = np.concatenate((launch, gaps[EARLIER].to_numpy()))
+    for number in np.unique(host.thread[calls[calls >= 0]]) if len(uncertain) else ():
+        in_question = uncertain[ranks[uncertain] == host.rank[host.rows_of_thread[int(number)].start]]
+        inner = host.innermost(np.full(len(in_question), number, np.int64), middle[in_question])
+        activity_there = values_at(activity, inner, NOTHING)
+        better = activity_there > best[in_question]
+        thread[in_question[better]], best[in_question[better]] = number, activity_there[better]
+    return thread
+
+
+def activity_levels(host: HostColumns) -> Small:
+    """Activity level of each row: waiting, Python frame, or working."""
+    works = host.of_kind(HostKind.OP, HostKind.RUNTIME, HostKind.SYNC)
+    waits = host.name_matches(MARKER) | host.name_matches(_BACKWARD)
+    level = np.full(len(works), _FRAME, np.int8)
+    level[works], level[waits] = WORKING, _WAITING
+    return level
