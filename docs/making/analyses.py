@@ -96,8 +96,8 @@ def _rules(found: list[Analysis]) -> str:
         (
             f'<a id="{rule.code}"></a>`{rule.code}`',
             f"[`{one.name}`]({INDEX}#{_anchor(one.title)})",
-            escape_prose(rule.states),
-            escape_prose(rule.why),
+            escape_prose(rule.condition),
+            escape_prose(rule.reason),
         )
         for one in found
         for rule in sorted(one.rules, key=lambda rule: rule.code)

@@ -58,8 +58,8 @@ class _Configured(dict[str, Any]):
 def cli() -> None:
     """Collect GPU and CPU profiles of PyTorch programs and find where the time goes.
 
-    Start with `tracekit collect --workload resnet50`, `tracekit import trace.json.gz`, or a trace that `tracekit
-    sample` copies.
+    Start with `tracekit collect --workload resnet50`, `tracekit import trace.json.gz`, or a trace that
+    `tracekit sample` copies.
     """
 
 
