@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import FENCE, ROOT
+from tests.docs.blocks import FENCE, ROOT, blocks
+from tests.docs.blocks import PAGES as EXECUTED
 
 PAGES = sorted(
     [
@@ -19,6 +20,26 @@ PAGES = sorted(
         ROOT / "tracekit/ingest/kineto/scan/README.md",
     ]
 )
+UNRUN = {
+    "README.md": 5,
+    "docs/agents/index.md": 3,
+    "docs/bisect.md": 1,
+    "docs/check.md": 1,
+    "docs/collecting.md": 5,
+    "docs/comparing.md": 1,
+    "docs/compiled-code.md": 3,
+    "docs/configuration.md": 1,
+    "docs/dashboard.md": 2,
+    "docs/gpu.md": 1,
+    "docs/many-gpus.md": 2,
+    "docs/quickstart.md": 2,
+    "docs/recording-more.md": 2,
+    "docs/scanner.md": 2,
+    "docs/store.md": 2,
+    "docs/trying.md": 2,
+    "docs/tutorial.md": 2,
+}
+"""How many blocks each document says cannot be run here."""
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -83,3 +104,11 @@ def test_the_speeds_in_the_readme_are_those_of_one_benchmark() -> None:
         figures = (measured(case, name) for name in ("tracekit import", "json.loads", "HTA load"))
         size = f"{case['bytes'] / 1e6:,.0f} MB, {case['events']:,} events"
         assert f"| {size} | {' | '.join(figures)} |" in text
+
+
+def test_blocks_that_cannot_be_run_here_say_why_and_are_counted() -> None:
+    counted: dict[str, int] = {}
+    for path in EXECUTED:
+        if reasons := [block.reason for block in blocks(path) if block.reason]:
+            counted[path.relative_to(ROOT).as_posix()] = len(reasons)
+    assert counted == UNRUN

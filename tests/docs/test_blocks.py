@@ -23,26 +23,6 @@ pytest.importorskip("dash")
 
 DEFAULT = ("collector.md", "python.md", "troubleshooting.md")
 """Documents of the default tier: together they have blocks of every kind, and a recording of a program."""
-UNRUN = {
-    "README.md": 5,
-    "docs/agents/index.md": 3,
-    "docs/bisect.md": 1,
-    "docs/check.md": 1,
-    "docs/collecting.md": 5,
-    "docs/comparing.md": 1,
-    "docs/compiled-code.md": 3,
-    "docs/configuration.md": 1,
-    "docs/dashboard.md": 2,
-    "docs/gpu.md": 1,
-    "docs/many-gpus.md": 2,
-    "docs/quickstart.md": 2,
-    "docs/recording-more.md": 2,
-    "docs/scanner.md": 2,
-    "docs/store.md": 2,
-    "docs/trying.md": 2,
-    "docs/tutorial.md": 2,
-}
-"""How many blocks each document says cannot be run here."""
 MADE = of_commands.pages() | of_analyses.pages() | of_devices.pages()
 EVERY = [block for path in PAGES for block in blocks(path)]
 each_page = pytest.mark.parametrize(
@@ -69,14 +49,6 @@ def test_a_page_does_what_it_shows(path: Path, tmp_path: Path) -> None:
 def test_every_block_says_what_it_is() -> None:
     known = {*PARSED, *RUN, *SHOWN, "pycon", "python"}
     assert [f"{one.page}:{one.line}" for one in EVERY if one.language not in known] == []
-
-
-def test_blocks_that_cannot_be_run_here_say_why_and_are_counted() -> None:
-    counted: dict[str, int] = {}
-    for one in EVERY:
-        if one.reason:
-            counted[one.page] = counted.get(one.page, 0) + 1
-    assert counted == UNRUN
 
 
 @pytest.mark.parametrize(
