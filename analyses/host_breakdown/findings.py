@@ -127,10 +127,10 @@ SLOW = Rule(
     "slow_steps_by_function",
     states="at least {min_steps} un-profiled steps take {min_share} of their time above their median, and a "
     "function of the program is in half as many of the samples of such steps, and in fewer than half as many "
-    "of those of profiled steps, unless its period is as short",
+    "of those of profiled steps, at least {min_samples}; with fewer of them the times must recur",
     why="saving, logging or evaluation in every nth step is in no profiled one, or in one of them",
     bound=Bottleneck.HOST,
-    thresholds={"min_share": 0.25, "min_steps": 20},
+    thresholds={"min_share": 0.25, "min_steps": 20, "min_samples": MIN_SAMPLED},
 )
 RULES = (*(LOADS, OUTSIDE, COLLECTS, COMPILES, LATE, ANOMALIES, THREADS), RESTARTS, ITERATIONS, LOCK, SLOW)
 MIN_RANKS = 2
@@ -374,8 +374,7 @@ def _judge_program(run: Run, host: HostColumns, functions: pd.DataFrame | None) 
             f"torch uses {used} intra-op threads on {cores} core{'s' * (cores != 1)}",
             f"Set `torch.set_num_threads({cores})` or OMP_NUM_THREADS={cores}, or allow more cores",
         )
-    restarts = list(_report_restarts(run, program.get("data_loaders") or [], against))
-    yield from restarts
+    yield from (restarts := list(_report_restarts(run, program.get("data_loaders") or [], against)))
     if functions is not None and not restarts and (slow := _report_slow_steps(run, functions, against)):
         yield slow
     least = int(count_iterations(run, host).min(initial=1 << 31)) if against.marked else 0
@@ -428,10 +427,11 @@ def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Fi
     excess = np.maximum(times - int(np.median(times)), 0)
     share = int(excess.sum()) / max(int(times.sum()), 1)
     period = StepTime.of(times.tolist(), later=timings.later if timings else 0).period
-    recurs = 0 < period <= against.steps  # so that profiled steps have it, too
-    is_own = ~contains(functions[C.NAME], LIBRARY) & (functions["unprofiled_samples"] >= MIN_SAMPLED)
+    is_known = functions[SAMPLES].max() >= SLOW["min_samples"]  # what profiled steps usually do
+    recurs = 0 < period <= against.steps if is_known else period > 0  # else no profiled step may have it
+    is_own = ~contains(functions[C.NAME], LIBRARY) & (functions["unprofiled_samples"] >= SLOW["min_samples"])
     sampled = functions["unprofiled_share"]
-    is_rare = recurs | (2 * functions["share"].fillna(0) < sampled)
+    is_rare = recurs | (is_known & (2 * functions["share"].fillna(0) < sampled))
     chosen = functions[is_own & is_rare & (sampled >= share / 2) & (sampled < MAX_SAMPLED_SHARE)]
     if share < SLOW["min_share"] or not len(chosen):
         return None

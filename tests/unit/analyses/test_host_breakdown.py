@@ -757,9 +757,12 @@ def test_without_a_function_of_most_of_the_time_that_of_most_samples_is_named(tm
 SAVE = ("train.py", 3, "save")
 
 
-def rarely_slow(path: Path, *, later: int = 40, long_ns: int = 9_000_000, usual: int = 0) -> Run:
+def rarely_slow(
+    path: Path, *, later: int = 40, long_ns: int = 9_000_000, usual: int = 0, shift: int = 0
+) -> Run:
     """Un-profiled steps of 1 ms of which every tenth is longer; samples in it are in a function."""
-    times = [long_ns if number % 10 == 9 else 1_000_000 for number in range(later)]
+    places = {9, 19 + shift, 29, 39}
+    times = [long_ns if number in places else 1_000_000 for number in range(later)]
     meta = {"timings": Timings(times, [], "perf_counter", later=later)}
     samples = [*others(6, (*SAVE, 4), (*MAIN, 25)), *others(6, (*MAIN, 26))]
     samples += [sample(100_000 * place, (*SAVE, 4), (*MAIN, 25)) for place in range(usual)]
@@ -773,6 +776,7 @@ def rarely_slow(path: Path, *, later: int = 40, long_ns: int = 9_000_000, usual:
         ({"later": 19}, False),
         ({"long_ns": 4_000_000}, False),  # under 25% of the time
         ({"usual": 6}, False),  # it is in profiled steps as well
+        ({"shift": 2}, False),  # other programs may have run then
     ],
 )
 def test_a_function_that_makes_some_steps_slow_is_named(
