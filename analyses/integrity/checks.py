@@ -165,8 +165,9 @@ def _find_op_of_gpu(run: Run) -> str:
 
 
 _OF_GPU = (
-    r"^aten::_?(?:cudnn|miopen|cuda)_|^\[?(?:MEMCPY|MEMSET|KERNEL|CUDA|GPU)\]|^(?:cuda|hip)[A-Z]|^nccl\w*Kernel|"
-    r"^cu(?:Launch|Mem|Stream|Event|Ctx)[A-Z]|(?i:memcpy)\W*(?:HtoD|DtoH|H2D|D2H)|^void .*(?i:kernel)"
+    r"^aten::_?(?:cudnn(?!_is_acceptable)|miopen|cuda)_|^\[?(?:MEMCPY|MEMSET|KERNEL|CUDA|GPU)\]|"
+    r"^(?:cuda|hip)[A-Z]|^nccl\w*Kernel|^cu(?:Launch|Mem|Stream|Event|Ctx)[A-Z]|"
+    r"(?i:memcpy)\W*(?:HtoD|DtoH|H2D|D2H)|^void .*(?i:kernel)"
 )
 """Ops of a GPU, and what tracers that imitate torch.profiler write as ops: calls, copies and kernels."""
 
