@@ -37,7 +37,7 @@ from .shared.programs import no_modules
 NOT_IN_BOTH = "modules were not recorded in both runs: record both with Python stacks (`with_stack=True`)"
 OUTSIDE_NAME = "(outside of any module)"
 ARROW = " > "
-MAX_PATH = 100
+MAX_PATH = 40
 """Names in a path: of modules nested thousands deep, all of them would take gigabytes."""
 _NAMED = 3
 

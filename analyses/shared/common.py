@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Column, Remark
-from tracekit.analysis.kernel_names import matches
+from tracekit.analysis.kernel_names import MAX_SEARCHED, matches
 from tracekit.runs import intervals
 from tracekit.runs.intervals import BLOCK, Ints, Union
 from tracekit.runs.run import Run, busy
@@ -84,7 +84,8 @@ def contains(texts: pd.Series, pattern: str) -> Bools:
         >>> contains(pd.Series(["cudaLaunchKernel", "cudaFree"]), "(?i)launch")
         array([ True, False])
     """
-    return map_texts(texts, lambda text: bool(re.search(pattern, text))).to_numpy(bool)
+    search = re.compile(pattern).search
+    return map_texts(texts, lambda text: search(text, 0, MAX_SEARCHED) is not None).to_numpy(bool)
 
 
 def sort_by(table: pd.DataFrame, *order: str) -> pd.DataFrame:

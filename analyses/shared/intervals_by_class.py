@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import Remark
-from tracekit.analysis.kernel_names import COMMUNICATION
+from tracekit.analysis.kernel_names import COMMUNICATION, MAX_SEARCHED
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run, busy
@@ -50,7 +50,7 @@ def is_communication(rows: pd.DataFrame) -> Bools:
 @lru_cache(maxsize=1 << 16)
 def _is_of_communication(name: str) -> bool:
     """Whether a kernel of this name communicates; the pattern is long, and several analyses ask."""
-    return re.search(COMMUNICATION, name) is not None
+    return re.compile(COMMUNICATION).search(name, 0, MAX_SEARCHED) is not None
 
 
 def intervals_by_class(rows: pd.DataFrame) -> IntervalsByClass:

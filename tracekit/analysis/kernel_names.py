@@ -114,8 +114,12 @@ def family(name: str) -> str:
     return _SUFFIX.sub("", short) or name
 
 
+MAX_SEARCHED = 1 << 14
+"""Characters of a name that are searched: the longest recorded names have 5,160, hostile ones megabytes."""
+
+
 def matches(names: pd.Series, pattern: str) -> pd.Series:
-    """Whether each name contains the pattern; computed once per distinct name.
+    """Whether each name contains the pattern in what is searched; computed once per distinct name.
 
     Example:
         >>> import pandas as pd
@@ -130,7 +134,8 @@ def matches(names: pd.Series, pattern: str) -> pd.Series:
     occurs[codes] = True  # rows of one kind have few of all names; a missing one has the last place
     # Their array of strings takes five times as long to iterate as a list does.
     pairs = zip(names.cat.categories.to_numpy(object).tolist(), occurs.tolist(), strict=False)
-    contained = np.array([*(used and search(str(name)) is not None for name, used in pairs), False])
+    found = (used and search(str(name), 0, MAX_SEARCHED) is not None for name, used in pairs)
+    contained = np.array([*found, False])
     return pd.Series(contained[codes], index=names.index, name=names.name)
 
 
@@ -176,4 +181,5 @@ def uses_tensor_cores(name: str) -> bool:
         >>> uses_tensor_cores("sm80_xmma_gemm_f16f16"), uses_tensor_cores("ampere_sgemm_128x64_tn")
         (True, False)
     """
-    return not _NO_TENSOR.search(name) and bool(_TENSOR.search(name))
+    searched = name[:MAX_SEARCHED]
+    return not _NO_TENSOR.search(searched) and bool(_TENSOR.search(searched))
