@@ -83,7 +83,7 @@ def redact_words(words: Sequence[str], is_secret: Named, depth: int = 0) -> list
     programs, left = [PurePath(word).name for word in words], MAX_CODE
     takes = {option for program in programs for option in _OPTIONS_OF.get(program, ())}
     for place, (before, word) in enumerate(pairwise(("", *words))):
-        is_set = place > 1 and words[place - 2] in _SETTERS and _is_variable(before, is_secret)
+        is_set = _sets(words[max(0, place - 4) : place - 1]) and _is_variable(before, is_secret)
         if is_set or _is_value(before, word, is_secret) or (before in takes and not _is_port(word)):
             redacted[place] = HIDDEN
         else:
@@ -95,6 +95,12 @@ def redact_words(words: Sequence[str], is_secret: Named, depth: int = 0) -> list
         if pair in _LOGINS and len(words) > place + 2 and not words[-1].startswith("-"):
             redacted[-1] = HIDDEN
     return redacted
+
+
+def _sets(words: Sequence[str]) -> bool:
+    """Whether the words before a name set it: `set` with options, or `login NAME`, as in a file `.netrc`."""
+    plain = [word for word in words if not re.fullmatch(r"-\w+", word) or word in _SETTERS]
+    return bool(plain) and (plain[-1] in _SETTERS or "login" in plain[-2:-1])
 
 
 def _is_value(option: str, word: str, is_secret: Named) -> bool:

@@ -46,6 +46,8 @@ OTHER = [
     *(["bash", "-c", "echo 'S' | docker login -u ann --password-stdin"], ["python", "x.py", "--pass", "S"]),
     *(["python", "-c", "from_pretrained('x', use_auth_token='S')"], ["python", "x.py", "--kms-key", "S"]),
     *(["kubectl", "create", "secret", "generic", "x", "--from-literal=key=S"], ["x", "--pin-code=S"]),
+    *(["fish", "-c", "set -x HF_TOKEN 'S'; python x.py"], ["t.py", "--openai_key", "S"]),
+    *(["bash", "-c", "cat <<EOF > .netrc\nmachine x.org login ann password 'S'\nEOF\npython x.py"],),
     *(["curl", "-u", "ann:S", "https://x.org"], ["git", "clone", "https://ann:S@x.org/y"]),
 ]
 TOKENS = (
