@@ -75,6 +75,8 @@ _STARTS, _CALLS = (
     rf"^torch/utils/data/dataloader\.py\(\d+\): {name}$" for name in ("_get_iterator", "__(?:iter|next)__")
 )
 """The function of torch that starts the workers of a data loader, and those that a program calls."""
+_RUNS_OPS = r"^torch/(?:nn|optim|autograd|linalg|fft|special|sparse|distributions|_\w+\.py|functional\.py)"
+"""Begin of the names of functions of torch that do little but run ops; others load, save or compile."""
 MIN_SAMPLED, MIN_SAMPLED_SHARE, MAX_SAMPLED_SHARE = 5, 0.25, 0.9
 """Samples of a function, and their share, from which it is named beside ops; one in more is the loop."""
 _SUBJECTS = {
@@ -202,12 +204,12 @@ def describe_samples(functions: pd.DataFrame | None, others: pd.DataFrame | None
     if total < MIN_SAMPLED:
         return None
     loading = int(counts[names.str.contains(_CALLS)].sum())
-    in_torch = int(functions["unprofiled_self_samples"][names.str.startswith("torch/")].sum())
-    part, bound, takes = total - in_torch, Bottleneck.HOST, "code of the program and others than torch takes"
+    in_torch = int(functions["unprofiled_self_samples"][names.str.contains(_RUNS_OPS)].sum())
+    part, bound, takes = total - in_torch, Bottleneck.HOST, "code that is not known to run ops takes"
     if 2 * loading > total:
         part, bound, takes = loading, Bottleneck.INPUT, "loading data takes"
     elif 2 * in_torch > total:
-        part, bound, takes = in_torch, Bottleneck.COMPUTE, "code of torch takes"
+        part, bound, takes = in_torch, Bottleneck.COMPUTE, "code of torch that runs ops takes"
     is_loop = (counts >= MAX_SAMPLED_SHARE * total) & (functions["source"] == "")
     inside = functions[~is_loop].assign(total_ns=counts, samples=counts)
     function, _ = find_main_function(inside, total)

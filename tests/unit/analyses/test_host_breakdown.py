@@ -727,9 +727,15 @@ FORWARD = ("torch/nn/functional.py", 1, "linear", 2)
 @pytest.mark.parametrize(
     ("inner", "said"),
     [
-        ([ENCODED := (*ENCODE, 8)], "Bound by host work outside ops: code of the program and others than "),
+        (
+            [ENCODED := (*ENCODE, 8)],
+            "Bound by host work outside ops: code that is not known to run ops ",
+        ),
         ([ENCODED, LOADER_NEXT], "Bound by input: loading data takes 80.0% of 10 samples, mostly in "),
-        ([FORWARD, ENCODED], "Bound by ops on the CPU: code of torch takes 80.0% of 10 samples, mostly in "),
+        (
+            [FORWARD, ENCODED],
+            "Bound by ops on the CPU: code of torch that runs ops takes 80.0% of 10 ",
+        ),
     ],
     ids=["program", "loading", "torch"],
 )
