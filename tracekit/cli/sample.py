@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parent / "samples"
 SAMPLES = {
     "loader": "training on an H200 that waits for its data loader, 4 steps",
     "training": "simulated training on a GPU, 3 short steps",
+    "compiled": "training on an H200 through torch.compile, with its log: a folder",
     "job": "simulated job of two ranks, one of which is late: a folder",
     "before": "simulated recommendation model",
     "after": "the same, after a change that made it 15% slower",
@@ -34,7 +35,7 @@ COLUMNS = (
 def command(*, name: str | None, path: Path | None, output_format: str) -> None:
     """List the traces that come with tracekit, or copy one to PATH.
 
-    The default PATH is NAME.json.gz in the current folder or, for several traces, a folder NAME. Existing
+    The default PATH is NAME.json.gz in the current folder or, for several files, a folder NAME. Existing
     files are not overwritten. Prints the path of the copy.
 
     \b

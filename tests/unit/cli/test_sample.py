@@ -20,9 +20,16 @@ RECORDED = Path(__file__).parents[3] / "samples"
 
 
 def test_samples_are_those_of_the_repository() -> None:
-    twins = {"loader": "bounds/loader_without_workers.json.gz", "training": "simulated/training.json.gz"}
+    recipe = "recorded/gpt-train-compile-cuda"
+    twins = {
+        "loader": "bounds/loader_without_workers.json.gz",
+        "training": "simulated/training.json.gz",
+        "compiled/trace": f"{recipe}/trace.json.gz",
+    }
     for name, twin in twins.items():
         assert (FOLDER / f"{name}.json.gz").read_bytes() == (RECORDED / twin).read_bytes()
+    log = gzip.decompress((RECORDED / recipe / "torch_trace.log.gz").read_bytes())
+    assert (FOLDER / "compiled/torch_trace.log").read_bytes() == log
 
 
 def test_simulated_samples_are_what_the_simulator_writes(tmp_path: Path) -> None:
