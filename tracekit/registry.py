@@ -13,7 +13,7 @@ from typing import Any
 
 from tracekit.errors import MissingDependencyError, PluginError, TracekitError, did_you_mean
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 COLLECTORS = "tracekit.collectors"
 WORKLOADS = "tracekit.workloads"
 ANALYSES = "tracekit.analyses"

@@ -91,7 +91,7 @@ def run(arguments: list[str]) -> int:
 
     Example:
         >>> run(["--version"])
-        tracekit, version 0.1.0
+        tracekit, version 0.2.0
         0
     """
     debug = "--debug" in takewhile(lambda word: word.startswith("-"), arguments)  # before the command's own
