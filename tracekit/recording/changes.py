@@ -23,6 +23,9 @@ Results: TypeAlias = Literal["equal", "rounding", "precision"]
 digits."""
 TOLERANCE: dict[Results, float] = {"equal": 0.0, "rounding": 1e-3, "precision": 0.05}
 """Largest relative difference of printed numbers that each kind of change may make."""
+_COLLECTOR_DEFAULT, _MANY_OBJECTS = 700, 500_000
+"""New objects from which Python collects by default, and objects that it looks at for long, of which a small
+program of torch has 290,000."""
 BUILT_IN = Path(functions.__file__)
 _OF_MODEL, _OF_DEVICE = Path(model_changes.__file__), Path(device_changes.__file__)
 
@@ -154,6 +157,14 @@ def _is_left_training(settings: Settings) -> bool:
     return not settings.get("optimizers") and bool(
         (settings.get("modes", {}).get("outermost_module") or {}).get("training")
     )
+
+
+def _collects_much(settings: Settings) -> bool:
+    """Whether Python looks for garbage more often than by default, or at many objects."""
+    collector = settings.get("garbage_collector") or {}
+    first = next(iter(collector.get("thresholds", ())), 0)
+    often = 0 < first < _COLLECTOR_DEFAULT or collector.get("objects", 0) >= _MANY_OBJECTS
+    return bool(collector.get("enabled")) and often
 
 
 def _preload_malloc() -> dict[str, str]:
@@ -362,6 +373,7 @@ LESS_GARBAGE_COLLECTION = Change(
     function=functions.collect_garbage_less.__name__,
     code=f"gc.set_threshold({functions.COLLECTOR_THRESHOLD:_}, 20, 20)",
     answers=("host_garbage_collection",),
+    fits=_collects_much,
     edit=Statement(f"gc.set_threshold({functions.COLLECTOR_THRESHOLD:_}, 20, 20)", ("gc",)),
 )
 COMPILE = Change(
@@ -420,6 +432,7 @@ FREEZE_OBJECTS = Change(
     function=functions.freeze_objects.__name__,
     code="gc.collect(); gc.freeze()",
     answers=("host_garbage_collection",),
+    fits=_collects_much,
 )
 BOUND_THREADS = Change(
     title="bind the threads of ops to cores",

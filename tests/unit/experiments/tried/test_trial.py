@@ -165,6 +165,24 @@ def test_changes_answer_findings_first_and_then_fit_the_program() -> None:
     assert choose(Advice((), against, rules=1), {}, has_device=False, known=KNOWN) == []
 
 
+@pytest.mark.parametrize(
+    ("collector", "fits"),
+    [
+        ({"enabled": True, "thresholds": [700, 10, 10], "objects": 499_999}, False),
+        ({"enabled": True, "thresholds": [699, 10, 10], "objects": 1}, True),
+        ({"enabled": True, "thresholds": [700, 10, 10], "objects": 500_000}, True),
+        ({"enabled": False, "thresholds": [100, 10, 10], "objects": 500_000}, False),
+        ({"enabled": True, "thresholds": [0, 10, 10], "objects": 1}, False),
+    ],
+)
+def test_the_garbage_collector_is_tried_where_it_has_much_to_do(
+    collector: dict[str, Any], *, fits: bool
+) -> None:
+    advice = Advice((), Budget(steps=1, step_ns=1_000, marked=True), rules=1)
+    chosen = choose(advice, {"garbage_collector": collector}, has_device=False, known=KNOWN)
+    assert ({"less_garbage_collection", "freeze_objects"} <= {one.key for one in chosen}) == fits
+
+
 @dataclass
 class Played:
     """Stands for the processes of the program: planted step times, and what was run."""
