@@ -17,10 +17,8 @@ import pandas as pd
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.host_verdict import (
     LIBRARY,
+    LOCK_THRESHOLDS,
     MAX_SAMPLED_SHARE,
-    MIN_LOCK_SAMPLES,
-    MIN_LOCK_SHARE,
-    MIN_LOCK_WAIT_NS,
     MIN_SAMPLED,
     NOT_RECORDED,
     HostPart,
@@ -117,11 +115,7 @@ LOCK = Rule(
     why="threads that sleep or run C code without the lock let samples be taken at once; one in Python keeps "
     "it for 5 ms, or as long as a call in C lasts; {min_samples} samples of them are needed",
     bound=Bottleneck.HOST,
-    thresholds={
-        "min_share": MIN_LOCK_SHARE,
-        "min_wait_ns": MIN_LOCK_WAIT_NS,
-        "min_samples": MIN_LOCK_SAMPLES,
-    },
+    thresholds=LOCK_THRESHOLDS,
 )
 SLOW = Rule(
     "slow_steps_by_function",
@@ -178,8 +172,7 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
 
 def _report_lock(run: Run, others: pd.DataFrame | None, against: Budget) -> Finding | None:
     """The finding on a thread that holds the interpreter lock, which costs a device at most idle time."""
-    thresholds = (LOCK[name] for name in ("min_share", "min_wait_ns", "min_samples"))
-    function, share = find_lock_holder(others, *thresholds)
+    function, share = find_lock_holder(others, **LOCK.thresholds)
     if not function:
         return None
     total_ns = against.steps * against.step_ns
@@ -435,17 +428,18 @@ def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Fi
     chosen = functions[is_own & is_rare & (sampled >= share / 2) & (sampled < MAX_SAMPLED_SHARE)]
     if share < SLOW["min_share"] or not len(chosen):
         return None
-    row = chosen.nlargest(1, "unprofiled_share")
-    function = brief(str(row[C.NAME].iloc[0]))
+    row = chosen.nlargest(1, "unprofiled_share").iloc[0]
+    function, taken = brief(str(row[C.NAME])), float(row["unprofiled_share"])
+    disturbed = (contention := find_contention(run.meta.cpu_loads)) and contention.is_external
     every = f"Every {period} steps one takes" if period else "Some steps take"
     return against.finding(
         SLOW,
-        int(share * against.steps * against.step_ns),
+        None if disturbed else int(min(share, taken) * against.steps * against.step_ns),
         f"{every} far longer: up to {human(int(times.max()), 'ns')}, where most take "
         f"{human(int(np.median(times)), 'ns')}",
-        f"{human(float(row['unprofiled_share'].iloc[0]), 'share')} of the samples of un-profiled steps are "
-        f"in {function}: call it less often, for a part of the data, or beside the steps in another process",
-        "upper bound: the time of un-profiled steps above their median",
+        f"{human(taken, 'share')} of the samples of un-profiled steps are in {function}: call it less often, "
+        "for a part of the data, or beside the steps in another process",
+        "upper bound: its samples, or the time of un-profiled steps above their median",
         confidence=LIKELY,
     )
 

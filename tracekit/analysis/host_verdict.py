@@ -36,8 +36,9 @@ NAME_WIDTH = 40
 
 RAN_SHARE, BLOCKED_SHARE = "ran_share", "blocked_share"
 """Columns of the table `other_threads` of `host_breakdown`."""
-MIN_LOCK_SHARE, MIN_LOCK_WAIT_NS, MIN_LOCK_SAMPLES = 0.1, 500_000, 3
-"""From what share of the time another thread holds the interpreter lock, its mean wait, and its samples."""
+MIN_LOCK_WAIT_NS = 500_000
+LOCK_THRESHOLDS = {"min_share": 0.1, "min_wait_ns": MIN_LOCK_WAIT_NS, "min_samples": 3}
+"""From what share of the time another thread holds the interpreter lock, the mean wait, and samples of it."""
 
 
 class HostPart(StrEnum):
@@ -160,9 +161,9 @@ def _waits_for_lock(holder: str) -> str:
 
 def find_lock_holder(
     others: pd.DataFrame | None,
-    min_share: float = MIN_LOCK_SHARE,
-    min_wait_ns: float = MIN_LOCK_WAIT_NS,
-    min_samples: float = MIN_LOCK_SAMPLES,
+    min_share: float = LOCK_THRESHOLDS["min_share"],
+    min_wait_ns: float = LOCK_THRESHOLDS["min_wait_ns"],
+    min_samples: float = LOCK_THRESHOLDS["min_samples"],
 ) -> tuple[str, float]:
     """Return the function that holds the interpreter lock on another thread, and for what share; else empty.
 
