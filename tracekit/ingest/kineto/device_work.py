@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, cycle
-from statistics import median
 from typing import Any, TypeAlias
 
 import msgspec
@@ -101,9 +100,9 @@ def _start_of(owner: Owner) -> float:
 
 def _delay(calls: Mapping[int, float], work: Iterable[tuple[int, float]]) -> float | None:
     """Return the median delay of work after the calls with its ids; None if it is not theirs."""
-    delays = [start - calls[number] for number, start in work if number in calls]
+    delays = sorted(start - calls[number] for number, start in work if number in calls)
     late = sum(delay < 0 for delay in delays)
-    return median(delays) if delays and late <= _MAX_LATE_SHARE * len(delays) else None
+    return delays[len(delays) // 2] if delays and late <= _MAX_LATE_SHARE * len(delays) else None
 
 
 def pair_processes(callers: CallsById, by_rank: CallsById, unknown: set[Any]) -> list[tuple[Any, int]]:
