@@ -11,7 +11,7 @@ setup:
     test -x {{python}} || python3 -m venv .venv
     {{python}} -m pip install -c constraints.txt -e '.[torch,dashboard,dev]'
 
-# The default tier of the tests: about 10 minutes on two cores.
+# The default tier of the tests: about 5 minutes on two quiet cores.
 test *arguments:
     {{python}} -m pytest -n 2 {{arguments}}
 
