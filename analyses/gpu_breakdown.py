@@ -25,7 +25,7 @@ from tracekit.analysis import Analysis, ByRank, Column, Result, TableSpec
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
-from tracekit.runs.step_windows import END_NS, step_windows
+from tracekit.runs.step_windows import END_NS, measured_from, step_windows
 from tracekit.schema import C, DeviceKind
 
 from .shared.common import (
@@ -76,14 +76,14 @@ MEASURES = (
     Column("communication_overlapped_ns", "ns", "communication overlapped with other kernels"),
     Column("graph_ns", "ns", "|G∖(K∪C∪S)|: an opaque graph runs and nothing else"),
 )
-_TABLES = ("whole", "per_step", "profiled_steps")
+_TABLES = ("whole", "after_warm_up", "per_step", "profiled_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
     """Partial result of some ranks."""
 
-    # their rows of `whole`, `per_step` and `profiled_steps`; empty if they have no device
+    # their rows of the tables; empty if they have no device
     tables: dict[str, pd.DataFrame]
     opaque: bool  # whether a graph was recorded as one interval
     overruns: int = 0  # kernels that are in no sum because their durations are wrong
@@ -100,6 +100,9 @@ def measure(run: Run) -> Partial:
         unions = _DeviceUnions(rows, overruns)
         key = {C.RANK: rank, C.DEVICE: device}
         parts["whole"].append(_with_shares(_amounts(unions, *extent(rows), last=1), key))
+        if (first := measured_from(run).get(int(str(rank)))) is not None:
+            window = np.array([first]), np.maximum(extent(rows)[1], first)
+            parts["after_warm_up"].append(_with_shares(_amounts(unions, *window, last=1), key))
         steps_of_rank = windows[windows[C.RANK] == rank]
         if len(steps_of_rank):
             start, end = ints(steps_of_rank, C.START_NS), ints(steps_of_rank, END_NS)
@@ -210,13 +213,15 @@ ANALYSIS = Analysis(
     definition=(
         "active = |K|; movement = |(C∪S)∖K|; graph = |G∖(K∪C∪S)|; idle = window − |K∪C∪S∪G|, with K kernels, "
         "C memcpys, S memsets, G opaque graphs of one device and |X| the length of the union of X; the four "
-        "sum exactly to the window. Windows: first start to last end on the device (whole); step start to "
+        "sum exactly to the window. Windows: first start to last end on the device (whole), without what is "
+        "before the end of marked warm-up if no steps are marked (after_warm_up); step start to "
         "the later of its end on the host and the end of the last interval launched in it on any device of "
         "the rank (per_step); the union of those (profiled_steps). Intervals count by their part inside the "
         "window."
     ),
     tables=(
         TableSpec("whole", "Whole capture, per device", (RANK, DEVICE, *MEASURES)),
+        TableSpec("after_warm_up", "Capture after marked warm-up", (RANK, DEVICE, *MEASURES)),
         TableSpec("profiled_steps", "Union of the profiled steps, per device", (RANK, DEVICE, *MEASURES)),
         TableSpec("per_step", "Per profiled step and device", (RANK, DEVICE, STEP, *MEASURES)),
         TableSpec("host", "Host time by op (no device in this capture)", COLUMNS),

@@ -35,6 +35,7 @@ from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget, 
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import after_warm_up
 from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
@@ -94,7 +95,7 @@ def compute(run: Run) -> Result:
         "by_name": select(copy_tables.totals_table(copies, [C.NAME], kernels)[0], _BY_NAME),
     }
     steps = budget(run)
-    recurring = in_steps(copies, marked=steps.marked)
+    recurring = after_warm_up(run, in_steps(copies, marked=steps.marked))
     findings = [
         *_pageable_copies(run, recurring, kernels, steps),
         *_slow_links(recurring, kernels, steps),

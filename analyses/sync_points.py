@@ -11,7 +11,8 @@ The cost of a wait follows it: the queue is empty, so the device idles until the
 * idle caused: without the wait the launch could have been earlier by at most the wait's length. The rest of
   the idle time is other work of the host.
 * saved: the part of the idle time caused that a step would save: inside the profiled steps only, and not
-  where the host then waited for something other than the device, such as the next request.
+  where the host then waited for something other than the device, such as the next request, nor in marked
+  warm-up.
 
 Devices of a rank idle concurrently: idle times sum over them. Nsight Systems ranks synchronization calls by
 host time only.
@@ -143,9 +144,9 @@ def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.Dat
     has_wait = wait_row >= 0
     wait_number = np.searchsorted(idle.waits, wait_row[has_wait])
     wait_ns, count = ints(waits, C.DUR_NS)[wait_number], len(waits)
-    gaps, elsewhere = idle.gaps[has_wait], idle.explained.waiting_elsewhere[has_wait]
+    gaps, no_loss = idle.gaps[has_wait], idle.explained.waiting_elsewhere | idle.explained.warm_up
     length, row_id = ints(gaps, C.DUR_NS), ints(gaps, C.ROW_ID)
-    inside = np.where(elsewhere, 0, inside_steps(gaps, windows) if len(windows) else length)
+    inside = np.where(no_loss[has_wait], 0, inside_steps(gaps, windows) if len(windows) else length)
     # The longest interval of a wait first: its row is shown as evidence.
     order = np.lexsort((row_id, -length, wait_number))
     numbers, first = np.unique(wait_number[order], return_index=True)

@@ -42,7 +42,7 @@ from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
-from tracekit.runs.step_windows import END_NS, step_windows, with_device_work
+from tracekit.runs.step_windows import END_NS, measured_from, step_windows, with_device_work
 from tracekit.schema import C, HostKind
 
 from ..shared.common import (
@@ -282,6 +282,8 @@ def measure_aside(run: Run) -> int:
     count, aside = len(idle.gaps) - idle.openings, idle.explained.aside
     lengths = inside_steps(idle.gaps, windows) if len(windows) else ints(idle.gaps, C.DUR_NS)
     ranks, length = ints(idle.gaps, C.RANK), ints(idle.gaps, C.DUR_NS)
+    before = idle.gaps[C.RANK].map(measured_from(run)) > idle.gaps[C.START_NS]  # in no step and no capture
+    lengths = np.where(before, 0, lengths)
     is_gap, devices = np.arange(len(length)) < count, ints(idle.gaps, C.DEVICE)
     by_rank: dict[int, list[int]] = {}
     for (rank, device), of_device in idle.device.groupby(PLACE, sort=True):

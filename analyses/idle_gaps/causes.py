@@ -30,6 +30,7 @@ another thread that launches work of the rank does (autograd's thread during a b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -40,7 +41,7 @@ from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run
-from tracekit.runs.step_windows import END_NS, step_windows
+from tracekit.runs.step_windows import END_NS, measured_from, step_windows
 from tracekit.schema import C, HostKind
 
 from ..shared.common import (
@@ -130,6 +131,7 @@ def explain(
     waits: Ints,
     is_opening: Bools,
     waits_on_device: pd.DataFrame,
+    measured: Mapping[int, int],
 ) -> Explained:
     """Decide the cause of each gap.
 
@@ -140,6 +142,7 @@ def explain(
         waits: Positions of the waits.
         is_opening: Whether each gap is an opening.
         waits_on_device: Waits that are recorded as rows of devices alone, with rank and times.
+        measured: Result of `measured_from`.
     """
     start, end = spans(gaps)
     launch, has_launch = gaps[LAUNCH].to_numpy(), gaps[LAUNCH].to_numpy() >= 0
@@ -181,7 +184,7 @@ def explain(
     waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS))) & ~works
     at_edge = context.after_backlog(gaps, device) & ~(late & gaps[C.STEP].notna().to_numpy(bool))
     at_edge |= (is_opening & ~late) | context.in_first_wait(gaps, host, waits, queued)
-    warm_up = context.in_warm_up(gaps, host)
+    warm_up = context.in_warm_up(gaps, host, measured)
     aside = at_edge | warm_up
     starting = context.is_start_up(gaps, device, host, waits, late & ~aside, is_opening)
     return Explained(
@@ -284,7 +287,8 @@ def _read_idle(run: Run) -> Idle:
     if len(openings):
         gaps = pd.concat([gaps, openings[gaps.columns]], ignore_index=True)
     waiting, is_opening = find_waits(host, device), np.arange(len(gaps)) >= len(gaps) - len(openings)
-    explained = explain(gaps, device, host, waiting, is_opening, find_waits_on_device(run, host))
+    on_device, measured = find_waits_on_device(run, host), measured_from(run)
+    explained = explain(gaps, device, host, waiting, is_opening, on_device, measured)
     return Idle(gaps, len(openings), device, host, waiting, explained)
 
 

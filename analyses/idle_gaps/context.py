@@ -24,6 +24,7 @@ Such time is explained by the recording or by its start; it does not recur, so n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ from tracekit.analysis.idle_causes import CAUSES
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, overlap_lengths
+from tracekit.runs.range_names import WARM_UP
 from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, Bools, contains, ints, medians, overlap_by, spans, values_at
@@ -51,7 +53,6 @@ UNRECORDED_SPREAD, MIN_REPLAYS = 0.05, 3
 """Largest difference in length, and least number, of gaps that count as equally long."""
 MIGRATION = r"(?i)^unified memory"
 """Names of moves of managed memory, which no call launches."""
-WARM_UP = r"(?i)warm[-_ ]?up"
 MAX_CLOCK_SKEW_NS = 5_000
 """Tolerance for a wait that seems to end before the work that it waited for."""
 MIN_FIRST_RATIO = 10
@@ -223,12 +224,19 @@ def in_unrecorded_replay(
     return missing
 
 
-def in_warm_up(gaps: pd.DataFrame, host: HostColumns) -> Bools:
-    """Whether each gap begins in a range marked as warm-up, or lies mostly in one."""
+def in_warm_up(gaps: pd.DataFrame, host: HostColumns, measured: Mapping[int, int]) -> Bools:
+    """Whether each gap begins in a range marked as warm-up or before the first one, or lies mostly in one.
+
+    Args:
+        gaps: Idle intervals.
+        host: Host rows.
+        measured: First start on a device after the first warm-up, by rank, where no steps are marked.
+    """
     rows = np.flatnonzero(host.of_kind(HostKind.ANNOTATION) & host.name_matches(WARM_UP))
     start, end = spans(gaps)
     marked, ranks = (host.rank[rows], host.spans(rows)), gaps[C.RANK].to_numpy(np.int64)
     begins = overlap_by(*marked, ranks, (start, start + 1)) > 0
+    begins |= start < gaps[C.RANK].map(measured).to_numpy(np.float64, na_value=np.nan)
     mostly: Bools = begins | (2 * overlap_by(*marked, ranks, (start, end)) > end - start)
     return mostly
 

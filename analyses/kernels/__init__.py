@@ -26,6 +26,7 @@ from tracekit.analysis.kernel_names import family, uses_tensor_cores
 from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
+from tracekit.runs.step_windows import after_warm_up
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..roofline.devices import device_peaks, with_given
@@ -113,7 +114,7 @@ def measure(run: Run) -> Partial:
         first=_first_launches(kernels),
         linked=bool(frame[C.LAUNCH_ROW].notna().any()),
         has_ops=bool(in_ops) or run.arrow("host_intervals", columns=[C.ROW_ID], where=ops).num_rows > 0,
-        slow=add_work(run, select_slow_kernels(kernels)),
+        slow=add_work(run, select_slow_kernels(after_warm_up(run, kernels))),
         overruns=len(recorded) - len(frame),
     )
 

@@ -30,6 +30,7 @@ import pandas as pd
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import after_warm_up
 from tracekit.schema import C
 
 from ..shared.common import PLACE_COLUMNS, absent_device_note, nothing_note, select
@@ -91,7 +92,9 @@ def compute(run: Run) -> Result:
     search = configs.is_algorithm_search(rows)
     if search.any():
         notes.append(SEARCHES.format(count=int(search.sum())))
-        rows = rows[~search].reset_index(drop=True)
+    judged = after_warm_up(run, rows[~search])
+    if len(judged) < len(rows):
+        rows = judged.reset_index(drop=True)
         launched = group_by_configuration(run, rows)
     launches = Launches(run, rows, launched, budget(run))
     return Result(tables, findings.findings(launches), tuple(notes))

@@ -25,7 +25,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from tracekit.analysis.savings import StepTotals, combine_budget, measure_steps
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.run import Run, busy
-from tracekit.runs.step_windows import END_NS, step_windows
+from tracekit.runs.step_windows import END_NS, after_warm_up, step_windows
 from tracekit.schema import C, CopyKind, DeviceKind
 
 from ..gpu_breakdown import OPAQUE_GRAPHS
@@ -202,7 +202,8 @@ def measure(run: Run) -> Partial:
         tables["streams"] = streams(on_streams)
     steps = measure_steps(run)
     subjects = [what for what in (COMMUNICATION, *ADVISED) if what in present]
-    exposed = {what: measure_exposed(run, devices, what) for what in subjects}
+    measured = [replace(device, rows=after_warm_up(run, device.rows)) for device in devices]
+    exposed = {what: measure_exposed(run, measured, what) for what in subjects}
     if COMMUNICATION in exposed:
         exposed[COMMUNICATION] = limit_by_critical_path(
             run, exposed[COMMUNICATION], combine_budget([steps]), least=COMMUNICATES["min_saving_share"]

@@ -232,7 +232,7 @@ def measure_steps(run: Run) -> StepTotals:
 
 
 def _measure_steps(run: Run) -> StepTotals:
-    from tracekit.runs.step_windows import step_windows, with_device_work
+    from tracekit.runs.step_windows import after_warm_up, step_windows, with_device_work
 
     windows, frame = step_windows(run), busy(run, [C.RANK, C.START_NS, C.DUR_NS])
     if len(windows):
@@ -241,6 +241,7 @@ def _measure_steps(run: Run) -> StepTotals:
         aside_ns = _aside_ns(run, windows, frame, total)
         return StepTotals(steps=len(windows), stepped_ns=total, aside_ns=aside_ns)
     if len(frame):
+        frame = after_warm_up(run, frame)
         lengths = _extents(frame)
         aside_ns = _aside_ns(run, windows, frame, sum(lengths))
         return StepTotals(steps=0, stepped_ns=0, on_device_ns=lengths, aside_ns=aside_ns)

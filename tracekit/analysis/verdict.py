@@ -91,7 +91,7 @@ _SLOWED = "profiler_overhead"
 INTEGRITY = "integrity"
 INPUTS: dict[str, tuple[str, ...]] = {
     INTEGRITY: ("verdict", "checks"),
-    "gpu_breakdown": ("profiled_steps", "whole"),
+    "gpu_breakdown": ("profiled_steps", "after_warm_up", "whole"),
     "host_breakdown": ("whole", "by_name", "read_loops", "by_function", "other_threads", "thread_states"),
     "idle_gaps": ("by_cause", "by_op", "before_work", "summary"),
     "kernels": ("families",),
@@ -371,7 +371,7 @@ class Evidence:
         work, _ = self._idle_by_op(frame, causes)
         named = {op: ns for op, ns in work.items() if not op.startswith("(")}
         largest = max(named, key=lambda op: named[op], default="")
-        if not largest or named[largest] < MIN_OP_SHARE * work.total():
+        if not named.get(largest) or named[largest] < MIN_OP_SHARE * work.total():
             return ""
         share = human(named[largest] / work.total(), "share")
         return f", {share} of it in {shorten(clean(largest), NAME_WIDTH)}"
@@ -433,7 +433,11 @@ class Evidence:
 
 
 STEPPED = "profiled_steps"
-_WINDOWS = ((STEPPED, "the profiled steps"), ("whole", "the capture"))
+_WINDOWS = (
+    (STEPPED, "the profiled steps"),
+    ("after_warm_up", "the capture after marked warm-up"),
+    ("whole", "the capture"),
+)
 _KERNELS = (("kernels", "families"), ("roofline", "kernels"))
 _PLACE = [C.RANK, C.DEVICE]
 _COUNTS = ["kernels", "memcpys", "memsets"]

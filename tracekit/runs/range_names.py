@@ -16,6 +16,8 @@ SERVING: Final = r"execute_(?:\d+_)?context_\d+\(|step\[[A-Z_\d]+ bs=\d|\[Execut
 MARKER: Final = rf"^ProfilerStep#|^{_WORDS}\d{{1,18}}$|^(?:{SERVING})"
 """Any of the patterns, without the number."""
 
+WARM_UP: Final = r"(?i)warm[-_ ]?up"
+"""Names of ranges in which a program warms up."""
 MARKERS: Final = (re.compile(PROFILER), re.compile(SPOKEN))
 _SERVED: Final = re.compile(SERVING)
 

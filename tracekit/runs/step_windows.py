@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tracekit.runs import intervals
+from tracekit.runs.range_names import WARM_UP
 from tracekit.runs.rank_view import split_by_rank
 from tracekit.runs.run import Run, busy
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,6 +113,47 @@ def first_and_last(rows: pd.DataFrame) -> tuple[pd.Series[int], pd.Series[int]]:
     """Return the first start and the last end of the intervals of each rank."""
     ends = (rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max()
     return rows.groupby(C.RANK)[C.START_NS].min(), ends
+
+
+def after_warm_up(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
+    """Drop the intervals of devices before the end of the first marked warm-up, where no steps are marked.
+
+    Further ranges named so belong to it until the device works between two.
+
+    Args:
+        run: The run.
+        rows: Intervals of devices, with rank and start.
+    """
+    start = rows[C.RANK].map(measured_from(run))
+    return rows if start.isna().all() else rows[~(rows[C.START_NS] < start)]
+
+
+def measured_from(run: Run) -> dict[int, int]:
+    """Return the first start on a device after marked warm-up, by rank; empty if steps are marked."""
+    return run.compute_once(_measured_from)
+
+
+def _measured_from(run: Run) -> dict[int, int]:
+    import pyarrow.compute as pc
+
+    if run.rows("steps"):
+        return {}
+    columns = [C.RANK, C.NAME, C.START_NS, C.DUR_NS]
+    ranges = run.table("host_intervals", columns=columns, where=pc.field(C.KIND) == str(HostKind.ANNOTATION))
+    ranges = ranges[ranges[C.NAME].astype(str).str.contains(WARM_UP)]
+    if ranges.empty:
+        return {}
+    work, first = busy(run, [C.RANK, C.START_NS]), {}
+    for rank, of_rank in ranges.groupby(C.RANK):
+        starts = np.sort(work.loc[work[C.RANK] == rank, C.START_NS].to_numpy(np.int64))
+        begun = of_rank[C.START_NS].to_numpy(np.int64)
+        begun, ended = intervals.union(begun, begun + of_rank[C.DUR_NS].to_numpy(np.int64))
+        between = np.searchsorted(starts, begun[1:]) > np.searchsorted(starts, ended[:-1])
+        last = int(between.argmax()) if between.any() else len(ended) - 1
+        after = int(np.searchsorted(starts, ended[last]))
+        if 0 < after < len(starts):
+            first[int(str(rank))] = int(starts[after])
+    return first
 
 
 def backlog(rows: pd.DataFrame) -> pd.DataFrame:

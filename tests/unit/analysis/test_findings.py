@@ -12,6 +12,7 @@ from tracekit.analysis import Analysis, Basis, Bottleneck, Finding, Result, Rule
 from tracekit.analysis.findings import advise
 from tracekit.analysis.savings import budget
 from tracekit.errors import PluginError, UnusableInputError
+from tracekit.runs.step_windows import measured_from
 from tracekit.schema import DeviceKind, HostKind
 
 if TYPE_CHECKING:
@@ -182,3 +183,31 @@ def test_steps_after_the_last_work_of_the_devices_do_not_count(
     marked = [step(number, *span) for number, span in enumerate(spans)]
     whole = budget(make_run(tmp_path, device_intervals=rows, steps=marked))
     assert whole.steps == steps
+
+
+@pytest.mark.parametrize(
+    ("ranges", "first"),
+    [
+        ([("warm-up", 500, 1_000)], 2_000),
+        ([("warm-up", 500, 900), ("warmup 2", 950, 2_500)], 3_000),  # nothing runs between them
+        ([("warm-up", 500, 900), ("warm-up", 2_600, 2_900)], 2_000),
+        ([("warm-up", 5_000, 6_000)], None),  # nothing runs after it
+        ([("measure", 500, 1_000)], None),
+    ],
+)
+def test_work_before_the_end_of_marked_warm_up_is_not_judged(
+    tmp_path: Path, ranges: list[tuple[str, int, int]], first: int | None
+) -> None:
+    """Weights are copied before the warm-up; a step that is marked says what is measured."""
+    marks = [host(*mark, kind=HostKind.ANNOTATION) for mark in ranges]
+    rows = [kernel(0, 400), kernel(600, 700), kernel(2_000, 2_400), kernel(3_000, 3_500)]
+    run = make_run(tmp_path / "a", host_intervals=marks, device_intervals=rows)
+    assert measured_from(run) == ({} if first is None else {0: first})
+    assert budget(run).step_ns == 3_500 - (first or 0)
+    tables = analysis.analyze(run, "gpu_breakdown").tables
+    assert tables["whole"]["window_ns"].tolist() == [3_500]
+    assert ("after_warm_up" in tables) == (first is not None)
+    if first is not None:
+        assert tables["after_warm_up"]["window_ns"].tolist() == [3_500 - first]
+    marked = make_run(tmp_path / "b", host_intervals=marks, device_intervals=rows, steps=[step(0, 0, 4_000)])
+    assert measured_from(marked) == {}

@@ -346,6 +346,24 @@ def test_the_profiler_bounds_a_run_only_of_which_nothing_else_is_known(
     assert ("; the profiler for " in found.sentence) == (bound is Bottleneck.LAUNCH)
 
 
+def test_the_profiler_takes_the_length_of_its_overhead() -> None:
+    results = tables({"profiler": 300}, active_ns=700)
+    results["idle_gaps"].tables["by_cause"]["overhead_ns"] = 100
+    found = told(results)
+    assert {part.bound: part.dur_ns for part in found.parts} == {
+        Bottleneck.COMPUTE: 700,
+        Bottleneck.PROFILER: 100,
+        Bottleneck.LAUNCH: 200,
+    }
+
+
+def test_the_window_is_what_follows_marked_warm_up() -> None:
+    results = tables({"launch_bound": 100}, active_ns=60)
+    whole = results["gpu_breakdown"].tables["whole"]
+    results["gpu_breakdown"] = Result({"after_warm_up": whole, "whole": whole * 10})
+    assert (told(results).window, told(results).window_ns) == ("the capture after marked warm-up", 160)
+
+
 def test_communication_is_not_the_largest_kernel() -> None:
     results = tables({}, active_ns=100)
     names, shares = ["ncclDevKernel_AllReduce", "gemm", "gemm", "softmax"], [0.5, 0.15, 0.1, 0.25]
