@@ -220,6 +220,8 @@ def describe_samples(functions: pd.DataFrame | None, others: pd.DataFrame | None
     if 2 * held > 1:  # samples of a thread that waits for the lock are in whatever it waits to go on with
         bound, place = Bottleneck.HOST, ""
         takes, share = _waits_for_lock(holder) + " takes up to", human(held, "share")
+    elif holder:
+        place += f"; {_waits_for_lock(holder)} takes up to {human(held, 'share')}"
     sentence = f"{why}, so samples of un-profiled steps are judged. Bound by {_SUBJECTS.get(bound, bound)}: "
     sentence += f"{takes} {share} of {total:,} samples{place}. No GPU work is recorded."
     return Verdict(bound, None, sentence, window="samples of un-profiled steps")

@@ -674,7 +674,14 @@ SPINS = [("side.py", 3, "count", 6), ("side.py", 20, "run", 22), ("python3.11/th
 
 
 def beside_thread(
-    path: Path, *, ran_ms: float = 8, blocked_ms: float = 6, wait_ms: float = 2, count: int = 4, **more: Any
+    path: Path,
+    *,
+    ran_ms: float = 8,
+    blocked_ms: float = 6,
+    wait_ms: float = 2,
+    count: int = 4,
+    profiled: int = 1,
+    **more: Any,
 ) -> Run:
     """Samples every 10 ms of the thread of the steps, and of another one while it is blocked."""
     samples = []
@@ -682,7 +689,7 @@ def beside_thread(
         times = {C.SINCE_NS: 10, C.ASLEEP_NS: blocked_ms, C.LOCK_WAIT_NS: wait_ms}
         driver = sample(number * 200_000, (*MAIN, 25))
         other = {**sample(number * 200_000, *SPINS), C.TID: 2, C.RAN_NS: int(ran_ms * 1e6)}
-        samples += [driver | {name: int(ms * 1e6) for name, ms in times.items()}]
+        samples += [driver | {C.PROFILED: profiled} | {name: int(ms * 1e6) for name, ms in times.items()}]
         samples += [other] * (ran_ms > 0)
     return stepping(path, [runs_op(0, 0.3)], host_samples=samples, **more)
 
@@ -817,3 +824,24 @@ def test_waiting_for_a_core_outside_of_ops_has_no_saving(tmp_path: Path) -> None
     ).findings
     assert finding.saving_ns_per_step is None
     assert "For 500.00 µs per step the thread is ready and waits for a core" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("blocked_ms", "said"),
+    [
+        (
+            6,
+            "Bound by host work outside ops: waiting for the interpreter lock, which side.py(3): count, ",
+        ),
+        (
+            2,
+            "; waiting for the interpreter lock, which side.py(3): count, line 6 holds on another thread",
+        ),
+    ],
+)
+def test_the_lock_is_named_also_where_samples_of_other_steps_are_judged(
+    tmp_path: Path, blocked_ms: int, said: str
+) -> None:
+    meta = {"timings": Timings([300_000] * 6, [], "perf_counter")}
+    run = beside_thread(tmp_path, blocked_ms=blocked_ms, count=8, meta=meta, profiled=0)
+    assert said in judge(run).sentence
