@@ -1,7 +1,8 @@
-"""The workflow of the documentation: its commands run, word for word, on a real repository."""
+"""The action, and the workflow of the documentation: their steps run, word for word, on a real repository."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -24,6 +25,7 @@ pytest.importorskip("torch")
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "github-actions.yml"
+ACTION = ROOT / "action.yml"
 WORKLOAD = """
 import level
 import torch
@@ -75,6 +77,12 @@ def workflow() -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def action() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(ACTION.read_text(encoding="utf-8"))
+    return found
+
+
 @dataclass
 class Runner:
     """Runs the steps of a job as a runner does: `bash -e`, one after the other, until one fails."""
@@ -92,11 +100,19 @@ class Runner:
                 ran.append((step.get("name", step["run"]), self._step(step, job.get("env", {}))))
         return ran
 
+    def action(self, action: dict[str, Any], **given: str) -> list[tuple[str, int]]:
+        """The steps of a composite action that ran, with its inputs or their defaults."""
+        for name, specified in action["inputs"].items():
+            value = given.get(name.replace("-", "_"), specified.get("default"))
+            assert value is not None, f"the input {name} is required"
+            self.values[f"inputs.{name}"] = self._filled(value)
+        return self.job(action["runs"])
+
     def _step(self, step: dict[str, Any], job_env: dict[str, Any]) -> int:
         own = {name: self._filled(str(value)) for name, value in (job_env | step.get("env", {})).items()}
         files = {name: self.folder / name for name in ("GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
         places = {name: str(file) for name, file in files.items()}
-        script = ["bash", "-e", "-c", self._filled(step["run"])]
+        script = ["bash", "-eo", "pipefail", "-c", self._filled(step["run"])]
         done = subprocess.run(script, env=own | self.env | places, check=False)
         for name, target in (("GITHUB_ENV", self.env), ("GITHUB_OUTPUT", self.outputs)):
             if files[name].exists():
@@ -141,10 +157,15 @@ def runner(git: Git, tmp_path: Path) -> Runner:
         "RUNNER_TEMP": str(tmp_path),
         "TOOL_LOG": str(tmp_path / "log.txt"),
         "COMMENT_ID": "",
-        "WORKLOAD": "--workload tiny --device cpu --steps 5 --warmup 1 --threads 1",
-        "MODES": "infer",
     }
     return Runner(tmp_path, base, env)
+
+
+TINY = {
+    "install": "",
+    "collect": "--workload tiny --device cpu --steps 5 --warmup 1 --threads 1 --mode infer\n",
+}
+"""Inputs of the action: it finds tracekit installed."""
 
 
 def committed(git: Git, times: int, note: str = "") -> str:
@@ -165,11 +186,11 @@ def opened(git: Git, runner: Runner, times: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_planted_regression_fails_the_job_and_is_commented(
-    git: Git, runner: Runner, workflow: dict[str, Any]
+    git: Git, runner: Runner, workflow: dict[str, Any], action: dict[str, Any]
 ) -> None:
     opened(git, runner, 60)
-    ran = runner.job(workflow["jobs"]["check"])
-    assert [code for _, code in ran] == [0, 0, 0, 0, 1]
+    ran = runner.action(action, **TINY)
+    assert [code for _, code in ran] == [0, 0, 0, 1]
     assert runner.outputs["code"] == "1"
     text = Path("check.md").read_text(encoding="utf-8")
     # a busy machine may hide the time, in the steps or in their profile; it cannot hide memory
@@ -203,12 +224,13 @@ def recording(runner: Runner, tmp_path: Path) -> Runner:
 @pytest.mark.slow
 @pytest.mark.parametrize(("times", "code"), [(30, "0"), (60, "1")])
 def test_a_branch_is_compared_with_where_it_left_main(
-    times: int, code: str, git: Git, recording: Runner, workflow: dict[str, Any]
+    times: int, code: str, git: Git, recording: Runner, workflow: dict[str, Any], action: dict[str, Any]
 ) -> None:
     """Main has become slower than either since."""
     opened(git, recording, times)
-    ran = recording.job(workflow["jobs"]["check"])
-    assert [one for _, one in ran] == [0, 0, 0, 0, int(code)]
+    ran = recording.action(action, **TINY)
+    assert [one for _, one in ran] == [0, 0, 0, int(code)]
+    assert json.loads(Path("findings.sarif").read_text())["version"] == "2.1.0"
     assert recording.outputs["code"] == code
     text = Path("check.md").read_text(encoding="utf-8")
     assert text.startswith("## ❌ Regression: " if code == "1" else "## ✅ Pass"), text
@@ -224,16 +246,17 @@ ASKED = 'printf "%s\\0" "$@" >> "$ASKED"; printf "\\n" >> "$ASKED"'
 
 
 def test_both_commits_are_recorded_in_turns_and_checked_by_commands_that_exist(
-    git: Git, runner: Runner, workflow: dict[str, Any], tmp_path: Path
+    git: Git, runner: Runner, action: dict[str, Any], tmp_path: Path
 ) -> None:
     """The commands are parsed by the command line of tracekit; what they do is tested in the slow tier."""
     (tmp_path / "a folder of tools" / "tracekit").write_text(f"#!/bin/bash\n{ASKED}\n")
     runner.env["ASKED"] = str(tmp_path / "asked")
     opened(git, runner, 60)
-    runner.job(workflow["jobs"]["check"])
+    runner.action(action, **TINY, threshold="7%")
     asked = [line.split("\0")[:-1] for line in (tmp_path / "asked").read_text().split("\n")[:-1]]
     assert [words[0] for words in asked].count("collect") == 10
-    assert {words[0] for words in asked} == {"collect", "check"}
+    assert {words[0] for words in asked} == {"collect", "check", "findings"}
+    assert all("--threshold" in words for words in asked if words[0] == "check")
     assert runner.log.count("pip install --quiet --no-deps .") == 10
     for name, *words in asked:
         command = cli.get_command(click.Context(cli), name)
@@ -245,9 +268,9 @@ def test_both_commits_are_recorded_in_turns_and_checked_by_commands_that_exist(
     ("code", "fails"), [("0", 0), ("3", 1), ("4", 0), ("1", 1), ("2", 1), ("5", 1), ("", 1)]
 )
 def test_a_check_that_could_not_be_made_does_not_pass(
-    tmp_path: Path, workflow: dict[str, Any], code: str, fails: int
+    tmp_path: Path, action: dict[str, Any], code: str, fails: int
 ) -> None:
-    last = {"steps": workflow["jobs"]["check"]["steps"][-1:]}
+    last = {"steps": action["runs"]["steps"][-1:]}
     runner = Runner(tmp_path, {"steps.check.outputs.code": code}, dict(os.environ))
     assert [one for _, one in runner.job(last)] == [fails]
 
@@ -264,6 +287,43 @@ def test_a_fork_gets_no_rights(workflow: dict[str, Any]) -> None:
     assert not any("checkout" in step.get("uses", "") for step in comment["steps"])
 
 
-def test_no_script_holds_an_expression_that_a_title_could_fill(workflow: dict[str, Any]) -> None:
-    scripts = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+def test_no_script_holds_an_expression_that_a_title_could_fill(
+    workflow: dict[str, Any], action: dict[str, Any]
+) -> None:
+    jobs = [*workflow["jobs"].values(), action["runs"]]
+    scripts = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
     assert not any("${{" in script for script in scripts)
+
+
+def test_the_workflow_gives_the_action_inputs_that_it_has(
+    workflow: dict[str, Any], action: dict[str, Any]
+) -> None:
+    (used,) = [step for step in workflow["jobs"]["check"]["steps"] if "/tracekit@" in step.get("uses", "")]
+    required = {name for name, specified in action["inputs"].items() if specified.get("required")}
+    assert required <= set(used["with"]) <= set(action["inputs"])
+    assert all(step["shell"] == "bash" for step in action["runs"]["steps"] if "run" in step)
+    assert "tracekit-torch[torch]==" in action["inputs"]["install"]["default"]  # pinned
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "code"), [(30, 0), (60, 1)])
+def test_the_job_of_gitlab_fails_on_a_planted_regression_alone(
+    times: int, code: int, git: Git, recording: Runner
+) -> None:
+    opened(git, recording, times)
+    job = yaml.safe_load((ROOT / "docs" / "gitlab-ci.yml").read_text(encoding="utf-8"))["performance"]
+    merged = git(
+        "merge-base",
+        *(recording.values[f"github.event.pull_request.{side}.sha"] for side in ("base", "head")),
+    )
+    variables = job["variables"] | {
+        "CI_PROJECT_DIR": str(recording.folder),
+        "CI_COMMIT_SHA": recording.values["github.event.pull_request.head.sha"],
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": merged,
+        "TRACEKIT_INSTALLED": "yes",
+    }
+    (script,) = job["script"]
+    done = subprocess.run(["bash", "-c", script], env=recording.env | variables, check=False)
+    assert done.returncode == code
+    assert Path("check.html").is_file()
+    assert ET.parse("check.xml").getroot().get("failures") == ("2" if code else "0")  # noqa: S314 (our own)

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.agents.replies import name, page
+from tracekit.analysis.source_lines import (
+    DEVICE,
+    HOST,
+    OF_DEVICE,
+    OF_HOST,
+    Row,
+    op_of,
+    read_rows,
+    source_line,
+)
 from tracekit.errors import UnusableInputError
 from tracekit.runs import intervals
 from tracekit.runs.run import Run
 from tracekit.runs.text import format_ranks, human
 from tracekit.schema import C, DeviceKind
 
-_DEVICE, _HOST = "device_intervals", "host_intervals"
-_INTERVAL = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.START_NS, C.DUR_NS)
-_OF_DEVICE = (*_INTERVAL, C.DEVICE, C.STREAM, C.OP_ROW, C.LAUNCH_ROW, C.IDLE_CAUSE, C.IDLE_OP_ROW)
-_OF_HOST = (*_INTERVAL, C.TID, C.DEPTH, C.PARENT_ROW, C.STACK)
 _MAX_EVIDENCE = 8
 """Maximum rows of evidence per table in a reply."""
-_MAX_CLIMB = 64
-"""Maximum enclosing rows that are searched for a source line."""
-_FRAME = re.compile(r"\.pyx?\(\d+\)|\.py:\d+")
-_LIBRARY = re.compile(r"(?:site|dist)-packages/|(?:^|/)torch/|/lib/python\d|^<")
-
-Row = Mapping[str, Any]
-
-
-def read_rows(run: Run, table: str, ids: Iterable[int | None], columns: Sequence[str]) -> dict[int, Row]:
-    """Return rows of a table by row id; ids that are None or missing have none."""
-    wanted = sorted({row for row in ids if row is not None and row >= 0})
-    if not wanted:
-        return {}
-    where = pc.field(C.ROW_ID).isin(pa.array(wanted, pa.int64()))
-    return {row[C.ROW_ID]: row for row in run.arrow(table, columns=columns, where=where).to_pylist()}
 
 
 def describe_evidence(run: Run, evidence: Mapping[str, Sequence[int]]) -> list[str]:
@@ -53,58 +42,25 @@ def describe_evidence(run: Run, evidence: Mapping[str, Sequence[int]]) -> list[s
     lines: list[str] = []
     for table, ids in evidence.items():
         shown = list(ids)[:_MAX_EVIDENCE]
-        if table not in (_DEVICE, _HOST) or not shown:
+        if table not in (DEVICE, HOST) or not shown:
             continue
-        rows = read_rows(run, table, shown, _OF_DEVICE if table == _DEVICE else _OF_HOST)
-        ops = read_rows(run, _HOST, [_op_of(row) for row in rows.values()], _OF_HOST)
+        rows = read_rows(run, table, shown, OF_DEVICE if table == DEVICE else OF_HOST)
+        ops = read_rows(run, HOST, [op_of(row) for row in rows.values()], OF_HOST)
         lines += [_describe(run, table, rows[row], ops) for row in shown if row in rows]
         if len(ids) > len(shown):
             lines.append(f"and {len(ids) - len(shown)} more of {table.replace('_', ' ')}")
     return lines
 
 
-def _op_of(row: Row) -> int | None:
-    """Return the host row that a device row belongs to."""
-    for column in (C.OP_ROW, C.IDLE_OP_ROW, C.LAUNCH_ROW):
-        if row.get(column) is not None:
-            return int(row[column])
-    return None
-
-
 def _describe(run: Run, table: str, row: Row, ops: Mapping[int, Row]) -> str:
-    op = ops.get(_op_of(row) or -1) if table == _DEVICE else row
+    op = ops.get(op_of(row) or -1) if table == DEVICE else row
     line = source_line(run, op)
-    where = f"device {row[C.DEVICE]}" if table == _DEVICE else f"thread {row[C.TID]}"
-    cause = f", cause {name(row[C.IDLE_CAUSE])}" if table == _DEVICE and row[C.IDLE_CAUSE] else ""
-    of_op = f", op {name(op[C.NAME])}" if table == _DEVICE and op else ""
+    where = f"device {row[C.DEVICE]}" if table == DEVICE else f"thread {row[C.TID]}"
+    cause = f", cause {name(row[C.IDLE_CAUSE])}" if table == DEVICE and row[C.IDLE_CAUSE] else ""
+    of_op = f", op {name(op[C.NAME])}" if table == DEVICE and op else ""
     what = row[C.KIND] if row[C.KIND] == row[C.NAME] else f"{row[C.KIND]} {name(row[C.NAME])}"
     at = f"rank {row[C.RANK]}, {where}, from {row[C.START_NS]} ns for {human(row[C.DUR_NS], 'ns')}"
     return f"- {what}: {at}{cause}{of_op}, source {name(line) if line else 'not recorded'}"
-
-
-def source_line(run: Run, row: Row | None) -> str:
-    """Return the line of user code of a host row, from its stack or the nearest enclosing one.
-
-    Args:
-        run: The run.
-        row: The row with its stack, name and parent; None for no row.
-
-    Returns:
-        Such as `train.py(12): main`; empty if no stack was recorded.
-    """
-    library = ""
-    for _ in range(_MAX_CLIMB):
-        if row is None:
-            break
-        frames = [frame.strip() for frame in re.split(r"[;\n]", row.get(C.STACK) or "")]
-        frames += [str(row[C.NAME])]
-        for frame in filter(_FRAME.search, frames):
-            if not _LIBRARY.search(frame):
-                return frame
-            library = library or frame
-        parent = row.get(C.PARENT_ROW)
-        row = read_rows(run, _HOST, [parent], _OF_HOST).get(parent) if parent is not None else None
-    return library
 
 
 def describe_range(
@@ -128,8 +84,8 @@ def describe_range(
     if tracks not in {"all", "device", "host"}:
         raise UnusableInputError(f"unknown tracks {tracks!r}", hint="use all, device or host")
     view = run.of_ranks(rank) if len(run.ranks) > 1 else run
-    device = view.arrow(_DEVICE, columns=_OF_DEVICE, window=window) if tracks != "host" else None
-    host = view.arrow(_HOST, columns=_OF_HOST, window=window) if tracks != "device" else None
+    device = view.arrow(DEVICE, columns=OF_DEVICE, window=window) if tracks != "host" else None
+    host = view.arrow(HOST, columns=OF_HOST, window=window) if tracks != "device" else None
     head = [
         f"run {run.id}, rank {rank} (of {format_ranks(run.ranks)}), "
         f"{window[0]} to {window[1]} ns: {human(window[1] - window[0], 'ns')}",

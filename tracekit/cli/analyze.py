@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import open_store
+from tracekit.cli.options import format_option, open_store
 from tracekit.cli.selection import Selection, select_ranks, selection_options, split_arguments
 from tracekit.errors import UnusableInputError
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     help="Maximum rows per table, 0 for all; default 30 on a terminal.",
 )
 @selection_options
+@format_option
 def command(
     *,
     selection: Selection,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
+from tracekit.cli.options import FORMATS, IN_CI, format_of
 from tracekit.cli.selection import Selection, selection_options, split_arguments
 
 if TYPE_CHECKING:
     from tracekit.analysis import Analyze
+    from tracekit.analysis.savings import Ranked
+    from tracekit.runs.run import Run
 
 _SEVERITIES = ("info", "warn", "high")
 
@@ -33,6 +38,7 @@ _SEVERITIES = ("info", "warn", "high")
     "other formats always contain them.",
 )
 @selection_options
+@format_of("data", (*FORMATS, *IN_CI))
 def command(*, selection: Selection, severity: str, limit: int, more: bool, output_format: str) -> None:
     """Show how to make RUN faster, largest saving first.
 
@@ -40,6 +46,9 @@ def command(*, selection: Selection, severity: str, limit: int, more: bool, outp
     formula of the saving, the confidence, and the rows of the run that are evidence; analyses skipped for
     missing data are listed with how to record it. For the thresholds of all rules, see `tracekit analyze
     --list --format markdown`.
+
+    `--format sarif` and `github` are for continuous integration: findings at the lines of files below the
+    current folder, for code scanning (only those with a line) or as annotations.
 
     RUN is a run id or its prefix, `latest` (the default), `latest~1`, a label, `git:REV`, or the path of a
     run or of a raw trace, which is imported first.
@@ -75,5 +84,19 @@ def command(*, selection: Selection, severity: str, limit: int, more: bool, outp
     findings = [ranked for ranked in advice.findings if ranked.finding.severity in severities]
     stored = ["--store", selection.store] if selection.store else []
     rerun = "" if more else shlex.join(["tracekit", "findings", reference, *names, *stored, "--more"])
-    text = render(opened.id, findings[: limit or None], advice, output_format, more=rerun)
+    shown = findings[: limit or None]
+    if output_format in IN_CI:
+        text = _render_for_ci(opened, shown, output_format)
+    else:
+        text = render(opened.id, shown, advice, output_format, more=rerun)
     click.echo(text, nl=False)
+
+
+def _render_for_ci(run: Run, findings: Sequence[Ranked], output_format: str) -> str:
+    """Return SARIF, or annotations of GitHub, with the lines of files below the current folder."""
+    from tracekit.analysis.source_lines import find_place
+    from tracekit.registry import VERSION
+    from tracekit.render.ci import annotate_findings, write_sarif
+
+    placed = [(ranked, find_place(run, ranked.finding, Path.cwd())) for ranked in findings]
+    return write_sarif(placed, VERSION) if output_format == "sarif" else annotate_findings(placed)

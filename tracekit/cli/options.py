@@ -89,6 +89,8 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 FORMATS = ("table", "json", "csv", "markdown")
 REPORTS = ("table", "json", "markdown")
 """Formats of reports, which are text rather than rows."""
+IN_CI = ("sarif", "github")
+"""Formats of findings for continuous integration."""
 VERDICTS = (*REPORTS, "html", "junit", "github")
 """Formats of verdicts, some of which are for continuous integration."""
 

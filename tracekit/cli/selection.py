@@ -131,7 +131,6 @@ _OPTIONS = (
     options.scheduler_option("Analyze ranks on the workers of this Dask cluster,"),
     options.capture_option,
     options.fresh_option,
-    options.format_option,
     options.store_option,
 )
 

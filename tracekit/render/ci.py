@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
+from tracekit.analysis.savings import Ranked
 from tracekit.errors import clean
 from tracekit.render.document import Table
 from tracekit.render.page import fold_table, page
@@ -76,15 +79,66 @@ def write_junit(title: str, cases: Sequence[Case], output: str) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suite, encoding="unicode")}\n'
 
 
-def annotate(level: str, title: str, message: str) -> str:
-    """Return a workflow command of GitHub that annotates a commit, escaped as GitHub specifies.
+Place = tuple[str, int]
+"""A file, relative to the checkout, and a line."""
+SARIF_LEVELS = {"high": "error", "warn": "warning", "info": "note"}
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def write_sarif(findings: Sequence[tuple[Ranked, Place | None]], version: str) -> str:
+    """Return findings with a source line in SARIF 2.1.0, for code scanning, which takes no others.
+
+    Args:
+        findings: Findings, each with its place if it is known.
+        version: Version of tracekit.
+    """
+    placed = [(ranked, place) for ranked, place in findings if place]
+    codes = sorted({ranked.finding.code for ranked, _ in placed})
+    results = [
+        {
+            "ruleId": ranked.finding.code,
+            "level": SARIF_LEVELS[ranked.finding.severity],
+            "message": {"text": clean(f"{ranked.finding.title}. {ranked.finding.advice}")},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": quote(file)},
+                        "region": {"startLine": line},
+                    }
+                }
+            ],
+        }
+        for ranked, (file, line) in placed
+    ]
+    driver = {"name": "tracekit", "version": version, "rules": [{"id": code} for code in codes]}
+    runs = [{"tool": {"driver": driver}, "results": results}]
+    return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": runs}) + "\n"
+
+
+def annotate_findings(findings: Sequence[tuple[Ranked, Place | None]]) -> str:
+    """Return a workflow command of GitHub per finding, at its source line if that is known."""
+    levels = {"high": "warning", "warn": "warning", "info": "notice"}  # an error would read as a failed check
+    return "".join(
+        annotate(levels[ranked.finding.severity], ranked.finding.code, text, place) + "\n"
+        for ranked, place in findings
+        for text in [f"{ranked.finding.title}. {ranked.finding.advice}"]
+    )
+
+
+def annotate(level: str, title: str, message: str, place: Place | None = None) -> str:
+    """Return a workflow command of GitHub that annotates a commit or a line, escaped as GitHub specifies.
 
     Example:
         >>> annotate("error", "mlp: step_time", "slower by 10%")
         '::error title=mlp%3A step_time::slower by 10%25'
+        >>> annotate("notice", "idle", "slow", ("train.py", 12))
+        '::notice title=idle,file=train.py,line=12::slow'
     """
-    head = _escape(title).replace(":", "%3A").replace(",", "%2C")
-    return f"::{level} title={head}::{_escape(message)}"
+    words = {"title": title} | ({"file": place[0], "line": str(place[1])} if place else {})
+    head = ",".join(
+        f"{key}={_escape(word).replace(':', '%3A').replace(',', '%2C')}" for key, word in words.items()
+    )
+    return f"::{level} {head}::{_escape(message)}"
 
 
 def annotate_metrics(group: str, metrics: Iterable[Comparison], one_sided: Iterable[str] = ()) -> list[str]:
