@@ -30,7 +30,7 @@ _WITH_CAUSES = ("table", "json", "markdown", "html")
 )
 @click.option("--label", shell_complete=completion.label, help="Check all runs with this label.")
 @options.options_of(chosen=CheckOptions, strict=True)
-@options.verdict_option
+@options.format_of("result", (*options.VERDICTS, options.METRICS))
 @click.option(
     "--explain/--no-explain",
     default=True,
@@ -56,6 +56,9 @@ def command(
     nearest commit at or before the merge-base with enough runs of the same fingerprint; the distance is
     printed. Runs with uncommitted changes are not used as a baseline. Every metric of every workload, mode
     and device is tested, with Holm's correction for multiple tests.
+
+    `--format prometheus` prints the metrics as text that Prometheus, and the receiver of an OpenTelemetry
+    collector for it, read: in seconds and bytes.
 
     Exit codes: 0 pass, 1 regression, 3 cannot tell, 4 not comparable, 5 no baseline or nothing to compare.
 

@@ -89,6 +89,8 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 FORMATS = ("table", "json", "csv", "markdown")
 REPORTS = ("table", "json", "markdown")
 """Formats of reports, which are text rather than rows."""
+METRICS = "prometheus"
+"""Format of a check's metrics for monitoring."""
 IN_CI = ("sarif", "github")
 """Formats of findings for continuous integration."""
 VERDICTS = (*REPORTS, "html", "junit", "github")

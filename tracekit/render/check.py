@@ -30,6 +30,7 @@ def render(result: CheckResult, output_format: str) -> str:
         "html": as_html,
         "junit": as_junit,
         "github": as_github,
+        "prometheus": as_prometheus,
     }
     return writers[output_format](result)
 
@@ -143,6 +144,35 @@ def _configuration(config: Configuration) -> dict[str, Any]:
         # all lines of the work ledger, per step; null if the profiles were not compared
         "causes": diff_tables.causes(config.explained).rows if config.explained else None,
     }
+
+
+def as_prometheus(result: CheckResult) -> str:
+    """Render as Prometheus text: both sides, ratio with its interval, and verdict of each metric."""
+    samples: list[ci.Sample] = [("tracekit_check_exit_code", {}, int(result.exit_code))]
+    for configuration in result.configurations:
+        for compared in configuration.comparisons:
+            labels = {"configuration": configuration.name, "metric": compared.name}
+            unit, scale = _PROMETHEUS_UNITS.get(compared.unit, ("value", 1.0))
+            for side, value in (("base", compared.a), ("head", compared.b)):
+                samples.append((f"tracekit_check_{unit}", labels | {"side": side}, value * scale))
+            low, high = compared.ci95 or (None, None)
+            for bound, ratio in (("estimate", compared.ratio), ("low", low), ("high", high)):
+                samples += (
+                    [("tracekit_check_ratio", labels | {"bound": bound}, ratio)] if ratio is not None else []
+                )
+            samples.append(("tracekit_check_verdict", labels | {"verdict": str(compared.verdict)}, 1))
+    return ci.write_prometheus(samples, _PROMETHEUS_HELP)
+
+
+_PROMETHEUS_UNITS = {"ns": ("seconds", 1e-9), "bytes": ("bytes", 1.0)}
+_PROMETHEUS_HELP = {
+    "tracekit_check_exit_code": "0 pass, 1 regression, 3 cannot tell, 4 not comparable, 5 nothing compared",
+    "tracekit_check_seconds": "A metric of a side that is a time",
+    "tracekit_check_bytes": "A metric of a side that is a size",
+    "tracekit_check_value": "A metric of a side of another unit",
+    "tracekit_check_ratio": "Head over base, with the bounds of its 95% interval",
+    "tracekit_check_verdict": "Always 1; the label is the verdict",
+}
 
 
 def as_junit(result: CheckResult) -> str:

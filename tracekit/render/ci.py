@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
@@ -77,6 +77,38 @@ def write_junit(title: str, cases: Sequence[Case], output: str) -> str:
     ET.SubElement(suite, "system-out").text = clean(output)
     ET.indent(suite)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suite, encoding="unicode")}\n'
+
+
+Sample = tuple[str, Mapping[str, str], float]
+"""A sample of a metric: its name, labels and value."""
+
+
+def write_prometheus(samples: Iterable[Sample], helps: Mapping[str, str]) -> str:
+    r"""Return gauges in the text format of Prometheus.
+
+    Args:
+        samples: The samples.
+        helps: Meaning of each metric, in the order of the output.
+
+    Example:
+        >>> print(write_prometheus([("s", {"name": 'a"b'}, 0.5)], {"s": "Seconds"}), end="")
+        # HELP s Seconds
+        # TYPE s gauge
+        s{name="a\"b"} 0.5
+    """
+    by_name: dict[str, list[str]] = {}
+    for name, labels, value in samples:
+        words = ",".join(f'{key}="{_escape_label(clean(text))}"' for key, text in labels.items())
+        by_name.setdefault(name, []).append(
+            f"{name}{{{words}}} {value:.12g}" if words else f"{name} {value:.12g}"
+        )
+    heads = {name: [f"# HELP {name} {text}", f"# TYPE {name} gauge"] for name, text in helps.items()}
+    lines = [line for name, head in heads.items() if name in by_name for line in [*head, *by_name[name]]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escape_label(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"")
 
 
 Place = tuple[str, int]

@@ -129,6 +129,25 @@ def test_junit_has_a_case_for_each_metric(
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "0")
 
 
+def test_prometheus_has_both_sides_in_seconds_and_the_verdict(
+    head: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = checked(store, capsys, "--format", "prometheus", "--metric", "step_time")
+    samples = dict(line.rsplit(" ", 1) for line in out.splitlines() if not line.startswith("#"))
+    slower = 'configuration="resnet50 train cuda",metric="step_time"'
+    assert samples["tracekit_check_exit_code"] == str(code) == "1"
+    base, head_seconds = (
+        float(samples[f'tracekit_check_seconds{{{slower},side="{side}"}}']) for side in ("base", "head")
+    )
+    assert base == pytest.approx(0.001, rel=0.01)
+    ratio = float(samples[f'tracekit_check_ratio{{{slower},bound="estimate"}}'])
+    assert ratio == pytest.approx(head_seconds / base)
+    assert float(samples[f'tracekit_check_ratio{{{slower},bound="low"}}']) > 1.05
+    assert samples[f'tracekit_check_verdict{{{slower},verdict="regression"}}'] == "1"
+    types = [line.split()[2] for line in out.splitlines() if line.startswith("# TYPE")]
+    assert sorted(types) == sorted({name.split("{")[0] for name in samples})  # each is declared once
+
+
 def test_github_annotates_the_regression_alone(
     head: str, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
