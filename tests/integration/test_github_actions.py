@@ -16,6 +16,7 @@ import click
 import pytest
 
 from tracekit.cli.main import cli
+from tracekit.registry import VERSION
 
 if TYPE_CHECKING:
     from tests.conftest import Git
@@ -302,7 +303,10 @@ def test_the_workflow_gives_the_action_inputs_that_it_has(
     required = {name for name, specified in action["inputs"].items() if specified.get("required")}
     assert required <= set(used["with"]) <= set(action["inputs"])
     assert all(step["shell"] == "bash" for step in action["runs"]["steps"] if "run" in step)
-    assert "tracekit-torch[torch]==" in action["inputs"]["install"]["default"]  # pinned
+    pinned = f"tracekit-torch[torch]=={VERSION}"
+    assert pinned in action["inputs"]["install"]["default"]
+    assert pinned in (ROOT / "docs" / "gitlab-ci.yml").read_text(encoding="utf-8")
+    assert used["uses"].endswith(f"@v{VERSION}")
 
 
 @pytest.mark.slow
