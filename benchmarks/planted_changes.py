@@ -1,6 +1,6 @@
 """Measure how often `tracekit try` finds the change that a program needs, and makes no claim where none is.
 
-    python -m benchmarks.planted_changes [--only NAME] [--budget 80] [--repeat 4] [--results FILE] [--restart]
+    python -m benchmarks.planted_changes [--only NAME] [--budget 65] [--repeat 4] [--results FILE] [--restart]
     python -m benchmarks.planted_changes --truth 50
 
 Each of 50 programs is generated from a template: one known inefficiency in three sizes, or none. Programs of
@@ -48,7 +48,7 @@ torch.manual_seed(0)
 layers = [torch.nn.Linear({width}, {width}) for _ in range({layers})]
 model = torch.nn.Sequential(*[each for layer in layers for each in (layer, torch.nn.ReLU())]){dtype}
 optimizer = torch.optim.{optimizer}(model.parameters(), lr=1e-3{options})
-batch = torch.randn(32, {width}){dtype}
+batch = torch.randn({rows}, {width}){dtype}
 for step in range({steps}):
     if step == 1:
         began = time.perf_counter()
@@ -108,6 +108,7 @@ MENDED = {
     "one_thread": (r"set_num_threads\(\d+\)", "set_num_threads(1)"),
     "all_cores": (r"set_num_threads\(\d+\)", "set_num_threads(2)"),
     "less_garbage_collection": (r"gc\.set_threshold\(100\)", "gc.set_threshold(100_000, 20, 20)"),
+    "freeze_objects": (r"range\(200_000\)\]", "range(200_000)]; gc.freeze()"),
     "num_workers": ("batch_size=4", "batch_size=4, num_workers=2"),
     "persistent_workers": ("num_workers=1", "num_workers=1, persistent_workers=True"),
     "flush_denormals": (r"torch\.manual_seed\(0\)", "torch.set_flush_denormal(True)"),
@@ -132,8 +133,8 @@ class Planted:
 
 
 def _train(**values: Any) -> str:
-    defaults = {"before": "torch.set_num_threads(1)", "after": "", "layers": 6, "width": 64, "dtype": ""}
-    others = {"optimizer": "SGD", "options": ", foreach=False", "steps": TRAIN_STEPS}
+    defaults = {"before": "torch.set_num_threads(1)", "after": "", "layers": 6, "width": 64, "rows": 32}
+    others = {"optimizer": "SGD", "options": ", foreach=False", "steps": TRAIN_STEPS, "dtype": ""}
     return TRAIN.format(**{**defaults, **others, **values})
 
 
@@ -166,10 +167,13 @@ def planted() -> list[Planted]:
                 _train(layers=size, width=512, before="torch.set_num_threads(16)"),
                 {"one_thread", "all_cores"},
             ),
-            "few_threads": (_train(width=512 + 256 * SIZES.index(size), layers=3), {"all_cores"}),
+            "few_threads": (
+                _train(width=384 + 128 * SIZES.index(size), layers=3, rows=256, dtype=".bfloat16()"),
+                {"all_cores"},
+            ),
             "collector": (
                 _train(layers=4, before=garbage, after=f"more = [[] for _ in range({2_000 * size})]"),
-                {"less_garbage_collection"},
+                {"less_garbage_collection", "freeze_objects"},
             ),
             "loading": (_load(sleep_s=0.001 * size), {"num_workers"}),
             "restarted": (
@@ -379,7 +383,7 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help="programs whose name this expression matches")
     parser.add_argument("--repeat", type=int, default=4, help="runs of a change before its test")
-    parser.add_argument("--budget", type=int, default=80, help="seconds for each program")
+    parser.add_argument("--budget", type=int, default=65, help="seconds for each program")
     parser.add_argument("--truth", type=int, default=0, help="runs of each side to measure effects apart")
     default = Path(tempfile.gettempdir()) / "tracekit-planted-changes.jsonl"
     parser.add_argument("--results", type=Path, default=default, help="file of the results")
