@@ -51,9 +51,10 @@ SERIAL = Rule(
 FEW_BLOCKS = Rule(
     "few_blocks",
     states="at least {min_blocks} blocks, for at most {max_sm_share} of the SMs; median of at least "
-    "{min_median_ns}; at least {min_alone_share} of their time while no other kernel runs, for at least "
-    f"{{min_saving_share}} of the steps; silent where kernels run for less than {MAX_BUSY_SHARE:.0%} of the "
-    f"steps and the host waits for less than {MAX_WAIT_SHARE:.0%}, because the host paces them",
+    "{min_median_ns}; at least {min_alone_share} of their time while no other kernel runs; the upper "
+    "bound of the saving is at least {min_saving_share} of the steps; silent where kernels run for less than "
+    f"{MAX_BUSY_SHARE:.0%} of the steps and the host waits for less than {MAX_WAIT_SHARE:.0%}, because the "
+    "host paces them",
     why="a block stays on its SM, so the other SMs are idle; the thresholds exclude small gains, because "
     "the gain is an upper bound",
     bound=Bottleneck.COMPUTE,
@@ -196,7 +197,7 @@ def _report(
         part = 1 - rows["blocks_per_sm"] if is_few else rows["tail_share"]
         saving = bound_saving(launches, rows, part)
         severity = budget.severity(saving)
-        if rule is PARTIAL_WAVE and not budget.matters(saving, least=rule["min_saving_share"]):
+        if not budget.matters(saving, least=rule["min_saving_share"]):
             return None
     if rule is VARIES:
         title, severity, rows = texts[0], Severity.INFO, _distinct_configs(launches, rows)
