@@ -28,7 +28,7 @@ class Kind(StrEnum):
     """Kinds of damage; the values are stable."""
 
     METADATA = "metadata"
-    """`run.json` is missing, unreadable, of an older version, or not as it was sealed."""
+    """`run.json` is missing, unreadable, of an older version, without a seal, or not as it was sealed."""
     MISSING = "missing"
     """A file named in `run.json` is missing."""
     UNKNOWN = "unknown"
@@ -168,7 +168,11 @@ def _read_metadata(run: Run) -> tuple[RunMeta | None, list[Damage]]:
     damage = []
     if meta.run_id != run.path.name:
         damage.append(Damage(Kind.METADATA, f"it says that this is run {meta.run_id}"))
-    if run_meta.is_as_sealed(data) is False:
+    is_as_sealed = run_meta.is_as_sealed(data)
+    if is_as_sealed is None:
+        what = "has no seal: it was removed, or a version before seals stored the run"
+        damage.append(Damage(Kind.METADATA, f"{run_meta.FILE_NAME} {what}, so changes cannot be told"))
+    elif not is_as_sealed:
         damage.append(Damage(Kind.METADATA, f"{run_meta.FILE_NAME} was changed after the run was stored"))
     return meta, damage
 
