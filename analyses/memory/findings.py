@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity, savings
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
+from tracekit.runs import intervals
 from tracekit.runs.environment import PROGRAM
-from tracekit.runs.run import Run
+from tracekit.runs.run import Run, busy
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
 from ..shared.common import duration, is_kind, largest_rows, percent, size, spans, union_by
@@ -234,7 +235,8 @@ def churn_findings(run: Run, calls: pd.DataFrame) -> list[Finding]:
     total = int(blocked.sum())
     if not (recurs and budget.matters(total, least=CHURN["min_saving_share"])):
         return []
-    saved = int(blocked.clip(upper=idle_by_rank(run, blocked.index)).sum())
+    idle = _idle_in(run, later).clip(upper=idle_by_rank(run, blocked.index))
+    saved = int(blocked.clip(upper=idle).sum())
     if not budget.matters(saved, least=CHURN["min_saving_share"]):
         return []
     finding = _churn_finding(run, later, total, saved, budget)
@@ -266,6 +268,17 @@ def _blocked(calls: pd.DataFrame) -> pd.Series:
     return pd.Series(union_by(codes.astype(np.int64), len(ranks), *spans(calls)), index=ranks)
 
 
+def _idle_in(run: Run, calls: pd.DataFrame) -> pd.Series:
+    """Time in the calls of each rank in which its busiest device is idle."""
+    rows, idle = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS]), {}
+    for rank, of_rank in calls.groupby(C.RANK):
+        inside, devices = intervals.union(*spans(of_rank)), rows[rows[C.RANK] == rank].groupby(C.DEVICE)
+        unions = (intervals.union(*spans(of_device)) for _, of_device in devices)
+        overlaps = (intervals.length(intervals.intersect(inside, union)) for union in unions)
+        idle[int(str(rank))] = intervals.length(inside) - max(overlaps, default=0)
+    return pd.Series(idle, dtype="int64")
+
+
 def _churn_finding(run: Run, calls: pd.DataFrame, total: int, saved: int, budget: Budget) -> Finding:
     frees, steps = int(matches(calls[C.NAME], FREES).sum()), len(calls[[C.RANK, C.STEP]].drop_duplicates())
     when = f"{steps:,} steps after the first" if budget.marked else "the second half of the capture"
@@ -275,8 +288,7 @@ def _churn_finding(run: Run, calls: pd.DataFrame, total: int, saved: int, budget
         f"Device memory: {len(calls) - frees:,} allocations and {frees:,} frees at the driver: "
         f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))}",
         f"They are in {when}. {_place_of_calls(run, calls)} {_advise_on_cause(run, calls)}",
-        "upper bound: time in which a thread of the rank is in such a call, at most the idle time of the "
-        "rank's busiest device",
+        "upper bound: time in which a thread of the rank is in such a call, and its busiest device is idle",
         confidence=CHURN_CONFIDENCE,
         evidence={"host_intervals": largest_rows(calls, C.DUR_NS)},
     )
