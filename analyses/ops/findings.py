@@ -264,7 +264,7 @@ def _report_dense_gradients(ops: Ops, inside: Bools, against: Budget) -> Finding
     return against.finding(
         DENSE,
         total_ns,
-        f"Dense gradients of embeddings take {against.describe(total_ns)}: filling with zeros, and updates",
+        f"Filling and updating by dense gradients of embeddings: {against.describe(total_ns)}",
         "A batch uses few rows of the table: `nn.Embedding(..., sparse=True)` with `torch.optim.SGD` or "
         "`SparseAdam` fills and updates those only",
         "upper bound: the ops on tensors of the shape of the tables",
