@@ -8,7 +8,7 @@ Names and launching ops are the evidence; `kernels.selection` has them:
 * Eager attention: a softmax between two batched matrix products of the same stream.
 * Batch normalization in training mode: statistics of the batch, and no kernel or op of a backward pass.
 * Layout: conversions between NCHW and NHWC.
-* Chains: element-wise kernels that follow each other on a stream.
+* Chains: element-wise kernels that follow each other on a stream, with the reductions between them.
 * Updates: optimizers that take lists of parameters, but run a kernel for each operation on them.
 """
 
@@ -86,8 +86,9 @@ LAYOUT = Rule(
 CHAINS = Rule(
     "unfused_elementwise",
     bound=Bottleneck.COMPUTE,
-    states="element-wise kernels next to another one of their stream, without the longest of each chain, "
-    f"take at least {{min_share}} of the steps{_ON_BUSY}",
+    states="element-wise kernels, conversions and concatenations next to another one of their stream, or "
+    "with a reduction between, without the longest of each chain, take at least {min_share} of the "
+    f"steps{_ON_BUSY}; conversions that `dtype_conversions` reports do not count",
     why="they read what the kernel before them has just written; a fused kernel keeps it in registers",
     thresholds={"min_share": 2 * WARN_SHARE, **_BUSY},
 )
@@ -133,6 +134,9 @@ MAYBE_COLD = 0.5
 """Confidence that a first launch paid for loading or cold caches, which a trace does not show."""
 ALONE_NS = "alone_ns"
 FAMILY, OP, TENSOR = "family", "op", "tensor_cores"
+CHAIN = "chain"
+LONGEST, FUSIBLE = 1, 2
+"""Place of a kernel in a chain of element-wise kernels: the longest of it, or another; else 0."""
 TENSOR_CORES, ALL = "tensor cores", "all"
 """Ops of rows that are sums: of the kernels with tensor cores, and of all kernels."""
 
@@ -161,6 +165,8 @@ def _report_slow(run: Run, slow: pd.DataFrame, peaks: Mapping[int, Device], budg
     tensor_cores, busy_ns = (_total(slow[slow["op"] == label]) for label in (TENSOR_CORES, ALL))
     busy_share = budget.share(busy_ns)
 
+    by_rule = _split_by_rule(slow, busy_ns)
+
     def applies(rule: Rule, total: int) -> bool:
         if busy_share < rule.thresholds.get("min_busy_share", 0):
             return False
@@ -170,21 +176,22 @@ def _report_slow(run: Run, slow: pd.DataFrame, peaks: Mapping[int, Device], budg
 
     results = []
     for rule in RULES[:-1]:
-        rows = slow[slow["rule"] == rule.code]
+        rows = by_rule.get(rule.code, slow[:0])
         is_mixed = rule is FP32 and _total(rows) <= tensor_cores
         if is_mixed:
             has_tf32 = [device for device, known in peaks.items() if known.peak("tf32")]
             rows = rows[_is_bound(rows, peaks) & rows[C.DEVICE].isin(has_tf32)]
         total = _total(rows)
+        avoidable = _total(rows[rows[CHAIN] == FUSIBLE]) if rule is CHAINS else total
         least = rule.thresholds.get("min_share", 0)
-        if not budget.matters(total, least=least) or not applies(rule, total):
+        if not budget.matters(avoidable, least=least) or not applies(rule, total):
             continue
-        saving, how = total - total // MIN_SPEEDUP, _HALF
+        saving, how = avoidable - avoidable // MIN_SPEEDUP, _HALF
         if rule is FP32:
             saving, how = _saving_by_tensor_cores(rows, peaks)
         elif rule in (EAGER, LAYOUT):
             saving = _total(rows[contains(rows["op"], "softmax")]) if rule is EAGER else total
-            how = _HOW[rule.code]
+        how = _HOW.get(rule.code, how)
         paced = busy_share < rule.thresholds.get("min_paced_share", 0)
         time = f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))} of the time"
         title, advice = _describe(rule, rows, time, program, peaks)
@@ -205,11 +212,22 @@ def _report_slow(run: Run, slow: pd.DataFrame, peaks: Mapping[int, Device], budg
     return results
 
 
+def _split_by_rule(slow: pd.DataFrame, busy_ns: int) -> dict[str, pd.DataFrame]:
+    """Return the kernels of each rule; conversions that have a finding of their own are in no chain."""
+    by_rule: dict[str, pd.DataFrame] = {str(code): rows for code, rows in slow.groupby("rule", sort=False)}
+    chains, casts = (by_rule.get(rule.code, slow[:0]) for rule in (CHAINS, CASTS))
+    if len(casts) and _total(casts) >= CASTS["min_kernel_share"] * busy_ns:
+        by_rule[CHAINS.code] = chains[~chains[C.ROW_ID].isin(casts[C.ROW_ID])]
+    return by_rule
+
+
 _PACED = " The device is idle for a part of the steps: shorten the idle time first."
 _HALF = "half of the time in which these kernels are the only ones of the device"
 _HOW = {
     EAGER.code: "upper bound: the time of the softmax kernels in which they are the only ones of the device",
     LAYOUT.code: "upper bound: the time in which these kernels are the only ones of the device",
+    CHAINS.code: "half of the time in which those in chains, without the longest of each, are the only ones "
+    "of the device",
 }
 
 
@@ -298,6 +316,8 @@ def _describe(
     if rule is EAGER:
         count = f"{int(contains(rows['op'], 'softmax').sum()):,}"
     words = {"op": op, "share": percent(share), "count": count, "kernel": _longest(rows, "family")[0]}
+    if rule is CHAINS:
+        words["chained"] = percent(_total(rows[rows[CHAIN] > 0]) / max(_total(rows), 1))
     return f"{title} {time}", advice.format(**words)
 
 
@@ -327,8 +347,9 @@ _TEXTS = {
     ),
     CHAINS.code: (
         "Unfused element-wise kernels:",
-        "{share} of it is in {op}, next to other such kernels. Compile the function that runs them with "
-        "`torch.compile`, which fuses such chains, or use fused modules and in-place variants.",
+        "{share} of it is in {op}; {chained} of it follows another such kernel or precedes one. Compile the "
+        "function that runs them with `torch.compile`, which fuses such chains, or use fused modules and "
+        "in-place variants.",
     ),
     CASTS.code: (
         "Conversions of dtypes:",

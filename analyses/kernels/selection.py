@@ -25,7 +25,9 @@ from .findings import (
     EAGER,
     FAMILY,
     FP32,
+    FUSIBLE,
     LAYOUT,
+    LONGEST,
     OP,
     OWN,
     TENSOR,
@@ -45,7 +47,10 @@ _STATISTICS = r"(?i)bn_fw_tr|batch_?norm_collect_statistics|BatchNormFwdTrain"
 """Batch normalization by the statistics of the batch, in cuDNN, PyTorch and MIOpen."""
 _BACKWARD = r"(?i)backward|bwd|bn_bw|[dw]grad"
 _LAYOUT = r"(?i)nchw_?to_?nhwc|nhwc_?to_?nchw|^batched_transpose_\d"
-_ELEMENTWISE = r"elementwise_kernel"
+_ELEMENTWISE = r"elementwise_kernel|\bCatArrayBatchedCopy"
+"""Kernels that compute each element alone, with conversions, broadcasting and concatenations."""
+_REDUCTION = r"\bat::native::reduce_kernel"
+"""Reductions, with which compilers fuse the element-wise kernels before and after them."""
 _FOREACH, _FUSED = r"^aten::_foreach_(?:addcdiv|addcmul|div|lerp|sqrt|add|mul)_?$", r"(?i)fused"
 """Ops of optimizers that take lists of parameters, and kernels that update them at once."""
 _CASTS = r"(?i)direct_copy_kernel.*LoadWithCast|(?:b?float(?:8|16)\w*|half)_copy_kernel"
@@ -63,22 +68,22 @@ def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
         kernels: All kernels with their family, their op, and whether they use tensor cores.
 
     Returns:
-        Code of the rule, rank, device, op and its row, family, `row_id`, duration, and `alone_ns`, the time
-        in which no other kernel runs; rows without a rule (empty text) are sums, with `TENSOR_CORES` or `ALL`
-        as op.
+        Code of the rule, rank, device, op and its row, family, `row_id`, duration, `alone_ns`, the time in
+        which no other kernel runs, and the place in a chain of element-wise kernels; rows without a rule
+        (empty text) are sums, with `TENSOR_CORES` or `ALL` as op.
     """
     alone = alone_ns(kernels, kernels)
     in_step = kernels[C.STEP].notna().to_numpy(bool)
     selected = in_step if in_step.any() else ~in_step
     rows, alone = kernels[selected].reset_index(drop=True), alone[selected]
     names, on_tensor_cores = rows[C.NAME], rows[TENSOR].to_numpy(bool)
-    casts = matches(names, _CASTS).to_numpy(bool)
+    casts, elementwise = (matches(names, pattern).to_numpy(bool) for pattern in (_CASTS, _ELEMENTWISE))
     flags: dict[str, Bools] = {
         FP32.code: matches(names, _SINGLE).to_numpy(bool) & ~on_tensor_cores,
         DOUBLE.code: (matches(names, _DOUBLE) & ~matches(names, _LOWER)).to_numpy(bool),
         EAGER.code: _find_attention(rows),
         LAYOUT.code: matches(names, _LAYOUT).to_numpy(bool),
-        CHAINS.code: _find_chains(rows) & ~casts,
+        CHAINS.code: elementwise,
         CASTS.code: casts,
         OWN.code: matches(names, _OWN).to_numpy(bool),
         UPDATES.code: (matches(rows[OP], _FOREACH) & ~matches(names, _FUSED)).to_numpy(bool),
@@ -86,7 +91,10 @@ def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     if not (matches(names, _BACKWARD) | matches(rows[OP], _BACKWARD)).any():
         flags[BATCH_NORM.code] = matches(names, _STATISTICS).to_numpy(bool)
     table = rows[[*PLACE, C.ROW_ID, C.DUR_NS, C.OP_ROW]].assign(
-        alone_ns=alone, op=rows[OP].astype(object), family=rows[FAMILY].astype(object)
+        alone_ns=alone,
+        op=rows[OP].astype(object),
+        family=rows[FAMILY].astype(object),
+        chain=_find_chains(rows, elementwise, casts),
     )
     found = [table[of_rule].assign(rule=code) for code, of_rule in flags.items() if of_rule.any()]
     return pd.concat([*found, _sum_by_device(rows, np.where(on_tensor_cores, alone, 0))], ignore_index=True)
@@ -139,7 +147,7 @@ def _sum_by_device(rows: pd.DataFrame, on_tensor_cores: Ints) -> pd.DataFrame:
     ]
     unknown = pd.array([pd.NA] * len(sums), "Int64")
     table = pd.DataFrame(sums, columns=[*PLACE, OP, ALONE_NS])
-    return table.assign(rule="", family="", row_id=-1, dur_ns=0, op_row=unknown)
+    return table.assign(rule="", family="", row_id=-1, dur_ns=0, op_row=unknown, chain=0)
 
 
 def _find_attention(rows: pd.DataFrame) -> Bools:
@@ -161,17 +169,26 @@ def _find_attention(rows: pd.DataFrame) -> Bools:
     return flags
 
 
-def _find_chains(rows: pd.DataFrame) -> Bools:
-    """Element-wise kernels next to another one of their stream, all but the longest of each chain."""
+def _find_chains(rows: pd.DataFrame, elementwise: Bools, casts: Bools) -> Ints:
+    """Tell element-wise kernels next to another one of their stream: `LONGEST` of a chain or `FUSIBLE`.
+
+    The longest is one that computes, so that it stays where conversions are reported on their own. Reductions
+    belong to a chain without being one of its kernels. Conversions one after the other are mostly of
+    different tensors: only those next to a kernel that computes belong to its chain.
+    """
     stream, _ = number_by(rows, [*PLACE, C.STREAM])
     order = np.lexsort((ints(rows, C.START_NS), stream))
-    chained, of_stream = matches(rows[C.NAME], _ELEMENTWISE).to_numpy(bool)[order], stream[order]
-    continues = chained[1:] & chained[:-1] & (of_stream[1:] == of_stream[:-1])
+    counted, of_stream = elementwise[order], stream[order]
+    computes = (counted & ~casts[order]) | matches(rows[C.NAME], _REDUCTION).to_numpy(bool)[order]
+    same = of_stream[1:] == of_stream[:-1]
+    continues = same & ((computes[1:] & (counted | computes)[:-1]) | (computes[:-1] & counted[1:]))
     chain = np.cumsum(np.concatenate(([0], ~continues)))[: len(order)]
-    longest = np.lexsort((-ints(rows, C.DUR_NS)[order], chain))
-    longest = longest[np.diff(chain[longest], prepend=-1) != 0]
-    fusible = chained & (np.bincount(chain)[chain] > 1)
-    fusible[longest] = False
-    flags = np.zeros(len(rows), np.bool_)
-    flags[order[fusible]] = True
+    places = np.flatnonzero(counted)
+    chain, took = chain[places], ints(rows, C.DUR_NS)[order[places]]
+    by_length = np.lexsort((-took, casts[order[places]], chain))
+    longest = by_length[np.diff(chain[by_length], prepend=-1) != 0]
+    kinds = np.where(np.bincount(chain)[chain] > 1, FUSIBLE, 0) if len(chain) else np.zeros(0, np.int64)
+    kinds[longest] = np.where(kinds[longest] > 0, LONGEST, 0)
+    flags = np.zeros(len(rows), np.int64)
+    flags[order[places]] = kinds
     return flags

@@ -15,7 +15,10 @@ from tracekit.runs.meta import Collector
 from tracekit.schema import C, DeviceKind, HostKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from tracekit.analysis import Finding
 
 
 def test_sums_unions_and_medians_by_family_and_op(tmp_path: Path) -> None:
@@ -165,13 +168,17 @@ TENSOR, SINGLE = "ampere_bf16_s16816gemm_bf16_128x64_tn", "volta_scudnn_128x64_r
 
 def choices(path: Path, *kernels: tuple[str, str, int], idle: int = 0) -> list[str]:
     """Codes of the findings on kernels one after the other: op, name and duration of each."""
+    return [one.code for one in select(path, *kernels, idle=idle)]
+
+
+def select(path: Path, *kernels: tuple[str, str, int], idle: int = 0) -> Sequence[Finding]:
+    """Findings on kernels one after the other: op, name and duration of each."""
     start, hosts, rows = 0, [], []
     for number, (op, name, taken) in enumerate(kernels):
         hosts.append(host(op, number, number + 1))
         rows.append(kernel(start, start + taken, name=name, op_row=number, stream=7))
         start += taken + idle
-    found = analyze(make_run(path, host_intervals=hosts, device_intervals=rows), "kernels").findings
-    return [one.code for one in found]
+    return analyze(make_run(path, host_intervals=hosts, device_intervals=rows), "kernels").findings
 
 
 def test_single_precision_without_tensor_cores_is_found_on_a_busy_device(tmp_path: Path) -> None:
@@ -236,6 +243,34 @@ def test_kernels_that_a_program_can_do_without_are_found(
 ) -> None:
     assert choices(tmp_path / "planted", *planted) == [code]
     assert choices(tmp_path / "twin", *twin) == []
+
+
+HALF = ("aten::to", "void vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda>", 20)
+MEAN = ("aten::mean", "void at::native::reduce_kernel<512, 1, ReduceOp<float, MeanOps<float>>>", 20)
+CAT = ("aten::cat", "void at::native::CatArrayBatchedCopy<OpaqueType<2u>, unsigned int, 4>", 40)
+SPREADS = ("aten::mul", "void at::native::elementwise_kernel<128, 2, BinaryFunctor<float>>", 60)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "total", "saving"),
+    [
+        ([ADDS, GEMM, ADDS, HALF], 420, None),  # half of 20 is below 6% of the steps
+        ([SPREADS, SPREADS, GEMM, SPREADS], 180, 30),
+        ([HALF, SPREADS, MEAN, SPREADS, HALF, GEMM], 160, 50),
+        ([SPREADS, CAT, SPREADS, GEMM], 160, 50),
+        ([HALF, HALF, HALF, GEMM], 60, None),
+        ([SPREADS, HALF, HALF, HALF, SPREADS, GEMM, GEMM], 180, None),
+        ([SPREADS, (*HALF[:2], 200), SPREADS, GEMM], 120, 30),  # conversions have their own finding
+    ],
+    ids=["short", "isolated", "norm", "cat", "casts", "casts between", "conversions"],
+)
+def test_all_element_wise_kernels_count_and_those_in_chains_save(
+    tmp_path: Path, sequence: list[tuple[str, str, int]], total: int, saving: int | None
+) -> None:
+    found = select(tmp_path, *sequence)
+    chained = [one for one in found if one.code == "unfused_elementwise"]
+    assert [one.saving_ns_per_step for one in chained] == ([] if saving is None else [saving])
+    assert all(f": {total} ns per capture" in one.title for one in chained)
 
 
 def test_batch_normalization_saves_nothing_where_the_host_paces_the_steps(tmp_path: Path) -> None:
