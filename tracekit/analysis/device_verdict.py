@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis.host_verdict import NAME_WIDTH
 from tracekit.analysis.idle_causes import IdleCause
-from tracekit.analysis.kernel_names import COMMUNICATION
+from tracekit.analysis.kernel_names import COMMUNICATION, PRODUCTS
 from tracekit.analysis.rules import Bottleneck
 from tracekit.analysis.savings import MIN_ASIDE_SHARE, MIN_SHARE, Part, Verdict, split_window
 from tracekit.errors import clean
@@ -248,7 +248,7 @@ def name_kernels(families: pd.DataFrame | None, rates: pd.DataFrame | None) -> s
             shares[str(family)] += share  # a Counter orders any number
     first, second, *_ = [*shares.most_common(2), ("", 0.0), ("", 0.0)]
     if first[1] < MIN_KERNEL_SHARE:
-        return _describe_products(rates)
+        return _describe_products(shares, rates)
     is_second = second[1] >= max(MIN_SECOND_SHARE, first[1] / 2)
     words = [
         f"{shorten(clean(family), NAME_WIDTH)} ({human(float(share), 'share')} of kernel time"
@@ -275,14 +275,19 @@ def _describe_rate(rates: pd.DataFrame | None, family: str) -> str:
     return f", at {human(known[peak], 'share')} of the {peak}"
 
 
-def _describe_products(rates: pd.DataFrame | None) -> str:
-    """Return the share and the rate of all matrix products with a known one; empty if the share is small."""
-    rows = rates[rates["peak_share"].notna()] if rates is not None else None
-    share = 0.0 if rows is None else float(rows["share"].sum())
-    if rows is None or share < MIN_PRODUCTS_SHARE:
+def _describe_products(shares: Mapping[str, float], rates: pd.DataFrame | None) -> str:
+    """Return the share of all matrix products, with their rate if it is known of half; empty if small."""
+    products = {name: share for name, share in shares.items() if re.search(PRODUCTS, name)}
+    share = float(sum(products.values()))
+    if share < MIN_PRODUCTS_SHARE:
         return ""
-    reached = float((rows["peak_share"] * rows["share"]).sum()) / share
-    if reached > 1:
-        return ""
-    amount, rate = (human(value, "share") for value in (share, reached))
-    return f", largest: matrix products ({amount} of kernel time, at {rate} of their peak)"
+    says = f", largest: matrix products ({human(share, 'share')} of kernel time"
+    rows = (
+        rates[rates["peak_share"].notna() & rates["family"].isin(list(products))]
+        if rates is not None
+        else None
+    )
+    if rows is None or 2 * (known := float(rows["share"].sum())) < share:
+        return f"{says})"
+    reached = float((rows["peak_share"] * rows["share"]).sum()) / known
+    return f"{says})" if reached > 1 else f"{says}, at {human(reached, 'share')} of their peak)"

@@ -27,6 +27,8 @@ _TILES = re.compile(r"_\d+(?:x\d+)+(?![A-Za-z\d])|(?<!tensor)(?<![\d_])(?<!\dx)\
 _TUNED = re.compile(r"(?<=_)(stages?|align[a-d]?|ldg)\d+(?![A-Za-z\d])")
 _TENSILE = re.compile(r"((?:^|\b|Custom_)Cijk_\w*?)_MT\d+(?:x\d+)+(_MI\d+(?:x\d+)+)?_\w*$")
 """A matrix product of rocBLAS or hipBLASLt: the problem, its tile, the matrix instruction, its tuning."""
+_MATMUL = re.compile(r"^(_?\w*matmul\w*?)_\d+(?:x\d+)+(?:_\w*)?$")
+"""A matrix product of Triton: its types, then its tile, its epilogue and its tuning."""
 _HASH = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)([a-z0-9]{8})[a-z0-9]{16,}(?![A-Za-z0-9])")
 _BACKWARD = "autograd::engine::evaluate_function: "
 BRIEF, LINE, TITLE_WIDTH = 80, 120, 40
@@ -81,6 +83,13 @@ _TENSOR = re.compile(
 )
 
 
+PRODUCTS = (
+    r"(?i)^(?!.*(?:fprop|[dw]grad|conv|flash|fmha|attn|attention))(?!triton_(?:poi|per|red|for)_)"
+    r".*?(?:(?<!fb)gemm|gemv|nvjet|xmma|cutlass(?:_\d|::kernel)|cijk_|matmul|triton_tem\w*mm(?:_|$))"
+)
+"""Names of kernels of matrix products of all libraries and precisions, without convolutions and attention."""
+
+
 @lru_cache(maxsize=1 << 16)
 def family(name: str) -> str:
     """Return the canonical name of a kernel, which is mostly stable over shapes and recompilations.
@@ -100,6 +109,8 @@ def family(name: str) -> str:
         'sm80_xmma_gemm_f32f32_tn_n_tilesize_stage_ffma_aligna_kernel__5x_cublas'
         >>> family("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT32x32x256_MI16x16x1_SN_LDSB1_WG32_8_1")
         'Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MI16x16x1'
+        >>> family("_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x128x1_swiglu")
+        '_matmul_ogs_NNT_bf16xbf16xmxfp4'
     """
     short = _ANONYMOUS.sub("", name)
     while (simpler := _LAMBDA.sub("<lambda>", short)) != short:
@@ -108,6 +119,8 @@ def family(name: str) -> str:
     short = _EMPTY_LATER.sub("", _EMPTY_FIRST.sub("<", _VALUE.sub("", short)))
     if tuned := _TENSILE.search(short):
         return tuned[1] + (tuned[2] or "")
+    if tuned := _MATMUL.search(short):
+        return tuned[1]
     short = _WORD.sub(_without_tiles, short)
     short = short.replace("<lambda>", "{lambda}").replace("<>", "")
     short = re.sub(r"^ncclKernel_", "ncclDevKernel_", short.strip())
