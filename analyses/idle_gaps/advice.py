@@ -96,6 +96,16 @@ _ON_DEVICE = (
     'The CPU fills a tensor there: make it on the device (`device="{module}"` in the call of `torch`), '
     "which also saves the copy"
 )
+CHECKS = (
+    "It checks sizes and strides there, in a Python function per tensor, each of which was recorded: "
+    "`torch._inductor.config.size_asserts = False` leaves the checks out; record without stacks to see what "
+    "they cost"
+)
+_LOOKUP = "^TorchDynamo Cache Lookup$"
+_GUARDS = (
+    "Guards are checked there before each call of compiled code: compile one outer function instead of many "
+    "inner ones, and list the guards with `TORCH_LOGS=guards`"
+)
 _READING = (
     "The program waits there for a file or for input: read ahead in another thread, or end the recording "
     "before it"
@@ -115,17 +125,10 @@ def hint(rows: pd.DataFrame) -> str:
 _HINTS = {
     "^aten::_coalesce$": (
         "Sparse tensors are coalesced in each product: call `.coalesce()` once, or keep them in CSR"
-    )
+    ),
+    _LOOKUP: _GUARDS,
 }
 """What to do about an op, by its name."""
-
-
-def in_compiled_code(rows: pd.DataFrame) -> bool:
-    """Whether most of the time is in code of torch.compile, or before a kernel that it generated."""
-    return mostly(rows, contains(rows[OP], _COMPILED) | contains(rows[AFTER], "^triton_"))
-
-
-_COMPILED = r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction"
 
 
 def with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
@@ -151,6 +154,8 @@ def on_host(rows: pd.DataFrame, program: Program) -> str:
         )
     if mostly(rows, contains(rows[OP], _FILLS)):
         return _ON_DEVICE.format(module=program.module)
+    if mostly(rows, contains(rows[OP], _LOOKUP)):
+        return _GUARDS
     if mostly(rows, rows[INITIAL]):
         return (
             "The CPU compiles or loads code there, on first use only: warm up before recording, and in "

@@ -48,6 +48,7 @@ from ..shared.common import (
     NO_PARENT,
     PLACE,
     Bools,
+    contains,
     ints,
     spans,
     to_categorical,
@@ -74,9 +75,11 @@ from .host_part import (
     WORKING,
     Part,
     activity_levels,
+    buffer_broadcasts,
     largest_calls,
     overhead_inside,
     responsible_thread,
+    tensor_checks,
     waits_before,
 )
 
@@ -121,6 +124,8 @@ class Explained:
     warm_up: Bools  # whether it is in the latter
     starting: Bools  # whether the host was late only before it got ahead for the rest of the capture
     loading: Bools  # whether the loading of code covers most of the host's part
+    checking: Bools  # whether checks of tensors in code of Inductor cover most of the host's part
+    broadcasting: Bools  # whether DistributedDataParallel's broadcasts of buffers do
     unrecorded: Bools  # whether the gap is time of kernels of a graph that were not recorded
 
 
@@ -203,6 +208,8 @@ def explain(
         warm_up,
         starting & ~is_opening,
         part.more_than_half(overhead_inside(host, gaps, part, loads_code=True)),
+        part.mostly_inside(*tensor_checks(host)),
+        part.mostly_inside(*buffer_broadcasts(host)),
         unrecorded,
     )
 
@@ -251,8 +258,16 @@ and a known activity."""
 CALL_NS, SECOND, SECOND_NS, OVERHEAD_NS = "call_ns", "second_call", "second_ns", "overhead_ns"
 """Time of the calls named as `call` in a gap, the name of those with most of the rest, and their time; time
 of the profiler's own overhead in gaps that it causes."""
+COMPILED, CHECKING, BROADCASTING = "compiled", "checking", "broadcasting"
+"""Whether compiled code delayed the device; it checked tensors; DDP broadcast the buffers of a module."""
 WARM_UP, INITIAL = "warm_up", "initial"
 """Whether a gap is in marked warm-up, and whether the host loaded or compiled code or chose an algorithm."""
+_COMPILED = (
+    r"^Torch-Compiled Region|CompiledFxGraph|CompiledFunction"
+    r"|[/\\]([a-z2-7]{2})[/\\]c\1[a-z2-7]{30,}\.py\(\d+\): "
+)
+"""Ranges, ops and files of code that torch.compile made: Inductor names a file by `c` and a hash, in a folder
+named by the first two letters of the hash."""
 BETWEEN = "(between ops)"
 OUTSIDE, _NO_KERNELS = "(outside of ops)", "(kernels of a graph not recorded)"
 
@@ -397,6 +412,9 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         ASIDE: why.aside,
         WARM_UP: why.warm_up,
         STARTING: why.starting,
+        COMPILED: _in_compiled_code(idle, launch),
+        CHECKING: why.checking,
+        BROADCASTING: why.broadcasting,
         FIRST: first,
         INITIAL: is_late & initial & ~why.aside & ~stalled,
         NAMED: is_named | (sampled != "") & (anchor < 0),
@@ -405,6 +423,15 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     }
     read = {name: gaps[name].array for name in (*PLACE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID)}
     return pd.DataFrame(read | shown, copy=False)
+
+
+def _in_compiled_code(idle: Idle, launch: Ints) -> Bools:
+    """Whether compiled code delayed each gap, or launched the work after it where no row covers the gap."""
+    host, covering = idle.host, idle.explained.covering_row
+    rows = np.where(covering >= 0, covering, launch)
+    compiled: Bools = host.nearest_ancestor(rows, host.name_matches(_COMPILED)) >= 0
+    generated: Bools = contains(idle.device[C.NAME], context.GENERATED)[idle.gaps[AFTER].to_numpy()]
+    return compiled | generated
 
 
 def _nullable(values: Ints, is_known: Bools) -> pd.arrays.IntegerArray:

@@ -21,6 +21,7 @@ from tracekit.schema import C
 
 from ..shared.common import (
     PLACE,
+    Bools,
     contains,
     duration,
     ints,
@@ -29,15 +30,15 @@ from ..shared.common import (
 from ..shared.groups import group_rows
 from ..shared.host_rows import NO_OP, blocking_calls
 from ..shared.idle_neighbors import AFTER, inside_steps
-from ..shared.programs import keep_workers, program_of
+from ..shared.programs import OWN_BUFFERS, keep_workers, program_of
 from ..steps import measure_steps
 from .advice import (
+    CHECKS,
     FASTER_WORKERS,
     LOAD_IN_WORKERS,
     MEMORY,
     amount,
     hint,
-    in_compiled_code,
     largest_part,
     main_call,
     mostly,
@@ -50,9 +51,12 @@ from .causes import (
     ALLOCATING,
     ANCHOR_ROW,
     ASIDE,
+    BROADCASTING,
     CALL,
     CALL_NS,
     CAUSE,
+    CHECKING,
+    COMPILED,
     HOST_NS,
     INITIAL,
     NAMED,
@@ -74,7 +78,8 @@ _SHARES = {"min_saving_share": MIN_SHARE, "min_idle_share": 0.05}
 
 LAUNCHES = Rule(
     "idle_launch_bound",
-    states=f"launch_bound gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; without a "
+    states=f"launch_bound gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; those "
+    "and host_work gaps in DistributedDataParallel's broadcasts of buffers are reported apart; without a "
     "saving if at most one step is marked and the host was late only before it got ahead",
     why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
     bound=Bottleneck.LAUNCH,
@@ -83,7 +88,8 @@ LAUNCHES = Rule(
 COMPUTES = Rule(
     "idle_host_work",
     states=f"host_work gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; without a saving "
-    "where it was not recorded what the host did, or, with at most one step marked, was late only before "
+    "where it was not recorded what the host did, where Inductor's code checked tensors (these gaps and "
+    "launch_bound ones are reported apart), or, with at most one step marked, was late only before "
     "it got ahead",
     why="dispatching an op does not take that long: the host did other work, or waited",
     bound=Bottleneck.HOST,
@@ -157,7 +163,7 @@ _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
     *(CALL_NS, SECOND, SECOND_NS),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, WAITS_ELSEWHERE, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
-    *(ASIDE, STARTING, INITIAL, NAMED, AFTER),
+    *(ASIDE, STARTING, INITIAL, NAMED, AFTER, COMPILED, CHECKING, BROADCASTING),
 ]
 _IDLE_SHARE = "idle_share"
 """Column of the idle share of the steps (of the capture without any) of a gap's device."""
@@ -192,10 +198,19 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     caused = {cause: gaps[CAUSE].cat.codes.to_numpy() == CAUSES.index(cause) for cause in Cause}
     is_unknown, reads = caused[Cause.HOST_WORK] & ~is_named, contains(gaps[OP], READS)
     managed = (gaps[OP] == MANAGED).to_numpy(bool)
-    lengths, idle_shares = ints(gaps, C.DUR_NS), gaps[_IDLE_SHARE].to_numpy()
+    late = caused[Cause.LAUNCH_BOUND] | caused[Cause.HOST_WORK]
+    checks = _if_matters(COMPUTES, gaps, late & gaps[CHECKING].to_numpy(bool), budget)
+    buffers = _if_matters(LAUNCHES, gaps, late & gaps[BROADCASTING].to_numpy(bool), budget)
+    ordinary = ~checks & ~buffers
     cases = (
-        (LAUNCHES, caused[Cause.LAUNCH_BOUND], "GPU is launch-bound"),
-        (COMPUTES, caused[Cause.HOST_WORK] & is_named, "GPU idle: CPU busy outside kernel launches"),
+        (LAUNCHES, buffers, "GPU idle while DDP broadcasts buffers"),
+        (COMPUTES, checks, "GPU idle while Inductor's code checks tensors"),
+        (LAUNCHES, caused[Cause.LAUNCH_BOUND] & ordinary, "GPU is launch-bound"),
+        (
+            COMPUTES,
+            caused[Cause.HOST_WORK] & is_named & ordinary,
+            "GPU idle: CPU busy outside kernel launches",
+        ),
         (COMPUTES, is_unknown & ~reads & ~managed, "GPU idle while the CPU activity is unknown"),
         (COMPUTES, is_unknown & managed, "GPU idle while the CPU uses managed memory"),
         (COMPUTES, is_unknown & reads, "GPU idle while the CPU reads files or input"),
@@ -209,14 +224,10 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     )
     result = []
     for rule, chosen, title in cases:
-        selected = chosen & (idle_shares >= rule["min_idle_share"])
-        least = rule["min_saving_share"]
-        if not budget.matters(int(lengths[selected].sum()), least=least):
-            continue  # the idlest devices have no more than all
-        rows = idlest_devices(gaps[selected])
-        idle = total_ns(rows)
-        if not budget.matters(idle, least=least):
+        rows = _select(rule, gaps, chosen, budget)
+        if rows is None:
             continue
+        idle = total_ns(rows)
         inside = " inside the profiled steps" if budget.marked else ""
         is_queued = rule in (DEPENDS, SUBMITS)
         finding = budget.finding(
@@ -236,6 +247,21 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     return _limit_savings(run, result, budget)
 
 
+def _select(rule: Rule, gaps: pd.DataFrame, chosen: Bools, budget: Budget) -> pd.DataFrame | None:
+    """Return these gaps of the idlest devices of ranks; None if they take too little for the rule."""
+    selected = gaps[chosen & (gaps[_IDLE_SHARE] >= rule["min_idle_share"]).to_numpy(bool)]
+    least = rule["min_saving_share"]
+    if not budget.matters(total_ns(selected), least=least):
+        return None  # the idlest devices have no more than all
+    rows = idlest_devices(selected)
+    return rows if budget.matters(total_ns(rows), least=least) else None
+
+
+def _if_matters(rule: Rule, gaps: pd.DataFrame, chosen: Bools, budget: Budget) -> Bools:
+    """Return which gaps are reported apart: these, or none if they take too little for the rule."""
+    return chosen if _select(rule, gaps, chosen, budget) is not None else np.zeros_like(chosen)
+
+
 def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -> str:
     """Reason why no saving of these gaps can be given; empty if one can."""
     # Advice to warm up is right of the start of a capture too; other gaps there do not recur.
@@ -245,6 +271,8 @@ def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -
         return "the stalls are the machine's, not the program's, and vary from run to run"
     if rule is SMALL:
         return f"how much of {duration(total_ns(rows))} fusion removes is unknown"
+    if rule is COMPUTES and rows[CHECKING].all():
+        return "recording each check takes most of this time"
     if rule is COMPUTES and not rows[NAMED].all():
         return (
             "what it reads is needed"
@@ -373,6 +401,10 @@ _ADVICE = {
 def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
     """Name the ops with most of the time, and say what to do."""
     program = program_of(run)
+    if rule is COMPUTES and rows[CHECKING].all():
+        return f"{largest_part(rows)}. {CHECKS}"
+    if rule is LAUNCHES and rows[BROADCASTING].all():
+        return f"{largest_part(rows)}. It launches some ops per buffer: {OWN_BUFFERS}"
     if rule is COMPUTES:
         named = with_kernels(rows) if rows[NAMED].all() else rows
         return f"{largest_part(named)}. {on_host(rows, program)}{one_off(rows)}"
@@ -386,7 +418,8 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
         return f"{largest}. {on_call(rows, main_call(parts))}{one_off(rows)}"
     after = _after_waits(run, rows, budget) if rule is LAUNCHES else ""
     others = ["foreach or fused variants"] if program.is_pytorch else ["larger kernels"]
-    launch_less = program.launch_less(*others, is_compiled=rule is LAUNCHES and in_compiled_code(rows))
+    compiled = int(ints(rows, C.DUR_NS)[rows[COMPILED].to_numpy(bool)].sum()) / total_ns(rows)
+    launch_less = program.launch_less(*others, compiled=compiled)
     words = {"launch_less": launch_less, "system_trace": program.system_trace}
     advice = _ADVICE[rule.code].format(**words)
     return f"{largest_part(rows)}. {advice}{hint(rows)}{after}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tracekit.runs.intervals import Ints
+from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.range_names import MARKER
 from tracekit.schema import C, HostKind
 
@@ -22,6 +22,15 @@ _HOST_MEMORY = r"(?i)host_?(?:alloc|register|free)|(?:malloc|free)_?host"
 """Calls that allocate memory of the host: they do not hold the device, so they are work of the program."""
 _BACKWARD = r"run_backward"
 """Python frames in which a thread only waits for autograd's threads."""
+_BUFFER_SYNC = r"torch[/\\]nn[/\\]parallel[/\\]distributed\.py\(\d+\): _sync_buffers"
+_DDP_FORWARD = r"^DistributedDataParallel\.forward"
+_BUFFER_OPS = (
+    r"^(?:aten::(?:un)?flatten_dense_tensors|c10d::broadcast_|nccl:broadcast|record_param_comms|aten::copy_)$"
+)
+"""What a broadcast of buffers consists of, directly in the forward pass of DistributedDataParallel."""
+_FLATTENS = r"^aten::flatten_dense_tensors$"
+_CHECKS = r"\bassert_(?:size_stride|alignment)\b"
+"""Functions with which code of Inductor checks its inputs and the results of ops."""
 NOTHING, _WAITING, _FRAME, WORKING = range(4)
 """Levels of activity of a host row."""
 
@@ -38,10 +47,11 @@ class Part:
 
     def mostly(self, rows: Ints) -> Bools:
         """Whether these rows cover more than half of it."""
-        threads = self.host.thread[rows]
-        return self.more_than_half(
-            overlap_by(threads, self.host.spans(rows), self.thread, (self.start, self.end))
-        )
+        return self.mostly_inside(self.host.thread[rows], self.host.spans(rows))
+
+    def mostly_inside(self, threads: Small, bounds: Union) -> Bools:
+        """Whether these spans of threads cover more than half of it."""
+        return self.more_than_half(overlap_by(threads, bounds, self.thread, (self.start, self.end)))
 
     def mostly_in_rank(self, rows: pd.DataFrame, gaps: pd.DataFrame) -> Bools:
         """Whether these rows of the rank of each gap cover more than half of it."""
@@ -100,6 +110,52 @@ def overhead_inside(host: HostColumns, gaps: pd.DataFrame, part: Part, *, loads_
     marked = host.of_kind(HostKind.OVERHEAD) & (host.name_matches(LOADS_CODE) == loads_code)
     rows, ranks = np.flatnonzero(marked), ints(gaps, C.RANK)
     return overlap_by(host.rank[rows], host.spans(rows), ranks, (part.start, part.end))
+
+
+def buffer_broadcasts(host: HostColumns) -> tuple[Small, Union]:
+    """Threads and spans of broadcasts of the buffers of a module in DistributedDataParallel.
+
+    Without Python frames, they are the ops directly in its forward pass that flatten, broadcast and copy, up
+    to the first other op: the module's own ops come later.
+    """
+    frames = np.flatnonzero(host.name_matches(_BUFFER_SYNC))
+    if len(frames):
+        return host.thread[frames], host.spans(frames)
+    forward = host.name_matches(_DDP_FORWARD)
+    if not forward.any():
+        return host.thread[frames], host.spans(frames)
+    inside = np.flatnonzero((host.parent >= 0) & forward[host.parent])
+    belongs = host.name_matches(_BUFFER_OPS) | host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
+    threads, spans = _join_siblings(host, inside[belongs[inside]])
+    flattening = inside[host.name_matches(_FLATTENS)[inside]]
+    is_broadcast = overlap_by(host.thread[flattening], host.spans(flattening), threads, spans) > 0
+    return threads[is_broadcast], (spans[0][is_broadcast], spans[1][is_broadcast])
+
+
+def tensor_checks(host: HostColumns) -> tuple[Small, Union]:
+    """Threads and spans of the checks of tensors in code of Inductor, which stacks record one by one."""
+    return _join_siblings(host, np.flatnonzero(host.name_matches(_CHECKS)))
+
+
+def _join_siblings(host: HostColumns, rows: Ints) -> tuple[Small, Union]:
+    """Join rows with the same parent and no other row of it between them.
+
+    Args:
+        host: Host rows.
+        rows: Positions of rows; those without a parent are left out.
+
+    Returns:
+        Threads and spans of the joined rows.
+    """
+    rows = rows[host.parent[rows] >= 0]
+    siblings = np.flatnonzero(np.isin(host.parent, np.unique(host.parent[rows])))
+    siblings = siblings[np.argsort(host.parent[siblings], kind="stable")]
+    chosen = np.isin(siblings, rows)
+    parent = host.parent[siblings]
+    goes_on = chosen[1:] & chosen[:-1] & (parent[1:] == parent[:-1])
+    first = siblings[chosen & ~np.append(False, goes_on)]
+    last = siblings[chosen & ~np.append(goes_on, False)]
+    return host.thread[first], (host.start[first], host.end[last])
 
 
 def waits_before(host: HostColumns, waits: Ints, part: Part) -> Ints:

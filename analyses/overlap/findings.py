@@ -19,7 +19,7 @@ from ..shared import collectives
 from ..shared.collective_kinds import ALL_REDUCE, BROADCAST, kinds_of
 from ..shared.common import contains, duration, ints, is_kind, largest_rows, percent
 from ..shared.host_rows import NO_OP, source_lines
-from ..shared.programs import program_of
+from ..shared.programs import OWN_BUFFERS, program_of
 from .exposed import ADVISED, COLLECTIVE, COMMUNICATION, EXPOSED_NS, OP, Exposed
 
 COMMUNICATES = Rule(
@@ -157,9 +157,7 @@ def _report_buffers(run: Run, exposed: Exposed, calls: pd.DataFrame, budget: Bud
             BUFFERS,
             saving,
             f"DDP broadcasts buffers {count:,} times {budget.per}: {budget.describe(exposed_ns)} exposed",
-            "Construct it with `broadcast_buffers=False` if ranks may keep their own buffers (running "
-            "statistics of batch normalization; `SyncBatchNorm` keeps them equal), or save and evaluate with "
-            "those of one rank.",
+            f"{OWN_BUFFERS[0].upper()}{OWN_BUFFERS[1:]}.",
             "the shortest broadcast of each rank times their number, at most the exposed time of broadcasts; "
             f"{budget.per}",
             confidence=CONFIDENCE,

@@ -48,14 +48,32 @@ class Program:
     kernel_profiler: str = "Nsight Compute"
     stacks: str = "record stacks (`with_stack=True`)"
 
-    def launch_less(self, *others: str, is_compiled: bool = False) -> str:
-        """Ways to launch less often, in parentheses: what the program can use, then the others."""
-        if is_compiled and self.graphs:
-            return f"(`torch.compile(mode='reduce-overhead')`, which replays {self.graphs})"
-        compiled = "torch.compile" if self.is_pytorch else ""
-        return f"({', '.join(filter(None, (compiled, self.graphs, *others)))})"
+    def launch_less(self, *others: str, compiled: float = 0.0) -> str:
+        """Ways to launch less often, in parentheses: what the program can use, then the others.
+
+        Args:
+            others: Ways besides compiling and graphs.
+            compiled: Share of the launches, or of the time, that is in compiled code already.
+        """
+        if compiled > 0.5:
+            if self.graphs:
+                return f"(`torch.compile(mode='reduce-overhead')`, which replays {self.graphs})"
+            return f"({', '.join(others) or 'larger batches'})"
+        ways = [self.graphs, *others]
+        if self.is_pytorch:
+            ways.insert(0, "torch.compile")
+        if self.graphs and compiled >= MIN_COMPILED_SHARE:
+            ways[0] += f", with `mode='reduce-overhead'` for the {compiled:.0%} in compiled code"
+        return f"({', '.join(filter(None, ways))})"
 
 
+MIN_COMPILED_SHARE = 0.1
+"""Share of compiled code from which advice says what to do about its launches."""
+OWN_BUFFERS = (
+    "construct it with `broadcast_buffers=False` if ranks may keep their own buffers (running statistics of "
+    "batch normalization; `SyncBatchNorm` keeps them equal), or save and evaluate with those of one rank"
+)
+"""Advice on the buffers that DistributedDataParallel broadcasts before each forward pass."""
 _PROGRAMS = {
     "nvidia": Program(),
     "amd": Program(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from samples.simulator.planted.idle import (
+    INDUCTOR,
     PLANTED,
+    buffers,
+    checks,
+    generated,
     host_work,
     loading,
     read_back,
@@ -139,3 +143,58 @@ def test_the_last_wait_of_a_capture_costs_nothing(shared_runs: SharedRuns) -> No
         [1, 0, 0]
     ]
     assert waits.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("frame", "is_compiled"),
+    [
+        (INDUCTOR, True),
+        (INDUCTOR.replace("/ov/", "/vo/"), False),
+        ("Torch-Compiled Region: 0/0", True),
+        ("model.py(25): call", False),
+    ],
+)
+def test_small_ops_in_compiled_code_are_to_be_replayed(
+    shared_runs: SharedRuns, frame: str, *, is_compiled: bool
+) -> None:
+    (finding,) = analyze(shared_runs.simulated(generated(frame)), "idle_gaps").findings
+    assert finding.code == "idle_launch_bound"
+    assert ("(`torch.compile(mode='reduce-overhead')`, which" in finding.advice) == is_compiled
+    assert ("(torch.compile, CUDA graphs," in finding.advice) != is_compiled
+
+
+def test_recorded_checks_of_compiled_code_are_to_be_left_out(shared_runs: SharedRuns) -> None:
+    (finding,) = analyze(shared_runs.simulated(checks()), "idle_gaps").findings
+    assert finding.code == "idle_host_work"
+    assert "`torch._inductor.config.size_asserts = False`" in finding.advice
+    assert finding.saving_ns_per_step is None
+    assert finding.how == "saving not estimated: recording each check takes most of this time"
+    (finding,) = analyze(shared_runs.simulated(checks(function="len")), "idle_gaps").findings
+    assert finding.code == "idle_host_work"
+    assert "size_asserts" not in finding.advice
+    assert finding.saving_ns_per_step is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "is_broadcast"),
+    [
+        ({}, True),
+        ({"frame": "torch/nn/parallel/distributed.py(2210): _sync_buffers"}, True),
+        ({"frame": "model.py(7): merge"}, False),
+        ({"inside": "## forward ##"}, False),
+        ({"own": True}, False),
+    ],
+)
+def test_broadcasts_of_buffers_are_named_in_the_forward_pass_of_ddp_alone(
+    shared_runs: SharedRuns, options: dict[str, Any], *, is_broadcast: bool
+) -> None:
+    findings = analyze(shared_runs.simulated(buffers(**options)), "idle_gaps").findings
+    named = [finding for finding in findings if "`broadcast_buffers=False`" in finding.advice]
+    if is_broadcast:
+        (finding,) = findings  # neither launch-bound gaps nor host work of the broadcast count again
+        assert named == [finding]
+        assert finding.title.startswith("GPU idle while DDP broadcasts buffers")
+        assert "aten::unflatten_dense_tensors" in finding.advice
+    else:
+        assert named == []
+        assert findings

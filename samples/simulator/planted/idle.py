@@ -209,6 +209,74 @@ def synchronous(*, clean: bool = False) -> Program:
     return program
 
 
+INDUCTOR = f"/var/torchinductor_root/ov/cov{'4a' * 24}q.py(25): call"
+"""Frame of a function that Inductor generated."""
+
+
+def generated(frame: str = INDUCTOR) -> Program:
+    """Small ops in a frame, by default one of code that torch.compile generated."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step(), program.python(frame):
+            for _ in range(40):
+                with program.op("aten::addmm"):
+                    program.kernel("after_launch_bound", 2_000)
+    return program
+
+
+def checks(*, function: str = "assert_size_stride") -> Program:
+    """Code of Inductor that calls a function 200 times before it launches: 10 µs each, 2 of them shown."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step(), program.python(INDUCTOR):
+            for _ in range(200):
+                with program.python(f"<built-in function {function}>"):
+                    program.wait(2_000)
+                program.wait(8_000)
+            with program.op("aten::addmm"):
+                program.kernel("after_host_work", 500_000)
+    return program
+
+
+def buffers(
+    *, inside: str = "DistributedDataParallel.forward", frame: str = "", own: bool = False
+) -> Program:
+    """The forward pass of DistributedDataParallel flattens, broadcasts and copies 20 buffers, then computes.
+
+    Args:
+        inside: Name of the range around it.
+        frame: Python frame around the broadcast, if stacks are recorded.
+        own: Whether instead the module itself makes and copies the tensors.
+    """
+    program = Program()
+    for _ in range(STEPS):
+        with program.step(), program.annotation(inside):
+            if frame:
+                with program.python(frame):
+                    _broadcast_buffers(program, own=own)
+            else:
+                _broadcast_buffers(program, own=own)
+            with program.op("aten::addmm"):
+                program.kernel("work", 500_000)
+            program.wait(400_000)
+    return program
+
+
+def _broadcast_buffers(program: Program, *, own: bool) -> None:
+    with program.op("aten::stack" if own else "aten::flatten_dense_tensors"):
+        program.wait(400_000)
+        program.kernel("CatArrayBatchedCopy", 4_000)
+    if not own:
+        with program.op("c10d::broadcast_"):
+            program.kernel("ncclDevKernel_Broadcast_RING_LL", 8_000, stream=9)
+    with program.op("aten::unbind" if own else "aten::unflatten_dense_tensors"):
+        program.wait(1_200_000)
+    for _ in range(20):
+        with program.op("aten::copy_"):
+            program.wait(20_000)
+            program.copy("D2D", 4_000)
+
+
 PLANTED: dict[str, tuple[Callable[..., Program], set[str]]] = {
     "small_ops": (small_ops, {"idle_launch_bound"}),
     "host_work": (host_work, {"idle_host_work"}),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pytest
-from tracekit.analyses.idle_gaps.advice import in_compiled_code
 from tracekit.analyses.shared.programs import Program, program_of
 
 from samples.simulator.planted import copies, idle, memory_ranks
@@ -127,12 +125,15 @@ def test_stacks_are_recorded_with_what_recorded_the_run(
 @pytest.mark.parametrize(
     ("compiled", "graphs", "says"),
     [
-        (3, "CUDA graphs", "(`torch.compile(mode='reduce-overhead')`, which replays CUDA graphs)"),
-        (2, "CUDA graphs", "(torch.compile, CUDA graphs)"),
-        (3, "", "(torch.compile)"),
+        (0.75, "CUDA graphs", "(`torch.compile(mode='reduce-overhead')`, which replays CUDA graphs)"),
+        (
+            0.5,
+            "CUDA graphs",
+            "(torch.compile, with `mode='reduce-overhead'` for the 50% in compiled code, CUDA graphs)",
+        ),
+        (0.09, "CUDA graphs", "(torch.compile, CUDA graphs)"),
+        (0.75, "", "(larger batches)"),
     ],
 )
-def test_compiled_code_that_launches_often_is_to_be_replayed(compiled: int, graphs: str, says: str) -> None:
-    names = ["Torch-Compiled Region: 0/0"] * compiled + ["aten::mm"] * (4 - compiled)
-    rows = pd.DataFrame({"op": names, "after": ["gemm"] * 4, C.DUR_NS: [10] * 4})
-    assert Program(graphs=graphs).launch_less(is_compiled=in_compiled_code(rows)) == says
+def test_compiled_code_that_launches_often_is_to_be_replayed(compiled: float, graphs: str, says: str) -> None:
+    assert Program(graphs=graphs).launch_less(compiled=compiled) == says
