@@ -26,6 +26,7 @@ from tracekit.agents.replies import estimate_tokens
 MAX_CAUSES = 3
 _BOUND = re.compile(r"^bound: (.+)$", re.MULTILINE)
 _FINDING = re.compile(r"^(\d+)\. (HIGH|WARN|INFO) (\w+):", re.MULTILINE)
+_REMEDY = re.compile(r"^also (\w+):", re.MULTILINE)
 _TABLE = re.compile(r"^table (\w+): .*\n.*\n((?:.* \| .*\n?)+)", re.MULTILINE)
 _MEMORY = re.compile(r"^(device_peak|host_peak) \| .* \| \+?(\d+\.\d)% \|", re.MULTILINE)
 _MIN_GROWTH = 1.0
@@ -100,7 +101,8 @@ async def diagnose(session: Session, runs: Sequence[str]) -> Diagnosis:
         explained = await session.call("explain", run=run, finding=int(number))
         if f" {code}: " not in explained:
             continue  # no claim without its evidence
-        diagnosis.causes += [] if code in diagnosis.causes else [code]
+        told = [code, *_REMEDY.findall(explained)]
+        diagnosis.causes += [name for name in told if name not in diagnosis.causes]
         diagnosis.high += [code] if severity == "HIGH" else []
     diagnosis.causes += [
         code for _, severity, code in behind if severity == "INFO" and code not in diagnosis.causes

@@ -121,7 +121,8 @@ class ReadTools:
             if carried
             else ["no finding behind it"]
         )
-        lines += [_finding_line(place, ranked) for place, ranked in carried]
+        for place, ranked in carried:
+            lines += [_finding_line(place, ranked), *_remedy_lines(ranked)]
         if advice.capture:
             missing = ", ".join(prose(item.missing) for item in advice.capture.missing)
             lines.append(f"not recorded: {missing} (what_to_record(run))")
@@ -139,7 +140,13 @@ class ReadTools:
         advice = self._advise(opened)
         least = levels.index(severity)
         lines = [
-            f"{_finding_line(place, ranked)}\n   do: {prose(ranked.finding.advice, most=300)}"
+            "\n   ".join(
+                [
+                    _finding_line(place, ranked),
+                    f"do: {prose(ranked.finding.advice, most=300)}",
+                    *_remedy_lines(ranked),
+                ]
+            )
             for place, ranked in enumerate(advice.findings, 1)
             if levels.index(ranked.finding.severity) >= least
         ]
@@ -166,6 +173,7 @@ class ReadTools:
         lines = [
             _finding_line(finding, ranked),
             f"do: {prose(found.advice)}",
+            *_remedy_lines(ranked),
             f"saving: {_saving(ranked)}"
             + (f"; computed as: {prose(found.how, most=300)}" if found.how else ""),
             f"confidence in the cause: {100 * found.confidence:.0f}%",
@@ -415,6 +423,14 @@ def _finding_line(place: int, ranked: Ranked) -> str:
     finding = ranked.finding
     title = prose(finding.title, most=300)
     return f"{place}. {finding.severity.upper()} {finding.code}: {title} [{_saving(ranked)}]"
+
+
+def _remedy_lines(ranked: Ranked) -> list[str]:
+    """Return the findings of the same time, a line each."""
+    return [
+        f"also {remedy.code}: {prose(remedy.title, most=200)}; do: {prose(remedy.advice, most=300)}"
+        for remedy in ranked.finding.remedies
+    ]
 
 
 def _proof(code: str) -> list[str]:

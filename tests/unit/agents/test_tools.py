@@ -12,6 +12,7 @@ from samples.simulator.planted import idle
 from tests.browser import hostile
 from tracekit.agents.replies import MAX_BYTES
 from tracekit.agents.tools import ReadTools, reading_tools
+from tracekit.analysis.findings import advise
 from tracekit.errors import TracekitError, UnusableInputError
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ def test_a_finding_is_explained_by_names_times_source_lines_and_a_way_to_prove_i
     assert "row_id" not in text
     with pytest.raises(UnusableInputError, match="there is no finding 99"):
         tools.explain(run.id, 99)
+
+
+def test_findings_of_the_same_time_are_explained_together(tools: ReadTools, shared_runs: SharedRuns) -> None:
+    run = shared_runs.simulated(idle.slow_machine())
+    number, ranked = next((n, r) for n, r in enumerate(advise(run).findings, 1) if r.finding.remedies)
+    for text in (tools.explain(run.id, number), tools.findings(run.id)):
+        assert all(f"also {remedy.code}: {remedy.title}" in text for remedy in ranked.finding.remedies)
 
 
 def test_findings_are_filtered_by_severity_and_paged(tools: ReadTools, run: Run) -> None:
