@@ -311,6 +311,6 @@ def with_peaks(run: Run, peaks: str | None, names: Sequence[str] = ()) -> Run:
 
     listed = parse_device(peaks)
     if names and not any(analysis.get(name).uses_peaks for name in names):
-        using = " or ".join(other.name for other in analysis.available() if other.uses_peaks)
+        using = ", ".join(other.name for other in analysis.available() if other.uses_peaks)
         raise UnusableInputError(f"--peaks has no effect on {', '.join(names)}", hint=f"it is for {using}")
     return run.with_peaks(listed)
