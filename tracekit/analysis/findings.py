@@ -194,20 +194,36 @@ def _is_same_time(candidate: Ranked, other: Ranked) -> bool:
 def _claim_once(findings: Sequence[Ranked]) -> list[Ranked]:
     """Return findings of which those on all idle time of a bound do not claim what others of it claim.
 
+    Without the waits for a device, the host would also be ahead where it is late with launches now: what is
+    saved without all waits, beyond the idle time after each of them, is claimed from launches, too.
+
     One of which less than `MIN_SHARE` of a step remains is a remedy of the largest of these others.
     """
     kept = [ranked for ranked in findings if ranked.analysis != EXPLAINS_IDLE]
     for ranked in findings:
         if ranked.analysis != EXPLAINS_IDLE:
             continue
-        others = [other for other in kept if other.analysis != EXPLAINS_IDLE and other.bound == ranked.bound]
-        rest = _without_parts(ranked, sum(other.finding.saving_ns_per_step or 0 for other in others))
+        others = [other for other in kept if other.analysis != EXPLAINS_IDLE]
+        parts = {place: _claims(other, ranked) for place, other in enumerate(others)}
+        same = sum(ns for place, ns in parts.items() if others[place].bound == ranked.bound)
+        rest = _without_parts(ranked, max([same, *parts.values()]))  # what waits claim may be in the others
         if rest is None:
-            largest = max(others, key=lambda other: other.finding.saving_ns_per_step or 0)
+            largest = others[max(parts, key=lambda place: parts[place])]
             kept[kept.index(largest)] = _add_remedy(largest, ranked)
         else:
             kept.append(rest)
     return kept
+
+
+def _claims(other: Ranked, ranked: Ranked) -> int:
+    """Return what a finding claims of the idle time that another one explains."""
+    saving = other.finding.saving_ns_per_step or 0
+    if other.bound == ranked.bound:
+        return saving
+    if (other.analysis, other.bound, ranked.bound) != (_REMOVES_ALL, Bottleneck.SYNC, Bottleneck.LAUNCH):
+        return 0
+    after_waits = sum(remedy.saving_ns_per_step or 0 for remedy in other.finding.remedies)
+    return max(0, saving - after_waits)
 
 
 def _without_parts(ranked: Ranked, claimed_ns: int) -> Ranked | None:

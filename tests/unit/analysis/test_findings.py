@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run
 
-BOUND = {"c": Bottleneck.LAUNCH, "d": Bottleneck.COMMUNICATION}
-RULES = tuple(Rule(code, "always", "a test", bound=BOUND.get(code)) for code in "abcd")
+BOUND = {"c": Bottleneck.LAUNCH, "d": Bottleneck.COMMUNICATION, "e": Bottleneck.SYNC}
+RULES = tuple(Rule(code, "always", "a test", bound=BOUND.get(code)) for code in "abcde")
 
 
 def made(name: str, compute: Callable[[Run], Result]) -> Analysis:
@@ -137,6 +137,32 @@ def test_idle_time_that_another_finding_claims_almost_wholly_is_a_remedy_of_that
     found = [one.finding for one in advise(run).findings]
     assert [[one.code, *(remedy.code for remedy in one.remedies)] for one in found] == codes
     assert found[0].saving_ns_per_step == claimed
+
+
+@pytest.mark.parametrize(
+    ("without_waits", "after_waits", "launches", "remaining"),
+    [(400, 150, 300, 50), (400, 50, 300, None), (400, 400, 300, 300)],
+)
+def test_idle_time_of_launches_behind_waits_is_claimed_by_the_waits(
+    run: Run,
+    only: Callable[..., None],
+    without_waits: int,
+    after_waits: int,
+    launches: int,
+    remaining: int | None,
+) -> None:
+    only(
+        made("critical_path", lambda _: Result(findings=(finding("e", without_waits),))),
+        made("sync_points", lambda _: Result(findings=(finding("e", after_waits),))),
+        made("idle_gaps", lambda _: Result(findings=(finding("c", launches),))),
+        made("small_kernels", lambda _: Result(findings=(finding("c", 20),))),  # part of the same
+    )
+    ranked = {(one.analysis, one.finding.code): one.finding for one in advise(run).findings}
+    expected = None if remaining is None else min(remaining, launches - 20)
+    rest = ranked.get(("idle_gaps", "c"))
+    assert (rest.saving_ns_per_step if rest else None) == expected
+    remedies = [remedy.code for remedy in ranked["critical_path", "e"].remedies]
+    assert remedies == (["e", "c"] if remaining is None else ["e"])
 
 
 @pytest.mark.parametrize(("analysis_name", "is_all"), [("critical_path", True), ("ranks", False)])
