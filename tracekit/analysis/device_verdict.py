@@ -117,6 +117,7 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     late = {Bottleneck.LAUNCH: max(LATE, key=lambda one: sum(p.dur_ns for p in parts if p.bound == one))}
     causes = {one: _name_main_cause(parts, late.get(one, one), named) for one in (bound, loss) if one}
     causes[Bottleneck.COMPUTE] = about.named.get(Bottleneck.COMPUTE, "")
+    _add_waiting(shares, causes)
     meanings = _MEANINGS | ({Bottleneck.COMPUTE: _OTHER_KERNELS} if _COMMUNICATES & set(shares) else {})
     in_collectives = AS_LATE in causes.get(Bottleneck.LAUNCH, "")  # which run there: the GPU is not idle
     meanings |= {Bottleneck.LAUNCH: "the GPU waits for the CPU"} if in_collectives else {}
@@ -191,6 +192,15 @@ def _shares(parts: tuple[Part, ...]) -> dict[Bottleneck, float]:
         bound = Bottleneck.LAUNCH if part.bound in LATE else part.bound
         shares[bound] = shares.get(bound, 0.0) + part.share
     return shares
+
+
+def _add_waiting(shares: dict[Bottleneck, float], causes: dict[Bottleneck, str]) -> None:
+    """Add to exposed communication what it waits for the last rank, where that is not spoken of itself."""
+    waited, named = shares.get(Bottleneck.STRAGGLERS, 0.0), causes.get(Bottleneck.COMMUNICATION)
+    if waited and named is not None and Bottleneck.STRAGGLERS not in causes:
+        shares[Bottleneck.COMMUNICATION] += waited
+        says = f", {human(waited, 'share')} before the last rank arrives"
+        causes[Bottleneck.COMMUNICATION] = f"{says}{named}"
 
 
 def _set_start_up_aside(

@@ -93,7 +93,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     INTEGRITY: ("verdict", "checks"),
     "gpu_breakdown": ("profiled_steps", "after_warm_up", "whole"),
     "host_breakdown": ("whole", "by_name", "read_loops", "by_function", "other_threads", "thread_states"),
-    "idle_gaps": ("by_cause", "by_op", "before_work", "summary"),
+    "idle_gaps": ("by_cause", "by_op", "before_work", "summary", "gaps"),
     "kernels": ("families",),
     "overlap": ("profiled_steps", "whole", "collectives"),
     "ranks": ("stragglers",),
@@ -358,13 +358,26 @@ class Evidence:
             return "with managed memory used by the CPU", 0, ""
         if largest.startswith("("):
             gap_ns, outside = longest[largest], "outside of recorded ops"
+            words = f"{outside}{self._name_gaps(frame, gap_ns)}"
             if 2 * gap_ns <= work.total():
-                return outside, 0, ""
+                return words, 0, ""
             is_most = 2 * (largest_ns - gap_ns) > work.total() - gap_ns
-            return f"{outside}, in one gap of {human(gap_ns, 'ns')}", gap_ns, outside if is_most else ""
+            return words, gap_ns, outside if is_most else ""
         if re.search(READS, largest):
             return f"reading of files or input in {largest}", 0, ""
         return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}", 0, ""
+
+    def _name_gaps(self, frame: pd.DataFrame, longest_ns: int) -> str:
+        """Name the one gap outside of ops, or the two, in which the host is late for most of the time."""
+        late = self._idle_by_op(frame, [*_HOST_WORK, IdleCause.LAUNCH_BOUND])[0].total()
+        if 2 * longest_ns > late:
+            return f", in one gap of {human(longest_ns, 'ns')}"
+        for rows in self._idle(frame, "gaps"):
+            is_outside = rows["cause"].isin(_HOST_WORK) & rows["op"].str.startswith("(")
+            lengths = rows.loc[is_outside, "counted_ns"].nlargest(2)
+            if longest_ns in lengths.tolist() and 2 * lengths.sum() > late:
+                return f", in gaps of {' and '.join(human(int(ns), 'ns') for ns in lengths)}"
+        return ""
 
     def _latest_op(self, frame: pd.DataFrame, causes: Sequence[IdleCause]) -> str:
         """Return the op with most idle time of some causes and its share, in words; empty if it is small."""
@@ -445,7 +458,8 @@ _COUNTS = ["kernels", "memcpys", "memsets"]
 
 def _cannot_tell(reason: str) -> Verdict:
     """Return the verdict that nothing certain can be said, with the reason."""
-    return Verdict(Bottleneck.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}.")
+    end = "" if reason.endswith("?") else "."
+    return Verdict(Bottleneck.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}{end}")
 
 
 def _select_findings(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ...]:

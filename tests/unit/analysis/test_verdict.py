@@ -80,8 +80,16 @@ def test_compute_with_its_largest_loss() -> None:
 
 def test_causes_of_late_launches_are_one_bound() -> None:
     results = tables({"launch_bound": 200, "host_work": 250, "sync": 240}, active_ns=310)
-    for longest_ns, words in ((124, ""), (126, ", in one gap of 126 ns"), (251, "")):
+    place = {C.RANK: 0, C.DEVICE: 0, "cause": "host_work", "op": "(between ops)"}
+    for longest_ns, second_ns, words in (
+        (224, 1, ""),
+        (224, 2, ", in gaps of 224 ns and 2 ns"),
+        (226, 2, ", in one gap of 226 ns"),
+        (251, 2, ""),
+    ):
         results["idle_gaps"].tables["by_op"]["longest_ns"] = longest_ns
+        gaps = [{**place, "counted_ns": ns} for ns in (longest_ns, second_ns)]
+        results["idle_gaps"].tables["gaps"] = pd.DataFrame(gaps)
         found = told(results)
         assert (found.bound, found.loss) == (Bottleneck.HOST, None)
         assert f"45.0% of the capture, mostly outside of recorded ops{words}; kernels" in found.sentence
@@ -111,10 +119,19 @@ def test_waiting_for_a_rank_is_the_hosts_where_all_are_as_late(
 
 
 @pytest.mark.parametrize(
-    ("waiting_ns", "bound"), [(299, Bottleneck.COMMUNICATION), (301, Bottleneck.STRAGGLERS)]
+    ("waiting_ns", "bound", "says"),
+    [
+        (
+            299,
+            Bottleneck.COMMUNICATION,
+            "no other kernel for 60.0% of the capture, 29.9% before the last rank arrives;",
+        ),
+        (301, Bottleneck.STRAGGLERS, "waits for its last rank for 30.1% of the capture;"),
+        (0, Bottleneck.COMMUNICATION, "no other kernel for 60.0% of the capture;"),
+    ],
 )
 def test_a_rank_alone_waits_in_collectives_longer_than_their_likes(
-    waiting_ns: int, bound: Bottleneck
+    waiting_ns: int, bound: Bottleneck, says: str
 ) -> None:
     results = tables({"sync": 300}, active_ns=700, communication_exposed_ns=600)
     place = {C.RANK: 0, C.DEVICE: 0}
@@ -123,7 +140,9 @@ def test_a_rank_alone_waits_in_collectives_longer_than_their_likes(
         "Int64"
     )
     results["overlap"] = Result({"whole": waits})
-    assert told(results).bound is bound
+    found = told(results)
+    assert found.bound is bound
+    assert says in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -491,13 +510,14 @@ def test_nothing_is_told_of_what_is_unknown() -> None:
     assert found.sentence.startswith("Cannot tell what bounds this run, too little is recorded")
 
 
-def test_nothing_is_told_of_numbers_that_mislead() -> None:
+@pytest.mark.parametrize(("reason", "says"), [("a sample", "a sample."), ("is it cut?", "is it cut?")])
+def test_nothing_is_told_of_numbers_that_mislead(reason: str, says: str) -> None:
     results = tables({"sync": 100}, active_ns=300)
-    bad = pd.DataFrame([{"verdict": "misleading", "reason": "a sample; and more"}])
+    bad = pd.DataFrame([{"verdict": "misleading", "reason": f"{reason}; and more"}])
     integrity = replace(results["integrity"], tables={**results["integrity"].tables, "verdict": bad})
     found = told({**results, "integrity": integrity})
     assert (found.bound, found.parts) == (Bottleneck.UNKNOWN, ())
-    assert found.sentence == "Cannot tell what bounds this run: a sample."
+    assert found.sentence == f"Cannot tell what bounds this run: {says}"
 
 
 def test_findings_on_the_bound_and_the_loss_come_first() -> None:
