@@ -236,7 +236,8 @@ def _without_parts(ranked: Ranked, claimed_ns: int) -> Ranked | None:
     if left < MIN_SHARE:
         return None
     how = f"{finding.how}; without {human(claimed_ns, 'ns')} that other findings claim"
-    lower = replace(finding, saving_ns_per_step=rest, severity=severity_of(left), how=how)
+    severity = min(finding.severity, severity_of(left), key=[*Severity].index)
+    lower = replace(finding, saving_ns_per_step=rest, severity=severity, how=how)
     return replace(ranked, finding=lower, share_of_step=left)
 
 

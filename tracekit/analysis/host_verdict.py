@@ -19,7 +19,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rules import Bottleneck
-from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE, WARN_SHARE, Verdict, split_window
+from tracekit.analysis.savings import (
+    HIGH_SHARE,
+    MIN_EVENTS,
+    MIN_SHARE,
+    WARN_SHARE,
+    Verdict,
+    split_window,
+)
 from tracekit.errors import clean
 from tracekit.runs.text import human, shorten
 from tracekit.schema import C
@@ -153,6 +160,19 @@ def describe_host(
         text += f"; for {human(delayed, 'share')} the thread waits for a core"
     sentence = f"{text}. No GPU work is recorded."
     return Verdict(bound, None, sentence, split_window(lengths), f"{window} on the host")
+
+
+def describe_few_calls(names: pd.DataFrame, functions: pd.DataFrame | None) -> str:
+    """Return that too little is recorded of the CPU for a verdict, and what; empty if enough is.
+
+    Args:
+        names: Table `by_name` of `host_breakdown`.
+        functions: Its table `by_function`, if it has one.
+    """
+    most = int(names.groupby(C.RANK)["calls"].sum().max())
+    if most >= MIN_EVENTS or functions is not None:
+        return ""
+    return f"too little is recorded, only {most} ops and calls and no GPU work: record more of the program"
 
 
 def _waits_for_lock(holder: str) -> str:

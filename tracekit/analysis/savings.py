@@ -30,6 +30,8 @@ WARN_SHARE = 0.03
 MIN_SHARE = 0.01
 MIN_ASIDE_SHARE = 0.1
 """Share of the steps, or of the capture, from which edges and marked warm-up do not count."""
+MIN_EVENTS = 5
+"""Kernels and copies of a rank, or of one without any what its CPU did, below which nothing is certain."""
 EXPLAINS_IDLE = "idle_gaps"
 """The analysis that explains all idle time, and knows what of it is an edge."""
 CONFIDENT = 0.9
@@ -119,12 +121,14 @@ class Budget:
             are marked. Without edges and marked warm-up where these are a large part of it.
         marked: Whether steps are marked.
         aside_ns: Time of a step that is not in `step_ns`.
+        is_small: Whether too little is recorded for advice: every finding is information then.
     """
 
     steps: int
     step_ns: int
     marked: bool
     aside_ns: int = field(default=0, repr=False)
+    is_small: bool = field(default=False, repr=False)
 
     def per_step(self, total_ns: int) -> int:
         """A total over the run as an amount per step.
@@ -161,7 +165,7 @@ class Budget:
             >>> Budget(steps=4, step_ns=1_000, marked=True).severity(800)
             <Severity.HIGH: 'high'>
         """
-        return severity_of(self.share(total_ns))
+        return Severity.INFO if self.is_small else severity_of(self.share(total_ns))
 
     def finding(
         self,
@@ -217,6 +221,7 @@ class StepTotals:
         on_device_ns: Extent of what was recorded on devices, of each rank that has any.
         on_host_ns: Extent of what was recorded on the host, of each rank with nothing on a device.
         aside_ns: Part of the steps, or of what was recorded on devices, that is an edge or marked warm-up.
+        is_small: Whether each rank has fewer than `MIN_EVENTS`, and no opaque graph.
     """
 
     steps: int
@@ -224,6 +229,7 @@ class StepTotals:
     on_device_ns: tuple[int, ...] = ()
     on_host_ns: tuple[int, ...] = ()
     aside_ns: int = 0
+    is_small: bool = False
 
 
 def measure_steps(run: Run) -> StepTotals:
@@ -234,21 +240,31 @@ def measure_steps(run: Run) -> StepTotals:
 def _measure_steps(run: Run) -> StepTotals:
     from tracekit.runs.step_windows import after_warm_up, step_windows, with_device_work
 
-    windows, frame = step_windows(run), busy(run, [C.RANK, C.START_NS, C.DUR_NS])
+    windows, frame = step_windows(run), busy(run, [C.RANK, C.START_NS, C.DUR_NS, C.KIND])
+    is_small = _is_small(run, frame)
     if len(windows):
         windows = with_device_work(windows, frame)
         total = sum(_sum_windows(of_rank) for _, of_rank in windows.groupby(C.RANK))
         aside_ns = _aside_ns(run, windows, frame, total)
-        return StepTotals(steps=len(windows), stepped_ns=total, aside_ns=aside_ns)
+        return StepTotals(steps=len(windows), stepped_ns=total, aside_ns=aside_ns, is_small=is_small)
     if len(frame):
         frame = after_warm_up(run, frame)
         lengths = _extents(frame)
         aside_ns = _aside_ns(run, windows, frame, sum(lengths))
-        return StepTotals(steps=0, stepped_ns=0, on_device_ns=lengths, aside_ns=aside_ns)
+        return StepTotals(steps=0, stepped_ns=0, on_device_ns=lengths, aside_ns=aside_ns, is_small=is_small)
     columns = [C.RANK, C.START_NS, C.DUR_NS]
-    return StepTotals(
-        steps=0, stepped_ns=0, on_host_ns=_extents(run.table("host_intervals", columns=columns))
-    )
+    lengths = _extents(run.table("host_intervals", columns=columns))
+    return StepTotals(steps=0, stepped_ns=0, on_host_ns=lengths, is_small=is_small)
+
+
+def _is_small(run: Run, frame: pd.DataFrame) -> bool:
+    """Whether too little is recorded of each rank for advice."""
+    if len(frame):
+        is_opaque = (frame[C.KIND] == DeviceKind.GRAPH).any()
+        return bool(frame.groupby(C.RANK).size().max() < MIN_EVENTS) and not is_opaque
+    rows = run.table("host_intervals", columns=[C.RANK])
+    count = int(rows.groupby(C.RANK).size().max()) if len(rows) else 0
+    return count < MIN_EVENTS and run.table("host_samples", columns=[C.RANK]).empty
 
 
 def _aside_ns(run: Run, windows: pd.DataFrame, device: pd.DataFrame, total_ns: int) -> int:
@@ -291,7 +307,8 @@ def combine_budget(parts: Iterable[StepTotals]) -> Budget:
         steps, total = max(1, len(lengths)), sum(lengths)
     aside_ns = sum(rank.aside_ns for rank in ranks)
     aside_ns = aside_ns if aside_ns >= MIN_ASIDE_SHARE * total else 0
-    return Budget(steps, (total - aside_ns) // steps, marked, aside_ns // steps)
+    is_small = bool(ranks) and all(rank.is_small for rank in ranks)
+    return Budget(steps, (total - aside_ns) // steps, marked, aside_ns // steps, is_small)
 
 
 def budget(run: Run) -> Budget:

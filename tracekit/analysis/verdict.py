@@ -26,8 +26,8 @@ The largest part without the edges bounds the run; kernel launches and host work
 larger of them is named. They also do where kernels run for less than half of the window, these are the next
 largest part, and the host hardly waits: then it paces the run, and kernels run beside its work. If compute
 bounds the run, the largest other part is the largest loss. It cannot be told what bounds a run whose numbers
-are misleading, whose trace is no whole execution or has fewer than 4 kernels and copies, or whose largest
-part has no known cause.
+are misleading, whose trace is no whole execution or has fewer than `MIN_EVENTS` of each rank, or whose
+largest part has no known cause.
 
 Example:
     >>> import tracekit
@@ -55,9 +55,9 @@ from tracekit.analysis.device_verdict import (
     name_aside,
     name_kernels,
 )
-from tracekit.analysis.host_verdict import NAME_WIDTH, describe_host, describe_samples
+from tracekit.analysis.host_verdict import NAME_WIDTH, describe_few_calls, describe_host, describe_samples
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, MANAGED, QUEUED, READS, IdleCause
-from tracekit.analysis.savings import Ranked, Verdict
+from tracekit.analysis.savings import MIN_EVENTS, Ranked, Verdict
 from tracekit.errors import PluginError, clean
 from tracekit.runs.run import Run
 from tracekit.runs.text import human, shorten
@@ -81,8 +81,6 @@ MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
 MIN_OP_SHARE = 0.25
 """Share of the idle time before late launches from which the op with most of it is named."""
-MIN_INTERVALS = 4
-"""Minimum number of kernels, copies and memsets in the window of all devices."""
 _NO_EXECUTION = {"graph_capture", "graph_kernels_missing", "step_outlives_events"}
 """Checks of `integrity` that fail where a trace is no whole execution."""
 _NOT_UNDERSTOOD = "ignored_categories"
@@ -183,8 +181,8 @@ class Evidence:
         for table, window in _WINDOWS:
             frame = self.tables.get(("gpu_breakdown", table))
             if frame is not None:
-                if not frame["graph_ns"].any() and frame[_COUNTS].to_numpy().sum() < MIN_INTERVALS:
-                    return _cannot_tell("too little is recorded, only a few kernels and copies")
+                if too_little := self._too_little(frame):
+                    return _cannot_tell(too_little)
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
                 opaque = frame["graph_ns"].sum() > frame["active_ns"].sum()
@@ -214,7 +212,18 @@ class Evidence:
         if slowed := self._name_slowdown():
             found = describe_samples(others[1], others[2], slowed)
             return found or _cannot_tell(slowed[0].lower() + slowed[1:])
+        if too_little := describe_few_calls(by_name, others[1]):
+            return _cannot_tell(too_little)
         return describe_host(whole, by_name, *others) or _cannot_tell("the host's activity has no length")
+
+    def _too_little(self, frame: pd.DataFrame) -> str:
+        """Return that too little is recorded of the devices, and what; empty if enough is."""
+        counts = frame[_COUNTS].sum(axis=1).groupby(frame[C.RANK]).sum()
+        most = int(counts.max())
+        if most >= MIN_EVENTS or frame["graph_ns"].any():
+            return ""
+        each = " of each rank" if len(counts) > 1 else ""
+        return f"too little is recorded, only {most} kernels and copies{each}: record more of the program"
 
     def measured_window(self) -> tuple[pd.DataFrame, str] | None:
         """Return the breakdown of each device in the window that the verdict is on, and what the window is.

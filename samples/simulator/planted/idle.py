@@ -116,7 +116,8 @@ def loading(*, clean: bool = False) -> Program:
             with program.annotation(LOADER), program.op("aten::stack"):
                 program.wait(4_000 if clean else 400_000)
             with program.op("aten::mm"):
-                program.kernel("after_dataload", 100_000)
+                program.kernel("after_dataload", 50_000)
+                program.kernel("after_dataload", 50_000)
     return program
 
 

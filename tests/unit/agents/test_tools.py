@@ -31,6 +31,7 @@ def stacked() -> Program:
                 "aten::mm", **{"Call stack": "/x/site-packages/torch/f.py(1): f;train.py(40): step"}
             ):
                 made.kernel("gemm", 20_000)
+                made.kernel("gemm", 20_000)
             made.synchronize()
     return made
 
@@ -129,7 +130,7 @@ def test_a_condition_that_cannot_be_read_is_refused(
 
 def test_a_range_shows_intervals_in_order_and_its_totals(tools: ReadTools, run: Run) -> None:
     text = tools.timeline(run.id, step=1, tracks="all", min_dur_ns=5_000)
-    assert "device 0: busy 20.00 µs (union), idle" in text
+    assert "device 0: busy 40.00 µs (union), idle" in text
     starts = [int(start) for start in re.findall(r"^(\d+) \| ", text, re.MULTILINE)]
     assert starts == sorted(starts)
     assert "| device 0 stream 7 | kernel | gemm" in text

@@ -88,14 +88,15 @@ def test_a_function_is_named_and_the_rest_is_not(tmp_path: Path) -> None:
 
 
 def test_the_largest_part_is_the_verdict_without_a_device(tmp_path: Path) -> None:
-    loading = make_run(tmp_path / "loading", host_intervals=ROWS[:3], steps=[step(1, 0, 400)])
+    stack = [host("aten::stack", at, at + 25, **LOADING, parent_row=1) for at in range(100, 200, 25)]
+    loading = make_run(tmp_path / "loading", host_intervals=[*ROWS[:2], *stack], steps=[step(1, 0, 400)])
     assert judge(loading).sentence == (
         "Bound by input: loading data takes 75.0% of the profiled steps. No GPU work is recorded."
     )
-    waiting = [MARK, host("aten::mm", 0, 100, parent_row=0)]
+    waiting = [MARK, *(host("aten::mm", at, at + 20, parent_row=0) for at in range(0, 100, 20))]
     idle_run = make_run(tmp_path / "waiting", host_intervals=waiting, steps=[step(1, 0, 1000)])
     assert judge(idle_run).sentence.startswith("Bound by host work outside ops: ")
-    computing = [MARK, host("aten::mm", 0, 900, parent_row=0)]
+    computing = [MARK, *(host("aten::mm", at, at + 180, parent_row=0) for at in range(0, 900, 180))]
     busy_run = make_run(tmp_path / "computing", host_intervals=computing, steps=[step(1, 0, 1000)])
     assert judge(busy_run).sentence == (
         "Bound by ops on the CPU: they take 90.0% of the profiled steps, largest: aten::mm 90.0%. "
@@ -170,6 +171,7 @@ def test_a_first_call_that_initializes_is_start_up(
         for number, (at, length) in enumerate(zip(starts, lengths_ms, strict=True))
         for name in ("aten::to", "aten::empty_strided")
     ]
+    rows += [host("aten::mm", 90_000_000 + at, 90_000_010 + at) for at in (0, 10)]
     run = make_run(tmp_path, host_intervals=rows)
     assert times(run).get("start_up", 0) == start_up_ms * 1_000_000
     assert ("; start-up takes" in judge(run).sentence) == (start_up_ms > 0)

@@ -452,6 +452,7 @@ def test_a_saving_is_at_most_the_idle_time_of_an_unprofiled_step(
         kernel(at, at + 40_000, launch_row=number, step=number // 2)
         for number, at in enumerate((0, 60_000, 100_000, 160_000))
     ]
+    rows[0:1] = [rows[0] | {C.DUR_NS: 20_000}, kernel(20_000, 40_000, launch_row=0, step=0)]
     timed = {} if unprofiled_ns is None else {"timings": Timings([unprofiled_ns] * 9, [], "cuda_event")}
     run = make_run(
         tmp_path,
@@ -659,6 +660,7 @@ def two_kernels(
     calls = [host("cudaLaunchKernel", 0, 4_000, **CALL)]
     calls += [host("cudaLaunchKernel", gap[1] - 6_000, gap[1] - 2_000, **CALL)]
     rows = [kernel(5_000, gap[0], launch_row=0 if linked else None), kernel(gap[1], gap[1] + 9, launch_row=1)]
+    rows += [kernel(gap[1] + 9 + at, gap[1] + 10 + at, launch_row=1) for at in range(3)]
     return explained(path, [*calls, *more], rows)
 
 

@@ -144,7 +144,10 @@ def test_what_could_not_be_hidden_is_no_saving(tmp_path: Path) -> None:
     """Only computation hides communication, so a saving is never more than there is of it."""
     only = make_run(tmp_path / "only", device_intervals=[talk(0, 900)])
     assert analyze(only, "overlap").findings == ()
-    some = make_run(tmp_path / "some", device_intervals=[talk(0, 900), kernel(900, 1000)])
+    some = make_run(
+        tmp_path / "some",
+        device_intervals=[talk(0, 900), *(kernel(at, at + 25) for at in range(900, 1000, 25))],
+    )
     (finding,) = analyze(some, "overlap").findings
     assert (finding.saving_ns_per_step, finding.severity) == (100, "warn")
     assert "launched outside recorded ops" in finding.advice

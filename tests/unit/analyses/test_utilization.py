@@ -255,7 +255,7 @@ def link(generation: Sequence[float], width: float, *, most: tuple[float, float]
 
 
 COPIES = [
-    *(kernel(at * MS, (at + 300) * MS, **{C.STEP: at // 500}) for at in (0, 500)),
+    *(kernel(at * MS, (at + 100) * MS, **{C.STEP: at // 500}) for at in (0, 100, 200, 500, 600, 700)),
     memcpy(300 * MS, 400 * MS, **{C.COPY_KIND: "H2D", C.STEP: 0, C.BYTES: 800 * MIB}),
     memcpy(800 * MS, 900 * MS, **{C.COPY_KIND: "D2H", C.STEP: 1, C.BYTES: 800 * MIB}),
 ]
@@ -270,7 +270,7 @@ def test_a_link_of_half_the_lanes_costs_half_of_the_exposed_copies(tmp_path: Pat
         Severity.HIGH,
         50 * MS,
     )
-    assert finding.evidence == {"device_intervals": [2, 3]}
+    assert finding.evidence == {"device_intervals": [6, 7]}
     (row,) = found.tables["pcie"].to_dict("records")
     assert (row["generation"], row["width"], row["max_width"]) == (4, 8, 16)
     assert row["link_rate"] == pytest.approx(15.752)

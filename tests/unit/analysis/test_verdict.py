@@ -10,6 +10,7 @@ import pytest
 
 from tests.builders import device, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Bottleneck, Finding, Result, Severity, get
+from tracekit.analysis.findings import advise
 from tracekit.analysis.savings import Ranked, Verdict
 from tracekit.analysis.verdict import INPUTS, Evidence, judge
 from tracekit.schema import C, DeviceKind, HostKind
@@ -547,7 +548,8 @@ def run_tables(**more: Any) -> dict[str, Any]:
             memcpy(10_000, 12_000, **first),
             device(DeviceKind.IDLE, 12_000, 90_000),
             kernel(90_000, 99_000, **second),
-            kernel(99_000, 100_000, **second),
+            kernel(99_000, 99_500, **second),
+            kernel(99_500, 100_000, **second),
         ],
         **more,
     }
@@ -564,13 +566,38 @@ def test_a_run_is_judged_by_its_analyses(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_device_is_described_by_its_ops(tmp_path: Path) -> None:
-    ops = [host("aten::mm", 0, 75_000), host("aten::add", 75_000, 100_000)]
+    ops = [host("aten::mm", at, at + 25_000) for at in (0, 25_000, 50_000)]
+    ops += [host("aten::add", at, at + 12_500) for at in (75_000, 87_500)]
     found = judge(make_run(tmp_path, **run_tables(device_intervals=[], host_intervals=ops)))
     assert [(part.label, part.share) for part in found.parts] == [("ops", 1.0)]
     assert found.sentence.startswith("Bound by ops on the CPU: they take 100.0% of the ")
     assert "largest: aten::mm 75.0%, aten::add 25.0%" in found.sentence
 
 
-def test_a_few_kernels_are_too_little(tmp_path: Path) -> None:
-    few = run_tables(device_intervals=[kernel(0, 10_000), kernel(90_000, 99_000)])
-    assert "too little is recorded" in judge(make_run(tmp_path, **few)).sentence
+@pytest.mark.parametrize(("count", "is_enough"), [(4, False), (5, True)])
+def test_a_few_kernels_are_too_little(tmp_path: Path, count: int, is_enough: bool) -> None:
+    """The same number is too little on each of two ranks, for the verdict as for findings."""
+    rows, calls = [], []
+    for rank in (0, 1):
+        for at in range(10_000, 10_000 * (count + 1), 10_000):
+            place = {C.RANK: rank, C.DEVICE: rank}
+            rows.append(kernel(at, at + 1_000, launch_row=len(calls), **place))
+            if at < 10_000 * count:
+                rows.append(device(DeviceKind.IDLE, at + 1_000, at + 10_000, **place))
+            calls.append(host("cudaLaunchKernel", at - 2_000, at, kind=HostKind.RUNTIME, rank=rank))
+    run = make_run(tmp_path, device_intervals=rows, host_intervals=calls)
+    advice = advise(run)
+    assert advice.verdict is not None
+    says = f"too little is recorded, only {count} kernels and copies of each rank: record more"
+    assert (says in advice.verdict.sentence) == (not is_enough)
+    assert advice.findings
+    assert ({ranked.finding.severity for ranked in advice.findings} == {Severity.INFO}) == (not is_enough)
+
+
+@pytest.mark.parametrize(("count", "is_enough"), [(4, False), (5, True)])
+def test_a_few_ops_are_too_little(tmp_path: Path, count: int, is_enough: bool) -> None:
+    ops = [host("aten::empty", at, at + 2_000) for at in range(0, 10_000 * count, 10_000)]
+    advice = advise(make_run(tmp_path, host_intervals=ops))
+    assert advice.verdict is not None
+    assert ("Bound by" in advice.verdict.sentence) == is_enough
+    assert (f"only {count} ops and calls and no GPU work" in advice.verdict.sentence) == (not is_enough)
