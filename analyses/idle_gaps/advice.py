@@ -77,7 +77,7 @@ def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE), of_ns: 
 def _place(names: list[str]) -> str:
     """Text `call in op at line`, without unknown or repeated parts."""
     *names, line = names
-    text = " in ".join(brief(name) for name in names)
+    text = " in ".join(brief(name) for name in names if name)
     return text if not line or line in names else f"{text} at {brief(line, LINE)}"
 
 
@@ -95,6 +95,11 @@ FASTER_WORKERS = (
 _ON_DEVICE = (
     'The CPU fills a tensor there: make it on the device (`device="{module}"` in the call of `torch`), '
     "which also saves the copy"
+)
+FIRST_USES = (
+    "These calls are slow on first use only: they load code, initialize a library or the device, choose an "
+    "algorithm or allocate a workspace for a shape. Run each shape before recording, and in production "
+    "before the first request"
 )
 CHECKS = (
     "It checks sizes and strides there, in a Python function per tensor, each of which was recorded: "

@@ -35,6 +35,7 @@ from ..steps import measure_steps
 from .advice import (
     CHECKS,
     FASTER_WORKERS,
+    FIRST_USES,
     LOAD_IN_WORKERS,
     MEMORY,
     amount,
@@ -70,7 +71,7 @@ from .causes import (
     idlest_devices,
     total_ns,
 )
-from .context import MIN_FIRST_RATIO
+from .context import MIN_FIRST_RATIO, RUNTIME_CALL
 
 _ON_IDLE = "on a device that is idle for at least {min_idle_share} of the steps"
 _SHARES = {"min_saving_share": MIN_SHARE, "min_idle_share": 0.05}
@@ -107,7 +108,8 @@ CALLS = Rule(
 )
 FIRST_CALLS = Rule(
     "idle_first_calls",
-    states=f"first_call gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}",
+    states=f"first_call gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; where slow_call "
+    "gaps do so, too, and first uses are most of both, these are one finding by the larger part",
     why="the first call with a shape loads code, chooses an algorithm or allocates a workspace",
     bound=Bottleneck.HOST,
     thresholds=_SHARES,
@@ -202,6 +204,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     checks = _if_matters(COMPUTES, gaps, late & gaps[CHECKING].to_numpy(bool), budget)
     buffers = _if_matters(LAUNCHES, gaps, late & gaps[BROADCASTING].to_numpy(bool), budget)
     ordinary = ~checks & ~buffers
+    slow, first = caused[Cause.SLOW_CALL] & ~replays, caused[Cause.FIRST_CALL]
+    starts_up, rule_of_start = _join_first_uses(gaps, slow, first, budget)
     cases = (
         (LAUNCHES, buffers, "GPU idle while DDP broadcasts buffers"),
         (COMPUTES, checks, "GPU idle while Inductor's code checks tensors"),
@@ -214,8 +218,9 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
         (COMPUTES, is_unknown & ~reads & ~managed, "GPU idle while the CPU activity is unknown"),
         (COMPUTES, is_unknown & managed, "GPU idle while the CPU uses managed memory"),
         (COMPUTES, is_unknown & reads, "GPU idle while the CPU reads files or input"),
-        (CALLS, caused[Cause.SLOW_CALL] & ~replays, "GPU idle during slow runtime calls"),
-        (FIRST_CALLS, caused[Cause.FIRST_CALL], "GPU idle during first calls of ops"),
+        (rule_of_start, starts_up, "GPU idle during slow runtime calls and first calls of ops"),
+        (CALLS, slow & ~starts_up, "GPU idle during slow runtime calls"),
+        (FIRST_CALLS, first & ~starts_up, "GPU idle during first calls of ops"),
         (STALLS, caused[Cause.STALL], "GPU idle while the CPU thread stalled"),
         (LOADING, caused[Cause.DATALOAD], "GPU idle during data loading"),
         (DEPENDS, caused[Cause.STREAM_DEPENDENCY], "GPU idle on a stream dependency, with work queued,"),
@@ -234,7 +239,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
             rule,
             idle,
             f"{title} {amount(rows, budget)}",
-            _advise(run, rule, rows, budget),
+            _advise(run, rule, rows, budget) + _before_capture(rule, rows, summary, budget),
             _HOW.format(inside=inside, per=budget.per) + (_AT_MOST if is_queued else _PROFILED),
             basis=Basis.ESTIMATED if is_queued else Basis.MEASURED,
             confidence=0.6 if is_queued else CONFIDENT,
@@ -260,6 +265,30 @@ def _select(rule: Rule, gaps: pd.DataFrame, chosen: Bools, budget: Budget) -> pd
 def _if_matters(rule: Rule, gaps: pd.DataFrame, chosen: Bools, budget: Budget) -> Bools:
     """Return which gaps are reported apart: these, or none if they take too little for the rule."""
     return chosen if _select(rule, gaps, chosen, budget) is not None else np.zeros_like(chosen)
+
+
+def _join_first_uses(gaps: pd.DataFrame, slow: Bools, first: Bools, budget: Budget) -> tuple[Bools, Rule]:
+    """Return slow runtime calls and first calls of ops that are one start-up, and the rule with more of it.
+
+    None are if only one of both matters, or has more than first uses: then each is a finding by itself.
+    """
+    parts = _select(CALLS, gaps, slow, budget), _select(FIRST_CALLS, gaps, first, budget)
+    known = [part for part in parts if part is not None and mostly(part, part[INITIAL])]
+    if len(known) < len(parts):
+        return np.zeros_like(slow), CALLS
+    starts_up: Bools = (slow | first) & gaps[INITIAL].to_numpy(bool)
+    return starts_up, CALLS if total_ns(known[0]) >= total_ns(known[1]) else FIRST_CALLS
+
+
+def _before_capture(rule: Rule, rows: pd.DataFrame, summary: pd.DataFrame, budget: Budget) -> str:
+    """Sentence on a slow call before the first work on a device, which is in no gap without marked steps."""
+    if budget.marked or rule not in (CALLS, FIRST_CALLS) or not mostly(rows, rows[INITIAL]):
+        return ""
+    longest = summary.sort_values("lead_work_ns", ascending=False).iloc[0]
+    name, took = str(longest["lead_work"]), longest["lead_work_ns"]
+    if pd.isna(took) or not re.search(RUNTIME_CALL, name) or not budget.matters(int(took), least=MIN_SHARE):
+        return ""
+    return f". {brief(name)} takes {duration(int(took))} more before the first work, where the capture begins"
 
 
 def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -> str:
@@ -412,6 +441,9 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
         loads_itself = not mostly(rows, contains(rows[OP], "_MultiProcessing"))
         faster = FASTER_WORKERS.format(keep=keep_workers(run))
         return f"{largest_part(rows)}. {LOAD_IN_WORKERS if loads_itself else faster}"
+    if rows[CAUSE].nunique() > 1 and rule in (CALLS, FIRST_CALLS):
+        parts = _split_by_call(rows)
+        return f"{largest_part(parts, [CALL, OP, SOURCE], of_ns=total_ns(rows))}. {FIRST_USES}"
     if rule is CALLS:
         parts = _split_by_call(rows)
         largest = largest_part(parts, [CALL, OP, SOURCE], of_ns=total_ns(rows))

@@ -11,6 +11,7 @@ from samples.simulator.planted.idle import (
     PLANTED,
     buffers,
     checks,
+    first_uses,
     generated,
     host_work,
     loading,
@@ -198,3 +199,31 @@ def test_broadcasts_of_buffers_are_named_in_the_forward_pass_of_ddp_alone(
     else:
         assert named == []
         assert findings
+
+
+@pytest.mark.parametrize(
+    ("times", "codes", "gaps"),
+    [
+        ({}, ["idle_slow_call"], 2),
+        ({"load_ns": 3_000_000, "tune_ns": 5_000_000}, ["idle_first_calls"], 2),
+        ({"tune_ns": 1_000}, ["idle_slow_call"], 1),
+        ({"load_ns": 4_000}, ["idle_first_calls"], 1),
+    ],
+)
+def test_first_uses_are_one_finding(
+    shared_runs: SharedRuns, times: dict[str, int], codes: list[str], gaps: int
+) -> None:
+    findings = analyze(shared_runs.simulated(first_uses(**times)), "idle_gaps").findings
+    assert [finding.code for finding in findings] == codes
+    assert f"in {gaps} gap" in findings[0].title
+    assert ("slow runtime calls and first calls of ops" in findings[0].title) == (gaps == 2)
+    assert "before the first request" in findings[0].advice
+    assert "before the first work" not in findings[0].advice
+
+
+def test_a_slow_call_before_the_first_work_is_named(shared_runs: SharedRuns) -> None:
+    run = shared_runs.simulated(first_uses(initialize_ns=20_000_000))
+    (finding,) = analyze(run, "idle_gaps").findings
+    assert "cudaLaunchKernel takes 20 ms more before the first work" in finding.advice
+    assert finding.saving_ns_per_step is not None
+    assert finding.saving_ns_per_step < 10_000_000  # it is in no gap

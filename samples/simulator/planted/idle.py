@@ -278,6 +278,19 @@ def _broadcast_buffers(program: Program, *, own: bool) -> None:
             program.copy("D2D", 4_000)
 
 
+def first_uses(*, load_ns: int = 5_000_000, tune_ns: int = 3_000_000, initialize_ns: int = 4_000) -> Program:
+    """The first launch, one that loads code, and an op of which the first call is slow."""
+    program = Program()
+    for name, launch_ns in (("aten::ones", initialize_ns), ("aten::softmax", load_ns)):
+        with program.op(name):
+            program.kernel(name, 100_000, launch_ns=launch_ns, delay_ns=launch_ns + 1_000)
+    for turn in range(6):
+        with program.op("aten::mm"):
+            program.wait(tune_ns if turn == 0 else 1_000)
+            program.kernel("gemm", 1_000_000)
+    return program
+
+
 PLANTED: dict[str, tuple[Callable[..., Program], set[str]]] = {
     "small_ops": (small_ops, {"idle_launch_bound"}),
     "host_work": (host_work, {"idle_host_work"}),

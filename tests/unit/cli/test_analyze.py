@@ -61,7 +61,10 @@ def test_given_peaks_are_used_and_refused_where_they_have_no_effect(directory: s
     assert (row["fp16"], row["gb_per_s"]) == (121, 300)
     assert found["notes"][0].startswith("peaks are those of L4")
     assert analyze("latest", "steps", "--peaks", "l4", store=directory) == 2
-    assert "--peaks has no effect on steps; it is for kernels, roofline, device_compare" in capsys.readouterr().err
+    assert (
+        "--peaks has no effect on steps; it is for kernels, roofline, device_compare"
+        in capsys.readouterr().err
+    )
     assert run(["findings", "latest", "--peaks", "L5", "--store", directory]) == 2
     assert "the peaks of 'L5' are not listed" in capsys.readouterr().err
 
