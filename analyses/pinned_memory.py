@@ -420,7 +420,7 @@ def _faulting(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Fin
         FAULTS,
         saving,
         f"Managed memory moves while kernels run: {human(moved // steps.steps, 'bytes')} {steps.per} in "
-        f"{len(rows):,} copies, {human(steps.per_step(beside), 'ns')} beside kernels",
+        f"{steps.count(len(rows), 'copy')}, {human(steps.per_step(beside), 'ns')} beside kernels",
         f"The kernels wait for its pages, which arrive at {moved / max(took, 1):.1f} GB/s: call "
         "`cudaMemPrefetchAsync` to the device before the first kernel that uses the memory, or copy it "
         "explicitly.",

@@ -275,13 +275,12 @@ def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, bud
     """The finding on the waits of one call, op and source line, which save `saving` ns over the run."""
     where = "outside ops" if op == OUTSIDE else f"in {brief(op, TITLE_WIDTH)}"
     place = f"It waits at {brief(line, LINE)}. " if line else ""
-    waits = "1 wait" if len(rows) == 1 else f"{len(rows):,} waits"
     evidence = rows.sort_values([SAVED_NS, THREAD_ROW], ascending=[False, True])[:EVIDENCE_ROWS]
     return budget.finding(
         STARVES,
         saving,
         f"{brief(call, CALL_WIDTH)} {where}: GPU idle {duration(budget.per_step(saving))} {budget.per} after "
-        f"{waits}",
+        f"{budget.count(len(rows), 'wait')}",
         f"{place}{advise_on_wait(call, op)}",
         _HOW.format(per=budget.per),
         basis=Basis.MEASURED,

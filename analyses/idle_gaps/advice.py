@@ -21,6 +21,7 @@ from .causes import (
     ALLOCATING,
     BETWEEN,
     CALL,
+    COVERED_NS,
     INITIAL,
     NAMED,
     OP,
@@ -52,13 +53,17 @@ def amount(rows: pd.DataFrame, budget: Budget) -> str:
     """Text: share of the time, amount per step and number of gaps."""
     idle = total_ns(rows)
     size = f"{percent(budget.share(idle))} of the time: {duration(budget.per_step(idle))} {budget.per}"
-    return f"{size}, in {len(rows):,} gap{'s' if len(rows) > 1 else ''}"
+    return f"{size}, in {budget.count(len(rows), 'gap')}"
 
 
 def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE), of_ns: int = 0) -> str:
-    """Text: the ops with most idle time and their source lines; shares are of that time, or of `of_ns`."""
+    """Text: the ops with most idle time and their source lines; shares are of that time, or of `of_ns`.
+
+    An op counts as long as it runs in the gaps; the rest of these is launch latency, or other work.
+    """
     groups = group_rows(rows, keys)
-    sums = groups.sums(ints(rows, C.DUR_NS))
+    covered = np.minimum(ints(rows, COVERED_NS), ints(rows, C.DUR_NS))
+    sums = groups.sums(covered if keys[0] == OP else ints(rows, C.DUR_NS))
     largest = np.argsort(-sums, kind="stable")[:MAX_NAMED]  # groups are in the order of their keys
     shares = sums / (of_ns or total_ns(rows))
     parts = [

@@ -255,6 +255,8 @@ WAIT_ROW, ANCHOR_ROW, WAITS_ELSEWHERE, ALLOCATING = "wait_row", "host_row", "res
 ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
 """Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
 and a known activity."""
+COVERED_NS = "covered_ns"
+"""For how long the row that names a gap runs in it; all of the gap where no row of the host covers it."""
 CALL_NS, SECOND, SECOND_NS, OVERHEAD_NS = "call_ns", "second_call", "second_ns", "overhead_ns"
 """Time of the calls named as `call` in a gap, the name of those with most of the rest, and their time; time
 of the profiler's own overhead in gaps that it causes."""
@@ -390,7 +392,11 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     is_unknown = (anchor < 0) & (call < 0)
     initial |= context.is_compilation(gaps, idle.device, why.host_ns, is_unknown)
     initial |= context.is_loading(gaps, host, why.thread, why.host_ns, is_unknown)
+    length = ints(gaps, C.DUR_NS)
+    inside = np.minimum(start + length, values_at(host.end, anchor, 0))
+    inside -= np.maximum(start, values_at(host.start, anchor, 0))
     shown = {
+        COVERED_NS: np.where(is_late & (anchor >= 0), np.clip(inside, 0, length), length),
         NEXT_OP: host.categories(next_op, NO_OP),
         OP: _op_labels(idle, np.where(is_other_call, call, anchor), next_op),
         CALL: host.categories(call, ""),

@@ -58,6 +58,7 @@ from .causes import (
     CAUSE,
     CHECKING,
     COMPILED,
+    COVERED_NS,
     HOST_NS,
     INITIAL,
     NAMED,
@@ -163,7 +164,7 @@ def evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
 
 _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
-    *(CALL_NS, SECOND, SECOND_NS),
+    *(COVERED_NS, CALL_NS, SECOND, SECOND_NS),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, WAITS_ELSEWHERE, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
     *(ASIDE, STARTING, INITIAL, NAMED, AFTER, COMPILED, CHECKING, BROADCASTING),
 ]

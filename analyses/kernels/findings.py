@@ -194,7 +194,7 @@ def _report_slow(run: Run, slow: pd.DataFrame, peaks: Mapping[int, Device], budg
         how = _HOW.get(rule.code, how)
         paced = busy_share < rule.thresholds.get("min_paced_share", 0)
         time = f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))} of the time"
-        title, advice = _describe(rule, rows, time, program, peaks)
+        title, advice = _describe(rule, rows, budget, time, program, peaks)
         advice = _ALLOW_TF32 if is_mixed and program.is_pytorch else advice
         if rule is FP32 and (line := _longest_at(run, rows)):
             advice += f" The longest is launched at {line}."
@@ -303,18 +303,23 @@ def _longest(rows: pd.DataFrame, column: str) -> tuple[str, float]:
 
 
 def _describe(
-    rule: Rule, rows: pd.DataFrame, time: str, program: Program, peaks: Mapping[int, Device]
+    rule: Rule,
+    rows: pd.DataFrame,
+    budget: Budget,
+    time: str,
+    program: Program,
+    peaks: Mapping[int, Device],
 ) -> tuple[str, str]:
     """Title and advice of a rule on its kernels."""
     named = "op" if (rows["op"] != NO_OP).any() else "family"
-    (op, share), count = _longest(rows, named), f"{len(rows):,}"
+    (op, share), count = _longest(rows, named), budget.count(len(rows), "kernel")
     title, advice = _TEXTS[rule.code]
     if rule is FP32:
         advice = _multiply_faster(rows, program, peaks)
     elif not program.is_pytorch:
         advice = _WITHOUT_PYTORCH.get(rule.code, advice)
     if rule is EAGER:
-        count = f"{int(contains(rows['op'], 'softmax').sum()):,}"
+        count = budget.count(int(contains(rows["op"], "softmax").sum()), "softmax kernel")
     words = {"op": op, "share": percent(share), "count": count, "kernel": _longest(rows, "family")[0]}
     if rule is CHAINS:
         words["chained"] = percent(_total(rows[rows[CHAIN] > 0]) / max(_total(rows), 1))
@@ -330,13 +335,13 @@ _TEXTS = {
     ),
     EAGER.code: (
         "Attention without a fused kernel:",
-        "Its {count} softmax kernels, between batched products, read and write the whole score matrix: use "
+        "Its {count}, between batched products, read and write the whole score matrix: use "
         "`torch.nn.functional.scaled_dot_product_attention`, or in transformers "
         '`attn_implementation="sdpa"`.',
     ),
     BATCH_NORM.code: (
         "Batch normalization in training mode, without training:",
-        "Its {count} kernels compute statistics of the batch, and each call updates the running ones. If "
+        "Its {count} compute statistics of the batch, and each call updates the running ones. If "
         "this is inference, call `model.eval()`: results no longer depend on the batch, and `torch.compile` "
         "or `fuse_conv_bn_eval` folds the normalization into the convolution before.",
     ),
@@ -353,7 +358,7 @@ _TEXTS = {
     ),
     CASTS.code: (
         "Conversions of dtypes:",
-        "Its {count} kernels do nothing else; {share} of it is in {op}. `torch.autocast` converts weights "
+        "Its {count} do nothing else; {share} of it is in {op}. `torch.autocast` converts weights "
         "anew each time it is entered, and inputs for each product: for inference store weights in the lower "
         "precision (`model.half()`, `model.bfloat16()`), and convert inputs once.",
     ),
@@ -378,11 +383,11 @@ _WITHOUT_PYTORCH = {
         "intended; literals without `f` are double in C++."
     ),
     EAGER.code: (
-        "Its {count} softmax kernels, between batched products, read and write the whole score matrix: use a "
+        "Its {count}, between batched products, read and write the whole score matrix: use a "
         "fused attention kernel (cuDNN, FlashAttention)."
     ),
     BATCH_NORM.code: (
-        "Its {count} kernels compute statistics of the batch. If this is inference, normalize by the running "
+        "Its {count} compute statistics of the batch. If this is inference, normalize by the running "
         "statistics, which can be folded into the convolution before."
     ),
     LAYOUT.code: "Keep tensors in the layout of the convolutions (NHWC on tensor cores).",

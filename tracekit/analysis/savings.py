@@ -143,6 +143,19 @@ class Budget:
         """Return a total over the run as a share of the time of all steps; 0 without steps."""
         return int(total_ns) / (self.steps * self.step_ns) if self.step_ns else 0.0
 
+    def count(self, number: int, noun: str) -> str:
+        """Return a number over the run as that of a step, or of all steps if it is smaller than theirs.
+
+        Example:
+            >>> budget = Budget(steps=3, step_ns=1_000, marked=True)
+            >>> budget.count(2_487, "gap"), budget.count(2, "gap"), budget.count(3, "gap")
+            ('829 gaps', '2 gaps in 3 steps', '1 gap')
+        """
+        per_step = round(number / self.steps) if number >= self.steps else number
+        plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+        text = f"{per_step:,} {noun if per_step == 1 else plural}"
+        return f"{text} in {self.steps:,} steps" if self.marked and number < self.steps else text
+
     def describe(self, total_ns: int) -> str:
         """Return a total over the run as a share and an amount.
 

@@ -948,6 +948,13 @@ def test_a_gap_is_shared_by_the_calls_that_run_in_it(tmp_path: Path) -> None:
     assert finding.advice.startswith(parts)
 
 
+@pytest.mark.parametrize(("end", "share"), [(2_478_000, 82), (2_990_000, 100)])
+def test_a_function_has_the_share_of_the_time_in_which_it_runs(tmp_path: Path, end: int, share: int) -> None:
+    function = host("train.py(3): prepare", 90_000, end, kind=HostKind.PYTHON)
+    (finding,) = two_kernels(tmp_path, function).findings
+    assert finding.advice.startswith(f"The largest part is train.py(3): prepare ({share}%). ")
+
+
 @pytest.mark.slow
 def test_the_dispatch_of_an_op_up_to_a_millisecond_is_launch_bound(tmp_path: Path) -> None:
     ops = [host("aten::mm", 10_000_000 * k, 10_000_000 * k + 800_000) for k in range(1, 4)]
