@@ -29,6 +29,7 @@ from tracekit.analysis.modules import find_enclosing
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run
+from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, HostKind, Memory
 
 from .common import (
@@ -40,9 +41,11 @@ from .common import (
     ids_or_absent,
     ints,
     is_kind,
+    overlap_by,
     positions,
     share,
     sort_by,
+    spans,
     to_categorical,
 )
 from .groups import sum_by_code
@@ -405,7 +408,8 @@ def host_time_by_op(run: Run) -> pd.DataFrame:
 def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:
     """Return the calls that wait for a device: synchronizations, and copies to pageable memory.
 
-    With `marked`, only those in steps. Columns: those read, `call` (its name), and `op` (the name of the row
+    With `marked`, only those in steps, and of each the part in their windows: what precedes these is a wait
+    for work of earlier steps. Columns: those read, `call` (its name), and `op` (the name of the row
     around it, `NO_OP` outside of ops).
     """
     copied = pc.field(C.DST_MEMORY) == str(Memory.PAGEABLE)
@@ -413,12 +417,22 @@ def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:
     launched = pc.field(C.ROW_ID).isin(pa.array(copies.to_numpy(np.int64)))
     columns = [C.ROW_ID, C.NAME, C.RANK, C.PID, C.TID, C.STEP, C.START_NS, C.DUR_NS, C.PARENT_ROW]
     waits = run.table("host_intervals", columns=columns, where=launched | is_kind(HostKind.SYNC))
-    waits = waits[waits[C.STEP].notna()] if marked else waits
+    waits = _inside_windows(run, waits[waits[C.STEP].notna()]) if marked else waits
     parent_names = _host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
     enclosing = pd.Series(parent_names, waits.index).astype(object)
     # The marker of a step is no op, and has another name in each step, which would split the calls.
     ops = enclosing.mask(contains(enclosing, MARKER), NO_OP)
     return waits.assign(call=waits[C.NAME].astype(object), op=ops)
+
+
+def _inside_windows(run: Run, waits: pd.DataFrame) -> pd.DataFrame:
+    """Waits cut to the windows of the steps of their rank, without those outside."""
+    windows = step_windows(run)
+    steps = ints(windows, C.START_NS), ints(windows, END_NS)
+    inside = overlap_by(ints(windows, C.RANK), steps, ints(waits, C.RANK), spans(waits))
+    first = waits[C.RANK].map(windows.groupby(C.RANK)[C.START_NS].min())
+    start = np.maximum(ints(waits, C.START_NS), first.fillna(0).astype(np.int64))
+    return waits.assign(**{C.START_NS: start, C.DUR_NS: inside})[inside > 0]
 
 
 def advise_on_wait(call: str, op: str) -> str:

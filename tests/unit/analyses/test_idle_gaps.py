@@ -963,6 +963,23 @@ def test_the_dispatch_of_an_op_up_to_a_millisecond_is_launch_bound(tmp_path: Pat
         assert codes(two_kernels(tmp_path / code, op, *ops, gap=(100_000, end))) == [code]
 
 
+@pytest.mark.parametrize(("backlog_ns", "says"), [(70_000, False), (20_000, True)])
+def test_a_wait_for_work_of_earlier_steps_is_none_of_the_step(
+    tmp_path: Path, backlog_ns: int, *, says: bool
+) -> None:
+    """The wait ends at 65 µs: of 60 µs, 45 lie in a step whose window begins at 20 µs."""
+    rows = [kernel(0, backlog_ns, stream=7, **{C.CORRELATION_ID: 1})]
+    waits = [host("cudaDeviceSynchronize", 5_000, 65_000, kind=HostKind.SYNC, step=0)]
+    for number in range(3):
+        begun = 80_000 + 20_000 * number
+        waits.append(host("cudaLaunchKernel", begun + 3_000, begun + 7_000, **CALL, step=0))
+        linked = {C.CORRELATION_ID: number + 2, C.STREAM: 7, C.STEP: 0, C.LAUNCH_ROW: number + 1}
+        rows.append(kernel(begun + 8_000, begun + 14_000, **linked))
+    result = explained(tmp_path, waits, rows, [step(0, 1_000, 135_000)])
+    advice = [one.advice for one in result.findings if one.code == "idle_launch_bound"]
+    assert [" waits for the device, 45 µs per step" in text for text in advice] == [says]
+
+
 @pytest.mark.parametrize(("op", "is_hinted"), [("aten::_coalesce", True), ("aten::mm", False)])
 def test_sparse_tensors_are_to_be_coalesced_once(tmp_path: Path, op: str, *, is_hinted: bool) -> None:
     calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 105_000)]
