@@ -31,7 +31,8 @@ COMMUNICATES = Rule(
     "waiting; never high on a single rank, which does not tell waiting from transfer, and only information "
     "where more than {max_wait_share} of the exposed time is what collectives without recorded sizes, the "
     "same in each of at least {min_steps} steps, take longer than in their shortest step, counted for those "
-    "that take at least {min_time_ratio} times as long in another step",
+    "that take at least {min_time_ratio} times as long in another step; without a saving where "
+    "only the critical path has less of it",
     why="a gain below {min_saving_share} of a step is not worth restructuring a program; only computation "
     "can overlap communication, only transfer can be overlapped, and where the host or other work is nearly "
     "as long a step does not become shorter by all of it",
@@ -69,6 +70,8 @@ BUFFERS = Rule(
 RULES = (COMMUNICATES, COPIES, BUFFERS)
 CONFIDENCE = 0.5
 """The exposed time was measured; whether the program's dependencies allow overlap was not."""
+MIN_SLOW_STEP_RATIO = 1.5
+"""Ratio to the median of steps from which a step's communication is named."""
 _PATH = ", and the {} that the critical path is shorter without communication"
 _WITHOUT_WAITING = ", without the share of waiting"
 _DDP = r"(?i)DistributedDataParallel|ddp\.reducer|distributed::reducer"
@@ -122,7 +125,7 @@ def findings(
         rule = COMMUNICATES if what == COMMUNICATION else COPIES
         exposed = exposed_by_subject.get(what)
         if exposed and budget.matters(exposed.hidable_ns, least=rule["min_saving_share"]):
-            combine, waiting = "", None
+            combine, waiting, measured = "", None, exposed
             if rule is COMMUNICATES:
                 together = _advise_to_combine(calls, budget)
                 combine = together or _describe_buckets(run, calls, exposed, budget)
@@ -135,6 +138,8 @@ def findings(
                 exposed = replace(exposed, hidable_ns=transfer, path_ns=path)
             if waiting or budget.matters(exposed.hidable_ns, least=rule["min_saving_share"]):
                 result.append(_finding(run, what, exposed, budget, ranks, combine, waiting))
+            elif rule is COMMUNICATES and _is_transfer(calls, measured, budget):
+                result.append(_report_off_path(run, measured, budget, ranks, calls))
     if COMMUNICATION in exposed_by_subject:
         result += _report_buffers(run, exposed_by_subject[COMMUNICATION], calls, budget)
     return tuple(result)
@@ -274,6 +279,38 @@ def _finding(
             "device_intervals": [int(row) for row in top[C.ROW_ID]],
             "host_intervals": [int(row) for row in top[C.OP_ROW].dropna().drop_duplicates()],
         },
+    )
+
+
+def _is_transfer(calls: pd.DataFrame, exposed: Exposed, budget: Budget) -> bool:
+    """Whether exposed communication matters without the waiting in it; the critical path may have none."""
+    transfer = _transferring(calls, exposed.hidable_ns)
+    return budget.matters(transfer, least=COMMUNICATES["min_saving_share"])
+
+
+def _report_off_path(run: Run, exposed: Exposed, budget: Budget, ranks: int, calls: pd.DataFrame) -> Finding:
+    """The finding on exposed communication without which the critical path is as long."""
+    finding = _finding(run, COMMUNICATION, exposed, budget, ranks)
+    slow = _slow_step(calls) if ranks == 1 else ""
+    advice = (
+        f"{_where(run, exposed.ops)}. Without it the critical path is about as long, as the host or other "
+        f"work takes the time: shorten that first{slow}."
+    )
+    return replace(finding, advice=advice).without_saving(
+        "saving not estimated: the critical path has too little of it"
+    )
+
+
+def _slow_step(calls: pd.DataFrame) -> str:
+    """Sentence on a step with far more communication than the others of a rank; empty without one."""
+    by_step = calls[calls[C.STEP].notna()].groupby(C.STEP)[C.DUR_NS].sum().sort_values()
+    if len(by_step) < COMMUNICATES["min_steps"] or by_step.iloc[-1] < MIN_SLOW_STEP_RATIO * by_step.median():
+        return ""
+    least, second, most = (duration(int(by_step.iloc[place])) for place in (0, -2, -1))
+    others = least if least == second else f"{least} to {second}"
+    return (
+        f". Communication takes {most} in step {by_step.index[-1]}, {others} in the others: most likely it "
+        "waits there for a rank that is late"
     )
 
 

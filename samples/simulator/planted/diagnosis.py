@@ -128,13 +128,17 @@ def gathered_by_copies(*, collective: bool) -> Program:
     return program
 
 
-def communication_behind_the_host() -> Program:
-    """Every step gathers for 0.4 ms before it computes, and the host takes far longer than the device."""
+def communication_behind_the_host(*, last_ns: int = LATE_NS) -> Program:
+    """Every step gathers for 0.4 ms before it computes, and the host takes far longer than the device.
+
+    Args:
+        last_ns: Time of the gather of the last step.
+    """
     program = Program()
-    for _ in range(STEPS):
+    for number in range(STEPS):
         with program.step():
             with program.op("c10d::_allgather_base_"):
-                program.kernel(GATHER, LATE_NS, stream=TALK_STREAM)
+                program.kernel(GATHER, last_ns if number == STEPS - 1 else LATE_NS, stream=TALK_STREAM)
             with program.op("aten::mm"):
                 program.wait_event(stream=7, on_stream=TALK_STREAM)
                 program.kernel(COMPUTE, LATE_NS, grid=GRID)
