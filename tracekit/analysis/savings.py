@@ -122,6 +122,7 @@ class Budget:
         marked: Whether steps are marked.
         aside_ns: Time of a step that is not in `step_ns`.
         is_small: Whether too little is recorded for advice: every finding is information then.
+        earlier_ns: Time of a step before its window, in which devices ran work of before the capture.
     """
 
     steps: int
@@ -129,6 +130,7 @@ class Budget:
     marked: bool
     aside_ns: int = field(default=0, repr=False)
     is_small: bool = field(default=False, repr=False)
+    earlier_ns: int = field(default=0, repr=False)
 
     def per_step(self, total_ns: int) -> int:
         """A total over the run as an amount per step.
@@ -235,6 +237,7 @@ class StepTotals:
         on_host_ns: Extent of what was recorded on the host, of each rank with nothing on a device.
         aside_ns: Part of the steps, or of what was recorded on devices, that is an edge or marked warm-up.
         is_small: Whether each rank has fewer than `MIN_EVENTS`, and no opaque graph.
+        earlier_ns: Time of the first steps before their windows, in which devices ran earlier work.
     """
 
     steps: int
@@ -243,6 +246,7 @@ class StepTotals:
     on_host_ns: tuple[int, ...] = ()
     aside_ns: int = 0
     is_small: bool = False
+    earlier_ns: int = 0
 
 
 def measure_steps(run: Run) -> StepTotals:
@@ -251,7 +255,7 @@ def measure_steps(run: Run) -> StepTotals:
 
 
 def _measure_steps(run: Run) -> StepTotals:
-    from tracekit.runs.step_windows import after_warm_up, step_windows, with_device_work
+    from tracekit.runs.step_windows import HOST_START_NS, after_warm_up, step_windows, with_device_work
 
     windows, frame = step_windows(run), busy(run, [C.RANK, C.START_NS, C.DUR_NS, C.KIND])
     is_small = _is_small(run, frame)
@@ -259,7 +263,14 @@ def _measure_steps(run: Run) -> StepTotals:
         windows = with_device_work(windows, frame)
         total = sum(_sum_windows(of_rank) for _, of_rank in windows.groupby(C.RANK))
         aside_ns = _aside_ns(run, windows, frame, total)
-        return StepTotals(steps=len(windows), stepped_ns=total, aside_ns=aside_ns, is_small=is_small)
+        starts = windows[[C.START_NS, HOST_START_NS]].groupby(windows[C.RANK]).min()
+        return StepTotals(
+            steps=len(windows),
+            stepped_ns=total,
+            aside_ns=aside_ns,
+            is_small=is_small,
+            earlier_ns=int((starts[C.START_NS] - starts[HOST_START_NS]).sum()),
+        )
     if len(frame):
         frame = after_warm_up(run, frame)
         lengths = _extents(frame)
@@ -321,7 +332,8 @@ def combine_budget(parts: Iterable[StepTotals]) -> Budget:
     aside_ns = sum(rank.aside_ns for rank in ranks)
     aside_ns = aside_ns if aside_ns >= MIN_ASIDE_SHARE * total else 0
     is_small = bool(ranks) and all(rank.is_small for rank in ranks)
-    return Budget(steps, (total - aside_ns) // steps, marked, aside_ns // steps, is_small)
+    earlier_ns = sum(rank.earlier_ns for rank in ranks) // steps
+    return Budget(steps, (total - aside_ns) // steps, marked, aside_ns // steps, is_small, earlier_ns)
 
 
 def budget(run: Run) -> Budget:

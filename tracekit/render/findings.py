@@ -12,7 +12,7 @@ from typing import Any
 from tracekit.analysis import Column, Finding
 from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.findings import Advice
-from tracekit.analysis.savings import Ranked, Verdict
+from tracekit.analysis.savings import MIN_ASIDE_SHARE, Ranked, Verdict
 from tracekit.errors import clean
 from tracekit.render.cells import csv_text, escape, escape_prose, json_text
 from tracekit.render.document import Block, Raw, terminal_width, write
@@ -210,6 +210,8 @@ def _summarize(findings: Sequence[Ranked], advice: Advice) -> str:
     unit = "profiled step" if budget.marked else "capture"
     length = human(budget.step_ns, "ns")
     length += f" of {human(budget.step_ns + budget.aside_ns, 'ns')}" if budget.aside_ns else ""
+    if budget.earlier_ns >= MIN_ASIDE_SHARE * (budget.step_ns + budget.earlier_ns) > 0:
+        length += f" after {human(budget.earlier_ns, 'ns')} of work from before the capture"
     with_warmup = ", warm-up included" if budget.marked else ""
     mean = f"Mean {unit} {length} ({budget.steps:,} {unit.split()[-1]}s{with_warmup})"
     single = f"{unit.capitalize()} {length}"

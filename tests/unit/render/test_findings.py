@@ -144,6 +144,15 @@ def test_one_step_has_no_mean() -> None:
     assert line == "Profiled step 10.00 µs. 0 findings, 7 rules checked."
 
 
+@pytest.mark.parametrize(
+    ("earlier", "says"), [(1_112, " after 1.11 µs of work from before the capture"), (1_111, "")]
+)
+def test_work_that_precedes_the_step_is_said(earlier: int, says: str) -> None:
+    single = replace(advice(), budget=Budget(1, 10_000, marked=True, earlier_ns=earlier))
+    line = render("r1", [], single, "table").splitlines()[1]
+    assert line == f"Profiled step 10.00 µs{says}. 0 findings, 7 rules checked."
+
+
 def test_json_holds_everything() -> None:
     found = json.loads(render("r1", advice().findings, advice(integrity=GOOD), "json"))
     assert (found["schema"], found["steps"], found["step_ns"], found["rules"]) == (
