@@ -72,6 +72,7 @@ from .causes import (
     COMMON_OP,
     HOST_NS,
     INITIAL,
+    LATENCY_NS,
     MIN_DEPENDENCY_NS,
     NEXT_OP,
     OP,
@@ -166,6 +167,7 @@ def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame, lengths
         WARM_UP_NS: groups.sums(np.where(gaps[WARM_UP].to_numpy(), lengths, 0)),
         START_UP_NS: groups.sums(np.where(gaps[INITIAL].to_numpy(), lengths, 0)),
         OVERHEAD_NS: groups.sums(np.minimum(ints(gaps, OVERHEAD_NS), lengths)),
+        LATENCY_NS: groups.sums(np.where(gaps[ASIDE], 0, np.minimum(ints(gaps, LATENCY_NS), lengths))),
     }
 
 
@@ -342,6 +344,9 @@ _SHARE = Column("share", "share", "share of the device's idle time")
 _OVERHEAD = Column(
     OVERHEAD_NS, "ns", "its part (likewise) in which overhead of the profiler runs, if that is the cause"
 )
+_LATENCY = Column(
+    LATENCY_NS, "ns", "its part (likewise, without that aside) after the launch call began, if launch_bound"
+)
 BY_CAUSE = (
     *PLACE_COLUMNS,
     _CAUSE,
@@ -368,6 +373,7 @@ BY_CAUSE = (
         "which does not recur",
     ),
     _OVERHEAD,
+    _LATENCY,
 )
 BY_OP = (
     *(_CAUSE, _OP, _SUM, _SHARE, _COUNT, _LONGEST, _SOURCE, RANK, DEVICE),
@@ -389,6 +395,7 @@ BEFORE_WORK = (
     Column(C.STEP, "", "profiled step that launched it"),
     Column(START_UP_NS, "ns", "its part in which the host loaded or compiled code or chose an algorithm"),
     _OVERHEAD,
+    _LATENCY,
     Column(C.START_NS, "ns", "start of that time"),
     Column(C.ROW_ID, "", "row of the first interval in device_intervals"),
     Column(ANCHOR_ROW, "", "row of the op, or of the next op or launch, in host_intervals"),

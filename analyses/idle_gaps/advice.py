@@ -23,6 +23,7 @@ from .causes import (
     CALL,
     COVERED_NS,
     INITIAL,
+    LATENCY_NS,
     NAMED,
     OP,
     SOURCE,
@@ -54,6 +55,15 @@ def amount(rows: pd.DataFrame, budget: Budget) -> str:
     idle = total_ns(rows)
     size = f"{percent(budget.share(idle))} of the time: {duration(budget.per_step(idle))} {budget.per}"
     return f"{size}, in {budget.count(len(rows), 'gap')}"
+
+
+def divide_launches(rows: pd.DataFrame, budget: Budget) -> str:
+    """Sentence on the parts of gaps before and after the begin of launch calls; empty without the latter."""
+    latency_ns = int(ints(rows, LATENCY_NS).sum())
+    if not budget.matters(latency_ns):
+        return ""
+    before, after = (percent(budget.share(ns)) for ns in (total_ns(rows) - latency_ns, latency_ns))
+    return f"{before} of the time passes before the launch calls, {after} from then until the work starts. "
 
 
 def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE), of_ns: int = 0) -> str:

@@ -77,6 +77,7 @@ from .host_part import (
     activity_levels,
     buffer_broadcasts,
     largest_calls,
+    launch_latency,
     overhead_inside,
     responsible_thread,
     tensor_checks,
@@ -262,6 +263,8 @@ CALL_NS, SECOND, SECOND_NS, OVERHEAD_NS = "call_ns", "second_call", "second_ns",
 of the profiler's own overhead in gaps that it causes."""
 COMPILED, CHECKING, BROADCASTING = "compiled", "checking", "broadcasting"
 """Whether compiled code delayed the device; it checked tensors; DDP broadcast the buffers of a module."""
+LATENCY_NS = "launch_latency_ns"
+"""Part of a launch_bound gap after the launch call began."""
 WARM_UP, INITIAL = "warm_up", "initial"
 """Whether a gap is in marked warm-up, and whether the host loaded or compiled code or chose an algorithm."""
 _COMPILED = (
@@ -403,6 +406,7 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         CALL_NS: why.call_ns,
         SECOND: host.categories(why.second_call, ""),
         SECOND_NS: why.second_ns,
+        LATENCY_NS: np.where(causes == CAUSES.index(Cause.LAUNCH_BOUND), launch_latency(host, gaps), 0),
         OVERHEAD_NS: np.where(causes == CAUSES.index(Cause.PROFILER), why.overhead_ns, 0),
         COMMON_OP: host.categories(common, ""),
         **{name: idle.device[C.NAME].array.take(gaps[name].to_numpy()) for name in (BEFORE, AFTER)},

@@ -39,6 +39,7 @@ from .advice import (
     LOAD_IN_WORKERS,
     MEMORY,
     amount,
+    divide_launches,
     hint,
     largest_part,
     main_call,
@@ -61,6 +62,7 @@ from .causes import (
     COVERED_NS,
     HOST_NS,
     INITIAL,
+    LATENCY_NS,
     NAMED,
     OP,
     SECOND,
@@ -164,7 +166,7 @@ def evidence(rows: pd.DataFrame) -> dict[str, list[int]]:
 
 _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
-    *(COVERED_NS, CALL_NS, SECOND, SECOND_NS),
+    *(COVERED_NS, CALL_NS, SECOND, SECOND_NS, LATENCY_NS),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, WAITS_ELSEWHERE, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
     *(ASIDE, STARTING, INITIAL, NAMED, AFTER, COMPILED, CHECKING, BROADCASTING),
 ]
@@ -350,7 +352,8 @@ def _with_idle_share(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> pd.
     windows = step_windows(run)
     if len(windows):
         inside = inside_steps(gaps, windows)
-        gaps = gaps.assign(**{C.DUR_NS: inside})[inside > 0]
+        latency = np.minimum(ints(gaps, LATENCY_NS), inside)
+        gaps = gaps.assign(**{C.DUR_NS: inside, LATENCY_NS: latency})[inside > 0]
     devices = group_rows(gaps, PLACE)
     ranks, indices = (ints(gaps, name)[devices.first].tolist() for name in PLACE)
     if len(windows):
@@ -455,4 +458,6 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
     launch_less = program.launch_less(*others, compiled=compiled)
     words = {"launch_less": launch_less, "system_trace": program.system_trace}
     advice = _ADVICE[rule.code].format(**words)
+    if rule is LAUNCHES:
+        advice = divide_launches(rows, budget) + advice
     return f"{largest_part(rows)}. {advice}{hint(rows)}{after}"

@@ -15,7 +15,7 @@ from ..shared.common import NO_PARENT, Bools, Small, ints, overlap_by, spans, va
 from ..shared.groups import sum_by_code
 from ..shared.host_columns import HostColumns
 from ..shared.host_rows import LOADS_CODE
-from ..shared.idle_neighbors import EARLIER, first_ending_after
+from ..shared.idle_neighbors import EARLIER, LAUNCH, first_ending_after
 from .context import MAX_CLOCK_SKEW_NS, MIN_LONG_NS
 
 _HOST_MEMORY = r"(?i)host_?(?:alloc|register|free)|(?:malloc|free)_?host"
@@ -156,6 +156,14 @@ def _join_siblings(host: HostColumns, rows: Ints) -> tuple[Small, Union]:
     first = siblings[chosen & ~np.append(False, goes_on)]
     last = siblings[chosen & ~np.append(goes_on, False)]
     return host.thread[first], (host.start[first], host.end[last])
+
+
+def launch_latency(host: HostColumns, gaps: pd.DataFrame) -> Ints:
+    """Part of each gap after the call that launched the next work began; 0 where that call is not known."""
+    start, end = spans(gaps)
+    called = np.clip(values_at(host.start, gaps[LAUNCH].to_numpy(), 0), start, end)
+    latency: Ints = np.where(gaps[LAUNCH].to_numpy() >= 0, end - called, 0)
+    return latency
 
 
 def waits_before(host: HostColumns, waits: Ints, part: Part) -> Ints:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from samples.simulator import Program
 from samples.simulator.planted.idle import (
     INDUCTOR,
     PLANTED,
@@ -21,10 +22,10 @@ from samples.simulator.planted.idle import (
     stalls,
 )
 from tests.shared_runs import analyze
+from tracekit.analysis.findings import advise
 from tracekit.schema import C
 
 if TYPE_CHECKING:
-    from samples.simulator import Program
     from tests.shared_runs import SharedRuns
     from tracekit.runs.run import Run
 
@@ -227,3 +228,24 @@ def test_a_slow_call_before_the_first_work_is_named(shared_runs: SharedRuns) -> 
     assert "cudaLaunchKernel takes 20 ms more before the first work" in finding.advice
     assert finding.saving_ns_per_step is not None
     assert finding.saving_ns_per_step < 10_000_000  # it is in no gap
+
+
+@pytest.mark.parametrize(("delay_ns", "is_said"), [(20_000, True), (0, False)])
+def test_the_time_from_launch_calls_to_their_work_is_said_apart(
+    delay_ns: int, is_said: bool, shared_runs: SharedRuns
+) -> None:
+    """Kernels of 10 µs are launched every 50 µs: of 360 µs, seven times 20 or 40 pass before the calls."""
+    program = Program()
+    for _ in range(8):
+        with program.op("aten::add"):
+            program.kernel("k", 10_000, delay_ns=delay_ns, launch_ns=4_000)
+            program.wait(45_000)
+    advice = advise(shared_runs.simulated(program))
+    assert advice.verdict is not None
+    share = "38.9%" if is_said else "77.8%"
+    assert f"until the CPU launches for {share} of the capture" in advice.verdict.sentence
+    assert ("until the work starts for 38.9%" in advice.verdict.sentence) == is_said
+    (launches,) = [one.finding for one in advice.findings if one.finding.code == "idle_launch_bound"]
+    assert "77.8% of the time" in launches.title
+    split = "38.9% of the time passes before the launch calls, 38.9% from then until the work starts"
+    assert (split in launches.advice) == is_said

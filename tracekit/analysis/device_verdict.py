@@ -22,9 +22,10 @@ from tracekit.analysis.host_verdict import NAME_WIDTH
 from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION, PRODUCTS
 from tracekit.analysis.rules import Bottleneck
-from tracekit.analysis.savings import MIN_ASIDE_SHARE, MIN_SHARE, Part, Verdict, split_window
+from tracekit.analysis.savings import MIN_ASIDE_SHARE, MIN_SHARE, Part, Verdict, is_few, split_window
 from tracekit.errors import clean
 from tracekit.runs.text import human, shorten
+from tracekit.schema import C
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,23 +67,42 @@ class About:
     Attributes:
         window: What the window is.
         edges_ns: Length of its edges, with marked warm-up.
-        warm_up_ns: Length of the latter.
+        edges: Length of the latter; and whether what precedes the first work is explained, and no edge.
         named: By bound, what most of it is, in words, or empty: kernels, copies, a collective, an op.
         waits_share: Share of the window in which the host waits for a device.
         gap_ns: Length of the one gap without recorded work that is most of the host's work, or 0.
         after_gap: In what most of the host's work is without that gap, or empty.
+        latency_ns: Part of the idle time due to launches that is after their calls began.
         lead: For how many ns the CPU was recorded before the first work of a device; what takes most of that
             time, or empty; and for how many ns.
     """
 
     window: str
     edges_ns: int = 0
-    warm_up_ns: int = 0
+    edges: tuple[int, bool] = (0, False)
     named: Mapping[Bottleneck, str] = field(default_factory=dict)
     waits_share: float = 0.0
     gap_ns: int = 0
     after_gap: str = ""
+    latency_ns: int = 0
     lead: tuple[int, str, int] = (0, "", 0)
+
+
+def describe_few_intervals(frame: pd.DataFrame, names: pd.DataFrame | None) -> str:
+    """Return that too little is recorded of the devices for a verdict, and what; empty if enough is.
+
+    Args:
+        frame: Table of `gpu_breakdown` on the window.
+        names: Table `by_name` of `host_breakdown`; None if it is missing.
+    """
+    counts = frame[["kernels", "memcpys", "memsets"]].sum(axis=1).groupby(frame[C.RANK]).sum()
+    on_host = {} if names is None else names.groupby(C.RANK)["calls"].sum().to_dict()
+    few = [is_few(int(count), int(on_host.get(rank, 0))) for rank, count in counts.items()]
+    if not all(few) or frame["graph_ns"].any():
+        return ""
+    most = int(counts.max())
+    each = " of each rank" if len(counts) > 1 else ""
+    return f"too little is recorded, only {most} kernels and copies{each}: record more of the program"
 
 
 def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -> Verdict | None:
@@ -93,7 +113,7 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
         about: What else is known of the window.
     """
     window, edges_ns = about.window, about.edges_ns
-    aside = name_aside(edges_ns, sum(lengths.values()) + edges_ns, about.warm_up_ns)
+    aside = name_aside(edges_ns, sum(lengths.values()) + edges_ns, about.edges)
     window += aside
     if not aside:
         lengths = {**lengths, (Bottleneck.EDGES, "before the first or after the last work"): edges_ns}
@@ -122,17 +142,23 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     in_collectives = AS_LATE in causes.get(Bottleneck.LAUNCH, "")  # which run there: the GPU is not idle
     meanings |= {Bottleneck.LAUNCH: "the GPU waits for the CPU"} if in_collectives else {}
     words = {one: late.get(one, _SUBJECTS.get(one, one)) for one in shares}
-    text = f"{meanings[bound]} for {human(shares[bound], 'share')} of {'the rest' if before else window}"
+    is_unknown = f"mostly {OUTSIDE}" in causes.get(Bottleneck.LAUNCH, "")
+    words |= {Bottleneck.LAUNCH: "unrecorded activity of the CPU"} if is_unknown else {}
+    said, then = _divide_launches(parts, about.latency_ns, in_collectives=in_collectives)
+    share = said if bound == Bottleneck.LAUNCH else shares[bound]
+    text = f"{meanings[bound]} for {human(share, 'share')} of {'the rest' if before else window}"
+    text += then * (bound == Bottleneck.LAUNCH)
     if bound == Bottleneck.UNKNOWN:
         text = f"Cannot tell what bounds this run, too little is recorded: {text}"
     else:
         ahead = ", and the CPU hardly waits for it" if is_paced else ""
         text = f"Bound by {words[bound]}: {text}{ahead}{causes[bound]}"
     if loss:
-        share = human(shares[loss], "share")
-        text += f". Largest loss: {words[loss]}, {share} ({meanings[loss]}{causes[loss]})"
+        lost = human(shares[loss], "share")
+        until = f" for {human(said, 'share')}{then}" * bool(then and loss == Bottleneck.LAUNCH)
+        text += f". Largest loss: {words[loss]}, {lost} ({meanings[loss]}{until}{causes[loss]})"
     elif bound != Bottleneck.COMPUTE:
-        text += f"; {meanings[Bottleneck.COMPUTE]} for {human(shares.get(Bottleneck.COMPUTE, 0.0), 'share')}"
+        text += _describe_work(shares, meanings[Bottleneck.COMPUTE], is_bound=bound in _COMMUNICATES)
     for other in (Bottleneck.PROFILER, Bottleneck.START_UP):
         if other not in (bound, loss) and shares.get(other, 0.0) >= MIN_SHARE:
             text += f"; {other} for {human(shares[other], 'share')}"
@@ -146,27 +172,30 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
 ASIDE = "excluding"
 
 
-def name_aside(edges_ns: int, total_ns: int, warm_up_ns: int) -> str:
+def name_aside(edges_ns: int, total_ns: int, edges: tuple[int, bool]) -> str:
     """Name what a window is without; empty if its edges are a part of it because they are short.
 
     Args:
         edges_ns: Length of its edges, with marked warm-up.
         total_ns: Length of the window with them.
-        warm_up_ns: Length of marked warm-up.
+        edges: Length of marked warm-up, and whether what precedes the first work is explained, and no edge.
 
     Example:
-        >>> name_aside(30_000_000, 100_000_000, 0), name_aside(1, 100_000_000, 0)
+        >>> name_aside(30_000_000, 100_000_000, (0, False)), name_aside(1, 100_000_000, (0, False))
         (' excluding 30.00 ms before the first and after the last GPU work', '')
     """
     if not edges_ns >= MIN_ASIDE_SHARE * total_ns > 0:
         return ""
-    is_warm_up = 2 * warm_up_ns > edges_ns
-    what = "of marked warm-up" if is_warm_up else "before the first and after the last GPU work"
+    warm_up_ns, is_explained = edges
+    what = "after the last GPU work" if is_explained else "before the first and after the last GPU work"
+    what = "of marked warm-up" if 2 * warm_up_ns > edges_ns else what
     return f" {ASIDE} {human(edges_ns, 'ns')} {what}"
 
 
 AS_LATE = "in collectives, as the CPUs of all ranks are late"
 """Label of waiting for a rank by others whose CPUs are as late."""
+OUTSIDE = "outside of recorded ops"
+"""Where the host's work is of which nothing is recorded."""
 LAUNCHES = Bottleneck.LAUNCH, IdleCause.LAUNCH_BOUND.label
 HOST_WORK = Bottleneck.HOST, IdleCause.HOST_WORK.label
 PROFILED = Bottleneck.PROFILER, IdleCause.PROFILER.label
@@ -181,7 +210,7 @@ def _describe_lead(about: About, window_ns: int) -> str:
     if not lead_ns >= MIN_ASIDE_SHARE * (lead_ns + window_ns) > 0:
         return ""
     is_large = work_ns >= MIN_ASIDE_SHARE * lead_ns
-    most = f"; {shorten(clean(work), NAME_WIDTH)} takes {human(work_ns, 'ns')} before it" if is_large else ""
+    most = f", {human(work_ns, 'ns')} of it in {shorten(clean(work), NAME_WIDTH)}" if is_large else ""
     return f"The first work of the GPU begins {human(lead_ns, 'ns')} into the recording{most}. "
 
 
@@ -192,6 +221,35 @@ def _shares(parts: tuple[Part, ...]) -> dict[Bottleneck, float]:
         bound = Bottleneck.LAUNCH if part.bound in LATE else part.bound
         shares[bound] = shares.get(bound, 0.0) + part.share
     return shares
+
+
+def _divide_launches(parts: tuple[Part, ...], latency_ns: int, *, in_collectives: bool) -> tuple[float, str]:
+    """Return for which share of a window the CPU has not launched, and other parts of its delays in words."""
+    of_label: Counter[str] = Counter()
+    for part in parts:
+        of_label[part.label if part.bound in LATE else ""] += part.dur_ns
+    total = of_label.total()
+    late_ns, text = total - of_label[""], ""
+    for length, words in (
+        (min(latency_ns, of_label[LAUNCHES[1]]), "from then until the work starts"),
+        (of_label[AS_LATE], f"waits {AS_LATE},"),
+    ):
+        if length >= MIN_SHARE * total and not in_collectives:
+            late_ns -= length
+            text += f", and {words} for {human(length / total, 'share')}"
+    return late_ns / total, text
+
+
+def _describe_work(shares: dict[Bottleneck, float], kernels: str, *, is_bound: bool) -> str:
+    """Say for how long kernels run, and communication unless it is the bound."""
+    compute, talks = (
+        sum(shares.get(one, 0.0) for one in some) for some in ((Bottleneck.COMPUTE,), _COMMUNICATES)
+    )
+    if not is_bound and talks and not compute:
+        return f"; communication, the only GPU work, runs for {human(talks, 'share')}"
+    text = f"; {kernels} for {human(compute, 'share')}"
+    large = not is_bound and talks >= MIN_ASIDE_SHARE
+    return f"{text}, communication and no other kernel for {human(talks, 'share')}" if large else text
 
 
 def _add_waiting(shares: dict[Bottleneck, float], causes: dict[Bottleneck, str]) -> None:

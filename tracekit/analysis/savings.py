@@ -32,6 +32,8 @@ MIN_ASIDE_SHARE = 0.1
 """Share of the steps, or of the capture, from which edges and marked warm-up do not count."""
 MIN_EVENTS = 5
 """Kernels and copies of a rank, or of one without any what its CPU did, below which nothing is certain."""
+MIN_ON_HOST = 20
+"""Ops, ranges and calls of a rank with which one kernel or copy less is enough."""
 EXPLAINS_IDLE = "idle_gaps"
 """The analysis that explains all idle time, and knows what of it is an edge."""
 CONFIDENT = 0.9
@@ -281,14 +283,31 @@ def _measure_steps(run: Run) -> StepTotals:
     return StepTotals(steps=0, stepped_ns=0, on_host_ns=lengths, is_small=is_small)
 
 
+def is_few(on_device: int, on_host: int) -> bool:
+    """Whether too little is recorded of a rank for a verdict or for advice.
+
+    Args:
+        on_device: Number of kernels, copies and memsets.
+        on_host: Number of ops, ranges and calls of its CPU.
+
+    Example:
+        >>> is_few(5, 0), is_few(4, 19), is_few(4, 20), is_few(3, 1_000), is_few(0, 5)
+        (False, True, False, True, False)
+    """
+    if not on_device:
+        return on_host < MIN_EVENTS
+    return on_device < MIN_EVENTS - (on_host >= MIN_ON_HOST)
+
+
 def _is_small(run: Run, frame: pd.DataFrame) -> bool:
     """Whether too little is recorded of each rank for advice."""
-    if len(frame):
-        is_opaque = (frame[C.KIND] == DeviceKind.GRAPH).any()
-        return bool(frame.groupby(C.RANK).size().max() < MIN_EVENTS) and not is_opaque
-    rows = run.table("host_intervals", columns=[C.RANK])
-    count = int(rows.groupby(C.RANK).size().max()) if len(rows) else 0
-    return count < MIN_EVENTS and run.table("host_samples", columns=[C.RANK]).empty
+    on_device = frame.groupby(C.RANK).size().to_dict()
+    if max(on_device.values(), default=0) >= MIN_EVENTS or (frame[C.KIND] == DeviceKind.GRAPH).any():
+        return False
+    on_host = run.table("host_intervals", columns=[C.RANK]).groupby(C.RANK).size().to_dict()
+    if not on_device and len(run.table("host_samples", columns=[C.RANK])):
+        return False
+    return all(is_few(on_device.get(rank, 0), on_host.get(rank, 0)) for rank in on_device or on_host or (0,))
 
 
 def _aside_ns(run: Run, windows: pd.DataFrame, device: pd.DataFrame, total_ns: int) -> int:
@@ -409,6 +428,12 @@ class Verdict:
     def share(self, bound: Bottleneck) -> float:
         """Return the share of the window that is spent on something."""
         return sum(part.share for part in self.parts if part.bound == bound)
+
+
+def cannot_tell(reason: str) -> Verdict:
+    """Return the verdict that nothing certain can be said, with the reason."""
+    end = "" if reason.endswith("?") else "."
+    return Verdict(Bottleneck.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}{end}")
 
 
 def split_window(lengths: dict[tuple[Bottleneck, str], int]) -> tuple[Part, ...]:

@@ -26,7 +26,7 @@ The largest part without the edges bounds the run; kernel launches and host work
 larger of them is named. They also do where kernels run for less than half of the window, these are the next
 largest part, and the host hardly waits: then it paces the run, and kernels run beside its work. If compute
 bounds the run, the largest other part is the largest loss. It cannot be told what bounds a run whose numbers
-are misleading, whose trace is no whole execution or has fewer than `MIN_EVENTS` of each rank, or whose
+are misleading, whose trace is no whole execution or has too few events of each rank (`is_few`), or whose
 largest part has no known cause.
 
 Example:
@@ -48,16 +48,18 @@ from tracekit.analysis.device_verdict import (
     AS_LATE,
     LATE,
     LAUNCHES,
+    OUTSIDE,
     PROFILED,
     START_UP,
     About,
     describe_devices,
+    describe_few_intervals,
     name_aside,
     name_kernels,
 )
 from tracekit.analysis.host_verdict import NAME_WIDTH, describe_few_calls, describe_host, describe_samples
 from tracekit.analysis.idle_causes import HOST_LAUNCHES, MANAGED, QUEUED, READS, IdleCause
-from tracekit.analysis.savings import MIN_EVENTS, Ranked, Verdict
+from tracekit.analysis.savings import Ranked, Verdict, cannot_tell
 from tracekit.errors import PluginError, clean
 from tracekit.runs.run import Run
 from tracekit.runs.text import human, shorten
@@ -142,7 +144,7 @@ class Evidence:
             ranked: All findings, ranked; the verdict names those on its bound.
         """
         obstacle = self._obstacle()
-        verdict = _cannot_tell(obstacle) if obstacle else self._judge_window()
+        verdict = cannot_tell(obstacle) if obstacle else self._judge_window()
         unnamed = [name for name, message in self.failed.items() if message not in verdict.sentence]
         if unnamed:
             sentence = f"{verdict.sentence} Not included, because it failed: {', '.join(unnamed)}."
@@ -181,8 +183,8 @@ class Evidence:
         for table, window in _WINDOWS:
             frame = self.tables.get(("gpu_breakdown", table))
             if frame is not None:
-                if too_little := self._too_little(frame):
-                    return _cannot_tell(too_little)
+                if too_little := describe_few_intervals(frame, self.tables.get(_HOST)):
+                    return cannot_tell(too_little)
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
                 opaque = frame["graph_ns"].sum() > frame["active_ns"].sum()
@@ -195,12 +197,14 @@ class Evidence:
                     Bottleneck.SYNC: self._latest_op(frame, (IdleCause.SYNC,)),
                     Bottleneck.HOST: busiest,
                 }
-                warm_up_ns, waits = self._warm_up_ns(frame), self._waits(frame)
+                edges = self._describe_edges(frame)
+                waits = self._idle_sum(frame, "waits_ns") / max(int(frame["window_ns"].sum()), 1)
                 lead = (0, "", 0) if table == STEPPED else self._lead(frame)
-                about = About(f"{window}{on}", edges_ns, warm_up_ns, named, waits, gap_ns, after_gap, lead)
+                late = (waits, gap_ns, after_gap, self._idle_sum(frame, "launch_latency_ns"))
+                about = About(f"{window}{on}", edges_ns, edges, named, *late, lead)
                 found = describe_devices(lengths, about)
                 if found is None:
-                    return _cannot_tell("the window has no length")
+                    return cannot_tell("the window has no length")
                 slowed = self._name_slowdown()
                 return replace(found, sentence=f"{slowed}. {found.sentence}") if slowed else found
         whole, by_name, *others = (
@@ -208,22 +212,13 @@ class Evidence:
         )
         if whole is None or by_name is None:
             nothing = "neither work of a device nor of the host is recorded"
-            return _cannot_tell(self.failed.get("host_breakdown", nothing))
+            return cannot_tell(self.failed.get("host_breakdown", nothing))
         if slowed := self._name_slowdown():
             found = describe_samples(others[1], others[2], slowed)
-            return found or _cannot_tell(slowed[0].lower() + slowed[1:])
-        if too_little := describe_few_calls(by_name, others[1]):
-            return _cannot_tell(too_little)
-        return describe_host(whole, by_name, *others) or _cannot_tell("the host's activity has no length")
-
-    def _too_little(self, frame: pd.DataFrame) -> str:
-        """Return that too little is recorded of the devices, and what; empty if enough is."""
-        counts = frame[_COUNTS].sum(axis=1).groupby(frame[C.RANK]).sum()
-        most = int(counts.max())
-        if most >= MIN_EVENTS or frame["graph_ns"].any():
-            return ""
-        each = " of each rank" if len(counts) > 1 else ""
-        return f"too little is recorded, only {most} kernels and copies{each}: record more of the program"
+            return found or cannot_tell(slowed[0].lower() + slowed[1:])
+        few = describe_few_calls(by_name, others[1]) or "the host's activity has no length"
+        found = None if few.startswith("too") else describe_host(whole, by_name, *others)
+        return found or cannot_tell(few)
 
     def measured_window(self) -> tuple[pd.DataFrame, str] | None:
         """Return the breakdown of each device in the window that the verdict is on, and what the window is.
@@ -237,7 +232,7 @@ class Evidence:
                 continue
             edges_ns = self._edges_ns(frame, stepped=table == STEPPED)
             total_ns = int(frame["window_ns"].sum())
-            aside = name_aside(int(edges_ns.sum()), total_ns, self._warm_up_ns(frame))
+            aside = name_aside(int(edges_ns.sum()), total_ns, self._describe_edges(frame))
             if not aside:
                 return frame, window
             cut = edges_ns.to_numpy()
@@ -366,7 +361,9 @@ class Evidence:
         if largest == MANAGED:
             return "with managed memory used by the CPU", 0, ""
         if largest.startswith("("):
-            gap_ns, outside = longest[largest], "outside of recorded ops"
+            gaps = [rows[rows["op"] == largest] for rows in self._idle(frame, "by_op")]
+            sampled = any("source_line" in rows and (rows["source_line"] != "").any() for rows in gaps)
+            gap_ns, outside = longest[largest], "outside of ops" if sampled else OUTSIDE
             words = f"{outside}{self._name_gaps(frame, gap_ns)}"
             if 2 * gap_ns <= work.total():
                 return words, 0, ""
@@ -423,11 +420,15 @@ class Evidence:
             return ""
         return f", mostly {clean(str(sums.idxmax()))}"
 
-    def _warm_up_ns(self, frame: pd.DataFrame) -> int:
-        """Return the idle time in ranges marked as warm-up."""
-        return sum(
-            int(rows["warm_up_ns"].sum()) for rows in self._idle(frame, "by_cause") if "warm_up_ns" in rows
-        )
+    def _describe_edges(self, frame: pd.DataFrame) -> tuple[int, bool]:
+        """Return the idle time in marked warm-up, and whether all other at edges is after the last work."""
+        explained = sum(map(len, self._idle(frame, "before_work"))) == len(frame)
+        return self._idle_sum(frame, "warm_up_ns"), explained and not self._idle_sum(frame, "aside_ns")
+
+    def _idle_sum(self, frame: pd.DataFrame, column: str) -> int:
+        """Return the sum of a column of the tables of idle time, 0 without it."""
+        tables = (rows for name in ("by_cause", "before_work", "summary") for rows in self._idle(frame, name))
+        return sum(int(rows[column].sum()) for rows in tables if column in rows)
 
     def _lead(self, frame: pd.DataFrame) -> tuple[int, str, int]:
         """Return how long the CPU was recorded before the first work of all devices, and what took most."""
@@ -438,13 +439,6 @@ class Evidence:
                 named = (work, int(row["lead_work_ns"])) if isinstance(work, str) else ("", 0)
                 return int(row["lead_ns"]), *named
         return 0, "", 0
-
-    def _waits(self, frame: pd.DataFrame) -> float:
-        """Return the share of the window in which the host waits for a device."""
-        waits_ns = sum(
-            int(rows["waits_ns"].sum()) for rows in self._idle(frame, "summary") if "waits_ns" in rows
-        )
-        return waits_ns / max(int(frame["window_ns"].sum()), 1)
 
     def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
         """Return the rows of a table for the devices of another one, or for their ranks, in its order."""
@@ -460,15 +454,9 @@ _WINDOWS = (
     ("after_warm_up", "the capture after marked warm-up"),
     ("whole", "the capture"),
 )
+_HOST = ("host_breakdown", "by_name")
 _KERNELS = (("kernels", "families"), ("roofline", "kernels"))
 _PLACE = [C.RANK, C.DEVICE]
-_COUNTS = ["kernels", "memcpys", "memsets"]
-
-
-def _cannot_tell(reason: str) -> Verdict:
-    """Return the verdict that nothing certain can be said, with the reason."""
-    end = "" if reason.endswith("?") else "."
-    return Verdict(Bottleneck.UNKNOWN, None, f"Cannot tell what bounds this run: {reason.rstrip('.')}{end}")
 
 
 def _select_findings(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ...]:

@@ -132,6 +132,7 @@ def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
             "warm_up_ns": 0,
             "start_up_ns": 0,
             "overhead_ns": 0,
+            "launch_latency_ns": 6_000,
         }
     ]
     summary = result.tables["summary"].iloc[0]

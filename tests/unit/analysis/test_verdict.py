@@ -233,7 +233,7 @@ def test_work_beside_the_gap_that_is_set_aside_is_named(others_ns: int, says: st
     ]
     results["idle_gaps"].tables["by_op"] = pd.DataFrame(rows)
     sentence = told(results).sentence
-    assert "in one gap of 600 ns, 75.0% of the capture. Bound by host work" in sentence
+    assert "in one gap of 600 ns, 75.0% of the capture. Bound by " in sentence
     assert f", mostly {says or 'CPU busy outside launches'};" in sentence
 
 
@@ -265,6 +265,62 @@ def test_a_host_that_never_waits_paces_kernels_that_run_beside_its_work(
     assert ("and the CPU hardly waits for it" in found.sentence) == (bound is Bottleneck.HOST)
 
 
+@pytest.mark.parametrize(
+    ("latency_ns", "says"),
+    [
+        (9, "until the CPU launches for 60.0% of the capture; kernels run"),
+        (
+            10,
+            "launches for 59.0% of the capture, and from then until the work starts for 1.0%;",
+        ),
+        (
+            600,
+            "launches for 0.0% of the capture, and from then until the work starts for 60.0%; kernels",
+        ),
+    ],
+)
+def test_the_time_after_a_launch_began_is_not_before_it(latency_ns: int, says: str) -> None:
+    results = tables({"launch_bound": 600}, active_ns=400)
+    results["idle_gaps"].tables["by_cause"]["launch_latency_ns"] = latency_ns
+    assert says in told(results).sentence
+    results = tables({"launch_bound": 400}, active_ns=600)
+    results["idle_gaps"].tables["by_cause"]["launch_latency_ns"] = 100
+    loss = "kernel launches, 40.0% (the GPU is idle until the CPU launches for 30.0%, and from then until"
+    assert f"{loss} the work starts for 10.0%)" in told(results).sentence
+
+
+@pytest.mark.parametrize(
+    ("kernels_ns", "says"),
+    [
+        (0, "communication, the only GPU work, runs for 40.0%."),
+        (1, "kernels other than communication run for 0.1%, communication and no other kernel for 40.0%."),
+    ],
+)
+def test_communication_that_is_no_bound_is_named_where_it_is_much(kernels_ns: int, says: str) -> None:
+    idle_ns = 600 - kernels_ns
+    results = tables({"launch_bound": idle_ns}, active_ns=400 + kernels_ns, communication_exposed_ns=400)
+    results["ranks"] = Result({"stragglers": pd.DataFrame([{C.RANK: 0, C.DEVICE: 0}])})
+    assert told(results).sentence.endswith(says)
+
+
+@pytest.mark.parametrize(("at_edge_ns", "is_explained"), [(0, True), (1, False)])
+def test_an_explained_begin_of_the_steps_is_no_edge(at_edge_ns: int, is_explained: bool) -> None:
+    results = tables({"host_work": 200}, aside_ns=at_edge_ns, outside_ns=300, active_ns=500)
+    row = {C.RANK: 0, C.DEVICE: 0, "cause": "host_work", "op": "aten::normal_", "dur_ns": 100}
+    results["idle_gaps"].tables["before_work"] = pd.DataFrame([{**row, "start_up_ns": 0}])
+    begins = f"excluding {200 + at_edge_ns} ns "
+    words = "after the last GPU work" if is_explained else EDGES
+    assert begins + words in told(results).sentence
+
+
+@pytest.mark.parametrize(("line", "is_known"), [("train.py(3): f", True), ("", False)])
+def test_unrecorded_activity_is_not_said_to_be_work(line: str, is_known: bool) -> None:
+    results = tables({"host_work": 490, "sync": 100}, active_ns=410)
+    results["idle_gaps"].tables["by_op"]["source_line"] = line
+    begins = "Bound by host work: " if is_known else "Bound by unrecorded activity of the CPU: "
+    assert told(results).sentence.startswith(begins)
+
+
 @pytest.mark.parametrize("start_up_ns", [0, 40])
 def test_time_before_the_first_work_has_the_causes_of_gaps(start_up_ns: int) -> None:
     results = tables({"host_work": 90, "dataload": 10}, op="aten::sort", outside_ns=400, active_ns=500)
@@ -287,7 +343,7 @@ def test_a_long_recording_before_the_first_work_is_said_first(
     results["idle_gaps"].tables["summary"] = results["idle_gaps"].tables["summary"].assign(**lead)
     sentence = told(results).sentence
     begins = "The first work of the GPU begins 112 ns into the recording"
-    work = f"; cudaFree takes {work_ns} ns before it" * is_named
+    work = f", {work_ns} ns of it in cudaFree" * is_named
     assert sentence.startswith(f"{begins}{work}. Bound by" if is_said else "Bound by")
 
 
@@ -584,7 +640,7 @@ def test_a_few_kernels_are_too_little(tmp_path: Path, count: int, is_enough: boo
             rows.append(kernel(at, at + 1_000, launch_row=len(calls), **place))
             if at < 10_000 * count:
                 rows.append(device(DeviceKind.IDLE, at + 1_000, at + 10_000, **place))
-            calls.append(host("cudaLaunchKernel", at - 2_000, at, kind=HostKind.RUNTIME, rank=rank))
+            calls.append(host("cudaLaunchKernel", at - 1_000, at, kind=HostKind.RUNTIME, rank=rank))
     run = make_run(tmp_path, device_intervals=rows, host_intervals=calls)
     advice = advise(run)
     assert advice.verdict is not None
