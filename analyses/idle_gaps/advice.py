@@ -116,6 +116,11 @@ FIRST_USES = (
     "algorithm or allocate a workspace for a shape. Run each shape before recording, and in production "
     "before the first request"
 )
+READ_BACKS = (
+    "The program waited there for a copy to the host, and took this long, in code of which nothing was "
+    "recorded, until it launched work on data that was on the device already. To find it, {stacks}; do that "
+    "work on the device or in another thread, or launch the next kernels before it"
+)
 CHECKS = (
     "It checks sizes and strides there, in a Python function per tensor, each of which was recorded: "
     "`torch._inductor.config.size_asserts = False` leaves the checks out; record without stacks to see what "

@@ -265,6 +265,8 @@ COMPILED, CHECKING, BROADCASTING = "compiled", "checking", "broadcasting"
 """Whether compiled code delayed the device; it checked tensors; DDP broadcast the buffers of a module."""
 LATENCY_NS = "launch_latency_ns"
 """Part of a launch_bound gap after the launch call began."""
+READ_BACK = "read_back"
+"""Whether the program copied to the host before a gap, and then went on with data on the device."""
 WARM_UP, INITIAL = "warm_up", "initial"
 """Whether a gap is in marked warm-up, and whether the host loaded or compiled code or chose an algorithm."""
 _COMPILED = (
@@ -425,6 +427,7 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         COMPILED: _in_compiled_code(idle, launch),
         CHECKING: why.checking,
         BROADCASTING: why.broadcasting,
+        READ_BACK: context.after_read_back(gaps, idle.device, why.wait),
         FIRST: first,
         INITIAL: is_late & initial & ~why.aside & ~stalled,
         NAMED: is_named | (sampled != "") & (anchor < 0),

@@ -103,6 +103,21 @@ def before_host_access(gaps: pd.DataFrame, device: pd.DataFrame) -> Bools:
     return to_host & (gaps[LAUNCH].to_numpy() < 0)
 
 
+def after_read_back(gaps: pd.DataFrame, device: pd.DataFrame, wait: Ints) -> Bools:
+    """Whether each gap follows a copy to the host that was waited for, and precedes other work than a copy.
+
+    The program went on with data that was on the device already, so it did not wait for a request or a batch.
+
+    Args:
+        gaps: Idle intervals.
+        device: The intervals that occupy a device.
+        wait: Host position of the wait that ended in each gap, or -1.
+    """
+    before, after = (device[C.NAME].iloc[gaps[name].to_numpy()] for name in (BEFORE, AFTER))
+    read: Bools = contains(before, r"(?i)^memcpy DtoH") & ~contains(after, "(?i)^memcpy") & (wait >= 0)
+    return read
+
+
 def waiting_launches(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Ints:
     """A launch call of the rank of each gap, where these return after their kernels; -1 elsewhere.
 

@@ -38,6 +38,7 @@ from .advice import (
     FIRST_USES,
     LOAD_IN_WORKERS,
     MEMORY,
+    READ_BACKS,
     amount,
     divide_launches,
     hint,
@@ -65,6 +66,7 @@ from .causes import (
     LATENCY_NS,
     NAMED,
     OP,
+    READ_BACK,
     SECOND,
     SECOND_NS,
     SOURCE,
@@ -92,7 +94,8 @@ LAUNCHES = Rule(
 COMPUTES = Rule(
     "idle_host_work",
     states=f"host_work gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; without a saving "
-    "where it was not recorded what the host did, where Inductor's code checked tensors (these gaps and "
+    "where it was not recorded what the host did, unless it had waited for a copy to the host and went on "
+    "without another copy, where Inductor's code checked tensors (these gaps and "
     "launch_bound ones are reported apart), or, with at most one step marked, was late only before "
     "it got ahead",
     why="dispatching an op does not take that long: the host did other work, or waited",
@@ -168,13 +171,14 @@ _NEEDED = [
     *(C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.ROW_ID, C.LAUNCH_ROW),
     *(COVERED_NS, CALL_NS, SECOND, SECOND_NS, LATENCY_NS),
     *(CAUSE, OP, CALL, SOURCE, HOST_NS, WAITS_ELSEWHERE, ALLOCATING, WAIT_ROW, ANCHOR_ROW),
-    *(ASIDE, STARTING, INITIAL, NAMED, AFTER, COMPILED, CHECKING, BROADCASTING),
+    *(ASIDE, STARTING, INITIAL, NAMED, AFTER, COMPILED, CHECKING, BROADCASTING, READ_BACK),
 ]
 _IDLE_SHARE = "idle_share"
 """Column of the idle share of the steps (of the capture without any) of a gap's device."""
 
 _HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
 _AT_MOST = "; an upper bound, because it is unknown what the device waited for"
+_NOT_RECORDED = "; an upper bound, because it was not recorded what the host did"
 _START = (
     "the queue was empty when the capture began, and at its end the host is further ahead than it was late "
     "in all: the gaps recur only if the program waits for the device after each round"
@@ -203,6 +207,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     caused = {cause: gaps[CAUSE].cat.codes.to_numpy() == CAUSES.index(cause) for cause in Cause}
     is_unknown, reads = caused[Cause.HOST_WORK] & ~is_named, contains(gaps[OP], READS)
     managed = (gaps[OP] == MANAGED).to_numpy(bool)
+    unrecorded = is_unknown & ~reads & ~managed
+    read_back = _if_matters(COMPUTES, gaps, unrecorded & gaps[READ_BACK].to_numpy(bool), budget)
     late = caused[Cause.LAUNCH_BOUND] | caused[Cause.HOST_WORK]
     checks = _if_matters(COMPUTES, gaps, late & gaps[CHECKING].to_numpy(bool), budget)
     buffers = _if_matters(LAUNCHES, gaps, late & gaps[BROADCASTING].to_numpy(bool), budget)
@@ -218,7 +224,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
             caused[Cause.HOST_WORK] & is_named & ordinary,
             "GPU idle: CPU busy outside kernel launches",
         ),
-        (COMPUTES, is_unknown & ~reads & ~managed, "GPU idle while the CPU activity is unknown"),
+        (COMPUTES, read_back, "GPU idle while the CPU uses what it copied to the host"),
+        (COMPUTES, unrecorded & ~read_back, "GPU idle while the CPU activity is unknown"),
         (COMPUTES, is_unknown & managed, "GPU idle while the CPU uses managed memory"),
         (COMPUTES, is_unknown & reads, "GPU idle while the CPU reads files or input"),
         (rule_of_start, starts_up, "GPU idle during slow runtime calls and first calls of ops"),
@@ -237,19 +244,21 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
             continue
         idle = total_ns(rows)
         inside = " inside the profiled steps" if budget.marked else ""
-        is_queued = rule in (DEPENDS, SUBMITS)
+        is_queued, is_read_back = rule in (DEPENDS, SUBMITS), chosen is read_back
+        at_most = _AT_MOST if is_queued else _NOT_RECORDED if is_read_back else ""
+        is_estimated = bool(at_most)
         finding = budget.finding(
             rule,
             idle,
             f"{title} {amount(rows, budget)}",
             _advise(run, rule, rows, budget) + _before_capture(rule, rows, summary, budget),
-            _HOW.format(inside=inside, per=budget.per) + (_AT_MOST if is_queued else _PROFILED),
-            basis=Basis.ESTIMATED if is_queued else Basis.MEASURED,
-            confidence=0.6 if is_queued else CONFIDENT,
+            _HOW.format(inside=inside, per=budget.per) + (at_most or _PROFILED),
+            basis=Basis.ESTIMATED if is_estimated else Basis.MEASURED,
+            confidence=0.6 if is_estimated else CONFIDENT,
             evidence=evidence(rows),
         )
-        if finding.severity is Severity.HIGH and mostly(rows, rows[INITIAL]):
-            finding = replace(finding, severity=Severity.WARN)  # it happens once
+        if finding.severity is Severity.HIGH and (is_read_back or mostly(rows, rows[INITIAL])):
+            finding = replace(finding, severity=Severity.WARN)  # it is not known well, or happens once
         reason = _why_no_saving(rule, rows, budget, len(run.ranks))
         result.append(finding.without_saving(f"saving not estimated: {reason}") if reason else finding)
     return _limit_savings(run, result, budget)
@@ -306,6 +315,8 @@ def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -
     if rule is COMPUTES and rows[CHECKING].all():
         return "recording each check takes most of this time"
     if rule is COMPUTES and not rows[NAMED].all():
+        if rows[READ_BACK].all():
+            return ""
         return (
             "what it reads is needed"
             if contains(rows[OP], READS).all() or (rows[OP] == MANAGED).all()
@@ -438,6 +449,8 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
         return f"{largest_part(rows)}. {CHECKS}"
     if rule is LAUNCHES and rows[BROADCASTING].all():
         return f"{largest_part(rows)}. It launches some ops per buffer: {OWN_BUFFERS}"
+    if rule is COMPUTES and rows[READ_BACK].all() and not rows[NAMED].any():
+        return f"{largest_part(rows)}. {READ_BACKS.format(stacks=program.stacks)}"
     if rule is COMPUTES:
         named = with_kernels(rows) if rows[NAMED].all() else rows
         return f"{largest_part(named)}. {on_host(rows, program)}{one_off(rows)}"

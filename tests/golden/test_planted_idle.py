@@ -16,12 +16,14 @@ from samples.simulator.planted.idle import (
     generated,
     host_work,
     loading,
+    processing,
     read_back,
     read_back_late,
     small_ops,
     stalls,
 )
 from tests.shared_runs import analyze
+from tracekit.analysis import Severity
 from tracekit.analysis.findings import advise
 from tracekit.schema import C
 
@@ -249,3 +251,25 @@ def test_the_time_from_launch_calls_to_their_work_is_said_apart(
     assert "77.8% of the time" in launches.title
     split = "38.9% of the time passes before the launch calls, 38.9% from then until the work starts"
     assert (split in launches.advice) == is_said
+
+
+@pytest.mark.parametrize(
+    ("options", "is_own"), [({}, True), ({"uploads": True}, False), ({"reads": False}, False)]
+)
+def test_work_of_the_host_on_what_it_read_is_told_from_a_wait_for_a_request(
+    shared_runs: SharedRuns, options: dict[str, bool], *, is_own: bool
+) -> None:
+    findings = analyze(shared_runs.simulated(processing(**options)), "idle_gaps").findings
+    (finding,) = [finding for finding in findings if finding.code == "idle_host_work"]
+    assert ("the CPU uses what it copied to the host" in finding.title) == is_own
+    assert (finding.severity, finding.saving_ns_per_step is not None) == (
+        (Severity.WARN, True) if is_own else (Severity.INFO, False)
+    )
+    if is_own:
+        assert finding.saves == "saves up to"
+        assert finding.saving_ns_per_step == pytest.approx(5_000_000, rel=0.01)
+
+
+def test_short_work_of_the_host_on_what_it_read_is_no_finding(shared_runs: SharedRuns) -> None:
+    findings = analyze(shared_runs.simulated(processing(stops_ns=50_000)), "idle_gaps").findings
+    assert "idle_host_work" not in {finding.code for finding in findings}

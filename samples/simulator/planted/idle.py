@@ -278,6 +278,34 @@ def _broadcast_buffers(program: Program, *, own: bool) -> None:
             program.copy("D2D", 4_000)
 
 
+def processing(*, uploads: bool = False, reads: bool = True, stops_ns: int = 5_000_000) -> Program:
+    """The host reads a result, computes for 5 ms without any op, and launches work on what the device has.
+
+    Args:
+        uploads: Whether it copies to the device before it launches.
+        reads: Whether it reads the result; otherwise it waits for the device alone.
+        stops_ns: For how long it computes.
+    """
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm"):
+                program.kernel("work", 1_000_000)
+            if reads:
+                with program.op("aten::copy_"):
+                    program.copy("D2H", 4_000)
+            else:
+                program.synchronize()
+            program.wait(stops_ns)
+            if uploads:
+                with program.op("aten::copy_"):
+                    program.copy("H2D", 4_000)
+            with program.op("aten::relu"):
+                program.kernel("work", 1_000_000)
+            program.wait(900_000)
+    return program
+
+
 def first_uses(*, load_ns: int = 5_000_000, tune_ns: int = 3_000_000, initialize_ns: int = 4_000) -> Program:
     """The first launch, one that loads code, and an op of which the first call is slow."""
     program = Program()
