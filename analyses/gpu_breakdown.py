@@ -75,6 +75,7 @@ MEASURES = (
     Column("communication_exposed_ns", "ns", "|N∖(K∖N)|: exposed communication (no other kernel runs)"),
     Column("communication_overlapped_ns", "ns", "communication overlapped with other kernels"),
     Column("graph_ns", "ns", "|G∖(K∪C∪S)|: an opaque graph runs and nothing else"),
+    Column("overrun_ns", "ns", "active only by overruns, after the next kernel of their stream began"),
 )
 _TABLES = ("whole", "after_warm_up", "per_step", "profiled_steps")
 
@@ -91,7 +92,7 @@ class Partial:
 
 def measure(run: Run) -> Partial:
     """Break down the time of each device."""
-    frame = busy(run, [C.ROW_ID, C.RANK, C.DEVICE, C.KIND, C.NAME, C.START_NS, C.DUR_NS, C.STEP])
+    frame = busy(run, [C.ROW_ID, C.RANK, C.DEVICE, C.STREAM, C.KIND, C.NAME, C.START_NS, C.DUR_NS, C.STEP])
     if frame.empty:
         return Partial(tables={}, opaque=False)
     windows, overruns = step_windows(run), find_overruns(run)
@@ -135,10 +136,26 @@ class _DeviceUnions:
         rightful = rows[~np.isin(ints(rows, C.ROW_ID), overruns)] if len(overruns) else rows
         self.summed = {kind: spans(rightful[rightful[C.KIND] == kind]) for kind in _SUMMED}
         self.by_class = intervals_by_class(rows)
+        self.credible = _cut_overruns(rows, overruns)
         self.copies = intervals.union(*self.spans[DeviceKind.MEMCPY])
         is_movement = rows[C.KIND].isin([str(DeviceKind.MEMCPY), str(DeviceKind.MEMSET)])
         self.movement = intervals.union(*spans(rows[is_movement]))
         self.recorded = intervals.union(*spans(rows[rows[C.KIND] != DeviceKind.GRAPH]))
+
+
+def _cut_overruns(rows: pd.DataFrame, overruns: Ints) -> Union | None:
+    """Union of the kernels, of which those with a wrong end stop where the next of their stream starts.
+
+    None without any: then it is that of the kernels.
+    """
+    wrong = np.isin(ints(rows, C.ROW_ID), overruns)
+    if not wrong.any():
+        return None
+    kernels = rows[rows[C.KIND] == DeviceKind.KERNEL].assign(wrong=wrong[rows[C.KIND] == DeviceKind.KERNEL])
+    kernels = kernels.sort_values([C.STREAM, C.START_NS])
+    start, end = spans(kernels)
+    following = np.append(start[1:], end[-1:])  # an overrun is never the last of its stream
+    return intervals.union(start, np.where(kernels["wrong"], np.minimum(end, following), end))
 
 
 _SUMMED = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)
@@ -168,6 +185,7 @@ def _amounts(unions: _DeviceUnions, start: Ints, end: Ints, *, last: int = 0) ->
         "communication_exposed_ns": exposed,
         "communication_overlapped_ns": communication - exposed,
         "graph_ns": occupied - recorded,
+        "overrun_ns": active - (active if unions.credible is None else inside(unions.credible)),
         **{f"{kind}_sum_ns": _sum_inside(*unions.summed[kind], start, end) for kind in _SUMMED},
         **{f"{kind}s": _count_starts(unions.spans[kind][0], start, end + last) for kind in _SUMMED},
     }

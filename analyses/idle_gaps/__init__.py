@@ -218,6 +218,7 @@ def _summary(
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
         called = idle.host.start[idle.host.rank == rank]
         row["lead_ns"] = max(0, first - int(called.min())) if len(called) else pd.NA
+        row["behind_ns"] = _queued_before(idle.host, of_device)
         row["lead_work"], row["lead_work_ns"] = _largest_before(idle.host, of_device)
         row["waits_ns"] = _waits(idle, windows[windows[C.RANK] == rank], of_device, first, last)
         row["edges_ns"] = _edges(
@@ -226,8 +227,15 @@ def _summary(
         rows.append(row)
     table = pd.DataFrame(rows)
     table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
-    nullable = ["median_ns", "longest_ns", "lead_ns", "lead_work_ns", "edges_ns"]
+    nullable = ["median_ns", "longest_ns", "lead_ns", "behind_ns", "lead_work_ns", "edges_ns"]
     return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in SUMMARY]]
+
+
+def _queued_before(host: HostColumns, of_device: pd.DataFrame) -> int | None:
+    """For how long the first work of a device was queued: the device ran work that is not recorded."""
+    first = of_device.iloc[[int(ints(of_device, C.START_NS).argmin())]]
+    call = int(host.positions(first[C.LAUNCH_ROW])[0])
+    return max(0, int(first[C.START_NS].iloc[0]) - int(host.end[call])) if call >= 0 else None
 
 
 def _largest_before(host: HostColumns, of_device: pd.DataFrame) -> tuple[str | None, int | None]:
@@ -446,6 +454,9 @@ SUMMARY = (
     Column("lead_ns", "ns", "from the first recorded activity of the CPU to the first work of the device"),
     Column("lead_work", "", "op, call or range that takes most of it on the thread with the first launch"),
     Column("lead_work_ns", "ns", "Σ of its times, without ops, calls and ranges inside it"),
+    Column(
+        "behind_ns", "ns", "from the end of the launch of the first interval to its start; missing unlinked"
+    ),
     Column(
         "waits_ns",
         "ns",

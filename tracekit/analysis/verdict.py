@@ -262,8 +262,11 @@ class Evidence:
         exposed = frame["communication_exposed_ns"]
         waited, late = self._waited_ns(frame, stepped=stepped)
         graph, idle = int(frame["graph_ns"].sum()), int(frame["idle_ns"].sum())
+        compute = int((frame["active_ns"] - exposed).sum())
+        wrong = min(int(frame["overrun_ns"].sum()), compute) if "overrun_ns" in frame else 0
         lengths = {
-            (Bottleneck.COMPUTE, "compute"): int((frame["active_ns"] - exposed).sum()),
+            (Bottleneck.COMPUTE, "compute"): compute - wrong,
+            (Bottleneck.UNKNOWN, "in kernels whose recorded end is wrong"): wrong,
             (Bottleneck.COMPUTE, "opaque CUDA graphs"): graph,
             (Bottleneck.COMMUNICATION, "exposed communication"): int(exposed.sum()) - waited,
             (Bottleneck.STRAGGLERS, "waiting for the last rank"): waited - late,

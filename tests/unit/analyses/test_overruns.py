@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.builders import host, kernel, make_run
-from tracekit.analysis import analyze
+from tracekit.analysis import Bottleneck, analyze
+from tracekit.analysis.verdict import judge
 from tracekit.schema import HostKind
 
 if TYPE_CHECKING:
@@ -39,3 +40,15 @@ def test_sums_leave_out_kernels_that_run_over_later_ones(
     run = make_run(tmp_path, host_intervals=rows, device_intervals=kernels)
     sums = {key: int(analyze(run, key[0]).tables[key[1]][column].sum()) for key, column in SUMS.items()}
     assert sums == dict.fromkeys(SUMS, left_ns)
+
+
+@pytest.mark.parametrize(("end", "computes"), [(790_000, 920), (110_000, 920), (100_000, 910)])
+def test_a_verdict_counts_them_until_the_next_kernel_starts(tmp_path: Path, end: int, computes: int) -> None:
+    """Ten kernels of one stream, one every 110 us; the second has this end, the others take 90 us."""
+    ends = [at + 90_000 for at in range(0, 1_100_000, 110_000)]
+    ends[1] = 110_000 + end
+    rows = [
+        kernel(at, at_end, stream=7) for at, at_end in zip(range(0, 1_100_000, 110_000), ends, strict=True)
+    ]
+    parts = judge(make_run(tmp_path, device_intervals=rows)).parts
+    assert sum(part.dur_ns for part in parts if part.bound == Bottleneck.COMPUTE) == computes * 1_000
