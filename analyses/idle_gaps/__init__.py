@@ -60,7 +60,6 @@ from ..shared.common import (
     spans,
 )
 from ..shared.groups import Groups, count_by_rank, group_rows, sum_by_code
-from ..shared.host_columns import HostColumns
 from ..shared.idle_neighbors import AFTER, BEFORE, inside_steps
 from . import causes as idle_rows
 from . import findings as idle_findings
@@ -85,6 +84,7 @@ from .causes import (
     Idle,
 )
 from .context import MAX_DISPATCH_NS, MAX_FIRST_CALLS, MIN_FIRST_RATIO, MIN_LONG_NS, MIN_STALLED_OPS
+from .host_part import largest_before, queued_before
 
 COUNTED_NS = "counted_ns"
 MIN_UNKNOWN_SHARE, MIN_PROFILER_SHARE = 0.15, 0.01
@@ -218,8 +218,8 @@ def _summary(
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
         called = idle.host.start[idle.host.rank == rank]
         row["lead_ns"] = max(0, first - int(called.min())) if len(called) else pd.NA
-        row["behind_ns"] = _queued_before(idle.host, of_device)
-        row["lead_work"], row["lead_work_ns"] = _largest_before(idle.host, of_device)
+        row["behind_ns"] = queued_before(idle.host, of_device)
+        row["lead_work"], row["lead_work_ns"] = largest_before(idle.host, of_device)
         row["waits_ns"] = _waits(idle, windows[windows[C.RANK] == rank], of_device, first, last)
         row["edges_ns"] = _edges(
             windows[windows[C.RANK] == rank], first, last, opening_ns.get((rank, device), 0)
@@ -227,34 +227,8 @@ def _summary(
         rows.append(row)
     table = pd.DataFrame(rows)
     table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
-    nullable = ["median_ns", "longest_ns", "lead_ns", "behind_ns", "lead_work_ns", "edges_ns"]
+    nullable = ["median_ns", "longest_ns", "lead_ns", "lead_work_ns", "edges_ns"]
     return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in SUMMARY]]
-
-
-def _queued_before(host: HostColumns, of_device: pd.DataFrame) -> int | None:
-    """For how long the first work of a device was queued: the device ran work that is not recorded."""
-    first = of_device.iloc[[int(ints(of_device, C.START_NS).argmin())]]
-    call = int(host.positions(first[C.LAUNCH_ROW])[0])
-    return max(0, int(first[C.START_NS].iloc[0]) - int(host.end[call])) if call >= 0 else None
-
-
-def _largest_before(host: HostColumns, of_device: pd.DataFrame) -> tuple[str | None, int | None]:
-    """Name and self time of what the thread with the first launch did longest before the work of a device."""
-    end, calls = int(ints(of_device, C.START_NS).min()), host.positions(of_device[C.LAUNCH_ROW])
-    if not len(calls := calls[calls >= 0]):
-        return None, None
-    launches = host.thread[calls[np.argmin(host.start[calls])]]
-    of_thread = host.rows_of_thread[int(launches)]
-    count = int(np.searchsorted(host.start[of_thread], end))
-    rows = np.arange(of_thread.start, of_thread.start + count)
-    parent, is_call = host.parent[rows], host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
-    in_call = (parent >= 0) & is_call[parent]  # a call has the time of what it asks of the system
-    inside = np.where(in_call, 0, np.minimum(host.end[rows], end) - host.start[rows])
-    self_ns, place = inside.copy(), parent.astype(np.int64) - of_thread.start
-    np.subtract.at(self_ns, place[parent >= 0], inside[parent >= 0])
-    sums = sum_by_code(host.name_codes(rows).astype(np.int64), len(host.shown_names), self_ns)
-    largest = int(sums.argmax())
-    return str(host.shown_names[largest]), int(sums[largest])
 
 
 def _sum_causes(gaps: pd.DataFrame, chosen: Bools | slice = slice(None)) -> dict[Cause, int]:
@@ -454,9 +428,7 @@ SUMMARY = (
     Column("lead_ns", "ns", "from the first recorded activity of the CPU to the first work of the device"),
     Column("lead_work", "", "op, call or range that takes most of it on the thread with the first launch"),
     Column("lead_work_ns", "ns", "Σ of its times, without ops, calls and ranges inside it"),
-    Column(
-        "behind_ns", "ns", "from the end of the launch of the first interval to its start; missing unlinked"
-    ),
+    Column("behind_ns", "ns", "from the end of the launch of the first interval to its start; 0 if unlinked"),
     Column(
         "waits_ns",
         "ns",

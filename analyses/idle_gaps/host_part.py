@@ -203,3 +203,29 @@ def activity_levels(host: HostColumns) -> Small:
     level = np.full(len(works), _FRAME, np.int8)
     level[works], level[waits] = WORKING, _WAITING
     return level
+
+
+def queued_before(host: HostColumns, of_device: pd.DataFrame) -> int:
+    """For how long the first work of a device was queued; 0 if its launch is unknown."""
+    first = of_device.iloc[[int(ints(of_device, C.START_NS).argmin())]]
+    call = int(host.positions(first[C.LAUNCH_ROW])[0])
+    return max(0, int(first[C.START_NS].iloc[0]) - int(host.end[call])) if call >= 0 else 0
+
+
+def largest_before(host: HostColumns, of_device: pd.DataFrame) -> tuple[str | None, int | None]:
+    """Name and self time of what the thread with the first launch did longest before the work of a device."""
+    end, calls = int(ints(of_device, C.START_NS).min()), host.positions(of_device[C.LAUNCH_ROW])
+    if not len(calls := calls[calls >= 0]):
+        return None, None
+    launches = host.thread[calls[np.argmin(host.start[calls])]]
+    of_thread = host.rows_of_thread[int(launches)]
+    count = int(np.searchsorted(host.start[of_thread], end))
+    rows = np.arange(of_thread.start, of_thread.start + count)
+    parent, is_call = host.parent[rows], host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
+    in_call = (parent >= 0) & is_call[parent]  # a call has the time of what it asks of the system
+    inside = np.where(in_call, 0, np.minimum(host.end[rows], end) - host.start[rows])
+    self_ns, place = inside.copy(), parent.astype(np.int64) - of_thread.start
+    np.subtract.at(self_ns, place[parent >= 0], inside[parent >= 0])
+    sums = sum_by_code(host.name_codes(rows).astype(np.int64), len(host.shown_names), self_ns)
+    largest = int(sums.argmax())
+    return str(host.shown_names[largest]), int(sums[largest])

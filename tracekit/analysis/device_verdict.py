@@ -56,6 +56,8 @@ MIN_PRODUCTS_SHARE = 0.25
 """Share of the kernel time from which matrix products are named where no family of kernels is."""
 MIN_GAP_SHARE = 0.5
 """Share of the window from which one gap is set aside in which nothing was recorded of the host."""
+MIN_QUEUED_NS = 1_000_000
+"""Time of the first launch in the queue from which the device ran other work, which was not recorded."""
 MAX_PACED_WAIT_SHARE = 0.1
 """Share of the window below which a host that waits for a device does not lose time by it."""
 
@@ -74,7 +76,7 @@ class About:
         after_gap: In what most of the host's work is without that gap, or empty.
         latency_ns: Part of the idle time due to launches that is after their calls began.
         lead: For how many ns the CPU was recorded before the first work of a device; what takes most of that
-            time, or empty; and for how many ns.
+            time, or empty; for how many ns; and for how long that work was queued.
     """
 
     window: str
@@ -85,7 +87,7 @@ class About:
     gap_ns: int = 0
     after_gap: str = ""
     latency_ns: int = 0
-    lead: tuple[int, str, int] = (0, "", 0)
+    lead: tuple[int, str, int, int] = (0, "", 0, 0)
 
 
 def describe_few_intervals(frame: pd.DataFrame, names: pd.DataFrame | None) -> str:
@@ -206,7 +208,12 @@ LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
 
 def _describe_lead(about: About, window_ns: int) -> str:
     """Say for how long the CPU was recorded before the first work of a device, if that is a large part."""
-    lead_ns, work, work_ns = about.lead
+    lead_ns, work, work_ns, queued_ns = about.lead
+    least_ns = max(MIN_QUEUED_NS, MIN_ASIDE_SHARE * window_ns)
+    if queued_ns >= least_ns and 2 * queued_ns > max(lead_ns, about.edges_ns):
+        return (
+            f"Launched work first waits {human(queued_ns, 'ns')} for work of the GPU that is not recorded. "
+        )
     if not lead_ns >= MIN_ASIDE_SHARE * (lead_ns + window_ns) > 0:
         return ""
     is_large = work_ns >= MIN_ASIDE_SHARE * lead_ns

@@ -16,11 +16,10 @@ are marked, summed over devices. Its parts sum to it exactly:
   what remains without it, if that is at least 10%.
 * one gap without recorded work of the host, if it is most of that work: set aside from half of the rest.
 * edges: gaps that `idle_gaps` sets aside at the edges of the capture and in marked warm-up, and idle time of
-  the steps before the first work of the device that it does not explain, or after the last. From 10% the
-  window is what remains without them.
+  the steps that it does not explain before the first work of the device, or after the last. From 10% on,
+  the window is the rest.
 
-A run without device work is judged by the parts of `host_breakdown`: the window is that of the thread that
-drives each rank.
+A run without device work is judged by `host_breakdown`, in the window of the thread that drives each rank.
 
 The largest part without the edges bounds the run; kernel launches and host work count together, and the
 larger of them is named. They also do where kernels run for less than half of the window, these are the next
@@ -199,7 +198,7 @@ class Evidence:
                 }
                 edges = self._describe_edges(frame)
                 waits = self._idle_sum(frame, "waits_ns") / max(int(frame["window_ns"].sum()), 1)
-                lead = (0, "", 0) if table == STEPPED else self._lead(frame)
+                lead = self._lead(frame, stepped=table == STEPPED)
                 late = (waits, gap_ns, after_gap, self._idle_sum(frame, "launch_latency_ns"))
                 about = About(f"{window}{on}", edges_ns, edges, named, *late, lead)
                 found = describe_devices(lengths, about)
@@ -433,15 +432,15 @@ class Evidence:
         tables = (rows for name in ("by_cause", "before_work", "summary") for rows in self._idle(frame, name))
         return sum(int(rows[column].sum()) for rows in tables if column in rows)
 
-    def _lead(self, frame: pd.DataFrame) -> tuple[int, str, int]:
-        """Return how long the CPU was recorded before the first work of all devices, and what took most."""
+    def _lead(self, frame: pd.DataFrame, *, stepped: bool) -> tuple[int, str, int, int]:
+        """Return how long the CPU was recorded before a device worked, what took most, and the queueing."""
         for rows in self._idle(frame, "summary"):
             if "lead_ns" in rows and rows["lead_ns"].notna().any():
                 row: Mapping[Any, Any] = rows.sort_values("lead_ns").to_dict("records")[0]
                 work = row.get("lead_work")
                 named = (work, int(row["lead_work_ns"])) if isinstance(work, str) else ("", 0)
-                return int(row["lead_ns"]), *named
-        return 0, "", 0
+                return 0 if stepped else int(row["lead_ns"]), *named, int(row.get("behind_ns", 0))
+        return 0, "", 0, 0
 
     def _of(self, frame: pd.DataFrame, name: str, table: str) -> pd.DataFrame:
         """Return the rows of a table for the devices of another one, or for their ranks, in its order."""

@@ -347,6 +347,26 @@ def test_a_long_recording_before_the_first_work_is_said_first(
     assert sentence.startswith(f"{begins}{work}. Bound by" if is_said else "Bound by")
 
 
+@pytest.mark.parametrize(
+    ("lead_ns", "queued_ns", "is_said"),
+    [
+        (1_500_000, 1_000_000, True),
+        (1_500_000, 999_999, False),
+        (3_000_000, 1_500_000, False),  # the host was late for as long
+        (3_000_000, 1_500_001, True),
+    ],
+)
+def test_work_that_is_not_recorded_holds_up_the_first_launch(
+    lead_ns: int, queued_ns: int, is_said: bool
+) -> None:
+    results = tables({"sync": 400_000}, active_ns=600_000)
+    lead = {"lead_ns": lead_ns, "lead_work": None, "behind_ns": queued_ns}
+    results["idle_gaps"].tables["summary"] = results["idle_gaps"].tables["summary"].assign(**lead)
+    sentence = told(results).sentence
+    assert ("for work of the GPU that is not recorded" in sentence) == is_said
+    assert ("The first work of the GPU begins" in sentence) != is_said
+
+
 def test_waiting_for_the_last_rank_is_no_communication() -> None:
     found = told(tables({}, active_ns=100, communication_exposed_ns=40))
     lengths = {part.bound: part.dur_ns for part in found.parts}
