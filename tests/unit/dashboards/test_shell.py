@@ -85,8 +85,8 @@ def test_peaks_are_offered_on_pages_that_use_them_and_while_some_are_chosen(site
     shown = offered(View(page="roofline"))
     assert (shown.hidden, shown.value, shown.title) == (False, None, "")
     assert {"value": "H100 SXM", "label": "H100 SXM"} in shown.options
-    assert offered(View(page="kernels")).hidden
-    chosen = offered(View(page="kernels", peaks="h100 sxm"))
+    assert offered(View(page="steps")).hidden
+    chosen = offered(View(page="steps", peaks="h100 sxm"))
     assert (chosen.hidden, chosen.value) == (False, "H100 SXM")
     unlisted = offered(View(page="roofline", peaks="H1000"))
     assert unlisted.options[0] == {"value": "H1000", "label": "H1000 (not listed)"}
