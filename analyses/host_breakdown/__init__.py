@@ -14,6 +14,8 @@ A moment belongs to the first of these that applies:
 * runtime: in another runtime call.
 * ops: inside an op, outside the above.
 * other_threads: ops of other threads of the rank run, and nothing of the above: backward of a GPU program.
+* unrecorded_backward: inside a range or function of backward, on a rank whose ops are of one thread, and none
+  of a node of backward: it waits for autograd's thread, which is not recorded.
 * outside: nothing of these: Python, libraries that record nothing, and waiting for anything else.
 
 The parts sum to the window to the nanosecond: to the union of the profiled steps on the host or, if none are
@@ -58,7 +60,7 @@ from ..compile.regions import COMPILING
 from ..ops.reads import MIN_READS, ReadLoops, find_read_loops
 from ..shared.common import NO_STEPS, RANK, STEP, Bools, duration, ints, medians, share, sort_by
 from ..shared.groups import group_rows
-from ..shared.host_columns import BACKWARD, HostColumns, read_host_columns
+from ..shared.host_columns import BACKWARD, HostColumns, find_unrecorded_backward, read_host_columns
 from ..shared.host_rows import NO_SOURCE, largest_line, source_lines
 from ..shared.op_families import COMMUNICATES
 from .findings import PART, RULES, SAMPLES, SOURCE, TIME_NS, TOTAL_NS, findings
@@ -72,7 +74,7 @@ from .samples import (
     read_samples,
     sum_other_threads,
 )
-from .states import BLOCKED_NS, ON_CORE_NS, RUN_DELAY_NS, STEP_NS, read_states
+from .states import BLOCKED_NS, ON_CORE_NS, RUN_DELAY_NS, STEP_NS, find_delays, read_states
 
 NO_HOST = "no host activity in this capture: record CPU activity (`--collector torch`)"
 Parts: TypeAlias = dict[HostPart, Union]
@@ -108,7 +110,7 @@ def compute(run: Run) -> Result:
     marks, loops = _find_marks(run, host), find_read_loops(run, host)
     drivers = _find_drivers(host, marks)
     states_of = {rank: read_states(run, rank, windows[windows[C.RANK] == rank]) for rank in drivers}
-    part_of_row = _mark_parts(host, _find_delays(host, windows, drivers, states_of))
+    part_of_row = _mark_parts(host, find_delays(host, windows, drivers, states_of))
     found: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in TABLES}
     for rank, thread in drivers.items():
         steps = windows[windows[C.RANK] == rank]
@@ -152,19 +154,6 @@ def compute(run: Run) -> Result:
     return Result(of_all, tuple(findings(run, of_all, host)), notes=notes)
 
 
-def _find_delays(
-    host: HostColumns, windows: pd.DataFrame, drivers: dict[int, int], states: dict[int, pd.DataFrame]
-) -> Ints:
-    """For how long the driving thread waited for a core in the step that each of its rows begins in, ns."""
-    delays = np.zeros(len(host.start), np.int64)
-    for rank, thread in drivers.items():
-        rows, steps = host.rows_of_thread[thread], windows[windows[C.RANK] == rank]
-        of_step = states[rank].set_index(C.STEP)[RUN_DELAY_NS].reindex(steps[C.STEP], fill_value=0)
-        in_order = np.append(of_step.to_numpy(np.int64), 0)  # -1: before the first step
-        delays[rows] = in_order[np.searchsorted(ints(steps, HOST_START_NS), host.start[rows], "right") - 1]
-    return delays
-
-
 def _mark_parts(host: HostColumns, delays: Ints) -> Ints:
     """Part of each host row, as an index into the parts; rows without one inherit that of the row around.
 
@@ -195,6 +184,10 @@ def _mark_parts(host: HostColumns, delays: Ints) -> Ints:
         inside = host.nearest_ancestor(rows, initializes) >= 0
         part[inside & (part != _PARTS.index(HostPart.COMPILATION))] = _PARTS.index(HostPart.START_UP)
     part[host.data_loading] = _PARTS.index(HostPart.LOADING)
+    backward = find_unrecorded_backward(host)
+    if backward.any():
+        inside = host.nearest_ancestor(rows, backward) >= 0
+        part[inside & (part == _UNMARKED)] = _PARTS.index(HostPart.UNRECORDED_BACKWARD)
     collects = host.name_matches(_COLLECTS)
     if collects.any():
         part[host.nearest_ancestor(rows, collects) >= 0] = _PARTS.index(HostPart.GARBAGE_COLLECTION)
@@ -480,7 +473,8 @@ ANALYSIS = Analysis(
         "without what the thread waited for a core in that step), "
         "profiler, communication (in an op that communicates), waits (in a call that waits for the device), "
         "runtime (in another runtime call), ops (in an op), garbage_collection or communication (on other "
-        "threads only), other_threads (ops of other threads of the rank run), outside (none of these). Time "
+        "threads only), other_threads (ops of other threads of the rank run), unrecorded_backward (in "
+        "backward, of which no op is recorded), outside (none of these). Time "
         "that no row covers is divided by the functions in the agent's samples, and functions that a data "
         f"loader calls have a total time by them, from {MIN_SAMPLES} samples on. Where these name no "
         "function of most of the time, samples of steps that were not profiled do: outside, a function takes "

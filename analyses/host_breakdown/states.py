@@ -16,6 +16,7 @@ from tracekit.runs.step_windows import HOST_NS, HOST_START_NS
 from tracekit.schema import C
 
 from ..shared.common import ints
+from ..shared.host_columns import HostColumns
 
 STEP_NS, ON_CORE_NS, RUN_DELAY_NS, BLOCKED_NS = "step_ns", "on_core_ns", "run_delay_ns", "blocked_ns"
 
@@ -57,3 +58,16 @@ def read_states(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
 def _difference(readings: pd.DataFrame, first: Ints, last: Ints) -> Ints:
     values = readings[C.VALUE].to_numpy(np.float64).astype(np.int64)
     return values[last] - values[first]
+
+
+def find_delays(
+    host: HostColumns, windows: pd.DataFrame, drivers: dict[int, int], states: dict[int, pd.DataFrame]
+) -> Ints:
+    """For how long the driving thread waited for a core in the step that each of its rows begins in, ns."""
+    delays = np.zeros(len(host.start), np.int64)
+    for rank, thread in drivers.items():
+        rows, steps = host.rows_of_thread[thread], windows[windows[C.RANK] == rank]
+        of_step = states[rank].set_index(C.STEP)[RUN_DELAY_NS].reindex(steps[C.STEP], fill_value=0)
+        in_order = np.append(of_step.to_numpy(np.int64), 0)  # -1: before the first step
+        delays[rows] = in_order[np.searchsorted(ints(steps, HOST_START_NS), host.start[rows], "right") - 1]
+    return delays

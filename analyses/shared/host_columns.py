@@ -35,6 +35,9 @@ MAX_SHARED_ROWS = 1_000_000
 """Rows of a run up to which what several analyses need stays in memory: about 100 MB."""
 
 BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
+_NODE = r"Backward\d*$"
+"""Those of nodes with an op; the calling thread may accumulate gradients itself."""
+_IN_BACKWARD = r"(?i)(?<![a-z])backward(?![a-z])"
 """Names of the ops that run the nodes of backward, with everything inside them."""
 
 
@@ -432,3 +435,18 @@ def _threads(rank: Small, pid: Ints, tid: Ints) -> Small:
         codes = codes * max(1, len(distinct)) + place
     threads, _ = pd.factorize(codes, sort=True)
     return threads.astype(np.int32)
+
+
+def find_unrecorded_backward(host: HostColumns) -> Bools:
+    """Whether each row is in a range or function of backward on a rank of one thread, without its nodes.
+
+    The thread that calls backward waits there for that of autograd, of which nothing is recorded.
+    """
+    is_op = host.of_kind(HostKind.OP)
+    threads = np.unique(host.thread[is_op])
+    ranks = host.rank[[host.rows_of_thread[int(thread)].start for thread in threads]]
+    several = ranks[pd.Series(ranks).duplicated()]
+    alone = threads[~np.isin(ranks, np.append(several, host.rank[is_op & host.name_matches(_NODE)]))]
+    calls = host.of_kind(HostKind.ANNOTATION, HostKind.PYTHON) & host.name_matches(_IN_BACKWARD)
+    found: Bools = calls & np.isin(host.thread, alone)
+    return found

@@ -61,6 +61,7 @@ class HostPart(StrEnum):
     RUNTIME = "runtime"
     OPS = "ops"
     OTHER_THREADS = "other_threads"
+    UNRECORDED_BACKWARD = "unrecorded_backward"
     OUTSIDE = "outside"
 
 
@@ -75,6 +76,7 @@ _BOUNDS = {
     HostPart.RUNTIME: Bottleneck.LAUNCH,
     HostPart.OPS: Bottleneck.COMPUTE,
     HostPart.OTHER_THREADS: Bottleneck.COMPUTE,
+    HostPart.UNRECORDED_BACKWARD: Bottleneck.UNKNOWN,
     HostPart.OUTSIDE: Bottleneck.HOST,
 }
 LIBRARY = r"^(?:<|torch/|site-packages/|python\d[\d.]*/|enumerate\(DataLoader\))"
@@ -101,6 +103,10 @@ _SUBJECTS_OF_TIME = {
     Bottleneck.COMPUTE: "they take",
     Bottleneck.HOST: "it takes",
 }
+
+
+_CANNOT_TELL = "Cannot tell what bounds this run"
+_WAITS_FOR_AUTOGRAD = "backward, which waits for autograd's thread, of which nothing is recorded, takes"
 
 
 def describe_host(
@@ -133,7 +139,8 @@ def describe_host(
     bound = max(times, key=lambda other: times[other])
     window = "the capture" if whole["per_step_ns"].isna().all() else "the profiled steps"
     names = by_name[by_name["part"].map(_BOUNDS) == bound]
-    text = f"Bound by {_SUBJECTS.get(bound, bound)}: {_SUBJECTS_OF_TIME[bound]} "
+    begins = f"Bound by {_SUBJECTS.get(bound, bound)}" if bound in _SUBJECTS_OF_TIME else _CANNOT_TELL
+    text = f"{begins}: {_SUBJECTS_OF_TIME.get(bound, _WAITS_FOR_AUTOGRAD)} "
     text += f"{human(times[bound] / total, 'share')} of {window}"
     collecting = lengths.get((Bottleneck.HOST, "garbage collection"), 0)
     holder, held = find_lock_holder(others)
@@ -142,19 +149,21 @@ def describe_host(
         text, holder = f"{text}, mostly {waits.rstrip(',')}", ""
     elif bound == Bottleneck.HOST and 2 * collecting > times[bound]:
         text += ", mostly garbage collection"
-    else:
+    elif bound != Bottleneck.UNKNOWN:
         text += _name_largest(bound, names, times[bound], total, functions)
     text += f"; {waits} takes up to {human(held, 'share')}" * bool(holder)
     text += _name_loop(loops, total)
     if bound == Bottleneck.COMPUTE:
         text += _name_sampled(functions)
-    if MIN_SHARE * total <= collecting < times[bound]:
-        text += f"; garbage collection takes {human(collecting / total, 'share')}"
-    if bound != Bottleneck.START_UP and times[Bottleneck.START_UP] >= MIN_SHARE * total:
-        share = human(times[Bottleneck.START_UP] / total, "share")
-        text += f"; start-up takes {share} (first calls that initialize, and compilation)"
-    if bound != Bottleneck.COMPUTE and times[Bottleneck.COMPUTE] >= MIN_SHARE * total:
-        text += f"; ops take {human(times[Bottleneck.COMPUTE] / total, 'share')}"
+    start_up = "start-up takes {} (first calls that initialize, and compilation)"
+    for length, is_other, words in (
+        (collecting, collecting < times[bound], "garbage collection takes {}"),
+        (times[Bottleneck.START_UP], bound != Bottleneck.START_UP, start_up),
+        (times[Bottleneck.COMPUTE], bound != Bottleneck.COMPUTE, "ops take {}"),
+        (times[Bottleneck.UNKNOWN], bound != Bottleneck.UNKNOWN, f"{_WAITS_FOR_AUTOGRAD} {{}}"),
+    ):
+        if is_other and length >= MIN_SHARE * total:
+            text += f"; {words.format(human(length / total, 'share'))}"
     delayed = 0.0 if states is None else states["run_delay_ns"].sum() / max(int(states["step_ns"].sum()), 1)
     if delayed >= HIGH_SHARE:
         text += f"; for {human(delayed, 'share')} the thread waits for a core"

@@ -847,3 +847,35 @@ def test_the_lock_is_named_also_where_samples_of_other_steps_are_judged(
     meta = {"timings": Timings([300_000] * 6, [], "perf_counter")}
     run = beside_thread(tmp_path, blocked_ms=blocked_ms, count=8, meta=meta, profiled=0)
     assert said in judge(run).sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("## backward ##", HostKind.ANNOTATION), ("torch/_tensor.py(570): backward", HostKind.PYTHON)],
+)
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_backward_without_the_thread_of_autograd_is_no_work(
+    tmp_path: Path, name: str, kind: HostKind, *, is_recorded: bool
+) -> None:
+    """The same time is the host's own where ops of autograd are recorded elsewhere."""
+    rows = [host("ProfilerStep#1", 0, 1000, kind=HostKind.ANNOTATION)]
+    rows += [host("aten::mm", at, at + 50, parent_row=0) for at in range(0, 300, 50)]
+    rows += [host(name, 300, 950, kind=kind, parent_row=0), host("aten::ones_like", 300, 310, parent_row=7)]
+    rows += [
+        host("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 310, 310, parent_row=7)
+    ]
+    rows += [host("autograd::engine::evaluate_function: MmBackward0", 1000, 1400, tid=2)] * is_recorded
+    run = make_run(tmp_path, host_intervals=rows, steps=[step(1, 0, 1000)])
+    found, parts = judge(run), times(run)
+    assert parts.get("unrecorded_backward", 0) == (0 if is_recorded else 640)
+    codes = [finding.code for finding in analyze(run, "host_breakdown").findings]
+    assert ("host_outside_ops" in codes) == is_recorded
+    begins = (
+        "Bound by host work outside ops: it takes 69.0%"
+        if is_recorded
+        else (
+            "Cannot tell what bounds this run: backward, which waits for autograd's thread, of which nothing "
+            "is recorded, takes 64.0% of the profiled steps; ops take 31.0%"
+        )
+    )
+    assert found.sentence.startswith(begins)
