@@ -62,7 +62,7 @@ from .shared.common import (
 from .shared.host_columns import HostColumns, read_host_columns
 from .shared.host_rows import LOADS_CODE, NO_OP, source_lines
 from .shared.idle_neighbors import find_waits, read_occupying
-from .shared.programs import program_of
+from .shared.programs import compiled_share, program_of
 
 CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"
 CALLED_NS, STARTED_NS, AT = "called_ns", "begun_ns", "at"
@@ -335,7 +335,7 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
         f"Kernel launch calls take {duration(median)} (median of {len(kernels):,} calls)",
         "The machine is the likely cause: a slow or throttled CPU, fewer cores than threads, another "
         "tracing tool, or a virtual machine. Compare with another machine, or launch less often "
-        f"{program_of(run).launch_less()}",
+        f"{program_of(run).launch_less(compiled=compiled_share(run))}",
         "Σ of the device's idle time during each such call beyond "
         f"{duration(int(SLOW_CALLS['usual_call_ns']))}, {budget.per}; part of the launch_bound and "
         "slow_call idle time of `idle_gaps`, not in addition to it",

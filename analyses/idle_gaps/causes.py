@@ -68,6 +68,7 @@ from ..shared.idle_neighbors import (
     read_gaps,
     read_occupying,
 )
+from ..shared.programs import COMPILED_CODE
 from . import context
 from .context import MAX_DISPATCH_NS
 from .host_part import (
@@ -269,12 +270,6 @@ READ_BACK = "read_back"
 """Whether the program copied to the host before a gap, and then went on with data on the device."""
 WARM_UP, INITIAL = "warm_up", "initial"
 """Whether a gap is in marked warm-up, and whether the host loaded or compiled code or chose an algorithm."""
-_COMPILED = (
-    r"^Torch-Compiled Region|CompiledFxGraph|CompiledFunction"
-    r"|[/\\]([a-z2-7]{2})[/\\]c\1[a-z2-7]{30,}\.py\(\d+\): "
-)
-"""Ranges, ops and files of code that torch.compile made: Inductor names a file by `c` and a hash, in a folder
-named by the first two letters of the hash."""
 BETWEEN = "(between ops)"
 OUTSIDE, _NO_KERNELS = "(outside of ops)", "(kernels of a graph not recorded)"
 
@@ -442,7 +437,7 @@ def _in_compiled_code(idle: Idle, launch: Ints) -> Bools:
     """Whether compiled code delayed each gap, or launched the work after it where no row covers the gap."""
     host, covering = idle.host, idle.explained.covering_row
     rows = np.where(covering >= 0, covering, launch)
-    compiled: Bools = host.nearest_ancestor(rows, host.name_matches(_COMPILED)) >= 0
+    compiled: Bools = host.nearest_ancestor(rows, host.name_matches(COMPILED_CODE)) >= 0
     generated: Bools = contains(idle.device[C.NAME], context.GENERATED)[idle.gaps[AFTER].to_numpy()]
     return compiled | generated
 

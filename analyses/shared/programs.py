@@ -15,12 +15,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tracekit.analysis import Remark
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
-from .common import contains, is_kind
+from .common import LAUNCH_PATTERN, contains, is_kind
+from .host_columns import read_host_columns
 
 _GPUS = {"amd": r"(?i)\b(?:amd|instinct|radeon)\b", "intel": r"(?i)\bintel\b"}
 _CALLS = {"amd": r"^hip[A-Z]", "intel": r"^(?:ur|ze)[A-Z]", "meta": r"^runFunction - job_prep"}
@@ -67,6 +70,12 @@ class Program:
         return f"({', '.join(filter(None, ways))})"
 
 
+COMPILED_CODE = (
+    r"^Torch-Compiled Region|CompiledFxGraph|CompiledFunction"
+    r"|[/\\]([a-z2-7]{2})[/\\]c\1[a-z2-7]{30,}\.py\(\d+\): "
+)
+"""Ranges, ops and files of code that torch.compile made: Inductor names a file by `c` and a hash, in a folder
+named by the first two letters of the hash."""
 MIN_COMPILED_SHARE = 0.1
 """Share of compiled code from which advice says what to do about its launches."""
 OWN_BUFFERS = (
@@ -89,6 +98,16 @@ _PROGRAMS = {
 def program_of(run: Run) -> Program:
     """Return what a run recorded."""
     return run.compute_once(_detect)
+
+
+def compiled_share(run: Run) -> float:
+    """Return the share of the calls that launch work in which compiled code launches."""
+    host = read_host_columns(run)
+    calls = np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(LAUNCH_PATTERN))
+    compiled = host.name_matches(COMPILED_CODE)
+    if not len(calls) or not compiled.any():
+        return 0.0
+    return float((host.nearest_ancestor(calls, compiled) >= 0).mean())
 
 
 def no_modules(run: Run) -> Remark:

@@ -16,7 +16,7 @@ from tracekit.schema import C, CopyKind, DeviceKind
 from ..copies.tables import KernelUnions
 from ..memory.events import theil_sen
 from ..shared.common import largest_rows
-from ..shared.programs import program_of
+from ..shared.programs import compiled_share, program_of
 from .device_limits import (
     POWER_CAP,
     SETTING,
@@ -285,13 +285,15 @@ def _report_cpu_bound(scene: Scene) -> Finding | None:
     rows = scene.run.table("device_intervals", columns=columns)
     rows = rows[(rows[C.KIND] == str(DeviceKind.IDLE)) & (rows[C.DEVICE] == device)]
     longest = largest_rows(rows, C.DUR_NS)
+    ways, compiled = ("fused optimizers", "larger batches"), compiled_share(scene.run)
+    launch_less = program_of(scene.run).launch_less(*ways, compiled=compiled)
     return Finding(
         CPU_BOUND.code,
         Severity.WARN,
         f"The process keeps {cores:.2f} cores busy while device {device} is idle for {100 * idle:.0f}% of "
         f"the {scene.scope}",
         "One thread limits the throughput: launch less often "
-        f"{program_of(scene.run).launch_less('fused optimizers', 'larger batches')}, or move its work to "
+        f"{launch_less}, or move its work to "
         "other threads or processes (DataLoader workers). `idle_gaps` names the ops that the device waited "
         "for.",
         how="savings not estimated here: `idle_gaps` measures the cost of each cause of idle time",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tracekit.analyses.shared.programs import Program, program_of
+from tracekit.analyses.shared.programs import Program, compiled_share, program_of
 
 from samples.simulator.planted import copies, idle, memory_ranks
 from tests.builders import device, host, kernel, make_run, memcpy
@@ -137,3 +137,10 @@ def test_stacks_are_recorded_with_what_recorded_the_run(
 )
 def test_compiled_code_that_launches_often_is_to_be_replayed(compiled: float, graphs: str, says: str) -> None:
     assert Program(graphs=graphs).launch_less(compiled=compiled) == says
+
+
+@pytest.mark.parametrize(
+    ("frame", "share"), [("Torch-Compiled Region: 0/0", 1), (idle.INDUCTOR, 1), ("model.py(25): call", 0)]
+)
+def test_launches_of_compiled_code_are_counted(shared_runs: SharedRuns, frame: str, share: float) -> None:
+    assert compiled_share(shared_runs.simulated(idle.generated(frame))) == share
