@@ -290,6 +290,22 @@ def test_the_time_after_a_launch_began_is_not_before_it(latency_ns: int, says: s
 
 
 @pytest.mark.parametrize(
+    ("slack_ns", "says"),
+    [
+        (10, "communication, the only GPU work, runs for 40.0%."),
+        (0, "and waits in collectives, as the CPUs of all ranks are late, for 1.0%; communication, the only"),
+    ],
+)
+def test_what_collectives_wait_for_late_hosts_is_no_idle_time(slack_ns: int, says: str) -> None:
+    results = tables({"launch_bound": 600}, active_ns=400, communication_exposed_ns=400)
+    waits = {C.RANK: 0, C.DEVICE: 0, "waited_ns": 10, "host_slack_ns": slack_ns}
+    results["ranks"] = Result({"stragglers": pd.DataFrame([waits])})
+    sentence = told(results).sentence
+    assert "the GPU is idle until the CPU launches for 60.0% of the capture" in sentence
+    assert says in sentence
+
+
+@pytest.mark.parametrize(
     ("kernels_ns", "says"),
     [
         (0, "communication, the only GPU work, runs for 40.0%."),
