@@ -53,6 +53,7 @@ from ..shared.common import (
     absent_device_note,
     concat_by_name,
     concat_tables,
+    duration,
     extent,
     ints,
     segments_by,
@@ -164,6 +165,8 @@ _READ = (
     *(C.OP_ROW, C.BYTES, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY),
 )
 _TABLES = ("whole", "profiled_steps", "per_step", "collectives", "streams")
+MIN_WITHIN_SHARE = 0.01
+"""Share of the busy time from which work of one stream that runs at once is noted."""
 NOTHING = Remark("no copies and no communication kernels in this capture")
 NO_STREAMS = "no streams were recorded for {count:,} device intervals; the table streams ignores them"
 
@@ -265,7 +268,22 @@ def _notes(
     if any(partial.opaque for partial in partials):
         notes.append(OPAQUE_GRAPHS)
     unknown = sum(partial.unplaced for partial in partials)
-    return (*notes, *([NO_STREAMS.format(count=unknown)] if unknown else []))
+    if unknown:
+        notes.append(NO_STREAMS.format(count=unknown))
+    return (*notes, *(_note_within_streams(tables["streams"]) if "streams" in tables else ()))
+
+
+def _note_within_streams(table: pd.DataFrame) -> tuple[Remark, ...]:
+    """Note on work of one stream that runs at once, if that takes `MIN_WITHIN_SHARE` of the busy time."""
+    within_ns = int((ints(table, "at_once_ns") - ints(table, "concurrent_ns")).sum())
+    if within_ns < MIN_WITHIN_SHARE * int(table["busy_ns"].sum()) or not within_ns:
+        return ()
+    return (
+        Remark(
+            f"work of one stream runs at once for at least {duration(within_ns)}: kernels begin before the "
+            "one before them ends (programmatic dependent launch), or are nodes of a graph"
+        ),
+    )
 
 
 def _what(run: Run, frame: pd.DataFrame) -> Objects:

@@ -82,6 +82,8 @@ def test_05_kernels_of_one_stream_may_overlap(store: Store) -> None:
     assert (row["window_ns"], row["active_ns"], row["idle_ns"]) == (120 * US, 120 * US, 0)
     assert row["kernel_sum_ns"] == 140 * US
     assert result(run, "overlap", "streams")["at_once_ns"].tolist() == [20 * US]
+    notes = [note for note in analyze(run, "overlap").notes if note.startswith("work of one stream")]
+    assert [note.split(":")[0] for note in notes] == ["work of one stream runs at once for at least 10 µs"]
 
 
 def test_06_a_duration_over_its_successors_is_noted(store: Store) -> None:

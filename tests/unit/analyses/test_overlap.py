@@ -91,7 +91,16 @@ def test_streams_busy_together_are_counted_once_and_touching_ones_not(tmp_path: 
         "sum_ns",
         "at_once_ns",
     ) == [(3, 120, 30, 0.25, 3, 155, 40)]
-    assert result.notes == (NO_STEPS, NOTHING, NO_STREAMS.format(count=1))
+    *notes, within = result.notes
+    assert notes == [NO_STEPS, NOTHING, NO_STREAMS.format(count=1)]
+    assert within.startswith("work of one stream runs at once for at least 10 ns: ")
+
+
+@pytest.mark.parametrize(("start", "is_noted"), [(9_900, True), (9_901, False)])
+def test_work_of_one_stream_that_runs_at_once_is_noted(tmp_path: Path, start: int, *, is_noted: bool) -> None:
+    work = [kernel(0, 10_000, stream=1), kernel(start, 10_000, stream=1)]
+    notes = analyze(make_run(tmp_path, device_intervals=work), "overlap").notes
+    assert any(note.startswith("work of one stream") for note in notes) == is_noted
 
 
 def test_steps_ranks_and_devices_stay_apart(tmp_path: Path) -> None:
