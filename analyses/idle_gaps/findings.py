@@ -228,7 +228,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
         (COMPUTES, unrecorded & ~read_back, "GPU idle while the CPU activity is unknown"),
         (COMPUTES, is_unknown & managed, "GPU idle while the CPU uses managed memory"),
         (COMPUTES, is_unknown & reads, "GPU idle while the CPU reads files or input"),
-        (rule_of_start, starts_up, "GPU idle during slow runtime calls and first calls of ops"),
+        (rule_of_start, starts_up, "GPU idle during slow first calls (ops, runtime)"),
         (CALLS, slow & ~starts_up, "GPU idle during slow runtime calls"),
         (FIRST_CALLS, first & ~starts_up, "GPU idle during first calls of ops"),
         (STALLS, caused[Cause.STALL], "GPU idle while the CPU thread stalled"),

@@ -219,7 +219,7 @@ def test_first_uses_are_one_finding(
     findings = analyze(shared_runs.simulated(first_uses(**times)), "idle_gaps").findings
     assert [finding.code for finding in findings] == codes
     assert f"in {gaps} gap" in findings[0].title
-    assert ("slow runtime calls and first calls of ops" in findings[0].title) == (gaps == 2)
+    assert ("slow first calls (ops, runtime)" in findings[0].title) == (gaps == 2)
     assert "before the first request" in findings[0].advice
     assert "before the first work" not in findings[0].advice
 
