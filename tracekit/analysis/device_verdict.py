@@ -167,7 +167,7 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     window += " without start-up" if before != gap else ""
     window += " and one gap" if gap and before != gap else " without one gap" if gap else ""
     found = late.get(bound, bound), loss and late.get(loss, loss)
-    lead = _describe_lead(about, sum(lengths.values()) + edges_ns)
+    lead = _describe_lead(about, sum(lengths.values()) + edges_ns, shares.get(Bottleneck.QUEUED, 0.0))
     return Verdict(*found, f"{lead}{before}{text}.", parts, window)
 
 
@@ -206,14 +206,17 @@ LATE = (Bottleneck.LAUNCH, Bottleneck.HOST)
 """Bounds that count together: the host is late with the next launch, whatever for."""
 
 
-def _describe_lead(about: About, window_ns: int) -> str:
-    """Say for how long the CPU was recorded before the first work of a device, if that is a large part."""
+def _describe_lead(about: About, window_ns: int, queued_share: float) -> str:
+    """Say for how long the CPU was recorded before the first work of a device, if that is a large part.
+
+    Launched work that was queued until then waited for other work, unless work starts late later on, too.
+    """
     lead_ns, work, work_ns, queued_ns = about.lead
     least_ns = max(MIN_QUEUED_NS, MIN_ASIDE_SHARE * window_ns)
-    if queued_ns >= least_ns and 2 * queued_ns > max(lead_ns, about.edges_ns):
-        return (
-            f"Launched work first waits {human(queued_ns, 'ns')} for work of the GPU that is not recorded. "
-        )
+    is_behind = queued_ns >= least_ns and 2 * queued_ns > max(lead_ns, about.edges_ns)
+    if is_behind and queued_share < MIN_ASIDE_SHARE:
+        waits = human(queued_ns, "ns")
+        return f"The first launched work waits {waits}, probably for work of the GPU that is not recorded. "
     if not lead_ns >= MIN_ASIDE_SHARE * (lead_ns + window_ns) > 0:
         return ""
     is_large = work_ns >= MIN_ASIDE_SHARE * lead_ns

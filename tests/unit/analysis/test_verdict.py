@@ -364,18 +364,19 @@ def test_a_long_recording_before_the_first_work_is_said_first(
 
 
 @pytest.mark.parametrize(
-    ("lead_ns", "queued_ns", "is_said"),
+    ("lead_ns", "queued_ns", "late_ns", "is_said"),
     [
-        (1_500_000, 1_000_000, True),
-        (1_500_000, 999_999, False),
-        (3_000_000, 1_500_000, False),  # the host was late for as long
-        (3_000_000, 1_500_001, True),
+        (1_500_000, 1_000_000, 99_999, True),
+        (1_500_000, 999_999, 0, False),
+        (3_000_000, 1_500_000, 0, False),  # the host was late for as long
+        (3_000_000, 1_500_001, 0, True),
+        (1_500_000, 1_000_000, 100_000, False),  # work starts late in the window, too
     ],
 )
 def test_work_that_is_not_recorded_holds_up_the_first_launch(
-    lead_ns: int, queued_ns: int, is_said: bool
+    lead_ns: int, queued_ns: int, late_ns: int, is_said: bool
 ) -> None:
-    results = tables({"sync": 400_000}, active_ns=600_000)
+    results = tables({"sync": 400_000 - late_ns, "submission": late_ns}, active_ns=600_000)
     lead = {"lead_ns": lead_ns, "lead_work": None, "behind_ns": queued_ns}
     results["idle_gaps"].tables["summary"] = results["idle_gaps"].tables["summary"].assign(**lead)
     sentence = told(results).sentence
