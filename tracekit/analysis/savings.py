@@ -124,7 +124,7 @@ class Budget:
         marked: Whether steps are marked.
         aside_ns: Time of a step that is not in `step_ns`.
         is_small: Whether too little is recorded for advice: every finding is information then.
-        earlier_ns: Time of a step before its window, in which devices ran work of before the capture.
+        earlier_ns: Time of the first step of a rank before its window, in which devices ran earlier work.
     """
 
     steps: int
@@ -351,7 +351,7 @@ def combine_budget(parts: Iterable[StepTotals]) -> Budget:
     aside_ns = sum(rank.aside_ns for rank in ranks)
     aside_ns = aside_ns if aside_ns >= MIN_ASIDE_SHARE * total else 0
     is_small = bool(ranks) and all(rank.is_small for rank in ranks)
-    earlier_ns = sum(rank.earlier_ns for rank in ranks) // steps
+    earlier_ns = sum(rank.earlier_ns for rank in ranks) // max(1, sum(rank.steps > 0 for rank in ranks))
     return Budget(steps, (total - aside_ns) // steps, marked, aside_ns // steps, is_small, earlier_ns)
 
 
