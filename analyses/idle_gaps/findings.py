@@ -208,7 +208,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     is_unknown, reads = caused[Cause.HOST_WORK] & ~is_named, contains(gaps[OP], READS)
     managed = (gaps[OP] == MANAGED).to_numpy(bool)
     unrecorded = is_unknown & ~reads & ~managed
-    read_back = _if_matters(COMPUTES, gaps, unrecorded & gaps[READ_BACK].to_numpy(bool), budget)
+    recurs = gaps[READ_BACK].to_numpy(bool) & ~gaps[INITIAL].to_numpy(bool)  # compilation copies as well
+    read_back = _if_matters(COMPUTES, gaps, unrecorded & recurs, budget)
     late = caused[Cause.LAUNCH_BOUND] | caused[Cause.HOST_WORK]
     checks = _if_matters(COMPUTES, gaps, late & gaps[CHECKING].to_numpy(bool), budget)
     buffers = _if_matters(LAUNCHES, gaps, late & gaps[BROADCASTING].to_numpy(bool), budget)
@@ -224,7 +225,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
             caused[Cause.HOST_WORK] & is_named & ordinary,
             "GPU idle: CPU busy outside kernel launches",
         ),
-        (COMPUTES, read_back, "GPU idle while the CPU uses what it copied to the host"),
+        (COMPUTES, read_back, "GPU idle while the CPU uses what it copied"),
         (COMPUTES, unrecorded & ~read_back, "GPU idle while the CPU activity is unknown"),
         (COMPUTES, is_unknown & managed, "GPU idle while the CPU uses managed memory"),
         (COMPUTES, is_unknown & reads, "GPU idle while the CPU reads files or input"),
