@@ -300,14 +300,15 @@ def is_few(on_device: int, on_host: int) -> bool:
 
 
 def _is_small(run: Run, frame: pd.DataFrame) -> bool:
-    """Whether too little is recorded of each rank for advice."""
+    """Whether too little is profiled of each rank for advice; a run without a profile is none of these."""
     on_device = frame.groupby(C.RANK).size().to_dict()
     if max(on_device.values(), default=0) >= MIN_EVENTS or (frame[C.KIND] == DeviceKind.GRAPH).any():
         return False
     on_host = run.table("host_intervals", columns=[C.RANK]).groupby(C.RANK).size().to_dict()
     if not on_device and len(run.table("host_samples", columns=[C.RANK])):
         return False
-    return all(is_few(on_device.get(rank, 0), on_host.get(rank, 0)) for rank in on_device or on_host or (0,))
+    ranks = on_device or on_host
+    return bool(ranks) and all(is_few(on_device.get(rank, 0), on_host.get(rank, 0)) for rank in ranks)
 
 
 def _aside_ns(run: Run, windows: pd.DataFrame, device: pd.DataFrame, total_ns: int) -> int:

@@ -78,7 +78,8 @@ def test_library_frames_are_passed_over(stack: str, line: str) -> None:
 
 
 def test_savings_are_per_step_and_per_capture_where_none_is_marked(tmp_path: Path) -> None:
-    rows = [kernel(0, 400), kernel(600, 1_000), kernel(0, 1_000, rank=1)]
+    starts = (0, 100, 200, 300, 600, 700, 800, 900)
+    rows = [*(kernel(start, start + 100) for start in starts), kernel(0, 1_000, rank=1)]
     marked = budget(
         make_run(tmp_path / "a", device_intervals=rows, steps=[step(0, 0, 300), step(1, 500, 800)])
     )
