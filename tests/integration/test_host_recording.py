@@ -44,7 +44,7 @@ def main():
     data = TensorDataset(torch.randn(48, 4), torch.randn(48, 4))
     for batch in DataLoader(data, 4, num_workers=1, collate_fn=collate):
         objects = [[] for _ in range(3_000)]
-        tokenize(700_000)
+        tokenize(1_500_000)
         loss = model(batch).sum()
         optimizer.zero_grad()
         loss.backward()
