@@ -23,9 +23,9 @@ from typing import Any
 INTERVAL_S = 0.01
 """Time between samples of a short recording; it grows by as much with every `SAMPLES_PER_RATE` samples."""
 SAMPLES_PER_RATE = 1_000
-MAX_SHARE = 0.0075
+MAX_SHARE = 0.01
 """Largest share of the time for which the thread may run: changing threads costs 30 to 300 µs."""
-MAX_PAUSE_S = 0.04
+MAX_PAUSE_S = 0.02
 """Longest time between samples for the sake of that share."""
 SWITCH_S = 0.001
 """Shorter ones let the thread wake up more often while it waits for the lock."""
