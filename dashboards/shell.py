@@ -431,9 +431,11 @@ def menu(site: Site, context: Context) -> list[Component]:
 
 
 def _has_data(page: Page, run: Run) -> bool:
-    """Return whether a run has data for a page: for one of the analyses that it shows."""
+    """Return whether a run has data for a page, or cannot be read, which the page itself says."""
     shown = [analysis.get(name) for name in page.covers or page.prefetch]
-    return not shown or any(one.finds_input(run) for one in shown)
+    with suppress(TracekitError):
+        return not shown or any(one.finds_input(run) for one in shown)
+    return True
 
 
 def _menu_entry(page: Page, context: Context, key_of_page: Mapping[str, str]) -> Component:

@@ -355,12 +355,14 @@ class ResultCache:
         process = get_context("fork").Process(
             target=_compute_each, args=(self, run, missing[::-1], os.getpid()), daemon=True
         )
-        process.start()
+        with suppress(OSError):  # no further process is allowed: this one computes all
+            process.start()
         try:
             yield
         finally:
-            process.kill()
-            process.join()
+            if process.pid is not None:
+                process.kill()
+                process.join()
             process.close()
 
     def _path(self, run: Run, name: str) -> Path:

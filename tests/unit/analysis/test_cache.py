@@ -444,12 +444,17 @@ def test_what_is_kept_is_no_table_and_no_run(run: Run, result_cache: ResultCache
     assert Run(run.path).meta.tables == tables
 
 
-def test_a_second_process_computes_the_last_analyses_meanwhile(
-    run: Run, result_cache: ResultCache, counted: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def allow_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let two missing results of a small run be worth a second process."""
     monkeypatch.setattr(cache, "MIN_AHEAD", 2)
     monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_TWO", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+
+
+def test_a_second_process_computes_the_last_analyses_meanwhile(
+    run: Run, result_cache: ResultCache, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow_two_processes(monkeypatch)
     last = run.path.parent / FOLDER / run.path.name / "steps.zip"
     with result_cache.compute_ahead(run, [NAME, "steps"]):
         until = time.monotonic() + 120
@@ -458,6 +463,18 @@ def test_a_second_process_computes_the_last_analyses_meanwhile(
         result = result_cache.analyze(run, "steps")
     assert counted == []
     assert cache.same(result, analyze(run, "steps"))
+
+
+def test_without_a_second_process_the_first_computes_all(
+    run: Run, result_cache: ResultCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> int:
+        raise BlockingIOError("no more processes")
+
+    allow_two_processes(monkeypatch)
+    monkeypatch.setattr("os.fork", refuse)
+    with result_cache.compute_ahead(run, [NAME, "steps"]):
+        assert cache.same(result_cache.analyze(run, "steps"), analyze(run, "steps"))
 
 
 @pytest.mark.parametrize(
@@ -477,9 +494,7 @@ def test_a_second_process_is_started_where_it_saves_time_and_both_fit_memory(
 def test_no_second_process_for_few_results_or_fresh_ones(
     run: Run, result_cache: ResultCache, monkeypatch: pytest.MonkeyPatch, names: list[str], *, fresh: bool
 ) -> None:
-    monkeypatch.setattr(cache, "MIN_AHEAD", 2)
-    monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_TWO", 0)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    allow_two_processes(monkeypatch)
     monkeypatch.setattr("multiprocessing.get_context", None)
     with replace(result_cache, fresh=fresh).compute_ahead(run, names):
         pass
@@ -489,9 +504,7 @@ def test_no_second_process_for_few_results_or_fresh_ones(
 def test_no_second_process_where_no_result_can_be_cached(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    monkeypatch.setattr(cache, "MIN_AHEAD", 2)
-    monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_TWO", 0)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    allow_two_processes(monkeypatch)
     monkeypatch.setattr("multiprocessing.get_context", None)
     store = Store(tmp_path / "other") if place == "elsewhere" else Store(run.path.parent)
     if place == "read-only":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import kernel
+from tests.builders import kernel, step
 from tests.runs import make_run, step_rows
 from tests.unit.dashboards.run_rows import make_rows
 from tracekit.errors import UnusableInputError
@@ -144,6 +144,15 @@ def test_pages_without_data_in_the_run_come_last_and_unfold_there(site: Site) ->
     before, folded, _ = entries(on_gpu, "runs")
     assert "Kernels" in before
     assert "Memory" in folded
+
+
+def test_a_table_that_cannot_be_read_leaves_its_pages_in_the_menu(site: Site) -> None:
+    from tests.builders import make_run as built
+
+    run = built(site.store.path, steps=[step(0, 0, 10)])
+    (run.path / "steps.parquet").write_bytes(b"PAR1")
+    *before, _ = shell.menu(site, site.context(View(page="runs", run=run.path.name), dark=False))
+    assert "Serving" in text(before)
 
 
 def test_every_key_opens_one_page() -> None:
