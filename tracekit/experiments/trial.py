@@ -49,6 +49,7 @@ from tracekit.experiments.trial_model import (
     read_numbers,
 )
 from tracekit.recording import changes
+from tracekit.recording.changes import TOLERANCE
 from tracekit.runs import environment
 from tracekit.runs.conditions import contention_warnings
 from tracekit.runs.display import Displayed
@@ -161,6 +162,8 @@ def choose(
 ) -> list[Candidate]:
     """Choose changes that answer findings, largest saving first, then those that fit the program.
 
+    Of the latter come first those that fit settings of its own, and those that leave its numbers as they are.
+
     Args:
         advice: Findings of the run.
         settings: Settings of the program.
@@ -172,8 +175,9 @@ def choose(
         shares = [saved[code] for code in change.answers if code in saved]
         if (shares or change.fits(settings)) and (has_device or not change.needs_device):
             predicted = max(shares, default=0.0) or None
-            chosen.append((not shares, Candidate(names=(name,), changes=(change,), predicted=predicted)))
-    chosen.sort(key=lambda item: (item[0], -(item[1].predicted or 0.0)))
+            rank = (not shares, -(predicted or 0.0), change.fits_defaults, TOLERANCE[change.results])
+            chosen.append((rank, Candidate(names=(name,), changes=(change,), predicted=predicted)))
+    chosen.sort(key=lambda item: item[0])
     return [candidate for _, candidate in chosen[:MAX_CANDIDATES]]
 
 

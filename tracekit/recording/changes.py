@@ -67,6 +67,7 @@ class Change:
         answers: Codes of the rules whose advice it follows.
         needs_device: Whether it does nothing without a GPU.
         fits: Whether it may have an effect, by the settings of the program that a run tells.
+        fits_defaults: Whether it fits programs that leave the defaults of torch as they are, so most of them.
         file: The file of the function, which imports nothing of tracekit: the program may lack it.
         environment: Returns environment variables that the program is started with.
         edit: How to make it in the source, if that is one argument or one statement.
@@ -79,6 +80,7 @@ class Change:
     answers: tuple[str, ...] = ()
     needs_device: bool = False
     fits: Callable[[Settings], bool] = lambda _: False
+    fits_defaults: bool = False
     file: Path = BUILT_IN
     environment: Callable[[], dict[str, str]] = dict
     edit: Argument | Statement | None = None
@@ -195,6 +197,7 @@ ZERO_GRAD_TO_NONE = Change(
     code="optimizer.zero_grad(set_to_none=True)",
     answers=("zero_grad_per_parameter", "small_optimizer_kernels"),
     fits=lambda settings: bool(settings.get("optimizers")),
+    fits_defaults=True,
     edit=Argument("set_to_none", "True", ("zero_grad",), 0),
 )
 FOREACH = Change(
@@ -284,6 +287,7 @@ CUDNN_BENCHMARK = Change(
     results="rounding",
     needs_device=True,
     fits=bool,
+    fits_defaults=True,
     edit=Statement("torch.backends.cudnn.benchmark = True"),
 )
 BUCKET_SIZE = Change(
@@ -327,6 +331,7 @@ MALLOC = Change(
     code="LD_PRELOAD=libjemalloc.so.2 python train.py",
     environment=_preload_malloc,
     fits=lambda settings: bool(settings) and bool(_preload_malloc()),
+    fits_defaults=True,
 )
 ONE_THREAD = Change(
     title="compute each op in one thread",
@@ -350,6 +355,7 @@ FLUSH_DENORMALS = Change(
     code="torch.set_flush_denormal(True)",
     results="rounding",
     fits=lambda settings: settings.get("modes", {}).get("flush_denormals") is False,
+    fits_defaults=True,
     edit=Statement("torch.set_flush_denormal(True)"),
 )
 NO_ANOMALY_DETECTION = Change(
@@ -411,6 +417,7 @@ BFLOAT16 = Change(
     results="precision",
     answers=("fp32_without_tensor_cores", "eager_attention"),
     fits=computes_in_float32,
+    fits_defaults=True,
 )
 INFERENCE_MODE = Change(
     title="run the model in inference mode",
