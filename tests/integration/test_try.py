@@ -56,6 +56,10 @@ def test_a_change_that_finds_its_cause_and_one_that_finds_nothing(tmp_path: Path
     assert (absent["step_time"], absent["run"]) == (None, "")
     # Nothing is left: the recorded program without a change computes the same bits, and has the same files.
     assert _run([*tracekit, "collect", *program], tmp_path).stdout == untouched
+    turns = [*("--alternate", "--start-step", "50"), *flags[:2], "--change", "zero_grad_to_none"]
+    assert _run([*tracekit, "collect", *turns, *program], tmp_path).stdout == untouched
+    alternation: Any = Store(tmp_path / "store").runs()[-1].meta.environment["program"]["alternation"]
+    assert alternation["ratios"]["no_anomaly_detection"] < 1
     assert {path.name for path in tmp_path.iterdir()} == {"train.py", "store"}
     assert (tmp_path / "train.py").read_text() == PROGRAM
 

@@ -1,6 +1,8 @@
 """Try changes inside a program, each against the unchanged program (`tracekit try`).
 
-A block runs the unchanged program once, and every change that is not decided yet, each in a new process:
+Changes that can be turned on and off between steps take turns inside one process per block, see
+`trial_plan`; those that help are then run as a whole. For the others, a block runs the unchanged
+program once, and every change that is not decided yet, each in a new process:
 forward in one block, backward in the next, so that drift of the machine affects all alike. One run of the
 unchanged program serves all changes of its block. Measurements are stored one by one: a call that was
 interrupted goes on where it ended.
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,14 +44,15 @@ from tracekit.experiments.trial_model import (
     Outcome,
     Schedule,
     Status,
+    add_whole_runs,
     check_pattern,
     count_pairs,
     has_ended,
     is_forward,
     read_numbers,
 )
+from tracekit.experiments.trial_plan import KNOWN_STEPS, choose, collect_program, plan_turns, read_turns
 from tracekit.recording import changes
-from tracekit.recording.changes import TOLERANCE
 from tracekit.runs import environment
 from tracekit.runs.conditions import contention_warnings
 from tracekit.runs.display import Displayed
@@ -61,12 +64,12 @@ from tracekit.runs.text import duration
 FOLDER = str(TRIALS.parent)
 LABEL, BASE = "try-{}", "base"
 """Labels of the runs that are kept: one of the unchanged program, and one with each change."""
-FIRST_SET = 10_000
-"""Number of the first block of changes that are tried together."""
-SHARE_OF_SETS = 1 / 3
-"""Share of the time that is left to these."""
-MAX_CANDIDATES = 12
-"""Changes that are tried if none are named."""
+PART = 10_000
+FIRST_SET, FIRST_ALTERNATING, FIRST_WHOLE = PART, 2 * PART, 3 * PART
+"""Numbers of the first blocks of changes that are tried together, of those that take turns inside a process,
+and of whole runs of these."""
+SHARE_OF_SETS, SHARE_OF_FIRST = 1 / 3, 2 / 3
+"""Share of the time that is left to sets, and share of the rest for all but the last candidates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,7 @@ class TryReport(Displayed):
         run: Id of the run of the unchanged program that the changes were chosen by.
         outcomes: Of each change, and of those that were tried together.
         blocks: Runs of the unchanged program.
+        turns: Processes in which changes took turns with the unchanged program.
         disturbed: What kept runs from the CPU.
         seconds: Time of this call.
         diff: Unified diff of the program that makes the best outcome; empty if its lines are not known.
@@ -95,6 +99,7 @@ class TryReport(Displayed):
     run: str
     outcomes: tuple[Outcome, ...]
     blocks: int
+    turns: int = 0
     disturbed: tuple[str, ...] = ()
     seconds: float = 0.0
     diff: str = ""
@@ -112,6 +117,7 @@ class TryReport(Displayed):
             "command": list(self.request.command),
             "threshold": self.request.threshold,
             "blocks": self.blocks,
+            "turns": self.turns,
             "outcomes": [outcome.entry() for outcome in self.outcomes],
             "disturbed": list(self.disturbed),
             "seconds": round(self.seconds, 3),
@@ -157,30 +163,6 @@ def try_changes(
             shutil.rmtree(bench.scratch, ignore_errors=True)
 
 
-def choose(
-    advice: Advice, settings: Mapping[str, Any], *, has_device: bool, known: Mapping[str, changes.Change]
-) -> list[Candidate]:
-    """Choose changes that answer findings, largest saving first, then those that fit the program.
-
-    Of the latter come first those that fit settings of its own, and those that leave its numbers as they are.
-
-    Args:
-        advice: Findings of the run.
-        settings: Settings of the program.
-        has_device: Whether the program used a GPU.
-        known: Changes by name.
-    """
-    saved, chosen = advice.shares, []
-    for name, change in known.items():
-        shares = [saved[code] for code in change.answers if code in saved]
-        if (shares or change.fits(settings)) and (has_device or not change.needs_device):
-            predicted = max(shares, default=0.0) or None
-            rank = (not shares, -(predicted or 0.0), change.fits_defaults, TOLERANCE[change.results])
-            chosen.append((rank, Candidate(names=(name,), changes=(change,), predicted=predicted)))
-    chosen.sort(key=lambda item: item[0])
-    return [candidate for _, candidate in chosen[:MAX_CANDIDATES]]
-
-
 @dataclass
 class _Bench:
     """The measurements so far."""
@@ -224,7 +206,9 @@ class _Bench:
         if self.measured:
             self.say(f"resuming after {len(self.measured)} runs")
         limit, is_last = self.request.budget_s, not self.request.combine
-        outcomes = self.decide(candidates, limit if is_last or limit is None else limit * (1 - SHARE_OF_SETS))
+        outcomes = self.decide_singles(
+            run, candidates, limit if is_last or limit is None else limit * (1 - SHARE_OF_SETS)
+        )
         helpful = [outcome for outcome in _sort(outcomes) if outcome.status is Status.HELPS]
         if self.request.combine and len(helpful) > 1:
             sets = [_join(helpful[: count + 1]) for count in range(1, len(helpful))]
@@ -232,11 +216,13 @@ class _Bench:
         if not self.was_cut:
             self.file.delete()
         log_outcomes(self.store, run, outcomes, self.advice)
+        turns = sum(item.names == UNCHANGED for item in self.select(FIRST_ALTERNATING))
         report = TryReport(
             request=self.request,
             run=run.id,
             outcomes=tuple(_sort(outcomes)),
-            blocks=sum(item.names == UNCHANGED for item in self.measured),
+            blocks=sum(item.names == UNCHANGED for item in self.measured) - turns,
+            turns=turns,
             disturbed=tuple(contention_warnings("program", [item.contention for item in self.measured])),
             seconds=self.seconds,
         )
@@ -246,7 +232,8 @@ class _Bench:
     def record_unchanged(self) -> Run:
         """Record the unchanged program once, also as a warm-up."""
         self.progress("recording the unchanged program, by which changes are chosen")
-        sample = measure(self._program(UNCHANGED), Path.cwd(), scratch=self.scratch)
+        known = () if "--workload" in self.request.command else ("--timed-steps", str(KNOWN_STEPS))
+        sample = measure(self._program(UNCHANGED, known), Path.cwd(), scratch=self.scratch)
         if sample.run is None:
             raise UnusableInputError("the program recorded no run", hint="see `tracekit collect --help`")
         self.recorded_s = self.seconds
@@ -270,8 +257,75 @@ class _Bench:
             for name in dict.fromkeys(self.request.change)
         ]
 
+    def decide_singles(
+        self, run: Run, candidates: Sequence[Candidate], limit_s: float | None
+    ) -> list[Outcome]:
+        """Measure the candidates that can take turns in one process, then the others.
+
+        If what findings recommend most cannot take turns, it comes first, with all else that they recommend.
+        """
+        together, steps = plan_turns(self.request.command, run, candidates)
+        apart = [candidate for candidate in candidates if candidate not in together]
+        first = [one for one in apart if one.predicted] if candidates[0] in apart and together else []
+        later = len(together) + len(apart) - len(first)
+        outcomes = self.decide(first, limit_s and limit_s * SHARE_OF_FIRST, others=later) if first else []
+        share = 1.0 if len(first) == len(apart) else SHARE_OF_FIRST
+        turned = self.alternate(together, steps, limit_s and limit_s * share, len(apart))
+        known = {outcome.candidate.key for outcome in turned}
+        turned = self.run_whole(turned, helpful=True)
+        rest = [one for one in candidates if one.key not in known and one not in first]
+        outcomes += self.decide(rest, limit_s, others=len(candidates) - len(rest))
+        return self.run_whole(turned, helpful=False) + outcomes
+
+    def alternate(
+        self, candidates: Sequence[Candidate], steps: int, limit_s: float | None, others: int
+    ) -> list[Outcome]:
+        """Measure candidates that take turns in one process; return what is known of those that did."""
+        schedule = self._plan_tests(candidates, others)
+        block = 1 + max((item.block for item in self.select(FIRST_ALTERNATING)), default=-1)
+        while True:
+            measured = self.select(FIRST_ALTERNATING)
+            schedule.judge(measured)
+            active = schedule.find_active(measured)
+            late = limit_s is not None and self.seconds + self.expect(UNCHANGED) > limit_s
+            self.was_cut |= bool(active) and late
+            if not active or late or not self.measure_alternating(active, steps, FIRST_ALTERNATING + block):
+                break
+            block += 1
+        return [outcome for outcome in schedule.conclude(measured) if outcome.status is not Status.NOT_TRIED]
+
+    def measure_alternating(self, candidates: Sequence[Candidate], steps: int, block: int) -> bool:
+        """Measure candidates in one process; return whether any could be."""
+        names = tuple(name for candidate in candidates for name in candidate.names)
+        what = f"{', '.join(names)} in turns"
+        self.progress(f"block {block % PART + 1}: {what}, {duration(self.seconds)} elapsed")
+        began = self.seconds
+        flags = ("--alternate", "--start-step", str(steps))
+        try:
+            sample = measure(self._program(names, flags), Path.cwd(), scratch=self.scratch)
+        except UnusableInputError:
+            raise
+        except TracekitError as error:  # the others are measured in processes of their own
+            self.say(f"changes could not take turns in one process: {error.message}")
+            return False
+        measured = read_turns(sample, candidates, block, self.seconds - began)
+        for item in measured:
+            self._keep(item)
+        return len(measured) > 1
+
+    def run_whole(self, outcomes: Sequence[Outcome], *, helpful: bool) -> list[Outcome]:
+        """Run the program once with each change that helps, or each other one, and add what that tells."""
+        chosen = [
+            outcome.candidate
+            for outcome in _sort(outcomes)
+            if outcome.step_time and (outcome.status is Status.HELPS) == helpful
+        ]
+        if chosen:
+            self.measure_block(chosen, FIRST_WHOLE, FIRST_WHOLE, self.request.budget_s)
+        return [add_whole_runs(outcome, self.select(FIRST_WHOLE)) for outcome in outcomes]
+
     def decide(
-        self, candidates: Sequence[Candidate], limit_s: float | None, *, first: int = 0
+        self, candidates: Sequence[Candidate], limit_s: float | None, *, first: int = 0, others: int = 0
     ) -> list[Outcome]:
         """Measure until every candidate is decided, the runs are used up, or the time is.
 
@@ -279,9 +333,10 @@ class _Bench:
             candidates: What to measure.
             limit_s: Time since the begin of this call after which no run ends; None for no limit.
             first: Number of the first block; candidates that are measured later get blocks of their own.
+            others: Candidates that are judged apart, and count for the probability of a false claim.
         """
-        schedule = Schedule(candidates, self.request.design.looks, self.request.threshold, self.progress)
-        block = max((item.block for item in self.measured if item.block >= first), default=first)
+        schedule = self._plan_tests(candidates, others)
+        block = first + max((item.block for item in self.select(first)), default=0)
         while True:
             schedule.judge(self.select(first))
             active = schedule.find_active(self.select(first))
@@ -291,12 +346,16 @@ class _Bench:
                 return schedule.conclude(self.select(first))
             block += 1
 
+    def _plan_tests(self, candidates: Sequence[Candidate], others: int) -> Schedule:
+        looks, threshold = self.request.design.looks, self.request.threshold
+        return Schedule(candidates, looks, threshold, self.progress, others)
+
     def select(self, first: int) -> list[Measurement]:
-        """Return the measurements of one part, singles or sets; the numbers of its blocks begin at 0."""
+        """Return the measurements of one part; the numbers of its blocks begin at 0."""
         return [
             replace(item, block=item.block - first)
             for item in self.measured
-            if (item.block >= FIRST_SET) == (first == FIRST_SET)
+            if first <= item.block < first + PART
         ]
 
     def share(
@@ -325,8 +384,9 @@ class _Bench:
 
     def expect(self, names: Names) -> float:
         """Return how long a run takes, s: as the longest so far, or as one of the unchanged program."""
-        own = [item.seconds for item in self.measured if item.names == names and not item.error]
-        others = [item.seconds for item in self.measured if item.names == UNCHANGED]
+        timed = [item for item in self.measured if item.seconds and not item.error]
+        own = [item.seconds for item in timed if item.names == names]
+        others = [item.seconds for item in timed if item.names == UNCHANGED]
         return max(own or others or [self.recorded_s])
 
     def measure_block(
@@ -342,7 +402,7 @@ class _Bench:
         """
         order = [UNCHANGED, *(candidate.names for candidate in active)]
         for names in order if is_forward(block - first) else reversed(order):
-            done = [item for item in self.measured if item.names == names]
+            done = [item for item in self.measured if item.names == names and item.block >= first]
             if has_ended(names, done) or any(item.block == block for item in done):
                 continue
             if names == UNCHANGED and not self._has_any(active):
@@ -359,12 +419,15 @@ class _Bench:
 
     def _measure(self, names: Names, block: int) -> None:
         what = "+".join(names) or "unchanged"
-        self.progress(f"block {block % FIRST_SET + 1}: {what}, {duration(self.seconds)} elapsed")
+        self.progress(f"block {block % PART + 1}: {what}, {duration(self.seconds)} elapsed")
         began = self.seconds
         try:
             sample = measure(self._program(names), Path.cwd(), scratch=self.scratch)
             measurement = _describe(names, block, sample, self.request.check_value)
-            if sample.run and not any(item.work for item in self.measured if item.names == names):
+            alike = (
+                item for item in self.measured if item.names == names and item.block // PART == block // PART
+            )
+            if sample.run and not any(item.work for item in alike):
                 measurement = replace(measurement, work=_count_work(sample.run))
                 if names and measurement.applied:
                     run = store_run(self.store, sample.run, label=LABEL.format(what))
@@ -375,22 +438,16 @@ class _Bench:
             tail = error.tail.splitlines() if isinstance(error, ProgramError) else []
             reason = ": ".join([error.message, *tail[-1:]])
             measurement = Measurement(names, block, error=reason)
-        measurement = replace(measurement, seconds=self.seconds - began)
+        self._keep(replace(measurement, seconds=self.seconds - began))
+
+    def _keep(self, measurement: Measurement) -> None:
         self.measured.append(measurement)
         self.file.append(measurement)
 
-    def _program(self, names: Names) -> Program:
-        program = _collect_program(self.request.command, names)
+    def _program(self, names: Names, options: tuple[str, ...] = ()) -> Program:
+        program = collect_program(self.request.command, names, options)
         refuse_store(program)
         return program
-
-
-def _collect_program(command: tuple[str, ...], names: Names) -> Program:
-    """Return `tracekit collect` of a program with changes; the command may be a `tracekit collect` itself."""
-    program = Program(command=command, repository=Path.cwd(), in_place=True)
-    words = command[2:] if program.collects else ("--", *command)
-    flags = [word for name in names for word in ("--change", name)]
-    return replace(program, command=("tracekit", "collect", "--format", "csv", *flags, *words))
 
 
 def _describe(names: Names, block: int, sample: Sample, pattern: str) -> Measurement:

@@ -187,7 +187,12 @@ def _unreadable(pattern: str, error: Exception) -> UnusableInputError:
 
 
 def compare_candidates(
-    candidates: Sequence[Candidate], measured: Sequence[Measurement], look: Look, threshold: float
+    candidates: Sequence[Candidate],
+    measured: Sequence[Measurement],
+    look: Look,
+    threshold: float,
+    *,
+    others: int = 0,
 ) -> dict[str, Outcome]:
     """Judge candidates by their step times, all together: Holm limits the probability of any false claim.
 
@@ -196,10 +201,11 @@ def compare_candidates(
         measured: All measurements.
         look: The test.
         threshold: Smallest relative change that counts.
+        others: Candidates that are judged apart, and count for that probability.
     """
     outcomes: dict[str, Outcome] = {}
     compared: list[tuple[Candidate, Comparison]] = []
-    left_out = 0
+    left_out = others
     for candidate in candidates:
         own = [item for item in measured if item.names == candidate.names]
         if failure := _explain_missing(own):
@@ -293,6 +299,21 @@ def _describe(
     )
 
 
+def add_whole_runs(outcome: Outcome, measured: Sequence[Measurement]) -> Outcome:
+    """Return an outcome with what whole runs tell beside the step time: numbers, work, a run, or a failure.
+
+    Args:
+        outcome: What is known of steps with the change.
+        measured: Runs of the program with the change and without; the outcome is as it was if there are none.
+    """
+    own = [item for item in measured if item.names == outcome.candidate.names]
+    if not own or outcome.step_time is None:
+        return outcome
+    if failure := _explain_missing(own):
+        return replace(outcome, status=failure[0], reason=failure[1])
+    return _describe(outcome.candidate, outcome.status, outcome.step_time, measured)
+
+
 def _compare_work(
     base: Sequence[Measurement], own: Sequence[Measurement]
 ) -> dict[str, tuple[float, float]] | None:
@@ -337,6 +358,7 @@ class Schedule:
         looks: The tests, in order.
         threshold: Smallest relative change that counts.
         progress: Receives a line for each candidate that is tested.
+        others: Candidates with a schedule of their own.
     """
 
     def __init__(
@@ -345,8 +367,10 @@ class Schedule:
         looks: Sequence[Look],
         threshold: float,
         progress: Callable[[str], None],
+        others: int = 0,
     ) -> None:
         self.candidates, self.looks, self.threshold, self.progress = candidates, looks, threshold, progress
+        self._others = others
         self.tested: dict[str, tuple[int, Outcome]] = {}
 
     def judge(self, measured: Sequence[Measurement]) -> None:
@@ -358,12 +382,15 @@ class Schedule:
                 if not self._is_decided(candidate)
                 and self.tested.get(candidate.key, (0,))[0] < look.k <= count_pairs(candidate.names, measured)
             ]
-            outcomes = compare_candidates(self.candidates, measured, look, self.threshold) if due else {}
+            outcomes = self._compare(measured, look) if due else {}
             for candidate in due:
                 outcome = outcomes[candidate.key]
                 text = f"after {look.k} runs, {candidate.key}: {outcome.status} {outcome.effect}"
                 self.progress(text.rstrip())
                 self.tested[candidate.key] = look.k, outcome
+
+    def _compare(self, measured: Sequence[Measurement], look: Look) -> dict[str, Outcome]:
+        return compare_candidates(self.candidates, measured, look, self.threshold, others=self._others)
 
     def _is_decided(self, candidate: Candidate) -> bool:
         _, outcome = self.tested.get(candidate.key, (0, None))
@@ -398,7 +425,7 @@ class Schedule:
 
     def conclude(self, measured: Sequence[Measurement]) -> list[Outcome]:
         """Return what is known of each candidate: the conclusion of its last test, or why there was none."""
-        now = compare_candidates(self.candidates, measured, self.looks[0], self.threshold)
+        now = self._compare(measured, self.looks[0])
         return [self._conclude(candidate, now[candidate.key], measured) for candidate in self.candidates]
 
     def _conclude(self, candidate: Candidate, outcome: Outcome, measured: Sequence[Measurement]) -> Outcome:

@@ -26,6 +26,7 @@ TOLERANCE: dict[Results, float] = {"equal": 0.0, "rounding": 1e-3, "precision": 
 _COLLECTOR_DEFAULT, _MANY_OBJECTS = 700, 500_000
 """New objects from which Python collects by default, and objects that it looks at for long, of which a small
 program of torch has 290,000."""
+ANY_DEVICE = ("cpu", "cuda")
 BUILT_IN = Path(functions.__file__)
 _OF_MODEL, _OF_DEVICE = Path(model_changes.__file__), Path(device_changes.__file__)
 
@@ -68,6 +69,7 @@ class Change:
         needs_device: Whether it does nothing without a GPU.
         fits: Whether it may have an effect, by the settings of the program that a run tells.
         fits_defaults: Whether it fits programs that leave the defaults of torch as they are, so most of them.
+        alternates_on: Kinds of device on which it can be turned on and off between steps without a trace.
         file: The file of the function, which imports nothing of tracekit: the program may lack it.
         environment: Returns environment variables that the program is started with.
         edit: How to make it in the source, if that is one argument or one statement.
@@ -81,6 +83,7 @@ class Change:
     needs_device: bool = False
     fits: Callable[[Settings], bool] = lambda _: False
     fits_defaults: bool = False
+    alternates_on: tuple[str, ...] = ()
     file: Path = BUILT_IN
     environment: Callable[[], dict[str, str]] = dict
     edit: Argument | Statement | None = None
@@ -199,6 +202,7 @@ ZERO_GRAD_TO_NONE = Change(
     fits=lambda settings: bool(settings.get("optimizers")),
     fits_defaults=True,
     edit=Argument("set_to_none", "True", ("zero_grad",), 0),
+    alternates_on=ANY_DEVICE,
 )
 FOREACH = Change(
     title="update all parameters in a few calls",
@@ -208,6 +212,7 @@ FOREACH = Change(
     answers=("small_optimizer_kernels", "optimizer_not_fused", "host_small_ops"),
     fits=_has_slow_optimizer,
     edit=Argument("foreach", "True", _OPTIMIZERS),
+    alternates_on=ANY_DEVICE,
 )
 FUSED = Change(
     title="update parameters by fused kernels",
@@ -217,6 +222,7 @@ FUSED = Change(
     answers=("small_optimizer_kernels", "optimizer_not_fused", "host_small_ops"),
     fits=_has_slow_optimizer,
     edit=Argument("fused", "True", _OPTIMIZERS),
+    alternates_on=("cpu",),
 )
 NUM_WORKERS = Change(
     title="load batches in worker processes",
@@ -260,6 +266,7 @@ NON_BLOCKING = Change(
     answers=("exposed_copies", "copies_in_turn"),
     needs_device=True,
     edit=Argument("non_blocking", "True", ("to", "cuda")),
+    alternates_on=ANY_DEVICE,
 )
 EXPANDABLE_SEGMENTS = Change(
     title="let the CUDA allocator grow segments instead of making new ones",
@@ -278,6 +285,7 @@ MATMUL_PRECISION = Change(
     answers=("fp32_without_tensor_cores",),
     needs_device=True,
     edit=Statement('torch.set_float32_matmul_precision("high")'),
+    alternates_on=ANY_DEVICE,
 )
 CUDNN_BENCHMARK = Change(
     title="measure which algorithm of a convolution is the fastest",
@@ -289,6 +297,7 @@ CUDNN_BENCHMARK = Change(
     fits=bool,
     fits_defaults=True,
     edit=Statement("torch.backends.cudnn.benchmark = True"),
+    alternates_on=ANY_DEVICE,
 )
 BUCKET_SIZE = Change(
     title="reduce more gradients of DistributedDataParallel at once",
@@ -341,6 +350,7 @@ ONE_THREAD = Change(
     answers=("more_threads_than_cores", "host_small_ops"),
     fits=lambda settings: _threads(settings) > 1,
     edit=Statement("torch.set_num_threads(1)"),
+    alternates_on=ANY_DEVICE,
 )
 ALL_CORES = Change(
     title="compute each op in a thread per core",
@@ -348,6 +358,7 @@ ALL_CORES = Change(
     code="torch.set_num_threads(len(os.sched_getaffinity(0)))",
     results="rounding",
     fits=lambda settings: 0 < _threads(settings) < settings.get("threads", {}).get("affinity", 0),
+    alternates_on=ANY_DEVICE,
 )
 FLUSH_DENORMALS = Change(
     title="replace the smallest numbers by zero",
@@ -357,6 +368,7 @@ FLUSH_DENORMALS = Change(
     fits=lambda settings: settings.get("modes", {}).get("flush_denormals") is False,
     fits_defaults=True,
     edit=Statement("torch.set_flush_denormal(True)"),
+    alternates_on=ANY_DEVICE,
 )
 NO_ANOMALY_DETECTION = Change(
     title="do not look for NaN in each backward op",
@@ -365,6 +377,7 @@ NO_ANOMALY_DETECTION = Change(
     answers=("anomaly_detection",),
     fits=_has_mode("anomaly_detection"),
     edit=Argument("mode", "False", ("set_detect_anomaly", "detect_anomaly"), 0),
+    alternates_on=ANY_DEVICE,
 )
 NONDETERMINISTIC = Change(
     title="allow algorithms that are not deterministic",
@@ -373,6 +386,7 @@ NONDETERMINISTIC = Change(
     results="rounding",
     fits=_has_mode("deterministic_algorithms"),
     edit=Argument("mode", "False", ("use_deterministic_algorithms",), 0),
+    alternates_on=ANY_DEVICE,
 )
 LESS_GARBAGE_COLLECTION = Change(
     title="look for garbage less often",
@@ -408,6 +422,7 @@ EVALUATION_MODE = Change(
     results="precision",
     answers=("batch_norm_training",),
     fits=_is_left_training,
+    alternates_on=ANY_DEVICE,
 )
 BFLOAT16 = Change(
     title="compute in bfloat16 where that is safe (autocast)",
@@ -418,6 +433,7 @@ BFLOAT16 = Change(
     answers=("fp32_without_tensor_cores", "eager_attention"),
     fits=computes_in_float32,
     fits_defaults=True,
+    alternates_on=ANY_DEVICE,
 )
 INFERENCE_MODE = Change(
     title="run the model in inference mode",
@@ -425,6 +441,7 @@ INFERENCE_MODE = Change(
     file=_OF_MODEL,
     code="with torch.inference_mode(): output = model(batch)",
     fits=is_inferring,
+    alternates_on=ANY_DEVICE,
 )
 CHANNELS_LAST = Change(
     title="store the weights of convolutions with channels last",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tracekit.recording.agent import device_changes as functions
 from tracekit.recording.agent import model_changes
-from tracekit.recording.changes import Change, computes_in_float32, is_inferring
+from tracekit.recording.changes import ANY_DEVICE, Change, computes_in_float32, is_inferring
 
 _FILE = Path(functions.__file__)
 FLOAT16 = Change(
@@ -17,6 +17,7 @@ FLOAT16 = Change(
     results="precision",
     needs_device=True,
     fits=lambda settings: is_inferring(settings) and computes_in_float32(settings),
+    alternates_on=ANY_DEVICE,
 )
 FUSED_ATTENTION = Change(
     title="compute attention by a fused kernel where the program asks for plain products",
@@ -33,6 +34,7 @@ CUDNN_ATTENTION = Change(
     code="with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):",
     results="rounding",
     needs_device=True,
+    alternates_on=ANY_DEVICE,
 )
 CACHED_ALLOCATIONS = Change(
     title="keep freed memory of a GPU for the next tensors",

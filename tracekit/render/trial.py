@@ -109,13 +109,21 @@ def _reasons(report: TryReport) -> list[str]:
 
 
 def _notes(report: TryReport) -> list[str]:
-    request = report.request
-    runs = f"{report.blocks} run{'s' * (report.blocks != 1)}"
-    design = (
-        f"{runs} of the unchanged program and of each change until it was decided, each a new process, in "
-        f"alternating order; changes below {100 * request.threshold:g}% count as none; "
-        f"{duration(report.seconds)}"
-    )
     best = report.best
     compare = f"see `tracekit diff {report.run} {best.run}` for what it changes" if best and best.run else ""
-    return [design, *filter(None, [compare]), *(f"warning: {text}" for text in report.disturbed)]
+    return [_design(report), *filter(None, [compare]), *(f"warning: {text}" for text in report.disturbed)]
+
+
+def _design(report: TryReport) -> str:
+    """Return how the changes were measured, in how many runs."""
+    parts = [
+        f"changes below {100 * report.request.threshold:g}% count as none",
+        f"{duration(report.seconds)} in all",
+    ]
+    if report.blocks:
+        runs = f"{report.blocks} run{'s' * (report.blocks != 1)} of the unchanged program"
+        parts.insert(0, f"{runs} beside those with one change, in alternating order")
+    if report.turns:
+        processes = f"{report.turns} process{'es' * (report.turns != 1)}"
+        parts.insert(0, f"{processes} in which changes were on and off in turns, for a few steps each")
+    return "; ".join(parts)

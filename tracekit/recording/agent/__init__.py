@@ -94,7 +94,7 @@ def _attach(torch: Any, values: dict[str, Any], function: StepFunction | None) -
     from .step_hooks import watch_optimizers
 
     request = AgentRequest.of(values)
-    apply_changes(torch, request.changes)
+    apply_changes(torch, request.changes, steps=request.start_step - 1 if request.alternate else 0)
     _agent = Agent(torch, request)
     if function is not None:
         function.wait_in_script()

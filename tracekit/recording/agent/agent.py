@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from .changes import end_step
 from .device import is_capturing, summary
 from .recorder import LATER_STEPS, NvtxRecorder, TorchRecorder
 from .settings import name_script
@@ -58,6 +59,7 @@ class AgentRequest:
         stop_after_profile: End the program once these are timed.
         every: Steps after which another window is recorded; 0 for one window.
         changes: Changes to make in the program, as `changes.apply_changes` takes them.
+        alternate: Whether these take turns in the steps before the window.
         collector_pid: Process that started the program.
     """
 
@@ -74,6 +76,7 @@ class AgentRequest:
     stop_after_profile: bool = False
     every: int = 0
     changes: list[dict[str, str]] = field(default_factory=list)
+    alternate: bool = False
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> AgentRequest:
@@ -255,6 +258,7 @@ class Agent:
         thread = threading.get_ident()
         if self.source == source and thread == (self._thread or thread):
             self._thread = thread  # a profiler is stopped by the thread that started it
+            self._run_safely(end_step)
             self._run_safely(self._window.end_step)
             if self._window.state == "done":
                 self._window_done()

@@ -2,8 +2,9 @@
 
 Each function takes the program's torch, before the program uses it, and `applied`, which it calls whenever
 the change takes effect: a change that finds nothing to change, because the program has no data loader or sets
-the argument itself, is reported as not applied. `tracekit.recording.changes` describes the functions. Imports
-nothing of tracekit, as the other modules of the agent.
+the argument itself, is reported as not applied. One that can be turned on and off between steps
+asks `applied.is_on`, or passes a function to `applied.follow`. `tracekit.recording.changes` describes the
+functions. Imports nothing of tracekit, as the other modules of the agent.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
-from .model_changes import Applied, change_model, forget_changes
+from .alternation import Alternation, Applied
+from .model_changes import change_model, forget_changes
 
 MAX_WORKERS = 4
 PREFETCHED_BATCHES = 8
@@ -36,20 +38,34 @@ counts: dict[str, int] = {}
 """How often each requested change took effect, by its name."""
 places: dict[str, str] = {}
 """Where each requested change took effect first, as file:line of the program."""
+alternations: list[Alternation] = []
+"""The alternation of the requested changes, if they take turns."""
 
 
-def apply_changes(torch: Any, changes: list[dict[str, str]]) -> None:
+def apply_changes(torch: Any, changes: list[dict[str, str]], *, steps: int = 0) -> None:
     """Apply changes to the program of this process.
 
     Args:
         torch: The program's torch.
         changes: Of each change its name, and the file and the name of its function.
+        steps: Steps of the program in which the changes take turns, and are off afterwards; 0 if they are on.
     """
     libraries = (os.path.dirname(torch.__file__), _FOLDER, "<frozen ")  # noqa: PTH120
     forget_changes()
+    all_applied = []
     for change in changes:
-        counts[change["name"]] = 0
-        _load_function(change)(torch, partial(_count, change["name"], libraries))
+        name = change["name"]
+        counts[name] = 0
+        applied = Applied(name, partial(_count, name, libraries), is_on=not steps)
+        _load_function(change)(torch, applied)
+        all_applied.append(applied)
+    alternations[:] = [Alternation(torch, all_applied, steps)] if steps else []
+
+
+def end_step() -> None:
+    """Tell the alternation, if there is one, that a step of the program has ended."""
+    for alternation in alternations:
+        alternation.end_step()
 
 
 def _count(name: str, libraries: tuple[str, ...]) -> None:
@@ -90,9 +106,9 @@ def _clear_by_none(owner: Any, applied: Applied) -> None:
 
     @functools.wraps(original)
     def zero_grad(self: Any, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 (as torch's)
-        if not set_to_none:
+        if not set_to_none and applied.is_on:
             applied()
-        original(self, set_to_none=True)
+        original(self, set_to_none=set_to_none or applied.is_on)
 
     owner.zero_grad = zero_grad
 
@@ -117,12 +133,18 @@ def _set_default(torch: Any, name: str, applied: Applied) -> None:
         on_cpu = any(parameter.is_cpu for group in self.param_groups for parameter in group["params"])
         is_default = name == "foreach" and defaults.get(name) is None and not on_cpu
         is_set = any(defaults.get(way) for way in ("foreach", "fused", "differentiable"))
-        if name in defaults and not is_set and not is_default:
-            for options in (self.defaults, *self.param_groups):
-                options[name] = True
+        # The state that fused kernels keep on a device is made there from the first step on, or not at all.
+        is_late = name == "fused" and not on_cpu and not applied.is_on
+        if name in defaults and not is_set and not is_default and not is_late:
             applied()
+            for options in (self.defaults, *self.param_groups):
+                applied.follow(partial(_choose_value, options, name, options.get(name)))
 
     torch.optim.Optimizer.__init__ = init
+
+
+def _choose_value(options: dict[str, Any], name: str, former: object, on: bool) -> None:  # noqa: FBT001
+    options[name] = True if on else former
 
 
 def load_in_workers(torch: Any, applied: Applied) -> None:
@@ -193,27 +215,35 @@ def use_all_cores(torch: Any, applied: Applied) -> None:
 
 def _keep_threads(torch: Any, count: int, applied: Applied) -> None:
     """Set the number of threads, and ignore others, except in workers of data loaders, which set one."""
-    original = torch.set_num_threads
+    original, wanted = torch.set_num_threads, torch.get_num_threads()
 
     @functools.wraps(original)
     def set_threads(number: int) -> None:
+        nonlocal wanted
         if sys._getframe(1).f_globals.get("__name__") == LOADER_WORKER:
             original(number)
             return
+        wanted = number
         if number != count:
             applied()
-        original(count)
+        original(count if applied.is_on else number)
+
+    def turn(on: bool) -> None:  # noqa: FBT001
+        number = count if on else wanted
+        if torch.get_num_threads() != number:
+            original(number)
 
     torch.set_num_threads = set_threads
-    if torch.get_num_threads() != count:
-        original(count)
+    if wanted != count:
         applied()
+    applied.follow(turn)
 
 
 def flush_denormals(torch: Any, applied: Applied) -> None:
     """Replace the smallest numbers, whose arithmetic is slow on most CPUs, by zero."""
-    if torch.set_flush_denormal(True):
+    if torch.set_flush_denormal(applied.is_on):
         applied()
+        applied.follow(torch.set_flush_denormal)
 
 
 def turn_off_anomaly_detection(torch: Any, applied: Applied) -> None:
@@ -228,14 +258,21 @@ def allow_nondeterministic(torch: Any, applied: Applied) -> None:
 
 def _ignore_switch(torch: Any, name: str, applied: Applied) -> None:
     original = getattr(torch, name)
+    asked: list[partial[None]] = []
 
     @functools.wraps(original)
     def switch(mode: bool, *arguments: Any, **options: Any) -> None:  # noqa: FBT001 (as torch's)
+        asked[:] = [partial(original, mode, *arguments, **options)]
         if mode:
             applied()
-        original(False, *arguments, **options)  # noqa: FBT003
+        original(mode and not applied.is_on, *arguments, **options)
+
+    def turn(on: bool) -> None:  # noqa: FBT001
+        for repeat in asked:
+            original(False) if on else repeat()  # noqa: FBT003
 
     setattr(torch, name, switch)
+    applied.follow(turn)
 
 
 def collect_garbage_less(torch: Any, applied: Applied) -> None:

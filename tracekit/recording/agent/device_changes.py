@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import Any
 from weakref import ref
 
+from .alternation import Applied
 from .changes import set_arguments
-from .model_changes import Applied, change_model
+from .model_changes import change_model
 
 BUCKET_MB = 100
 NCCL_CHANNELS = "16"
@@ -43,7 +44,7 @@ def _copy_asynchronously_by(torch: Any, name: str, applied: Applied) -> None:
 
     @functools.wraps(original)
     def copy(self: Any, *arguments: Any, **options: Any) -> Any:
-        if self.is_cpu and not options.get("non_blocking") and self.is_pinned():
+        if applied.is_on and self.is_cpu and not options.get("non_blocking") and self.is_pinned():
             moved = original(self, *arguments, **{**options, "non_blocking": True})
             if not moved.is_cpu:
                 applied()
@@ -100,8 +101,8 @@ def use_fast_matmul(torch: Any, applied: Applied) -> None:
 
     def allow(_: Any) -> None:
         if torch.get_float32_matmul_precision() == "highest":
-            torch.set_float32_matmul_precision("high")
             applied()
+            applied.follow(lambda on: torch.set_float32_matmul_precision("high" if on else "highest"))
 
     change_model(torch, allow)  # until then the program may set it
 
@@ -111,8 +112,8 @@ def search_convolutions(torch: Any, applied: Applied) -> None:
 
     def search(_: Any) -> None:
         if torch.cuda.is_available() and not torch.backends.cudnn.benchmark:
-            torch.backends.cudnn.benchmark = True
             applied()
+            applied.follow(partial(setattr, torch.backends.cudnn, "benchmark"))
 
     change_model(torch, search)
 
@@ -148,7 +149,7 @@ def attend_by_cudnn(torch: Any, applied: Applied) -> None:
 
     @functools.wraps(original)
     def attend(query: Any, *arguments: Any, **options: Any) -> Any:
-        if not query.is_cuda or query.dtype not in {torch.float16, torch.bfloat16}:
+        if not applied.is_on or not query.is_cuda or query.dtype not in {torch.float16, torch.bfloat16}:
             return original(query, *arguments, **options)
         applied()
         with attention.sdpa_kernel(order, set_priority=True):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
-Applied: TypeAlias = Callable[[], None]
+from .alternation import Applied
 
 _CLASS: Any = vars(object)["__class__"]
 _changes: list[Callable[[Any], None]] = []
@@ -73,10 +74,21 @@ def evaluate_model(torch: Any, applied: Applied) -> None:
 
     def evaluate(module: Any) -> None:
         if module.training and not torch.is_grad_enabled():
-            module.eval()
             applied()
+            applied.follow(
+                partial(_evaluate, module, [layer for layer in module.modules() if layer.training])
+            )
 
     change_model(torch, evaluate)
+
+
+def _evaluate(module: Any, training: list[Any], on: bool) -> None:  # noqa: FBT001
+    """Put a module into evaluation mode, or layers of it back into training mode."""
+    if on:
+        module.eval()
+    else:
+        for layer in training:
+            layer.training = True
 
 
 def compute_in_bfloat16(torch: Any, applied: Applied) -> None:
@@ -132,12 +144,12 @@ def use_channels_last(torch: Any, applied: Applied) -> None:
 def _surround(
     module: Any, make_context: Callable[[], Any], applied: Applied, *, fits: Callable[[], bool]
 ) -> None:
-    """Run each call of a module for which `fits` returns true in a context."""
+    """Run each call of a module for which `fits` returns true in a context, while the change is on."""
     forward = module.forward
 
     @functools.wraps(forward)
     def surrounded(*arguments: Any, **options: Any) -> Any:
-        if not fits():
+        if not applied.is_on or not fits():
             return forward(*arguments, **options)
         applied()
         with make_context():

@@ -46,6 +46,7 @@ def read_settings(torch: Any) -> dict[str, Any]:
         "recompilations": _read_recompilations,
         "changes": lambda: dict(changes.counts) or None,
         "change_places": lambda: dict(changes.places) or None,
+        "alternation": lambda: next((one.facts() for one in changes.alternations), None),
         "optimizers": lambda: [_describe_optimizer(item) for item in objects["optimizers"][:MAX_LISTED]],
     }
     return _read_each(readers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +18,7 @@ from tracekit.errors import UnusableInputError
 from tracekit.experiments import trial
 from tracekit.experiments.measure import Program, Sample
 from tracekit.experiments.process import ProgramError
-from tracekit.experiments.trial import TryReport, TryRequest, choose, try_changes
+from tracekit.experiments.trial import TryReport, TryRequest, try_changes
 from tracekit.experiments.trial_model import (
     UNCHANGED,
     Candidate,
@@ -30,8 +30,10 @@ from tracekit.experiments.trial_model import (
     read_numbers,
     uncertainty,
 )
+from tracekit.experiments.trial_plan import choose, collect_program, plan_turns
 from tracekit.recording.changes import available
 from tracekit.render.trial import render
+from tracekit.runs.meta import RunMeta, Timings
 from tracekit.runs.metrics import STEP_TIME
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
@@ -370,10 +372,10 @@ def test_a_pattern_without_a_group_is_refused_before_a_run(tmp_path: Any) -> Non
 
 @pytest.mark.parametrize("tool", ["tracekit", "/venv/bin/tracekit"])
 def test_options_of_a_collect_count(tool: str) -> None:
-    program = trial._collect_program((tool, "collect", "--light", "--", "python", "x.py"), ("foreach",))
-    assert program.command == (
-        *("tracekit", "collect", "--format", "csv", "--change", "foreach", "--light", "--", "python", "x.py"),
-    )
+    words = (tool, "collect", "--light", "--", "python", "x.py")
+    program = collect_program(words, ("foreach",), ("--steps", "9"))
+    collect = ("tracekit", "collect", "--format", "csv", "--steps", "9", "--change", "foreach")
+    assert program.command == (*collect, *words[2:])
 
 
 def test_after_its_time_nothing_is_begun(tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,6 +401,98 @@ def test_the_unchanged_program_must_not_fail(
 ) -> None:
     with pytest.raises(ProgramError, match="exit code 1"):
         hold(Store(tmp_path / "store"), run, Played({}, failing=UNCHANGED), monkeypatch, change=NAMED[:1])
+
+
+@dataclass
+class TurnsPlayed(Played):
+    """In addition, changes that take turns inside a process; its program has some steps."""
+
+    refused: bool = False
+    turns: list[Names] = field(default_factory=list)
+
+    def measure(self, program: Program, *arguments: Any, **options: Any) -> Sample:
+        if "--alternate" not in program.command:
+            return super().measure(program, *arguments, **options)
+        words = program.command
+        names = tuple(words[place + 1] for place, word in enumerate(words) if word == "--change")
+        self.turns.append(names)
+        if self.refused:
+            raise ProgramError("the program failed with exit code 1", tail="no turns")
+        ratios = {name: self.ratios.get((name,), 1.0) + 1e-4 * len(self.turns) for name in names}
+        ratios.pop("zero_grad_to_none", None)  # which finds nothing to change
+        facts = {"step_ns": 1e7, "ratios": ratios, "cycles": 9}
+        counts = {name: int(name in ratios) for name in names}
+        meta = SimpleNamespace(environment={"program": {"changes": counts, "alternation": facts}})
+        run: Any = SimpleNamespace(meta=meta)
+        return Sample({STEP_TIME: 1e7}, run)
+
+
+def with_steps(run: Run, steps: int) -> Run:
+    """A run of a program with this number of steps without a profiler."""
+    timings = Timings([10_000_000] * steps, [], "perf_counter")
+
+    class Timed(Run):
+        @property
+        def meta(self) -> RunMeta:
+            return replace(run.meta, timings=timings)
+
+    return Timed(run.path)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_changes_take_turns_and_are_then_run_as_a_whole(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch, kept: list[str], *, refused: bool
+) -> None:
+    played = TurnsPlayed(RATIOS | {("fused",): 1.0}, failing=("compile",), refused=refused)
+    names = ("foreach", "fused", "zero_grad_to_none", "compile")
+    report = hold(Store(tmp_path / "store"), with_steps(run, 100), played, monkeypatch, change=names)
+    assert played.turns[0] == names[:3]
+    status = {outcome.candidate.key: str(outcome.status) for outcome in report.outcomes}
+    if refused:
+        assert len(played.turns) == 1
+        assert played.ended.count(("foreach",)) == 4  # each in processes of its own
+        assert status["foreach"] == "helps"
+        return
+    assert played.turns[1:] == [names[:2]] * 3  # zero_grad_to_none is left out
+    order = ["+".join(each) or "-" for each in played.ended]
+    assert order == ["-", "foreach", "-", "compile", "fused"]
+    assert status == {
+        "foreach": "helps",
+        "fused": "no effect",
+        "zero_grad_to_none": "not applied",
+        "compile": "failed",
+    }
+    work = {outcome.candidate.key: outcome.work for outcome in report.outcomes}
+    assert (work["foreach"], work["fused"]) == ({"ops": (100.0, 60.0)}, {})
+    assert {outcome.candidate.key: outcome.numbers for outcome in report.outcomes}["foreach"] == "equal"
+    assert kept == ["try-foreach", "try-fused"]
+
+
+def test_a_change_whose_whole_run_fails_does_not_help(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played, timed = TurnsPlayed(RATIOS, failing=("foreach",)), with_steps(run, 100)
+    report = hold(Store(tmp_path / "store"), timed, played, monkeypatch, change=("foreach",))
+    assert [str(outcome.status) for outcome in report.outcomes] == ["failed"]
+    assert report.best is None
+
+
+def test_few_steps_leave_turns_to_the_first_changes(run: Run) -> None:
+    """Each change needs twelve steps, as the unchanged program does, beside the two first ones."""
+    named = [candidate(name) for name in ("compile", "foreach", "fused", "zero_grad_to_none")]
+    keys = {
+        steps: [one.key for one in plan_turns(("python", "x.py"), with_steps(run, steps), named)[0]]
+        for steps in (25, 26, 38, 50, 500)
+    }
+    assert keys == {
+        25: [],
+        26: ["foreach"],
+        38: ["foreach", "fused"],
+        50: ["foreach", "fused", "zero_grad_to_none"],
+        500: ["foreach", "fused", "zero_grad_to_none"],
+    }
+    assert plan_turns(("tracekit", "collect", "--workload", "bert"), with_steps(run, 500), named) == ([], 0)
+    assert plan_turns(("python", "x.py"), with_steps(run, 500), named)[1] == 2 + 3 * 21 * 4 + 1
 
 
 def test_unknown_changes_are_refused(tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

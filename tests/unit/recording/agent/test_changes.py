@@ -55,8 +55,10 @@ def _restored() -> Iterator[None]:
     torch.set_anomaly_enabled(False)
     torch.backends.cuda.enable_flash_sdp(True)
     gc.set_threshold(*thresholds)
+    torch.use_deterministic_algorithms(False)
     counts.clear()
     changes.places.clear()
+    changes.alternations.clear()
 
 
 def apply(name: str) -> Callable[[], int]:
@@ -78,7 +80,7 @@ def test_every_function_has_one_change() -> None:
         for name, value in vars(module).items()
         if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
     }
-    mechanism = {"apply_changes", "set_arguments", "change_model", "forget_changes"}
+    mechanism = {"apply_changes", "end_step", "set_arguments", "change_model", "forget_changes"}
     assert sorted(known) == sorted(one for one in public if one[1] not in mechanism)
 
 
@@ -481,3 +483,77 @@ def test_the_page_lists_every_change() -> None:
         for name, change in catalog.available().items()
     }
     assert rows <= set(page.splitlines())
+
+
+def _gradient(module: Any, optimizer: Any) -> bool:
+    module(torch.ones(1, 4)).sum().backward()
+    optimizer.zero_grad(set_to_none=False)
+    return module[0].weight.grad is None
+
+
+def _infer(module: Any) -> Any:
+    module.eval()
+    return module(torch.ones(1, 4))
+
+
+def _training(module: Any) -> list[bool]:
+    with torch.no_grad():
+        module(torch.ones(1, 4))
+    return [layer.training for layer in module]
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "observe", "off", "on"),
+    [
+        ("zero_grad_to_none", None, _gradient, False, True),
+        ("foreach", None, lambda _, optimizer: optimizer.param_groups[0]["foreach"], False, True),
+        ("fused", None, lambda _, optimizer: optimizer.param_groups[0]["fused"], None, True),
+        ("one_thread", lambda _: torch.set_num_threads(3), lambda *_: torch.get_num_threads(), 3, 1),
+        ("flush_denormals", None, lambda *_: (torch.tensor(1e-40) * 1).item() > 0, True, False),
+        (
+            "no_anomaly_detection",
+            lambda _: torch.set_anomaly_enabled(True),
+            lambda *_: torch.is_anomaly_enabled(),
+            True,
+            False,
+        ),
+        (
+            "nondeterministic",
+            lambda _: torch.use_deterministic_algorithms(True),
+            lambda *_: torch.are_deterministic_algorithms_enabled(),
+            True,
+            False,
+        ),
+        (
+            "evaluation_mode",
+            lambda module: module[1].eval(),
+            lambda module, _: _training(module),
+            [1, 0],
+            [0, 0],
+        ),
+        ("bfloat16", None, lambda module, _: module(torch.ones(1, 4)).dtype, torch.float32, torch.bfloat16),
+        ("inference_mode", None, lambda module, _: _infer(module).is_inference(), False, True),
+        (
+            "matmul_precision",
+            lambda module: module(torch.ones(1, 4)),
+            lambda *_: torch.get_float32_matmul_precision(),
+            "highest",
+            "high",
+        ),
+    ],
+)
+def test_changes_can_be_turned_off_again(
+    name: str, begin: Callable[[Any], object] | None, observe: Callable[[Any, Any], Any], off: Any, on: Any
+) -> None:
+    apply_changes(torch, catalog.locate([name]), steps=100)
+    change, module = changes.alternations[0]._changes[name], model()
+    optimizer = torch.optim.AdamW(module.parameters(), foreach=False)
+    if begin:
+        begin(module)
+    seen = []
+    for is_on in (False, True, False, True, False):
+        change.turn(on=is_on)
+        seen.append(observe(module, optimizer))
+    assert seen == [off, on, off, on, off]
+    assert counts[name]
+    assert catalog.find(name).alternates_on
