@@ -19,7 +19,7 @@ from tracekit import registry
 from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.write import Sample
 from tracekit.recording import changes
-from tracekit.recording.agent.changes import apply_changes
+from tracekit.recording.agent.changes import apply_changes, end_step
 from tracekit.recording.agent.cpu_load import CpuLoad, describe_cpus
 from tracekit.recording.agent.device import CPU, CUDA, DeviceClock, HostClock, resident_peak
 from tracekit.recording.agent.device import summary as error_summary
@@ -56,7 +56,7 @@ def record(request: Request, directory: Path, reporter: Reporter) -> dict[str, A
     device = resolve_device(request.device)
     import torch
 
-    apply_changes(torch, changes.locate(request.change))
+    apply_changes(torch, changes.locate(request.change), steps=request.steps if request.alternate else 0)
     request, notes = fit_batch_size(request, device)
     compilations = Compilations(request.level)
     with build_workload(request, device=device) as program:
@@ -200,7 +200,12 @@ def time_steps(
     load = CpuLoad()
     load.begin()
     count, began = max(request.steps, ceil(MIN_DEVICE_NS / pace_ns) if pace_ns else 0), time.perf_counter_ns()
-    reporter.steps(MEASURE, count, lambda: timer.time(program.step))
+
+    def step() -> None:
+        timer.time(program.step)
+        end_step()  # changes may take turns
+
+    reporter.steps(MEASURE, count, step)
     steps = timer.durations_ns()
     while pace_ns and (spent := time.perf_counter_ns() - began) < MIN_DEVICE_NS:
         for _ in range(ceil((MIN_DEVICE_NS - spent) * count / spent)):

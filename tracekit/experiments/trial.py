@@ -232,8 +232,7 @@ class _Bench:
     def record_unchanged(self) -> Run:
         """Record the unchanged program once, also as a warm-up."""
         self.progress("recording the unchanged program, by which changes are chosen")
-        known = () if "--workload" in self.request.command else ("--timed-steps", str(KNOWN_STEPS))
-        sample = measure(self._program(UNCHANGED, known), Path.cwd(), scratch=self.scratch)
+        sample = measure(self._program(UNCHANGED, timed=KNOWN_STEPS), Path.cwd(), scratch=self.scratch)
         if sample.run is None:
             raise UnusableInputError("the program recorded no run", hint="see `tracekit collect --help`")
         self.recorded_s = self.seconds
@@ -300,9 +299,8 @@ class _Bench:
         what = f"{', '.join(names)} in turns"
         self.progress(f"block {block % PART + 1}: {what}, {duration(self.seconds)} elapsed")
         began = self.seconds
-        flags = ("--alternate", "--start-step", str(steps))
         try:
-            sample = measure(self._program(names, flags), Path.cwd(), scratch=self.scratch)
+            sample = measure(self._program(names, steps=steps), Path.cwd(), scratch=self.scratch)
         except UnusableInputError:
             raise
         except TracekitError as error:  # the others are measured in processes of their own
@@ -444,8 +442,8 @@ class _Bench:
         self.measured.append(measurement)
         self.file.append(measurement)
 
-    def _program(self, names: Names, options: tuple[str, ...] = ()) -> Program:
-        program = collect_program(self.request.command, names, options)
+    def _program(self, names: Names, **steps: int) -> Program:
+        program = collect_program(self.request.command, names, **steps)
         refuse_store(program)
         return program
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tracekit.analysis.findings import Advice
@@ -25,8 +26,8 @@ from tracekit.runs.run import Run
 
 KNOWN_STEPS = 1_000
 """Steps after the profile that are timed to know how many a program has."""
-_CYCLES = 20
-"""Cycles from which more make the ratios hardly more precise."""
+_MOST_CYCLES, _CYCLES_NS = 20, 20 * 10**9
+"""Cycles from which more make the ratios hardly more precise, and time that those of a process may take."""
 _WINDOW = UNTIMED_STEPS + TIMED_STEPS
 MAX_CANDIDATES = 12
 """Changes that are tried if none are named."""
@@ -56,18 +57,30 @@ def choose(
     return [candidate for _, candidate in chosen[:MAX_CANDIDATES]]
 
 
-def collect_program(command: tuple[str, ...], names: Names, options: tuple[str, ...]) -> Program:
-    """Return `tracekit collect` of a program with changes; the command may be a `tracekit collect` itself.
+def is_workload(command: Sequence[str]) -> bool:
+    """Whether a command collects a built-in workload, which runs as many steps as it is told to."""
+    return any(word.split("=")[0] == "--workload" for word in command)
+
+
+def collect_program(command: tuple[str, ...], names: Names, *, steps: int = 0, timed: int = 0) -> Program:
+    """Return `tracekit collect` of a program with changes.
 
     Args:
-        command: The program, or `tracekit collect` of one, whose options count more than these.
+        command: The program, or `tracekit collect` of it, whose options count.
         names: The changes.
-        options: Further options.
+        steps: Steps in which the changes take turns; 0 if they do not.
+        timed: Steps to time after the profile, if `command` does not say how many.
     """
     program = Program(command=command, repository=Path.cwd(), in_place=True)
     words = command[2:] if program.collects else ("--", *command)
-    flags = [word for name in names for word in ("--change", name)]
-    return replace(program, command=("tracekit", "collect", "--format", "csv", *options, *flags, *words))
+    first = [word for name in names for word in ("--change", name)]
+    last: list[str] = []
+    if is_workload(command):
+        last += ["--alternate", "--no-profile", "--steps", str(steps)] if steps else []
+    else:
+        first += ["--alternate", "--start-step", str(steps)] if steps else []
+        first += ["--timed-steps", str(timed)] if timed else []
+    return replace(program, command=("tracekit", "collect", "--format", "csv", *first, *words, *last))
 
 
 def plan_turns(
@@ -76,22 +89,24 @@ def plan_turns(
     """Choose the candidates that take turns in each process, and the number of its steps for them.
 
     Args:
-        command: The program, or `tracekit collect` of one.
+        command: The program, or `tracekit collect` of it.
         run: A run of it.
         candidates: What is to be measured, the most important first.
 
     Returns:
-        The candidates, fewer where the program has few steps, and the steps; none for a built-in workload.
+        The candidates, fewer where the program has few steps, and the steps.
     """
     device = "cuda" if run.rows("device_intervals") else "cpu"
     able = [one for one in candidates if all(device in change.alternates_on for change in one.changes)]
-    timings = run.meta.timings
-    steps = len(timings.step_ns) if timings else 0
-    most = (steps - FIRST_STEPS) // (_WINDOW * (1 + MIN_CYCLES)) - 1
-    if most < 1 or not able or any(word.split("=")[0] == "--workload" for word in command):
+    step_ns = run.meta.timings.step_ns if run.meta.timings else []
+    if not is_workload(command):  # whose steps are not known to be more
+        able = able[: max(0, (len(step_ns) - FIRST_STEPS) // (_WINDOW * (1 + MIN_CYCLES)) - 1)]
+    if not able or not step_ns:
         return [], 0
-    chosen = able[:most]
-    return chosen, min(steps, FIRST_STEPS + _WINDOW * (1 + _CYCLES) * (1 + len(chosen)) + 1)
+    cycle = _WINDOW * (1 + len(able))
+    cycles = min(_MOST_CYCLES, max(MIN_CYCLES, _CYCLES_NS // int(cycle * fmean(step_ns))))
+    steps = FIRST_STEPS + cycle * (1 + cycles) + 1
+    return able, steps if is_workload(command) else min(steps, len(step_ns))
 
 
 def read_turns(

@@ -172,6 +172,10 @@ class RecordingOptions:
         tuple[str, ...],
         Option("Make this change inside the program, as `tracekit try` does; repeatable.", metavar="NAME"),
     ] = ()
+    alternate: Annotated[
+        bool,
+        Option("Turn each change on and off between the steps before profiling, and compare their times."),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,10 +190,6 @@ class ProgramOptions:
             metavar="MODULE:FUNCTION",
         ),
     ] = ""
-    alternate: Annotated[
-        bool,
-        Option("Turn each --change on and off between the steps before profiling, and compare their times."),
-    ] = False
     timed_steps: Annotated[int, Option("Maximum steps to time after the profiled ones.", least=0)] = 50
     stop_after_profile: Annotated[
         bool, Option("End the program once these are timed.", scope=Scope.PROFILER)

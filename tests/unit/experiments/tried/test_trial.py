@@ -372,10 +372,16 @@ def test_a_pattern_without_a_group_is_refused_before_a_run(tmp_path: Any) -> Non
 
 @pytest.mark.parametrize("tool", ["tracekit", "/venv/bin/tracekit"])
 def test_options_of_a_collect_count(tool: str) -> None:
+    """Of options that are given twice the last one counts."""
     words = (tool, "collect", "--light", "--", "python", "x.py")
-    program = collect_program(words, ("foreach",), ("--steps", "9"))
-    collect = ("tracekit", "collect", "--format", "csv", "--steps", "9", "--change", "foreach")
-    assert program.command == (*collect, *words[2:])
+    ours, change = ("tracekit", "collect", "--format", "csv"), ("--change", "foreach")
+    turns, timed = ("--alternate", "--start-step", "9"), ("--timed-steps", "7")
+    made = collect_program(words, ("foreach",), steps=9, timed=7)
+    assert made.command == (*ours, *change, *turns, *timed, *words[2:])
+    words = (tool, "collect", "--workload=bert", "--steps", "5")
+    assert collect_program(words, ("foreach",), timed=7).command == (*ours, *change, *words[2:])
+    made = collect_program(words, ("foreach",), steps=9)
+    assert made.command == (*ours, *change, *words[2:], "--alternate", "--no-profile", "--steps", "9")
 
 
 def test_after_its_time_nothing_is_begun(tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,9 +433,9 @@ class TurnsPlayed(Played):
         return Sample({STEP_TIME: 1e7}, run)
 
 
-def with_steps(run: Run, steps: int) -> Run:
+def with_steps(run: Run, steps: int, *, step_ns: int = 10_000_000) -> Run:
     """A run of a program with this number of steps without a profiler."""
-    timings = Timings([10_000_000] * steps, [], "perf_counter")
+    timings = Timings([step_ns] * steps, [], "perf_counter")
 
     class Timed(Run):
         @property
@@ -491,8 +497,12 @@ def test_few_steps_leave_turns_to_the_first_changes(run: Run) -> None:
         50: ["foreach", "fused", "zero_grad_to_none"],
         500: ["foreach", "fused", "zero_grad_to_none"],
     }
-    assert plan_turns(("tracekit", "collect", "--workload", "bert"), with_steps(run, 500), named) == ([], 0)
-    assert plan_turns(("python", "x.py"), with_steps(run, 500), named)[1] == 2 + 3 * 21 * 4 + 1
+    whole = 2 + 3 * 21 * 4 + 1
+    assert plan_turns(("python", "x.py"), with_steps(run, 500), named)[1] == whole
+    # A built-in workload runs as many steps as it is told to.
+    workload = ("tracekit", "collect", "--workload", "bert")
+    assert plan_turns(workload, with_steps(run, 5), named) == (named[1:], whole)
+    assert plan_turns(workload, with_steps(run, 5, step_ns=10**9), named)[1] == 2 + 3 * 4 * 4 + 1
 
 
 def test_unknown_changes_are_refused(tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
