@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from samples.simulator import trace
 from tracekit import analysis
 from tracekit.analysis.cache import ResultCache
+from tracekit.analysis.host_verdict import HostPart
 from tracekit.ingest.importer import import_traces
 from tracekit.runs import meta
 from tracekit.runs.run import Run
@@ -40,6 +41,15 @@ def compare(base: Run, head: Run, name: str) -> Result:
     """The result of a comparison, computed once for each pair of runs: tests must change none of them."""
     peaks = repr((base.peaks, head.peaks))
     return _remember((base.path, head.path, peaks, name), lambda: analysis.compare(base, head, name))
+
+
+def check_host_parts(run: Run) -> None:
+    """The parts of the time of the driving threads sum to each profiled step, to the nanosecond."""
+    steps = analyze(run, "host_breakdown").tables.get("per_step")
+    if steps is not None:
+        parts = steps[[f"{part}_ns" for part in HostPart]]
+        assert (parts.sum(axis=1) == steps["step_ns"]).all()
+        assert (parts >= 0).all(axis=None)
 
 
 def _remember(key: tuple[Path | str, ...], compute: Callable[[], Result]) -> Result:

@@ -16,7 +16,7 @@ import pytest
 
 from tests import tiers
 from tests.golden.precision import VERDICTS, by_rule, judged
-from tests.shared_runs import analyze
+from tests.shared_runs import analyze, check_host_parts
 from tracekit.analysis import Bottleneck, Severity, available
 from tracekit.analysis.findings import advise
 from tracekit.analysis.verdict import judge
@@ -236,6 +236,11 @@ CLAIMED_IN_PARTS = (Bottleneck.LAUNCH, Bottleneck.HOST, Bottleneck.INPUT, Bottle
 def test_advice_on_samples_is_short_and_claims_no_time_twice(name: str, shared_runs: SharedRuns) -> None:
     named = [one.name for one in available()]
     check_advice(advise(shared_runs.of(SAMPLES / name), named, by=analyze))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_parts_of_the_host_of_samples_sum_to_each_step(name: str, shared_runs: SharedRuns) -> None:
+    check_host_parts(shared_runs.of(SAMPLES / name))
 
 
 @pytest.mark.parametrize("name", [*NAMES, *FURTHER_NAMES])

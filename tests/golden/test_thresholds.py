@@ -26,7 +26,7 @@ from samples.simulator.planted import (
     roofline,
 )
 from tests import tiers
-from tests.shared_runs import SharedRuns
+from tests.shared_runs import SharedRuns, check_host_parts
 from tests.thresholds import RULES, findings, findings_past
 from tracekit.runs.run import Run
 
@@ -165,6 +165,12 @@ def test_the_planted_program_gives_the_finding(code: str, shared_runs: SharedRun
 @pytest.mark.parametrize(("code", "name"), tiers.thinned(THRESHOLDS, default=DECIDED))
 def test_past_its_threshold_a_rule_is_silent(code: str, name: str, shared_runs: SharedRuns) -> None:
     assert findings_past(code, name, CASES[code].runs(shared_runs)) == []
+
+
+@pytest.mark.parametrize("code", tiers.thinned(CASES, default=REPRESENTATIVE))
+def test_parts_of_the_host_sum_to_each_step(code: str, shared_runs: SharedRuns) -> None:
+    for run in CASES[code].runs(shared_runs):
+        check_host_parts(run)
 
 
 def test_thresholds_of_other_programs_exist() -> None:

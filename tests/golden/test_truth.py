@@ -18,9 +18,8 @@ import pytest
 from tracekit.analyses.launch_config import configs
 
 from tests import tiers
-from tests.shared_runs import analyze
+from tests.shared_runs import analyze, check_host_parts
 from tests.traces import table
-from tracekit.analysis.host_verdict import HostPart
 from tracekit.ingest.importer import import_traces
 from tracekit.schema import TABLES, C, DeviceKind
 
@@ -172,12 +171,7 @@ def _was_queued_before(run: Run) -> bool:
 
 @pytest.mark.parametrize("name", tiers.thinned(TRUTH, default=REPRESENTATIVE))
 def test_parts_of_the_host_sum_to_each_step(name: str, shared_runs: SharedRuns) -> None:
-    tables = analyze(shared_runs.of(TRACES / name), "host_breakdown").tables
-    if "per_step" in tables:
-        steps = tables["per_step"]
-        parts = steps[[f"{part}_ns" for part in HostPart]]
-        assert (parts.sum(axis=1) == steps["step_ns"]).all()
-        assert (parts >= 0).all(axis=None)
+    check_host_parts(shared_runs.of(TRACES / name))
 
 
 @pytest.mark.parametrize("name", [name for name in TRUTH if name in CAUSES])
