@@ -11,6 +11,8 @@ from dash.development.base_component import Component
 
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
+from tracekit.render.facts import flatten
+from tracekit.runs.environment import PROGRAM
 from tracekit.runs.meta import RunMeta
 
 from ...analysis_pages.pages import result_blocks
@@ -53,10 +55,28 @@ def list_facts(meta: RunMeta) -> list[tuple[str, str]]:
     return [(name, clean(text)) for name, text in facts.items() if text]
 
 
+def list_settings(meta: RunMeta) -> list[tuple[str, str]]:
+    """Return name and text of the settings of the recorded program, which its speed depends on."""
+    settings = flatten(meta.environment.get(PROGRAM) or {})
+    return [(str(row["name"]), clean(_WORDS.get(str(row["value"]), str(row["value"])))) for row in settings]
+
+
+_WORDS = {"True": "yes", "False": "no"}
+
+
 def _show_metadata(meta: RunMeta) -> Component:
-    """Show the metadata as a list of names and values."""
+    """Show the metadata, and the settings of the program folded."""
+    facts, settings = _show_pairs(list_facts(meta)), list_settings(meta)
+    if not settings:
+        return facts
+    summary = html.Summary("Settings of the program")
+    return html.Div([facts, html.Details([summary, _show_pairs(settings)], className="tk-more")])
+
+
+def _show_pairs(facts: list[tuple[str, str]]) -> Component:
+    """Show names and values as a list."""
     pairs = []
-    for name, text in list_facts(meta):
+    for name, text in facts:
         shown = brief(text, _MAX_CHARS) if len(text) > _MAX_CHARS else text
         pairs.append(html.Div([html.Dt(name), html.Dd(shown, title=text[:_MAX_TOOLTIP_CHARS])]))
     return html.Dl(pairs, className="tk-facts")

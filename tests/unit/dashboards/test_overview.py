@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -289,3 +290,20 @@ def test_what_ran_says_what_is_known(store: Store) -> None:
     assert known["Workload"] == "mnist, batch size 64"
     assert "GPU" not in known
     assert HOSTILE in known["Command"]
+
+
+def test_settings_of_the_program_are_listed(store: Store) -> None:
+    program = {"threads": {"intra_op": 2}, "modes": {"grad": True}, "script": HOSTILE}
+    plain, recorded = (
+        make_run(store.path / name, meta={"environment": environment}, **rows())
+        for name, environment in (("plain", {}), ("recorded", {"program": program}))
+    )
+    assert overview.list_settings(recorded.meta) == [
+        ("threads.intra_op", "2"),
+        ("modes.grad", "yes"),
+        ("script", HOSTILE),
+    ]
+    for run, is_shown in ((plain, False), (recorded, True)):
+        shown = overview.PAGE.blocks["ran"](SimpleNamespace(run=run))
+        assert ("Settings of the program" in text_of(shown)) == is_shown
+        assert ("threads.intra_op" in text_of(shown)) == is_shown
