@@ -19,7 +19,7 @@ from .stack_sampler import StackSampler
 
 COLLECTION = "Garbage collection: generation {}"
 """Name of the range of a pause; `tracekit.runs.range_names` spells its begin again."""
-SAMPLED_STEPS, SAMPLED_NS = 50, 1_000_000_000
+SAMPLED_STEPS, SAMPLED_NS = 200, 1_000_000_000
 """Steps after the timed ones are sampled: at most so many, until they have taken so long."""
 
 
