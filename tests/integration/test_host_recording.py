@@ -57,18 +57,18 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str, str]:
     folder = tmp_path_factory.mktemp("host")
     (folder / "train.py").write_text(PROGRAM)
     store = Store(folder / "store")
     ended = collected(store.path, ["env", "A=1", sys.executable, "train.py"], folder)
     assert ended.code == 0, ended.err
     [run] = store.runs()
-    return run, ended.out.decode()
+    return run, ended.out.decode(), ended.err
 
 
 @pytest.fixture(scope="module")
-def run(recorded: tuple[Run, str]) -> Run:
+def run(recorded: tuple[Run, str, str]) -> Run:
     return recorded[0]
 
 
@@ -78,10 +78,15 @@ def settings(run: Run) -> dict[str, Any]:
     return recorded
 
 
-def test_the_run_is_named_for_the_script_behind_a_wrapper(recorded: tuple[Run, str]) -> None:
-    run, _ = recorded
+def test_the_run_is_named_for_the_script_behind_a_wrapper(recorded: tuple[Run, str, str]) -> None:
+    run = recorded[0]
     assert (run.meta.workload or {})["name"] == "train"
     assert "-train-" in run.id
+
+
+def test_what_a_step_is_is_said(recorded: tuple[Run, str, str], settings: dict[str, Any]) -> None:
+    assert settings["step"] == "ends with step() of AdamW, the first optimizer"
+    assert f"A step {settings['step']}\n" in recorded[2]
 
 
 def test_threads_and_modes_are_recorded(settings: dict[str, Any]) -> None:
@@ -118,7 +123,7 @@ def test_loaders_and_optimizers_are_recorded(settings: dict[str, Any]) -> None:
     }
 
 
-def test_nothing_is_left_after_the_profiled_steps(recorded: tuple[Run, str]) -> None:
+def test_nothing_is_left_after_the_profiled_steps(recorded: tuple[Run, str, str]) -> None:
     assert recorded[1].startswith("[] ['MainThread'")
     assert "tracekit" not in recorded[1]
 

@@ -226,6 +226,7 @@ def test_calls_of_a_named_method_are_the_steps(folder: Path, store: Store) -> No
     assert (ended.code, ended.out) == (0, b"done 29\n"), ended.err
     run = only_run(store)
     assert run.meta.collector.options["step"] == "function"
+    assert run.meta.environment["program"]["step"] == "is a call of loop:Server.handle (--step-on)"
     assert steps(run) == [f"ProfilerStep#{number}" for number in range(3, 7)]
     assert not run.meta.fingerprint["profiler_record_shapes"]
     assert run.meta.timings is not None

@@ -130,6 +130,9 @@ def test_without_an_optimizer_a_step_is_a_call_of_the_first_module(tmp_path: Pat
     assert run.meta.timings is not None
     assert len(run.meta.timings.step_ns) == 2
     assert "steps_are_calls" in codes(run)
+    assert run.meta.environment["program"]["step"] == (
+        "is a call of Sequential, the first module that was called"
+    )
 
 
 @pytest.mark.slow
@@ -165,6 +168,7 @@ def test_marks_of_the_program_count_and_nothing_else(tmp_path: Path, store: Stor
     assert run.rows("steps") == 5
     assert count(run, "aten::mm") == 5
     assert count(run, "Optimizer.step#SGD.step") == 20
+    assert run.meta.environment["program"]["step"] == "ends with a call of tracekit.step()"
 
 
 @pytest.mark.slow
@@ -182,6 +186,7 @@ def test_a_call_before_there_is_an_optimizer_is_no_step_and_none_begins_inside_o
     assert run.rows("steps") == 5
     assert count(run, "Optimizer.step#AdamW.step") == 5
     assert "steps_are_calls" not in codes(run)
+    assert run.meta.environment["program"]["step"] == "ends with step() of AdamW, the first optimizer"
     rows = run.arrow("host_intervals", columns=[C.NAME, C.STEP]).to_pylist()
     stepped = [row[C.STEP] for row in rows if str(row[C.NAME]).startswith("Optimizer.step#")]
     assert stepped == [3, 4, 5, 6, 7]

@@ -101,7 +101,7 @@ def _attach(torch: Any, values: dict[str, Any], function: StepFunction | None) -
     watch_optimizers(
         torch,
         made=lambda: _agent.optimizer_made() if _agent else None,
-        stepped=lambda: _agent.optimizer_stepped() if _agent else None,
+        stepped=lambda name: _agent.optimizer_stepped(name) if _agent else None,
     )
     os.register_at_fork(after_in_child=lambda: _after_fork(torch, request))
 

@@ -20,11 +20,8 @@ from .changes import end_step
 from .device import is_capturing, summary
 from .recorder import LATER_STEPS, NvtxRecorder, TorchRecorder
 from .settings import name_script
-from .step_hooks import ModuleCalls
+from .step_hooks import CALL, FUNCTION, MARKED, NONE, OPTIMIZER, ModuleCalls, describe_step
 from .window import Window
-
-OPTIMIZER, CALL, MARKED, FUNCTION, NONE = "optimizer", "call", "marked", "function", "none"
-"""Sources of steps: the first optimizer, calls of the first module, marks, a named function, or none."""
 
 MAX_STEPS_BEHIND = 100
 """Steps that a rank waits for others of its job before it ends alone."""
@@ -104,7 +101,7 @@ class Agent:
         self._torch, self._request, self._timed_only = torch, request, timed_only
         self._outside = request.profiler == "outside"
         self._thread = 0
-        self.source = ""
+        self.source, self._subject = "", request.step_on
         self._report = self._new_report()
         self._number = 1
         self._window = self._new_window(request.start_step, request.steps)
@@ -141,6 +138,7 @@ class Agent:
                 trace,
                 recorder,
                 source=self.source,
+                step=describe_step(self.source, self._subject),
                 recorded_steps=recorded,
                 requested_steps=steps,
                 window=self._number,
@@ -182,8 +180,10 @@ class Agent:
             if self._request.start_step == 0:
                 self._run_safely(self._window.begin)
 
-    def optimizer_stepped(self) -> None:
-        """End a step of the first optimizer."""
+    def optimizer_stepped(self, name: str) -> None:
+        """End a step of the first optimizer, of the class with that name."""
+        if self.source == OPTIMIZER:
+            self._subject = name
         self._end_step(OPTIMIZER)
 
     def step_marked(self) -> None:
@@ -204,11 +204,11 @@ class Agent:
         if not is_capturing(self._torch):
             self._end_step(FUNCTION)
 
-    def call_began(self) -> bool:
-        """Begin the first call of a module, and record it in case that the window is never reached."""
+    def call_began(self, name: str) -> bool:
+        """Begin the first call of a module of a class, recorded in case that the window is never reached."""
         if self.source or _is_worker():
             return False
-        self.source = CALL
+        self.source, self._subject = CALL, name
         if self._request.start_step > 0:
             if self._outside or self._timed_only:  # a profiler outside records one window only
                 return True
@@ -385,11 +385,12 @@ class Report:
         recorder: TorchRecorder,
         *,
         source: str,
+        step: str,
         recorded_steps: int,
         requested_steps: int,
         window: int,
     ) -> None:
-        """Describe a trace: source of its steps, how many were complete and to be recorded, which window."""
+        """Describe a trace: its steps, how many were complete and to be recorded, which window."""
         rank, world = self._rank()
         facts = {
             **recorder.facts(source),
@@ -403,6 +404,7 @@ class Report:
             "window": window,
             "environment": _environment(),
         }
+        facts["program"]["step"] = step
         self._described = trace.with_suffix(".facts"), facts, recorder
         self._write(trace.with_suffix(".facts"), facts)
 

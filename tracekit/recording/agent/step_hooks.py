@@ -21,8 +21,29 @@ MAX_OTHER_STEPS = 100
 """Steps of other optimizers after which the first one counts as no longer used."""
 _CALL = "__call__"
 
+OPTIMIZER, CALL, MARKED, FUNCTION, NONE = "optimizer", "call", "marked", "function", "none"
+"""Sources of steps: the first optimizer, calls of the first module, marks, a named function, or none."""
 
-def watch_optimizers(torch: Any, *, made: Callable[[], None], stepped: Callable[[], None]) -> None:
+
+def describe_step(source: str, name: str) -> str:
+    """Return what a step is, to follow "A step ".
+
+    Args:
+        source: Source of the steps.
+        name: Class of the optimizer or of the module, or the function as the user names it.
+
+    Example:
+        >>> describe_step(OPTIMIZER, "SGD")
+        'ends with step() of SGD, the first optimizer'
+    """
+    return {
+        OPTIMIZER: f"ends with step() of {name}, the first optimizer",
+        CALL: f"is a call of {name}, the first module that was called",
+        FUNCTION: f"is a call of {name} (--step-on)",
+    }.get(source, "ends with a call of tracekit.step()")
+
+
+def watch_optimizers(torch: Any, *, made: Callable[[], None], stepped: Callable[[str], None]) -> None:
     """Report optimizers that are made from now on, and the steps of the first.
 
     With several optimizers, as in a GAN, a step of the first one is a round of all. `step` is wrapped outside
@@ -31,7 +52,7 @@ def watch_optimizers(torch: Any, *, made: Callable[[], None], stepped: Callable[
     Args:
         torch: The program's torch.
         made: Called when an optimizer is made.
-        stepped: Called after each step of the first optimizer.
+        stepped: Called after each step of the first optimizer, with the name of its class.
     """
     optimizer_class, rounds = torch.optim.Optimizer, _Rounds(stepped)
     original = optimizer_class._patch_step_function
@@ -49,7 +70,7 @@ def watch_optimizers(torch: Any, *, made: Callable[[], None], stepped: Callable[
 class _Rounds:
     """Separate steps of the first optimizer from those of others."""
 
-    def __init__(self, stepped: Callable[[], None]) -> None:
+    def __init__(self, stepped: Callable[[str], None]) -> None:
         self._stepped = stepped
         self._first: Callable[[], Any] = lambda: None
         self._inside = False
@@ -80,7 +101,7 @@ class _Rounds:
             first = optimizer
         self._others = 0 if first is optimizer else self._others + 1
         if first is optimizer:
-            self._stepped()
+            self._stepped(type(optimizer).__name__)
 
 
 class ModuleCalls:
@@ -93,11 +114,12 @@ class ModuleCalls:
 
     Args:
         torch: The program's torch.
-        begun: Called when the first call begins; returns whether to report this and later calls.
+        begun: Called with the name of the class when the first call begins; returns whether to report this
+            and later calls.
         ended: Called after each call that succeeds.
     """
 
-    def __init__(self, torch: Any, *, begun: Callable[[], bool], ended: Callable[[], None]) -> None:
+    def __init__(self, torch: Any, *, begun: Callable[[str], bool], ended: Callable[[], None]) -> None:
         self._begun, self._ended, compiling = begun, ended, torch.compiler.is_compiling
         # in this order: Dynamo evaluates only the first while it compiles
         self._unseen: Callable[[], bool] = lambda: compiling() or is_capturing(torch)
@@ -130,7 +152,7 @@ class ModuleCalls:
                 return original(module, *arguments, **options)
             state["first"] = False
             self.stop()
-            if not self._begun():
+            if not self._begun(type(module).__name__):
                 return original(module, *arguments, **options)
             self._replace(type(module), lambda call: self._later_calls(call, module))
             result = original(module, *arguments, **options)

@@ -179,7 +179,7 @@ def test_the_interval_around_a_captured_step_is_not_timed(cuda: FakeCuda, tmp_pa
 def test_a_module_called_in_a_capture_is_not_the_first(cuda: FakeCuda) -> None:
     log: list[str] = []
 
-    def begun() -> bool:
+    def begun(_name: str) -> bool:
         log.append("begun")
         return True
 
@@ -215,10 +215,10 @@ def test_a_program_that_captures_its_steps_is_told_to_mark_replays(
 ) -> None:
     agent = attached()
     agent.optimizer_made()
-    agent.optimizer_stepped()
+    agent.optimizer_stepped("SGD")
     with cuda.capture():
         for _ in range(5):
-            agent.optimizer_stepped()
+            agent.optimizer_stepped("SGD")
             agent.step_marked()
     agent.finish()
     [note] = [json.loads(path.read_text()) for path in tmp_path.glob("*.note")]
@@ -259,7 +259,7 @@ def test_a_failed_kernel_is_reported_by_its_own_line(
     agent = attached()
     agent.optimizer_made()
     cuda.broken = ILLEGAL
-    agent.optimizer_stepped()  # the program's own call fails after it
+    agent.optimizer_stepped("SGD")  # the program's own call fails after it
     agent.finish()
     [note] = [json.loads(path.read_text()) for path in tmp_path.glob("*.note")]
     assert note["error"] == f"RuntimeError: {ILLEGAL}"
@@ -270,7 +270,7 @@ def test_a_failed_recording_does_not_leave_a_profiler_running(
 ) -> None:
     agent = attached()
     agent.optimizer_made()
-    agent.optimizer_stepped()
+    agent.optimizer_stepped("SGD")
     assert agent.is_recording()
     stopped: list[Any] = []
     stop = torch.profiler.profile.stop
@@ -280,7 +280,7 @@ def test_a_failed_recording_does_not_leave_a_profiler_running(
     with monkeypatch.context() as patch:
         patch.setattr(TorchRecorder, "_wait_for_device", lambda _: cuda.peak(1, 0))
         cuda.unreadable = {1}
-        agent.optimizer_stepped()
+        agent.optimizer_stepped("SGD")
     assert len(stopped) == 1
     assert not agent.is_recording()
     agent.finish()
@@ -515,11 +515,11 @@ def test_a_program_recorded_from_the_first_step_begins_with_its_optimizer(
     assert agent.is_recording()
     for _ in range(2):
         cuda.launch(MS)
-        agent.optimizer_stepped()
+        agent.optimizer_stepped("SGD")
         agent.optimizer_made()  # another one
     other = attached(start_step=0)  # a process of another job
     other.optimizer_made()
-    other.optimizer_stepped()
+    other.optimizer_stepped("SGD")
     other.finish()
     facts = json.loads((tmp_path / "rank-3-of-4.facts").read_text())
     assert (facts["rank"], facts["world_size"], facts["recorded_steps"]) == (3, 4, 2)

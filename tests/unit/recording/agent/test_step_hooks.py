@@ -39,7 +39,7 @@ def optimizer(log: list[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     patch = torch.optim.Optimizer._patch_step_function
     monkeypatch.setattr(torch.optim.Optimizer, "_patch_step_function", patch)
-    watch_optimizers(torch, made=lambda: log.append("made"), stepped=lambda: log.append("stepped"))
+    watch_optimizers(torch, made=lambda: log.append("made"), stepped=lambda _: log.append("stepped"))
     return Own
 
 
@@ -81,7 +81,7 @@ def test_calls_of_a_module_are_reported_beside_another_tool(
     original = base.__call__
     monkeypatch.setattr(base, "__call__", original)
 
-    def begun() -> bool:
+    def begun(_name: str) -> bool:
         log.append("begun")
         return True
 
