@@ -16,6 +16,7 @@ import pandas as pd
 
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.host_verdict import (
+    IDLE_LOOP,
     LIBRARY,
     LOCK_THRESHOLDS,
     MAX_SAMPLED_SHARE,
@@ -26,6 +27,7 @@ from tracekit.analysis.host_verdict import (
     find_lock_holder,
     find_main_function,
     starts_workers,
+    waits_in_event_loop,
 )
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
@@ -42,7 +44,7 @@ from tracekit.schema import C, HostKind
 
 from ..shared.common import contains, ints, spans
 from ..shared.host_columns import BACKWARD, HostColumns
-from ..shared.programs import keep_workers, program_of
+from ..shared.programs import COLLECT_LESS, keep_workers, program_of
 from .states import BLOCKED_NS, RUN_DELAY_NS
 
 PART, TIME_NS, TOTAL_NS, SOURCE, SAMPLES = "part", "time_ns", "total_ns", "source", "samples"
@@ -156,9 +158,7 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
             COLLECTS,
             max(0, collecting_ns - int((end - start).max())) or None,
             f"Garbage collection takes {against.describe(collecting_ns)}",
-            "Call `gc.freeze()` once what lives long is built, so that it is not looked at again, and "
-            "`gc.disable()` with a `gc.collect()` every some hundred steps; or make fewer lists, dicts and "
-            "objects per step",
+            COLLECT_LESS,
             "upper bound: all collections in the profiled steps but the longest, which may be the only one",
             basis=Basis.MEASURED,
         )
@@ -255,7 +255,9 @@ def _report_outside(
     if starts_workers(names, time_ns):
         place += ", which starts workers of a data loader"
         advice = _KEEP
-    if not function and names[SAMPLES].notna().any():
+    if waits_in_event_loop(names, time_ns):
+        saving, place, advice = None, f"Most of it is {IDLE_LOOP}", _IDLE
+    elif not function and names[SAMPLES].notna().any():
         largest = zip(names[C.NAME].head(MAX_NAMED), names[TIME_NS].head(MAX_NAMED), strict=True)
         shares = [f"{brief(str(name))} {human(against.share(time), 'share')}" for name, time in largest]
         saving, place = None, f"No function has most of it: {', '.join(shares)}"
@@ -276,6 +278,7 @@ def _report_outside(
     )
 
 
+_IDLE = "It waits for timers (`asyncio.sleep`, time-outs), requests or I/O: shorten delays, or ask for more"
 _KEEP = (
     "Keep them between epochs (`DataLoader(..., persistent_workers=True)`), or use fewer: each starts a "
     "process, and gets the dataset"

@@ -11,12 +11,13 @@ import pandas as pd
 from tracekit.analysis.idle_causes import MANAGED, READS
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import Budget
+from tracekit.runs.range_names import COLLECTION
 from tracekit.schema import C
 
 from ..shared.common import LAUNCH_PATTERN, Bools, contains, duration, ints, percent
 from ..shared.groups import group_rows
 from ..shared.idle_neighbors import AFTER
-from ..shared.programs import Program
+from ..shared.programs import COLLECT_LESS, Program
 from .causes import (
     ALLOCATING,
     BETWEEN,
@@ -172,6 +173,8 @@ def on_host(rows: pd.DataFrame, program: Program) -> str:
     """
     if mostly(rows, contains(rows[OP], READS)):
         return _READING
+    if mostly(rows, contains(rows[OP], f"^{COLLECTION}")):
+        return f"Python collects garbage there. {COLLECT_LESS}"
     if mostly(rows, rows[OP] == MANAGED):
         return (
             "The CPU writes or reads managed memory there, and its pages move one by one: fill it in a "

@@ -39,7 +39,7 @@ import pandas as pd
 from tracekit.analysis.idle_causes import CAUSES, MANAGED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs.intervals import Ints
-from tracekit.runs.range_names import MARKER
+from tracekit.runs.range_names import COLLECTION, MARKER
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS, measured_from, step_windows
 from tracekit.schema import C, HostKind
@@ -56,7 +56,7 @@ from ..shared.common import (
 )
 from ..shared.groups import group_rows
 from ..shared.host_columns import HostColumns, compute_shared, read_host_columns
-from ..shared.host_rows import NO_OP, sampled_lines, source_lines
+from ..shared.host_rows import NO_OP, sampled_lines, sampled_waits, source_lines
 from ..shared.idle_neighbors import (
     AFTER,
     BEFORE,
@@ -381,12 +381,14 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     stalled = context.is_stall(host, anchor, call, later, early, is_new)
     in_module = host.nearest_ancestor(anchor, host.name_matches(r"^nn\.Module: ")) >= 0
     dispatch = in_module | context.is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
+    dispatch &= ~context.is_marked(host.name_matches(f"^{COLLECTION}"), anchor)
     is_calling = context.is_marked(host.name_matches(context.RUNTIME_CALL), call)
     causes = context.refine_causes(why.cause, why.host_ns, is_calling, first, stalled, dispatch)
     is_other_call = (anchor < 0) & (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & ~is_calling
     is_late = np.isin(causes, [CAUSES.index(cause) for cause in _EXPLAINED])
     start, lines = ints(gaps, C.START_NS), source_lines(run, anchor_ids)
     sampled = sampled_lines(run, ints(gaps, C.RANK), start, start + why.host_ns)
+    waits = sampled_waits(run, ints(gaps, C.RANK), start, start + why.host_ns, HOST_WAITS) & (anchor < 0)
     is_named = (anchor >= 0) & ~rare & ~context.is_marked(host.name_matches(_BACKWARD_NODE), anchor)
     initial = early | why.loading | context.is_initialization(host, anchor, call, is_new)
     is_unknown = (anchor < 0) & (call < 0)
@@ -414,7 +416,7 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         C.LAUNCH_ROW: host.ids(launch).array,
         ANCHOR_ROW: anchor_ids.array,
         SOURCE: lines.mask(lines == "", sampled).astype("category").array,
-        WAITS_ELSEWHERE: why.waiting_elsewhere,
+        WAITS_ELSEWHERE: why.waiting_elsewhere | waits,
         ALLOCATING: why.allocating,
         ASIDE: why.aside,
         WARM_UP: why.warm_up,

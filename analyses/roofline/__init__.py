@@ -185,7 +185,7 @@ def _without_launches(run: Run, *, any_kernel: bool) -> Result:
     why = UNLINKED_NOTE if any_kernel else absent_device_note(run)
     if why != NO_DEVICE:
         return Result(notes=(why,))
-    host = rate_on_host(calls_of.read_host_calls(run))
+    host = rate_on_host(calls_of.read_host_calls(run), (run.meta.workload or {}).get("threads"))
     if host.empty:
         return Result(notes=(why, *absent(run)))
     return Result({"host": select(host, HOST)}, notes=(why, HOST_HAS_NO_PEAK))

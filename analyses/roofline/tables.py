@@ -85,6 +85,7 @@ HOST = (
     Column("calls", "count", "counted calls"),
     Column("host_ns", "ns", "Σ of durations of the calls on the host"),
     Column("tflops", "TFLOP/s", "FLOPs over host time"),
+    Column("threads", "count", "intra-op threads of the program; missing if not recorded"),
     Column(C.FLOPS, "FLOP", "Σ of the FLOPs of the calls"),
     RANK,
 )
@@ -299,7 +300,7 @@ def _best_ns(kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: Peak
     return by_flops, np.where(moved != UNKNOWN, moved / memory, np.nan)
 
 
-def rate_on_host(calls: pd.DataFrame) -> pd.DataFrame:
+def rate_on_host(calls: pd.DataFrame, threads: int | None) -> pd.DataFrame:
     """Work of counted calls by rank, op, shapes and dtype, with rates over their host durations."""
     keys = [C.RANK, OP, C.INPUT_SHAPES, DTYPE, C.FLOPS]
     by_key = calls.groupby(keys, sort=True, observed=True)
@@ -307,6 +308,8 @@ def rate_on_host(calls: pd.DataFrame) -> pd.DataFrame:
     table = table.rename(columns={"size": "calls", "sum": "host_ns"})
     flops = ints(table, C.FLOPS).astype(np.float64) * ints(table, "calls")
     rated = table.assign(
-        tflops=share(flops, ints(table, "host_ns").astype(np.float64) * 1_000), **{C.FLOPS: flops}
+        tflops=share(flops, ints(table, "host_ns").astype(np.float64) * 1_000),
+        threads=pd.array([threads] * len(table), dtype="Int64"),
+        **{C.FLOPS: flops},
     )
     return sort_by(rated, "-host_ns", *keys)

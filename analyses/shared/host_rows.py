@@ -223,6 +223,31 @@ def sampled_lines(run: Run, ranks: Ints, start: Ints, end: Ints) -> Objects:
     return lines
 
 
+def sampled_waits(run: Run, ranks: Ints, start: Ints, end: Ints, waits: str) -> Bools:
+    """Whether most samples of Python stacks in each interval are in a function that only waits.
+
+    That is for nothing that another thread does, which holds the interpreter lock.
+
+    Args:
+        run: The run.
+        ranks: Rank of each interval.
+        start: Start of each interval, ns.
+        end: End of each interval, ns.
+        waits: Pattern of the names of such functions.
+    """
+    is_waiting = np.zeros(len(start), np.bool_)
+    samples = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.RAN_NS, C.LOCK_WAIT_NS])
+    samples = samples[samples[C.RAN_NS].isna()]  # of the thread of the steps
+    for rank, of_rank in samples.groupby(C.RANK):
+        innermost = of_rank[C.STACK].astype(str).str.partition(";")[0]
+        is_held = of_rank[C.LOCK_WAIT_NS].fillna(0).to_numpy(np.int64) >= MIN_LOCK_WAIT_NS
+        counts = np.append(0, np.cumsum(contains(innermost, waits) & ~is_held))
+        times = ints(of_rank, C.T_NS)
+        first, stop = np.searchsorted(times, start), np.searchsorted(times, end)
+        is_waiting |= (ranks == rank) & (2 * (counts[stop] - counts[first]) > stop - first)
+    return is_waiting
+
+
 def largest_line(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -> str:
     """Line of user code that takes most time in some host rows by their stacks, or by samples without stacks.
 

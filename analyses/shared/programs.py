@@ -78,6 +78,11 @@ COMPILED_CODE = (
 named by the first two letters of the hash."""
 MIN_COMPILED_SHARE = 0.1
 """Share of compiled code from which advice says what to do about its launches."""
+COLLECT_LESS = (
+    "Call `gc.freeze()` once what lives long is built, so that it is not looked at again, and `gc.disable()` "
+    "with a `gc.collect()` every some hundred steps; or make fewer lists, dicts and objects per step"
+)
+"""Advice on collections of Python's garbage."""
 OWN_BUFFERS = (
     "construct it with `broadcast_buffers=False` if ranks may keep their own buffers (running statistics of "
     "batch normalization; `SyncBatchNorm` keeps them equal), or save and evaluate with those of one rank"

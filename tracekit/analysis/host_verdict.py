@@ -85,6 +85,11 @@ _STARTS, _CALLS = (
     rf"^torch/utils/data/dataloader\.py\(\d+\): {name}$" for name in ("_get_iterator", "__(?:iter|next)__")
 )
 """The function of torch that starts the workers of a data loader, and those that a program calls."""
+_EVENT_LOOP, _SELECT = (
+    rf"(?:^|/){name}$"
+    for name in (r"asyncio/base_events\.py\(\d+\): _run_once", r"selectors\.py\(\d+\): select")
+)
+"""The function in which a loop of asyncio runs what is ready, and the one in which it waits."""
 _RUNS_OPS = r"^torch/(?:nn|optim|autograd|linalg|fft|special|sparse|distributions|_\w+\.py|functional\.py)"
 """Begin of the names of functions of torch that do little but run ops; others load, save or compile."""
 MIN_SAMPLED, MIN_SAMPLED_SHARE, MAX_SAMPLED_SHARE = 5, 0.25, 0.9
@@ -116,6 +121,7 @@ def describe_host(
     functions: pd.DataFrame | None = None,
     others: pd.DataFrame | None = None,
     states: pd.DataFrame | None = None,
+    rates: pd.DataFrame | None = None,
 ) -> Verdict | None:
     """Return the verdict on the driving threads; None if their window has no length.
 
@@ -126,6 +132,7 @@ def describe_host(
         functions: Its table `by_function`, if it has one.
         others: Its table `other_threads`, if it has one.
         states: Its table `thread_states`, if it has one.
+        rates: Table `host` of `roofline`, if it has one.
     """
     lengths: dict[tuple[Bottleneck, str], int] = {}
     times = dict.fromkeys(_BOUNDS.values(), 0)
@@ -154,7 +161,7 @@ def describe_host(
     text += f"; {waits} takes up to {human(held, 'share')}" * bool(holder)
     text += _name_loop(loops, total)
     if bound == Bottleneck.COMPUTE:
-        text += _name_sampled(functions)
+        text += _name_rate(rates, times[bound]) + _name_sampled(functions)
     start_up = "start-up takes {} (first calls that initialize, and compilation)"
     for length, is_other, words in (
         (collecting, collecting < times[bound], "garbage collection takes {}"),
@@ -244,6 +251,8 @@ def describe_samples(functions: pd.DataFrame | None, others: pd.DataFrame | None
     inside = functions[~is_loop].assign(total_ns=counts, samples=counts)
     function, _ = find_main_function(inside, total)
     place = f", mostly in {_shown(function)}{describe_line(inside, function)}" if function else ""
+    if waits_in_event_loop(inside, total):
+        place = f", mostly {IDLE_LOOP}"
     share = human(part / total, "share")
     holder, held = find_lock_holder(others)
     if 2 * held > 1:  # samples of a thread that waits for the lock are in whatever it waits to go on with
@@ -264,6 +273,17 @@ def _name_loop(loops: pd.DataFrame | None, total_ns: int) -> str:
     place = f" at {_shown(line)}" * bool(line)
     taken = human(int(loops["time_ns"].sum()) / total_ns, "share")
     return f"; values of tensors are read one at a time{place}, {taken}"
+
+
+def _name_rate(rates: pd.DataFrame | None, part_ns: int) -> str:
+    """Name the rate and the threads of the ops with known FLOPs; empty if they are a small part."""
+    took_ns = 0 if rates is None else int(rates["host_ns"].sum())
+    if rates is None or took_ns < HIGH_SHARE * part_ns:
+        return ""
+    rate, threads = human(float(rates[C.FLOPS].sum()) / took_ns / 1_000, "TFLOP/s"), rates["threads"].dropna()
+    count = int(threads.iloc[0]) if len(threads) else 0
+    on_threads = f" with {count} thread{'s' * (count != 1)}" * (count > 0)
+    return f"; matrix products and convolutions run at {rate}{on_threads}"
 
 
 def _name_sampled(functions: pd.DataFrame | None) -> str:
@@ -305,6 +325,8 @@ def _name_largest(
             f", in calls of {human(part_ns // int(names['calls'].sum()), 'ns')} on average" if small else ""
         )
         return f"{calls}, largest: {', '.join(named)}" if named else ""
+    if waits_in_event_loop(names, part_ns):
+        return f", mostly {IDLE_LOOP}"
     function, _ = find_main_function(names, part_ns)
     if function in ("", NOT_RECORDED):
         unknown = ", where nothing is recorded (stacks would show it)"
@@ -323,6 +345,21 @@ def starts_workers(names: pd.DataFrame, part_ns: int) -> bool:
     functions = names[C.NAME].astype(str)
     starts, calls = functions.str.contains(_STARTS), functions.str.contains(_CALLS)
     return bool(starts.any()) and 2 * int(names["total_ns"][calls].sum()) > part_ns
+
+
+IDLE_LOOP = "waiting in the event loop of asyncio, where nothing is ready to run"
+
+
+def waits_in_event_loop(names: pd.DataFrame, part_ns: int) -> bool:
+    """Return whether a loop of asyncio waits for more than half of a part, as samples say.
+
+    Args:
+        names: Rows of the part in the table `by_name` of `host_breakdown`.
+        part_ns: Length of the part.
+    """
+    functions = names[C.NAME].astype(str)
+    waits = int(names["total_ns"][functions.str.contains(_SELECT)].sum())
+    return 2 * waits > part_ns and bool(functions.str.contains(_EVENT_LOOP).any())
 
 
 def describe_line(names: pd.DataFrame, function: str) -> str:

@@ -96,7 +96,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "kernels": ("families",),
     "overlap": ("profiled_steps", "whole", "collectives"),
     "ranks": ("stragglers",),
-    "roofline": ("kernels",),
+    "roofline": ("kernels", "host"),
     "steps": ("overhead",),
 }
 """The analyses that a verdict follows from, with their tables."""
@@ -206,9 +206,7 @@ class Evidence:
                     return cannot_tell("the window has no length")
                 slowed = self._name_slowdown()
                 return replace(found, sentence=f"{slowed}. {found.sentence}") if slowed else found
-        whole, by_name, *others = (
-            self.tables.get(("host_breakdown", name)) for name in INPUTS["host_breakdown"]
-        )
+        whole, by_name, *others = map(self.tables.get, _OF_HOST)
         if whole is None or by_name is None:
             nothing = "neither work of a device nor of the host is recorded"
             return cannot_tell(self.failed.get("host_breakdown", nothing))
@@ -457,6 +455,7 @@ _WINDOWS = (
     ("whole", "the capture"),
 )
 _HOST = ("host_breakdown", "by_name")
+_OF_HOST = (*(("host_breakdown", name) for name in INPUTS["host_breakdown"]), ("roofline", "host"))
 _KERNELS = (("kernels", "families"), ("roofline", "kernels"))
 _PLACE = [C.RANK, C.DEVICE]
 

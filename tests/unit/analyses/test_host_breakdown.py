@@ -625,6 +625,20 @@ def test_a_function_that_calls_what_takes_the_time_is_named_unless_it_is_the_loo
     assert "mostly data.py(6): encode; ops take" in judge(run).sentence
 
 
+@pytest.mark.parametrize(("folder", "waits"), [("python3.11/asyncio", True), ("python3.11", False)])
+def test_an_event_loop_that_waits_is_told_from_work(tmp_path: Path, folder: str, *, waits: bool) -> None:
+    """`subprocess` uses selectors as well, without a loop."""
+    frames = [
+        ("python3.11/selectors.py", 451, "select", 468),
+        (f"{folder}/base_events.py", 1, "_run_once", 9),
+    ]
+    run = sampled(tmp_path, *(sample(90_000 * place, *frames, (*MAIN, 25)) for place in range(6)))
+    assert ("mostly waiting in the event loop of asyncio" in judge(run).sentence) == waits
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert finding.advice.startswith("Most of it is waiting in the event loop of asyncio") == waits
+    assert (finding.saving_ns_per_step is None) == waits
+
+
 def test_starting_workers_of_a_loader_is_told_from_other_work(tmp_path: Path) -> None:
     loader = [("torch/utils/data/dataloader.py", 9, name, 9) for name in ("_get_iterator", "__iter__")]
     run = sampled(tmp_path, *(sample(90_000 * place, *loader, (*MAIN, 25)) for place in range(6)))

@@ -203,16 +203,18 @@ def test_a_wait_that_only_the_device_has_is_blamed(tmp_path: Path, name: str, en
     assert causes(explained(tmp_path, calls, [*work, wait])) == [(cause, 36_000)]
 
 
-def sampled_gap(path: Path, *times: int) -> Result:
-    """A gap of 8 ms in each of three steps, with samples of one function at these times of the step."""
+ENCODES = {C.STACK: "numpy/core.py(5): add;data.py(6): encode", C.SOURCE_LINES: "7,8", C.TID: 1}
+
+
+def sampled_gap(path: Path, *times: int, sample: Row = ENCODES) -> Result:
+    """A gap of 8 ms in each of three steps, with samples of one stack at these times of the step."""
     rows, calls, steps, samples = [], [], [], []
     for number in range(3):
         begin = 10_000_000 * number
         calls.append(host("cudaLaunchKernel", begin + 8_400_000, begin + 8_404_000, **CALL))
         rows.append(kernel(begin + 8_410_000, begin + 10_000_000, launch_row=number))
         steps.append(step(number, begin, begin + 10_000_000))
-        stack = {C.STACK: "numpy/core.py(5): add;data.py(6): encode", C.SOURCE_LINES: "7,8", C.TID: 1}
-        samples += [{C.T_NS: begin + time, **stack} for time in times]
+        samples += [{C.T_NS: begin + time, **sample} for time in times]
     run = make_run(
         path, host_intervals=calls, device_intervals=with_idle(rows), steps=steps, host_samples=samples
     )
@@ -226,6 +228,51 @@ def test_samples_name_the_code_that_a_device_waits_for(tmp_path: Path) -> None:
     assert finding.title.startswith("GPU idle: CPU busy outside kernel launches ")
     assert "at data.py(8): encode" in finding.advice
     assert "was not recorded" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("Garbage collection: generation 2", True), ("validate", False)],
+)
+def test_pauses_of_the_garbage_collector_behind_idle_time_are_named(
+    tmp_path: Path, name: str, *, said: bool
+) -> None:
+    """They launch nothing, however short: of other ranges so much is their dispatch."""
+    rows, hosts = [], []
+    for number in range(3):
+        begin = 1_000_000 * number
+        hosts.append(host("cudaLaunchKernel", begin + 480_000, begin + 484_000, **CALL))
+        rows.append(kernel(begin + 490_000, begin + 1_000_000, launch_row=number))
+    hosts += [
+        host(name, 1_000_000 * number + 10_000, 1_000_000 * number + 470_000, kind=HostKind.ANNOTATION)
+        for number in range(3)
+    ]
+    result = explained(
+        tmp_path,
+        hosts,
+        rows,
+        [step(number, 1_000_000 * number, 1_000_000 * (number + 1)) for number in range(3)],
+    )
+    (finding,) = result.findings
+    assert finding.code == ("idle_host_work" if said else "idle_launch_bound")
+    assert finding.advice.startswith(f"The largest part is {name} (")
+    assert ("`gc.freeze()`" in finding.advice) == said
+
+
+@pytest.mark.parametrize(
+    ("innermost", "lock_ms", "rests"),
+    [
+        ("python3.11/selectors.py(451): select", 0, True),  # a server without requests
+        ("python3.11/selectors.py(451): select", 5, False),  # it waits for what another thread computes
+        ("python3.11/random.py(9): choice", 0, False),
+    ],
+)
+def test_samples_tell_waiting_from_work(tmp_path: Path, innermost: str, lock_ms: int, *, rests: bool) -> None:
+    stack = {C.STACK: f"{innermost};server.py(1): main", C.SOURCE_LINES: "468,9", C.TID: 1}
+    times = {C.LOCK_WAIT_NS: lock_ms * 1_000_000}
+    (finding,) = sampled_gap(tmp_path, 2_000_000, 5_000_000, 9_000_000, sample=stack | times).findings
+    assert ("waits there for a request" in finding.advice) == rests
+    assert (finding.saving_ns_per_step is None) == rests
 
 
 def test_samples_outside_of_the_hosts_part_name_nothing(tmp_path: Path) -> None:

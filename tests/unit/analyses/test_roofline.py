@@ -214,6 +214,7 @@ def test_work_on_the_host_is_told_by_its_own_time(tmp_path: Path) -> None:
         "calls": [3],
         "host_ns": [400],
         "tflops": [3 * FLOPS / 400_000],
+        "threads": pd.array([None], dtype="Int64"),
         C.FLOPS: [3.0 * FLOPS],
         C.RANK: [0],
     }

@@ -667,6 +667,30 @@ def test_a_run_without_a_device_is_described_by_its_ops(tmp_path: Path) -> None:
     assert "largest: aten::mm 75.0%, aten::add 25.0%" in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("flops", "workload", "said"),
+    [
+        (
+            10_000_000,
+            {"threads": 2},
+            "; matrix products and convolutions run at 400.00 GFLOP/s with 2 threads",
+        ),
+        (10_000_000, {}, "; matrix products and convolutions run at 400.00 GFLOP/s. "),
+        (None, {"threads": 2}, ""),
+    ],
+)
+def test_the_rate_of_ops_on_the_cpu_is_said(
+    tmp_path: Path, flops: int | None, workload: dict[str, Any], said: str
+) -> None:
+    known = {C.FLOPS: flops, C.INPUT_SHAPES: "[[200,125],[125,200]]", C.INPUT_DTYPES: '["float","float"]'}
+    ops = [host("aten::mm", at, at + 25_000, **known) for at in range(0, 75_000, 25_000)]
+    ops += [host("aten::add", at, at + 12_500) for at in (75_000, 87_500)]
+    tables = run_tables(device_intervals=[], host_intervals=ops)
+    sentence = judge(make_run(tmp_path, meta={"workload": workload}, **tables)).sentence
+    assert said in sentence
+    assert ("FLOP/s" in sentence) == bool(said)
+
+
 @pytest.mark.parametrize(("count", "is_enough"), [(4, False), (5, True)])
 def test_a_few_kernels_are_too_little(tmp_path: Path, count: int, is_enough: bool) -> None:
     """The same number is too little on each of two ranks, for the verdict as for findings."""
