@@ -132,6 +132,11 @@ _GUARDS = (
     "Guards are checked there before each call of compiled code: compile one outer function instead of many "
     "inner ones, and list the guards with `TORCH_LOGS=guards`"
 )
+_OPTIMIZER = r"^Optimizer\.(?:step|zero_grad)#|^aten::_(?:foreach|fused)_"
+_UPDATES = (
+    "The optimizer prepares its update there, parameter by parameter: construct it with `fused=True` where it "
+    "has fused kernels, or capture the update in a graph (`capturable=True`)"
+)
 _READING = (
     "The program waits there for a file or for input: read ahead in another thread, or end the recording "
     "before it"
@@ -184,6 +189,8 @@ def on_host(rows: pd.DataFrame, program: Program) -> str:
         return _ON_DEVICE.format(module=program.module)
     if mostly(rows, contains(rows[OP], _LOOKUP)):
         return _GUARDS
+    if mostly(rows, contains(rows[OP], _OPTIMIZER)):
+        return _UPDATES
     if mostly(rows, rows[INITIAL]):
         return (
             "The CPU compiles or loads code there, on first use only: warm up before recording, and in "

@@ -336,8 +336,8 @@ _TEXTS = {
     EAGER.code: (
         "Attention without a fused kernel:",
         "Its {count}, between batched products, read and write the whole score matrix: use "
-        "`torch.nn.functional.scaled_dot_product_attention`, or in transformers "
-        '`attn_implementation="sdpa"`.',
+        "`torch.nn.functional.scaled_dot_product_attention`, or where transformers "
+        'has it for the model, `attn_implementation="sdpa"`.',
     ),
     BATCH_NORM.code: (
         "Batch normalization in training mode, without training:",
