@@ -12,11 +12,14 @@ from tracekit.analysis.idle_causes import MANAGED, READS
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import Budget
 from tracekit.runs.range_names import COLLECTION
+from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.common import LAUNCH_PATTERN, Bools, contains, duration, ints, percent
 from ..shared.groups import group_rows
-from ..shared.idle_neighbors import AFTER
+from ..shared.host_columns import read_host_columns
+from ..shared.host_rows import NO_OP, blocking_calls
+from ..shared.idle_neighbors import AFTER, read_occupying
 from ..shared.programs import COLLECT_LESS, Program
 from .causes import (
     ALLOCATING,
@@ -31,7 +34,7 @@ from .causes import (
     WAITS_ELSEWHERE,
     total_ns,
 )
-from .context import MIN_FIRST_RATIO
+from .context import MIN_FIRST_RATIO, ranks_that_wait
 
 MAX_NAMED, MIN_NAMED_SHARE = 3, 0.01
 """Maximum number of ops named in an advice, and minimum share of the gaps of each."""
@@ -134,8 +137,8 @@ _GUARDS = (
 )
 _OPTIMIZER = r"^Optimizer\.(?:step|zero_grad)#|^aten::_(?:foreach|fused)_"
 _UPDATES = (
-    "The optimizer prepares its update there, parameter by parameter: construct it with `fused=True` where it "
-    "has fused kernels, or capture the update in a graph (`capturable=True`)"
+    "The optimizer prepares its update there, parameter by parameter: construct it with `fused=True` where "
+    "it has fused kernels, or capture the update in a graph (`capturable=True`)"
 )
 _READING = (
     "The program waits there for a file or for input: read ahead in another thread, or end the recording "
@@ -246,3 +249,52 @@ def on_call(rows: pd.DataFrame, call: str) -> str:
             "`slowest` of `launch_latency`): warm up before recording"
         )
     return "Find out why the call is slow, and keep it out of the step"
+
+
+_WAITING_LAUNCHES = (
+    "Launch calls return only after their kernels, so the device is idle while the CPU prepares the next "
+    "launch: let them return at once if the device can (no `CUDA_LAUNCH_BLOCKING` or similar setting), or do "
+    "more work per launch (a larger batch, fused ops)"
+)
+
+
+def on_launches(run: Run, rows: pd.DataFrame, budget: Budget, launch_less: str) -> str:
+    """Advice on gaps in which the host launches late: because it waits, or because it is slow.
+
+    Args:
+        run: The run.
+        rows: The gaps.
+        budget: What their time is compared with.
+        launch_less: Ways to launch less often, in parentheses.
+    """
+    if ranks_that_wait(read_occupying(run), read_host_columns(run)):
+        return _WAITING_LAUNCHES
+    if waits := _name_waits(run, rows, budget):
+        return f"{waits}. Then launch less often {launch_less}"
+    return (
+        f"The host launches more slowly than the device runs: launch less often {launch_less}, or do more "
+        "work per launch (a larger batch)"
+    )
+
+
+def _name_waits(run: Run, rows: pd.DataFrame, budget: Budget) -> str:
+    """Sentence on waits before these gaps that take longer: without them the host could run ahead."""
+    waits = blocking_calls(run, marked=budget.marked)
+    last = waits[C.RANK].map((rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max())
+    before = waits[waits[C.START_NS] + waits[C.DUR_NS] < last.fillna(-1)]
+    by_thread = before.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
+    if by_thread.empty or by_thread.max() < total_ns(rows):
+        return ""
+    where = str(before.groupby("op")[C.DUR_NS].sum().idxmax())
+    most = "" if where == NO_OP else f", most in {brief(where)}"
+    waited = duration(budget.per_step(int(by_thread.max())))
+    copies = re.search(r"copy|::to$", where)
+    how = (
+        "copy from and to pinned memory with `non_blocking=True`"
+        if copies
+        else "read values later, all at once"
+    )
+    return (
+        f"The host waits for the device, {waited} {budget.per}{most}, and then launches into an empty queue: "
+        f"remove these waits first ({how}, or keep the values on the device)"
+    )

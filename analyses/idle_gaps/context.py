@@ -126,16 +126,24 @@ def waiting_launches(gaps: pd.DataFrame, device: pd.DataFrame, host: HostColumns
     chosen = np.full(len(gaps), NO_PARENT, np.int64)
     if (gaps[LAUNCH].to_numpy() >= 0).all():
         return chosen
+    for rank, call in ranks_that_wait(device, host).items():
+        chosen[ints(gaps, C.RANK) == rank] = call
+    return chosen
+
+
+def ranks_that_wait(device: pd.DataFrame, host: HostColumns) -> dict[int, int]:
+    """Return the ranks whose launch calls return after their kernels, with the host row of one such call."""
+    found = {}
     calls, ranks, (start, end) = host.positions(device[C.LAUNCH_ROW]), ints(device, C.RANK), spans(device)
-    for rank in np.unique(ranks[calls >= 0]):
+    for rank in np.unique(ranks[calls >= 0]).tolist():
         rows = np.flatnonzero((calls >= 0) & (ranks == rank))
         if len(rows) < MIN_WAITING_CALLS:
             continue
         begun, returned = host.start[calls[rows]], host.end[calls[rows]]
         inside = np.minimum(end[rows], returned) - np.maximum(start[rows], begun)
         if 2 * np.maximum(inside, 0).sum() > (end[rows] - start[rows]).sum():
-            chosen[ints(gaps, C.RANK) == rank] = calls[rows[0]]
-    return chosen
+            found[rank] = int(calls[rows[0]])
+    return found
 
 
 def in_first_wait(gaps: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bools) -> Bools:

@@ -28,7 +28,6 @@ from ..shared.common import (
     share,
 )
 from ..shared.groups import group_rows
-from ..shared.host_rows import NO_OP, blocking_calls
 from ..shared.idle_neighbors import AFTER, inside_steps
 from ..shared.programs import OWN_BUFFERS, keep_workers, program_of
 from ..steps import measure_steps
@@ -47,6 +46,7 @@ from .advice import (
     mostly,
     on_call,
     on_host,
+    on_launches,
     one_off,
     with_kernels,
 )
@@ -86,7 +86,8 @@ LAUNCHES = Rule(
     "idle_launch_bound",
     states=f"launch_bound gaps sum to at least {{min_saving_share}} of the steps, {_ON_IDLE}; those "
     "and host_work gaps in DistributedDataParallel's broadcasts of buffers are reported apart; without a "
-    "saving if at most one step is marked and the host was late only before it got ahead",
+    "saving if at most one step is marked and the host was late only before it got ahead, or if the device "
+    "waits at least as long for workers of a data loader",
     why="such a gap is the dispatch of one or a few ops: fewer launches remove it, faster kernels do not",
     bound=Bottleneck.LAUNCH,
     thresholds=_SHARES,
@@ -97,7 +98,7 @@ COMPUTES = Rule(
     "where it was not recorded what the host did, unless it had waited for a copy to the host and went on "
     "without another copy, where Inductor's code checked tensors (these gaps and "
     "launch_bound ones are reported apart), or, with at most one step marked, was late only before "
-    "it got ahead",
+    "it got ahead, or if the device waits at least as long for workers of a data loader",
     why="dispatching an op does not take that long: the host did other work, or waited",
     bound=Bottleneck.HOST,
     thresholds={**_SHARES, "min_saving_share": WARN_SHARE},
@@ -176,6 +177,8 @@ _NEEDED = [
 _IDLE_SHARE = "idle_share"
 """Column of the idle share of the steps (of the capture without any) of a gap's device."""
 
+_WORKERS = "_MultiProcessing"
+"""Name of iterators of data loaders that take batches from workers."""
 _HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
 _AT_MOST = "; an upper bound, because it is unknown what the device waited for"
 _NOT_RECORDED = "; an upper bound, because it was not recorded what the host did"
@@ -238,6 +241,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
         (SUBMITS, caused[Cause.SUBMISSION], "GPU idle while launched work had not started"),
         (SMALL, caused[Cause.KERNEL_TO_KERNEL], "Short gaps between queued kernels take"),
     )
+    of_workers = caused[Cause.DATALOAD] & contains(gaps[OP], _WORKERS)
+    by_workers = total_ns(idlest_devices(gaps[of_workers])) if of_workers.any() else 0
     result = []
     for rule, chosen, title in cases:
         rows = _select(rule, gaps, chosen, budget)
@@ -261,6 +266,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
         if finding.severity is Severity.HIGH and (is_read_back or mostly(rows, rows[INITIAL])):
             finding = replace(finding, severity=Severity.WARN)  # it is not known well, or happens once
         reason = _why_no_saving(rule, rows, budget, len(run.ranks))
+        if rule in (LAUNCHES, COMPUTES) and idle <= by_workers:
+            reason = reason or "workers of the data loader set the pace: a faster CPU would wait for them"
         result.append(finding.without_saving(f"saving not estimated: {reason}") if reason else finding)
     return _limit_savings(run, result, budget)
 
@@ -392,28 +399,7 @@ def _split_by_call(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([part[part[C.DUR_NS] > 0].astype({CALL: object}) for part in parts], ignore_index=True)
 
 
-def _after_waits(run: Run, rows: pd.DataFrame, budget: Budget) -> str:
-    """Sentence on waits before these gaps that take longer: without them the host could run ahead."""
-    waits = blocking_calls(run, marked=budget.marked)
-    last = waits[C.RANK].map((rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max())
-    before = waits[waits[C.START_NS] + waits[C.DUR_NS] < last.fillna(-1)]
-    by_thread = before.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
-    if by_thread.empty or by_thread.max() < total_ns(rows):
-        return ""
-    where = str(before.groupby("op")[C.DUR_NS].sum().idxmax())
-    most = "" if where == NO_OP else f", most in {brief(where)}"
-    waited = duration(budget.per_step(int(by_thread.max())))
-    return (
-        f". The host also waits for the device, {waited} {budget.per}{most}, and launches into an empty "
-        "queue afterwards: avoid these waits first"
-    )
-
-
 _ADVICE = {
-    LAUNCHES.code: (
-        "The host launches more slowly than the device runs: launch less often {launch_less}, or do more "
-        "work per launch (a larger batch)"
-    ),
     FIRST_CALLS.code: (
         f"These calls took at least {MIN_FIRST_RATIO} times as long as the other calls of the op, because "
         "they load code, choose an algorithm or allocate a workspace for a shape: run each shape before "
@@ -456,7 +442,7 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
         named = with_kernels(rows) if rows[NAMED].all() else rows
         return f"{largest_part(named)}. {on_host(rows, program)}{one_off(rows)}"
     if rule is LOADING:
-        loads_itself = not mostly(rows, contains(rows[OP], "_MultiProcessing"))
+        loads_itself = not mostly(rows, contains(rows[OP], _WORKERS))
         faster = FASTER_WORKERS.format(keep=keep_workers(run))
         return f"{largest_part(rows)}. {LOAD_IN_WORKERS if loads_itself else faster}"
     if rows[CAUSE].nunique() > 1 and rule in (CALLS, FIRST_CALLS):
@@ -466,12 +452,11 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
         parts = _split_by_call(rows)
         largest = largest_part(parts, [CALL, OP, SOURCE], of_ns=total_ns(rows))
         return f"{largest}. {on_call(rows, main_call(parts))}{one_off(rows)}"
-    after = _after_waits(run, rows, budget) if rule is LAUNCHES else ""
     others = ["foreach or fused variants"] if program.is_pytorch else ["larger kernels"]
     compiled = int(ints(rows, C.DUR_NS)[rows[COMPILED].to_numpy(bool)].sum()) / total_ns(rows)
     launch_less = program.launch_less(*others, compiled=compiled)
-    words = {"launch_less": launch_less, "system_trace": program.system_trace}
-    advice = _ADVICE[rule.code].format(**words)
     if rule is LAUNCHES:
-        advice = divide_launches(rows, budget) + advice
-    return f"{largest_part(rows)}. {advice}{hint(rows)}{after}"
+        advice = f"{divide_launches(rows, budget)}{on_launches(run, rows, budget, launch_less)}"
+    else:
+        advice = _ADVICE[rule.code].format(launch_less=launch_less, system_trace=program.system_trace)
+    return f"{largest_part(rows)}. {advice}{hint(rows)}"

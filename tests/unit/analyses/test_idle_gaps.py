@@ -567,6 +567,7 @@ def test_sentences_bear_neither_hashes_nor_names_without_end(tmp_path: Path) -> 
         ({C.KIND: HostKind.PYTHON, C.NAME: "<built-in function sleep>"}, "The host waits there"),
         ({C.KIND: HostKind.PYTHON, C.NAME: "train.py(7): sort"}, "The host is busy there"),
         ({C.NAME: "aten::_unique2"}, "The host is busy there"),
+        ({C.NAME: "Optimizer.step#SGD.step"}, "construct it with `fused=True`"),
         ({C.NAME: "aten::normal_"}, 'make it on the device (`device="cuda"`'),
         ({C.NAME: "getc", **CALL}, "waits there for a file or for input"),
         ({C.NAME: "Nvrtc::CompileProgram", "kind": HostKind.ANNOTATION}, "compiles or loads code there"),
@@ -609,6 +610,71 @@ def test_workers_are_advised_where_there_are_none(tmp_path: Path, loader: str, s
     load = host(name, 12_000, 990_000, kind=HostKind.ANNOTATION, phase=Phase.DATALOAD)
     (finding,) = explained(tmp_path, [*calls, load], rows).findings
     assert (finding.code, says in finding.advice) == ("idle_dataload", True)
+
+
+def late_launches(
+    *, wait_ns: int = 0, inside: bool = False, load_ns: int = 0, loader: str = ""
+) -> tuple[list[Row], list[Row]]:
+    """Rounds of ten launches, 40 us apart, of kernels of 10 us: the device is idle for 30 us before each.
+
+    Before a round the host loads a batch, or waits for a kernel that takes as long.
+    """
+    calls: list[Row] = []
+    rows: list[Row] = []
+    now = 0
+
+    def launch(length: int) -> None:
+        rows.append(kernel(now + 5_000, now + 5_000 + length, launch_row=len(calls)))
+        calls.append(host("cudaLaunchKernel", now, now + (6_000 + length if inside else 4_000), **CALL))
+
+    for _ in range(5):
+        if wait_ns:
+            launch(wait_ns)
+            calls.append(host("cudaStreamSynchronize", now + 6_000, now + wait_ns, kind=HostKind.SYNC))
+            now += wait_ns + 35_000
+        if load_ns:
+            name = f"enumerate(DataLoader)#{loader}.__next__"
+            kinds = {C.KIND: HostKind.ANNOTATION, "phase": Phase.DATALOAD}
+            calls.append(host(name, now, now + load_ns, **kinds))
+            now += load_ns
+        for _ in range(10):
+            launch(10_000)
+            now += 40_000
+    return calls, rows
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "The host launches more slowly than the device runs: launch less often ("),
+        ({"wait_ns": 500_000}, "and then launches into an empty queue: remove these waits first ("),
+        ({"wait_ns": 200_000}, "The host launches more slowly than the device runs"),
+        ({"inside": True}, "Launch calls return only after their kernels"),
+    ],
+)
+def test_late_launches_are_told_from_waits_before_them(
+    tmp_path: Path, options: dict[str, Any], says: str
+) -> None:
+    findings = explained(tmp_path, *late_launches(**options)).findings
+    advice = {finding.code: finding.advice for finding in findings}
+    assert says in advice["idle_launch_bound"]
+
+
+@pytest.mark.parametrize(
+    ("loader", "load_ns", "saves"),
+    [
+        ("_MultiProcessingDataLoaderIter", 900_000, False),
+        ("_MultiProcessingDataLoaderIter", 100_000, True),
+        ("_SingleProcessDataLoaderIter", 900_000, True),
+    ],
+)
+def test_a_faster_host_saves_nothing_while_workers_set_the_pace(
+    tmp_path: Path, loader: str, load_ns: int, *, saves: bool
+) -> None:
+    calls, rows = late_launches(load_ns=load_ns, loader=loader)
+    (late,) = (one for one in explained(tmp_path, calls, rows).findings if one.code == "idle_launch_bound")
+    assert (late.saving_ns_per_step is not None) == saves
+    assert ("workers of the data loader set the pace" in late.how) != saves
 
 
 @pytest.mark.slow
