@@ -150,6 +150,20 @@ _FILLS = (
 """Ops that fill a new tensor, which takes long on the CPU only."""
 
 
+_BY_OP = {
+    READS: _READING,
+    f"^{COLLECTION}": f"Python collects garbage there. {COLLECT_LESS}",
+    f"^{re.escape(MANAGED)}$": (
+        "The CPU writes or reads managed memory there, and its pages move one by one: fill it in a kernel, and "
+        "prefetch results to the host (`cudaMemPrefetchAsync`) before reading them"
+    ),
+    _FILLS: _ON_DEVICE,
+    _LOOKUP: _GUARDS,
+    _OPTIMIZER: _UPDATES,
+}
+"""What to do about the work of the host in an op, by its name."""
+
+
 def hint(rows: pd.DataFrame) -> str:
     """Sentence on an op with most of the time that a program can do without, empty for others."""
     hints = (text for pattern, text in _HINTS.items() if mostly(rows, contains(rows[OP], pattern)))
@@ -179,21 +193,9 @@ def on_host(rows: pd.DataFrame, program: Program) -> str:
         rows: The gaps.
         program: What was recorded.
     """
-    if mostly(rows, contains(rows[OP], READS)):
-        return _READING
-    if mostly(rows, contains(rows[OP], f"^{COLLECTION}")):
-        return f"Python collects garbage there. {COLLECT_LESS}"
-    if mostly(rows, rows[OP] == MANAGED):
-        return (
-            "The CPU writes or reads managed memory there, and its pages move one by one: fill it in a "
-            "kernel, and prefetch results to the host (`cudaMemPrefetchAsync`) before reading them"
-        )
-    if mostly(rows, contains(rows[OP], _FILLS)):
-        return _ON_DEVICE.format(module=program.module)
-    if mostly(rows, contains(rows[OP], _LOOKUP)):
-        return _GUARDS
-    if mostly(rows, contains(rows[OP], _OPTIMIZER)):
-        return _UPDATES
+    for pattern, advice in _BY_OP.items():
+        if mostly(rows, contains(rows[OP], pattern)):
+            return advice.format(module=program.module)
     if mostly(rows, rows[INITIAL]):
         return (
             "The CPU compiles or loads code there, on first use only: warm up before recording, and in "
