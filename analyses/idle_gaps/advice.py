@@ -154,8 +154,8 @@ _BY_OP = {
     READS: _READING,
     f"^{COLLECTION}": f"Python collects garbage there. {COLLECT_LESS}",
     f"^{re.escape(MANAGED)}$": (
-        "The CPU writes or reads managed memory there, and its pages move one by one: fill it in a kernel, and "
-        "prefetch results to the host (`cudaMemPrefetchAsync`) before reading them"
+        "The CPU writes or reads managed memory there, and its pages move one by one: fill it in a kernel, "
+        "and prefetch results to the host (`cudaMemPrefetchAsync`) before reading them"
     ),
     _FILLS: _ON_DEVICE,
     _LOOKUP: _GUARDS,
