@@ -404,6 +404,7 @@ COMPILE = Change(
     results="rounding",
     answers=("launch_bound_steps", "idle_launch_bound", "small_elementwise_kernels", "unfused_elementwise",
              "host_small_ops"),
+    alternates_on=ANY_DEVICE,
 )  # fmt: skip
 REDUCE_OVERHEAD = Change(
     title="compile the model, and launch its kernels as CUDA graphs",

@@ -63,8 +63,13 @@ def _compile(torch: Any, applied: Applied, **options: str) -> None:
     def compile_module(module: Any) -> None:
         if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None):
             return
-        _replace_forward(module, torch.compile(module.forward, **options))
         applied()
+        plain, compiled = module.forward, torch.compile(module.forward, **options)
+
+        def either(*arguments: Any, **named: Any) -> Any:
+            return (compiled if applied.is_on else plain)(*arguments, **named)
+
+        _replace_forward(module, compiled if applied.is_on else either)
 
     change_model(torch, compile_module, first=True)  # others, which count, are not to be compiled
 

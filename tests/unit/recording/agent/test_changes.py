@@ -533,6 +533,7 @@ def _training(module: Any) -> list[bool]:
         ),
         ("bfloat16", None, lambda module, _: module(torch.ones(1, 4)).dtype, torch.float32, torch.bfloat16),
         ("inference_mode", None, lambda module, _: _infer(module).is_inference(), False, True),
+        ("compile", None, lambda module, _: module(torch.ones(1, 4)).dim(), 2, 0),
         (
             "matmul_precision",
             lambda module: module(torch.ones(1, 4)),
@@ -543,8 +544,14 @@ def _training(module: Any) -> list[bool]:
     ],
 )
 def test_changes_can_be_turned_off_again(
-    name: str, begin: Callable[[Any], object] | None, observe: Callable[[Any, Any], Any], off: Any, on: Any
+    name: str,
+    begin: Callable[[Any], object] | None,
+    observe: Callable[[Any, Any], Any],
+    off: Any,
+    on: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(torch, "compile", lambda _: lambda *_: torch.zeros(()))
     apply_changes(torch, catalog.locate([name]), steps=100)
     change, module = changes.alternations[0]._changes[name], model()
     optimizer = torch.optim.AdamW(module.parameters(), foreach=False)
