@@ -1,6 +1,6 @@
 """Measure how often `tracekit try` finds the change that a program needs, and makes no claim where none is.
 
-    python -m benchmarks.planted_changes [--only NAME] [--budget 65] [--repeat 4] [--results FILE] [--restart]
+    python -m benchmarks.planted_changes [--only NAME] [--budget 120] [--repeat 4] [--results FILE] [--restart]
     python -m benchmarks.planted_changes --truth 50
 
 Each of 50 programs is generated from a template: one known inefficiency in three sizes, or none. Programs of
@@ -383,7 +383,7 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help="programs whose name this expression matches")
     parser.add_argument("--repeat", type=int, default=4, help="runs of a change before its test")
-    parser.add_argument("--budget", type=int, default=65, help="seconds for each program")
+    parser.add_argument("--budget", type=int, default=120, help="seconds for each program")
     parser.add_argument("--truth", type=int, default=0, help="runs of each side to measure effects apart")
     default = Path(tempfile.gettempdir()) / "tracekit-planted-changes.jsonl"
     parser.add_argument("--results", type=Path, default=default, help="file of the results")

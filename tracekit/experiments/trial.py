@@ -274,7 +274,9 @@ class _Bench:
         turned = self.run_whole(turned, helpful=True)
         rest = [one for one in candidates if one.key not in known and one not in first]
         outcomes += self.decide(rest, limit_s, others=len(candidates) - len(rest))
-        return self.run_whole(turned, helpful=False) + outcomes
+        if limit_s is None:  # what changes do that do not help is worth no time that others may need
+            turned = self.run_whole(turned, helpful=False)
+        return turned + outcomes
 
     def alternate(
         self, candidates: Sequence[Candidate], steps: int, limit_s: float | None, others: int
