@@ -1,6 +1,6 @@
 """Measure how often `tracekit try` finds the change that a program needs, and makes no claim where none is.
 
-    python -m benchmarks.planted_changes [--only NAME] [--budget 120] [--repeat 4] [--results FILE] [--restart]
+    python -m benchmarks.planted_changes [--only NAME] [--budget S] [--repeat 4] [--results FILE] [--restart]
     python -m benchmarks.planted_changes --truth 50
 
 Each of 50 programs is generated from a template: one known inefficiency in three sizes, or none. Programs of

@@ -449,8 +449,8 @@ def with_steps(run: Run, steps: int, *, step_ns: int = 10_000_000) -> Run:
 def test_changes_take_turns_and_are_then_run_as_a_whole(
     tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch, kept: list[str], *, refused: bool
 ) -> None:
-    played = TurnsPlayed(RATIOS | {("fused",): 1.0}, failing=("compile",), refused=refused)
-    names = ("foreach", "fused", "zero_grad_to_none", "compile")
+    played = TurnsPlayed(RATIOS | {("fused",): 1.0}, failing=("channels_last",), refused=refused)
+    names = ("foreach", "fused", "zero_grad_to_none", "channels_last")
     report = hold(Store(tmp_path / "store"), with_steps(run, 100), played, monkeypatch, change=names)
     assert played.turns[0] == names[:3]
     status = {outcome.candidate.key: str(outcome.status) for outcome in report.outcomes}
@@ -461,12 +461,12 @@ def test_changes_take_turns_and_are_then_run_as_a_whole(
         return
     assert played.turns[1:] == [names[:2]] * 3  # zero_grad_to_none is left out
     order = ["+".join(each) or "-" for each in played.ended]
-    assert order == ["-", "foreach", "-", "compile", "fused"]
+    assert order == ["-", "foreach", "-", "channels_last", "fused"]
     assert status == {
         "foreach": "helps",
         "fused": "no effect",
         "zero_grad_to_none": "not applied",
-        "compile": "failed",
+        "channels_last": "failed",
     }
     work = {outcome.candidate.key: outcome.work for outcome in report.outcomes}
     assert (work["foreach"], work["fused"]) == ({"ops": (100.0, 60.0)}, {})
@@ -485,7 +485,7 @@ def test_a_change_whose_whole_run_fails_does_not_help(
 
 def test_few_steps_leave_turns_to_the_first_changes(run: Run) -> None:
     """Each change needs twelve steps, as the unchanged program does, beside the two first ones."""
-    named = [candidate(name) for name in ("compile", "foreach", "fused", "zero_grad_to_none")]
+    named = [candidate(name) for name in ("channels_last", "foreach", "fused", "zero_grad_to_none")]
     keys = {
         steps: [one.key for one in plan_turns(("python", "x.py"), with_steps(run, steps), named)[0]]
         for steps in (25, 26, 38, 50, 500)
