@@ -124,10 +124,11 @@ def split_ranks(path: Place, directory: Path, ranks_in: RanksIn) -> Division:
     shared: dict[str, Any] = {**_read_distributed(fields), "world_size": max(ranks.values()) + 1}
     files: dict[int, Path] = {}
     for group, rank in ranks.items():
-        of_rank = [
+        rewritten = (
             _rewrite(events[place], owners[place].pid, assigned, keep_id=place not in assigned.unclear)
             for place in members[group]
-        ]
+        )
+        of_rank = [event for event in rewritten if event]
         files[rank] = directory / f"rank-{rank:05d}.json"
         of_it = {"distributedInfo": {**shared, "rank": rank}, "traceEvents": of_rank}
         files[rank].write_bytes(msgspec.json.encode({**fields, **of_it}))
@@ -204,7 +205,9 @@ def _by_pids(owners: Sequence[Owner], ranks_in: RanksIn) -> _Assignment | None:
     loose = [place for place in work if not groups[place]]
     if len(by_group) > 1 and len({groups[place] for place in work}) == 1:  # the device was not changed
         loose = work
-    given, unclear = give_work(by_group, loose, owners)
+    told = {place: rank for place in loose if (rank := rank_of(owners[place])) in by_group}
+    given, unclear = give_work(by_group, [place for place in loose if place not in told], owners)
+    given |= told
     groups = [(given[place],) if place in given else of for place, of in enumerate(groups)]
     return _Assignment(groups, {pid: rest for pid, (_, rest) in split.items()}, unclear=unclear)
 
@@ -350,10 +353,14 @@ def _others(owner: Owner, known: Collection[Any], every: tuple[Group, ...]) -> t
 
 
 def _rewrite(event: bytes | msgspec.Raw, pid: Any, assigned: _Assignment, *, keep_id: bool) -> dict[str, Any]:
-    try:
+    """Return an event with the process id and the correlation id of its rank; empty if it cannot be read."""
+    fields: dict[str, Any] = {}
+    with suppress(*UNREADABLE):
         fields = _decode_fields(event)
-    except UNREADABLE:  # such as a name in another encoding
-        fields = _decode_fields(repair(bytes(event)))
+    with suppress(*UNREADABLE):  # such as a name in another encoding
+        fields = fields or _decode_fields(repair(bytes(event)))
+    if not fields:  # counted as dropped when the trace was read
+        return {}
     changed: dict[str, Any] = {"pid": assigned.pids[pid]} if pid in assigned.pids else {}
     if not keep_id:
         args = _decode_fields(fields["args"])

@@ -151,6 +151,25 @@ def test_ranks_of_a_damaged_merged_file_are_told_apart(store: Store, tmp_path: P
     assert {"truncated", "dropped_events"} <= notes(run).keys()
 
 
+def test_work_whose_times_fit_several_ranks_is_of_that_in_its_arguments(store: Store, tmp_path: Path) -> None:
+    events = ranks(lambda pid, rank: pid and pid + rank * 10**8)
+    for made in events[len(events) // 2 :]:
+        made["ts"] -= 49  # nearly the times of the other rank
+    run = run_of(store, tmp_path, named(events, "kernel"))
+    assert delays(run) == APART
+
+
+@pytest.mark.parametrize("categories", [(), ("kernel", "cuda_runtime")])
+def test_what_cannot_be_read_is_in_no_rank(store: Store, tmp_path: Path, categories: Any) -> None:
+    events = named(ranks(lambda pid, rank: pid and 1 + rank), *categories)
+    text = json.dumps({"traceEvents": events})
+    path = tmp_path / "trace.json"
+    path.write_text(text.replace('}, {"ph"', '}, {"ph": "X", broken}, {"ph"', 2))
+    run = imported(store, path)
+    assert delays(run) == APART
+    assert "2 of 10 events could not be read" in notes(run)["dropped_events"]
+
+
 def test_merged_ranks_need_not_begin_with_0(store: Store, tmp_path: Path) -> None:
     run = run_of(store, tmp_path, ranks(lambda pid, rank: pid + (rank + 3) * 10**8))
     assert set(table(run, "device_intervals")[C.RANK]) == {3, 4}
