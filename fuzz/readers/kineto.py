@@ -92,25 +92,26 @@ def _text(random: Random) -> str:
 def _reported_kinds(random: Random, events: list[dict[str, Any]]) -> None:
     """Change events to what public reports say breaks readers."""
     for event in events:
-        args = event.get("args")
-        kind = random.randrange(8)
-        if kind == 0:
-            event["ph"] = random.choice("BE")
-        elif kind == 1:
-            event |= {"dur": -1}
-        elif kind == 2:
-            event |= {"ts": 0, "dur": 0}
-        elif kind == 3 and isinstance(args, dict):
-            args |= {"Collective name": "allreduce", "In msg nelems": random.choice((64, -1, "x", 1 << 70))}
-            args |= {"Process Group Ranks": random.choice(("[0, 1]", [0, 1], None)), "dtype": "BFloat16"}
-        elif kind == 4 and isinstance(args, dict) and "correlation" in args:
-            args["correlation"] = 0
-        elif kind == 5:
-            event["pid"] = random.choice(("[TP00-DP00] 7", "[TP01] 7", 100_000_000, "CUDA functions"))
-        elif kind == 6:
-            event["name"] = f"ProfilerStep#{random.randrange(3)}"
-        elif kind == 7:
-            event |= {"cat": "cuda_sync", "name": f"{random.choice(('Stream', 'Context'))} Synchronize"}
+        others = [{**event, "args": {}}]
+        collective: dict[str, Any] = {"Collective name": "allreduce", "dtype": "BFloat16"}
+        collective["In msg nelems"] = random.choice((64, -1, "x", 1 << 70))
+        collective["Process Group Ranks"] = random.choice(("[0, 1]", [0, 1], None))
+        wait = f"{random.choice(('Stream', 'Context'))} Synchronize"
+        of_event: list[dict[str, Any]] = [
+            {"ph": random.choice("BE")},
+            {"dur": -1},
+            {"ts": 0, "dur": 0},
+            {"pid": random.choice(("[TP00-DP00] 7", "[TP01] 7", 100_000_000, "CUDA functions"))},
+            {"name": f"ProfilerStep#{random.randrange(3)}"},
+            {"cat": "cuda_sync", "name": wait},
+            {"kept": others},
+        ]
+        of_args = [collective, {"correlation": 0}, {"kept": others}]
+        kind = random.randrange(len(of_event) + len(of_args))
+        if kind < len(of_event):
+            event |= of_event[kind]
+        elif isinstance(event.get("args"), dict):
+            event["args"] |= of_args[kind - len(of_event)]
 
 
 def _extreme_times(random: Random, document: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ SAVED |= {
         _flipped(gzip.compress(NOISY.encode()), -400),
         {"truncated", "dropped_events"},
     ),
-    "a bracket too many": (GOOD.replace("}}, {", "}}, ], {", 1).encode(), set()),
+    "a bracket too many": (GOOD.replace("}}, {", "}}, ], {", 1).encode(), {"dropped_events"}),
     "a quote too many": (GOOD.replace('"k3"', '"k"3"').encode(), {"dropped_events"}),
     "deeply nested arguments": (
         GOOD.replace('"grid"', '"x": ' + "[" * 100_000 + "]" * 100_000 + ', "grid"', 1).encode(),

@@ -33,17 +33,16 @@ from tracekit.ingest.pool import Pool, cores, open_pool
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
 from tracekit.ingest.spool.rows import Batch
+from tracekit.ingest.spool.text_columns import LATEST_NS
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.runs.store import Store
-from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, C
+from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, C, HostKind
 from tracekit.storage import Place
 
 THREAD_BYTES = 1 << 20
 """Bytes of text, of all traces together, from which more than one thread decodes."""
 MAX_CAPTURE_NS = 86_400_000_000_000
-"""No capture lasts a day: rows a day away from most others are at a time that cannot be."""
-_LOST_NS = 1_000_000_000
-"""Records at time 0 are lost ones if all others are at least so much later."""
+"""No capture lasts a day: rows a day away from most others, or a day long, have a time that cannot be."""
 POOL_BYTES = 24 << 20
 """Bytes of text from which worker processes save more time than their start takes."""
 _FIRST_IDLE_PART = 900_000
@@ -61,9 +60,8 @@ def close(trace: Trace) -> Size | None:
     for number, idle in enumerate(idle_batches(decoded)):
         part_files.write_batches(trace.directory, _FIRST_IDLE_PART + number, {DEVICE_INTERVALS.name: idle})
     # Read again, as the parts of idle rows belong to the device table now.
-    host, device = (
-        SpooledTable(trace.directory, table.name).extents for table in (HOST_INTERVALS, DEVICE_INTERVALS)
-    )
+    tables = [SpooledTable(trace.directory, table.name) for table in (HOST_INTERVALS, DEVICE_INTERVALS)]
+    host, device = (table.extents for table in tables)
     if not host and not device:
         return None
     base = trace.top.base_ns  # spooled times count from here
@@ -73,6 +71,7 @@ def close(trace: Trace) -> Size | None:
         device=sum(part.rows for part in device),
         first_ns=first + base,
         last_ns=last + base,
+        is_host_only=not device and str(HostKind.RUNTIME) not in tables[0].texts[C.KIND].values,
     )
 
 
@@ -125,12 +124,16 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
         folder = directory / f"rank-{rank:05d}"
         folder.mkdir()
         of_rank = kineto.read(file, folder, pool, lambda _done: None, scanners=fast)
-        ranks.append(structs.replace(of_rank, path=path, notes=(*notes, *of_rank.notes)))
+        own = (note for note in of_rank.notes if note.code not in _OF_FILE)
+        ranks.append(structs.replace(of_rank, path=path, notes=(*notes, *own)))
         notes = ()
     return ranks or [trace]
 
 
-_OF_FILE = ("truncated", "dropped_events", "repaired_events", "trailing_data", "second_list")
+_OF_FILE = (
+    *("truncated", "dropped_events", "repaired_events"),
+    *("trailing_data", "second_list", "nested_events"),
+)
 """Diagnostics of a trace that the files of its ranks do not show."""
 
 
@@ -160,7 +163,7 @@ def _set_aside_far_rows(trace: Trace) -> Trace:
     if not counts:
         return trace
     listed = " and ".join(f"{count} rows of {table}" for table, count in counts.items())
-    where = "at time 0, long before all others, or over a day from most"
+    where = "at time 0, before all others, or over a day long or from most"
     message = f"{file_name(trace.path)}: {listed} are {where}, and were set aside"
     return structs.replace(trace, notes=(*trace.notes, Diagnostic(Level.WARN, "far_times", message)))
 
@@ -174,42 +177,55 @@ def _set_aside(directory: Path) -> dict[str, int]:
     extents = [extent for table in tables for extent in table.extents]
     if not extents:
         return {}
-    is_far = max(part.last for part in extents) - min(part.first for part in extents) >= MAX_CAPTURE_NS
+    is_far = max(part.end for part in extents) - min(part.first for part in extents) >= MAX_CAPTURE_NS
     has_lost = _has_lost(*tables)
     if not (is_far or has_lost):
         return {}
     # Lost records have the same time, so that of distinct times most are right however many are lost.
     times = np.unique(np.concatenate([table.times(part) for table in tables for part in table.parts]))
     middle = int(times[len(times) // 2])
+    has_short = any(_has_short(table) for table in tables)
     discarded = {
-        table.name: _discard(table, middle, has_lost=has_lost and table.name == DEVICE_INTERVALS.name)
+        table.name: _discard(
+            table,
+            middle,
+            MAX_CAPTURE_NS if has_short else LATEST_NS,
+            has_lost=has_lost and table.name == DEVICE_INTERVALS.name,
+        )
         for table in tables
     }
     return {name: count for name, count in discarded.items() if count}
 
 
 def _has_lost(host: SpooledTable, device: SpooledTable) -> bool:
-    """Whether device rows are at time 0, long before all others; reads only the parts that begin there."""
+    """Whether device rows are at time 0, before all others; reads only the parts that begin there."""
     zero = [part for part in device.parts if device.extents[part].first == 0]
     others = [part.first for part in host.extents]
     others += [part.first for part in device.extents if part.first != 0]
     for part in zero:
         times = device.times(part)
         others += times[times > 0][:1].tolist()
-    return bool(zero) and min(others, default=0) >= _LOST_NS
+    return bool(zero) and min(others, default=0) > 0
 
 
-def _discard(table: SpooledTable, middle: int, *, has_lost: bool) -> int:
-    """Write the parts of a table again without rows far from an instant, and without lost ones at time 0."""
+def _has_short(table: SpooledTable) -> bool:
+    """Whether a row lasts less than a day."""
+    parts = (table.read([table.whole_part(part)], [C.DUR_NS]) for part in table.parts)
+    return any((rows.integers(C.DUR_NS) < MAX_CAPTURE_NS).any() for rows in parts)
+
+
+def _discard(table: SpooledTable, middle: int, longest_ns: int, *, has_lost: bool) -> int:
+    """Write the parts of a table again without rows that are far from an instant, too long, or lost."""
     count = 0
     for part, extent in enumerate(table.extents):
-        is_near = abs(extent.first - middle) < MAX_CAPTURE_NS and abs(extent.last - middle) < MAX_CAPTURE_NS
+        is_near = abs(extent.first - middle) < MAX_CAPTURE_NS and abs(extent.end - middle) < MAX_CAPTURE_NS
         if is_near and not (has_lost and extent.first == 0):
             continue
         whole = table.read([table.whole_part(part)], table.names)
-        start = whole.integers(C.START_NS)
-        is_lost = has_lost & (start == 0) & (whole.integers(C.DUR_NS) == 0)
-        rows = whole.take(np.flatnonzero((np.abs(start - middle) < MAX_CAPTURE_NS) & ~is_lost))
+        start, duration = whole.integers(C.START_NS), whole.integers(C.DUR_NS)
+        is_lost = has_lost & (start == 0) & (duration == 0)
+        is_right = (np.abs(start - middle) < MAX_CAPTURE_NS) & (duration < longest_ns) & ~is_lost
+        rows = whole.take(np.flatnonzero(is_right))
         count += whole.count - rows.count
         texts = {name: strings.encoded for name, strings in table.texts.items()}
         table.replace(part, Batch(rows, texts))

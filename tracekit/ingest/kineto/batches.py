@@ -47,6 +47,9 @@ class Tally(msgspec.Struct):
     dropped: int = 0
     bad_time: int = 0
     bad_duration: int = 0
+    in_args: int = 0
+    in_members: int = 0
+    uncategorized: int = 0
     ignored: Counter[str] = msgspec.field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
@@ -62,7 +65,8 @@ def to_batches(decoded: Decoded) -> tuple[dict[str, Batch], Tally]:
         A batch per table that has rows, columns named as in the schema (times absolute as in the file), and
         the tally.
     """
-    tally = Tally(events=len(decoded.events), repaired=decoded.repaired, dropped=decoded.dropped)
+    counts = {name: getattr(decoded, name) for name in ("repaired", "dropped", "in_args", "in_members")}
+    tally = Tally(events=len(decoded.events), **counts)
     device, host, memory = _group_events(decoded.events, tally)
     built = {
         schema.DEVICE_INTERVALS.name: _device(device, tally),
@@ -90,7 +94,10 @@ def _group_events(decoded: list[Event], tally: Tally) -> tuple[_Groups, _Groups,
                 device[columns.MTIA_KINDS.get(str(event.name), DeviceKind.KERNEL)].append(event)
         elif phase == "X" and category in columns.HOST_CATEGORIES:
             host[columns.HOST_CATEGORIES[category]] += members
-        elif phase == "X" and category is None:  # of torch's legacy autograd profiler
+        elif (
+            phase == "X" and category is None
+        ):  # of torch's legacy autograd profiler, whose processes are words
+            tally.uncategorized += sum(not isinstance(event.pid, str) for event in members)
             device[DeviceKind.KERNEL] += filter(_is_on_legacy_device, members)
             host[HostKind.OP] += filterfalse(_is_on_legacy_device, members)
         elif phase in ("i", "I"):

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from tracekit.ingest.kineto.split import Pieces, closes_events, likely_events, repair, take_apart
+from tracekit.ingest.kineto.split import (
+    EVENT_MARK,
+    Pieces,
+    closes_events,
+    likely_events,
+    repair,
+    take_apart,
+)
 from tracekit.ingest.link.trace import TopLevel
 from tracekit.ingest.spool.text_columns import LATEST_NS, MAX_RANKS, MAX_REPAIRED_BYTES
 
@@ -111,6 +119,9 @@ class Decoded(msgspec.Struct):
         repaired: Number of events decoded after a repair.
         dropped: Number of events that could not be decoded.
         damaged: Begin of the text of the first of these.
+        in_args: Number of events in the arguments of others.
+        in_members: Number of events in other members of others.
+        around: Text of the first event with others in it.
     """
 
     events: list[Event] = msgspec.field(default_factory=list)
@@ -121,6 +132,9 @@ class Decoded(msgspec.Struct):
     repaired: int = 0
     dropped: int = 0
     damaged: bytes = b""
+    in_args: int = 0
+    in_members: int = 0
+    around: bytes = b""
 
     def drop(self, text: bytes) -> None:
         """Count an event that cannot be decoded."""
@@ -130,11 +144,23 @@ class Decoded(msgspec.Struct):
     def add(self, pieces: Pieces) -> None:
         """Decode events one by one, repair them if necessary, or count them as dropped."""
         self.tail, self.ended = pieces.tail, pieces.ended
+        self.repaired += pieces.gaps
         for text in pieces.events:
             try:
                 self._add_event(text)
             except UNREADABLE:
                 self._add_repaired(text)
+            if _may_hold_others(text, self.events[-1:]):
+                self.count_others([text])
+
+    def count_others(self, events: Iterable[bytes | msgspec.Raw]) -> None:
+        """Count the events that are inside of some events."""
+        for event in events:
+            in_args, in_members = _count_others(bytes(event))
+            self.in_args += in_args
+            self.in_members += in_members
+            if in_args + in_members:
+                self.around = self.around or bytes(event)
 
     def _add_event(self, text: bytes) -> None:
         event = _decode_event(text)
@@ -159,6 +185,7 @@ _decode_events = msgspec.json.Decoder(list[Event]).decode
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_samples = msgspec.json.Decoder(list[CounterEvent]).decode
 _decode_any = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_texts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def decode(text: bytes) -> Decoded:
@@ -181,7 +208,33 @@ def decode(text: bytes) -> Decoded:
 
 def _decode_whole(text: bytes) -> Decoded:
     events = _decode_events(b"[" + text + b"]")
-    return Decoded(events, _counters_of(events, text), clean=True)
+    decoded = Decoded(events, _counters_of(events, text), clean=True)
+    if _may_hold_others(text, events):
+        decoded.count_others(_decode_texts(b"[" + text + b"]"))
+    return decoded
+
+
+def _may_hold_others(text: bytes, events: list[Event]) -> bool:
+    """Whether a text may have events inside of its events; few do, and counting them takes long."""
+    return text.count(b'"ph"') > sum(event.ph is not None for event in events)
+
+
+def _count_others(event: bytes) -> tuple[int, int]:
+    """Count the events in the arguments of an event, and in its other members.
+
+    Example:
+        >>> _count_others(b'{"ph": "X", "args": {"ph": "X", "kept": [{"ph": "X"}]}, "children": {"ph": "i"}}')
+        (1, 1)
+    """
+    fields = _fields(event) or _fields(repair(event)) or {}
+    args = bytes(fields.pop("args", _NONE))
+    members = _fields(args)
+    in_args = [args] if members is None else members.values()
+    return _count_marks(in_args), _count_marks(fields.values())
+
+
+def _count_marks(values: Iterable[bytes | msgspec.Raw]) -> int:
+    return sum(len(EVENT_MARK.findall(bytes(value))) for value in values)
 
 
 def _decode_last(text: bytes, end: int) -> Decoded:

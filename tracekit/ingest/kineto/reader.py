@@ -24,7 +24,7 @@ from tracekit.ingest.pool import Pool
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.text_columns import LISTED
 from tracekit.runs.meta import Diagnostic, Level
-from tracekit.storage import Kind, Place, kind
+from tracekit.storage import Place
 
 _MAX_NAME_CHARS = 60
 
@@ -69,6 +69,24 @@ def _diagnostics(
             message = f"{name}: {count} of {tally.events + tally.dropped} events {what}"
             level = Level.ERROR if what is dropped and broken is not None else Level.WARN
             yield Diagnostic(level, code, message)
+    yield from _ignored(name, tally)
+    if trailing and events_at is not None:
+        message = f"{name}: {trailing} bytes with events follow the end of the trace, at byte {events_at:,}"
+        advice = "was the file written by two processes? Split it, and import each trace"
+        yield Diagnostic(Level.ERROR, "trailing_data", f"{message}, and were not read; {advice}")
+    elif trailing:
+        message = f"{name}: {trailing} bytes follow the end of the trace and were not read"
+        advice = "import another trace from a file of its own"
+        yield Diagnostic(Level.WARN, "trailing_data", f"{message}; {advice}")
+
+
+def _ignored(name: str, tally: Tally) -> Iterator[Diagnostic]:
+    """Yield diagnostics of events that are not read, or without what tells their kind."""
+    if tally.uncategorized:
+        message = f"{name}: {tally.uncategorized} of {tally.events} events have no category"
+        text = f"{message}, which torch.profiler writes, and are taken for ops, also those of a device"
+        most = 2 * tally.uncategorized > tally.events
+        yield Diagnostic(Level.ERROR if most else Level.WARN, "no_category", text)
     ignored = dict(tally.ignored)
     if begun := ignored.pop("phase B", 0):
         open_ = max(0, begun - ignored.pop("phase E", 0))
@@ -79,14 +97,6 @@ def _diagnostics(
         listed = _join_names(f"{category} ({count})" for category, count in sorted(ignored.items()))
         level = Level.WARN if 2 * sum(ignored.values()) > tally.events else Level.INFO
         yield Diagnostic(level, "ignored_categories", f"{name}: categories that are not read: {listed}")
-    if trailing and events_at is not None:
-        message = f"{name}: {trailing} bytes with events follow the end of the trace, at byte {events_at:,}"
-        advice = "was the file written by two processes? Split it, and import each trace"
-        yield Diagnostic(Level.ERROR, "trailing_data", f"{message}, and were not read; {advice}")
-    elif trailing:
-        message = f"{name}: {trailing} bytes follow the end of the trace and were not read"
-        advice = "import another trace from a file of its own"
-        yield Diagnostic(Level.WARN, "trailing_data", f"{message}; {advice}")
 
 
 def _join_names(names: Iterable[str]) -> str:
@@ -113,12 +123,20 @@ def _describe_cut(stream: Stream, assembly: _Assembly, size: int) -> str:
 
 
 def _unread_events(path: Place, header: bytes, assembly: _Assembly, trailing: int) -> Iterator[Diagnostic]:
-    """Yield that a file has events outside of its list, or another trace inside of it, which are not read."""
+    """Yield that a file has events outside of its list, or inside of others, which are not read."""
     name = file_name(path)
     after = assembly.after[: len(assembly.after) - trailing] if trailing else assembly.after
     start = split.second_events(after)
     first = assembly.position - 1 - assembly.beyond - len(assembly.after)  # of `after`, in the text
     advice = "split the file, and import both parts"
+    place = "" if assembly.around is None else f" (the first in the one at byte {assembly.around:,})"
+    inside = (
+        (assembly.tally.in_members, Level.ERROR, f"other events{place} and were not read; {advice}"),
+        (assembly.tally.in_args, Level.WARN, f"arguments{place}, which are data, and were not read"),
+    )
+    for count, level, where in inside:
+        if count:
+            yield Diagnostic(level, "nested_events", f"{name}: {count:,} events are inside of {where}")
     if start is not None and start < len(after):
         rest = len(after) - start
         events = split.count_boundaries(after[start:]) * (rest + assembly.beyond) // rest
@@ -132,14 +150,8 @@ def _unread_events(path: Place, header: bytes, assembly: _Assembly, trailing: in
                 f"{name}: {len(places):,} events outside of their list, from byte {offset + places[0]:,}"
             )
             yield Diagnostic(Level.ERROR, "second_list", f"{message}, were not read; {advice}")
-    if _WITHOUT_PHASE in assembly.tally.ignored and kind(path) is Kind.FILE:
-        at = split.find_other_trace(path, len(header))
-        if at is not None:
-            message = f"{name}: another trace is inside of the events, at byte {at:,}, and was not read"
-            yield Diagnostic(Level.ERROR, "second_list", f"{message}; {advice}")
 
 
-_WITHOUT_PHASE = "phase None"
 _WHOLE_END = re.compile(rb"\}\s*\](?:\s*|\s*,\s*\"[^\"]*\"\s*:[^\]]*)\}?\s*\Z")
 _END_BYTES = 4_096
 _SALVAGED = 800_000  # number of the first spool part of events that were salvaged from damaged text
@@ -172,6 +184,8 @@ class _Report(msgspec.Struct, frozen=True):
     tail: bytes
     damaged: int = -1
     """Position in the chunk of the first event that was dropped, -1 without one."""
+    around: int = -1
+    """Position in the chunk of the first event that holds others, -1 without one."""
 
 
 @contextmanager
@@ -192,7 +206,8 @@ def _decode_to_spool(chunk: _Chunk, decoder: Callable[[bytes], Decoded] = decode
         batches, tally = to_batches(decoded)
     part_files.write_batches(Path(chunk.directory), chunk.number, batches)
     damaged = chunk.text.find(decoded.damaged) if decoded.dropped else -1
-    return _Report(tally, decoded.clean, decoded.ended, decoded.tail, damaged)
+    around = chunk.text.find(decoded.around) if decoded.around else -1
+    return _Report(tally, decoded.clean, decoded.ended, decoded.tail, damaged, around)
 
 
 def peek(path: Place) -> TopLevel:
@@ -279,7 +294,8 @@ class _Assembly(msgspec.Struct):
     """Combines the results of chunks in order: joins events that a cut has split, and stops at their end.
 
     `after` is the text from the bracket that closes the events, `beyond` the number of bytes after that.
-    `position` is the place of the next chunk in the text, and `broken` that of the first damaged event.
+    `position` is the place of the next chunk in the text, `broken` that of the first damaged event, `around`
+    that of the first one that holds others.
     `lost` are the bytes that could not be read. `ends_whole` says whether what is unfinished ends as a trace
     does: then it was not cut off, but something in it opens a string or a bracket.
     `_open` is the unfinished event at the end of the last chunk, which was split or is damaged.
@@ -288,6 +304,7 @@ class _Assembly(msgspec.Struct):
     directory: Path
     position: int = 0
     broken: int | None = None
+    around: int | None = None
     tally: Tally = msgspec.field(default_factory=Tally)
     ended: bool = False
     after: bytes = b""
@@ -339,6 +356,8 @@ class _Assembly(msgspec.Struct):
         self.tally.add(report.tally)
         if self.broken is None and report.damaged >= 0:
             self.broken = start + report.damaged
+        if self.around is None and report.around >= 0:
+            self.around = start + report.around
         self.ended = report.ended
         self.after = report.tail if report.ended else b""
         self._open = b"" if report.ended else report.tail
@@ -370,7 +389,7 @@ class _Assembly(msgspec.Struct):
 
 def _not_a_trace(path: Place, tally: Tally, second: tuple[Diagnostic, ...]) -> UnusableInputError:
     for note in second:
-        return UnusableInputError(note.message, hint="the first list has no events with a duration")
+        return UnusableInputError(note.message, hint="the list that is read has no events with a duration")
     if tally.ignored:
         kinds = _join_names(sorted(tally.ignored))
         message = f"none of the {tally.events} events in {title(path)} is of a supported category: {kinds}"

@@ -24,17 +24,18 @@ _STEP = 1 << 12
 MAX_RATIO = 300
 """Limit of the compression ratio; recorded traces reach about 50."""
 _HARMLESS = 64 << 20  # text without this limit
-_FOREIGN = {
+FOREIGN = {
     b"SQLite format 3\0": "an SQLite database (an Nsight Systems export?)",
     b"\x28\xb5\x2f\xfd": "zstd-compressed (decompress it with `zstd -d`)",
     b"\xfd7zXZ\0": "xz-compressed (decompress it with `xz -d`)",
     b"BZh": "bzip2-compressed (decompress it with `bzip2 -d`)",
-    b"PK\x03\x04": "a zip archive",
+    b"PK\x03\x04": "a zip archive (unpack it, and import the folder)",
     b"PAR1": "a Parquet file",
     b"\x80": "a pickle (a memory snapshot, or a dump of NCCL's flight recorder?)",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
+"""Begins of files of other formats, and their names."""
 
 
 @contextmanager
@@ -193,7 +194,7 @@ def _recognize_format(path: Place, raw: io.BufferedReader) -> Stream:
         head = raw.peek(16)[:16]
     except IsADirectoryError as error:
         raise UnusableInputError(f"{error.filename} is a folder", hint="give a trace in it") from error
-    for magic, name in _FOREIGN.items():
+    for magic, name in FOREIGN.items():
         if head.startswith(magic):
             message = f"{title(path)} is {name}, not a Kineto trace"
             raise UnusableInputError(message, hint="give JSON or gzipped JSON from torch.profiler")

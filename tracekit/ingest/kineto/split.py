@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.kineto.source import Stream, open_trace
-from tracekit.storage import Place
+from tracekit.ingest.kineto.source import FOREIGN, Stream
 
 CHUNK_BYTES = 8 << 20
 """Approximate bytes of a chunk: each has a fixed cost, and memory is bounded by their size."""
@@ -47,11 +46,15 @@ _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _OTHER_JSON = {
     b'"rocprofiler-sdk-tool"': "JSON of rocprofv3",
     b"|execution_trace|": "an execution trace of PyTorch",
-    b'"perfetto_manifest"': "a manifest of Perfetto (import the traces that it lists)",
+    b"-chakra.": "an execution trace of PyTorch",
+    b'"pg_status"': "a dump of NCCL's flight recorder",
+    b'"perfetto_manifest"': "a manifest of Perfetto (import it from its file, beside the traces)",
 }
 """What other tools write into their JSON, and its name."""
 _PROTOBUF = re.compile(rb"\n.{1,3}[\x00-\x08\x0e-\x1f]", re.DOTALL)
 """A trace of Perfetto begins with a line feed, a length and a tag, which no JSON contains."""
+_SCALARS = re.compile(rb"(?:(?:null|true|false|-?\d[\d.eE+-]*+)[\s,]*+)*+")
+"""What a list of events may contain beside them: it is of no event."""
 _CLOSED_BY = {b"{": b"}", b"[": b"]"}
 _SPACE = b" \t\r\n"
 _NOTHING = memoryview(b"")
@@ -86,13 +89,14 @@ def read_opening(stream: Stream, name: str) -> Opening:
 def _not_a_trace(buffer: bytes, text: bytes, name: str, damage: str) -> UnusableInputError:
     if text[257:262] == b"ustar":  # the magic number of tar, in the header of the first member
         message = f"{name} is a tar archive, not a Kineto trace"
-        return UnusableInputError(message, hint="unpack it (`tar -xf`) and import the traces")
+        return UnusableInputError(message, hint="unpack it (`tar -xf`), and import the folder")
     if damage:
         return UnusableInputError(f"{name}: {damage}", hint="copy or record the trace again")
     if not text:
         return UnusableInputError(f"{name} is empty", hint="record the trace again")
     what = "has no traceEvents" if text[:1] in b"{[" else "is not JSON"
-    other = next((kind for mark, kind in _OTHER_JSON.items() if mark in text[:_OPENING]), "")
+    other = next((kind for begin, kind in FOREIGN.items() if buffer.startswith(begin)), "")  # if compressed
+    other = next((kind for mark, kind in _OTHER_JSON.items() if mark in text[:_OPENING]), other)
     if _PROTOBUF.match(buffer) or (text[:1] not in b"{[" and name.endswith((".pftrace", ".perfetto-trace"))):
         other = "a trace of Perfetto in its own format (convert it: `traceconv json FILE`)"
     message = f"{name} is {other}, not a Kineto trace" if other else f"{name} {what}: not a Kineto trace"
@@ -146,19 +150,6 @@ def second_events(after: bytes) -> int | None:
 
 EVENT_MARK = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 """What every event contains, and no other text of a trace."""
-
-
-def find_other_trace(path: Place, start: int) -> int | None:
-    """Return where another trace begins in the text of a trace after a position; None without one."""
-    key, kept, position = b'"traceEvents"', b"", 0
-    with open_trace(path) as stream:
-        while block := stream.read(1 << 20):
-            found = (kept + block).find(key, max(0, start - position + len(kept)))
-            if found >= 0:
-                return position - len(kept) + found
-            position += len(block)
-            kept = block[-len(key) :]
-    return None
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -257,14 +248,16 @@ class Pieces(msgspec.Struct, frozen=True):
     """Events of a damaged or last chunk.
 
     Attributes:
-        events: Text of each complete event.
+        events: Text of each complete event, and any other text between two of them.
         tail: What follows the last complete event: an unfinished one, or the rest of the top level.
         ended: Whether the closing bracket of the events was found; then `tail` starts with it.
+        gaps: Number of pairs of events without a comma, or with several, between them.
     """
 
     events: list[bytes]
     tail: bytes
     ended: bool
+    gaps: int = 0
 
 
 def take_apart(text: bytes) -> Pieces:
@@ -276,21 +269,27 @@ def take_apart(text: bytes) -> Pieces:
     """
     events: list[bytes] = []
     opened: list[bytes] = []
-    start, done = 0, 0
+    start = done = gaps = 0
     for token in _TOKEN.finditer(text):
         mark = token.group()
         if mark in _CLOSED_BY:
-            start = start if opened else token.start()
+            if not opened:
+                start = token.start()
+                between = text[done:start].strip(_SPACE)
+                rest = between.strip(_SPACE + b",")
+                gaps += not rest and between != b"," and done > 0
+                if not _SCALARS.fullmatch(rest):
+                    events.append(rest)
             opened.append(_CLOSED_BY[mark])
         elif mark == b"]" and not opened and closes_events(text, token.start()):
-            return Pieces(events, text[token.start() :], ended=True)
+            return Pieces(events, text[token.start() :], ended=True, gaps=gaps)
         elif mark in (b"}", b"]") and opened:
             if opened.pop() != mark:
-                return Pieces(events, text[start:], ended=False)
+                return Pieces(events, text[start:], ended=False, gaps=gaps)
             if not opened:
                 done = token.end()
                 events.append(text[start:done])
-    return Pieces(events, text[done:].lstrip(_SPACE + b","), ended=False)
+    return Pieces(events, text[done:].lstrip(_SPACE + b","), ended=False, gaps=gaps)
 
 
 def closes_events(text: bytes, bracket: int) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from tests.traces import COUNT, durations, imported, kernel_event, kernels_text, table
+from tests.traces import COUNT, durations, imported, kernel_event, kernels_text, notes, table
 from tests.unit.ingest.kineto.scan.events import COLLECTIVE, GENERATED, KERNEL, OP, text
 from tracekit.ingest.kineto import reader
 from tracekit.schema import C
@@ -38,7 +38,8 @@ def test_an_event_split_by_a_cut_is_joined(store: Store, tmp_path: Path) -> None
     events = [kernel_event(i, inner=[{"ph": "X", "n": n} for n in range(9)]) for i in range(COUNT)]
     run = run_of(store, tmp_path, json.dumps({"traceEvents": events}))
     assert durations(run) == [5250] * COUNT
-    assert noted(run) == set()
+    assert noted(run) == {"nested_events"}
+    assert f"{9 * COUNT} events are inside of other events" in notes(run)["nested_events"]
 
 
 @pytest.mark.usefixtures("chunk_bytes")

@@ -142,6 +142,8 @@ def test_less_usual_events_are_scanned(event: dict[str, Any]) -> None:
         ),
         pytest.param(text(changed(OP, **{"Concrete Inputs": ["x" * (17 << 20)]})), id="inputs of 17 MB"),
         pytest.param(b"[" * 100 + b"]" * 100, id="no events"),
+        pytest.param(text({**FLOW, "args": {"kept": [{"id": 1}, FLOW]}}), id="an event in arguments"),
+        pytest.param(text({**OP, "children": {"0": OP}}), id="an event in an event"),
     ],
 )
 def test_unusual_content_is_left_to_the_reference(content: bytes) -> None:

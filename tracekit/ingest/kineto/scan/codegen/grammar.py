@@ -40,6 +40,7 @@ _ESCAPED = np.array([chr(code) in '"\\/bfnrt' for code in range(256)])
 _HEX = np.array([chr(code) in "0123456789abcdefABCDEF" for code in range(256)])
 _NULL, _TRUE, _FALS = (int.from_bytes(text, "little") for text in (b"null", b"true", b"fals"))
 _FOUR_BYTES = (1 << 32) - 1
+_PHASE_KEY = int.from_bytes(b'"ph"', "little")
 _ZEROS = int.from_bytes(b"0" * WORD, "little")
 _PAIRS, _FIRST_HALF, _OTHER_HALF = 0x000000FF000000FF, (10**6 << 32) | 100, (10**4 << 32) | 1
 _SPAN_BITS = 24
@@ -271,8 +272,8 @@ def _scalar_end(address: int) -> int:
 
 @compiled
 def _key_end(address: int) -> int:
-    """Skip a member's key and its colon, to its value."""
-    if byte(address) != QUOTE:
+    """Skip a member's key and its colon, to its value; an event in a value is left to the reference."""
+    if byte(address) != QUOTE or word(address) & _FOUR_BYTES == _PHASE_KEY:
         return INVALID
     address = string_end(address + 1)
     if address == INVALID:
