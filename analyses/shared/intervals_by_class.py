@@ -118,13 +118,25 @@ def _find(run: Run) -> Ints:
     stream, _ = number_by(rows, _STREAM)
     order = np.lexsort((ints(rows, C.START_NS), stream))
     start, end = (times[order] for times in spans(rows))
-    same = np.diff(stream[order]) == 0
-    # A kernel without a launch inside of one with a launch may be launched by that, which waits for it.
-    launched = rows[C.LAUNCH_ROW].notna().to_numpy()[order]
-    over = same & (end[:-1] > end[1:]) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
-    over &= ~(launched[:-1] & ~launched[1:])
+    over = (np.diff(stream[order]) == 0) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
+    if over.any():
+        launched = rows[C.LAUNCH_ROW].notna().to_numpy()[order]
+        over &= _outlasts_later(stream[order], end, launched)
     found: Ints = ints(rows, C.ROW_ID)[order[:-1][over]]
     return found
+
+
+def _outlasts_later(stream: Ints, end: Ints, launched: Bools) -> Bools:
+    """Whether each kernel but the last, by stream and start, ends after a later one of its stream.
+
+    A kernel without a launch inside of one with a launch may be launched by that, which waits for it.
+    """
+    ends, rank = np.unique(end, return_inverse=True)
+    key = stream * len(ends) + rank  # that of any kernel of a later stream is larger
+    later = np.minimum.accumulate(key[::-1])[::-1][1:]
+    later_launched = np.minimum.accumulate(np.where(launched, key, key.max())[::-1])[::-1][1:]
+    outlasts: Bools = key[:-1] > np.where(launched[:-1], later_launched, later)
+    return outlasts
 
 
 def drop_overruns(run: Run, rows: pd.DataFrame) -> pd.DataFrame:

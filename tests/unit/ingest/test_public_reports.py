@@ -41,6 +41,8 @@ def test_steps_of_a_second_session_are_numbered_on(store: Store, tmp_path: Path,
     steps = [*marks(0, 10, 20, numbers=(2, 3, 4)), *marks(200, 210, numbers=(2, 3), tid=tid)]
     run = run_of(store, tmp_path, [*steps, event("cpu_op", "aten::mm", 202, 4)])
     assert numbers_of(run) == [2, 3, 4, 5, 6]
+    (note,) = [note for note in run.meta.diagnostics if note.code == "steps_renumbered"]
+    assert note.message.endswith("second session of the profiler: the last 2 steps are numbered on")
     assert table(run, "host_intervals").query("name == 'aten::mm'")[C.STEP].tolist() == [5]
 
 
@@ -53,7 +55,7 @@ def test_a_step_marked_inside_itself_counts_once(store: Store, tmp_path: Path) -
     assert numbers_of(run_of(store, tmp_path, marks(0, 1, 20, numbers=(0, 0, 1)))) == [0, 1]
 
 
-@pytest.mark.parametrize("zero", [EPOCH_US, 1_000_000], ids=["epoch", "relative"])
+@pytest.mark.parametrize("zero", [EPOCH_US, 1_000], ids=["epoch", "relative"])
 @pytest.mark.parametrize("lost", [1, 5])
 def test_kernels_at_time_0_are_set_aside(store: Store, tmp_path: Path, lost: int, zero: int) -> None:
     calls = [launch(number, zero + 10 * number, 9) for number in range(1, 7)]
@@ -67,6 +69,25 @@ def test_kernels_at_time_0_are_set_aside(store: Store, tmp_path: Path, lost: int
     assert len(rows) == 6 + len(many) - lost
     assert rows[C.START_NS].max() < 100_000
     assert notes(run)["far_times"].startswith(f"trace.json: {lost} rows of device_intervals ")
+
+
+def test_kernels_that_last_a_day_are_set_aside(store: Store, tmp_path: Path) -> None:
+    kernels = [kernel_event(number, ts=10 * number, dur=5) for number in range(1, 6)]
+    run = run_of(store, tmp_path, [*kernels, kernel_event(6, ts=60, dur=EPOCH_US)])
+    (row,) = analyze(run, "gpu_breakdown").tables["whole"].to_dict("records")
+    assert (row["window_ns"], row["active_ns"]) == (45_000, 25_000)
+    assert notes(run)["far_times"].startswith("trace.json: 1 rows of device_intervals ")
+
+
+def test_unfinished_steps_are_none(store: Store, tmp_path: Path) -> None:
+    steps = marks(0, 10, 20, numbers=(0, 1, 2))
+    steps[2]["dur"] = -1
+    run = run_of(
+        store, tmp_path, [*steps, event("cpu_op", "aten::mm", 12, 5), event("cpu_op", "aten::mm", 22, 5)]
+    )
+    assert numbers_of(run) == [0, 1]
+    rows = table(run, "host_intervals").query("name == 'aten::mm'")
+    assert rows[C.STEP].fillna(-1).tolist() == [1, -1]
 
 
 @pytest.mark.parametrize("duration", [-1, None])
@@ -170,6 +191,15 @@ def test_a_kernel_that_runs_over_later_ones_is_noted(
         args = {**kernels[2]["args"], name: value}
         other = [{**kernel, "args": args} if kernel is kernels[2] else kernel for kernel in kernels]
         assert "run over" not in verdict(run_of(store, tmp_path, other))[1]
+
+
+def test_each_of_several_kernels_that_run_over_later_ones_is_noted(store: Store, tmp_path: Path) -> None:
+    kernels = [kernel_event(number, ts=110 * number, dur=100) for number in range(8)]
+    for kernel in kernels[2:4]:
+        kernel["dur"] = 450
+    run = run_of(store, tmp_path, kernels)
+    assert "2 of 8 kernels run over whole later ones" in verdict(run)[1]
+    assert int(analyze(run, "kernels").tables["names"]["sum_ns"].sum()) == 600_000
 
 
 def test_kernels_that_a_kernel_launches_run_inside_of_it(store: Store, tmp_path: Path) -> None:
@@ -301,6 +331,9 @@ def test_words_as_process_are_a_device(store: Store, tmp_path: Path, pid: str, d
         ("snapshot.pickle", b"\x80\x05}q\x00.", "is a pickle"),
         ("trace.json", b"\n{\x08\xe8\x07\x18\x01\n\x10abc", "is a trace of Perfetto"),
         ("manifest.json", b'{"perfetto_manifest": {"files": []}}', "is a manifest of Perfetto"),
+        ("snapshot.pickle.gz", gzip.compress(b"\x80\x05}q\x00."), "is a pickle"),
+        ("nccl.json", b'{"version": "2.7", "pg_status": {}, "entries": []}', "flight recorder"),
+        ("et.json", b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "execution trace"),
         ("results.json", b'{"rocprofiler-sdk-tool": []}', "is JSON of rocprofv3"),
         (
             "et.json",
@@ -375,7 +408,10 @@ MADE = [event("cpu_op", "aten::mm", 10 * number, 5) for number in range(4)]
         ('{"traceEvents": A, "other": {"traceEvents": B}}', "4 events outside of their list, from byte "),
         ('{"other": {"traceEvents": B}, "traceEvents": A}', "4 events outside of their list, from byte "),
         ('{"traceEvents": A, "trace\\u0045vents": B}', "4 events outside of their list, from byte "),
-        ('{"traceEvents": [A0, {"traceEvents": B}, A0]}', "another trace is inside of the events, at byte "),
+        (
+            '{"traceEvents": [A0, {"traceEvents": B}, A0]}',
+            "4 events are inside of other events (the first in the one at byte 118) and were not read",
+        ),
         (
             '{"traceEvents": [A0, B, A0]}',
             "1 of 3 events could not be read and were dropped, the first at byte ",
@@ -390,6 +426,22 @@ def test_a_trace_in_another_is_said_and_misleads(store: Store, tmp_path: Path, t
     assert (name, said in reason) == ("misleading", True), reason
 
 
+@pytest.mark.parametrize("kept", [MADE, {"parent": MADE[0], "data": {"traceEvents": MADE[1:]}}])
+def test_events_in_arguments_are_counted(store: Store, tmp_path: Path, kept: Any) -> None:
+    around = event("cpu_op", "aten::add", 50, 5, kept=kept)
+    run = run_of(store, tmp_path, [*MADE, around, *MADE])
+    text = (tmp_path / "trace.json").read_text()
+    place = f"byte {text.index(json.dumps(around)):,}"
+    said = f"trace.json: 4 events are inside of arguments (the first in the one at {place}), which are data"
+    assert verdict(run) == ("usable", f"{said}, and were not read")
+    assert len(table(run, "host_intervals")) == 9
+
+
+def test_arguments_that_are_no_events_are_data(store: Store, tmp_path: Path) -> None:
+    kept = {"ph": "X", "phases": [{"name": "X", "ts": 1}], "text": json.dumps(MADE)}
+    assert verdict(run_of(store, tmp_path, [*MADE, event("cpu_op", "aten::add", 50, 5, **kept)]))[0] == "good"
+
+
 def test_text_that_looks_like_events_is_no_second_list(store: Store, tmp_path: Path) -> None:
     run = run_of(store, tmp_path, MADE, log=json.dumps({"traceEvents": MADE}), phases={"ph": 3})
     assert verdict(run)[0] == "good"
@@ -399,3 +451,114 @@ def test_a_second_list_without_events_is_none(store: Store, tmp_path: Path) -> N
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": [kernel_event(0)]})[:-1] + ', "traceEvents": [')
     assert "second_list" not in notes(imported(store, path))
+
+
+def manifest_beside(tmp_path: Path, *names: str, listed: tuple[str, ...] = (), **more: Any) -> Path:
+    """A manifest of Perfetto that lists these traces, in their folder."""
+    (folder,) = files_named(tmp_path, *names)
+    files = [{"path": name, **more} for name in listed or names]
+    path = folder / "perfetto_manifest.json"
+    path.write_text(json.dumps({"perfetto_manifest": {"version": 1, "files": files}}))
+    return path
+
+
+def test_a_manifest_is_imported_as_the_ranks_that_it_lists(store: Store, tmp_path: Path) -> None:
+    manifest = manifest_beside(tmp_path, "a.json", "b.json", "other.json", listed=("a.json", "b.json"))
+    run = imported(store, manifest)
+    assert set(table(run, "device_intervals")[C.RANK]) == {0, 1}
+    assert notes(run)["rank_assumed"].endswith("a.json = 0, b.json = 1")
+    assert "clock_offsets" not in notes(run)
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_clock_offsets_of_a_manifest_are_said(store: Store, tmp_path: Path, *, is_folder: bool) -> None:
+    clocks = {"sync_to": {"file": "rank0.json"}, "offset_ns": 5}
+    manifest = manifest_beside(tmp_path, "rank0.json", "rank1.json", clocks=clocks)
+    run = imported(store, manifest.parent if is_folder else manifest)
+    assert notes(run)["clock_offsets"].endswith("clock offsets of 2 of the traces are not applied")
+    assert verdict(run)[0] == "usable"
+
+
+def test_what_a_manifest_lists_in_vain_is_said(store: Store, tmp_path: Path) -> None:
+    manifest = manifest_beside(tmp_path, "rank0.json", listed=("rank0.json", "rank1.json"))
+    assert "left out rank1.json: " in notes(imported(store, manifest))["skipped_file"]
+    manifest.write_text(manifest.read_text().replace("rank1.json", "../rank1.json"))
+    with pytest.raises(UnusableInputError, match=r"lists \.\./rank1.json, which is not in its folder"):
+        imported(store, manifest)
+
+
+def test_a_process_without_a_device_is_no_rank(store: Store, tmp_path: Path) -> None:
+    (folder,) = files_named(tmp_path, "a.json", "b.json", "c.json")
+    for name, devices in (("a.json", [{"id": 0}]), ("b.json", []), ("c.json", [{"id": 0}])):
+        events = [kernel_event(0)] if devices else [event("cpu_op", "aten::empty", 5, 2)]
+        (folder / name).write_text(json.dumps({"deviceProperties": devices, "traceEvents": events}))
+    host, job = sorted(import_traces(store, [folder]), key=lambda run: run.rows("device_intervals"))
+    assert len(table(host, "host_intervals")) == 1
+    assert set(table(job, "device_intervals")[C.RANK]) == {0, 1}
+    (folder / "b.json").unlink()
+    (folder / "c.json").write_text(json.dumps({"traceEvents": [event("cpu_op", "aten::empty", 5, 2)]}))
+    assert len(import_traces(store, [folder])) == 2
+
+
+def test_processes_beside_declared_ranks_are_none(store: Store, tmp_path: Path) -> None:
+    (folder,) = files_named(tmp_path, "x.json", "y.json")
+    for rank in range(2):
+        declared = {"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": [kernel_event(0)]}
+        (folder / f"{rank}.json").write_text(json.dumps(declared))
+    ranks = [sorted(set(table(run, "device_intervals")[C.RANK])) for run in import_traces(store, [folder])]
+    assert sorted(ranks) == [[0], [0], [0, 1]]
+
+
+def test_files_given_one_by_one_are_ranks_if_their_names_say_so(store: Store, tmp_path: Path) -> None:
+    (folder,) = files_named(
+        tmp_path, "x_rank0.17.json", "x_rank1.18.json", "y_rank2.json", "z_1.json", "z_2.json"
+    )
+    runs = import_traces(store, sorted(folder.iterdir()))
+    assert [sorted(set(table(run, "device_intervals")[C.RANK])) for run in runs] == [[0, 1], [2], [0], [0]]
+
+
+@pytest.mark.parametrize(("others", "expected"), [(0, "misleading"), (3, "usable")])
+def test_events_without_a_category_are_said(store: Store, tmp_path: Path, others: int, expected: str) -> None:
+    events = [event("cpu_op", "aten::mm", 10 * number, 5) for number in range(others)]
+    events += [{"ph": "X", "name": "fusion", "pid": 1, "tid": 1, "ts": 50, "dur": 5}]
+    name, reason = verdict(run_of(store, tmp_path, events))
+    assert (name, "1 of" in reason, "no category" in reason) == (expected, True, True)
+
+
+def test_a_trace_alone_has_the_rank_in_its_name(store: Store, tmp_path: Path) -> None:
+    (run,) = import_traces(store, files_named(tmp_path, "trace_rank3.json"))
+    assert set(table(run, "device_intervals")[C.RANK]) == {3}
+
+
+def test_two_traces_of_one_rank_by_name_are_noted(store: Store, tmp_path: Path) -> None:
+    runs = import_traces(store, files_named(tmp_path, "a_rank0.json", "a_rank1.json", "b_rank0.json"))
+    assert [
+        "a_rank0.json, job/b_rank0.json all say rank 0," in notes(run)["rank_conflict"] for run in runs
+    ] == [
+        True,
+        True,
+    ]
+    (tmp_path / "job" / "b_rank1.json").write_text((tmp_path / "job" / "b_rank0.json").read_text())
+    cycles = import_traces(store, [tmp_path / "job"])
+    assert [notes(run).get("rank_conflict") for run in cycles] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("between", "damage", "expected"),
+    [
+        ("", "repaired_events", "usable"),
+        (",,", "repaired_events", "usable"),
+        (", lost, ", "dropped_events", "misleading"),
+        ("], ", "dropped_events", "misleading"),
+    ],
+)
+def test_what_is_between_events_is_counted(
+    store: Store, tmp_path: Path, between: str, damage: str, expected: str
+) -> None:
+    path = tmp_path / "trace.json"
+    first, *others = map(json.dumps, MADE)
+    path.write_text(f'{{"traceEvents": [{first}{between}{", ".join(others)}]}}')
+    run = imported(store, path)
+    assert len(table(run, "host_intervals")) == len(MADE)
+    assert "1 of " in notes(run)[damage]
+    assert verdict(run)[0] == expected

@@ -15,11 +15,11 @@ from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.ingest.artifacts import Kernel
 from tracekit.ingest.host_samples import HostSamples
 from tracekit.ingest.importer import local
-from tracekit.ingest.importer.assembly import LEFT_OUT, assemble
+from tracekit.ingest.importer.assembly import LEFT_OUT, HostProcessError, assemble
 from tracekit.ingest.importer.execution import Progress, ignore_progress
 from tracekit.ingest.jobs.capture_files import captures_of
 from tracekit.ingest.jobs.ranks import from_name
-from tracekit.ingest.jobs.sources import Job, Source
+from tracekit.ingest.jobs.sources import Job, Source, without_hosts
 from tracekit.ingest.jobs.survey import survey
 from tracekit.ingest.link import serving
 from tracekit.ingest.write import Sample
@@ -84,12 +84,15 @@ def import_each(
             must have the traces and the store under the same paths.
     """
     plan = survey(paths)
-    for job in plan.jobs:
+    for job in plan.jobs:  # more are added while they are imported
         try:
             job = with_captures(job, captures)
             run = import_job(
                 store, job, label=label, steps=steps, kernels=kernels, progress=progress, workers=workers
             )
+        except HostProcessError as error:
+            plan.jobs.extend(without_hosts(job, error.hosts))
+            continue
         except TracekitError as error:
             plan.errors.append(error)
             continue
@@ -143,6 +146,7 @@ def import_job(
         workers: Workers that decode and write the traces; this process by default.
 
     Raises:
+        HostProcessError: Some of the traces are of other processes than the job's ranks.
         UnusableInputError: No trace of the job can be used.
     """
     added = serving.read_patterns(Path.cwd())

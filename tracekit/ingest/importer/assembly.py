@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
-from tracekit.errors import TracekitError, printable
+from tracekit.errors import TracekitError, UnusableInputError, printable
 from tracekit.ingest import artifacts, host_samples
 from tracekit.ingest.artifacts import Kernel
 from tracekit.ingest.host_samples import HostSamples
@@ -122,9 +122,11 @@ def assemble(
         with_sources: Whether to record the source files in the run.
 
     Raises:
+        HostProcessError: Traces of which the rank is assumed are of processes without work of a device.
         TracekitError: No trace of the job can be used; the first one's error.
     """
     decoded = _sort_by_rank([outcome for outcome in outcomes if isinstance(outcome, Decoded)])
+    _check_assumed(decoded)
     failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
     written, lost = _write_traces(draft, write, decoded)
     failed += lost
@@ -146,6 +148,28 @@ def assemble(
     diagnostics += _rank_diagnostics(usable)
     files_of_it = [file for result in done for file in result.delivered]
     return draft.commit(replace(complete, t0_unix_ns=zero, diagnostics=diagnostics), files_of_it)
+
+
+class HostProcessError(UnusableInputError):
+    """Some traces of a job, whose ranks are assumed, are of processes that do not use devices, as others do.
+
+    Attributes:
+        hosts: These traces.
+    """
+
+    def __init__(self, hosts: Sequence[Source]) -> None:
+        listed = ", ".join(file_name(source.path) for source in hosts)
+        message = (
+            f"{listed}: no work of a device, unlike the traces beside it, so this is no rank of their job"
+        )
+        super().__init__(message, hint="import the folder with `tracekit import`, or its traces one by one")
+        self.hosts = hosts
+
+
+def _check_assumed(decoded: Sequence[Decoded]) -> None:
+    hosts = [trace.source for trace in decoded if trace.source.assumed and trace.size.is_host_only]
+    if 0 < len(hosts) < len(decoded):
+        raise HostProcessError(hosts)
 
 
 def _sort_by_rank(decoded: list[Decoded]) -> list[Decoded]:
@@ -256,6 +280,10 @@ def _link_diagnostics(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
         message = f"{name}: {linked.unclear:,} of {linked.device:,} {what}"
         advice = "if two traces were put into one file, split it and import both"
         yield Diagnostic(Level.WARN, "repeated_ids", f"{message}; {advice}")
+    if linked.renumbered:
+        message = f"{name}: step numbers start again, as in a second session of the profiler"
+        text = f"{message}: the last {linked.renumbered} steps are numbered on"
+        yield Diagnostic(Level.INFO, "steps_renumbered", text)
     if linked.graphs:
         yield from graphs.notes(name, linked.graphs)
 

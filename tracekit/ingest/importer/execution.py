@@ -51,6 +51,7 @@ class Linked(msgspec.Struct, frozen=True):
         launches: Host calls that can launch device work.
         graphs: Graph launches and the attribution of their kernels; None without graph launches.
         unclear: Device rows whose correlation id several calls have.
+        renumbered: Steps that had numbers of earlier ones.
     """
 
     device: int
@@ -58,6 +59,7 @@ class Linked(msgspec.Struct, frozen=True):
     launches: int
     graphs: Outcome | None = None
     unclear: int = 0
+    renumbered: int = 0
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,12 +104,14 @@ class Size(msgspec.Struct, frozen=True):
         device: Number of rows in `device_intervals`, idle ones included.
         first_ns: Time of its first event, ns since the epoch.
         last_ns: End of its last event, ns since the epoch.
+        is_host_only: Whether it has neither work of a device nor calls of its runtime.
     """
 
     host: int
     device: int
     first_ns: int
     last_ns: int
+    is_host_only: bool = False
 
 
 Progress = Callable[[str, int, int], None]

@@ -118,7 +118,14 @@ class _Writer:
             first += rows.count
         file.finish()
         outcome = captured.outcome if captured else None
-        return Linked(launched, unlinked, launchers.count, outcome, launchers.unclear)
+        return Linked(
+            device=launched,
+            unlinked=unlinked,
+            launches=launchers.count,
+            graphs=outcome,
+            unclear=launchers.unclear,
+            renumbered=steps.renumbered,
+        )
 
     def _attribute_graphs(
         self, device: SpooledTable, launchers: Launchers, replaying: Ints

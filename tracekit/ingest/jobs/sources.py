@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from tracekit.ingest.kineto.source import convert_errors, file_bytes, file_name
 from tracekit.runs import redaction
@@ -142,6 +143,15 @@ def split_cycles(name: str | None, sources: list[Source]) -> list[Job]:
         free[source.rank] = source
     ordered = [sorted(job.values(), key=lambda source: (source.rank or 0, source.path.name)) for job in jobs]
     return [Job(name or _stem(job[0].path), tuple(job)) for job in ordered]
+
+
+def without_hosts(job: Job, hosts: Sequence[Source]) -> list[Job]:
+    """Return the job without some traces, its assumed ranks counted anew, and a job for each of these."""
+    paths = [source.path for source in hosts]
+    workers = [source for source in job.sources if source.path not in paths]
+    ranked = [structs.replace(source, rank=rank) for rank, source in enumerate(workers)]
+    rest = single_job(workers[0].path) if len(workers) == 1 else structs.replace(job, sources=tuple(ranked))
+    return [structs.replace(rest, notes=job.notes), *map(single_job, paths)]
 
 
 def single_job(path: Place) -> Job:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ from tracekit.errors import TracekitError, UnusableInputError, printable
 from tracekit.ingest.jobs.capture_files import DETAILS, list_captures
 from tracekit.ingest.jobs.ranks import TraceHeader, from_name, from_names, read_headers
 from tracekit.ingest.jobs.sources import Job, Source, single_job, split_cycles
+from tracekit.ingest.kineto.events import UNREADABLE
 from tracekit.ingest.kineto.source import convert_errors, file_name, open_trace
 from tracekit.ingest.nsys import is_nsys, report
 from tracekit.runs.meta import Diagnostic, Level
@@ -57,7 +59,9 @@ def survey(paths: Sequence[Place]) -> Plan:
                 case Kind.FOLDER if is_nsys(path):
                     single.append(path)
                 case Kind.FOLDER:
-                    result.jobs.extend(_read_jobs(path))
+                    result.jobs.extend(_jobs_of(path, *_read_folder(path)))
+                case Kind.FILE if (listed := _read_manifest(path)) is not None:
+                    result.jobs.extend(_jobs_of_manifest(path, listed))
                 case _:
                     single.append(path)
         except TracekitError as error:
@@ -70,19 +74,29 @@ def survey(paths: Sequence[Place]) -> Plan:
 
 def _note_conflicts(jobs: list[Job]) -> list[Job]:
     """Note that traces claim one rank, unless each rank has as many, one for each cycle of the profiler."""
-    notes: dict[int, list[Diagnostic]] = defaultdict(list)
-    for world_size in {job.world_size for job in jobs if job.world_size}:
-        sources = [source for job in jobs if job.world_size == world_size for source in job.sources]
-        claims = _group_by(sources, lambda source: source.rank)
-        fewest = min(map(len, claims.values())) if len(claims) == world_size else 1
+    notes: dict[object, list[Diagnostic]] = defaultdict(list)
+    for key, members in _group_by(jobs, _place_of_ranks).items():
+        sources = [source for job in members for source in job.sources]
+        claims = _group_by(
+            (source for source in sources if source.rank is not None), lambda source: source.rank
+        )
+        world_size = members[0].world_size
+        is_whole = len(claims) == world_size or not world_size
+        fewest = min(map(len, claims.values()), default=0) if is_whole else 1
         for rank, claiming in claims.items():
             if len(claiming) <= fewest:
                 continue
             listed = ", ".join(f"{source.path.parent.name}/{file_name(source.path)}" for source in claiming)
-            message = f"{listed} all say rank {rank} of {world_size}, so each is a run of its own"
+            of_all = f" of {world_size}" * bool(world_size)
+            message = f"{listed} all say rank {rank}{of_all}, so each is a run of its own"
             advice = "if they are of one job, a rank is wrong"
-            notes[world_size].append(Diagnostic(Level.WARN, "rank_conflict", f"{message}; {advice}"))
-    return [structs.replace(job, notes=(*job.notes, *notes[job.world_size])) for job in jobs]
+            notes[key].append(Diagnostic(Level.WARN, "rank_conflict", f"{message}; {advice}"))
+    return [structs.replace(job, notes=(*job.notes, *notes[_place_of_ranks(job)])) for job in jobs]
+
+
+def _place_of_ranks(job: Job) -> object:
+    """Return where two traces of one rank contradict each other: in jobs of one size, else in a folder."""
+    return job.world_size or job.sources[0].path.parent
 
 
 def _stream(path: Place) -> Job:
@@ -93,30 +107,49 @@ def _stream(path: Place) -> Job:
 
 
 def _group_by_job(files: list[TraceHeader]) -> list[Job]:
-    jobs: list[Job] = []
-    groups: dict[object, list[TraceHeader]] = defaultdict(list)
-    for trace in files:
-        if trace.group is None:
-            jobs += split_cycles(None, [Source(trace.path, trace.top.rank)])
-        else:
-            groups[trace.group].append(trace)
+    groups = _group_by(files, lambda trace: trace.group)
+    alone = _group_by(groups.pop(None, []), lambda trace: (trace.is_nsys, _NUMBER.sub("0", trace.path.name)))
+    jobs = [job for traces in alone.values() for job in _jobs_of_names(traces)]
     return jobs + [job for traces in groups.values() for job in _jobs_of_ranks(None, traces)]
 
 
+def _jobs_of_names(traces: list[TraceHeader]) -> list[Job]:
+    """Return the jobs of traces whose names differ in numbers only: one if the numbers are ranks."""
+    ranks = from_names([trace.path.name for trace in traces])
+    if len({*ranks}) > 1 and None not in ranks and all(trace.top.rank is None for trace in traces):
+        return split_cycles(
+            None, [Source(trace.path, rank) for trace, rank in zip(traces, ranks, strict=True)]
+        )
+    return [_job_of_one(trace) for trace in traces]
+
+
+def _job_of_one(trace: TraceHeader) -> Job:
+    """Return the job of a single trace, with the rank that it declares, else that in its name."""
+    rank = from_name(trace.path.name) if trace.top.rank is None else trace.top.rank
+    (job,) = split_cycles(None, [Source(trace.path, rank)])
+    return job
+
+
 _TRACE_NAME = re.compile(r"\.json(\.gz)?$|\.pt\.trace[^/]*$")
+_NUMBER = re.compile(r"\d+")
+_HEAD = 1 << 12  # bytes that tell a manifest
 _OTHER_LIMIT = 64 << 20  # most bytes of a JSON file that are read to distinguish it from a damaged trace
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
 
-def _read_jobs(root: Place) -> list[Job]:
+def _jobs_of(root: Place, headers: list[TraceHeader], skipped: dict[Place, Diagnostic]) -> list[Job]:
     """Return the jobs of the traces in a folder and its subfolders, in the order of their first trace.
+
+    Args:
+        root: The folder.
+        headers: The traces.
+        skipped: Notes on other files.
 
     Raises:
         UnusableInputError: The folder has no trace.
     """
-    headers, skipped = _read_folder(root)
     if not headers:
         reason = f": {next(iter(skipped.values())).message}" if skipped else ""
         message = f"{root} has no traces of torch.profiler or Nsight Systems{reason}"
@@ -159,10 +192,90 @@ def _read_folder(root: Place) -> tuple[list[TraceHeader], dict[Place, Diagnostic
     for path, header in zip(paths, read_headers(paths), strict=True):
         if isinstance(header, TraceHeader):
             headers.append(header)
-        elif _TRACE_NAME.search(path.name) and not _is_other_json(path):
-            message = printable(header.message.replace(str(path), path.name))
-            skipped[path] = Diagnostic(Level.WARN, "skipped_file", f"left out {file_name(path)}: {message}")
+        elif not _TRACE_NAME.search(path.name):
+            continue
+        elif listed := _read_manifest(path):
+            skipped |= _note_offsets(path, listed)
+        elif not _is_other_json(path):
+            skipped[path] = _describe_skipped(path, header)
     return headers, skipped
+
+
+def _describe_skipped(path: Place, error: TracekitError) -> Diagnostic:
+    message = printable(error.message.replace(str(path), path.name))
+    return Diagnostic(Level.WARN, "skipped_file", f"left out {file_name(path)}: {message}")
+
+
+_MANIFEST = re.compile(rb'\s*\{\s*"perfetto_manifest"')  # Perfetto tells manifests by their begin, too
+_MANIFEST_LIMIT = 16 << 20  # most bytes of a manifest that are read
+
+
+class _Clocks(msgspec.Struct):
+    """Relation of the clock of a file to that of another."""
+
+    offset_ns: int = 0
+
+
+class _Listed(msgspec.Struct):
+    """A trace that a manifest lists, by its path from the folder of the manifest."""
+
+    path: str
+    clocks: _Clocks | None = None
+
+
+class _Content(msgspec.Struct):
+    files: list[_Listed] = msgspec.field(default_factory=list)
+
+
+class _Manifest(msgspec.Struct):
+    """A manifest of Perfetto: https://perfetto.dev/docs/reference/perfetto-manifest."""
+
+    content: _Content = msgspec.field(name="perfetto_manifest")
+
+
+def _read_manifest(path: Place) -> list[_Listed] | None:
+    """Return the traces that a manifest of Perfetto lists, none if it is damaged; None for another file."""
+    text = b""
+    with suppress(OSError), path.open("rb") as stream:  # which reading it as a trace reports
+        text = stream.read(_HEAD)
+        text += stream.read(_MANIFEST_LIMIT) if _MANIFEST.match(text) else b""
+    if not _MANIFEST.match(text):
+        return None
+    with suppress(*UNREADABLE):
+        return msgspec.json.decode(text, type=_Manifest).content.files
+    return []
+
+
+def _jobs_of_manifest(manifest: Place, listed: list[_Listed]) -> list[Job]:
+    """Return the jobs of the traces that a manifest lists.
+
+    Raises:
+        UnusableInputError: It lists none, or one outside of its folder.
+    """
+    names = dict.fromkeys(file.path for file in listed)
+    outside = [name for name in names if {"", ".", ".."} & {*name.split("/")}]
+    if outside or not names:
+        what = f"lists {printable(outside[0])}, which is not in its folder" if outside else "lists no traces"
+        hint = "unpack its archive, and import the folder"
+        raise UnusableInputError(f"{manifest} is a manifest of Perfetto that {what}", hint=hint)
+    paths = [manifest.parent / name for name in names]
+    headers: list[TraceHeader] = []
+    skipped = _note_offsets(manifest, listed)
+    for path, header in zip(paths, read_headers(paths), strict=True):
+        if isinstance(header, TraceHeader):
+            headers.append(header)
+        else:
+            skipped[path] = _describe_skipped(path, header)
+    return _jobs_of(manifest.parent, headers, skipped)
+
+
+def _note_offsets(manifest: Place, listed: Iterable[_Listed]) -> dict[Place, Diagnostic]:
+    """Note that clocks are related by a manifest, which is not applied."""
+    count = sum(file.clocks is not None and file.clocks.offset_ns != 0 for file in listed)
+    if not count:
+        return {}
+    message = f"{file_name(manifest)}: clock offsets of {count} of the traces are not applied"
+    return {manifest: Diagnostic(Level.WARN, "clock_offsets", message)}
 
 
 def _candidates(root: Place) -> list[Place]:
@@ -197,14 +310,14 @@ def _is_other_database(path: Place) -> bool:
 
 
 def _jobs_of_exports(headers: list[TraceHeader]) -> Iterator[Job]:
-    """Return the jobs of exports: one job per folder if each file name contains a different rank."""
+    """Return the jobs of exports: one per folder of those whose names contain different ranks."""
     for folder, exports in _group_by(headers, _folder).items():
-        ranks = [from_name(header.path.name) for header in exports]
-        if len(exports) > 1 and None not in ranks and len(set(ranks)) == len(ranks):
-            sources = [Source(header.path, rank) for header, rank in zip(exports, ranks, strict=True)]
-            yield from split_cycles(folder.resolve().name, sources)
-        else:
-            yield from (single_job(header.path) for header in exports)
+        sources = [Source(header.path, from_name(header.path.name)) for header in exports]
+        ranked = [source for source in sources if source.rank is not None]
+        if 1 < len(ranked) == len({source.rank for source in ranked}):
+            yield from split_cycles(folder.resolve().name, ranked)
+            exports = [header for header in exports if from_name(header.path.name) is None]
+        yield from map(_job_of_one, exports)
 
 
 def _is_other_json(path: Place) -> bool:
@@ -277,17 +390,18 @@ def _merge(folder: Place, bundles: list[_Bundle]) -> _Bundle | None:
 def _jobs_without_ranks(root: Place, headers: list[TraceHeader]) -> Iterator[Job]:
     """Return the jobs of traces without a rank: one per folder, or one for sibling folders of ranks."""
     nested: dict[Place, list[Source]] = defaultdict(list)
+    declared = {_folder(trace) for trace in headers if trace.top.rank is not None}
     for folder, traces in _group_by((trace for trace in headers if trace.top.rank is None), _folder).items():
         paths = [trace.path for trace in traces]
         rank = from_name(folder.name) if folder != root else None
         if len(paths) > 1:
-            ranked, others = _assign_ranks(paths)
+            ranked, others = _assign_ranks(paths, is_assumed=folder not in declared)
             yield from split_cycles(folder.resolve().name, ranked)
             yield from (single_job(path) for path in others)
         elif rank is not None:
             nested[folder.parent].append(Source(paths[0], rank))
         else:
-            yield single_job(paths[0])
+            yield _job_of_one(traces[0])
     for folder, sources in nested.items():
         if 1 < len(sources) == len({source.rank for source in sources}):
             yield from split_cycles(folder.resolve().name, sources)
@@ -295,10 +409,14 @@ def _jobs_without_ranks(root: Place, headers: list[TraceHeader]) -> Iterator[Job
             yield from (single_job(source.path) for source in sources)
 
 
-def _assign_ranks(paths: list[Place]) -> tuple[list[Source], list[Place]]:
+def _assign_ranks(paths: list[Place], *, is_assumed: bool) -> tuple[list[Source], list[Place]]:
     """Assign ranks from file names, else in the order of the names; return the files of other processes too.
 
     If several names have different ranks, a file without one is of another process, such as a coordinator.
+
+    Args:
+        paths: The files.
+        is_assumed: Whether files without a rank in their name are ranks; not beside some that declare theirs.
     """
     ranks = from_names([path.name for path in paths])
     named = [rank for rank in ranks if rank is not None]
@@ -306,4 +424,6 @@ def _assign_ranks(paths: list[Place]) -> tuple[list[Source], list[Place]]:
         pairs = [*zip(paths, ranks, strict=True)]
         sources = [Source(path, rank) for path, rank in pairs if rank is not None]
         return sources, [path for path, rank in pairs if rank is None]
+    if not is_assumed:
+        return [], paths
     return [Source(path, number, assumed=True) for number, path in enumerate(paths)], []

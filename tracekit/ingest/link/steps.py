@@ -25,13 +25,17 @@ _WANTED = (C.START_NS, C.DUR_NS, C.KIND, C.NAME, C.PID, C.TID, C.EXTERNAL_ID, C.
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """Profiled steps of one process, by start: number, name, interval, and batch of an inference server."""
+    """Profiled steps of one process, by start: number, name, interval, and batch of an inference server.
+
+    `renumbered` is the number of the last steps that had numbers of earlier ones.
+    """
 
     number: Ints
     name: list[str]
     start: Ints
     end: Ints
     batches: Sequence[Batch] = ()
+    renumbered: int = 0
 
     def at(self, times: Ints) -> Ints:
         """Return the number of the step that covers each of some sorted instants, -1 if none."""
@@ -96,17 +100,24 @@ def _describe_batches(steps: Steps, added: tuple[str, ...]) -> Steps:
 
 
 def _find_ranges(host: SpooledTable, matches: Bools, wanted: list[HostKind]) -> Rows | None:
-    """Return the rows of some kinds with one of these names, in final order; None if there are none."""
+    """Return the finished rows of some kinds with one of these names, in final order; None without one."""
     kinds = host.texts.get(C.KIND, NO_STRINGS)
     annotation = kinds.among(wanted)
     chunks = []
     for part in host.parts:
         if matches[host.texts[C.NAME].recode[part]].any():
-            rows = host.read([host.whole_part(part)], _WANTED)
+            rows = host.read([host.whole_part(part)], (*_WANTED, C.UNFINISHED))
             marked = matches[rows.integers(C.NAME)] & annotation[rows.integers(C.KIND)]
             chunks.append(rows.take(np.flatnonzero(marked)))
-    marking = concatenate_rows(chunks) if chunks else None
+    marking = _finished(concatenate_rows(chunks)) if chunks else None
     return marking.take(host_order(marking, kinds)) if marking and marking.count else None
+
+
+def _finished(ranges: Rows) -> Rows:
+    """Leave out unfinished ranges, whose end is not known; if all are, keep those until the capture's end."""
+    is_open = ranges.integers(C.UNFINISHED) == 1
+    is_kept = ~is_open | (is_open.all() & (ranges.integers(C.DUR_NS) > 0))
+    return ranges.take(np.flatnonzero(is_kept))
 
 
 def _numbered_steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
@@ -129,11 +140,13 @@ def _numbered_steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
         is_new = is_first & ~np.isin(numbers[mine], numbers[chosen])
         is_chosen[mine[is_new if beside else is_first | apart]] = True
         chosen = np.flatnonzero(is_chosen)
+    number = _number_on(numbers[chosen])
     return Steps(
-        number=_number_on(numbers[chosen]),
+        number=number,
         name=[names.values[code] for code in rows.integers(C.NAME)[chosen]],
         start=start[chosen],
         end=end[chosen],
+        renumbered=int((number != numbers[chosen]).sum()),
     )
 
 
