@@ -26,14 +26,29 @@ MAX_CODE = 1 << 15
 """Length of code that is parsed, in all words of a command: it takes up to 30 µs a character."""
 _SETTERS = {"set", "--set", "--set-string", "export", "setenv", "setx", "-e", "--env", "put", "add", "create"}
 """Words before the name of a variable whose value is the next word."""
+_SETTERS_OF = {"connect", "login", "modify"}
+"""Words before a place, and after that the name of a variable whose value is the next word."""
 _OPTIONS_OF = {
-    "7z": ("-p",), "docker": ("-p",), "htpasswd": (), "keytool": ("-keypass", "-storepass"),
-    "ldapsearch": ("-w",), "mariadb": ("-p",), "mongo": ("-p",), "mongosh": ("-p",), "mysql": ("-p",),
-    "mysqldump": ("-p",), "openssl": ("-K", "-k", "-pass", "-passin", "-passout"), "podman": ("-p",),
-    "redis-cli": ("-a",), "sqlcmd": ("-P",), "sshpass": ("-p",), "unzip": ("-P",), "zip": ("-P",),
+    "7z": ("-p",), "az": ("-p",), "bcp": ("-P",), "cqlsh": ("-p",), "curl": ("-b", "-u", "-U"),
+    "docker": ("-p",), "gh secret": ("-b", "--body"), "helm": ("-p",), "htpasswd": (), "http": ("-a",),
+    "https": ("-a",), "ipmitool": ("-P",), "jarsigner": ("-keypass", "-storepass"), "kaggle config": ("-v",),
+    "keytool": ("-keypass", "-storepass"), "ldapsearch": ("-w",), "lftp": ("-u",), "mariadb": ("-p",),
+    "mongo": ("-p",), "mongodump": ("-p",), "mongosh": ("-p",), "mosquitto_pub": ("-P",),
+    "mosquitto_sub": ("-P",), "mysql": ("-p",), "mysqldump": ("-p",), "oc": ("-p",),
+    "openssl": ("-K", "-k", "-pass", "-passin", "-passout"), "pdftotext": ("-opw", "-upw"), "plink": ("-pw",),
+    "podman": ("-p",), "pscp": ("-pw",), "rabbitmqadmin": ("-p",), "redis-cli": ("-a",), "smbclient": ("-U",),
+    "snmpwalk": ("-A", "-X"), "sqlcmd": ("-P",), "ssh-keygen": ("-N", "-P"), "sshpass": ("-p",),
+    "twine": ("-p",),
+    "unrar": ("-p",), "unzip": ("-P",), "xfreerdp": ("/p:",), "zip": ("-P",),
 }  # fmt: skip
-"""Options of programs that take a secret, in the same word or in the next."""
-_LOGINS = {("wandb", "login"), ("vault", "login"), ("comet", "login"), ("hf", "login"), ("neptune", "login")}
+"""Options of programs, or of their commands, that take a secret in the same word or in the next."""
+_FIRST = {"http", "https"}
+"""Programs whose names are common words: they count only at the start of a command."""
+_LOGINS = {
+    ("alias", "set"), ("cargo", "login"), ("comet", "login"), ("config", "add-authtoken"), ("hf", "login"),
+    ("neptune", "login"), ("ngrok", "authtoken"), ("poetry", "config"), ("snyk", "auth"), ("vault", "login"),
+    ("wandb", "login"),
+}  # fmt: skip
 """Programs and commands whose last plain word is a secret."""
 _FROM_STDIN = re.compile(r"--?(?:pass(?:word|phrase)?|token|secret)[-_]?stdin|--with-token")
 """Options with which a program reads a secret from its input."""
@@ -48,10 +63,13 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _RANDOM = re.compile(r"[A-Za-z0-9+_~-]{20,}={0,2}")
-_RUNS = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]")
+_PARTS = re.compile(r"[A-Za-z0-9]+")
+_RUNS = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
 _MAX_MEAN_RUN = 1.9
 """Mean length of letters of one case or digits in a row; 1.6 in random text, over 2 in names."""
-_HEX = re.compile(r"(?:0x)?(?:[0-9a-f-]+|[0-9A-F-]+)")
+_MIN_RANDOM = 8
+"""Letters and digits without a sign between them, of which random text has more; model names have fewer."""
+_HEX = re.compile(r"(?:0x|GPU-|MIG-)?(?:[0-9a-f-]+|[0-9A-F-]+)")
 _GETTERS = {
     "get",
     "getenv",
@@ -81,7 +99,7 @@ def redact_words(words: Sequence[str], is_secret: Named, depth: int = 0) -> list
     """
     redacted = [*words]
     programs, left = [PurePath(word).name for word in words], MAX_CODE
-    takes = {option for program in programs for option in _OPTIONS_OF.get(program, ())}
+    takes = _options_with_secrets(programs)
     for place, (before, word) in enumerate(pairwise(("", *words))):
         is_set = _sets(words[max(0, place - 4) : place - 1]) and _is_variable(before, is_secret)
         if is_set or _is_value(before, word, is_secret) or (before in takes and not _is_port(word)):
@@ -97,18 +115,25 @@ def redact_words(words: Sequence[str], is_secret: Named, depth: int = 0) -> list
     return redacted
 
 
+def _options_with_secrets(programs: Sequence[str]) -> set[str]:
+    """Return the options that take secrets, of the programs among words and of their commands."""
+    pairs = (" ".join(pair) for pair in pairwise(programs))
+    names = {*programs[:1], *(name for name in programs if name not in _FIRST), *pairs}
+    return {option for name in names for option in _OPTIONS_OF.get(name, ())}
+
+
 def _sets(words: Sequence[str]) -> bool:
     """Whether the words before a name set it: `set` with options, or `login NAME`, as in a file `.netrc`."""
-    plain = [word for word in words if not re.fullmatch(r"-\w+", word) or word in _SETTERS]
-    return bool(plain) and (plain[-1] in _SETTERS or "login" in plain[-2:-1])
+    plain = [word for word in words if not word.startswith("-") or word in _SETTERS]
+    return bool(plain) and (plain[-1] in _SETTERS or not _SETTERS_OF.isdisjoint(plain[-2:-1]))
 
 
 def _is_value(option: str, word: str, is_secret: Named) -> bool:
     """Whether a word is the secret value of the option before it; a value may begin with a dash."""
     if not option.startswith("-") or "=" in option or not word:
         return False
-    if option == "--pass":  # also the number of a pass
-        return not word.isdecimal()
+    if re.fullmatch(r"--(?:[\w-]*[_-])?pass", option):  # also the number of a pass
+        return not re.fullmatch(r"\d+|(?i:true|false|yes|no|on|off|none)|--[a-z].*|-[a-zA-Z]", word)
     return is_secret(option.lstrip("-")) and not re.fullmatch(r"--[a-z][\w-]*(?:=.*)?|-[a-zA-Z]", word)
 
 
@@ -117,7 +142,7 @@ def _is_port(word: str) -> bool:
 
 
 def _is_variable(name: str, is_secret: Named) -> bool:
-    is_name = re.fullmatch(r"[A-Za-z_][\w.-]*", name)
+    is_name = re.fullmatch(r"(?://)?[A-Za-z_][\w./:-]*", name)
     return bool(is_name) and (is_secret(name) or name.lower() in ("key", "pass"))
 
 
@@ -128,7 +153,8 @@ def _redact_word(before: str, word: str, takes: set[str], is_secret: Named, dept
         return f"{name}={HIDDEN}"
     if name == "--from-literal" and "=" in value:  # of `kubectl create secret`
         return f"{name}={value.partition('=')[0]}={HIDDEN}"
-    if attached := next((one for one in takes if len(one) == 2 and word.startswith(one) and word != one), ""):
+    short = (one for one in takes if (len(one) == 2 or one.endswith(":")) and word.startswith(one))
+    if (attached := next(short, "")) and word != attached:
         return word if _is_port(word[2:]) else attached + HIDDEN
     if not re.search(_CODE, word):
         return word
@@ -150,9 +176,8 @@ def redact_code(code: str, is_secret: Named, depth: int = 1) -> str:
             tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _redact_shell(code, is_secret, depth)
-    redacted = _redact_python(code, tree, is_secret, depth)
-    # a command such as `mysql -uann -pS` is a difference in Python
-    return _redact_shell(code, is_secret, depth) if redacted == code else redacted
+    # a command such as `mysql -uann -pS` is a difference in Python, without secrets
+    return _redact_python(code, tree, is_secret, depth) or _redact_shell(code, is_secret, depth)
 
 
 def _redact_shell(code: str, is_secret: Named, depth: int) -> str:
@@ -164,8 +189,9 @@ def _redact_shell(code: str, is_secret: Named, depth: int) -> str:
             command.append(place)
         elif kind == "space" and text.strip() and "<" not in text and ">" not in text:
             plain = [_unquote(pieces[index][1]) for index in command]
-            if any(map(_FROM_STDIN.fullmatch, plain)):
-                for index in piped[1:]:  # the words of `echo`
+            if any(map(_FROM_STDIN.fullmatch, plain)) or {"sudo", "-S"} <= set(plain):
+                given = (index for index in command if "<<<" in result[max(0, index - 2) : index])
+                for index in (*piped[1:], *given):  # the words of `echo`, and the one after `<<<`
                     result[index] = HIDDEN
             for index, old, new in zip(command, plain, redact_words(plain, is_secret, depth), strict=True):
                 if old != new:
@@ -189,9 +215,13 @@ def _quote(word: str, former: str) -> str:
 
 
 def _redact_python(code: str, tree: ast.AST, is_secret: Named, depth: int) -> str:
+    """Redact code of Python; an empty text if it has no secrets."""
     hidden = [
-        node for node in ast.walk(tree) for value in _secrets_of(node, is_secret) for node in _texts(value)
+        text for node in ast.walk(tree) for value in _secrets_of(node, is_secret) for text in _texts(value)
     ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Tuple) and len(node.elts) > 1:
+            hidden += _secret_words(node.elts, is_secret, depth)
     starts = [0]
     for line in code.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -210,7 +240,14 @@ def _redact_python(code: str, tree: ast.AST, is_secret: Named, depth: int) -> st
     spans |= {_span(node, starts): f"'{HIDDEN}'" for node in hidden}
     for (start, end), new in sorted(spans.items(), reverse=True):
         text = text[:start] + new.encode() + text[end:]
-    return text.decode()
+    return text.decode() if spans else ""
+
+
+def _secret_words(nodes: Sequence[ast.expr], is_secret: Named, depth: int) -> list[ast.expr]:
+    """Return those of a list's texts that have secrets if they are the words of a command."""
+    words = [str(node.value) if isinstance(node, ast.Constant) else "" for node in nodes]
+    changed = zip(nodes, words, redact_words(words, is_secret, depth + 1), strict=True)
+    return [node for node, old, new in changed if old != new]
 
 
 def _span(node: ast.expr, starts: Sequence[int]) -> tuple[int, int]:
@@ -272,5 +309,7 @@ def hide_random(text: str) -> str:
 def _is_random(word: str) -> bool:
     if _HEX.fullmatch(word) or sum(map(str.isdigit, word)) < 2 or not re.search(r"[A-Za-z]", word):
         return False
-    runs = _RUNS.findall(word.rstrip("="))
+    if max(map(len, _PARTS.findall(word))) < _MIN_RANDOM:
+        return False
+    runs = _RUNS.findall(word)
     return sum(map(len, runs)) / len(runs) <= _MAX_MEAN_RUN

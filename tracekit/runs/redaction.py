@@ -49,7 +49,11 @@ def _is_secret_name(name: str) -> bool:
         return False
     *_, third, before, last = ("", "", *words)
     if last == "id":
-        return (third, before) == ("access", "key")
+        return (third, before) == ("access", "key") or before == "secret"
+    if last == "command":  # prints a secret
+        last, before = before, third
+    if words[-3:-1] == ["pypi", "token"]:  # then follows the name of an index
+        return True
     kinds = {
         "key": before in names["key_kinds"],
         "pass": before in names["pass_kinds"],
@@ -72,9 +76,16 @@ class _Form(NamedTuple):
 def _hide_value(assigned: re.Match[str]) -> str:
     """Hide the value of a name if it is a secret; numbers of JSON stay, which would become invalid."""
     name, sign = assigned[1], assigned[2]
-    quote = assigned["open"] or assigned[4]
+    quote = assigned["open"] or assigned[4] or ""
+    is_variable = (
+        sign == ":" and assigned.string[assigned.start() - 1 : assigned.start()] == "$"
+    )  # as `$PWD:/work`
     is_number = sign.lstrip("\\").startswith('"') and not quote
-    return f"{name}{sign}{quote}{HIDDEN}" if is_secret_name(name) and not is_number else assigned[0]
+    return (
+        f"{name}{sign}{quote}{HIDDEN}"
+        if is_secret_name(name) and not (is_number or is_variable)
+        else assigned[0]
+    )
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -124,6 +125,28 @@ ARGUMENTS = [
     "--sasrec --author ann-lee --patch 16",
     "--expr 'lambda x: x[\"key\"] > 3'",
 ]
+
+
+def read_commands(name: str) -> list[list[str]]:
+    """The words of each line of a file; a sign stands for the end of a line in a word."""
+    lines = Path(__file__).with_name(name).read_text().splitlines()
+    return [[word.replace("⏎", "\n") for word in shlex.split(line)] for line in lines]
+
+
+def test_secrets_of_real_commands_are_hidden() -> None:
+    commands = read_commands("commands_with_secrets.txt")
+    assert len(commands) >= 300
+    left = [words for words in commands if SECRETS[0] in " ".join(redact_command(words))]
+    assert len(left) <= len(commands) // 100, left
+    assert [
+        words for words in commands if redact_command(words)[0].split("=")[0] != words[0].split("=")[0]
+    ] == []
+
+
+def test_real_commands_without_secrets_stay_as_they_are() -> None:
+    commands = read_commands("ordinary_commands.txt")
+    assert len(commands) >= 300
+    assert [words for words in commands if redact_command(words) != words] == []
 
 
 def test_secrets_are_hidden() -> None:
