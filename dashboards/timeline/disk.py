@@ -77,6 +77,8 @@ def save(store: Store, run_id: str, outline: IndexHeader, arrays: Arrays) -> boo
         Whether it was saved; False if the store is not writable.
     """
     target = index_folder(store, run_id)
+    if target.parent.is_symlink():  # nothing is written where a link leads
+        return False
     try:
         folder = store.folder(FOLDER)
         with write_atomically(target, temporary=temporary_path(folder)) as temporary:
@@ -116,14 +118,14 @@ def load_causes(folder: Path) -> dict[str, Any] | None:
 def sweep(store: Store) -> None:
     """Delete indexes of deleted runs and older versions, and leftovers of killed processes."""
     folder = store.local_folder / FOLDER
-    if not folder.is_dir():
+    if not folder.is_dir() or folder.is_symlink():  # what is there may be others'
         return
     entries = list(folder.iterdir())  # list before the runs, so that the index of a new run is not deleted
     runs = {run.path.name for run in store.runs()}
     for entry in entries:
         if _is_leftover(entry) or (entry.name not in runs and not _TEMPORARY.fullmatch(entry.name)):
             shutil.rmtree(entry, ignore_errors=True)
-        elif entry.name in runs:
+        elif entry.name in runs and not entry.is_symlink():
             for version in entry.iterdir():
                 if version.name != f"v{VERSION}":
                     shutil.rmtree(version, ignore_errors=True)

@@ -23,6 +23,7 @@ from ..site import parse_row
 FOLDER = "notes"
 MAX_NOTES = 500
 """Maximum notes of a run."""
+_MAX_BYTES = 64 << 10
 _ID = re.compile(r"[0-9a-f]{12}")
 _Ns = Annotated[int, msgspec.Meta(gt=-(10**18), lt=10**18)]
 
@@ -50,9 +51,9 @@ class Note(msgspec.Struct, forbid_unknown_fields=True):
 def read_notes(run: Run) -> list[Note]:
     """Return the notes of a run by start; files that are no notes are skipped."""
     notes = []
-    for path in storage.inside(run.path / FOLDER, "*.json"):
+    for path in storage.inside(run.path / FOLDER, "*.json") if not _is_linked(run) else ():
         try:
-            note = msgspec.json.decode(path.read_bytes(), type=Note)
+            note = msgspec.json.decode(storage.read_own(path, _MAX_BYTES), type=Note)
         except (OSError, ValueError):  # also of bytes that are not UTF-8
             continue
         if note.id == path.name.removesuffix(".json"):
@@ -107,7 +108,14 @@ def remove_note(store: Store, run: Run, note_id: str) -> None:
         _place(run, note_id).unlink(missing_ok=True)
 
 
+def _is_linked(run: Run) -> bool:
+    """Return whether the folder of the notes is a link, which may lead out of the store."""
+    return (run.path / FOLDER).is_symlink()
+
+
 def _place(run: Run, note_id: str) -> storage.Place:
+    if _is_linked(run):
+        raise UnusableInputError("the folder of the notes is a link", hint=f"remove {run.path.name}/{FOLDER}")
     return run.path / FOLDER / f"{note_id}.json"
 
 

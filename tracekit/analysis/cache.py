@@ -407,7 +407,7 @@ class ResultCache:
             folder.mkdir(exist_ok=True)
         except (UnusableInputError, OSError):
             return False
-        return True
+        return not folder.is_symlink()
 
     def _keep(self, path: Path, write_to: Callable[[Path], bool]) -> None:
         """Cache what is written unless it is too large or reads back changed; errors are ignored."""
@@ -420,7 +420,10 @@ class ResultCache:
     def _delete_oldest(self) -> None:
         """Delete the files written longest ago above the limit of all files."""
         files = []
-        for path in storage.inside(self.store.local_folder / FOLDER, f"*/*{_ENDING}"):
+        folder = self.store.local_folder / FOLDER
+        for path in storage.inside(folder, f"*/*{_ENDING}"):
+            if folder.is_symlink() or path.parent.is_symlink():  # what is there may be others'
+                continue
             with suppress(OSError):
                 stat = path.stat()
                 files.append((stat.st_mtime_ns, stat.st_size, path))

@@ -156,7 +156,8 @@ def git(folder: Path, *arguments: str) -> bytes:
         UnusableInputError: git failed, or there is none.
     """
     words = ["git", "--no-optional-locks", "-c", f"core.hooksPath={os.devnull}"]
-    words += ["-c", "diff.autoRefreshIndex=false", *arguments]
+    # A monitor of files that a repository configures is a program that git would start.
+    words += ["-c", "diff.autoRefreshIndex=false", "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(words, cwd=folder, env=revisions.environment(), capture_output=True, check=True)  # noqa: S603
     except subprocess.CalledProcessError as error:

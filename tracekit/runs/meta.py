@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tracekit import errors
+from tracekit import errors, storage
 from tracekit.errors import UnusableInputError
 from tracekit.runs.environment import CPUS, PROGRAM
 from tracekit.schema import SCHEMA_VERSION
@@ -237,11 +237,8 @@ def read(directory: Place) -> RunMeta:
         NewerVersionError: The run has a newer schema version.
         UnusableInputError: The file is missing, not a run's metadata, or of an older schema version.
     """
-    file = directory / FILE_NAME
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise ValueError(f"{FILE_NAME} has more than {MAX_BYTES >> 20} MiB")
-        content = file.read_bytes()
+        content = storage.read_own(directory / FILE_NAME, MAX_BYTES)
     except (OSError, ValueError) as error:
         raise _no_run_error(directory, error) from error
     return decode(content, directory)

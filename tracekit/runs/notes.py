@@ -48,11 +48,8 @@ def read_strictly(run: Run) -> Notes:
     Raises:
         UnusableInputError: They cannot be read.
     """
-    file = run.path / FILE_NAME
     try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"the file is larger than {_MAX_BYTES >> 10} KiB")
-        return msgspec.json.decode(file.read_bytes(), type=Notes)
+        return msgspec.json.decode(storage.read_own(run.path / FILE_NAME, _MAX_BYTES), type=Notes)
     except FileNotFoundError:
         return Notes()
     except (OSError, ValueError, RecursionError) as error:

@@ -10,8 +10,8 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from tracekit.runs import meta as run_meta
 from tracekit.runs import redaction, revisions
 from tracekit.runs.backends.local import Leftover, LocalBackend
 from tracekit.runs.configuration import configured_store
-from tracekit.runs.meta import RUN_ID, RunMeta
+from tracekit.runs.meta import RUN_ID, Diagnostic, Level, RunMeta
 from tracekit.runs.run import Run
 from tracekit.runs.tables import WrittenFile
 from tracekit.storage import Place
@@ -38,6 +38,8 @@ __all__ = ["RUN_ID", "Draft", "Store", "locate", "new_run_id", "timestamp"]
 
 ENVIRONMENT_VARIABLE = "TRACEKIT_STORE"
 DIRECTORY = ".tracekit"
+_TIMED_ID = re.compile(r"\d{8}T\d{6}Z-")
+_CLOCK_TOLERANCE_S = 2
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 _MAX_SHOWN = 200  # characters of a reference in an error
 
@@ -98,7 +100,8 @@ class Draft:
         if not RUN_ID.fullmatch(meta.run_id):
             raise UnusableInputError(f"{meta.run_id[:80]!r} is not a run id", hint="use `new_run_id`")
         with self.store.convert_write_errors():
-            return self.store.backend.commit(self.path, self.address, redaction.redact_meta(meta), written)
+            meta = _note_clock(self.store.path, redaction.redact_meta(meta))
+            return self.store.backend.commit(self.path, self.address, meta, written)
 
 
 @dataclass(frozen=True)
@@ -159,12 +162,16 @@ class Store:
         """Return a local folder of the store for other data; its name starts with a dot.
 
         Raises:
-            UnusableInputError: The folder cannot be created.
+            UnusableInputError: The folder cannot be created, or is a link, which may lead anywhere.
         """
         path = self.local_folder / name
         with self.convert_write_errors():
             self.backend.prepare()
             path.mkdir(exist_ok=True)
+        if path.is_symlink():
+            raise UnusableInputError(
+                f"{name} in the store {self.path} is a link, which is not followed", hint="remove the link"
+            )
         return path
 
     def remove(self, run: Run) -> None:
@@ -291,6 +298,19 @@ class Store:
             message = f"{reference!r} matches {len(starting)} runs: {shown}, ..."
             raise RunNotFoundError(message, hint="use a longer prefix")
         return starting[0] if starting else None
+
+
+def _note_clock(folder: Place, meta: RunMeta) -> RunMeta:
+    """Note on a run that is not the latest one of a local store, as the clock is behind others."""
+    if not isinstance(folder, Path):  # a list of object storage is a request
+        return meta
+    newest = max((path.name for path in folder.iterdir() if _TIMED_ID.match(path.name)), default="")
+    soon = datetime.now(UTC) + timedelta(seconds=_CLOCK_TOLERANCE_S)
+    if newest <= max(meta.run_id, f"{soon:%Y%m%dT%H%M%SZ}~"):  # a tilde is behind all names of one second
+        return meta
+    message = f"the clock was set back: by its time {newest} is later than now, so `latest` is not this run"
+    note = Diagnostic(Level.WARN, "clock_behind", message)
+    return replace(meta, diagnostics=[*meta.diagnostics, note])
 
 
 def _run_at(reference: str) -> Run | None:

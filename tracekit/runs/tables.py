@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import struct
@@ -179,17 +180,22 @@ def list_files(folder: Place, name: str, stored: TableFile | None, *, in_parts: 
         in_parts: Whether its rows are in several files, in a folder of its name.
 
     Raises:
-        OSError: Object storage denies access.
+        OSError: Object storage denies access; or a file or their folder is a link, which may lead anywhere.
     """
     if not stored or not stored.rows:
         return []
-    if stored.parts:
-        return [folder / name / part.name for part in stored.parts]
     whole = folder / f"{name}{ENDING}"
-    if stored.footers.keys() == {whole.name}:
-        return [whole]
-    parts = storage.inside(folder / name, f"*{ENDING}") if in_parts else []
-    return parts or [whole]
+    if stored.parts:
+        files = [folder / name / part.name for part in stored.parts]
+    elif stored.footers.keys() == {whole.name} or not in_parts:
+        files = [whole]
+    else:
+        files = [*storage.inside(folder / name, f"*{ENDING}")] or [whole]
+    if isinstance(folder, Path):
+        own = (*files, folder / name) if files != [whole] else files
+        if linked := next((path for path in own if path.is_symlink()), None):
+            raise OSError(errno.ELOOP, f"{linked.name} is a link, which is not followed")
+    return files
 
 
 def open_dataset(

@@ -7,6 +7,7 @@ An address is `s3://bucket/prefix?region=eu-west-1`, `gs://…`, `file:///path`,
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -145,6 +146,35 @@ def _match(folder: Place, pattern: list[str]) -> Iterator[Place]:
 def _fits(names: tuple[str, ...], pattern: list[str]) -> bool:
     last = names[-len(pattern) :]
     return len(last) == len(pattern) and all(map(fnmatchcase, last, pattern))
+
+
+def read_own(file: Place, max_bytes: int) -> bytes:
+    """Return the content of a file in the folder of a run; a link there may lead anywhere, and is refused.
+
+    Raises:
+        OSError: It is missing, or access is denied.
+        ValueError: It is a link, no regular file, or too large.
+    """
+    if not isinstance(file, Path):
+        _check_size(file.name, file.stat().st_size, max_bytes)
+        return file.read_bytes()
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # nor waits for a pipe
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(f"{file.name} is a link, which is not followed") from error
+        raise
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{file.name} is not a file")
+        _check_size(file.name, status.st_size, max_bytes)
+        return stream.read()
+
+
+def _check_size(name: str, size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise ValueError(f"{name} has more than {max_bytes >> 10:,} KiB")
 
 
 STDIN = Path("-")

@@ -81,6 +81,13 @@ def test_a_damaged_index_is_made_again(large: Store, damage: bytes) -> None:
     assert file.read_bytes() == whole
 
 
+def test_an_index_beyond_the_limit_is_not_read(large: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(stored(large.path)) == 6
+    monkeypatch.setattr(index, "MAX_BYTES", 100)
+    assert stored(large.path) == {}
+    assert labels(large.path) == truth(large.path)
+
+
 def test_without_its_index_the_store_is_the_same(large: Store) -> None:
     (large.path / index.FILE_NAME).unlink()
     assert labels(large.path) == truth(large.path)

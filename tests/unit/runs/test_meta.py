@@ -119,6 +119,14 @@ def test_what_is_no_metadata_is_refused(tmp_path: Path, text: str | None, messag
         run_meta.read(tmp_path)
 
 
+def test_metadata_beyond_the_limit_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_meta.write(tmp_path, make_meta())
+    assert run_meta.read(tmp_path).run_id
+    monkeypatch.setattr(run_meta, "MAX_BYTES", 100)
+    with pytest.raises(UnusableInputError, match=r"is not a run: run.json has more than"):
+        run_meta.read(tmp_path)
+
+
 def test_diagnostics_of_many_traces_are_combined() -> None:
     many = [Diagnostic(Level.WARN, "cut", f"{rank}.json: ends early") for rank in range(9)]
     (combined,) = run_meta.combine_diagnostics(many)
