@@ -18,6 +18,7 @@ from tracekit.analysis import Column
 from tracekit.analysis.verdict import judge
 from tracekit.errors import PluginError, TracekitError, clean
 from tracekit.export.chrome import chrome_trace, compress
+from tracekit.export.tables import FORMULAS
 from tracekit.render.cells import records
 from tracekit.runs.run import Run
 
@@ -26,7 +27,6 @@ from ..site import Needs, Page, Site, View, with_peaks
 from ..tables.table import peaks_query
 from .report import POLICY, render_report
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _CHUNK_ROWS = 10_000
 
 
@@ -35,7 +35,7 @@ def quote_formula(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     text = clean(str(value))
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+    return f"'{text}" if text.lstrip().startswith(FORMULAS) else text
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> str:

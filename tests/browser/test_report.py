@@ -11,7 +11,10 @@ from samples.simulator import write
 from tests.browser import axe, hostile
 from tests.browser.conftest import TIMEOUT_MS
 from tests.tiers import SLOW, thinned, tier_of
+from tracekit import analyze, diff
 from tracekit.cli.main import run as tracekit
+from tracekit.ingest.importer import import_traces
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +55,7 @@ def test_it_stands_alone_and_is_dark_on_white_on_paper(
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("dialog", lambda dialog: troubles.append(dialog.message))
         page.goto(report.as_uri())
+        assert page.evaluate(hostile.INJECTED) == []
         assert page.locator("h1").inner_text().strip()
         assert page.locator("svg").count() > 3
         assert not page.evaluate(_CUT)
@@ -65,6 +69,34 @@ def test_it_stands_alone_and_is_dark_on_white_on_paper(
         assert not _light(ink)
     assert requests == [report.as_uri()]
     assert troubles == []
+
+
+@pytest.fixture
+def pages(report: Path) -> list[Path]:
+    """Other pages of the hostile run: a comparison, and what notebooks show."""
+    store = Store(report.with_name("store"))
+    (run,) = import_traces(store, [report.with_name("trace.json")], label=hostile.LABEL)
+    words = ["diff", run.id, run.id, "--format", "html", "-o", str(report.with_name("diff.html"))]
+    assert tracekit([*words, "--store", str(store.path)]) == 3
+    shown = [run, analyze(run, "kernels"), analyze(run, "ops"), diff(run, run)]
+    notebook = report.with_name("notebook.html")
+    notebook.write_text("<!doctype html>" + "".join(one._repr_html_() for one in shown))
+    return [report.with_name("diff.html"), notebook]
+
+
+@pytest.mark.slow
+def test_no_name_is_executed_in_pages_of_other_commands(browser: Browser, pages: list[Path]) -> None:
+    troubles: list[str] = []
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.on("request", lambda request: troubles.append(request.url))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        for file in pages:
+            page.goto(file.as_uri())
+            assert hostile.MARK in page.content()  # the names are there, as text
+            assert page.evaluate(hostile.INJECTED) == []
+    assert troubles == [file.as_uri() for file in pages]
 
 
 def _light(color: str) -> bool:

@@ -36,10 +36,22 @@ _ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
     help="Output path; default: the run id with a suffix, in the current folder. `-` is stdout.",
 )
 @click.option("--steps", metavar="FIRST[:LAST]", help="Export only these profiled steps, by number.")
+@click.option(
+    "--safe",
+    is_flag=True,
+    help="In CSV, quote text that a spreadsheet would evaluate as a formula, and escape control characters.",
+)
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @store_option
 def command(
-    *, run: str, target: str, output: str | None, steps: str | None, force: bool, store: str | None
+    *,
+    run: str,
+    target: str,
+    output: str | None,
+    steps: str | None,
+    safe: bool,
+    force: bool,
+    store: str | None,
 ) -> None:
     """Export RUN (default `latest`, or any run reference) for other tools.
 
@@ -54,11 +66,13 @@ def command(
     \b
     tracekit export latest -o trace.json.gz
     tracekit export latest --steps 3:5 -o steps.json
-    tracekit export latest --to csv -o tables.zip
+    tracekit export latest --to csv --safe -o tables.zip
     """  # noqa: D301 (click reads the \b)
     from tracekit.export.chrome import chrome_trace
     from tracekit.ingest.references import resolve
 
+    if safe and target != "csv":
+        raise UnusableInputError(f"--safe has no effect on {target}", hint="use it with --to csv")
     exported = resolve(open_store(store), run)
     if output == "-":
         if target != "perfetto":
@@ -70,12 +84,18 @@ def command(
         sys.stdout.buffer.flush()
         return
     path = Path(output or f"{exported.id}{_ENDINGS[target]}").expanduser()
-    write_export(exported, path, to=target, steps=steps, overwrite=force)
+    write_export(exported, path, to=target, steps=steps, overwrite=force, safe=safe)
     click.echo(str(path))
 
 
 def write_export(
-    run: Run, path: Path, *, to: str = "perfetto", steps: str | None = None, overwrite: bool = False
+    run: Run,
+    path: Path,
+    *,
+    to: str = "perfetto",
+    steps: str | None = None,
+    overwrite: bool = False,
+    safe: bool = False,
 ) -> None:
     """Write a run to a file or folder.
 
@@ -85,6 +105,7 @@ def write_export(
         to: `perfetto`, `csv` or `parquet`.
         steps: Steps, such as `3` or `3:5`; all by default.
         overwrite: Whether to replace what exists.
+        safe: Whether CSV has no text that a spreadsheet would evaluate.
 
     Raises:
         UnusableInputError: The path exists or cannot be written, or there is no such target or step.
@@ -101,8 +122,10 @@ def write_export(
             pieces = chrome_trace(source.run, window=source.window)
             with temporary.open("wb") as file:
                 file.writelines(compress(pieces) if path.suffix == ".gz" else pieces)
+        elif to == "csv":
+            tables.as_csv(source, temporary, safe=safe)
         else:
-            {"csv": tables.as_csv, "parquet": tables.as_parquet}[to](source, temporary)
+            tables.as_parquet(source, temporary)
 
 
 def select_steps(run: Run, steps: str) -> Window:

@@ -85,6 +85,7 @@ def export(
     to: str = "perfetto",
     steps: str | None = None,
     overwrite: bool = False,
+    safe: bool = False,
     store: Path | None = None,
 ) -> pathlib.Path:
     """Write a run for other tools, as `tracekit export` does.
@@ -95,6 +96,7 @@ def export(
         to: `perfetto`, `csv` or `parquet`.
         steps: Steps to export of a trace, such as `3` or `3:5`; all by default.
         overwrite: Whether to replace what exists.
+        safe: Whether CSV has no text that a spreadsheet would evaluate as a formula.
         store: Location of the runs; default: the same as that of the commands.
 
     Returns:
@@ -112,7 +114,7 @@ def export(
     target = pathlib.Path(as_text(path, "path", _PATH)).expanduser()
     from tracekit.cli.export import write_export
 
-    write_export(open_run(run, "run", store), target, to=to, steps=steps, overwrite=overwrite)
+    write_export(open_run(run, "run", store), target, to=to, steps=steps, overwrite=overwrite, safe=safe)
     return target
 
 

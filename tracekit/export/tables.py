@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from tracekit.errors import UnusableInputError
+from tracekit.errors import UnusableInputError, clean
 from tracekit.runs.meta import FILE_NAME
 from tracekit.runs.meta import write as write_meta
 from tracekit.runs.run import Run
@@ -123,13 +124,39 @@ class Source:
             yield from waiting.sort_by(order).combine_chunks().to_batches(MAX_BATCH_ROWS)
 
 
-def as_csv(source: Source, path: Path) -> None:
-    """Write a CSV file per table, to a new folder or a zip file."""
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+"""Beginnings of text that a spreadsheet evaluates, also after spaces."""
+_FORMULA = rf"^(?:[\t\r]|\s*[{re.escape(''.join(FORMULAS).replace(chr(9), '').replace(chr(13), ''))}])"
+_UNPRINTABLE = r"[\p{Cc}\p{Cf}]"
+
+
+def as_csv(source: Source, path: Path, *, safe: bool = False) -> None:
+    """Write a CSV file per table, to a new folder or a zip file.
+
+    Args:
+        source: What to write.
+        path: Where.
+        safe: Quote text that a spreadsheet would evaluate as a formula, and escape control characters.
+    """
     with _places(path, ".csv") as opened:
         for name, schema, batches in _tables(source):
             with opened(name) as file, pacsv.CSVWriter(file, schema) as writer:
                 for batch in batches:
-                    writer.write_batch(batch)
+                    writer.write_batch(_quote_formulas(batch) if safe else batch)
+
+
+def _quote_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with an apostrophe before each text that begins like a formula."""
+    columns = []
+    for column in batch.columns:
+        if pa.types.is_string(column.type):
+            if pc.any(pc.match_substring_regex(column, _UNPRINTABLE)).as_py():
+                texts = [None if text is None else clean(text) for text in column.to_pylist()]
+                column = pa.array(texts, pa.string())
+            is_formula = pc.fill_null(pc.match_substring_regex(column, _FORMULA), fill_value=False)
+            column = pc.if_else(is_formula, pc.binary_join_element_wise("'", column, ""), column)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def as_parquet(source: Source, path: Path) -> None:

@@ -130,7 +130,7 @@ def write_sarif(findings: Sequence[tuple[Ranked, Place | None]], version: str) -
         {
             "ruleId": ranked.finding.code,
             "level": SARIF_LEVELS[ranked.finding.severity],
-            "message": {"text": clean(f"{ranked.finding.title}. {ranked.finding.advice}")},
+            "message": {"text": _without_links(f"{ranked.finding.title}. {ranked.finding.advice}")},
             "locations": [
                 {
                     "physicalLocation": {
@@ -145,6 +145,11 @@ def write_sarif(findings: Sequence[tuple[Ranked, Place | None]], version: str) -
     driver = {"name": "tracekit", "version": version, "rules": [{"id": code} for code in codes]}
     runs = [{"tool": {"driver": driver}, "results": results}]
     return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": runs}) + "\n"
+
+
+def _without_links(text: str) -> str:
+    """Return plain text for SARIF, in which `[text](address)` would be a link."""
+    return clean(text).replace("](", "] (")
 
 
 def annotate_findings(findings: Sequence[tuple[Ranked, Place | None]]) -> str:

@@ -106,7 +106,7 @@ def hostile(git: Git, store: Store) -> None:
 
 
 @pytest.mark.slow_except("markdown", "html")
-@pytest.mark.parametrize("output_format", ["table", "markdown", "html", "junit", "github"])
+@pytest.mark.parametrize("output_format", ["table", "markdown", "html", "junit", "github", "prometheus"])
 def test_a_hostile_name_stays_a_name(
     hostile: None, store: Store, capsys: pytest.CaptureFixture[str], output_format: str
 ) -> None:
