@@ -83,9 +83,12 @@ def command(
     )
     with explain_end("completed pairs of runs are saved"):
         report = compare(
-            options.open_store(store), request, say=lambda text: note(f"tracekit: {text}"), progress=note
+            options.open_store(store),
+            request,
+            say=lambda text: note(f"tracekit: {text}"),
+            progress=note,
+            on_report=lambda report: options.write_result(render(report, output_format), output),
         )
-    options.write_result(render(report, output_format), output)
     return int(exit_code(report.verdict))
 
 

@@ -66,6 +66,7 @@ UNUSED_S = 7 * 86_400.0
 CACHES = (".results", ".timeline")
 """Folders of the store that contain a folder per run."""
 _UPLOADS, _SWEEPS = ".uploads", ".sweeps"
+_STATES = (".ab", ".bisect", ".try", _SWEEPS)
 _UNFINISHED = re.compile(rf"\.tmp-({locks.MARK_PATTERN})(?:\.npz)?")
 _DELETED = re.compile(r"\..+\.(\d+)")
 _LOCK = re.compile(rf"\.({locks.MARK_PATTERN})")
@@ -106,6 +107,17 @@ def caches(store: Store) -> Iterator[Leftover]:
             folders = [path, *(child for child in _list(path) if child.is_dir())]
             for file in (file for folder in folders for file in _list(folder) if _is_unfinished(file)):
                 yield _leftover(Kind.RESULT, file)
+
+
+def states(store: Store) -> Iterator[Leftover]:
+    """Find unfinished files of interrupted measurements, whose state itself is kept."""
+    waiting = [store.local_folder / name for name in _STATES]
+    while waiting:
+        for path in _list(waiting.pop()):
+            if _is_unfinished(path):
+                yield _leftover(Kind.RESULT, path)
+            elif path.is_dir():
+                waiting.append(path)
 
 
 def uploads(store: Store) -> Iterator[Leftover]:
@@ -212,7 +224,7 @@ def leftovers(store: Store, *, older_than_s: float = 0) -> Iterator[Leftover]:
         >>> [leftover.bytes for leftover in leftovers(Store(locate()))]  # doctest: +SKIP
         [1048576]
     """
-    for find in (drafts, remote, caches, uploads, stale_checkouts, temporary, code):
+    for find in (drafts, remote, caches, states, uploads, stale_checkouts, temporary, code):
         for candidate in find(store):
             leftover = _measure(candidate)
             if leftover.age_s >= max(older_than_s, leftover.min_age_s):

@@ -63,12 +63,12 @@ def command(
     place = options.open_store(store)
     request = TryRequest(command=words, budget_s=budget, **vars(chosen))
     with explain_end("completed runs are saved"):
-        report = try_changes(
+        try_changes(
             place,
             request,
             run=place.resolve(run) if run else None,
             say=lambda text: note(f"tracekit: {text}"),
             progress=note,
+            on_report=lambda report: options.write_result(render(report, output_format), output),
         )
-    options.write_result(render(report, output_format), output)
     return 0

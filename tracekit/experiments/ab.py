@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,7 +111,12 @@ class State:
 
 
 def compare(
-    store: Store, request: AbRequest, *, say: Say = lambda _: None, progress: Say = lambda _: None
+    store: Store,
+    request: AbRequest,
+    *,
+    say: Say = lambda _: None,
+    progress: Say = lambda _: None,
+    on_report: Callable[[Report], None] = lambda _: None,
 ) -> Report:
     """Compare two commits of the current repository, or two settings.
 
@@ -120,6 +125,7 @@ def compare(
         request: The comparison to make.
         say: Receives messages.
         progress: Receives a line before each measurement, and for each inconclusive metric after a test.
+        on_report: Receives the report before the saved state is deleted: what is not told is not lost.
 
     Returns:
         The report; the saved state is deleted.
@@ -134,11 +140,16 @@ def compare(
     busy = f"another `tracekit ab` is measuring in {store.path}"  # two would disturb each other
     lock = exclusive_lock(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished")
     measure_sides = _compare_settings if request.settings else _compare_commits
-    return measure_sides(store, request, lock, say, progress)
+    return measure_sides(store, request, lock, say, progress, on_report)
 
 
 def _compare_settings(
-    store: Store, request: AbRequest, lock: AbstractContextManager[None], say: Say, progress: Say
+    store: Store,
+    request: AbRequest,
+    lock: AbstractContextManager[None],
+    say: Say,
+    progress: Say,
+    on_report: Callable[[Report], None],
 ) -> Report:
     if request.settings is None or request.setup:
         raise UnusableInputError("--setup builds worktrees, and settings have none", hint="remove --setup")
@@ -167,13 +178,18 @@ def _compare_settings(
         trees: dict[Side, Path] = dict.fromkeys(sides, here)
         bench = _Bench(_Sides(sides, programs, trees, scratch), store, state, say, progress)
         try:
-            return bench.report(request, metrics, _warn(warnings(), say))
+            return bench.finish(bench.report(request, metrics, _warn(warnings(), say)), on_report)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _compare_commits(
-    store: Store, request: AbRequest, lock: AbstractContextManager[None], say: Say, progress: Say
+    store: Store,
+    request: AbRequest,
+    lock: AbstractContextManager[None],
+    say: Say,
+    progress: Say,
+    on_report: Callable[[Report], None],
 ) -> Report:
     root = repository_root()
     base = resolve_commit(request.base, root, allow_dirty=True)
@@ -194,7 +210,7 @@ def _compare_commits(
         measured = _Sides(sides, programs, folders, trees.folder / "runs")
         bench = _Bench(measured, store, state, say, progress)
         conditions = [*warnings(), *([] if request.setup else bench.warn_of_submodules())]
-        return bench.report(request, metrics, _warn(conditions, say))
+        return bench.finish(bench.report(request, metrics, _warn(conditions, say)), on_report)
 
 
 def _warn(conditions: list[str], say: Say) -> list[str]:
@@ -263,7 +279,6 @@ class _Bench:
             on_test=self._report_test,
             before=blocks,
         )
-        self.file.delete()
         return Report(
             request=request,
             base=self.sides["base"],
@@ -273,6 +288,12 @@ class _Bench:
             warnings=(*warnings, *self._contention_warnings()),
             seconds=self.seconds,
         )
+
+    def finish(self, report: Report, on_report: Callable[[Report], None]) -> Report:
+        """Hand over the report, and only then delete the state."""
+        on_report(report)
+        self.file.delete()
+        return report
 
     def warn_of_submodules(self) -> list[str]:
         """Return a warning about submodules that are not cloned in the user's tree."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,7 @@ def try_changes(
     run: Run | None = None,
     say: Say = lambda _: None,
     progress: Say = lambda _: None,
+    on_report: Callable[[TryReport], None] = lambda _: None,
 ) -> TryReport:
     """Try changes in a program.
 
@@ -141,6 +142,7 @@ def try_changes(
         run: A run of the program, by which changes are chosen; one is recorded by default.
         say: Receives messages.
         progress: Receives a line before each run.
+        on_report: Receives the report before the measurements are deleted: what is not told is not lost.
 
     Returns:
         The report. The stored measurements are deleted, unless the time was over: a later call goes on.
@@ -158,7 +160,10 @@ def try_changes(
     with exclusive_lock(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished"):
         bench = _Bench(store, request, say, progress)
         try:
-            return bench.report(run)
+            report = bench.report(run)
+            on_report(report)
+            bench.finish(report)
+            return report
         finally:
             shutil.rmtree(bench.scratch, ignore_errors=True)
 
@@ -178,6 +183,7 @@ class _Bench:
         self.recorded_s = 0.0
         self.was_cut = False
         self.advice: Advice
+        self.run: Run
         self.scratch = self.store.folder(FOLDER) / "runs"
         question = {
             "machine": environment.identity(),
@@ -213,10 +219,8 @@ class _Bench:
         if self.request.combine and len(helpful) > 1:
             sets = [_join(helpful[: count + 1]) for count in range(1, len(helpful))]
             outcomes += self.decide(sets, limit, first=FIRST_SET)
-        if not self.was_cut:
-            self.file.delete()
-        log_outcomes(self.store, run, outcomes, self.advice)
         turns = sum(item.names == UNCHANGED for item in self.select(FIRST_ALTERNATING))
+        self.run = run
         report = TryReport(
             request=self.request,
             run=run.id,
@@ -228,6 +232,12 @@ class _Bench:
         )
         best = report.best
         return report if best is None else replace(report, diff=_diff(best))
+
+    def finish(self, report: TryReport) -> None:
+        """Keep what was measured of single changes, and delete the measurements unless the time was over."""
+        log_outcomes(self.store, self.run, report.outcomes, self.advice)
+        if not self.was_cut:
+            self.file.delete()
 
     def record_unchanged(self) -> Run:
         """Record the unchanged program once, also as a warm-up."""
