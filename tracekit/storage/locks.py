@@ -98,7 +98,7 @@ def new_mark() -> str:
         >>> is_dead(new_mark()), is_dead("no mark"), is_dead(f"{os.getpid()}.1-0a")
         (False, False, True)
     """
-    return f"{os.getpid()}.{_start_ticks(os.getpid()) or 0}-{secrets.token_hex(4)}"
+    return f"{os.getpid()}.{start_ticks(os.getpid()) or 0}-{secrets.token_hex(4)}"
 
 
 def is_dead(mark: str) -> bool:
@@ -107,7 +107,7 @@ def is_dead(mark: str) -> bool:
     if match is None:
         return False
     pid, expected = int(match[1]), int(match[2] or 0)
-    ticks = _start_ticks(pid)
+    ticks = start_ticks(pid)
     if expected and ticks:
         return ticks != expected
     import psutil  # for marks of older versions, and unknown start times
@@ -126,8 +126,11 @@ def is_abandoned(path: Path, mark: str) -> bool:
         return True
 
 
-def _start_ticks(pid: int) -> int | None:
-    """Return the start time of a process in clock ticks since boot; None if unknown."""
+def start_ticks(pid: int) -> int | None:
+    """Return the start time of a process in clock ticks since boot, which no change of the clock changes.
+
+    None if it is unknown; -1 of a process that has ended and that its parent has not waited for.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

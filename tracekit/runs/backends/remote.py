@@ -33,7 +33,7 @@ from tracekit.runs.backends.local import Leftover, LocalBackend
 from tracekit.runs.meta import RUN_ID, RunMeta
 from tracekit.runs.run import Run
 from tracekit.runs.tables import WrittenFile, move_to_draft, table_entries
-from tracekit.storage import Place, RemotePath
+from tracekit.storage import Place, RemotePath, locks
 from tracekit.storage.filesystems import RemoteError
 
 WRITER = "draft.json"
@@ -42,7 +42,8 @@ INDEX = ".index"
 _ENTRY = re.compile(r"(.+)@(\d{1,19})\.json")
 MAX_REQUESTS = 32
 """Number of concurrent requests."""
-_START_TOLERANCE_S = 2.0  # tolerance of a process's start time in seconds
+_START_TOLERANCE = 2.0  # tolerance of a process's start time
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class Writer:
     Attributes:
         machine: Digest that identifies a machine.
         pid: Process id.
-        started: Start time, seconds since the epoch.
+        started: Start time in clock ticks since boot; without `/proc`, in seconds since the epoch.
     """
 
     machine: str
@@ -64,10 +65,7 @@ class Writer:
         """Return whether it is running; None if it is of another machine."""
         if self.machine != _machine():
             return None
-        try:
-            return abs(psutil.Process(self.pid).create_time() - self.started) < _START_TOLERANCE_S
-        except psutil.Error:
-            return False
+        return abs(_started(self.pid) - self.started) < _START_TOLERANCE
 
     def __str__(self) -> str:
         if self.alive is None:
@@ -75,10 +73,25 @@ class Writer:
         return f"process {self.pid}, {'which still runs' if self.alive else 'which has ended'}"
 
 
+def _started(pid: int) -> float:
+    """Return when a process started, by no clock that can be set where that is known; -1 if it has ended."""
+    ticks = locks.start_ticks(pid)
+    if ticks is not None:
+        return ticks
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return -1.0
+
+
 @cache
 def _machine() -> str:
-    """Return a digest of this machine and its boot."""
-    text = f"{platform.node()} {uuid.getnode():x} {psutil.boot_time():.0f}"
+    """Return a digest of this machine and its boot, which no change of the clock changes."""
+    try:
+        boot = _BOOT_ID.read_text().strip()
+    except OSError:
+        boot = f"{psutil.boot_time():.0f}"
+    text = f"{platform.node()} {uuid.getnode():x} {boot}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -181,7 +194,7 @@ class RemoteBackend:
     @contextmanager
     def _own(self, address: RemotePath) -> Iterator[None]:
         """Name this process as the writer of a folder, and delete the folder at exit unless committed."""
-        this = Writer(machine=_machine(), pid=os.getpid(), started=psutil.Process().create_time())
+        this = Writer(machine=_machine(), pid=os.getpid(), started=_started(os.getpid()))
         writer, manifest = address / WRITER, address / run_meta.FILE_NAME
         writer.write_bytes(msgspec.json.encode(this))
         try:
