@@ -1,6 +1,6 @@
 """Measure every page of the dashboard: loads, layout shift, width; a drop; and the server's memory.
 
-    python -m benchmarks.browser.pages TRACE... [--parts layout loads drop memory] [--rounds 5]
+    python -m benchmarks.browser.pages TRACE... [--parts layout loads drop memory tab] [--rounds 5]
 
 Each TRACE is a file, or a folder of the traces of one job; each is imported into a store of its own, and its
 pages are opened in headless Chromium at 1440x900 and 390x844. `layout` prints for each page the sum of all
@@ -8,13 +8,16 @@ layout shifts of a load at both widths, by how much the document is wider than t
 columns outside of it at 1440. `loads` prints the milliseconds until a page is complete: first (of a new
 server, after the import, with an empty browser cache) and second, the median of the rounds. `drop` is the
 time from dropping the file until the verdict is shown and until the overview is complete. `memory` is the
-server's memory over 2,000 loads of pages with their blocks, without a browser. Times need an idle machine;
-the other parts do not.
+server's memory over 2,000 loads of pages with their blocks, without a browser. `tab` is the memory of one tab
+over as many loads, in turns of all pages by new documents and by links: its heap, nodes and listeners after a
+garbage collection, and the memory of the browser's processes. Times need an idle machine; the other parts do
+not.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import tempfile
 import time
@@ -22,22 +25,23 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from playwright.sync_api import expect, sync_playwright
 from tracekit.dashboards.analysis_pages.pages import load_pages
 
 from benchmarks.browser.chromium import chromium
 from benchmarks.dashboard import serving
 from benchmarks.programs.ask_dashboard import BLOCK, asked, fetched
+from tests.browser.watch import leave
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import psutil
     from playwright.sync_api import Browser, Page
 
-PARTS = ("layout", "loads", "drop", "memory")
+PARTS = ("layout", "loads", "drop", "memory", "tab")
 WIDE, PHONE = (1_440, 900), (390, 844)
 SHIFT = 0.1
 """Most layout shift of a page."""
@@ -190,6 +194,41 @@ def memory(server: psutil.Process, address: str, run: str, pages: Sequence[str],
         asked(address, unquoted(output), name, blocks[name], run)
 
 
+def tab(browser: Browser, address: str, run: str, pages: Sequence[str], count: int) -> Iterator[str]:
+    """Yield the memory of one tab after every round of all pages, for so many loads."""
+    page, titles = opened(browser, WIDE), {name: one.title for name, one in load_pages().items()}
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    yield f"{'loads':>8}{'heap MB':>9}{'nodes':>8}{'listeners':>11}{'documents':>11}{'browser MB':>12}"
+    for number in range(count):
+        name = pages[number % len(pages)]
+        url = f"{address}{name}?run={run}"
+        if number // len(pages) % 2 and number % len(pages):
+            leave(page, url)
+            expect(page.locator("#page h1")).to_have_text(titles[name], timeout=PATIENCE_S * 1_000)
+            page.evaluate("() => { window.tracekitLoad.done = null; }")
+            page.wait_for_function("() => window.tracekitLoad.done !== null", timeout=PATIENCE_S * 1_000)
+        else:
+            completed(page, url)
+        if number % len(pages) == len(pages) - 1 or number == count - 1:
+            session.send("HeapProfiler.collectGarbage")
+            found = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+            yield (
+                f"{number + 1:8}{found['JSHeapUsedSize'] / 1e6:9.1f}{found['Nodes']:8.0f}"
+                f"{found['JSEventListeners']:11.0f}{found['Documents']:11.0f}{browser_bytes() / 1e6:12.0f}"
+            )
+    page.context.close()
+
+
+def browser_bytes() -> int:
+    """Memory of the browser's processes that they share with no other."""
+    total = 0
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            total += process.memory_full_info().uss if "chrom" in process.name() else 0
+    return total
+
+
 def unquoted(text: str) -> str:
     """A JSON string without its escapes."""
     return text.replace('\\"', '"').replace("\\\\", "\\")
@@ -199,10 +238,10 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS[:-1])
     parser.add_argument("--pages", nargs="+", default=[], metavar="NAME", help="only these pages")
     parser.add_argument("--rounds", type=int, default=1, help="times are the median of so many")
-    parser.add_argument("--count", type=int, default=LOADS, help="loads of the part memory")
+    parser.add_argument("--count", type=int, default=LOADS, help="loads of the parts memory and tab")
     parser.add_argument("--verbose", action="store_true", help="print each layout shift")
     options = parser.parse_args()
     pages = names(options.pages)
@@ -230,6 +269,8 @@ def measured(
             with serving(store) as (server, address):
                 if part == "layout":
                     yield from layout(browser, address, run, pages, verbose=options.verbose)
+                elif part == "tab":
+                    yield from tab(browser, address, run, pages, options.count)
                 else:
                     yield from memory(server, address, run, pages, options.count)
 

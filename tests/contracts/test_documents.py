@@ -40,6 +40,15 @@ UNRUN = {
     "docs/tutorial.md": 2,
 }
 """How many blocks each document says cannot be run here."""
+NO_CLAIMS = (
+    "It does **not** authenticate",
+    "Arrow and SQLite are large",
+    "The memory limit does not apply",
+    "Other users of the same machine",
+    "After a power failure",
+    "Locks identify running writers",
+)
+"""Beginnings of what SECURITY.md says does not hold, or depends on others."""
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -104,6 +113,38 @@ def test_the_speeds_in_the_readme_are_those_of_one_benchmark() -> None:
         figures = (measured(case, name) for name in ("tracekit import", "json.loads", "HTA load"))
         size = f"{case['bytes'] / 1e6:,.0f} MB, {case['events']:,} events"
         assert f"| {size} | {' | '.join(figures)} |" in text
+
+
+@cache
+def defined_tests() -> frozenset[str]:
+    """Names of all tests."""
+    texts = (path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    return frozenset(
+        name for text in texts for name in re.findall(r"^ *def (test_\w+)\(", text, re.MULTILINE)
+    )
+
+
+def list_claims(page: str) -> list[str]:
+    """Items and rows of a page that a test shows."""
+    text = (ROOT / page).read_text()
+    if page == "docs/limits.md":
+        tables = re.findall(r"^\| input .*\n\|[-|]+\n((?:\| .*\n)+)", text, re.MULTILINE)
+        return [row for rows in tables for row in rows.splitlines()]
+    sections = text.split("\n## ")[2:-1]
+    items = [
+        item for part in sections for item in re.split(r"^- ", part.partition("**Not**")[0], flags=re.M)[1:]
+    ]
+    return [item.partition("\n\n")[0] for item in items]
+
+
+@pytest.mark.parametrize("page", ["SECURITY.md", "docs/limits.md"])
+def test_each_claim_names_tests_that_exist(page: str) -> None:
+    claims = list_claims(page)
+    assert len(claims) > 25
+    unshown = [claim for claim in claims if "`test_" not in claim and not claim.startswith(NO_CLAIMS)]
+    assert unshown == []
+    named = re.findall(r"`(test_\w+)`", (ROOT / page).read_text())
+    assert [name for name in named if name not in defined_tests()] == []
 
 
 def test_blocks_that_cannot_be_run_here_say_why_and_are_counted() -> None:

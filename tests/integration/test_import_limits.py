@@ -11,14 +11,16 @@ import sys
 import zlib
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pytest
 
 from tests.tiers import thinned
 from tests.traces import imported, kernel_event, kernels_text
+from tracekit.analysis.kernel_names import COMMUNICATION, MAX_SEARCHED, matches
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import UnusableInputError
+from tracekit.ingest.kineto import events, split
 from tracekit.ingest.kineto.columns import nanoseconds
-from tracekit.ingest.kineto.events import top_level
 from tracekit.ingest.spool import text_columns
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.schema import C
@@ -157,7 +159,7 @@ def test_times_whose_differences_would_overflow_are_unusable(text: bytes) -> Non
 
 @pytest.mark.parametrize("base", [1 << 61, -1, 1 << 63, 10**30])
 def test_base_times_beyond_the_limit_are_ignored(base: int) -> None:
-    assert top_level(b'{"baseTimeNanoseconds": %d, "traceEvents": [' % base, b"]}").base_ns == 0
+    assert events.top_level(b'{"baseTimeNanoseconds": %d, "traceEvents": [' % base, b"]}").base_ns == 0
 
 
 def test_extreme_times_are_set_aside_without_an_overflow(store: Store, tmp_path: Path) -> None:
@@ -180,6 +182,31 @@ def test_too_many_distinct_strings_are_refused(
     path.write_text(json.dumps([kernel_event(n, name=f"{n}" * 100) for n in range(50)]))
     with pytest.raises(UnusableInputError, match="distinct strings in one column"):
         imported(store, path)
+
+
+def test_text_before_the_events_is_limited(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"before": "x" * (1 << 20), "traceEvents": [kernel_event(0)]}))
+    assert imported(store, path).rows("device_intervals") == 1
+    monkeypatch.setattr(split, "HEADER_LIMIT", 1 << 19)
+    with pytest.raises(UnusableInputError, match="trace"):
+        imported(store, path)
+
+
+def test_invalid_metadata_is_repaired_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    header, after = b'{"a": "\xff", "baseTimeNanoseconds": 7, "traceEvents": [', b"]}"
+    assert events.top_level(header, after).base_ns == 7
+    monkeypatch.setattr(events, "MAX_REPAIRED_BYTES", 20)
+    assert events.top_level(header, after).base_ns == 0
+
+
+def test_long_names_are_classified_by_their_first_characters() -> None:
+    names = pd.Series(
+        [f"{'x' * before}ncclDevKernel_AllReduce" for before in (0, MAX_SEARCHED)], dtype="category"
+    )
+    assert matches(names, COMMUNICATION).tolist() == [True, False]
 
 
 def test_many_categories_are_listed_in_one_line(store: Store, tmp_path: Path) -> None:

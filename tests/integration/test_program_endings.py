@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+import sysconfig
 import time
 import uuid
 from pathlib import Path
@@ -47,6 +49,26 @@ if __name__ == "__main__":
     process.join(60)
     print("worker", process.exitcode)
 """
+NESTED = f"""
+code = "import torch; o = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), 1); o.step(); o.step()"
+words = [sys.executable, "-P", "-c", {MAIN!r}, "collect", "--start-step", "0", "--steps", "2"]
+done = subprocess.run([*words, "--store", "inner", "--", sys.executable, "-c", code], capture_output=True)
+print("inner", done.returncode, done.stderr.count(b"Traceback"))
+"""
+EMBEDDED = """
+#include <Python.h>
+int main(int count, char **words) {
+  PyConfig config;
+  PyConfig_InitPythonConfig(&config);
+  PyConfig_SetBytesString(&config, &config.program_name, words[1]);
+  PyStatus status = Py_InitializeFromConfig(&config);
+  if (PyStatus_Exception(status)) Py_ExitStatusException(status);
+  FILE *file = fopen(words[2], "r");
+  int failed = PyRun_SimpleFile(file, words[2]);
+  if (count > 3) return 12;
+  return Py_FinalizeEx() || failed ? 11 : 10;
+}
+"""
 ENDINGS = {
     "fork before the window": "wait(child(train)); train()",
     "fork inside the window": "train(1); wait(child(train)); train()",
@@ -66,7 +88,22 @@ ENDINGS = {
     "a thread that ends later": "train(6); threading.Timer(0.5, lambda: print('thread')).start()",
     "closed descriptors": "train(6); print('last', flush=True); os.closerange(0, 3)",
     "work at exit": "atexit.register(lambda: (train(), print('at exit'))); train(6); sys.exit(7)",
-    "nested": "train(6); print(subprocess.run([sys.executable, '-c', 'print(8)']).returncode)",
+    "fork, and the parent leaves inside the window": "train(1)\nchild(lambda: train(4))\nsys.exit(3)",
+    "fork, and the parent leaves before the window": "child(lambda: time.sleep(1))\ntrain()\nsys.exit(3)",
+    "fork that becomes another program": (
+        "train(6); wait(child(lambda: os.execl('/bin/sh', 'sh', '-c', 'exit 9')))"
+    ),
+    "posix_spawn": "train(6); wait(os.posix_spawn('/bin/sh', ['sh', '-c', 'exit 9'], os.environ))",
+    "exec inside the window": "train(1); os.execv('/bin/sh', ['sh', '-c', 'echo replaced; exit 5'])",
+    "os._exit inside the window": "train(1); print('last', flush=True); os._exit(6)",
+    "exception inside the window": "train(1); raise SystemError('on purpose')",
+    "a signal that kills": "train(6); print('last', flush=True); os.kill(os.getpid(), signal.SIGKILL)",
+    "interrupt": "train(6); print('last', flush=True); os.kill(os.getpid(), signal.SIGINT)",
+    "a signal with a handler": (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(8)); train(6); os.kill(os.getpid(), 15)"
+    ),
+    "a program inside": "train(6); print(subprocess.run([sys.executable, '-c', 'print(8)']).returncode)",
+    "nested collect": f"train(6)\n{NESTED}",
 }
 
 
@@ -95,7 +132,33 @@ def left(mark: str) -> list[str]:
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_program_ends_as_it_does_alone(ending: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(MODEL + ENDINGS[ending])
-    program, mark = [sys.executable, "train.py"], uuid.uuid4().hex
+    ends_as_alone([sys.executable, "train.py"], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", [[], ["without a finalizer"]], ids=["finalized", "not finalized"])
+def test_an_embedded_interpreter_ends_as_it_does_alone(last: list[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(MODEL + "train(6); print('trained', flush=True)")
+    ends_as_alone([str(build_embedding(tmp_path)), sys.executable, "train.py", *last], tmp_path)
+
+
+def build_embedding(folder: Path) -> Path:
+    """Build a program with this Python inside; skip where it cannot be built."""
+    (folder / "embed.c").write_text(EMBEDDED)
+    places = sysconfig.get_config_vars()
+    library = f"python{places['LDVERSION']}"
+    command = ["cc", "embed.c", "-o", "embed", f"-I{places['INCLUDEPY']}", f"-L{places['LIBDIR']}"]
+    command += [f"-L{places['LIBPL']}", f"-l{library}", f"-Wl,-rpath,{places['LIBDIR']}", "-rdynamic"]
+    command += [*shlex.split(places["LIBS"] or ""), *shlex.split(places["SYSLIBS"] or "")]
+    try:
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no program can embed this Python: {getattr(error, 'stderr', error)}")
+    return folder / "embed"
+
+
+def ends_as_alone(program: list[str], tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
     code, output, took_s = run(program, tmp_path, mark)
     collect = [sys.executable, "-P", "-c", MAIN, "collect", "--start-step", "0", "--steps", "2"]
     recorded = run([*collect, "--", *program], tmp_path, mark)

@@ -160,10 +160,7 @@ def try_changes(
     with exclusive_lock(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished"):
         bench = _Bench(store, request, say, progress)
         try:
-            report = bench.report(run)
-            on_report(report)
-            bench.finish(report)
-            return report
+            return bench.report(run, on_report)
         finally:
             shutil.rmtree(bench.scratch, ignore_errors=True)
 
@@ -183,7 +180,6 @@ class _Bench:
         self.recorded_s = 0.0
         self.was_cut = False
         self.advice: Advice
-        self.run: Run
         self.scratch = self.store.folder(FOLDER) / "runs"
         question = {
             "machine": environment.identity(),
@@ -205,8 +201,8 @@ class _Bench:
         """Time since this call began, s."""
         return time.monotonic() - self.began
 
-    def report(self, run: Run | None) -> TryReport:
-        """Choose changes, try them alone and then together, and return what is known."""
+    def report(self, run: Run | None, on_report: Callable[[TryReport], None]) -> TryReport:
+        """Choose changes, try them alone and then together, and report what is known."""
         run = run or self.record_unchanged()
         candidates = self.choose(run)
         if self.measured:
@@ -220,7 +216,6 @@ class _Bench:
             sets = [_join(helpful[: count + 1]) for count in range(1, len(helpful))]
             outcomes += self.decide(sets, limit, first=FIRST_SET)
         turns = sum(item.names == UNCHANGED for item in self.select(FIRST_ALTERNATING))
-        self.run = run
         report = TryReport(
             request=self.request,
             run=run.id,
@@ -230,14 +225,13 @@ class _Bench:
             disturbed=tuple(contention_warnings("program", [item.contention for item in self.measured])),
             seconds=self.seconds,
         )
-        best = report.best
-        return report if best is None else replace(report, diff=_diff(best))
-
-    def finish(self, report: TryReport) -> None:
-        """Keep what was measured of single changes, and delete the measurements unless the time was over."""
-        log_outcomes(self.store, self.run, report.outcomes, self.advice)
+        if (best := report.best) is not None:
+            report = replace(report, diff=_diff(best))
+        on_report(report)
+        log_outcomes(self.store, run, outcomes, self.advice)
         if not self.was_cut:
             self.file.delete()
+        return report
 
     def record_unchanged(self) -> Run:
         """Record the unchanged program once, also as a warm-up."""

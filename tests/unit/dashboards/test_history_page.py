@@ -10,6 +10,7 @@ from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.blocks import compute_block
 from tracekit.dashboards.figures import sweep
+from tracekit.dashboards.pages import history
 from tracekit.dashboards.pages.history import (
     bisect_command,
     commit_states,
@@ -79,6 +80,14 @@ def test_commits_are_in_the_order_of_their_time(slower: list[Run]) -> None:
     found = commit_states(slower, "step_time")
     assert [state.git.sha[:2] for state in found] == ["01", "02", "03"]
     assert [state.median_value for state in found] == [1000, 1500, 1500]
+
+
+def test_the_table_of_the_history_is_limited(
+    store: Store, slower: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "older commits" not in shown(store)
+    monkeypatch.setattr(history, "MAX_COMMITS", 2)
+    assert "1 older commits are only in the chart" in shown(store)
 
 
 def test_a_change_is_judged_against_the_commit_before(slower: list[Run]) -> None:

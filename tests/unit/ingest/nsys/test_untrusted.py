@@ -15,7 +15,7 @@ import pytest
 from tests.unit.ingest.nsys.exports import imported, kernel, levels, parquet, sqlite, tables
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.nsys import sqlite as sqlite_module
-from tracekit.ingest.nsys.rows import Wanted
+from tracekit.ingest.nsys.rows import FEW_ROWS, Wanted
 from tracekit.ingest.nsys.sqlite import SqliteTables
 from tracekit.schema import C
 
@@ -56,6 +56,27 @@ def test_computed_columns_are_not_read(store: Store, tmp_path: Path) -> None:
     script = f"ALTER TABLE {KERNEL} ADD COLUMN graphId AS (length(hex(zeroblob(400000000))))"
     run = imported(store, changed(tmp_path / "run.sqlite", script))
     assert run.arrow("device_intervals", columns=[C.GRAPH_ID])[C.GRAPH_ID].null_count == 3
+
+
+def test_only_the_first_rows_about_the_capture_are_read(tmp_path: Path) -> None:
+    rows = "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('name', 'value');" * (FEW_ROWS + 9)
+    path = changed(tmp_path / "run.sqlite", f"CREATE TABLE TARGET_INFO_SYSTEM_ENV (name, value); {rows}")
+    with closing(SqliteTables(path)) as found:
+        assert len(found.records("TARGET_INFO_SYSTEM_ENV", ("name", "value"))) == FEW_ROWS
+
+
+@pytest.mark.parametrize("value", ["'soon'", "x'ff00'", "1e300", "NULL"])
+def test_values_of_wrong_types_about_the_capture_are_missing(
+    value: str, store: Store, tmp_path: Path
+) -> None:
+    script = """
+        UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = @;
+        CREATE TABLE TARGET_INFO_GPU (id, name, smCount);
+        INSERT INTO TARGET_INFO_GPU VALUES (@, @, @);
+    """
+    run = imported(store, changed(tmp_path / "run.sqlite", script.replace("@", value)))
+    assert run.rows("device_intervals") == 3  # two kernels and the gap between them
+    assert run.meta.environment.get("gpus", []) == [] or "sm_count" not in run.meta.environment["gpus"][0]
 
 
 @pytest.mark.parametrize(
