@@ -27,6 +27,8 @@ from .findings import PART, SAMPLES, SOURCE, TIME_NS, TOTAL_NS
 
 _LOADER = "torch/utils/data/dataloader.py("
 _COUNTS = [SAMPLES, "self_samples", "unrecorded_samples"]
+_LINE = "line_samples"
+"""Column with the samples in which the most frequent line of a function runs."""
 LOOP_SHARE = 0.9
 """Share of all samples from which a function is the loop over steps, or around it."""
 MIN_SAMPLES = 4
@@ -84,6 +86,7 @@ def count_functions(samples: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
     counts["share"] = share(ints(counts, SAMPLES), len(samples))
     counts["unrecorded_samples"] = by_name["unrecorded"].sum().to_numpy()
     counts[SOURCE] = [_most_frequent(lines) for _, lines in by_name[SOURCE]]
+    counts[_LINE] = [int(lines.value_counts().iloc[0]) for _, lines in by_name[SOURCE]]
     return sort_by(counts, f"-{SAMPLES}", C.DEPTH, C.NAME)
 
 
@@ -161,7 +164,8 @@ def bound_outside(
     """Divide the time that no row covers by samples of steps that were not profiled, as far as they tell.
 
     They do not tell what is inside of ops. At most all other time is, so a function takes at least its share
-    of the samples without that time. The rest stays without a name.
+    of the samples without that time; one around nearly all samples, the share of its most frequent line. The
+    rest stays without a name.
 
     Args:
         names: Times by part and name, with a row `NOT_RECORDED`.
@@ -174,10 +178,13 @@ def bound_outside(
     if len(unprofiled) < MIN_SAMPLES or not is_rest.any():
         return names
     counts = count_functions(unprofiled, intervals.EMPTY)
+    is_around = ints(counts, SAMPLES) >= LOOP_SHARE * len(unprofiled)
+    inside = np.where(is_around, ints(counts, _LINE), ints(counts, SAMPLES))
     total_ns, self_ns = (
-        np.maximum(0, ints(counts, column) * window_ns // len(unprofiled) - (window_ns - outside_ns))
-        for column in (SAMPLES, "self_samples")
+        np.maximum(0, samples * window_ns // len(unprofiled) - (window_ns - outside_ns))
+        for samples in (inside, ints(counts, "self_samples"))
     )
+    total_ns = np.maximum(total_ns, self_ns)
     rest_ns = int(ints(names, TIME_NS)[is_rest].sum())
     self_ns = self_ns * min(rest_ns, int(self_ns.sum())) // max(1, int(self_ns.sum()))
     total_ns = np.where(counts[C.NAME].isin(loops), self_ns, total_ns)

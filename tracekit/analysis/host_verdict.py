@@ -289,7 +289,7 @@ def _name_rate(rates: pd.DataFrame | None, part_ns: int) -> str:
 def _name_sampled(functions: pd.DataFrame | None) -> str:
     """Name the function of the program in which most samples are; empty if they are few.
 
-    It is one with most of its samples in a line, or the innermost one of most samples.
+    It is one with most of its samples in a line, or the innermost one of most samples that is not the loop.
     """
     if functions is None:
         return ""
@@ -299,7 +299,8 @@ def _name_sampled(functions: pd.DataFrame | None) -> str:
     inside &= ~functions[C.NAME].astype(str).str.contains(LIBRARY)
     chosen = functions[inside].assign(share=share[inside])
     with_line = chosen[(chosen["source"] != "") & (chosen["share"] < MAX_SAMPLED_SHARE)]
-    most = chosen[2 * chosen["share"] > 1]
+    is_loop = (chosen["share"] >= MAX_SAMPLED_SHARE) & (chosen["source"] == "")
+    most = chosen[(2 * chosen["share"] > 1) & ~is_loop]
     if not len(with_line) and not len(most):
         return ""
     row = with_line.nlargest(1, "share") if len(with_line) else most.nsmallest(1, "share")
@@ -388,6 +389,8 @@ def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
     totals = names.groupby(C.NAME, sort=False)["total_ns"].sum()
     totals = totals[~totals.index.astype(str).str.contains(LIBRARY)]
     most = totals[2 * totals > part_ns]
+    if len(most) > 1:  # what samples of other steps tell is at least that long, and the rest has no name
+        most = most.drop(NOT_RECORDED, errors="ignore")
     if not len(most):
         return "", 0
     return str(most.idxmin()), min(int(most.min()), part_ns)

@@ -616,6 +616,27 @@ def test_without_samples_of_profiled_steps_those_of_others_bound_what_a_function
     assert "mostly data.py(6): encode, line 8;" in judge(run).sentence
 
 
+@pytest.mark.parametrize(("ops", "named"), [(0.2, True), (0.6, False)])
+def test_a_function_around_all_samples_takes_the_share_of_its_line(
+    tmp_path: Path, ops: float, *, named: bool
+) -> None:
+    """The line may run ops as well, as one that calls a model: then it does not explain the time outside."""
+    choice = ("python3.11/random.py", 3, "choice", 4)
+    samples = [*others(4, choice, (*MAIN, 25)), *others(4, (*MAIN, 25)), *others(2, (*MAIN, 26))]
+    (finding,) = analyze(
+        stepping(tmp_path, [runs_op(0, ops)], host_samples=samples), "host_breakdown"
+    ).findings
+    assert finding.code == "host_outside_ops"
+    assert ("train.py(20): main, line 25" in finding.advice) == named
+    assert (finding.saving_ns_per_step is not None) == named
+
+
+def test_the_loop_is_not_named_beside_ops(tmp_path: Path) -> None:
+    samples = [sample(30_000 * place, *[(*MAIN, 20 + place)][: place % 30]) for place in range(30)]
+    run = stepping(tmp_path, [runs_op(0, 1)], host_samples=samples)
+    assert "samples of Python" not in judge(run).sentence
+
+
 def test_a_function_that_calls_what_takes_the_time_is_named_unless_it_is_the_loop(tmp_path: Path) -> None:
     split, encode = ("data.py", 2, "split", 3), ("data.py", 6, "encode")
     outside = [((split,) if place % 2 else ()) + ((*encode, 7 + place), (*MAIN, 25)) for place in range(6)]
