@@ -24,6 +24,7 @@ from ..components.charts import aria, chart
 from ..components.finding import show_finding
 from ..components.links import filter_by_view, show_command
 from ..components.text import block_title, show_note, with_code
+from ..figures.axis import LABEL, row_axis
 from ..figures.bars import bars, compose_bars
 from ..site import Context
 from ..tables.columns import ROW_ID_TABLES
@@ -191,6 +192,7 @@ class PageResults:
         *,
         title: str,
         caption: str,
+        label_width: int = LABEL,
     ) -> list[Component]:
         """Show a column as bars, or columns as stacked bars, the first at the top; nothing without rows.
 
@@ -201,6 +203,7 @@ class PageResults:
             unit: Unit of the values.
             title: What the values are, for the axis.
             caption: One sentence.
+            label_width: Characters to which labels are shortened.
         """
         names = list(map(str, labels))
         if not names:
@@ -210,6 +213,7 @@ class PageResults:
             figure = compose_bars(names, parts, unit, title=title)
         else:
             figure = bars(names, values.tolist(), unit, title=title)
+        figure["layout"]["yaxis"] |= row_axis(names, width=label_width)
         return [chart(self.context, chart_name, figure, caption=caption)]
 
     def show_switch(self, option: str, label: str, choices: Sequence[tuple[str, str]]) -> Component:

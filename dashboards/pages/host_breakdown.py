@@ -9,6 +9,7 @@ from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, keep_largest, show_answer, values_by_rank
+from ..figures.axis import LABEL
 from ..site import Section
 
 NAME = "host_breakdown"
@@ -32,7 +33,7 @@ def _figures(results: PageResults) -> list[Component]:
     ]
 
 
-def chart_names(results: PageResults) -> list[Component]:
+def chart_names(results: PageResults, *, label_width: int = LABEL) -> list[Component]:
     """Chart the ops, ranges and functions with most time of the driving threads; nothing without rows."""
     frame = results.frame("by_name", NAME)
     sums = frame.groupby([C.NAME, "part"], sort=False)["time_ns"].sum().reset_index()
@@ -44,7 +45,9 @@ def chart_names(results: PageResults) -> list[Component]:
     }
     which = f"{len(largest)} largest of {len(sums):,} names" if len(largest) < len(sums) else "all names"
     caption = f"Self time of the driving threads by op, range or Python function: {which}."
-    return results.bars("names", largest[C.NAME], parts, title="self time", caption=caption)
+    return results.bars(
+        "names", largest[C.NAME], parts, title="self time", caption=caption, label_width=label_width
+    )
 
 
 PAGE = answer_page(NAME, section=Section.TIME, order=112, answer=_answer, figures=_figures, height=460)

@@ -145,10 +145,14 @@ def chart_each_step(results: PageResults, *, height: int = 250) -> list[Componen
     return [chart(results.context, "steps", figure, caption=caption)]
 
 
+NARROW_LABEL = 24
+"""Characters of labels in the narrow column of the overview."""
+
+
 def _host(results: PageResults) -> list[Component]:
     notes = " ".join(map(sentence, results.context.result(ANALYSIS).notes))
     nothing = notes or "The run has neither device activity nor host ops."
-    return chart_names(results) or [html.P(nothing, className="tk-dim")]
+    return chart_names(results, label_width=NARROW_LABEL) or [html.P(nothing, className="tk-dim")]
 
 
 PAGE = Page(
