@@ -26,6 +26,7 @@ from tracekit.analysis.host_verdict import (
     describe_line,
     find_lock_holder,
     find_main_function,
+    name_more_work,
     starts_workers,
     waits_in_event_loop,
 )
@@ -335,8 +336,8 @@ def _report_straggler(
     if len(waits) < MIN_RANKS or saving < LATE["min_share"] * window_ns:
         return None
     late, waiting = min(waits, key=waits.__getitem__), max(waits, key=waits.__getitem__)
-    ops = names[(names[C.RANK] == late) & (names[PART] == HostPart.OPS)]
-    largest = f", most in {brief(str(ops[C.NAME].iloc[0]))}" if len(ops) else ""
+    work = name_more_work(whole, names, late)
+    largest = f", most in {brief(work)}" * bool(work)
     per_step = [human(against.per_step(waits[rank] * len(waits)), "ns") for rank in (waiting, late)]
     return against.finding(
         LATE,

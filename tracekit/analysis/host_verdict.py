@@ -396,5 +396,25 @@ def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
     return str(most.idxmin()), min(int(most.min()), part_ns)
 
 
+def name_more_work(whole: pd.DataFrame, by_name: pd.DataFrame, rank: int) -> str:
+    """Return the op or the function in which a rank works longest beyond the others; empty if unknown.
+
+    Args:
+        whole: Table `whole` of `host_breakdown`.
+        by_name: Its table `by_name`.
+        rank: The rank.
+    """
+    times = whole.groupby(["part", C.RANK])["time_ns"].sum().unstack(C.RANK, fill_value=0)
+    work = times.drop(index=str(HostPart.COMMUNICATION), errors="ignore")
+    if work.empty:
+        return ""
+    part = str((work[rank] - work.drop(columns=rank).mean(axis=1)).idxmax())
+    rows = by_name[(by_name[C.RANK] == rank) & (by_name["part"] == part)]
+    function, _ = find_main_function(rows, int(work[rank][part]))
+    if part == HostPart.OPS and len(rows):
+        return str(rows[C.NAME].iloc[0])
+    return "" if function in ("", NOT_RECORDED) else function + describe_line(rows, function)
+
+
 def _shown(name: object) -> str:
     return shorten(clean(str(name)), NAME_WIDTH)

@@ -426,6 +426,15 @@ def test_a_straggler_is_named_with_its_work_and_what_balance_saves(tmp_path: Pat
     assert finding.saving_ns_per_step == 300_000  # 0.4 and 1 ms of work are 0.7 ms each
 
 
+def test_a_straggler_is_named_with_its_function_where_it_runs_no_more_ops(tmp_path: Path) -> None:
+    encode = host("data.py(6): encode", 0, 600_000, kind=HostKind.PYTHON)
+    late = [encode, runs_op(0.6, 1, "aten::bmm")]
+    waits = [runs_op(0, 0.4), runs_op(0.4, 1, "c10d::allreduce_")]
+    findings = analyze(stepping(tmp_path, late, waits), "host_breakdown").findings
+    (finding,) = [finding for finding in findings if finding.code == "host_straggler"]
+    assert finding.advice.startswith("Rank 0 runs other work meanwhile, most in data.py(6): encode:")
+
+
 def test_the_innermost_function_of_the_program_with_most_of_the_time_is_named(tmp_path: Path) -> None:
     python = {C.KIND: HostKind.PYTHON}
     rows = [
