@@ -29,6 +29,7 @@ _KINDS = {
 GROUPS = (COLLECTORS, WORKLOADS, ANALYSES, PAGES, CHANGES)
 _EXTRAS = {
     **{name: name for name in ("torch", "transformers", "timm", "torchvision")},
+    **{name: name for name in ("mlflow", "tensorboard", "wandb")},
     **dict.fromkeys(("dash", "dash_ag_grid", "dash_mantine_components", "plotly", "waitress"), "dashboard"),
     **dict.fromkeys(("dask", "distributed"), "scale"),
     "numba": "fast",

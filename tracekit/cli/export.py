@@ -14,7 +14,9 @@ from tracekit.errors import UnusableInputError, did_you_mean
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
     from tracekit.runs.selection import Window
+    from tracekit.runs.store import Store
 
+TRACKERS = ("tensorboard", "mlflow", "wandb")
 _ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
 
 
@@ -23,7 +25,7 @@ _ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
 @click.option(
     "--to",
     "target",
-    type=click.Choice(tuple(_ENDINGS)),
+    type=click.Choice((*_ENDINGS, *TRACKERS)),
     default="perfetto",
     show_default=True,
     help="Output format.",
@@ -33,7 +35,8 @@ _ENDINGS = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
     "--output",
     metavar="PATH",
     shell_complete=completion.file,
-    help="Output path; default: the run id with a suffix, in the current folder. `-` is stdout.",
+    help="Output path; default: the run id with a suffix, in the current folder, or the tracker's own place. "
+    "`-` is stdout.",
 )
 @click.option("--steps", metavar="FIRST[:LAST]", help="Export only these profiled steps, by number.")
 @click.option(
@@ -61,24 +64,34 @@ def command(
     empty where a value is missing. parquet: a folder with a file per table, of types and encodings that any
     tool reads, and run.json.
 
-    Prints the path it wrote. Memory use does not grow with the size of the run.
+    tensorboard, mlflow, wandb: step times, parts of the verdict, savings and peak memory as scalars, the
+    verdict as text, and the findings as a table, where the tracker's own variables say (MLFLOW_TRACKING_URI,
+    WANDB_PROJECT, ...), or offline in the folder of -o. Each needs the extra of its name, such as
+    `pip install 'tracekit-torch[mlflow]'`.
+
+    Prints the path or address that it wrote. Memory use does not grow with the size of the run.
 
     \b
     tracekit export latest -o trace.json.gz
     tracekit export latest --steps 3:5 -o steps.json
     tracekit export latest --to csv --safe -o tables.zip
+    tracekit export latest --to tensorboard -o runs/profile
     """  # noqa: D301 (click reads the \b)
     from tracekit.export.chrome import chrome_trace
     from tracekit.ingest.references import resolve
 
     if safe and target != "csv":
         raise UnusableInputError(f"--safe has no effect on {target}", hint="use it with --to csv")
-    exported = resolve(open_store(store), run)
+    runs = open_store(store)
+    exported = resolve(runs, run)
+    if output == "-" and target != "perfetto":
+        message = f"{target} writes several files and cannot go to stdout"
+        raise UnusableInputError(message, hint="give a path with -o")
+    if target in TRACKERS:
+        folder = Path(output).expanduser() if output else None
+        click.echo(log_export(exported, folder, runs, to=target, steps=steps, overwrite=force))
+        return
     if output == "-":
-        if target != "perfetto":
-            raise UnusableInputError(
-                f"{target} writes several files and cannot go to stdout", hint="give a path with -o"
-            )
         window = select_steps(exported, steps) if steps else None
         sys.stdout.buffer.writelines(chrome_trace(exported, window=window))
         sys.stdout.buffer.flush()
@@ -113,8 +126,9 @@ def write_export(
     from tracekit.export import tables
     from tracekit.export.chrome import chrome_trace, compress
 
+    known = (*_ENDINGS, *TRACKERS)
     if to not in _ENDINGS:
-        hint = did_you_mean(to, [*_ENDINGS]) or f"use {', '.join(_ENDINGS)}"
+        hint = did_you_mean(to, known) or f"use {', '.join(known)}"
         raise UnusableInputError(f"unknown target {to!r}", hint=hint)
     source = tables.Source(run, select_steps(run, steps) if steps else None)
     with tables.open_output(path, overwrite=overwrite) as temporary:
@@ -126,6 +140,36 @@ def write_export(
             tables.as_csv(source, temporary, safe=safe)
         else:
             tables.as_parquet(source, temporary)
+
+
+def log_export(
+    run: Run, folder: Path | None, store: Store, *, to: str, steps: str | None = None, overwrite: bool = False
+) -> str:
+    """Log a run to a tracker; returns the folder or the address where it is.
+
+    Args:
+        run: The run.
+        folder: Folder to write to; None for the place of the tracker's own variables.
+        store: Store whose cache has the results of analyses.
+        to: One of `TRACKERS`.
+        steps: Refused: a summary is of the whole run.
+        overwrite: Whether to replace what was logged of this run.
+    """
+    if steps:
+        raise UnusableInputError(f"{to} gets a summary of the whole run", hint="leave --steps out")
+    from tracekit.analysis.cache import ResultCache
+    from tracekit.analysis.findings import Advice, advise
+    from tracekit.cli.progress import analysis_progress
+    from tracekit.export.trackers import log_run, summarize
+
+    cache = ResultCache(store)
+
+    def compute() -> Advice:
+        with analysis_progress() as progress:
+            return advise(run, progress=progress, by=cache.analyze)
+
+    advice = cache.answer(run, (), ("findings", True), Advice, compute)
+    return log_run(summarize(run, advice, by=cache.analyze), to=to, folder=folder, overwrite=overwrite)
 
 
 def select_steps(run: Run, steps: str) -> Window:

@@ -93,7 +93,7 @@ def export(
     Args:
         run: The run, or what `open` takes.
         path: File or folder to write; a trace is gzipped if its name ends in .gz, CSV zipped if in .zip.
-        to: `perfetto`, `csv` or `parquet`.
+        to: `perfetto`, `csv` or `parquet`; or `tensorboard`, `mlflow` or `wandb`, offline in a folder.
         steps: Steps to export of a trace, such as `3` or `3:5`; all by default.
         overwrite: Whether to replace what exists.
         safe: Whether CSV has no text that a spreadsheet would evaluate as a formula.
@@ -103,6 +103,7 @@ def export(
         The path that was written.
 
     Raises:
+        MissingDependencyError: The package of a tracker is not installed.
         UnusableInputError: The path exists or cannot be written, or an option is unknown.
         RunNotFoundError: Nothing, or more than one run, matches.
         TypeError: `run` is no run and no reference to one, or `path` no path.
@@ -112,9 +113,13 @@ def export(
         >>> tracekit.export("latest", "trace.json.gz", steps="3:5")  # doctest: +SKIP
     """
     target = pathlib.Path(as_text(path, "path", _PATH)).expanduser()
-    from tracekit.cli.export import write_export
+    from tracekit.cli.export import TRACKERS, log_export, write_export
 
-    write_export(open_run(run, "run", store), target, to=to, steps=steps, overwrite=overwrite, safe=safe)
+    exported = open_run(run, "run", store)
+    if to in TRACKERS:
+        log_export(exported, target, open_store(store), to=to, steps=steps, overwrite=overwrite)
+    else:
+        write_export(exported, target, to=to, steps=steps, overwrite=overwrite, safe=safe)
     return target
 
 
