@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli import options
 from tracekit.cli.progress import explain_end, note
 from tracekit.experiments.options import AbOptions, CheckOptions, Design
 from tracekit.workloads.options import list_options
+
+if TYPE_CHECKING:
+    from tracekit.experiments.check_model import CheckResult
 
 
 @click.command("ab")
@@ -19,6 +23,7 @@ from tracekit.workloads.options import list_options
 @options.options_of(design=Design, chosen=AbOptions, strict=True)
 @options.verdict_option
 @options.output_option
+@options.also_of(options.VERDICTS)
 @options.store_option
 def command(
     *,
@@ -29,6 +34,7 @@ def command(
     chosen: AbOptions,
     output_format: str,
     output: Path | None,
+    also: tuple[tuple[Path, str], ...],
     store: str | None,
 ) -> int:
     """Compare the run time and memory of CMD at commit HEAD with commit BASE, or of two settings.
@@ -65,7 +71,11 @@ def command(
     if chosen.a is not None and chosen.b is not None:
         program = tuple(word for word in (base, head, *program) if word is not None)
         if chosen.a.startswith(LABEL) or chosen.b.startswith(LABEL):
-            return _compare_labels(chosen, design, program, output_format, output, store)
+            from tracekit.render.check import render as render_check
+
+            result = _compare_labels(chosen, design, program, store)
+            options.write_result(lambda name: render_check(result, name), output_format, output, also)
+            return int(result.exit_code)
         settings = Setting.parse(chosen.a, program), Setting.parse(chosen.b, program)
         base, head = chosen.a, chosen.b
     elif chosen.a is not None or chosen.b is not None:
@@ -87,7 +97,9 @@ def command(
             request,
             say=lambda text: note(f"tracekit: {text}"),
             progress=note,
-            on_report=lambda report: options.write_result(render(report, output_format), output),
+            on_report=lambda report: options.write_result(
+                lambda name: render(report, name), output_format, output, also
+            ),
         )
     return int(exit_code(report.verdict))
 
@@ -98,16 +110,10 @@ OF_LABELS = ("a", "b", "metrics", "threshold")
 
 
 def _compare_labels(
-    chosen: AbOptions,
-    design: Design,
-    program: tuple[str, ...],
-    output_format: str,
-    output: Path | None,
-    store: str | None,
-) -> int:
+    chosen: AbOptions, design: Design, program: tuple[str, ...], store: str | None
+) -> CheckResult:
     """Compare stored runs of two labels."""
     from tracekit.experiments.check import check
-    from tracekit.render.check import render
 
     _refuse_options_of_measuring(chosen, design)
     base, head = chosen.a or "", chosen.b or ""
@@ -116,14 +122,12 @@ def _compare_labels(
             "A label is compared with a label, and without a command: nothing is measured."
         )
     plain = CheckOptions()
-    result = check(
+    return check(
         options.open_store(store),
         base,
         label=head.removeprefix(LABEL),
         options=replace(plain, metrics=design.metrics or plain.metrics, threshold=design.threshold),
     )
-    options.write_result(render(result, output_format), output)
-    return int(result.exit_code)
 
 
 def _refuse_options_of_measuring(chosen: AbOptions, design: Design) -> None:

@@ -78,7 +78,7 @@ def command(
     except KeyboardInterrupt:
         note("tracekit: measurements are saved; run the same command to resume")
         raise
-    options.write_result(render(bisection, output_format), output)
+    options.write_result(lambda name: render(bisection, name), output_format, output)
     return int(bisection.exit_code)
 
 

@@ -9,7 +9,8 @@ from tracekit.cli import completion, options
 from tracekit.cli import lazy_click as click
 from tracekit.experiments.options import CheckOptions
 
-_WITH_CAUSES = ("table", "json", "markdown", "html")
+_FORMATS = (*options.VERDICTS, *options.METRICS)
+_WITH_CAUSES = {"table", "json", "markdown", "html"}
 
 
 @click.command("check")
@@ -30,14 +31,15 @@ _WITH_CAUSES = ("table", "json", "markdown", "html")
 )
 @click.option("--label", shell_complete=completion.label, help="Check all runs with this label.")
 @options.options_of(chosen=CheckOptions, strict=True)
-@options.format_of("result", (*options.VERDICTS, options.METRICS))
+@options.format_of("result", _FORMATS)
 @click.option(
     "--explain/--no-explain",
     default=True,
     show_default=True,
-    help="Where steps got slower, compare the profiles to show causes; not with junit and github.",
+    help="Where steps got slower, compare the profiles to show causes; not for junit and github.",
 )
 @options.output_option
+@options.also_of(_FORMATS)
 @options.store_option
 def command(
     *,
@@ -48,6 +50,7 @@ def command(
     output_format: str,
     explain: bool,
     output: Path | None,
+    also: tuple[tuple[Path, str], ...],
     store: str | None,
 ) -> int:
     """Fail if stored runs are slower or use more memory than their baseline.
@@ -57,20 +60,21 @@ def command(
     printed. Runs with uncommitted changes are not used as a baseline. Every metric of every workload, mode
     and device is tested, with Holm's correction for multiple tests.
 
-    `--format prometheus` prints the metrics as text that Prometheus, and the receiver of an OpenTelemetry
-    collector for it, read: in seconds and bytes.
+    `--format prometheus` and `--format otlp` print the metrics in seconds and bytes: as text that Prometheus
+    reads, and as a line of JSON of the OpenTelemetry protocol.
 
     Exit codes: 0 pass, 1 regression, 3 cannot tell, 4 not comparable, 5 no baseline or nothing to compare.
 
     \b
     tracekit check --against main
-    tracekit check --against origin/main --threshold 5% --format markdown > comment.md
+    tracekit check --against origin/main --threshold 5% --also comment.md --also check.html
     tracekit check --against before --label after --varying torch
     """  # noqa: D301 (click reads the \b)
     from tracekit.experiments.check import check
     from tracekit.render.check import render
 
-    chosen = replace(chosen, explain=explain and output_format in _WITH_CAUSES)
+    formats = {output_format, *(name for _, name in also)}
+    chosen = replace(chosen, explain=explain and bool(formats & _WITH_CAUSES))
     result = check(options.open_store(store), against, runs=runs, label=label, options=chosen)
-    options.write_result(render(result, output_format), output)
+    options.write_result(lambda name: render(result, name), output_format, output, also)
     return int(result.exit_code)

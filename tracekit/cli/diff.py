@@ -11,6 +11,7 @@ from tracekit.cli import completion, options, progress
 from tracekit.cli import lazy_click as click
 from tracekit.errors import ExitCode
 
+_FORMATS = (*options.FORMATS, "html")
 _VIEWS = ("op", "module", "kernel")
 
 
@@ -48,8 +49,9 @@ _VIEWS = ("op", "module", "kernel")
     type=click.IntRange(min=0),
     help="Maximum rows per table, 0 for all.",
 )
-@options.format_of("comparison", (*options.FORMATS, "html"))
+@options.format_of("comparison", _FORMATS)
 @options.output_option
+@options.also_of(_FORMATS)
 @options.store_option
 def command(
     *,
@@ -62,6 +64,7 @@ def command(
     limit: int | None,
     output_format: str,
     output: Path | None,
+    also: tuple[tuple[Path, str], ...],
     store: str | None,
 ) -> int:
     """Compare run B with run A and break down the difference.
@@ -88,7 +91,9 @@ def command(
     compared = replace(compared, warnings=(*unlike, *compared.warnings))
     decides = use_exit_code or compared.verdict is Verdict.NOT_COMPARABLE
     code = int(exit_code(compared.verdict) if decides else ExitCode.OK)
-    options.write_result(render(compared, output_format, limit=limit, exit_code=code), output)
+    options.write_result(
+        lambda name: render(compared, name, limit=limit, exit_code=code), output_format, output, also
+    )
     return code
 
 

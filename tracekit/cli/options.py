@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
@@ -65,6 +65,35 @@ if TYPE_CHECKING:
     Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
 
+class Report(click.ParamType):  # type: ignore[type-arg]
+    """A file whose ending is that of a format, converted to its path and the format."""
+
+    name = "file"
+    endings: ClassVar[dict[str, str]] = {
+        ".md": "markdown",
+        ".html": "html",
+        ".json": "json",
+        ".csv": "csv",
+        ".xml": "junit",
+        ".prom": "prometheus",
+        ".jsonl": "otlp",
+    }
+
+    def __init__(self, formats: Sequence[str]) -> None:
+        self.known = {ending: name for ending, name in self.endings.items() if name in formats}
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Path, str]:
+        """Convert to a path and a format."""
+        if isinstance(value, tuple):
+            return value
+        path = Path(str(value))
+        if path.suffix not in self.known:
+            self.fail(f"{str(path)!r} has the ending of no format; use {', '.join(self.known)}", param, ctx)
+        return path, self.known[path.suffix]
+
+
 class Words(click.ParamType):  # type: ignore[type-arg]
     """Words of a choice, comma-separated, of an option that may also be repeated."""
 
@@ -89,8 +118,8 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 FORMATS = ("table", "json", "csv", "markdown")
 REPORTS = ("table", "json", "markdown")
 """Formats of reports, which are text rather than rows."""
-METRICS = "prometheus"
-"""Format of a check's metrics for monitoring."""
+METRICS = ("prometheus", "otlp")
+"""Formats of a check's metrics for monitoring."""
 IN_CI = ("sarif", "github")
 """Formats of findings for continuous integration."""
 VERDICTS = (*REPORTS, "html", "junit", "github")
@@ -242,8 +271,40 @@ output_option = click.option(
 )
 
 
-def write_result(text: str, output: Path | None) -> None:
-    """Write a result to the file of `output_option`, or else to stdout."""
+def also_of(formats: Sequence[str]) -> Decorator:
+    """Return the option with which a command writes its result to more files, by their endings.
+
+    Args:
+        formats: Formats of the command.
+    """
+    kind = Report(formats)
+    return click.option(
+        "--also",
+        type=kind,
+        multiple=True,
+        metavar="FILE",
+        shell_complete=completion.file,
+        help=f"Also write this file, in the format of its ending: {', '.join(kind.known)}. Repeatable.",
+    )
+
+
+def write_result(
+    render: Callable[[str], str],
+    output_format: str,
+    output: Path | None,
+    also: Sequence[tuple[Path, str]] = (),
+) -> None:
+    """Write a result to the file of `output_option`, or else to stdout, and to those of `also_of`.
+
+    Args:
+        render: Returns the result in a format.
+        output_format: Format of the output.
+        output: The file.
+        also: More files, each with its format.
+    """
+    for path, name in also:
+        path.write_text(render(name), encoding="utf-8")
+    text = render(output_format)
     if output:
         output.write_text(text, encoding="utf-8")
     else:

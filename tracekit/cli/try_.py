@@ -69,6 +69,8 @@ def command(
             run=place.resolve(run) if run else None,
             say=lambda text: note(f"tracekit: {text}"),
             progress=note,
-            on_report=lambda report: options.write_result(render(report, output_format), output),
+            on_report=lambda report: options.write_result(
+                lambda name: render(report, name), output_format, output
+            ),
         )
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ def render(result: CheckResult, output_format: str) -> str:
         "junit": as_junit,
         "github": as_github,
         "prometheus": as_prometheus,
+        "otlp": as_otlp,
     }
     return writers[output_format](result)
 
@@ -148,11 +150,21 @@ def _configuration(config: Configuration) -> dict[str, Any]:
 
 def as_prometheus(result: CheckResult) -> str:
     """Render as Prometheus text: both sides, ratio with its interval, and verdict of each metric."""
+    return ci.write_prometheus(_samples(result), _METRICS)
+
+
+def as_otlp(result: CheckResult) -> str:
+    """Render as a line of JSON of the OpenTelemetry protocol, with the metrics of `as_prometheus`."""
+    return ci.write_otlp(_samples(result), _METRICS, time.time_ns())
+
+
+def _samples(result: CheckResult) -> list[ci.Sample]:
+    """Return the samples of a check: both sides, ratio with its interval, and verdict of each metric."""
     samples: list[ci.Sample] = [("tracekit_check_exit_code", {}, int(result.exit_code))]
     for configuration in result.configurations:
         for compared in configuration.comparisons:
             labels = {"configuration": configuration.name, "metric": compared.name}
-            unit, scale = _PROMETHEUS_UNITS.get(compared.unit, ("value", 1.0))
+            unit, scale = _BASE_UNITS.get(compared.unit, ("value", 1.0))
             for side, value in (("base", compared.a), ("head", compared.b)):
                 samples.append((f"tracekit_check_{unit}", labels | {"side": side}, value * scale))
             low, high = compared.ci95 or (None, None)
@@ -161,11 +173,11 @@ def as_prometheus(result: CheckResult) -> str:
                     [("tracekit_check_ratio", labels | {"bound": bound}, ratio)] if ratio is not None else []
                 )
             samples.append(("tracekit_check_verdict", labels | {"verdict": str(compared.verdict)}, 1))
-    return ci.write_prometheus(samples, _PROMETHEUS_HELP)
+    return samples
 
 
-_PROMETHEUS_UNITS = {"ns": ("seconds", 1e-9), "bytes": ("bytes", 1.0)}
-_PROMETHEUS_HELP = {
+_BASE_UNITS = {"ns": ("seconds", 1e-9), "bytes": ("bytes", 1.0)}
+_METRICS = {
     "tracekit_check_exit_code": "0 pass, 1 regression, 3 cannot tell, 4 not comparable, 5 nothing compared",
     "tracekit_check_seconds": "A metric of a side that is a time",
     "tracekit_check_bytes": "A metric of a side that is a size",

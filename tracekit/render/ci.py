@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 from tracekit.analysis.savings import Ranked
 from tracekit.errors import clean
+from tracekit.registry import VERSION
 from tracekit.render.document import Table
 from tracekit.render.page import fold_table, page
 from tracekit.stats.comparison import Comparison, Verdict
@@ -105,6 +106,38 @@ def write_prometheus(samples: Iterable[Sample], helps: Mapping[str, str]) -> str
     heads = {name: [f"# HELP {name} {text}", f"# TYPE {name} gauge"] for name, text in helps.items()}
     lines = [line for name, head in heads.items() if name in by_name for line in [*head, *by_name[name]]]
     return "".join(f"{line}\n" for line in lines)
+
+
+def write_otlp(samples: Iterable[Sample], helps: Mapping[str, str], time_ns: int) -> str:
+    """Return gauges as a line of OTLP in JSON: the body of a request, or a line of a file.
+
+    Args:
+        samples: The samples.
+        helps: Meaning of each metric, in the order of the output.
+        time_ns: When they were measured, ns since the epoch.
+    """
+    points: dict[str, list[dict[str, object]]] = {}
+    for name, labels, value in samples:
+        point = {"attributes": _attributes(labels), "timeUnixNano": str(time_ns), "asDouble": float(value)}
+        points.setdefault(name, []).append(point)
+    gauges = [
+        {"name": name, "description": text, "unit": _UNITS.get(name.rpartition("_")[2], "1")}
+        | {"gauge": {"dataPoints": points[name]}}
+        for name, text in helps.items()
+        if name in points
+    ]
+    resource = {"attributes": _attributes({"service.name": "tracekit"})}
+    scope = {"name": "tracekit", "version": VERSION}
+    content = [{"resource": resource, "scopeMetrics": [{"scope": scope, "metrics": gauges}]}]
+    return json.dumps({"resourceMetrics": content}) + "\n"
+
+
+_UNITS = {"seconds": "s", "bytes": "By"}
+"""Units of the OpenTelemetry protocol, by the last word of a metric's name."""
+
+
+def _attributes(labels: Mapping[str, str]) -> list[dict[str, object]]:
+    return [{"key": key, "value": {"stringValue": clean(text)}} for key, text in labels.items()]
 
 
 def _escape_label(text: str) -> str:

@@ -24,7 +24,19 @@ STORE = "store"
 PATTERNS = ("communication", "serving")
 """Keys of lists of regular expressions, which are no options."""
 PERSONAL = frozenset(
-    ("allow_collect", "allow_delete", "debug", "help", "host", "install", "open", "output", "version", "yes")
+    (
+        "allow_collect",
+        "allow_delete",
+        "also",
+        "debug",
+        "help",
+        "host",
+        "install",
+        "open",
+        "output",
+        "version",
+        "yes",
+    )
 )
 """Options that a project cannot set for its users: what they permit, delete, open or overwrite."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -15,6 +16,8 @@ from tracekit.cli.main import run
 from tracekit.experiments.options import CheckOptions as Options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import Git
     from tracekit.runs.store import Store
 
@@ -127,6 +130,51 @@ def test_junit_has_a_case_for_each_metric(
         ("resnet50 train cpu", "device_peak"): [],
     }
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "0")
+
+
+def test_otlp_is_a_request_of_opentelemetry_with_the_metrics_of_prometheus(
+    head: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service: Any = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
+    from google.protobuf import json_format
+
+    before = time.time_ns()
+    code, out = checked(store, capsys, "--format", "otlp", "--metric", "step_time")
+    assert out.count("\n") == 1
+    request = json_format.Parse(out, service.ExportMetricsServiceRequest())
+    (resource,) = request.resource_metrics
+    assert {one.key: one.value.string_value for one in resource.resource.attributes} == {
+        "service.name": "tracekit"
+    }
+    (scope,) = resource.scope_metrics
+    found: dict[str, float] = {}
+    for metric in scope.metrics:
+        for point in metric.gauge.data_points:
+            assert before <= point.time_unix_nano <= time.time_ns()
+            labels = ",".join(f'{one.key}="{one.value.string_value}"' for one in point.attributes)
+            found[f"{metric.name}{{{labels}}}" if labels else metric.name] = point.as_double
+    assert {metric.name: metric.unit for metric in scope.metrics}["tracekit_check_seconds"] == "s"
+    _, text = checked(store, capsys, "--format", "prometheus", "--metric", "step_time")
+    samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert found == pytest.approx({name: float(value) for name, value in samples.items()})
+    assert found["tracekit_check_exit_code"] == code == 1
+
+
+@pytest.mark.slow
+def test_a_result_is_written_to_more_files_as_their_endings_say(
+    head: str, store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    names = ("all.md", "all.json", "all.xml")
+    also = [word for name in names for word in ("--also", str(tmp_path / name))]
+    code, out = checked(store, capsys, "--format", "github", *also)
+    assert code == 1
+    assert out.startswith("::error ")
+    _, text = checked(store, capsys, "--format", "markdown")
+    assert (tmp_path / "all.md").read_text() == text
+    assert json.loads((tmp_path / "all.json").read_text())["exit_code"] == 1
+    assert ET.parse(tmp_path / "all.xml").getroot().get("failures") == "1"  # noqa: S314 (our own)
+    refused, _ = checked(store, capsys, "--also", str(tmp_path / "all.txt"))
+    assert refused == 2
 
 
 def test_prometheus_has_both_sides_in_seconds_and_the_verdict(
