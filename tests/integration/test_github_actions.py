@@ -65,6 +65,7 @@ noise = len(store.runs()) % 3 * 1_000
 record(store, sha, [TIMES * 100_000 + noise], host_peak=(1 << 29) + (TIMES << 22))
 """
 """Stores what a collection would: step times and memory are those of that many products."""
+_EVENT = "github.event.pull_request."
 TOOLS = {
     "tracekit": TRACEKIT,
     "pip": 'echo "pip $*" >> "$TOOL_LOG"',
@@ -97,7 +98,7 @@ class Runner:
         """The steps that ran, each with its exit code."""
         ran: list[tuple[str, int]] = []
         for step in job["steps"]:
-            if "run" in step and not (ran and ran[-1][1]):
+            if "run" in step and not (ran and ran[-1][1]) and self.holds(step.get("if", "always()")):
                 ran.append((step.get("name", step["run"]), self._step(step, job.get("env", {}))))
         return ran
 
@@ -123,7 +124,26 @@ class Runner:
         return done.returncode
 
     def _filled(self, text: str) -> str:
-        return re.sub(r"\$\{\{ (.*?) \}\}", lambda match: self.values[match[1]], text)
+        return re.sub(r"\$\{\{ (.*?) \}\}", lambda match: self._value(match[1]), text)
+
+    def _value(self, expression: str) -> str:
+        """The first of the names that has a value; only a pull request has values of its own."""
+        for name in expression.split(" || "):
+            value = self.values[name] if not name.startswith(_EVENT) else self.values.get(name, "")
+            if value:
+                return value
+        return ""
+
+    def holds(self, condition: str) -> bool:
+        """Whether a condition of names, texts and `always()` holds."""
+        for part in condition.split(" && "):
+            first, sign, second = re.fullmatch(r"(\S+)(?: (==|!=) (\S+))?", part).groups()  # type: ignore[union-attr]
+            if first == "always()":
+                continue
+            equal = self._value(first) == (second.strip("'") if second[0] == "'" else self._value(second))
+            if equal != (sign == "=="):
+                return False
+        return True
 
     @property
     def log(self) -> list[str]:
@@ -242,6 +262,81 @@ def test_a_branch_is_compared_with_where_it_left_main(
     assert recording.log[-1] == "gh pr comment 7 --body-file comment.md"
 
 
+@pytest.mark.slow
+def test_a_first_run_passes_with_what_the_head_has(
+    git: Git, recording: Runner, action: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The program is new, so that the base cannot be recorded."""
+    opened(git, recording, 30)
+    recording.values[f"{_EVENT}base.sha"] = git("rev-list", "--max-parents=0", "HEAD")
+    assert not git("ls-tree", recording.values[f"{_EVENT}base.sha"], "level.py")
+    assert [code for _, code in recording.action(action, **TINY)] == [0, 0, 0, 0]
+    assert "::warning title=tracekit::the base " in capfd.readouterr().out
+    assert "No baseline" in Path("check.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_without_a_base_the_head_is_described(git: Git, recording: Runner, action: dict[str, Any]) -> None:
+    """As on a push, which has no pull request."""
+    recording.values["github.sha"] = git("rev-parse", "HEAD")
+    ran = recording.action(action, **TINY | {"repeat": "1"})
+    assert [code for _, code in ran] == [0, 0, 0, 0]
+    assert recording.log.count("pip install --quiet --no-deps .") == 1
+    summary = (recording.folder / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
+    assert "integrity" in summary
+
+
+BENCH = """
+import os
+from level import TIMES
+
+print(f"step time: {TIMES + os.getpid() % 7 / 100} ms")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "code"), [(30, "0"), (60, "1")])
+def test_a_command_is_compared_at_both_commits(
+    times: int, code: str, git: Git, runner: Runner, action: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    git("checkout", "--quiet", "main")
+    Path("bench.py").write_text(BENCH)
+    committed(git, 30, "with a benchmark")
+    git("checkout", "--quiet", "-B", "topic")
+    opened(git, runner, times)
+    asked = f"--max-repeat 5 --value 'step time: ([0-9.]+) ms' -- {sys.executable} bench.py"
+    ran = runner.action(action, install="", ab=asked)
+    assert [one for _, one in ran] == [0, 0, int(code)]
+    assert runner.outputs["code"] == code
+    assert ("::error" in capfd.readouterr().out) is (code == "1")
+    text = Path("check.md").read_text(encoding="utf-8")
+    assert text.startswith("## ❌ Regression" if code == "1" else "## ✅ Pass"), text
+    assert ET.parse("check.xml").getroot().get("failures") == code  # noqa: S314 (our own)
+    assert Path("check.html").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("unknown", "base", "code"), [("fail", True, 3), ("pass", True, 0), ("fail", False, 0)]
+)
+def test_traces_of_other_jobs_are_compared(
+    unknown: str, base: bool, code: int, git: Git, runner: Runner, action: dict[str, Any]
+) -> None:
+    """One trace per side tells causes, but no verdict; without one of the base, the findings are listed."""
+    opened(git, runner, 30)
+    traces = ROOT / "tracekit" / "cli" / "samples"
+    given = {"import-base": str(traces / "before.json.gz")} if base else {}
+    given |= {"import": str(traces / "after.json.gz"), "on-unknown": unknown, "install": ""}
+    ran = runner.action(action, **{name.replace("-", "_"): value for name, value in given.items()})
+    assert [one for _, one in ran] == [0, 0, 0, int(code != 0)]
+    assert runner.outputs["code"] == str(code)
+    text = Path("check.md").read_text(encoding="utf-8")
+    assert text.startswith("# Findings of ") is not base
+    assert "aten::embedding" in text
+    assert (runner.folder / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8") == text
+    assert json.loads(Path("findings.sarif").read_text())["version"] == "2.1.0"
+
+
 ASKED = 'printf "%s\\0" "$@" >> "$ASKED"; printf "\\n" >> "$ASKED"'
 """Notes the arguments, and measures nothing."""
 
@@ -257,7 +352,8 @@ def test_both_commits_are_recorded_in_turns_and_checked_by_commands_that_exist(
     asked = [line.split("\0")[:-1] for line in (tmp_path / "asked").read_text().split("\n")[:-1]]
     assert [words[0] for words in asked].count("collect") == 10
     assert {words[0] for words in asked} == {"collect", "check", "findings"}
-    assert all("--threshold" in words for words in asked if words[0] == "check")
+    (check,) = [words for words in asked if words[0] == "check"]
+    assert check[check.index("--threshold") + 1] == "7%"
     assert runner.log.count("pip install --quiet --no-deps .") == 10
     for name, *words in asked:
         command = cli.get_command(click.Context(cli), name)
@@ -286,6 +382,30 @@ def test_a_fork_gets_no_rights(workflow: dict[str, Any]) -> None:
     assert (checkout["fetch-depth"], checkout["persist-credentials"]) == (0, False)
     assert comment["permissions"] == {"pull-requests": "write"}
     assert not any("checkout" in step.get("uses", "") for step in comment["steps"])
+    assert comment["if"].startswith("always() && ")
+
+
+@pytest.mark.slow
+def test_a_fork_gets_a_summary_without_a_token_and_no_comment(
+    git: Git, recording: Runner, workflow: dict[str, Any], action: dict[str, Any]
+) -> None:
+    opened(git, recording, 30)
+    recording.env = {name: value for name, value in recording.env.items() if "TOKEN" not in name}
+    assert [code for _, code in recording.action(action, **TINY)] == [0, 0, 0, 0]
+    summary = (recording.folder / "GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
+    assert summary.startswith("## ✅ Pass")
+    assert not any(line.startswith("gh ") for line in recording.log)
+    comment = workflow["jobs"]["comment"]["if"]
+    for repository, comments in (("example/tiny", True), ("stranger/tiny", False)):
+        recording.values[f"{_EVENT}head.repo.full_name"] = repository
+        assert recording.holds(comment) is comments
+
+
+@pytest.mark.parametrize("file", [ACTION, FILE, ROOT / "docs" / "sharing.md"], ids=lambda file: file.name)
+def test_actions_are_pinned_by_their_commits(file: Path) -> None:
+    used = re.findall(r"uses: (\S+)", file.read_text(encoding="utf-8"))
+    assert used
+    assert [one for one in used if not re.search(r"@[0-9a-f]{40}$|^OWNER/", one)] == []
 
 
 def test_no_script_holds_an_expression_that_a_title_could_fill(
@@ -300,8 +420,7 @@ def test_the_workflow_gives_the_action_inputs_that_it_has(
     workflow: dict[str, Any], action: dict[str, Any]
 ) -> None:
     (used,) = [step for step in workflow["jobs"]["check"]["steps"] if "/tracekit@" in step.get("uses", "")]
-    required = {name for name, specified in action["inputs"].items() if specified.get("required")}
-    assert required <= set(used["with"]) <= set(action["inputs"])
+    assert {"collect"} <= set(used["with"]) <= set(action["inputs"])
     assert all(step["shell"] == "bash" for step in action["runs"]["steps"] if "run" in step)
     pinned = f"tracekit-torch[torch]=={VERSION}"
     assert pinned in action["inputs"]["install"]["default"]
