@@ -365,7 +365,7 @@ def step() -> None:
 
 def load_ipython_extension(shell: Any) -> None:
     """Add `%%profile` to a notebook, for `%load_ext tracekit`."""
-    from tracekit.recording.magics import register
+    from tracekit.recording.api import register
 
     register(shell)
 

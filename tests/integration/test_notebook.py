@@ -22,6 +22,11 @@ def outputs(cell: dict[str, Any]) -> dict[str, Any]:
     return {kind: data for output in cell["outputs"] for kind, data in output.get("data", {}).items()}
 
 
+def texts(cell: dict[str, Any]) -> list[str]:
+    """What a cell shows as text, one after the other."""
+    return [output["data"].get("text/plain", "") for output in cell["outputs"] if "data" in output]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore")  # those of Jupyter
@@ -35,6 +40,8 @@ def test_the_notebook_runs_and_shows_summaries(tmp_path: Path, monkeypatch: pyte
     code = [cell for cell in book.cells if cell.cell_type == "code"]
     _, profiled, summary, frame, figure, finding, compared = map(outputs, code)
     assert "label</dt><dd>first</dd>" in profiled["text/html"]
+    (progress,) = [text for text in texts(code[1]) if text.startswith("tracekit: ")]
+    assert progress.startswith("tracekit: stored ")  # the last of what it showed
     assert "aten::addmm" in summary["text/html"]
     assert "<script" not in summary["text/html"]
     assert "aten::" in frame["text/plain"]

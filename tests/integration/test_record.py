@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -53,6 +55,34 @@ def test_a_window_of_marked_steps_is_recorded_and_those_before_it_are_timed(stor
     assert len(timings.step_ns) - timings.later == 3  # later steps are timed if the machine is slow
     assert rec.run.meta.label == "mine"
     assert left_over(store) == [rec.run.id]
+
+
+SHOWN = """
+import sys
+import torch
+import tracekit
+
+with tracekit.record(start_step=1, steps=2, store=sys.argv[1]) as recording:
+    for _ in range(4):
+        torch.ones(8, 8) @ torch.ones(8, 8)
+        tracekit.step()
+print(recording.run.id)
+"""
+
+
+def test_a_terminal_shows_progress_and_no_noise(store: Store) -> None:
+    terminal, inside = pty.openpty()
+    command = [sys.executable, "-c", SHOWN, str(store.path)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=inside, text=True, check=True)
+    shown = os.read(terminal, 10_000).decode()
+    os.close(inside)
+    os.close(terminal)
+    assert shown.splitlines() == [
+        "tracekit: profiling 2 steps after 1 step",
+        "tracekit: profiled 2 steps",
+        "tracekit: importing the profile",
+        f"tracekit: stored {done.stdout.strip()}",
+    ]
 
 
 def test_steps_after_the_window_are_timed_once_the_profiler_has_ended(store: Store) -> None:

@@ -1,9 +1,10 @@
-"""Record a block of the user's own process: the implementation of `tracekit.record`."""
+"""Record a block of the user's own process: the implementation of `tracekit.record` and `%%profile`."""
 
 from __future__ import annotations
 
+import shlex
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,32 @@ RECORD = "record"
 """Name of a program without a file."""
 
 _active: Record | None = None
+
+
+class Progress:
+    """Shows what a recording does: lines of a terminal, or one output of a notebook, which changes."""
+
+    def __init__(self) -> None:
+        self._output: Any = None
+
+    def show(self, text: str) -> None:
+        """Show a line; nothing is shown where stderr is neither."""
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        if hasattr(shell, "kernel"):
+            self._show_in_notebook(text)
+            return
+        with suppress(AttributeError, ValueError):  # stderr is missing or closed
+            if sys.stderr.isatty():
+                sys.stderr.write(f"tracekit: {text}\n")
+
+    def _show_in_notebook(self, text: str) -> None:
+        from IPython.display import display
+
+        content = {"text/plain": f"tracekit: {text}"}
+        if self._output is None:
+            self._output = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._output.update(content, raw=True)
 
 
 def step() -> None:
@@ -64,6 +91,7 @@ class Record:
         self._trace: Path | None = None
         self.run: Run | None = None
         self._state = "not started"
+        self._progress = Progress()
 
     def __repr__(self) -> str:
         """Describe the recording and its state in one line.
@@ -83,6 +111,8 @@ class Record:
             message = "a recording is already running in this process"
             raise UnusableInputError(message, hint="end its block before starting another")
         recorder = self._make_recorder()
+        after = f" after {_count(self._start_step)}" if self._start_step else ""
+        self._progress.show(f"profiling {_count(self._steps) if self._steps else 'the block'}{after}")
         from tracekit.runs.store import Store, locate
 
         with ExitStack() as stack:
@@ -108,11 +138,14 @@ class Record:
         with self._open:
             try:
                 self._window.close(keep_open=error is None and self._window.steps_done == 0)
+                self._progress.show("importing the profile")
                 self.run = self._store_run()
             except Exception as failure:
                 if error is None:
                     raise
                 error.add_note(f"tracekit: what was recorded is lost: {failure}")
+            finally:
+                self._progress.show(f"stored {self.run.id}" if self.run else "nothing was stored")
         if self.run is None and error is None:
             raise self._explain_missing_run()
 
@@ -134,6 +167,7 @@ class Record:
 
     def _remember_trace(self, trace: Path, steps: int) -> None:
         self._trace, self._recorded_steps = trace, steps
+        self._progress.show(f"profiled {_count(steps) if steps else 'the block'}")
 
     def _store_run(self) -> Run | None:
         if self._trace is None:
@@ -170,8 +204,54 @@ class Record:
         return CollectionError(message, hint="call rec.step() after each step, or lower start_step")
 
 
+def _count(steps: int) -> str:
+    return f"{steps} step{'s' * (steps != 1)}"
+
+
 def _invocation() -> list[str]:
     """Return the command of this program; a notebook has none."""
     script: Any = sys.argv[0] if sys.argv else ""
     is_script = script and Path(script).is_file() and "ipykernel" not in script
     return ["python", *sys.argv] if is_script else []
+
+
+_USAGE = "%%profile [LABEL]"
+
+
+def register(shell: Any) -> None:
+    """Add the magic to a shell of IPython.
+
+    Args:
+        shell: The shell.
+    """
+
+    def profile(line: str, cell: str) -> None:
+        """Record the cell as a run; `tracekit.step()` in it marks the end of a step.
+
+        %%profile [LABEL]
+        """
+        words = shlex.split(line)
+        if len(words) > 1 or line.strip().startswith("-"):
+            print(f"usage: {_USAGE}")  # noqa: T201 (a magic prints)
+            return
+        record = Record(
+            label=words[0] if words else None,
+            start_step=0,
+            steps=None,
+            stacks=False,
+            light=False,
+            keep_trace=False,
+            store=None,
+        )
+        try:
+            with record:
+                shell.run_cell(cell).raise_error()
+        except TracekitError as error:
+            print(f"tracekit: {error}")  # noqa: T201
+            return
+        shell.user_ns["run"] = record.run
+        from IPython.display import display
+
+        display(record.run)  # type: ignore[no-untyped-call]
+
+    shell.register_magic_function(profile, "cell", "profile")
