@@ -69,7 +69,7 @@ def _diagnostics(
             message = f"{name}: {count} of {tally.events + tally.dropped} events {what}"
             level = Level.ERROR if what is dropped and broken is not None else Level.WARN
             yield Diagnostic(level, code, message)
-    yield from _ignored(name, tally)
+    yield from _describe_ignored(name, tally)
     if trailing and events_at is not None:
         message = f"{name}: {trailing} bytes with events follow the end of the trace, at byte {events_at:,}"
         advice = "was the file written by two processes? Split it, and import each trace"
@@ -80,7 +80,7 @@ def _diagnostics(
         yield Diagnostic(Level.WARN, "trailing_data", f"{message}; {advice}")
 
 
-def _ignored(name: str, tally: Tally) -> Iterator[Diagnostic]:
+def _describe_ignored(name: str, tally: Tally) -> Iterator[Diagnostic]:
     """Yield diagnostics of events that are not read, or without what tells their kind."""
     if tally.uncategorized:
         message = f"{name}: {tally.uncategorized} of {tally.events} events have no category"

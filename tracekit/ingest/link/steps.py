@@ -109,11 +109,11 @@ def _find_ranges(host: SpooledTable, matches: Bools, wanted: list[HostKind]) -> 
             rows = host.read([host.whole_part(part)], (*_WANTED, C.UNFINISHED))
             marked = matches[rows.integers(C.NAME)] & annotation[rows.integers(C.KIND)]
             chunks.append(rows.take(np.flatnonzero(marked)))
-    marking = _finished(concatenate_rows(chunks)) if chunks else None
+    marking = _drop_unfinished(concatenate_rows(chunks)) if chunks else None
     return marking.take(host_order(marking, kinds)) if marking and marking.count else None
 
 
-def _finished(ranges: Rows) -> Rows:
+def _drop_unfinished(ranges: Rows) -> Rows:
     """Leave out unfinished ranges, whose end is not known; if all are, keep those until the capture's end."""
     is_open = ranges.integers(C.UNFINISHED) == 1
     is_kept = ~is_open | (is_open.all() & (ranges.integers(C.DUR_NS) > 0))
