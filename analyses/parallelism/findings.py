@@ -29,7 +29,7 @@ BUBBLE = Rule(
 )
 EXPERTS = Rule(
     "expert_imbalance",
-    bound=Bottleneck.COMMUNICATION,
+    bound=Bottleneck.STRAGGLERS,
     states="the experts of a rank compute at least {min_ratio} times the mean of their group, all of whose "
     "ranks are here, and the others wait for at least {min_wait_share} of a step in combines",
     why="a router keeps differences below that; without the traces of all ranks the mean is unknown",
