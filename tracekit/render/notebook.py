@@ -83,7 +83,8 @@ def _summarize_result(result: Result) -> dict[str, Any]:
     more = len(result.tables) - len(tables)
     left = [f"{more} more tables: {', '.join([*result.tables][_MAX_TABLES:])}"] if more else []
     findings = [
-        f"{item.severity.upper()}: {clean(item.title)} → {clean(item.advice)}" for item in result.findings
+        f"{item.severity.upper()}: {clean(item.title)} → {clean(item.advice)}"
+        for item in sorted(result.findings, key=lambda item: -(item.saving_ns_per_step or 0))
     ]
     return {
         "title": definition.question if definition else "Result",
