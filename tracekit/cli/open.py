@@ -21,14 +21,13 @@ from tracekit.registry import import_extra
 def command(*, traces: tuple[str, ...], no_browser: bool, port: int) -> None:
     """Import TRACES into a temporary store and open the browser at the verdict.
 
-    The traces of one job's ranks are one run. Nothing is kept: Ctrl-C stops the dashboard and deletes the
-    store. Use `tracekit import` to keep runs.
+    The traces of one job's ranks are one run. Without the extra `dashboard` it only prints the verdict.
+    Nothing is kept: Ctrl-C stops the dashboard and deletes the store. Use `tracekit import` to keep runs.
 
     \b
     tracekit open trace.json.gz
     uvx --from 'tracekit-torch[dashboard]' tracekit open trace.json.gz
     """  # noqa: D301 (click reads the \b)
-    dashboard = import_extra("tracekit.dashboards.app", "the dashboard needs")
     from tracekit.analysis.cache import ResultCache
     from tracekit.analysis.verdict import judge
     from tracekit.ingest.importer import import_traces
@@ -39,6 +38,7 @@ def command(*, traces: tuple[str, ...], no_browser: bool, port: int) -> None:
         store = Store(Path(folder))
         runs = import_traces(store, [place for trace in traces for place in expand(trace)])
         click.echo(judge(runs[-1], by=ResultCache(store).analyze).sentence)
+        dashboard = import_extra("tracekit.dashboards.app", "the dashboard needs")
         try:
             dashboard.serve(
                 store,
