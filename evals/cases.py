@@ -154,12 +154,14 @@ PLANTED = (
     _planted("nothing but small kernels", launches.launch_bound, "launch_bound_steps", "idle_launch_bound"),
     _planted(
         "one block",
-        lambda: launches.kernels("scan", 80_000, grid=(1, 1, 1)),
+        lambda: launches.kernels("scan", 80_000, grid=(1, 1, 1), others=[(1, 1, 1)]),
         *("serial_kernel", "few_blocks"),
         keep_grids=True,
     ),
     _planted(
-        "a quarter of the blocks", lambda: launches.kernels("scan", 80_000, grid=(33, 1, 1)), "few_blocks"
+        "a quarter of the blocks",
+        lambda: launches.kernels("scan", 80_000, grid=(33, 1, 1), others=[(33, 1, 1)]),
+        "few_blocks",
     ),
     _planted(
         "small element-wise kernels", launches.chain, "small_elementwise_kernels", "unfused_elementwise"
