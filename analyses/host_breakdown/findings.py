@@ -136,6 +136,8 @@ MIN_RANKS = 2
 def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> Iterator[Finding]:
     """Findings on the program and, without device work, on the parts of its time."""
     yield from _judge_program(run, host, tables.get("by_function"))
+    if "whole" not in tables:  # no window has a length, as where the clock was set back
+        return
     against, whole, names = budget(run), tables["whole"], tables["by_name"]
     locked = _report_lock(run, tables.get("other_threads"), against)
     if locked:

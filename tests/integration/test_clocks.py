@@ -212,11 +212,13 @@ def test_a_clock_set_in_a_recording(clock: Clock, tmp_path: Path, step: int, off
     assert done.stdout.startswith("trained\n")
     (run,) = Store(tmp_path / "store").runs()
     assert verify(run).damage == ()
+    is_noted = "clock_set" in {note.code for note in run.meta.diagnostics}
+    assert is_noted or step in {1, 9}
     for name in filter(run.rows, TABLES):
         rows = run.arrow(name)
         if C.DUR_NS in rows.column_names:
             assert min(rows[C.DUR_NS].to_pylist()) >= 0
-            assert max(rows[C.DUR_NS].to_pylist()) < HANG_SECONDS * 10**9
+            assert is_noted or max(rows[C.DUR_NS].to_pylist()) < HANG_SECONDS * 10**9
     assert run.rows("steps") == 3
     assert run.meta.timings is not None
     assert max(run.meta.timings.step_ns) < HANG_SECONDS * 10**9

@@ -82,7 +82,7 @@ class TorchRecorder:
         self.on_conflict: Callable[[], None] = self.discard
         self.notes: list[tuple[str, str]] = []
         self.peaks: list[tuple[str, int | None, str, float]] = []
-        self.began_unix_ns = 0
+        self.began_unix_ns = self._began_ns = 0
         self.left_out = 0
         self.later_steps = LATER_STEPS
 
@@ -222,6 +222,7 @@ class TorchRecorder:
         if self._path is None:
             return
         self.peaks, self.began_unix_ns = self._peaks(), time.time_ns()
+        self._began_ns = time.perf_counter_ns()
         self._first = first
         if not warm:
             self._wait_for_device()
@@ -322,7 +323,16 @@ class TorchRecorder:
                     profiler.stop()
             finally:
                 self._logs.restore()
+            self._note_clock()
         return profiler, self._path
+
+    def _note_clock(self) -> None:
+        """Note that the clock was set meanwhile: torch scales all times of a trace by how far it went."""
+        elapsed_ns = time.perf_counter_ns() - self._began_ns
+        set_ns = time.time_ns() - self.began_unix_ns - elapsed_ns
+        if abs(set_ns) > max(50_000_000, elapsed_ns // 20):
+            text = "so all times of the profile are wrong, and those without the profiler are right"
+            self._note("clock_set", f"the clock was set by {set_ns / 1e9:+.3f} s in the profile, {text}")
 
 
 class NvtxRecorder(TorchRecorder):
