@@ -40,6 +40,7 @@ from tracekit.runs.text import human
 from tracekit.schema import C, CopyKind, Memory
 
 from .copies import tables as copy_tables
+from .copies.findings import per_device
 from .copies.read_copies import (
     BLOCKED_NS,
     CALL_NS,
@@ -238,6 +239,7 @@ def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget
     exposed = kernels.exposed_ns(rows) if len(rows) else 0
     if not steps.matters(exposed, least=PAGEABLE["min_saving_share"]):
         return None
+    per, rows = per_device(rows, steps), kernels.most_exposed(rows)
     faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
     saving = None if faster.isna().any() else min(max_per_rank(rows, faster), exposed)
     direction = str(rows[DIRECTION].iloc[0])
@@ -251,7 +253,7 @@ def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget
     return Finding(
         PAGEABLE.code,
         steps.severity(exposed if saving is None else saving),
-        f"Pageable {direction} copies: {human(size // steps.steps, 'bytes')} {steps.per} at "
+        f"Pageable {direction} copies: {human(size // steps.steps, 'bytes')} {per} at "
         f"{size / took:.1f} GB/s, {exposed_time} exposed{waited}",
         f"{advice}.",
         None if saving is None else steps.per_step(saving),
@@ -359,12 +361,13 @@ def _outlasting(run: Run, copies: pd.DataFrame, kernels: KernelUnions, steps: Bu
         return None
     if not steps.matters(exposed, least=OUTLAST["min_exposed_share"]):
         return None
+    per, rows = per_device(rows, steps), kernels.most_exposed(rows)
     size, took = int(rows[C.BYTES].sum()), int(rows[C.DUR_NS].sum())
     place = f": {describe_places(with_origins(run, rows), C.DUR_NS)}" if program_of(run).is_pytorch else ""
     return steps.finding(
         OUTLAST,
         exposed - working,
-        f"H2D copies outlast the kernels: {human(size // steps.steps, 'bytes')} {steps.per} at "
+        f"H2D copies outlast the kernels: {human(size // steps.steps, 'bytes')} {per} at "
         f"{size / took:.1f} GB/s, {human(steps.per_step(exposed), 'ns')} exposed",
         f"Kernels run for {human(steps.per_step(working), 'ns')} {steps.per}, so overlap hides little. "
         "Keep weights and caches that are copied again in each step on the device (offload fewer layers), or "
@@ -386,11 +389,12 @@ def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) 
     saving = kernels.exposed_ns(rows) if len(rows) else 0
     if not steps.matters(saving, least=BACK["min_saving_share"]):
         return None
+    per, rows = per_device(rows, steps), kernels.most_exposed(rows)
     size = int(rows.loc[rows[DIRECTION] == _DOWN, C.BYTES].sum())
     return steps.finding(
         BACK,
         saving,
-        f"Managed memory moves to the device and back unused: {human(size, 'bytes')} {steps.per}, "
+        f"Managed memory moves to the device and back unused: {human(size // steps.steps, 'bytes')} {per}, "
         f"{human(steps.per_step(saving), 'ns')} of copies",
         "Call `cudaMemPrefetchAsync` to the device after the host has written the memory, not before, and "
         "prefetch results back to the host before it reads them.",
@@ -403,14 +407,7 @@ def _there_and_back(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) 
 def _faulting(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Finding | None:
     """The finding on pages of managed memory that move to the device while kernels run."""
     rows = copies[(copies[MEMORY] == str(Memory.UNIFIED)) & (copies[DIRECTION] == _UP)]
-    of_devices = rows_by_device(rows)
-    beside_ns = [
-        intervals.length(intervals.intersect(intervals.union(*spans(rows.iloc[mine])), kernels.unions[place]))
-        for place, mine in of_devices.items()
-        if place in kernels.unions
-    ]
-    places = pd.DataFrame([place for place in of_devices if place in kernels.unions], columns=PLACE)
-    beside = max_per_rank(places, beside_ns) if beside_ns else 0
+    per, (rows, beside) = per_device(rows, steps), kernels.most_beside(rows)
     if not steps.matters(beside, least=FAULTS["min_share"]):
         return None
     faster = faster_ns(rows[C.BYTES], rows[C.DUR_NS], rows[REACHABLE])
@@ -419,7 +416,7 @@ def _faulting(copies: pd.DataFrame, kernels: KernelUnions, steps: Budget) -> Fin
     return steps.finding(
         FAULTS,
         saving,
-        f"Managed memory moves while kernels run: {human(moved // steps.steps, 'bytes')} {steps.per} in "
+        f"Managed memory moves while kernels run: {human(moved // steps.steps, 'bytes')} {per} in "
         f"{steps.count(len(rows), 'copy')}, {human(steps.per_step(beside), 'ns')} beside kernels",
         f"The kernels wait for its pages, which arrive at {moved / max(took, 1):.1f} GB/s: call "
         "`cudaMemPrefetchAsync` to the device before the first kernel that uses the memory, or copy it "

@@ -77,8 +77,8 @@ MAX_LISTED = 50
 """Maximum rows of the table of single waits."""
 MAX_FINDINGS = 10
 BUSY_NS, CAUSED_NS, AFTER_NS = "device_busy_ns", "idle_caused_ns", "idle_after_ns"
-SAVED_NS = "saved_ns"
-"""Per wait: the idle time it causes, inside the profiled steps if they are marked."""
+SAVED_NS, FOLLOWING_NS = "saved_ns", "following_ns"
+"""Per wait: the idle time it causes, and that after it, inside the profiled steps if they are marked."""
 IDLE_ROW, THREAD_ROW, GAPS = "idle_row", "host_row", "gaps"
 """Per wait: the row id of its longest idle interval, that of the wait, and the number of its intervals."""
 
@@ -157,6 +157,7 @@ def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.Dat
         CAUSED_NS: sum_by_code(wait_number, count, np.minimum(length, wait_ns)),
         AFTER_NS: sum_by_code(wait_number, count, length),
         SAVED_NS: sum_by_code(wait_number, count, np.minimum(inside, wait_ns)),
+        FOLLOWING_NS: sum_by_code(wait_number, count, inside),
         IDLE_ROW: pd.arrays.IntegerArray(longest, longest == NO_PARENT),
     }
     return waits.assign(**columns)
@@ -262,7 +263,8 @@ def _findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Findin
         if budget.matters(saving, least=STARVES["min_saving_share"]):
             rows = waits[groups.codes == number]
             call, op, line = (str(rows[key].iloc[0]) for key in (CALL, OP, SOURCE))
-            ranked.append((saving, _finding(call, op, line, rows, saving, budget)))
+            after = int(ints(rows, FOLLOWING_NS).sum()) // devices_per_rank
+            ranked.append((saving, _finding(call, op, line, rows, (saving, after), budget)))
     ranked.sort(key=lambda pair: -pair[0])
     return tuple(finding for _, finding in ranked[:MAX_FINDINGS])
 
@@ -271,17 +273,25 @@ CALL_WIDTH = 22
 """Maximum width of the name of a call in a title, beside an op: `cudaStreamSynchronize` fits."""
 
 
-def _finding(call: str, op: str, line: str, rows: pd.DataFrame, saving: int, budget: Budget) -> Finding:
-    """The finding on the waits of one call, op and source line, which save `saving` ns over the run."""
+def _finding(
+    call: str, op: str, line: str, rows: pd.DataFrame, times: tuple[int, int], budget: Budget
+) -> Finding:
+    """The finding on the waits of one call, op and line; the times are of idle time due to and after them."""
+    saving, after = times
     where = "outside ops" if op == OUTSIDE else f"in {brief(op, TITLE_WIDTH)}"
     place = f"It waits at {brief(line, LINE)}. " if line else ""
+    due = ""
+    if budget.matters(after - saving):
+        due = (
+            f"{duration(budget.per_step(saving))} of it is due to the waits: at most as long as each lasted. "
+        )
     evidence = rows.sort_values([SAVED_NS, THREAD_ROW], ascending=[False, True])[:EVIDENCE_ROWS]
     return budget.finding(
         STARVES,
         saving,
-        f"{brief(call, CALL_WIDTH)} {where}: GPU idle {duration(budget.per_step(saving))} {budget.per} after "
+        f"{brief(call, CALL_WIDTH)} {where}: GPU idle {duration(budget.per_step(after))} {budget.per} after "
         f"{budget.count(len(rows), 'wait')}",
-        f"{place}{advise_on_wait(call, op)}",
+        f"{place}{due}{advise_on_wait(call, op)}",
         _HOW.format(per=budget.per),
         basis=Basis.MEASURED,
         evidence={

@@ -258,7 +258,7 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, budge
         saving,
         f"{brief(name.rpartition('#')[2], TITLE_WIDTH)} zeroes gradients one by one: "
         f"{int(rows['fills'].median()):,} fills per call, {human(budget.per_step(idle), 'ns')} idle "
-        f"{budget.per}",
+        f"between them {budget.per}",
         f"Drop the gradients in {name}{where}: `zero_grad(set_to_none=True)`, the default since PyTorch "
         "2.0, launches nothing; if they must be kept, `torch._foreach_zero_` on the list of gradients "
         "fills them with few kernels",

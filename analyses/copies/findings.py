@@ -27,6 +27,12 @@ def scalar_rule(code: str, direction: str) -> Rule:
     )
 
 
+def per_device(rows: pd.DataFrame, steps: Budget) -> str:
+    """What amounts of copies are per: those of one device of each rank, as their times are."""
+    several = rows.groupby(C.RANK)[C.DEVICE].nunique().max() > 1
+    return f"{steps.per} and device" if several else steps.per
+
+
 def scalar_findings(
     rule: Rule, copies: pd.DataFrame, kernels: KernelUnions, steps: Budget, *, title: str, advice: str
 ) -> list[Finding]:

@@ -32,7 +32,7 @@ from ..shared.common import (
     spans,
 )
 from ..shared.group_stats import unions_over_devices
-from ..shared.groups import number_by, rows_by_device, sum_by_code, sums_if_known
+from ..shared.groups import number_by, of_largest_devices, rows_by_device, sum_by_code, sums_if_known
 from ..shared.host_rows import NO_SOURCE
 from ..shared.programs import program_of
 from .read_copies import BLOCKED_NS, CALL_START_NS, EXPOSED_NS, MEMORY, OP, OUTER, SOURCE
@@ -310,6 +310,21 @@ class KernelUnions:
             for place, rows in of_devices.items()
         ]
         return max_per_rank(pd.DataFrame([*of_devices], columns=PLACE), delays)
+
+    def most_exposed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Intervals of the device of each rank with most of their exposed time, which `exposed_ns` sums."""
+        codes, first = number_by(frame, PLACE)
+        return of_largest_devices(frame, frame.iloc[first], self.exposed_by(frame, codes, len(first)))
+
+    def most_beside(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+        """Intervals of the device of each rank with most of their time beside kernels, and that time."""
+        beside = {
+            place: intervals.length(intervals.intersect(intervals.union(*spans(frame.iloc[rows])), union))
+            for place, rows in rows_by_device(frame).items()
+            if (union := self.unions.get(place))
+        }
+        places, lengths = pd.DataFrame([*beside], columns=PLACE), [*beside.values()]
+        return of_largest_devices(frame, places, lengths), max_per_rank(places, lengths)
 
     def exposed_ns(self, frame: pd.DataFrame) -> int:
         """Exposed length of the union of these intervals, on the device of each rank with most of it."""

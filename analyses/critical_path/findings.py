@@ -19,7 +19,7 @@ from ..idle_gaps.causes import due_to_launches
 from ..idle_gaps.context import MAX_CLOCK_SKEW_NS
 from ..shared import collectives
 from ..shared.common import duration, percent
-from ..shared.host_rows import NO_OP, advise_on_wait, blocking_calls
+from ..shared.host_rows import NO_OP, advise_on_wait, blocking_calls, largest_waits
 from .backtrack import ALL_KINDS, COMMUNICATE, Graph
 from .host import SYNC
 from .whatif import CLASS, COMMUNICATION, TOTAL, WAITS, MeasuredSpan
@@ -71,7 +71,7 @@ RULES = (SYNC_WAITS, EXPOSED)
 _RULES = {WAITS: SYNC_WAITS, COMMUNICATION: EXPOSED}
 _TITLES = {
     WAITS: "Host waits prevent asynchronous launches",
-    COMMUNICATION: "Communication is on the critical path",
+    COMMUNICATION: "Communication is on the critical path for {length} {per}",
 }
 _OVERLAP = (
     "Overlap it with computation, or send less; the kernels include the wait for other ranks, so compare the "
@@ -152,16 +152,16 @@ def _class_finding(run: Run, paths: pd.DataFrame, what: str, saving: int, budget
     path = paths[paths[C.KIND].isin({WAITS: (SYNC,), COMMUNICATION: (COMMUNICATE,)}[what])]
     amount, length = (duration(budget.per_step(total)) for total in (saving, int(path[C.DUR_NS].sum())))
     if what == WAITS:
-        rows, advice = _longest_waits(run, marked=budget.marked)
+        rows, advice = _longest_waits(run, budget)
         saves = f"removing them saves up to {amount} {budget.per}"
     else:
         rows, advice = _longest(path, "host_row"), _advice(run, path)
-        saves = f"removing it saves up to {amount} of {length} {budget.per}"
+        saves = f"removing it saves up to {amount}"
     evidence = {"host_intervals": rows, "device_intervals": _longest(path, "device_row")}
     return budget.finding(
         _RULES[what],
         saving,
-        f"{_TITLES[what]}: {saves} ({percent(budget.share(saving))})",
+        f"{_TITLES[what].format(length=length, per=budget.per)}: {saves} ({percent(budget.share(saving))})",
         advice,
         f"the longest path through the recorded dependencies, recomputed with all {what} taking no time, "
         "compared with the recorded one: an upper bound; host times include the profiler's cost",
@@ -194,18 +194,20 @@ def _outsized(run: Run, path: pd.DataFrame) -> str:
     )
 
 
-def _longest_waits(run: Run, *, marked: bool) -> tuple[list[int], str]:
-    """Rows of the calls that wait for a device, longest first, and advice on those with the longest waits."""
-    waits = blocking_calls(run, marked=marked)
+def _longest_waits(run: Run, budget: Budget) -> tuple[list[int], str]:
+    """Rows of the calls that wait for a device, longest first, and advice on the ops with most time."""
+    waits = blocking_calls(run, marked=budget.marked)
     if waits.empty:
         return [], "`sync_points` lists the waits"
-    total = waits.groupby(["call", "op"])[C.DUR_NS].sum().reset_index()
-    most = total.sort_values([C.DUR_NS, "call", "op"], ascending=[False, True, True]).iloc[0]
-    call, op, took = str(most["call"]), str(most["op"]), int(most[C.DUR_NS])
-    place = "outside ops" if op == NO_OP else f"in {brief(op)}"
+    places: list[str] = []
+    remedies: dict[str, None] = {}
+    for op, call, took in largest_waits(waits)[["op", "call", C.DUR_NS]].itertuples(index=False):
+        place = "outside ops" if op == NO_OP else f"in {brief(op)}"
+        places.append(f"{duration(budget.per_step(took))} {place} ({brief(call)})")
+        remedies[advise_on_wait(call, op)] = None
     ordered = waits.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
-    advice = f"The longest waits are in {brief(call)} {place}, {duration(took)} in all. "
-    advice += f"{advise_on_wait(call, op)}; "
+    total = duration(budget.per_step(int(waits[C.DUR_NS].sum())))
+    advice = f"The host waits {total} {budget.per}, {', '.join(places)}. {'. '.join(remedies)}; "
     return [int(row) for row in ordered[:EVIDENCE_ROWS]], f"{advice}`sync_points` lists the waits"
 
 

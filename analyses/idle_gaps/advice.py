@@ -18,7 +18,7 @@ from tracekit.schema import C
 from ..shared.common import LAUNCH_PATTERN, Bools, contains, duration, ints, percent
 from ..shared.groups import group_rows
 from ..shared.host_columns import read_host_columns
-from ..shared.host_rows import NO_OP, blocking_calls
+from ..shared.host_rows import NO_OP, blocking_calls, largest_waits
 from ..shared.idle_neighbors import AFTER, read_occupying
 from ..shared.programs import COLLECT_LESS, Program
 from .causes import (
@@ -287,15 +287,16 @@ def _name_waits(run: Run, rows: pd.DataFrame, budget: Budget) -> str:
     by_thread = before.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
     if by_thread.empty or by_thread.max() < total_ns(rows):
         return ""
-    where = str(before.groupby("op")[C.DUR_NS].sum().idxmax())
-    most = "" if where == NO_OP else f", most in {brief(where)}"
+    ops = largest_waits(before)["op"].tolist()
+    named = " and ".join(brief(op) for op in ops if op != NO_OP)
+    most = f", most in {named}" if named else ""
     waited = duration(budget.per_step(int(by_thread.max())))
-    copies = re.search(r"copy|::to$", where)
-    how = (
-        "copy from and to pinned memory with `non_blocking=True`"
-        if copies
-        else "read values later, all at once"
-    )
+    copies = [re.search(r"copy|::to$", op) is not None for op in ops]
+    ways = {
+        "copy from and to pinned memory with `non_blocking=True`": any(copies),
+        "read values later, all at once": not all(copies),
+    }
+    how = ", ".join(way for way, fits in ways.items() if fits)
     return (
         f"The host waits for the device, {waited} {budget.per}{most}, and then launches into an empty queue: "
         f"remove these waits first ({how}, or keep the values on the device)"

@@ -30,7 +30,7 @@ from tracekit.schema import C
 from ..roofline.tables import MIN_BOUND_SHARE
 from ..shared.common import Bools, Floats, contains, duration, ints, largest_rows, max_per_rank, percent
 from ..shared.host_rows import NO_OP, source_lines
-from ..shared.programs import Program, program_of
+from ..shared.programs import COMPILED_CODE, Program, fuse_elementwise, program_of
 
 _BUSY = {"min_busy_share": 0.5, "min_paced_share": 0.8}
 """Shares of the steps in which a kernel runs, below which faster kernels save little: the host paces them."""
@@ -193,8 +193,7 @@ def _report_slow(run: Run, slow: pd.DataFrame, peaks: Mapping[int, Device], budg
             saving = _total(rows[contains(rows["op"], "softmax")]) if rule is EAGER else total
         how = _HOW.get(rule.code, how)
         paced = busy_share < rule.thresholds.get("min_paced_share", 0)
-        time = f"{duration(budget.per_step(total))} {budget.per}, {percent(budget.share(total))} of the time"
-        title, advice = _describe(rule, rows, budget, time, program, peaks)
+        title, advice = _describe(rule, rows, budget, program, peaks)
         advice = _ALLOW_TF32 if is_mixed and program.is_pytorch else advice
         if rule is FP32 and (line := _longest_at(run, rows)):
             advice += f" The longest is launched at {line}."
@@ -291,14 +290,23 @@ def _longest_at(run: Run, rows: pd.DataFrame) -> str:
     return str(source_lines(run, longest[C.OP_ROW].astype("Int64")).iloc[0])
 
 
-def _total(rows: pd.DataFrame) -> int:
+def _total(rows: pd.DataFrame, column: str = ALONE_NS) -> int:
     """Time on the device of each rank with most of it."""
-    return max_per_rank(rows, ints(rows, ALONE_NS)) if len(rows) else 0
+    return max_per_rank(rows, ints(rows, column)) if len(rows) else 0
+
+
+def _amount(rows: pd.DataFrame, budget: Budget) -> str:
+    """Text: the time of some kernels, and the part without any other kernel, which the share is of."""
+    took, alone = _total(rows, C.DUR_NS), _total(rows)
+    share, per = percent(budget.share(alone)), budget.per
+    if not budget.matters(took - alone):
+        return f"{duration(budget.per_step(alone))} {per}, {share} of the time"
+    return f"{duration(budget.per_step(took))} {per}, {duration(budget.per_step(alone))} alone ({share})"
 
 
 def _longest(rows: pd.DataFrame, column: str) -> tuple[str, float]:
     """Value of a column with most time, and its share of the time."""
-    sums = rows.groupby(column, sort=True)[ALONE_NS].sum()
+    sums = rows.groupby(column, sort=True)[C.DUR_NS].sum()
     return brief(str(sums.idxmax())), float(sums.max() / max(int(sums.sum()), 1))
 
 
@@ -306,7 +314,6 @@ def _describe(
     rule: Rule,
     rows: pd.DataFrame,
     budget: Budget,
-    time: str,
     program: Program,
     peaks: Mapping[int, Device],
 ) -> tuple[str, str]:
@@ -321,9 +328,15 @@ def _describe(
     if rule is EAGER:
         count = budget.count(int(contains(rows["op"], "softmax").sum()), "softmax kernel")
     words = {"op": op, "share": percent(share), "count": count, "kernel": _longest(rows, "family")[0]}
+    words["channels_last"] = program.channels_last
     if rule is CHAINS:
-        words["chained"] = percent(_total(rows[rows[CHAIN] > 0]) / max(_total(rows), 1))
-    return f"{title} {time}", advice.format(**words)
+        chained = _total(rows[rows[CHAIN] > 0], C.DUR_NS)
+        compiled = _total(rows[contains(rows["op"], COMPILED_CODE)], C.DUR_NS) / max(
+            _total(rows, C.DUR_NS), 1
+        )
+        words["fuse"] = fuse_elementwise(compiled)
+        words["chained"] = percent(chained / max(_total(rows, C.DUR_NS), 1))
+    return f"{title} {_amount(rows, budget)}", advice.format(**words)
 
 
 _TEXTS = {
@@ -348,13 +361,12 @@ _TEXTS = {
     LAYOUT.code: (
         "Conversions between NCHW and NHWC:",
         "{share} of it is in {op}. Keep model and inputs in the layout of the convolutions: "
-        "`model.to(memory_format=torch.channels_last)`, and the same for its inputs.",
+        "`model.to(memory_format=torch.channels_last)`, and the same for its inputs.{channels_last}",
     ),
     CHAINS.code: (
         "Unfused element-wise kernels:",
-        "{share} of it is in {op}; {chained} of it follows another such kernel or precedes one. Compile the "
-        "function that runs them with `torch.compile`, which fuses such chains, or use fused modules and "
-        "in-place variants.",
+        "{share} of it is in {op}; {chained} of it follows another such kernel or precedes one. {fuse}, or "
+        "use fused modules and in-place variants.",
     ),
     CASTS.code: (
         "Conversions of dtypes:",

@@ -35,6 +35,32 @@ def rows_by_device(frame: pd.DataFrame) -> dict[tuple[int, int], Ints]:
     return {(int(rank[rows[0]]), int(device[rows[0]])): rows for rows in parts}
 
 
+def of_largest_devices(frame: pd.DataFrame, places: pd.DataFrame, values: npt.ArrayLike) -> pd.DataFrame:
+    """Rows of the device of each rank with the largest value, which `max_per_rank` sums.
+
+    Args:
+        frame: Rows with rank and device.
+        places: Rank and device of each value, each once.
+        values: Integers.
+
+    Example:
+        >>> frame = pd.DataFrame({C.RANK: [0, 0, 1, 0], C.DEVICE: [0, 1, 0, 1]})
+        >>> of_largest_devices(frame, frame[:3], [5, 7, 2]).index.tolist()
+        [1, 2, 3]
+    """
+    ordered = (
+        places[[C.RANK, C.DEVICE]]
+        .assign(value=np.asarray(values, np.int64))
+        .sort_values(["value", C.DEVICE], ascending=[False, True])
+    )
+    largest = ordered.drop_duplicates(C.RANK)
+    return frame[
+        pd.MultiIndex.from_frame(frame[[C.RANK, C.DEVICE]]).isin(
+            pd.MultiIndex.from_frame(largest[[C.RANK, C.DEVICE]])
+        )
+    ]
+
+
 def rows_by_number(numbers: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, Ints]]:
     """Each number with the positions of its rows; one sort for all numbers.
 

@@ -460,6 +460,14 @@ def _inside_windows(run: Run, waits: pd.DataFrame) -> pd.DataFrame:
     return waits.assign(**{C.START_NS: start, C.DUR_NS: inside})[inside > 0]
 
 
+def largest_waits(waits: pd.DataFrame) -> pd.DataFrame:
+    """Ops with a quarter or more of the time of some waits, longest first, with their main call."""
+    calls = waits.groupby(["op", "call"])[C.DUR_NS].sum().reset_index()
+    calls = calls.sort_values([C.DUR_NS, "op", "call"], ascending=[False, True, True])
+    ops = calls.assign(**{C.DUR_NS: calls.groupby("op")[C.DUR_NS].transform("sum")}).drop_duplicates("op")
+    return ops[4 * ops[C.DUR_NS] >= ops[C.DUR_NS].sum()].sort_values(C.DUR_NS, ascending=False, kind="stable")
+
+
 def advise_on_wait(call: str, op: str) -> str:
     """Advice on a call that waits for the device, by the op around it.
 

@@ -42,6 +42,7 @@ class Program:
         module: Module of `torch` for its device.
         kernel_profiler: What measures a single kernel on its device.
         stacks: How to record which code the CPU runs.
+        channels_last: What convolutions on its device need besides tensors in this layout.
     """
 
     is_pytorch: bool = True
@@ -50,6 +51,7 @@ class Program:
     module: str = "cuda"
     kernel_profiler: str = "Nsight Compute"
     stacks: str = "record stacks (`with_stack=True`)"
+    channels_last: str = ""
 
     def launch_less(self, *others: str, compiled: float = 0.0) -> str:
         """Ways to launch less often, in parentheses: what the program can use, then the others.
@@ -83,6 +85,30 @@ COLLECT_LESS = (
     "with a `gc.collect()` every some hundred steps; or make fewer lists, dicts and objects per step"
 )
 """Advice on collections of Python's garbage."""
+_FUSE = "Compile the function that runs {which} with `torch.compile`, which fuses such chains"
+_NOT_FUSED = (
+    "{which} belong{s} to compiled functions but {was} not fused: check the backend (`aot_eager` does not "
+    "fuse) and graph breaks (`TORCH_LOGS=graph_breaks`)"
+)
+
+
+def fuse_elementwise(compiled: float) -> str:
+    """Advice on chains of element-wise kernels, by the share of their time in compiled functions.
+
+    Example:
+        >>> fuse_elementwise(0)
+        'Compile the function that runs them with `torch.compile`, which fuses such chains'
+        >>> fuse_elementwise(0.8)[:57]
+        'Most of them belong to compiled functions but were not fu'
+    """
+    if compiled > 0.5:
+        return _NOT_FUSED.format(which="Most of them", s="", was="were")
+    if compiled < MIN_COMPILED_SHARE:
+        return _FUSE.format(which="them")
+    part = _NOT_FUSED.format(which=f"{compiled:.0%} of it", s="s", was="was")
+    return f"{part}. {_FUSE.format(which='the others')}"
+
+
 OWN_BUFFERS = (
     "construct it with `broadcast_buffers=False` if ranks may keep their own buffers (running statistics of "
     "batch normalization; `SyncBatchNorm` keeps them equal), or save and evaluate with those of one rank"
@@ -91,7 +117,11 @@ OWN_BUFFERS = (
 _PROGRAMS = {
     "nvidia": Program(),
     "amd": Program(
-        graphs="HIP graphs", system_trace="a system trace (rocprofv3)", kernel_profiler="rocprof-compute"
+        graphs="HIP graphs",
+        system_trace="a system trace (rocprofv3)",
+        kernel_profiler="rocprof-compute",
+        channels_last=" Before ROCm 7.0 also set `PYTORCH_MIOPEN_SUGGEST_NHWC=1`: without it convolutions "
+        "convert back to NCHW.",
     ),
     "intel": Program(graphs="", system_trace="a system trace", module="xpu", kernel_profiler="Intel Advisor"),
     "meta": Program(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from tracekit.schema import C, DeviceKind
 from ..copies.read_copies import WORST
 from ..shared.common import contains, ints, largest_rows, max_per_rank
 from ..shared.host_rows import source_lines
-from ..shared.programs import program_of
+from ..shared.programs import COMPILED_CODE, fuse_elementwise, program_of
 from .runs import ELEMENTWISE, MIN_RUN_KERNELS, OPTIMIZER, ZERO_GRAD, Work
 
 OPTIMIZER_KERNELS = Rule(
@@ -59,13 +58,7 @@ LAUNCH_BOUND = Rule(
 RULES = (OPTIMIZER_KERNELS, ELEMENTWISE_KERNELS, LAUNCH_BOUND)
 INFERRED = 0.7
 """Confidence of a cause that follows from the order of launches."""
-_COMPILED = re.compile(r"CompiledFunction|CompiledFxGraph|Torch-Compiled Region")
-_FUSE = "Compile the function that runs them with `torch.compile`, which fuses such chains"
 _FUSE_BY_HAND = "Fuse them into one kernel"
-_UNFUSED = (
-    "Most of them belong to compiled functions but were not fused: check the backend (`aot_eager` does not "
-    "fuse) and graph breaks (`TORCH_LOGS=graph_breaks`)"
-)
 _ZERO = "aten::zero_"
 _DROP = (
     "If these are gradients, drop them: `optimizer.zero_grad(set_to_none=True)`, the default since PyTorch "
@@ -123,11 +116,12 @@ def _report_elementwise(run: Run, work: Work, rows: pd.DataFrame, budget: Budget
         return
     ops = rows.groupby("op", observed=True)["late_ns"].sum().sort_values(ascending=False, kind="stable")
     names = ", ".join(brief(str(name)) if name else "no op recorded" for name in ops.index[:3])
-    compiled = ops[[bool(_COMPILED.search(str(name))) for name in ops.index]].sum() > ops.sum() / 2
+    compiled = ops[contains(ops.index.to_series(), COMPILED_CODE)].sum() / ops.sum()
     title = f"Chains of element-wise ops launch {_describe(rows, budget)}"
-    fuse = _FUSE if program_of(run).is_pytorch else _FUSE_BY_HAND
-    fuse = f"{_UNFUSED if compiled else fuse}{_where(run, rows)}"
-    advice = f"Most time is in {names}. {fuse}; a larger batch makes the kernels longer instead"
+    fuse = fuse_elementwise(compiled) if program_of(run).is_pytorch else _FUSE_BY_HAND
+    advice = (
+        f"Most time is in {names}. {fuse}{_where(run, rows)}; a larger batch makes the kernels longer instead"
+    )
     if ops.get(_ZERO, 0) > ops.sum() / 2:
         advice = f"{_DROP}{_where(run, rows)}"
     yield _finding(ELEMENTWISE_KERNELS, title, advice, work, rows, saving, budget)

@@ -117,6 +117,23 @@ def test_waits_that_keep_the_host_from_running_ahead_cost_more_than_the_idle_tim
     assert codes(analyzed(shared_runs, planted.running_ahead(wait=False))) == []
 
 
+READ_BACK, REMOVE = "A value is read back with .item()", "or remove the wait"
+
+
+@pytest.mark.parametrize(("read", "remedies"), [(False, [REMOVE]), (True, [REMOVE, READ_BACK])])
+def test_each_op_with_a_large_part_of_the_waiting_has_its_remedy(
+    shared_runs: SharedRuns, read: bool, remedies: list[str]
+) -> None:
+    run = shared_runs.simulated(planted.running_ahead(read=read))
+    (finding,) = analyze(run, "critical_path").findings
+    assert [text for text in (REMOVE, READ_BACK) if text in finding.advice] == remedies
+    waits = analyze(run, "sync_points").tables["waits"]
+    assert len(waits) == len(remedies)
+    for took, op in zip(waits["host_ns"] // planted.STEPS, waits["op"], strict=True):
+        place = f"in {op}" if op.startswith("aten") else "outside ops"
+        assert f"{round(took / 1e6, 2):g} ms {place} (cudaStreamSynchronize)" in finding.advice
+
+
 def test_a_wait_in_the_middle_leads_through_the_device(shared_runs: SharedRuns) -> None:
     result = analyzed(shared_runs, planted.waiting())
     once = [

@@ -104,7 +104,7 @@ def family(name: str) -> str:
         >>> family("void at::f<4, float, at::g(int)::{lambda(int)#2}>(int, float*)")
         'at::f<float, at::g(int)::{lambda}>'
         >>> family("triton_poi_fused_relu_0"), family("ncclKernel_AllReduce(int)")
-        ('triton_poi_fused_relu', 'ncclDevKernel_AllReduce')
+        ('triton_poi_fused_relu', 'ncclKernel_AllReduce')
         >>> family("sm80_xmma_gemm_f32f32_tn_n_tilesize32x32x8_stage3_ffma_aligna4_kernel__5x_cublas")
         'sm80_xmma_gemm_f32f32_tn_n_tilesize_stage_ffma_aligna_kernel__5x_cublas'
         >>> family("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT32x32x256_MI16x16x1_SN_LDSB1_WG32_8_1")
@@ -123,8 +123,17 @@ def family(name: str) -> str:
         return tuned[1]
     short = _WORD.sub(_without_tiles, short)
     short = short.replace("<lambda>", "{lambda}").replace("<>", "")
-    short = re.sub(r"^ncclKernel_", "ncclDevKernel_", short.strip())
-    return _SUFFIX.sub("", short) or name
+    return _SUFFIX.sub("", short.strip()) or name
+
+
+def shared_family(name: str) -> str:
+    """Return the family by which kernels of two runs are compared: versions of NCCL name theirs differently.
+
+    Example:
+        >>> shared_family("ncclKernel_AllReduce(int)")
+        'ncclDevKernel_AllReduce'
+    """
+    return re.sub(r"^ncclKernel_", "ncclDevKernel_", family(name))
 
 
 MAX_SEARCHED = 1 << 14

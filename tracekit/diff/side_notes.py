@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import brief, family
+from tracekit.analysis.kernel_names import brief, shared_family
 from tracekit.diff import compared_steps
 from tracekit.diff.compared_steps import StepRange, has_device
 from tracekit.diff.naming import op_name
@@ -116,7 +116,7 @@ def _counts(run: Run, steps: StepRange, *, on_device: bool) -> pd.Series:
     else:
         frame = run.table("host_intervals", columns=columns, where=pc.field(C.KIND) == str(HostKind.OP))
     counts = frame.loc[compared_steps.inside(frame, steps), C.NAME].astype(str).value_counts()
-    return counts.groupby(counts.index.map(family if on_device else op_name)).sum()
+    return counts.groupby(counts.index.map(shared_family if on_device else op_name)).sum()
 
 
 def _warn_of_items(side: ComparedSide, *, by: str) -> list[str]:

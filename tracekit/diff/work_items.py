@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import family
+from tracekit.analysis.kernel_names import shared_family
 from tracekit.analysis.modules import assign_modules
 from tracekit.diff import naming
 from tracekit.diff.compared_steps import StepRange, window_of
@@ -297,7 +297,7 @@ def _of_host(steps: StepRange, tree: OpTree) -> WorkItems:
 
 def _canonical_names(frame: pd.DataFrame, tree: OpTree) -> pd.Series:
     """Return the canonical name of each row, or the shared name of its op if the row's name is the op's."""
-    families = {name: family(str(name)) for name in frame[C.NAME].cat.categories}
+    families = {name: shared_family(str(name)) for name in frame[C.NAME].cat.categories}
     canonical = frame[C.NAME].map(families).astype(object)
     if RECORDED not in tree.frame:
         return canonical

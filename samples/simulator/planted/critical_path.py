@@ -65,8 +65,11 @@ def late_start(*, outside: bool = False) -> Program:
     return program
 
 
-def running_ahead(*, wait: bool = True) -> Program:
-    """The host waits for long work and then launches much that is short; the twin does not wait."""
+def running_ahead(*, wait: bool = True, read: bool = False) -> Program:
+    """The host waits for long work and then launches much that is short; the twin does not wait.
+
+    With `read` it waits as long once more, in the op that reads a value back.
+    """
     program = Program()
     for _ in range(STEPS):
         with program.step():
@@ -74,6 +77,11 @@ def running_ahead(*, wait: bool = True) -> Program:
                 program.kernel("mm_kernel", 20 * KERNEL_NS)
             if wait:
                 program.synchronize("cudaStreamSynchronize", stream=7)
+            if read:
+                with program.op("aten::mm"):
+                    program.kernel("mm_kernel", 20 * KERNEL_NS)
+                with program.op("aten::_local_scalar_dense"):
+                    program.synchronize("cudaStreamSynchronize", stream=7)
             for _ in range(20):
                 with program.op("aten::add"):
                     program.wait(KERNEL_NS // 5)
@@ -122,7 +130,7 @@ def communicating(*, overlapped: bool = False) -> Program:
             with program.op("aten::mm"):
                 program.kernel("mm_kernel", KERNEL_NS)
             with program.op("c10d::allreduce_"):
-                program.kernel("ncclDevKernel_AllReduce(int)", REDUCE_NS, stream=OTHER_STREAM)
+                program.kernel("ncclKernel_AllReduce(int)", REDUCE_NS, stream=OTHER_STREAM)
             if not overlapped:
                 program.wait_event(stream=7, on_stream=OTHER_STREAM)
             with program.op("aten::add"):

@@ -299,6 +299,57 @@ def test_the_saving_of_a_faster_kernel_is_what_ran_alone(tmp_path: Path) -> None
     rows = [kernel(0, 1_000, name=SINGLE, stream=7), kernel(600, 1_000, name="relu<float>", stream=8)]
     (finding,) = analyze(make_run(tmp_path, device_intervals=rows), "kernels").findings
     assert finding.saving_ns_per_step == 300
+    assert finding.title.endswith(": 1 µs per capture, 600 ns alone (60.0%)")
+
+
+def test_channels_last_needs_a_setting_on_rocm(tmp_path: Path) -> None:
+    setting = "PYTORCH_MIOPEN_SUGGEST_NHWC=1"
+    rows = [
+        kernel(0, 200, name="batched_transpose_16x64_pack_1x4_ediv_1x2_half", stream=7),
+        kernel(200, 800, name=TENSOR, stream=7),
+    ]
+    for name, needed in (("AMD Instinct MI210", True), ("NVIDIA A100", False)):
+        gpus = {"environment": {"gpus": [{"index": 0, "name": name}]}}
+        run = make_run(tmp_path / name, device_intervals=rows, meta=gpus)
+        (finding,) = analyze(run, "kernels").findings
+        assert finding.code == "layout_conversions"
+        assert (setting in finding.advice) is needed
+
+
+def test_all_the_time_of_kernels_is_counted_beside_others_too(tmp_path: Path) -> None:
+    """The op with most of it is the one that runs beside communication."""
+    ops = [host("aten::mm", 0, 10), host("aten::bmm", 10, 20)]
+    rows = [
+        kernel(0, 600, name=SINGLE, stream=7, op_row=0),
+        kernel(600, 1_000, name=SINGLE, stream=7, op_row=1),
+        kernel(100, 600, name="ncclKernel_AllReduce_RING_LL_Sum_float", stream=8),
+    ]
+    run = make_run(tmp_path / "beside", host_intervals=ops, device_intervals=rows)
+    (finding,) = [one for one in analyze(run, "kernels").findings if one.code == "fp32_without_tensor_cores"]
+    assert finding.advice.startswith("60.0% of it is aten::mm.")
+    assert finding.saving_ns_per_step == 250
+    twin = make_run(tmp_path / "apart", host_intervals=ops, device_intervals=rows[:2])
+    (finding,) = analyze(twin, "kernels").findings
+    assert finding.title.endswith(": 1 µs per capture, 100.0% of the time")
+
+
+@pytest.mark.parametrize(
+    ("ops", "advice"),
+    [
+        (["CompiledFunctionBackward"] * 3, "Most of them belong to compiled functions but were not fused"),
+        (
+            ["CompiledFunction", "aten::add", "aten::add"],
+            "33% of it belongs to compiled functions but was not",
+        ),
+        (["aten::add"] * 3, "Compile the function that runs them with `torch.compile`"),
+    ],
+    ids=["compiled", "partly", "eager"],
+)
+def test_compiled_functions_are_not_to_be_compiled_again(tmp_path: Path, ops: list[str], advice: str) -> None:
+    (finding,) = select(tmp_path, *((name, *ADDS[1:]) for name in ops), GEMM)
+    assert finding.code == "unfused_elementwise"
+    assert advice in finding.advice
+    assert ("check the backend" in finding.advice) is ("Compiled" in ops[0])
 
 
 LARGE, THIN = "[[1024,1024],[1024,1024]]", "[[4096,8],[8,4096]]"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -201,12 +202,15 @@ def test_pages_that_move_while_kernels_run_are_to_be_prefetched(
     assert [one.saving_ns_per_step for one in found] == savings
 
 
-def offloading(path: Path, *, copies: int = 24, copy_ns: int = 1_000, memory: str = "pinned") -> Run:
-    """Copies of layers on one stream, each beside a kernel of 300 ns on another."""
+def offloading(
+    path: Path, *, copies: int = 24, copy_ns: int = 1_000, memory: str = "pinned", devices: int = 1
+) -> Run:
+    """Copies of layers on one stream of each device, each beside a kernel of 300 ns on another."""
     rows = []
-    for start in range(0, copies * copy_ns, copy_ns):
-        rows.append(copy("H2D", memory, "device", start, start + copy_ns, 30_000, **{C.STREAM: 8}))
-        rows.append(kernel(start, start + 300, stream=7))
+    for device, start in product(range(devices), range(0, copies * copy_ns, copy_ns)):
+        place = {C.DEVICE: device}
+        rows.append(copy("H2D", memory, "device", start, start + copy_ns, 30_000, **{C.STREAM: 8}, **place))
+        rows.append(kernel(start, start + 300, stream=7, **place))
     return make_run(path, device_intervals=rows)
 
 
@@ -229,3 +233,15 @@ def test_many_copies_that_outlast_the_kernels_are_offloaded_layers(
         found if "memory" not in more else ()
     ):  # the exposed 700 ns of each copy, without the 300 ns of a kernel
         assert one.saving_ns_per_step == 24 * (700 - 300)
+
+
+@pytest.mark.parametrize(
+    ("memory", "code"), [("pinned", "copies_outlast_kernels"), ("unified", "managed_memory_faults")]
+)
+def test_bytes_and_rate_are_of_the_device_whose_time_is_said(tmp_path: Path, memory: str, code: str) -> None:
+    titles = []
+    for devices in (1, 2):
+        run = offloading(tmp_path / str(devices), memory=memory, devices=devices)
+        titles.append([one.title for one in analyze(run, "pinned_memory").findings if one.code == code])
+    (alone,), (several,) = titles
+    assert several == alone.replace(" per capture", " per capture and device", 1) != alone

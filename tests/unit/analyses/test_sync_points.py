@@ -55,6 +55,22 @@ def test_idle_time_is_charged_once_to_the_wait_in_which_the_device_ran_dry(tmp_p
     assert calls["idle_row"].tolist()[:1] == [103]
 
 
+@pytest.mark.parametrize(
+    ("work_ns", "idle", "due"),
+    [
+        (15_000, "20 µs", ""),
+        (60_000, "65 µs", "35 µs of it is due to the waits: at most as long as each lasted"),
+    ],
+)
+def test_idle_time_after_a_wait_and_its_part_due_to_it_are_told_apart(
+    tmp_path: Path, work_ns: int, idle: str, due: str
+) -> None:
+    (finding,) = analyze(read_back(tmp_path, work_ns=work_ns), "sync_points").findings
+    assert f": GPU idle {idle} per step after 1 wait" in finding.title
+    assert due in finding.advice
+    assert ("due to the waits" in finding.advice) is bool(due)
+
+
 def test_the_finding_names_the_read_back_its_line_and_what_it_costs(tmp_path: Path) -> None:
     (finding,) = analyze(read_back(tmp_path), "sync_points").findings
     assert finding.code == "sync_starves_device"

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from tracekit.analysis.kernel_names import family
+from tracekit.analysis.kernel_names import family, shared_family
 from tracekit.diff import naming
 from tracekit.diff.naming import RULES_VERSION, Role, op_name, op_role, role
 
@@ -70,7 +70,13 @@ KERNELS = {
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_canonical_names_and_roles_of_kernels(name: str) -> None:
-    assert (family(name), str(role(name))) == KERNELS[name]
+    assert (shared_family(name), str(role(name))) == KERNELS[name]
+
+
+def test_a_family_is_named_as_its_kernels_are() -> None:
+    names = "ncclKernel_SendRecv_RING(ncclWorkElem)", "ncclDevKernel_SendRecv_RING(ncclDevComm*)"
+    assert [family(name) for name in names] == [name.partition("(")[0] for name in names]
+    assert shared_family(names[0]) == shared_family(names[1])
 
 
 def test_equal_canonical_names_play_one_role() -> None:
