@@ -119,9 +119,8 @@ def compute(run: Run) -> Result:
     inside = inside_steps(gaps, windows) if len(windows) else ints(gaps, C.DUR_NS)
     by = {"by_cause": _by_cause(gaps, stepped, inside), "by_op": _by_op(gaps, inside)}
     counted = np.where(gaps[ASIDE].to_numpy(), 0, inside)
-    return Result(
-        {**by, **tables, "gaps": _listed(gaps.assign(**{COUNTED_NS: counted}))}, findings, tuple(notes)
-    )
+    lengths = {COUNTED_NS: counted, RECURRING_NS: np.where(gaps[INITIAL].to_numpy(), 0, counted)}
+    return Result({**by, **tables, "gaps": _listed(gaps.assign(**lengths))}, findings, tuple(notes))
 
 
 def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame, inside: Ints) -> pd.DataFrame:
@@ -134,8 +133,12 @@ def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame, inside: Ints) -> pd.Dat
 
 def _list_openings(openings: pd.DataFrame) -> pd.DataFrame:
     length = ints(openings, C.DUR_NS)
-    start_up_ns = np.where(openings[INITIAL].to_numpy(bool), length, 0)
-    table = select(openings.assign(**{START_UP_NS: start_up_ns}), BEFORE_WORK, *PLACE)
+    initial = openings[INITIAL].to_numpy(bool)
+    divided = {
+        START_UP_NS: np.where(initial, length, 0),
+        LATENCY_NS: np.where(initial, 0, ints(openings, LATENCY_NS)),
+    }
+    table = select(openings.assign(**divided), BEFORE_WORK, *PLACE)
     return pd.DataFrame({name: _plain(table[name].array) for name in table}, copy=False)
 
 
@@ -167,7 +170,9 @@ def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame, lengths
         WARM_UP_NS: groups.sums(np.where(gaps[WARM_UP].to_numpy(), lengths, 0)),
         START_UP_NS: groups.sums(np.where(gaps[INITIAL].to_numpy(), lengths, 0)),
         OVERHEAD_NS: groups.sums(np.minimum(ints(gaps, OVERHEAD_NS), lengths)),
-        LATENCY_NS: groups.sums(np.where(gaps[ASIDE], 0, np.minimum(ints(gaps, LATENCY_NS), lengths))),
+        LATENCY_NS: groups.sums(
+            np.where(gaps[ASIDE] | gaps[INITIAL], 0, np.minimum(ints(gaps, LATENCY_NS), lengths))
+        ),
     }
 
 
@@ -327,7 +332,10 @@ _OVERHEAD = Column(
     OVERHEAD_NS, "ns", "its part (likewise) in which overhead of the profiler runs, if that is the cause"
 )
 _LATENCY = Column(
-    LATENCY_NS, "ns", "its part (likewise, without that aside) after the launch call began, if launch_bound"
+    LATENCY_NS,
+    "ns",
+    "its part (likewise, without that aside and start-up) after the launch call began, if the host was late "
+    "with it",
 )
 BY_CAUSE = (
     *PLACE_COLUMNS,
@@ -404,6 +412,7 @@ GAPS = (
         "the part of the gap inside the profiled steps (without any, all of it); 0 at an edge of the capture "
         "and in marked warm-up",
     ),
+    Column(RECURRING_NS, "ns", "likewise; also 0 in start-up"),
     Column(
         WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"
     ),

@@ -36,7 +36,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis.idle_causes import CAUSES, MANAGED
+from tracekit.analysis.idle_causes import CAUSES, HOST_LAUNCHES, MANAGED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import COLLECTION, MARKER
@@ -98,6 +98,7 @@ _MEMORY_CALLS = r"(?i)malloc|free|host_?(?:alloc|register)"
 _BACKWARD_NODE = r"^autograd::engine::evaluate_function"
 """Rows of autograd's thread before the op of the node runs: what it waits for is not recorded."""
 
+_LATE = [CAUSES.index(cause) for cause in HOST_LAUNCHES]
 _EXPLAINED = (Cause.SLOW_CALL, Cause.FIRST_CALL, Cause.HOST_WORK)
 
 
@@ -191,6 +192,7 @@ def explain(
     waiting_elsewhere = part.mostly(np.flatnonzero(host.name_matches(HOST_WAITS))) & ~works
     at_edge = context.after_backlog(gaps, device) & ~(late & gaps[C.STEP].notna().to_numpy(bool))
     at_edge |= (is_opening & ~late) | context.in_first_wait(gaps, host, waits, queued)
+    at_edge |= context.behind_unrecorded(gaps, device, queued, queued_ns)
     warm_up = context.in_warm_up(gaps, host, measured)
     aside = at_edge | warm_up
     starting = context.is_start_up(gaps, device, host, waits, late & ~aside, is_opening)
@@ -265,7 +267,7 @@ of the profiler's own overhead in gaps that it causes."""
 COMPILED, CHECKING, BROADCASTING = "compiled", "checking", "broadcasting"
 """Whether compiled code delayed the device; it checked tensors; DDP broadcast the buffers of a module."""
 LATENCY_NS = "launch_latency_ns"
-"""Part of a launch_bound gap after the launch call began."""
+"""Part of a gap after the launch call began, where the host was late with it."""
 READ_BACK = "read_back"
 """Whether the program copied to the host before a gap, and then went on with data on the device."""
 WARM_UP, INITIAL = "warm_up", "initial"
@@ -405,7 +407,7 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         CALL_NS: why.call_ns,
         SECOND: host.categories(why.second_call, ""),
         SECOND_NS: why.second_ns,
-        LATENCY_NS: np.where(causes == CAUSES.index(Cause.LAUNCH_BOUND), launch_latency(host, gaps), 0),
+        LATENCY_NS: np.where(np.isin(causes, _LATE), launch_latency(host, gaps), 0),
         OVERHEAD_NS: np.where(causes == CAUSES.index(Cause.PROFILER), why.overhead_ns, 0),
         COMMON_OP: host.categories(common, ""),
         **{name: idle.device[C.NAME].array.take(gaps[name].to_numpy()) for name in (BEFORE, AFTER)},

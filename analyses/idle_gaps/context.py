@@ -3,8 +3,8 @@
 Such time is explained by the recording or by its start; it does not recur, so nothing is saved per step.
 
 * Edge: the launches of the work before the gap precede the capture, and the host was not late in a profiled
-  step; or the work after it was queued while the first wait of the capture blocked the host: what was waited
-  for is not in the trace.
+  step; or the work after it was queued while the first wait of the capture blocked the host, or is the first
+  of a stream of a device that had hardly worked: what was waited for is not in the trace.
 * Unrecorded: the gap is time of other kernels of a graph.
 * Warm-up: the gap begins in a range that the program named so.
 * Start-up: the host was late only before it got ahead. When its last launch call returned, the device had
@@ -55,6 +55,10 @@ MIGRATION = r"(?i)^unified memory"
 """Names of moves of managed memory, which no call launches."""
 MAX_CLOCK_SKEW_NS = 5_000
 """Tolerance for a wait that seems to end before the work that it waited for."""
+MIN_BEHIND_NS = 1_000_000
+MAX_WORKED_SHARE = 0.01
+"""Least wait of the first work of a stream that is one for unrecorded work, and largest recorded work of its
+device before it, as a share of the wait."""
 MIN_FIRST_RATIO = 10
 """Minimum ratio of a first call's time to the median of the op's calls."""
 MAX_FIRST_CALLS = 3
@@ -157,6 +161,33 @@ def in_first_wait(gaps: pd.DataFrame, host: HostColumns, waits: Ints, queued: Bo
         inside = np.minimum(end, host.end[first]) - np.maximum(start, host.start[first])
         in_wait |= queued & (ranks == rank) & (2 * inside > end - start)
     return in_wait
+
+
+def behind_unrecorded(gaps: pd.DataFrame, device: pd.DataFrame, queued: Bools, queued_ns: Ints) -> Bools:
+    """Whether each gap is a wait for work that is not recorded, such as that from before the capture.
+
+    That is so if the first work of a stream was queued for most of the gap, and the device had hardly worked
+    before: nothing recorded explains why it did not start.
+
+    Args:
+        gaps: Idle intervals.
+        device: The intervals that occupy a device.
+        queued: Whether the work after each gap was queued.
+        queued_ns: For how long it was, in the gap.
+    """
+    behind, length = np.zeros(len(gaps), np.bool_), ints(gaps, C.DUR_NS)
+    rows = np.flatnonzero(queued & (queued_ns >= MIN_BEHIND_NS) & (2 * queued_ns > length))
+    if not len(rows):
+        return behind
+    start, end = spans(device)
+    began = device.groupby([C.RANK, C.DEVICE, C.STREAM])[C.START_NS].transform("min")  # NaN without a stream
+    rows = rows[(began == device[C.START_NS]).to_numpy()[gaps[AFTER].to_numpy()[rows]]]
+    for gap in rows:
+        other = (device[[C.RANK, C.DEVICE]] == gaps[[C.RANK, C.DEVICE]].iloc[gap]).all(axis=1)
+        earlier = other.to_numpy() & (start < gaps[C.START_NS].iloc[gap])
+        worked_ns = intervals.length(intervals.union(start[earlier], end[earlier]))
+        behind[gap] = worked_ns <= MAX_WORKED_SHARE * length[gap]
+    return behind
 
 
 def is_start_up(

@@ -166,7 +166,7 @@ SENTENCES = {
     "bwyogatama__Mordred-Deprecated/report1_a.sqlite": (Bottleneck.HOST, "in getc"),
     "AMD-AGI__TraceLens/sglang_qwen3_prefilldecode_mi300x.json.gz": (
         Bottleneck.COMPUTE,
-        "excluding 493.28 ms before the first and after the last GPU work",
+        "excluding 493.28 ms with work from before the capture",
     ),
     "facebookresearch__HolisticTraceAnalysis/mtia_train_rank0.json.gz": (Bottleneck.COMPUTE, ""),
     "solangii__gpu-practice/cpu_operator_schema.json.gz": (Bottleneck.COMPUTE, "largest: aten::normal_"),

@@ -10,8 +10,9 @@ from samples.simulator.planted import diagnosis as planted
 from samples.simulator.planted.diagnosis import LATE_NS, STEPS, TRANSFER_NS
 from tests import tiers
 from tests.shared_runs import analyze
-from tracekit.analysis import Severity
+from tracekit.analysis import Bottleneck, Severity
 from tracekit.analysis.findings import advise
+from tracekit.analysis.verdict import judge
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -50,6 +51,25 @@ def test_work_from_before_the_capture_belongs_to_no_step(load: Any) -> None:
     steps = analyze(run, "gpu_breakdown").tables["per_step"]
     assert steps["kernels"].tolist() == [4] * STEPS
     assert steps["idle_share"].max() < 0.05
+
+
+@pytest.mark.slow_except(1)
+@pytest.mark.parametrize(
+    ("changed", "is_behind"),
+    [
+        ({}, True),
+        ({"worked_ns": planted.COMPUTE_NS // 4}, False),  # over 1% of the wait: the first work may explain it
+        ({"stream": 7}, False),  # in order behind the first kernel, so nothing earlier is before it
+    ],
+)
+def test_work_queued_behind_unrecorded_work_is_no_idle_time(
+    load: Any, changed: dict[str, int], *, is_behind: bool
+) -> None:
+    verdict = judge(load(planted.behind_earlier_work(**changed)), by=analyze)
+    assert verdict.bound is (Bottleneck.COMPUTE if is_behind else Bottleneck.QUEUED)
+    assert ("with work from before the capture" in verdict.window) == is_behind
+    waits = "At the begin, launched work waits 19.99 ms, probably for GPU work from before the capture. "
+    assert verdict.sentence.startswith(waits) == is_behind
 
 
 def test_hidden_communication_on_few_multiprocessors_is_left_alone(load: Any) -> None:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.host_verdict import NAME_WIDTH
-from tracekit.analysis.idle_causes import IdleCause
-from tracekit.analysis.kernel_names import COMMUNICATION, PRODUCTS
+from tracekit.analysis.idle_causes import OUTSIDE, IdleCause
+from tracekit.analysis.kernel_names import COMMUNICATION, PRODUCTS, shorten_kernel
 from tracekit.analysis.rules import Bottleneck
 from tracekit.analysis.savings import MIN_ASIDE_SHARE, MIN_SHARE, Part, Verdict, is_few, split_window
 from tracekit.errors import clean
@@ -45,9 +45,10 @@ _MEANINGS = {
     Bottleneck.UNKNOWN: "the GPU is idle for an unknown cause",
 }
 _OTHER_KERNELS = "kernels other than communication run"
-_COMMUNICATES = {Bottleneck.COMMUNICATION, Bottleneck.STRAGGLERS}
+_COMMUNICATES = (Bottleneck.COMMUNICATION, Bottleneck.STRAGGLERS)
 _SUBJECTS = {Bottleneck.COMPUTE: "GPU kernels", Bottleneck.QUEUED: "late starts of launched work"}
 """Words for bounds whose names do not read well in the sentence."""
+_SAID_LAST = (Bottleneck.PROFILER, Bottleneck.START_UP)
 MIN_KERNEL_SHARE = 0.1
 """Share of the kernel time from which the largest family of kernels is named."""
 MIN_SECOND_SHARE = 0.2
@@ -69,19 +70,20 @@ class About:
     Attributes:
         window: What the window is.
         edges_ns: Length of its edges, with marked warm-up.
-        edges: Length of the latter; and whether what precedes the first work is explained, and no edge.
+        edges: Length of the latter; for how long launched work waits in them for work that is not recorded;
+            and whether what precedes the first work is explained, and no edge.
         named: By bound, what most of it is, in words, or empty: kernels, copies, a collective, an op.
         waits_share: Share of the window in which the host waits for a device.
         gap_ns: Length of the one gap without recorded work that is most of the host's work, or 0.
         after_gap: In what most of the host's work is without that gap, or empty.
-        latency_ns: Part of the idle time due to launches that is after their calls began.
+        latency_ns: Part of the idle time due to late launches that is after their calls began.
         lead: For how many ns the CPU was recorded before the first work of a device; what takes most of that
             time, or empty; for how many ns; and for how long that work was queued.
     """
 
     window: str
     edges_ns: int = 0
-    edges: tuple[int, bool] = (0, False)
+    edges: tuple[int, int, bool] = (0, 0, False)
     named: Mapping[Bottleneck, str] = field(default_factory=dict)
     waits_share: float = 0.0
     gap_ns: int = 0
@@ -119,28 +121,21 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     window += aside
     if not aside:
         lengths = {**lengths, (Bottleneck.EDGES, "before the first or after the last work"): edges_ns}
-    before, lengths = _set_start_up_aside(lengths, window)
-    gap, lengths = _set_gap_aside(lengths, about.gap_ns, "the rest" if before else window)
-    named = {**about.named, **({Bottleneck.HOST: about.after_gap} if gap else {})}
-    before += gap
+    aside_first, rest, lengths = _set_times_aside(lengths, about.gap_ns, window)
+    is_gap = _IN_ONE_GAP in aside_first
+    named = {**about.named, **({Bottleneck.HOST: about.after_gap, Bottleneck.LAUNCH: ""} if is_gap else {})}
     parts = split_window(lengths)
     if not {part.bound for part in parts} - {Bottleneck.EDGES}:
         return None
     shares = _shares(parts)
-    bound, *others = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda other: (-shares[other], other))
-    if bound == Bottleneck.PROFILER and others and others[0] != Bottleneck.UNKNOWN:
-        bound, others[0] = others[0], bound
-    is_paced = shares[bound] < 0.5 and about.waits_share < MAX_PACED_WAIT_SHARE
-    is_paced &= bound == Bottleneck.COMPUTE and others[:1] == [Bottleneck.LAUNCH]
-    if is_paced:
-        bound, others[0] = others[0], bound
+    (bound, *others), is_paced = _order(shares, about.waits_share)
     losses = (other for other in others if other != Bottleneck.COMPUTE and shares[other] >= MIN_SHARE)
     loss = next(losses, None) if bound == Bottleneck.COMPUTE else None
     late = {Bottleneck.LAUNCH: max(LATE, key=lambda one: sum(p.dur_ns for p in parts if p.bound == one))}
     causes = {one: _name_main_cause(parts, late.get(one, one), named) for one in (bound, loss) if one}
     causes[Bottleneck.COMPUTE] = about.named.get(Bottleneck.COMPUTE, "")
     _add_waiting(shares, causes)
-    meanings = _MEANINGS | ({Bottleneck.COMPUTE: _OTHER_KERNELS} if _COMMUNICATES & set(shares) else {})
+    meanings = _MEANINGS | ({Bottleneck.COMPUTE: _OTHER_KERNELS} if set(_COMMUNICATES) & set(shares) else {})
     in_collectives = AS_LATE in causes.get(Bottleneck.LAUNCH, "")  # which run there: the GPU is not idle
     meanings |= {Bottleneck.LAUNCH: "the GPU waits for the CPU"} if in_collectives else {}
     words = {one: late.get(one, _SUBJECTS.get(one, one)) for one in shares}
@@ -148,56 +143,71 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     words |= {Bottleneck.LAUNCH: "unrecorded activity of the CPU"} if is_unknown else {}
     said, then = _divide_launches(parts, about.latency_ns, in_collectives=in_collectives)
     share = said if bound == Bottleneck.LAUNCH else shares[bound]
-    text = f"{meanings[bound]} for {human(share, 'share')} of {'the rest' if before else window}"
+    text = f"{meanings[bound]} for {human(share, 'share')} of {rest or window}"
     text += then * (bound == Bottleneck.LAUNCH)
     if bound == Bottleneck.UNKNOWN:
         text = f"Cannot tell what bounds this run, too little is recorded: {text}"
     else:
         ahead = ", and the CPU hardly waits for it" if is_paced else ""
         text = f"Bound by {words[bound]}: {text}{ahead}{causes[bound]}"
-    if loss:
-        lost = human(shares[loss], "share")
-        until = f" for {human(said, 'share')}{then}" * bool(then and loss == Bottleneck.LAUNCH)
-        text += f". Largest loss: {words[loss]}, {lost} ({meanings[loss]}{until}{causes[loss]})"
-    elif bound != Bottleneck.COMPUTE:
+    if bound != Bottleneck.COMPUTE:
         text += _describe_work(shares, meanings[Bottleneck.COMPUTE], is_bound=bound in _COMMUNICATES)
-    for other in (Bottleneck.PROFILER, Bottleneck.START_UP):
+    if beside := loss or _largest_beside(shares, bound):
+        until = f" for {human(said, 'share')}{then}" * bool(then and beside == Bottleneck.LAUNCH)
+        lost = f"{words[beside]}, {human(shares[beside], 'share')}"
+        largest = "Largest loss" if loss else "Largest other loss"
+        text += f". {largest}: {lost} ({meanings[beside]}{until}{causes.get(beside, '')})"
+    for other in _SAID_LAST:
         if other not in (bound, loss) and shares.get(other, 0.0) >= MIN_SHARE:
             text += f"; {other} for {human(shares[other], 'share')}"
-    window += " without start-up" if before != gap else ""
-    window += " and one gap" if gap and before != gap else " without one gap" if gap else ""
+    if rest:
+        left_out = ["start-up"] * aside_first.startswith(_START_UP_TAKES) + ["one gap"] * is_gap
+        window += f" without {' and '.join(left_out)}"
     found = late.get(bound, bound), loss and late.get(loss, loss)
     lead = _describe_lead(about, sum(lengths.values()) + edges_ns, shares.get(Bottleneck.QUEUED, 0.0))
-    return Verdict(*found, f"{lead}{before}{text}.", parts, window)
+    return Verdict(*found, f"{lead}{aside_first}{text}.", parts, window)
+
+
+def _order(shares: Mapping[Bottleneck, float], waits_share: float) -> tuple[list[Bottleneck], bool]:
+    """Return what a window is spent on, what bounds it first, and whether the host sets the pace.
+
+    The profiler bounds a window only of which nothing else is known.
+    """
+    order = sorted(shares.keys() - {Bottleneck.EDGES}, key=lambda one: (-shares[one], one))
+    is_paced = shares[order[0]] < 0.5 and waits_share < MAX_PACED_WAIT_SHARE
+    is_paced &= order[:2] == [Bottleneck.COMPUTE, Bottleneck.LAUNCH]
+    is_slowed = order[0] == Bottleneck.PROFILER and order[1:2] not in ([], [Bottleneck.UNKNOWN])
+    if is_paced or is_slowed:
+        order[0], order[1] = order[1], order[0]
+    return order, is_paced
 
 
 ASIDE = "excluding"
 
 
-def name_aside(edges_ns: int, total_ns: int, edges: tuple[int, bool]) -> str:
+def name_aside(edges_ns: int, total_ns: int, edges: tuple[int, int, bool]) -> str:
     """Name what a window is without; empty if its edges are a part of it because they are short.
 
     Args:
         edges_ns: Length of its edges, with marked warm-up.
         total_ns: Length of the window with them.
-        edges: Length of marked warm-up, and whether what precedes the first work is explained, and no edge.
+        edges: See `About`.
 
     Example:
-        >>> name_aside(30_000_000, 100_000_000, (0, False)), name_aside(1, 100_000_000, (0, False))
+        >>> name_aside(30_000_000, 100_000_000, (0, 0, False)), name_aside(1, 100_000_000, (0, 0, False))
         (' excluding 30.00 ms before the first and after the last GPU work', '')
     """
     if not edges_ns >= MIN_ASIDE_SHARE * total_ns > 0:
         return ""
-    warm_up_ns, is_explained = edges
+    warm_up_ns, behind_ns, is_explained = edges
     what = "after the last GPU work" if is_explained else "before the first and after the last GPU work"
+    what = "with work from before the capture" if 2 * behind_ns > edges_ns else what
     what = "of marked warm-up" if 2 * warm_up_ns > edges_ns else what
     return f" {ASIDE} {human(edges_ns, 'ns')} {what}"
 
 
 AS_LATE = "in collectives, as the CPUs of all ranks are late"
 """Label of waiting for a rank by others whose CPUs are as late."""
-OUTSIDE = "outside of recorded ops"
-"""Where the host's work is of which nothing is recorded."""
 LAUNCHES = Bottleneck.LAUNCH, IdleCause.LAUNCH_BOUND.label
 HOST_WORK = Bottleneck.HOST, IdleCause.HOST_WORK.label
 PROFILED = Bottleneck.PROFILER, IdleCause.PROFILER.label
@@ -212,6 +222,10 @@ def _describe_lead(about: About, window_ns: int, queued_share: float) -> str:
     Launched work that was queued until then waited for other work, unless work starts late later on, too.
     """
     lead_ns, work, work_ns, queued_ns = about.lead
+    _, behind_ns, _ = about.edges
+    if behind_ns >= MIN_QUEUED_NS and 2 * behind_ns > about.edges_ns >= MIN_ASIDE_SHARE * window_ns:
+        waits = human(behind_ns, "ns")
+        return f"At the begin, launched work waits {waits}, probably for GPU work from before the capture. "
     least_ns = max(MIN_QUEUED_NS, MIN_ASIDE_SHARE * window_ns)
     is_behind = queued_ns >= least_ns and 2 * queued_ns > max(lead_ns, about.edges_ns)
     if is_behind and queued_share < MIN_ASIDE_SHARE:
@@ -241,7 +255,7 @@ def _divide_launches(parts: tuple[Part, ...], latency_ns: int, *, in_collectives
     total = of_label.total()
     late_ns, text = total - of_label[""], ""
     for length, words in (
-        (min(latency_ns, of_label[LAUNCHES[1]]), "from then until the work starts"),
+        (min(latency_ns, total - of_label[""] - of_label[AS_LATE]), "from then until the work starts"),
         (of_label[AS_LATE], f"waits {AS_LATE},"),
     ):
         if length >= MIN_SHARE * total and not in_collectives:
@@ -251,15 +265,23 @@ def _divide_launches(parts: tuple[Part, ...], latency_ns: int, *, in_collectives
 
 
 def _describe_work(shares: dict[Bottleneck, float], kernels: str, *, is_bound: bool) -> str:
-    """Say for how long kernels run, and communication unless it is the bound."""
-    compute, talks = (
-        sum(shares.get(one, 0.0) for one in some) for some in ((Bottleneck.COMPUTE,), _COMMUNICATES)
-    )
-    if not is_bound and talks and not compute:
-        return f"; communication, the only GPU work, runs for {human(talks, 'share')}"
+    """Say for how long kernels run, and communication and its waiting unless they are the bound."""
+    compute, sends, waits = (shares.get(one, 0.0) for one in (Bottleneck.COMPUTE, *_COMMUNICATES))
+    talks = human(sends + waits, "share")
+    if waits >= MIN_SHARE:
+        talks += f" ({human(waits, 'share')} waiting for the last rank, {human(sends, 'share')} transfer)"
+    if not is_bound and sends + waits and not compute:
+        return f"; communication, the only GPU work, runs for {talks}"
     text = f"; {kernels} for {human(compute, 'share')}"
-    large = not is_bound and talks >= MIN_ASIDE_SHARE
-    return f"{text}, communication and no other kernel for {human(talks, 'share')}" if large else text
+    large = not is_bound and sends + waits >= MIN_ASIDE_SHARE
+    return f"{text}, communication and no other kernel for {talks}" if large else text
+
+
+def _largest_beside(shares: dict[Bottleneck, float], bound: Bottleneck) -> Bottleneck | None:
+    """Return the largest part beside what bounds the window and what is said of it; None if it is small."""
+    said = {bound, *_COMMUNICATES, Bottleneck.COMPUTE, *_SAID_LAST, Bottleneck.EDGES}
+    large = [other for other, share in shares.items() if other not in said and share >= MIN_ASIDE_SHARE]
+    return max(large, key=lambda other: shares[other], default=None)
 
 
 def _add_waiting(shares: dict[Bottleneck, float], causes: dict[Bottleneck, str]) -> None:
@@ -271,29 +293,37 @@ def _add_waiting(shares: dict[Bottleneck, float], causes: dict[Bottleneck, str])
         causes[Bottleneck.COMMUNICATION] = f"{says}{named}"
 
 
-def _set_start_up_aside(
-    lengths: dict[tuple[Bottleneck, str], int], window: str
-) -> tuple[str, dict[tuple[Bottleneck, str], int]]:
-    """Return a sentence on start-up and the other parts of a window, if both are a large part of it."""
-    total, start_up_ns = sum(lengths.values()), lengths.get(START_UP, 0)
-    if not MIN_ASIDE_SHARE * total <= start_up_ns <= (1 - MIN_ASIDE_SHARE) * total or not total:
-        return "", lengths
-    rest = {other: length for other, length in lengths.items() if other != START_UP}
-    share, meaning = human(start_up_ns / total, "share"), _MEANINGS[Bottleneck.START_UP]
-    amount = share if "devices" in window else f"{human(start_up_ns, 'ns')}, {share}"  # which overlap in time
-    return f"Start-up takes {amount} of {window} ({meaning}). ", rest
+_START_UP_TAKES, _IN_ONE_GAP = "Start-up takes", "in one gap"
 
 
-def _set_gap_aside(
+def _set_times_aside(
     lengths: dict[tuple[Bottleneck, str], int], gap_ns: int, window: str
-) -> tuple[str, dict[tuple[Bottleneck, str], int]]:
-    """Return a sentence on one unrecorded gap and the other time of a window, if both are a large part."""
+) -> tuple[str, str, dict[tuple[Bottleneck, str], int]]:
+    """Set start-up and one unrecorded gap aside, each if it and the remaining time are a large part.
+
+    Args:
+        lengths: Parts of the window.
+        gap_ns: Length of the gap.
+        window: What the window is.
+
+    Returns:
+        Sentences on these; the name of the other time, or empty without any; and its parts.
+    """
+    text, whole_ns = "", sum(lengths.values())
+    start_up_ns, least = lengths.get(START_UP, 0), 1 - MIN_ASIDE_SHARE
+    several = "devices" in window  # whose times overlap, so that a sum says nothing
+    if 0 < MIN_ASIDE_SHARE * whole_ns <= start_up_ns <= least * whole_ns:
+        lengths = {other: length for other, length in lengths.items() if other != START_UP}
+        share, meaning = human(start_up_ns / whole_ns, "share"), _MEANINGS[Bottleneck.START_UP]
+        amount = share if several else f"{human(start_up_ns, 'ns')}, {share}"
+        text = f"{_START_UP_TAKES} {amount} of {window} ({meaning}). "
     total, gap_ns = sum(lengths.values()), min(gap_ns, lengths.get(HOST_WORK, 0))
-    if not MIN_GAP_SHARE * total <= gap_ns <= (1 - MIN_ASIDE_SHARE) * total or not total:
-        return "", lengths
-    amount = f"{human(gap_ns, 'ns')}, {human(gap_ns / total, 'share')} of {window}"
-    sentence = f"Nothing is recorded of the CPU in one gap of {amount}. "
-    return sentence, {**lengths, HOST_WORK: lengths[HOST_WORK] - gap_ns}
+    if 0 < MIN_GAP_SHARE * total <= gap_ns <= least * total:
+        lengths = {**lengths, HOST_WORK: lengths[HOST_WORK] - gap_ns}
+        amount = f"{human(gap_ns, 'ns')}, {human(gap_ns / whole_ns, 'share')} of {window}"
+        text += f"Nothing is recorded of the CPU {_IN_ONE_GAP} of {amount}. "
+    rest = "the rest" if several else f"the other {human(sum(lengths.values()), 'ns')}"
+    return text, rest if text else "", lengths
 
 
 def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, named: Mapping[Bottleneck, str]) -> str:
@@ -302,10 +332,11 @@ def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, named: Mapping[
     largest = max(causes, key=lambda part: part.dur_ns)
     is_most = 2 * largest.dur_ns > sum(part.dur_ns for part in causes)
     if largest.label == AS_LATE:
-        return f", mostly {AS_LATE}" if is_most else ""
+        return f", for {human(largest.share, 'share')} {AS_LATE}" if is_most else ""
     if bound == Bottleneck.HOST:
         most = named.get(bound) or largest.label
-        return f", mostly {most}" if is_most and largest.bound == bound else ""
+        is_named = is_most and largest.bound == bound
+        return f", mostly {most}" if is_named else named.get(Bottleneck.LAUNCH, "")
     if bound == Bottleneck.QUEUED:
         return f", mostly {largest.label}" if is_most and len(causes) > 1 else ""
     return named.get(bound, "")
@@ -329,7 +360,7 @@ def name_kernels(families: pd.DataFrame | None, rates: pd.DataFrame | None) -> s
         return _describe_products(shares, rates)
     is_second = second[1] >= max(MIN_SECOND_SHARE, first[1] / 2)
     words = [
-        f"{shorten(clean(family), NAME_WIDTH)} ({human(float(share), 'share')} of kernel time"
+        f"{shorten_kernel(clean(family), NAME_WIDTH)} ({human(float(share), 'share')} of kernel time"
         f"{_describe_rate(rates, family)})"
         for family, share in ([first, second] if is_second else [first])
     ]

@@ -1,4 +1,4 @@
-"""Causes of idle time of a device, and the label of each in findings, charts and the timeline.
+"""Causes of idle time of a device, the label of each, and what the host did meanwhile in words.
 
 Example:
     >>> IdleCause.DATALOAD.label
@@ -7,7 +7,19 @@ Example:
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.kernel_names import TITLE_WIDTH
+from tracekit.errors import clean
+from tracekit.runs.text import human, shorten
+from tracekit.schema import C
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class IdleCause(StrEnum):
@@ -72,3 +84,116 @@ def label(cause: str) -> str:
         ('synchronization', 'another')
     """
     return IdleCause(cause).label if cause in CAUSES else cause
+
+
+OUTSIDE = "outside of recorded ops"
+"""Where the host's work is of which nothing is recorded."""
+MIN_OP_SHARE = 0.25
+"""Share of the idle time before late launches from which the op or call with most of it is named."""
+_WORK = tuple(cause for cause in HOST_LAUNCHES if cause != IdleCause.LAUNCH_BOUND)
+
+
+def name_host_work(idle: Callable[[str], list[pd.DataFrame]]) -> tuple[str, int, str]:
+    """Return in what most of the host's work in idle time is, in words; empty if in several ops.
+
+    Args:
+        idle: Gives the tables of `idle_gaps` of a name, of the devices in question.
+
+    Returns:
+        The words; the length of the one gap that is most of the work if nothing was recorded there; and the
+        words for the rest without that gap.
+    """
+    work, longest = _idle_by_op(idle, _WORK)
+    ((largest, largest_ns),) = work.most_common(1) or [("", 0)]
+    if 2 * largest_ns <= work.total():
+        return "", 0, ""
+    if largest == MANAGED:
+        return "with managed memory used by the CPU", 0, ""
+    if largest.startswith("("):
+        gaps = [rows[rows["op"] == largest] for rows in idle("by_op")]
+        sampled = any("source_line" in rows and (rows["source_line"] != "").any() for rows in gaps)
+        gap_ns, outside = longest[largest], "outside of ops" if sampled else OUTSIDE
+        words = f"{outside}{_name_gaps(idle, gap_ns)}"
+        if 2 * gap_ns <= work.total():
+            return words, 0, ""
+        is_most = 2 * (largest_ns - gap_ns) > work.total() - gap_ns
+        return words, gap_ns, outside if is_most else ""
+    if re.search(READS, largest):
+        return f"reading of files or input in {largest}", 0, ""
+    of_cause = {cause: _idle_by_op(idle, (cause,))[0][largest] for cause in _WORK}
+    cause = max(of_cause, key=lambda one: of_cause[one])
+    if cause == IdleCause.FIRST_CALL:
+        return f"first calls of {_short(largest)}", 0, ""
+    calls = _slow_calls(idle, largest).most_common(1) if cause == IdleCause.SLOW_CALL else []
+    what = f"{_short(calls[0][0])} called" if calls else cause.label
+    return f"{what} in {_short(largest)}", 0, ""
+
+
+def name_latest(idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[IdleCause], total_ns: int) -> str:
+    """Return the op or slow call with most idle time of some causes and its share; empty if it is small.
+
+    Args:
+        idle: Gives the tables of `idle_gaps` of a name, of the devices in question.
+        causes: The causes.
+        total_ns: The idle time that the share is of, which may be longer than that of the causes.
+    """
+    work, _ = _idle_by_op(idle, [cause for cause in causes if cause != IdleCause.SLOW_CALL])
+    if IdleCause.SLOW_CALL in causes:
+        work.update(_slow_calls(idle))
+    named = {op: ns for op, ns in work.items() if op and not op.startswith("(")}
+    largest = max(named, key=lambda op: named[op], default="")
+    total_ns = max(total_ns, work.total())
+    if not named.get(largest) or named[largest] < MIN_OP_SHARE * total_ns:
+        return ""
+    return f", {human(named[largest] / total_ns, 'share')} of it in {_short(largest)}"
+
+
+def _idle_by_op(
+    idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[IdleCause]
+) -> tuple[Counter[str], Counter[str]]:
+    """Return the recurring idle time of some causes by op, and the longest gap of each."""
+    work: Counter[str] = Counter()
+    longest: Counter[str] = Counter()
+    for rows in idle("by_op") + idle("before_work"):
+        recurring = _recurring(rows)
+        sums = recurring[rows["cause"].isin(causes)].groupby(rows["op"]).sum()
+        work.update({str(op): int(total) for op, total in sums.items()})
+        gaps = rows.get("longest_ns", rows.get(C.DUR_NS, recurring))
+        longest |= Counter(
+            {str(op): int(ns) for op, ns in gaps[recurring >= gaps].groupby(rows["op"]).max().items()}
+        )
+    return work, longest
+
+
+def _slow_calls(idle: Callable[[str], list[pd.DataFrame]], op: str = "") -> Counter[str]:
+    """Return the recurring idle time of slow runtime calls by call, in one op or in all."""
+    calls: Counter[str] = Counter()
+    for rows in idle("gaps") + idle("before_work"):
+        chosen = (rows["cause"] == IdleCause.SLOW_CALL) & ((rows["op"] == op) | (not op))
+        if not chosen.any():
+            continue
+        sums = _recurring(rows)[chosen].groupby(rows["call"]).sum()
+        calls.update({str(call): int(total) for call, total in sums.items()})
+    return calls
+
+
+def _recurring(rows: pd.DataFrame) -> pd.Series[int]:
+    """Return the time of each row of a table of idle time that is no start-up."""
+    return rows["recurring_ns"] if "recurring_ns" in rows else rows[C.DUR_NS] - rows["start_up_ns"]
+
+
+def _name_gaps(idle: Callable[[str], list[pd.DataFrame]], longest_ns: int) -> str:
+    """Name the one gap outside of ops, or the two, in which the host is late for most of the time."""
+    late = _idle_by_op(idle, HOST_LAUNCHES)[0].total()
+    if 2 * longest_ns > late:
+        return f", in one gap of {human(longest_ns, 'ns')}"
+    for rows in idle("gaps"):
+        is_outside = rows["cause"].isin(_WORK) & rows["op"].str.startswith("(")
+        lengths = rows.loc[is_outside, "counted_ns"].nlargest(2)
+        if longest_ns in lengths.tolist() and 2 * lengths.sum() > late:
+            return f", in gaps of {' and '.join(human(int(ns), 'ns') for ns in lengths)}"
+    return ""
+
+
+def _short(name: str) -> str:
+    return shorten(clean(name), TITLE_WIDTH)

@@ -8,17 +8,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.runs.configuration import patterns
-from tracekit.runs.text import shorten
+from tracekit.runs.text import shorten, without_namespaces
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)(?:::)?")
 _LAMBDA = re.compile(r"\{lambda[^{}]*\}")
-_VALUE = re.compile(r"(?<=[<,])\s*(?:\([\w ]+\))?(?:-?\d+[uUlL]*|true|false)\s*(?=[,>])")
+_VALUE = re.compile(r"(?<=[<,])\s*(?:\([\w: ]+\))?(?:-?\d+[uUlL]*|true|false)\s*(?=[,>])")
 _EMPTY_FIRST = re.compile(r"<[,\s]+")
 _EMPTY_LATER = re.compile(r",[,\s]*(?=[,>])")
 _SUFFIX = re.compile(r"(?:_\d+|_[0-9a-f]{8,}|\.\d+)+$")
+_UNNAMED = re.compile(r"^triton_*$")
+"""What would remain of the names of kernels that Inductor did not name, which have nothing in common."""
+_MANGLED, _SIZE = re.compile(r"^_ZN?K?(?=\d)"), re.compile(r"\d+")
+_TEMPLATE = re.compile(r"I(?:L[a-z]\d+E)*([fdijlbc]*)(?:NS\w?_(\d+))?")
+_BUILT_IN = {
+    "f": "float",
+    "d": "double",
+    "i": "int",
+    "j": "unsigned int",
+    "l": "long",
+    "b": "bool",
+    "c": "char",
+}
+"""Codes of types in mangled names."""
 _BRACKET = re.compile(r"[<>(]")
 _RETURN = re.compile(r"^(?:void|static|__global__)\s+")
 _WORD = re.compile(r"\w+")
@@ -111,8 +125,10 @@ def family(name: str) -> str:
         'Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MI16x16x1'
         >>> family("_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x128x1_swiglu")
         '_matmul_ogs_NNT_bf16xbf16xmxfp4'
+        >>> family("triton__0d1d2d3d")
+        'triton__0d1d2d3d'
     """
-    short = _ANONYMOUS.sub("", name)
+    short = name if _MANGLED.match(name) else _ANONYMOUS.sub("", name)
     while (simpler := _LAMBDA.sub("<lambda>", short)) != short:
         short = simpler
     short = _RETURN.sub("", _without_parameters(short))
@@ -123,7 +139,8 @@ def family(name: str) -> str:
         return tuned[1]
     short = _WORD.sub(_without_tiles, short)
     short = short.replace("<lambda>", "{lambda}").replace("<>", "")
-    return _SUFFIX.sub("", short.strip()) or name
+    cut = _SUFFIX.sub("", short.strip())
+    return name if not cut or _UNNAMED.search(cut) else cut
 
 
 def shared_family(name: str) -> str:
@@ -134,6 +151,47 @@ def shared_family(name: str) -> str:
         'ncclDevKernel_AllReduce'
     """
     return re.sub(r"^ncclKernel_", "ncclDevKernel_", family(name))
+
+
+def _demangle(name: str) -> str:
+    """Return the namespaces and the name of a mangled function, with types at the begin of its template.
+
+    Of these, built-in types are read, and the name of a class. Another name is returned as it is.
+    """
+    begins = _MANGLED.match(name)
+    parts, place = [], begins.end() if begins else len(name)
+    while size := _SIZE.match(name, place):
+        place = size.end() + int(size[0])
+        parts.append(name[size.end() : place])
+    if not parts or not all(map(str.isidentifier, parts)):
+        return name
+    template = _TEMPLATE.match(name, place)
+    types = [_BUILT_IN[code] for code in template[1]] if template else []
+    if template and template[2]:
+        types.append(name[template.end() : template.end() + int(template[2])])
+    inside = f"<{', '.join(types)}>" if types else ""
+    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N_")) + inside
+
+
+def shorten_kernel(name: str, width: int) -> str:
+    """Shorten the name of a kernel: of a template that is too long keep the begin, else both ends.
+
+    Example:
+        >>> shorten_kernel("ck::moe_gemm<ck::GridwiseGemm<ck::RowMajor, float>, ck::Tail>", 32)
+        'moe_gemm<GridwiseGemm<…>'
+        >>> shorten_kernel("elementwise_kernel<at::native::FillFunctor<int> >", 30)
+        'elementwise_kernel<FillFunct…>'
+        >>> shorten_kernel("_ZN5cudnn25bn_fw_tr_1C11_kernel_NCHWIffLi512ELb1EEEvT_i", 40)
+        'bn_fw_tr_1C11_kernel_NCHW<float, float>'
+    """
+    name = _demangle(name)
+    text = without_namespaces(name)
+    base, template, _ = text.partition("<")
+    if len(name) <= width or len(text) <= width or not template or len(base) > width - 4:
+        return shorten(name, width)
+    head = text[: width - 2]
+    whole = head[: max(head.rfind("<"), head.rfind(",")) + 1]
+    return f"{whole if len(whole) > len(base) + 1 else head}…>"
 
 
 MAX_SEARCHED = 1 << 14

@@ -24,9 +24,9 @@ A run without device work is judged by `host_breakdown`, in the window of the th
 The largest part without the edges bounds the run; kernel launches and host work count together, and the
 larger of them is named. They also do where kernels run for less than half of the window, these are the next
 largest part, and the host hardly waits: then it paces the run, and kernels run beside its work. If compute
-bounds the run, the largest other part is the largest loss. It cannot be told what bounds a run whose numbers
-are misleading, whose trace is no whole execution or has too few events of each rank (`is_few`), or whose
-largest part has no known cause.
+bounds the run, the largest other part is the largest loss; beside another bound, a loss from 10% is said. It
+cannot be told what bounds a run whose numbers are misleading, whose trace is no whole execution or has too
+few events of each rank (`is_few`), or whose largest part has no known cause.
 
 Example:
     >>> import tracekit
@@ -36,10 +36,10 @@ Example:
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Analyze, Bottleneck, Result, Severity, analyze
@@ -47,7 +47,6 @@ from tracekit.analysis.device_verdict import (
     AS_LATE,
     LATE,
     LAUNCHES,
-    OUTSIDE,
     PROFILED,
     START_UP,
     About,
@@ -56,12 +55,18 @@ from tracekit.analysis.device_verdict import (
     name_aside,
     name_kernels,
 )
-from tracekit.analysis.host_verdict import NAME_WIDTH, describe_few_calls, describe_host, describe_samples
-from tracekit.analysis.idle_causes import HOST_LAUNCHES, MANAGED, QUEUED, READS, IdleCause
+from tracekit.analysis.host_verdict import describe_few_calls, describe_host, describe_samples
+from tracekit.analysis.idle_causes import (
+    HOST_LAUNCHES,
+    QUEUED,
+    IdleCause,
+    name_host_work,
+    name_latest,
+)
 from tracekit.analysis.savings import Ranked, Verdict, cannot_tell
 from tracekit.errors import PluginError, clean
 from tracekit.runs.run import Run
-from tracekit.runs.text import human, shorten
+from tracekit.runs.text import human
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -77,11 +82,8 @@ _BY_CAUSE = {
     IdleCause.PROFILER: Bottleneck.PROFILER,
     IdleCause.UNKNOWN: Bottleneck.UNKNOWN,
 }
-_HOST_WORK = [cause for cause, bound in _BY_CAUSE.items() if bound == Bottleneck.HOST]
 MAX_VERDICT_FINDINGS = 3
 """Maximum number of findings that carry a verdict."""
-MIN_OP_SHARE = 0.25
-"""Share of the idle time before late launches from which the op with most of it is named."""
 _NO_EXECUTION = {"graph_capture", "graph_kernels_missing", "step_outlives_events"}
 """Checks of `integrity` that fail where a trace is no whole execution."""
 _NOT_UNDERSTOOD = "ignored_categories"
@@ -186,14 +188,18 @@ class Evidence:
                     return cannot_tell(too_little)
                 on = f" on {len(frame):,} devices" if len(frame) > 1 else ""
                 lengths, edges_ns = self._lengths(frame, stepped=table == STEPPED)
+                late_ns = sum(
+                    ns for (bound, label), ns in lengths.items() if bound in LATE and label != AS_LATE
+                )
                 opaque = frame["graph_ns"].sum() > frame["active_ns"].sum()
-                busiest, gap_ns, after_gap = self._busiest(frame)
+                idle = partial(self._idle, frame)
+                busiest, gap_ns, after_gap = name_host_work(idle)
                 named = {
                     Bottleneck.COMPUTE: "" if opaque else name_kernels(*map(self.tables.get, _KERNELS)),
                     Bottleneck.COPIES: self._largest_copies(frame, stepped=table == STEPPED),
                     Bottleneck.COMMUNICATION: self._largest_collective(frame),
-                    Bottleneck.LAUNCH: self._latest_op(frame, HOST_LAUNCHES),
-                    Bottleneck.SYNC: self._latest_op(frame, (IdleCause.SYNC,)),
+                    Bottleneck.LAUNCH: name_latest(idle, HOST_LAUNCHES, late_ns),
+                    Bottleneck.SYNC: name_latest(idle, (IdleCause.SYNC,), 0),
                     Bottleneck.HOST: busiest,
                 }
                 edges = self._describe_edges(frame)
@@ -330,71 +336,6 @@ class Evidence:
         share = (steps["overhead_ns"] / steps["profiled_ns"].where(steps["profiled_ns"] > 0)).astype(float)
         return int((share.fillna(0).clip(lower=0) * frame["window_ns"].astype(float)).sum())
 
-    def _idle_by_op(
-        self, frame: pd.DataFrame, causes: Sequence[IdleCause]
-    ) -> tuple[Counter[str], Counter[str]]:
-        """Return the recurring idle time of some causes by op, and the longest gap of each."""
-        work: Counter[str] = Counter()
-        longest: Counter[str] = Counter()
-        for rows in self._idle(frame, "by_op") + self._idle(frame, "before_work"):
-            recurring = (
-                rows["recurring_ns"] if "recurring_ns" in rows else rows[C.DUR_NS] - rows["start_up_ns"]
-            )
-            sums = recurring[rows["cause"].isin(causes)].groupby(rows["op"]).sum()
-            work.update({str(op): int(total) for op, total in sums.items()})
-            gaps = rows.get("longest_ns", rows.get(C.DUR_NS, recurring))
-            longest |= Counter(
-                {str(op): int(ns) for op, ns in gaps[recurring >= gaps].groupby(rows["op"]).max().items()}
-            )
-        return work, longest
-
-    def _busiest(self, frame: pd.DataFrame) -> tuple[str, int, str]:
-        """Return in what most of the host's work is, in words; empty if in several ops.
-
-        Also the length of the one gap that is most of it if nothing was recorded there, and the words for the
-        rest without that gap.
-        """
-        work, longest = self._idle_by_op(frame, _HOST_WORK)
-        ((largest, largest_ns),) = work.most_common(1) or [("", 0)]
-        if 2 * largest_ns <= work.total():
-            return "", 0, ""
-        if largest == MANAGED:
-            return "with managed memory used by the CPU", 0, ""
-        if largest.startswith("("):
-            gaps = [rows[rows["op"] == largest] for rows in self._idle(frame, "by_op")]
-            sampled = any("source_line" in rows and (rows["source_line"] != "").any() for rows in gaps)
-            gap_ns, outside = longest[largest], "outside of ops" if sampled else OUTSIDE
-            words = f"{outside}{self._name_gaps(frame, gap_ns)}"
-            if 2 * gap_ns <= work.total():
-                return words, 0, ""
-            is_most = 2 * (largest_ns - gap_ns) > work.total() - gap_ns
-            return words, gap_ns, outside if is_most else ""
-        if re.search(READS, largest):
-            return f"reading of files or input in {largest}", 0, ""
-        return f"{IdleCause.HOST_WORK.label} in {shorten(clean(largest), NAME_WIDTH)}", 0, ""
-
-    def _name_gaps(self, frame: pd.DataFrame, longest_ns: int) -> str:
-        """Name the one gap outside of ops, or the two, in which the host is late for most of the time."""
-        late = self._idle_by_op(frame, [*_HOST_WORK, IdleCause.LAUNCH_BOUND])[0].total()
-        if 2 * longest_ns > late:
-            return f", in one gap of {human(longest_ns, 'ns')}"
-        for rows in self._idle(frame, "gaps"):
-            is_outside = rows["cause"].isin(_HOST_WORK) & rows["op"].str.startswith("(")
-            lengths = rows.loc[is_outside, "counted_ns"].nlargest(2)
-            if longest_ns in lengths.tolist() and 2 * lengths.sum() > late:
-                return f", in gaps of {' and '.join(human(int(ns), 'ns') for ns in lengths)}"
-        return ""
-
-    def _latest_op(self, frame: pd.DataFrame, causes: Sequence[IdleCause]) -> str:
-        """Return the op with most idle time of some causes and its share, in words; empty if it is small."""
-        work, _ = self._idle_by_op(frame, causes)
-        named = {op: ns for op, ns in work.items() if not op.startswith("(")}
-        largest = max(named, key=lambda op: named[op], default="")
-        if not named.get(largest) or named[largest] < MIN_OP_SHARE * work.total():
-            return ""
-        share = human(named[largest] / work.total(), "share")
-        return f", {share} of it in {shorten(clean(largest), NAME_WIDTH)}"
-
     def _largest_copies(self, frame: pd.DataFrame, *, stepped: bool) -> str:
         """Return the direction with most exposed copies and its rate, in words; empty if in several."""
         exposed = self._of(frame, "overlap", STEPPED if stepped else "whole")
@@ -420,10 +361,18 @@ class Evidence:
             return ""
         return f", mostly {clean(str(sums.idxmax()))}"
 
-    def _describe_edges(self, frame: pd.DataFrame) -> tuple[int, bool]:
-        """Return the idle time in marked warm-up, and whether all other at edges is after the last work."""
+    def _describe_edges(self, frame: pd.DataFrame) -> tuple[int, int, bool]:
+        """Return the idle time in marked warm-up, that set aside before queued work, and a position.
+
+        The last is whether all other time at edges is after the last work.
+        """
+        warm_up_ns, aside_ns = (self._idle_sum(frame, name) for name in ("warm_up_ns", "aside_ns"))
+        behind_ns = 0
+        for rows in self._idle(frame, "by_cause"):
+            queued = rows[rows["cause"].isin(QUEUED)]
+            behind_ns += int((queued["aside_ns"] - queued.get("warm_up_ns", 0)).sum())
         explained = sum(map(len, self._idle(frame, "before_work"))) == len(frame)
-        return self._idle_sum(frame, "warm_up_ns"), explained and not self._idle_sum(frame, "aside_ns")
+        return warm_up_ns, behind_ns, explained and not aside_ns
 
     def _idle_sum(self, frame: pd.DataFrame, column: str) -> int:
         """Return the sum of a column of the tables of idle time, 0 without it."""

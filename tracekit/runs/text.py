@@ -65,13 +65,23 @@ def shorten(text: str, width: int) -> str:
         left = shorten(before, first)
         return f"{left}{arrow}{shorten(after, room - cell_len(left))}"
     if "<" in text or "(" in text:  # a C++ signature, unlike an op such as aten::add
-        text = _NAMESPACES.sub("", text)
+        text = without_namespaces(text)
     if cell_len(text) <= width:
         return text
     if width < 2:
         return set_cell_size(text, width)
     tail = (width - 1) // 2
     return f"{set_cell_size(text, width - 1 - tail)}{ELLIPSIS}{_end(text, tail)}"
+
+
+def without_namespaces(signature: str) -> str:
+    """Return a C++ signature without its namespaces.
+
+    Example:
+        >>> without_namespaces("at::native::fill<at::native::Functor>")
+        'fill<Functor>'
+    """
+    return _NAMESPACES.sub("", signature)
 
 
 def _end(text: str, width: int) -> str:

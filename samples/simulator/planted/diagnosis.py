@@ -52,6 +52,25 @@ def backlog() -> Program:
     return program
 
 
+def behind_earlier_work(*, worked_ns: int = COMPUTE_NS // 100, stream: int = TALK_STREAM) -> Program:
+    """A kernel runs at once, another one, launched then, waits 20 ms for work from before the capture.
+
+    Args:
+        worked_ns: How long the first one takes.
+        stream: Stream of the others; 7 is that of the first, which is in order.
+    """
+    program = Program()
+    with program.step():
+        with program.op("aten::copy_"):
+            program.kernel("short", worked_ns, grid=GRID)
+        with program.op("aten::mm"):
+            program.kernel(COMPUTE, COMPUTE_NS, grid=GRID, stream=stream, delay_ns=20 * COMPUTE_NS)
+        for _ in range(9):
+            with program.op("aten::mm"):
+                program.kernel(COMPUTE, COMPUTE_NS, grid=GRID, stream=stream)
+    return program
+
+
 def few_sms() -> Program:
     """Every step reduces on eight blocks, for as long as computation runs beside it."""
     program = Program()

@@ -103,7 +103,7 @@ def test_causes_of_late_launches_are_one_bound() -> None:
         (
             100,
             Bottleneck.HOST,
-            "the GPU waits for the CPU for 30.0% of the capture, mostly in collectives, as the CPUs",
+            "the GPU waits for the CPU for 30.0% of the capture, for 30.0% in collectives, as the CPUs",
         ),
         (pd.NA, Bottleneck.STRAGGLERS, "a collective waits for its last rank for 40.0%"),
     ],
@@ -292,7 +292,7 @@ def test_the_time_after_a_launch_began_is_not_before_it(latency_ns: int, says: s
 @pytest.mark.parametrize(
     ("slack_ns", "says"),
     [
-        (10, "communication, the only GPU work, runs for 40.0%."),
+        (10, "only GPU work, runs for 40.0% (1.0% waiting for the last rank, 39.0% transfer)."),
         (0, "and waits in collectives, as the CPUs of all ranks are late, for 1.0%; communication, the only"),
     ],
 )
@@ -317,6 +317,90 @@ def test_communication_that_is_no_bound_is_named_where_it_is_much(kernels_ns: in
     results = tables({"launch_bound": idle_ns}, active_ns=400 + kernels_ns, communication_exposed_ns=400)
     results["ranks"] = Result({"stragglers": pd.DataFrame([{C.RANK: 0, C.DEVICE: 0}])})
     assert told(results).sentence.endswith(says)
+
+
+@pytest.mark.parametrize(
+    ("waited_ns", "says"),
+    [
+        (9, "communication and no other kernel for 40.0%."),
+        (10, "other kernel for 40.0% (1.0% waiting for the last rank, 39.0% transfer)."),
+        (300, "other kernel for 40.0% (30.0% waiting for the last rank, 10.0% transfer)."),
+    ],
+)
+def test_waiting_is_told_from_transfer_also_where_neither_bounds(waited_ns: int, says: str) -> None:
+    results = tables({"launch_bound": 500}, active_ns=500, communication_exposed_ns=400)
+    waits = {C.RANK: 0, C.DEVICE: 0, "waited_ns": waited_ns, "host_slack_ns": waited_ns}
+    results["ranks"] = Result({"stragglers": pd.DataFrame([waits])})
+    assert told(results).sentence.endswith(says)
+
+
+def test_all_shares_after_what_is_set_aside_are_of_the_time_that_is_named() -> None:
+    idle = {"slow_call": 500, "host_work": 300, "launch_bound": 150}
+    results = tables(idle, start_up_ns=500, active_ns=50)
+    results["idle_gaps"].tables["by_op"]["longest_ns"] = [1, 300, 1]
+    results["idle_gaps"].tables["by_op"]["recurring_ns"] = [0, 300, 150]
+    assert told(results).sentence == (
+        "Start-up takes 500 ns, 50.0% of the capture (the CPU initializes, loads or compiles code, or "
+        "chooses algorithms). Nothing is recorded of the CPU in one gap of 300 ns, 30.0% of the capture. "
+        "Bound by kernel launches: the GPU is idle until the CPU launches for 75.0% of the other 200 ns; "
+        "kernels run for 25.0%."
+    )
+
+
+@pytest.mark.parametrize(("loading_ns", "is_said"), [(100, True), (99, False)])
+def test_the_largest_loss_beside_what_bounds_is_said(loading_ns: int, is_said: bool) -> None:
+    idle = {"launch_bound": 500, "dataload": loading_ns, "sync": 90}
+    found = told(tables(idle, active_ns=1000 - sum(idle.values())))
+    assert (found.bound, found.loss) == (Bottleneck.LAUNCH, None)
+    loss = "Largest other loss: input, 10.0% (the GPU is idle during data loading)."
+    assert found.sentence.endswith(loss if is_said else "; kernels run for 31.1%.")
+
+
+@pytest.mark.parametrize(
+    ("cause", "calls", "says"),
+    [
+        ("slow_call", {"cudaMalloc": 600}, ", mostly cudaMalloc called in aten::mm;"),
+        ("host_work", {}, ", mostly CPU busy outside launches in aten::mm;"),
+        ("first_call", {}, ", mostly first calls of aten::mm;"),
+        ("stall", {}, ", mostly stalls of the CPU in aten::mm;"),
+    ],
+)
+def test_what_the_cpu_did_is_named_by_the_cause(cause: str, calls: dict[str, int], says: str) -> None:
+    results = tables({cause: 600}, op="aten::mm", active_ns=400)
+    place = {C.RANK: 0, C.DEVICE: 0, "cause": cause, "op": "aten::mm"}
+    gaps = [{**place, "call": call, "counted_ns": ns, "recurring_ns": ns} for call, ns in calls.items()]
+    if gaps:
+        results["idle_gaps"].tables["gaps"] = pd.DataFrame(gaps)
+    assert says in told(results).sentence
+
+
+@pytest.mark.parametrize(("call_ns", "says"), [(150, ", 25.0% of it in cudaGraphLaunch;"), (149, "capture;")])
+def test_a_slow_call_with_much_of_the_idle_time_is_named(call_ns: int, says: str) -> None:
+    idle = {"slow_call": call_ns, "host_work": 250, "launch_bound": 350 - call_ns}
+    results = tables(idle, active_ns=400)
+    place = {C.RANK: 0, C.DEVICE: 0, "op": "(between ops)"}
+    rows = [
+        {**place, "cause": cause, "call": "cudaGraphLaunch", "counted_ns": ns, "recurring_ns": ns}
+        for cause, ns in idle.items()
+    ]
+    results["idle_gaps"].tables["gaps"] = pd.DataFrame(rows)
+    results["idle_gaps"].tables["by_op"] = pd.DataFrame(
+        [{**row, "op": f"aten::op_{number}"} for number, row in enumerate(rows * 3)]
+    ).assign(recurring_ns=lambda table: table["recurring_ns"] / 3)
+    assert says in told(results).sentence
+
+
+@pytest.mark.parametrize(("behind_ns", "says"), [(151, "with work from before the capture"), (150, None)])
+def test_waiting_for_work_from_before_the_capture_is_said(behind_ns: int, says: str | None) -> None:
+    """Milliseconds; the time set aside is 300, of which another part has no queued work."""
+    scale = 1_000_000
+    idle = {"submission": behind_ns * scale, "host_work": (300 - behind_ns) * scale}
+    results = tables(idle, active_ns=700 * scale)
+    results["idle_gaps"].tables["by_cause"]["aside_ns"] = list(idle.values())
+    sentence = told(results).sentence
+    assert f"kernels run for 100.0% of the capture excluding 300.00 ms {says or EDGES}" in sentence
+    waits = f"At the begin, launched work waits {behind_ns}.00 ms, probably for GPU work from before"
+    assert sentence.startswith(waits) == bool(says)
 
 
 @pytest.mark.parametrize(("at_edge_ns", "is_explained"), [(0, True), (1, False)])
