@@ -56,7 +56,8 @@ def record(request: Request, directory: Path, reporter: Reporter) -> dict[str, A
     device = resolve_device(request.device)
     import torch
 
-    apply_changes(torch, changes.locate(request.change), steps=request.steps if request.alternate else 0)
+    steps = request.steps if request.alternate else 0
+    apply_changes(torch, changes.locate(request.change), steps=steps, seed=str(directory))
     request, notes = fit_batch_size(request, device)
     compilations = Compilations(request.level)
     with build_workload(request, device=device) as program:

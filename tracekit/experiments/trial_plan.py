@@ -100,7 +100,7 @@ def plan_turns(
     able = [one for one in candidates if all(device in change.alternates_on for change in one.changes)]
     step_ns = run.meta.timings.step_ns if run.meta.timings else []
     if not is_workload(command):  # whose steps are not known to be more
-        able = able[: max(0, (len(step_ns) - FIRST_STEPS) // (_WINDOW * (1 + MIN_CYCLES)) - 1)]
+        able = able[: max(0, (len(step_ns) - FIRST_STEPS - 1) // (_WINDOW * (1 + MIN_CYCLES)) - 1)]
     if not able or not step_ns:
         return [], 0
     cycle = _WINDOW * (1 + len(able))

@@ -94,7 +94,8 @@ def _attach(torch: Any, values: dict[str, Any], function: StepFunction | None) -
     from .step_hooks import watch_optimizers
 
     request = AgentRequest.of(values)
-    apply_changes(torch, request.changes, steps=request.start_step - 1 if request.alternate else 0)
+    steps = max(1, request.start_step - 1) if request.alternate else 0
+    apply_changes(torch, request.changes, steps=steps, seed=request.directory)
     _agent = Agent(torch, request)
     if function is not None:
         function.wait_in_script()
@@ -110,10 +111,12 @@ def _after_fork(torch: Any, request: AgentRequest) -> None:
     """Start again in a forked process; where a profiler has run, whose thread the fork lost, time it only."""
     global _agent
     from .agent import Agent
+    from .changes import begin_turns
     from .recorder import TorchRecorder
 
     if _agent is not None:
         _agent.quit()
+        begin_turns()
         if TorchRecorder.has_run:
             _leave_without_destructors()
         _agent = Agent(torch, request, timed_only=TorchRecorder.has_run)

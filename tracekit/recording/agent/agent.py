@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from .changes import end_step
+from .changes import begin_turns, end_step, end_turns
 from .device import is_capturing, summary
 from .recorder import LATER_STEPS, NvtxRecorder, TorchRecorder
 from .settings import name_script
@@ -169,6 +169,7 @@ class Agent:
 
     def quit(self) -> None:
         """Stop following steps and recording."""
+        end_turns()
         self._calls.stop()
         self.source = NONE
         self._window.state = "done"
@@ -245,6 +246,7 @@ class Agent:
         return f"process {os.getpid()} was forked after a profiler had run: {steps} steps{mean}, not profiled"
 
     def _follow(self, source: str) -> None:
+        begin_turns()
         self._calls.stop()
         for window in self._windows():
             window.abandon()
@@ -362,8 +364,7 @@ class Report:
 
     def trace_path(self, *, fallback: bool) -> Path | None:
         """Return the path for the trace of this process; None if enough others record this rank."""
-        if self._name is None:
-            self._name = self._claim()
+        self._name = self._name or self._claim()
         if self._name is None:
             self._left_out = True
             return None
@@ -487,8 +488,7 @@ _JOB_VARIABLES = (
 
 def _job() -> str:
     """Return what is equal in all ranks of a job, as a short hash."""
-    values = [*(os.environ.get(name, "") for name in _JOB_VARIABLES)]
-    return f"{crc32(repr(values).encode()):08x}"
+    return f"{crc32(repr([os.environ.get(name, '') for name in _JOB_VARIABLES]).encode()):08x}"
 
 
 def _environment() -> dict[str, Any]:

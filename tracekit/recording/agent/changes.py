@@ -42,13 +42,14 @@ alternations: list[Alternation] = []
 """The alternation of the requested changes, if they take turns."""
 
 
-def apply_changes(torch: Any, changes: list[dict[str, str]], *, steps: int = 0) -> None:
+def apply_changes(torch: Any, changes: list[dict[str, str]], *, steps: int = 0, seed: str = "") -> None:
     """Apply changes to the program of this process.
 
     Args:
         torch: The program's torch.
         changes: Of each change its name, and the file and the name of its function.
         steps: Steps of the program in which the changes take turns, and are off afterwards; 0 if they are on.
+        seed: Decides the order in which they take turns.
     """
     libraries = (os.path.dirname(torch.__file__), _FOLDER, "<frozen ")  # noqa: PTH120
     forget_changes()
@@ -59,13 +60,25 @@ def apply_changes(torch: Any, changes: list[dict[str, str]], *, steps: int = 0) 
         applied = Applied(name, partial(_count, name, libraries), is_on=not steps)
         _load_function(change)(torch, applied)
         all_applied.append(applied)
-    alternations[:] = [Alternation(torch, all_applied, steps)] if steps else []
+    alternations[:] = [Alternation(torch, all_applied, steps, seed=seed)] if steps else []
 
 
 def end_step() -> None:
     """Tell the alternation, if there is one, that a step of the program has ended."""
     for alternation in alternations:
         alternation.end_step()
+
+
+def begin_turns() -> None:
+    """Let changes that take turns do so from the next step on, as if it were the first."""
+    for alternation in alternations:
+        alternation.begin()
+
+
+def end_turns() -> None:
+    """Turn changes that take turns off."""
+    for alternation in alternations:
+        alternation.end()
 
 
 def _count(name: str, libraries: tuple[str, ...]) -> None:

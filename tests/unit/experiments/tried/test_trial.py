@@ -31,6 +31,7 @@ from tracekit.experiments.trial_model import (
     uncertainty,
 )
 from tracekit.experiments.trial_plan import choose, collect_program, plan_turns
+from tracekit.recording.agent.alternation import MIN_CYCLES, Alternation, Applied
 from tracekit.recording.changes import available
 from tracekit.render.trial import render
 from tracekit.runs.meta import RunMeta, Timings
@@ -483,18 +484,44 @@ def test_a_change_whose_whole_run_fails_does_not_help(
     assert report.best is None
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("command", [("python", "x.py"), ("tracekit", "collect", "--workload", "bert")])
+@pytest.mark.parametrize("steps", [None, 10])
+def test_the_planned_steps_suffice_for_turns(
+    run: Run, command: tuple[str, ...], count: int, steps: int | None
+) -> None:
+    """Slow steps, or few, get the least cycles that tell something."""
+    named = [candidate(name) for name in ("foreach", "fused", "zero_grad_to_none")][:count]
+    known = with_steps(run, steps or 3 + 12 * (count + 1), step_ns=10**10)
+    able, planned = plan_turns(command, known, named)
+    if steps and "--workload" not in command:
+        assert (able, planned) == ([], 0)
+        return
+    cuda = SimpleNamespace(is_initialized=lambda: False)
+    torch = SimpleNamespace(cuda=cuda, distributed=SimpleNamespace(is_available=lambda: False))
+    turned = [Applied(one.key, lambda: None, is_on=False) for one in able]
+    for one in turned:
+        one()
+    # the window of a program begins before its last planned step
+    alternation = Alternation(torch, turned, planned - ("--workload" not in command))
+    for _ in range(planned):
+        alternation.end_step()
+    facts: Any = alternation.facts()
+    assert facts["cycles"] == MIN_CYCLES
+
+
 def test_few_steps_leave_turns_to_the_first_changes(run: Run) -> None:
-    """Each change needs twelve steps, as the unchanged program does, beside the two first ones."""
+    """Each change needs twelve steps, as the unchanged program does, beside the two first and the last."""
     named = [candidate(name) for name in ("channels_last", "foreach", "fused", "zero_grad_to_none")]
     keys = {
         steps: [one.key for one in plan_turns(("python", "x.py"), with_steps(run, steps), named)[0]]
-        for steps in (25, 26, 38, 50, 500)
+        for steps in (26, 27, 39, 51, 500)
     }
     assert keys == {
-        25: [],
-        26: ["foreach"],
-        38: ["foreach", "fused"],
-        50: ["foreach", "fused", "zero_grad_to_none"],
+        26: [],
+        27: ["foreach"],
+        39: ["foreach", "fused"],
+        51: ["foreach", "fused", "zero_grad_to_none"],
         500: ["foreach", "fused", "zero_grad_to_none"],
     }
     whole = 2 + 3 * 21 * 4 + 1
