@@ -23,8 +23,9 @@ from typing import Any
 from tracekit.analysis.findings import Advice, advise
 from tracekit.analysis.savings import TRIALS
 from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.experiments import trial_plan
 from tracekit.experiments.bisect_model import counts
-from tracekit.experiments.measure import Program, Sample, Say, measure, refuse_store, store_run
+from tracekit.experiments.measure import Program, Say, measure, refuse_store, store_run
 from tracekit.experiments.options import TryOptions
 from tracekit.experiments.process import ProgramError
 from tracekit.experiments.source_edit import diff_sources
@@ -49,9 +50,7 @@ from tracekit.experiments.trial_model import (
     count_pairs,
     has_ended,
     is_forward,
-    read_numbers,
 )
-from tracekit.experiments.trial_plan import KNOWN_STEPS, choose, collect_program, plan_turns, read_turns
 from tracekit.recording import changes
 from tracekit.runs import environment
 from tracekit.runs.conditions import contention_warnings
@@ -213,7 +212,7 @@ class _Bench:
         )
         helpful = [outcome for outcome in _sort(outcomes) if outcome.status is Status.HELPS]
         if self.request.combine and len(helpful) > 1:
-            sets = [_join(helpful[: count + 1]) for count in range(1, len(helpful))]
+            sets = [trial_plan.join(helpful[: count + 1]) for count in range(1, len(helpful))]
             outcomes += self.decide(sets, limit, first=FIRST_SET)
         turns = sum(item.names == UNCHANGED for item in self.select(FIRST_ALTERNATING))
         report = TryReport(
@@ -236,7 +235,9 @@ class _Bench:
     def record_unchanged(self) -> Run:
         """Record the unchanged program once, also as a warm-up."""
         self.progress("recording the unchanged program, by which changes are chosen")
-        sample = measure(self._program(UNCHANGED, timed=KNOWN_STEPS), Path.cwd(), scratch=self.scratch)
+        sample = measure(
+            self._program(UNCHANGED, timed=trial_plan.KNOWN_STEPS), Path.cwd(), scratch=self.scratch
+        )
         if sample.run is None:
             raise UnusableInputError("the program recorded no run", hint="see `tracekit collect --help`")
         self.recorded_s = self.seconds
@@ -247,7 +248,9 @@ class _Bench:
         known = changes.available()
         settings = run.meta.environment.get(PROGRAM) or {}
         self.advice = advise(run)
-        fitting = choose(self.advice, settings, has_device=run.rows("device_intervals") > 0, known=known)
+        fitting = trial_plan.choose(
+            self.advice, settings, has_device=run.rows("device_intervals") > 0, known=known
+        )
         if not self.request.change:
             if not fitting:
                 hint = f"name some with --change: {', '.join(known)}"
@@ -267,7 +270,7 @@ class _Bench:
 
         If what findings recommend most cannot take turns, it comes first, with all else that they recommend.
         """
-        together, steps = plan_turns(self.request.command, run, candidates)
+        together, steps = trial_plan.plan_turns(self.request.command, run, candidates)
         apart = [candidate for candidate in candidates if candidate not in together]
         first = [one for one in apart if one.predicted] if candidates[0] in apart and together else []
         later = len(together) + len(apart) - len(first)
@@ -285,19 +288,29 @@ class _Bench:
     def alternate(
         self, candidates: Sequence[Candidate], steps: int, limit_s: float | None, others: int
     ) -> list[Outcome]:
-        """Measure candidates that take turns in one process; return what is known of those that did."""
+        """Measure candidates that take turns in one process; return what is known of those that did.
+
+        If a process fails, those that have had no test yet are left to processes of their own.
+        """
         schedule = self._plan_tests(candidates, others)
         block = 1 + max((item.block for item in self.select(FIRST_ALTERNATING)), default=-1)
         while True:
             measured = self.select(FIRST_ALTERNATING)
             schedule.judge(measured)
             active = schedule.find_active(measured)
-            late = limit_s is not None and self.seconds + self.expect(UNCHANGED) > limit_s
+            late = limit_s is not None and self.seconds + self.expect(UNCHANGED, in_turns=True) > limit_s
             self.was_cut |= bool(active) and late
-            if not active or late or not self.measure_alternating(active, steps, FIRST_ALTERNATING + block):
+            if not active or late:
+                break
+            if not self.measure_alternating(active, steps, FIRST_ALTERNATING + block):
+                candidates = [one for one in candidates if one not in active or one.key in schedule.tested]
                 break
             block += 1
-        return [outcome for outcome in schedule.conclude(measured) if outcome.status is not Status.NOT_TRIED]
+        return [
+            outcome
+            for outcome in schedule.conclude(measured)
+            if outcome.status is not Status.NOT_TRIED and outcome.candidate in candidates
+        ]
 
     def measure_alternating(self, candidates: Sequence[Candidate], steps: int, block: int) -> bool:
         """Measure candidates in one process; return whether any could be."""
@@ -312,9 +325,11 @@ class _Bench:
         except TracekitError as error:  # the others are measured in processes of their own
             self.say(f"changes could not take turns in one process: {error.message}")
             return False
-        measured = read_turns(sample, candidates, block, self.seconds - began)
+        measured = trial_plan.read_turns(sample, candidates, block, self.seconds - began)
         for item in measured:
             self._keep(item)
+        if len(measured) < 2:
+            self.say("changes could not take turns in one process: too few of its steps could be compared")
         return len(measured) > 1
 
     def run_whole(self, outcomes: Sequence[Outcome], *, helpful: bool) -> list[Outcome]:
@@ -324,8 +339,12 @@ class _Bench:
             for outcome in _sort(outcomes)
             if outcome.step_time and (outcome.status is Status.HELPS) == helpful
         ]
-        if chosen:
-            self.measure_block(chosen, FIRST_WHOLE, FIRST_WHOLE, self.request.budget_s)
+        if not chosen:
+            return list(outcomes)
+        self.measure_block(chosen, FIRST_WHOLE, FIRST_WHOLE, self.request.budget_s)
+        whole = [add_whole_runs(outcome, self.select(FIRST_WHOLE)) for outcome in outcomes]
+        if any(outcome.alters for outcome in whole):  # or the program does by itself
+            self.measure_block([], FIRST_WHOLE + 1, FIRST_WHOLE, self.request.budget_s)
         return [add_whole_runs(outcome, self.select(FIRST_WHOLE)) for outcome in outcomes]
 
     def decide(
@@ -386,12 +405,21 @@ class _Bench:
                 blocks, left = blocks + further, left - cost
         return chosen
 
-    def expect(self, names: Names) -> float:
-        """Return how long a run takes, s: as the longest so far, or as one of the unchanged program."""
+    def expect(self, names: Names, *, in_turns: bool = False) -> float:
+        """Return how long a process takes, s: as the longest so far, or as one of the unchanged program.
+
+        Args:
+            names: The changes in it.
+            in_turns: Whether these take turns in it: such a process may have more steps than others.
+        """
         timed = [item for item in self.measured if item.seconds and not item.error]
-        own = [item.seconds for item in timed if item.names == names]
-        others = [item.seconds for item in timed if item.names == UNCHANGED]
-        return max(own or others or [self.recorded_s])
+        turns = [item.seconds for item in timed if item.block // PART == FIRST_ALTERNATING // PART]
+        if in_turns:
+            return max(turns or [self.recorded_s])
+        apart = [item for item in timed if item.block // PART != FIRST_ALTERNATING // PART]
+        own = [item.seconds for item in apart if item.names == names]
+        others = [item.seconds for item in apart if item.names == UNCHANGED]
+        return max(own or others or [self.recorded_s or max(turns, default=0.0)])
 
     def measure_block(
         self, active: Sequence[Candidate], block: int, first: int, limit_s: float | None
@@ -399,7 +427,7 @@ class _Bench:
         """Measure what a block lacks; return whether it was, as it is not where its time does not suffice.
 
         Args:
-            active: Candidates to measure.
+            active: Candidates to measure; none to measure the unchanged program.
             block: Number of the block.
             first: Number of the first block of these candidates.
             limit_s: Time since the begin of this call after which no run ends; None for no limit.
@@ -409,7 +437,7 @@ class _Bench:
             done = [item for item in self.measured if item.names == names and item.block >= first]
             if has_ended(names, done) or any(item.block == block for item in done):
                 continue
-            if names == UNCHANGED and not self._has_any(active):
+            if names == UNCHANGED and active and not self._has_any(active):
                 continue
             if limit_s is not None and self.seconds + self.expect(names) > limit_s:
                 self.was_cut = True
@@ -427,7 +455,7 @@ class _Bench:
         began = self.seconds
         try:
             sample = measure(self._program(names), Path.cwd(), scratch=self.scratch)
-            measurement = _describe(names, block, sample, self.request.check_value)
+            measurement = trial_plan.read_run(names, block, sample, self.request.check_value)
             alike = (
                 item for item in self.measured if item.names == names and item.block // PART == block // PART
             )
@@ -449,23 +477,9 @@ class _Bench:
         self.file.append(measurement)
 
     def _program(self, names: Names, **steps: int) -> Program:
-        program = collect_program(self.request.command, names, **steps)
+        program = trial_plan.collect_program(self.request.command, names, **steps)
         refuse_store(program)
         return program
-
-
-def _describe(names: Names, block: int, sample: Sample, pattern: str) -> Measurement:
-    settings = (sample.run.meta.environment.get(PROGRAM) or {}) if sample.run else {}
-    counts = settings.get("changes", {})
-    return Measurement(
-        names,
-        block,
-        values=dict(sample.values),
-        applied=min((counts.get(name, 0) for name in names), default=0),
-        numbers=read_numbers(pattern, sample.output),
-        contention=sample.contention,
-        places={name: place for name, place in settings.get("change_places", {}).items() if name in names},
-    )
 
 
 def _count_work(run: Run) -> dict[str, float]:
@@ -476,14 +490,6 @@ def _count_work(run: Run) -> dict[str, float]:
 def _diff(outcome: Outcome) -> str:
     candidate = outcome.candidate
     return diff_sources(candidate.changes, outcome.places, candidate.names, Path.cwd())
-
-
-def _join(outcomes: Sequence[Outcome]) -> Candidate:
-    candidates = [outcome.candidate for outcome in outcomes]
-    return Candidate(
-        names=tuple(name for candidate in candidates for name in candidate.names),
-        changes=tuple(change for candidate in candidates for change in candidate.changes),
-    )
 
 
 def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:

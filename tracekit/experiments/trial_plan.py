@@ -16,7 +16,7 @@ from typing import Any
 
 from tracekit.analysis.findings import Advice
 from tracekit.experiments.measure import Program, Sample
-from tracekit.experiments.trial_model import UNCHANGED, Candidate, Measurement, Names
+from tracekit.experiments.trial_model import UNCHANGED, Candidate, Measurement, Names, Outcome, read_numbers
 from tracekit.recording import changes
 from tracekit.recording.agent.alternation import FIRST_STEPS, MIN_CYCLES, TIMED_STEPS, UNTIMED_STEPS
 from tracekit.recording.changes import TOLERANCE
@@ -59,28 +59,36 @@ def choose(
 
 def is_workload(command: Sequence[str]) -> bool:
     """Whether a command collects a built-in workload, which runs as many steps as it is told to."""
-    return any(word.split("=")[0] == "--workload" for word in command)
+    program = Program(command=tuple(command), repository=Path())
+    return program.collects and any(word.split("=")[0] == "--workload" for word in _split(command)[0])
+
+
+def _split(command: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the words before the first `--`, and the others."""
+    place = command.index("--") if "--" in command else len(command)
+    return command[:place], command[place:]
 
 
 def collect_program(command: tuple[str, ...], names: Names, *, steps: int = 0, timed: int = 0) -> Program:
     """Return `tracekit collect` of a program with changes.
 
     Args:
-        command: The program, or `tracekit collect` of it, whose options count.
+        command: The program, or `tracekit collect` of it, whose options count, except for where turns end.
         names: The changes.
         steps: Steps in which the changes take turns; 0 if they do not.
         timed: Steps to time after the profile, if `command` does not say how many.
     """
     program = Program(command=command, repository=Path.cwd(), in_place=True)
-    words = command[2:] if program.collects else ("--", *command)
+    options, words = _split(command[2:]) if program.collects else ((), ("--", *command))
     first = [word for name in names for word in ("--change", name)]
     last: list[str] = []
     if is_workload(command):
         last += ["--alternate", "--no-profile", "--steps", str(steps)] if steps else []
     else:
-        first += ["--alternate", "--start-step", str(steps)] if steps else []
         first += ["--timed-steps", str(timed)] if timed else []
-    return replace(program, command=("tracekit", "collect", "--format", "csv", *first, *words, *last))
+        last += ["--alternate", "--start-step", str(steps)] if steps else []
+    collect = ("tracekit", "collect", "--format", "csv", *first, *options, *last, *words)
+    return replace(program, command=collect)
 
 
 def plan_turns(
@@ -107,6 +115,37 @@ def plan_turns(
     cycles = min(_MOST_CYCLES, max(MIN_CYCLES, _CYCLES_NS // int(cycle * fmean(step_ns))))
     steps = FIRST_STEPS + cycle * (1 + cycles) + 1
     return able, steps if is_workload(command) else min(steps, len(step_ns))
+
+
+def join(outcomes: Sequence[Outcome]) -> Candidate:
+    """Return the candidate that makes the changes of several."""
+    candidates = [outcome.candidate for outcome in outcomes]
+    return Candidate(
+        names=tuple(name for candidate in candidates for name in candidate.names),
+        changes=tuple(change for candidate in candidates for change in candidate.changes),
+    )
+
+
+def read_run(names: Names, block: int, sample: Sample, pattern: str) -> Measurement:
+    """Return what a process measured in which changes were on all the time.
+
+    Args:
+        names: The changes.
+        block: Number of the block.
+        sample: The process.
+        pattern: Expression for numbers that it prints, as `read_numbers` takes it.
+    """
+    settings = (sample.run.meta.environment.get(PROGRAM) or {}) if sample.run else {}
+    counts = settings.get("changes", {})
+    return Measurement(
+        names,
+        block,
+        values=dict(sample.values),
+        applied=min((counts.get(name, 0) for name in names), default=0),
+        numbers=read_numbers(pattern, sample.output),
+        contention=sample.contention,
+        places={name: place for name, place in settings.get("change_places", {}).items() if name in names},
+    )
 
 
 def read_turns(

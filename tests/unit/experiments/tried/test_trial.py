@@ -195,6 +195,8 @@ class Played:
     failing: Names = ("compile",)
     ended: list[Names] = field(default_factory=list)
     interrupt_at: int = 0
+    losses: tuple[float, ...] = (1.0,)
+    """What one process after another prints, in a program without a seed."""
 
     def measure(self, program: Program, *_: Any, **__: Any) -> Sample:
         words = program.command
@@ -211,7 +213,12 @@ class Played:
             meta=SimpleNamespace(environment={"program": {"changes": counts}}),
             rows=lambda _: 0,
         )
-        return Sample({STEP_TIME: 1e7 * self.ratios.get(names, 1.0) * noise}, run, output="loss: 1.0")
+        return Sample(
+            {STEP_TIME: 1e7 * self.ratios.get(names, 1.0) * noise}, run, output=f"loss: {self.next_loss()}"
+        )
+
+    def next_loss(self) -> float:
+        return self.losses[len(self.ended) % len(self.losses)]
 
 
 @pytest.fixture
@@ -378,7 +385,10 @@ def test_options_of_a_collect_count(tool: str) -> None:
     ours, change = ("tracekit", "collect", "--format", "csv"), ("--change", "foreach")
     turns, timed = ("--alternate", "--start-step", "9"), ("--timed-steps", "7")
     made = collect_program(words, ("foreach",), steps=9, timed=7)
-    assert made.command == (*ours, *change, *turns, *timed, *words[2:])
+    assert made.command == (*ours, *change, *timed, "--light", *turns, "--", "python", "x.py")
+    # An option of the program is none of the collection.
+    words = ("python", "x.py", "--workload", "bert")
+    assert collect_program(words, ("foreach",), steps=9).command == (*ours, *change, *turns, "--", *words)
     words = (tool, "collect", "--workload=bert", "--steps", "5")
     assert collect_program(words, ("foreach",), timed=7).command == (*ours, *change, *words[2:])
     made = collect_program(words, ("foreach",), steps=9)
@@ -414,7 +424,7 @@ def test_the_unchanged_program_must_not_fail(
 class TurnsPlayed(Played):
     """In addition, changes that take turns inside a process; its program has some steps."""
 
-    refused: bool = False
+    refused_from: int = 1_000
     turns: list[Names] = field(default_factory=list)
 
     def measure(self, program: Program, *arguments: Any, **options: Any) -> Sample:
@@ -423,7 +433,7 @@ class TurnsPlayed(Played):
         words = program.command
         names = tuple(words[place + 1] for place, word in enumerate(words) if word == "--change")
         self.turns.append(names)
-        if self.refused:
+        if len(self.turns) > self.refused_from:
             raise ProgramError("the program failed with exit code 1", tail="no turns")
         ratios = {name: self.ratios.get((name,), 1.0) + 1e-4 * len(self.turns) for name in names}
         ratios.pop("zero_grad_to_none", None)  # which finds nothing to change
@@ -450,7 +460,8 @@ def with_steps(run: Run, steps: int, *, step_ns: int = 10_000_000) -> Run:
 def test_changes_take_turns_and_are_then_run_as_a_whole(
     tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch, kept: list[str], *, refused: bool
 ) -> None:
-    played = TurnsPlayed(RATIOS | {("fused",): 1.0}, failing=("channels_last",), refused=refused)
+    played = TurnsPlayed(RATIOS | {("fused",): 1.0}, failing=("channels_last",))
+    played.refused_from = 0 if refused else 1_000
     names = ("foreach", "fused", "zero_grad_to_none", "channels_last")
     report = hold(Store(tmp_path / "store"), with_steps(run, 100), played, monkeypatch, change=names)
     assert played.turns[0] == names[:3]
@@ -473,6 +484,46 @@ def test_changes_take_turns_and_are_then_run_as_a_whole(
     assert (work["foreach"], work["fused"]) == ({"ops": (100.0, 60.0)}, {})
     assert {outcome.candidate.key: outcome.numbers for outcome in report.outcomes}["foreach"] == "equal"
     assert kept == ["try-foreach", "try-fused"]
+
+
+def test_changes_whose_turns_end_untested_are_run_apart(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played, said = TurnsPlayed(RATIOS, refused_from=2), list[str]()
+    monkeypatch.setattr(trial, "measure", played.measure)
+    request = TryRequest(command=("python", "x.py"), k=4, max_k=4, change=("foreach",))
+    report = try_changes(Store(tmp_path / "store"), request, run=with_steps(run, 100), say=said.append)
+    assert [str(outcome.status) for outcome in report.outcomes] == ["helps"]
+    assert (len(played.turns), played.ended.count(("foreach",))) == (3, 4)
+    assert said == ["changes could not take turns in one process: the program failed with exit code 1"]
+
+
+@pytest.mark.parametrize(("losses", "alters"), [((1.0, 2.0, 3.0), False), ((1.0, 1.0, 2.0), True)])
+def test_numbers_that_vary_by_themselves_are_not_altered(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch, losses: tuple[float, ...], *, alters: bool
+) -> None:
+    played, timed = TurnsPlayed(RATIOS, losses=losses), with_steps(run, 100)
+    report = hold(Store(tmp_path / "store"), timed, played, monkeypatch, change=("foreach",))
+    assert [outcome.alters for outcome in report.outcomes] == [alters]
+    assert played.ended == [UNCHANGED, ("foreach",), UNCHANGED]
+
+
+def test_a_process_with_many_turns_says_nothing_of_others(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turns take 40 s of a clock of its own, and whole runs 5 s."""
+    played, clock = TurnsPlayed(RATIOS), [0.0]
+    monkeypatch.setattr(trial.time, "monotonic", lambda: clock[0])
+
+    def measure(program: Program, *arguments: Any, **options: Any) -> Sample:
+        clock[0] += 40 if "--alternate" in program.command else 5
+        return played.measure(program, *arguments, **options)
+
+    monkeypatch.setattr(trial, "measure", measure)
+    request = TryRequest(command=("python", "x.py"), k=4, max_k=4, change=("foreach",), budget_s=203.0)
+    report = try_changes(Store(tmp_path / "store"), request, run=with_steps(run, 100))
+    assert (len(played.turns), played.ended) == (4, [UNCHANGED, ("foreach",)])
+    assert report.outcomes[0].work is not None
 
 
 def test_a_change_whose_whole_run_fails_does_not_help(
