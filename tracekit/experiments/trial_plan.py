@@ -105,7 +105,12 @@ def plan_turns(
         The candidates, fewer where the program has few steps, and the steps.
     """
     device = "cuda" if run.rows("device_intervals") else "cpu"
-    able = [one for one in candidates if all(device in change.alternates_on for change in one.changes)]
+    settings = run.meta.environment.get(PROGRAM) or {}
+    able = [
+        one
+        for one in candidates
+        if all(device in change.alternates_on and change.alternates_in(settings) for change in one.changes)
+    ]
     step_ns = run.meta.timings.step_ns if run.meta.timings else []
     if not is_workload(command):  # whose steps are not known to be more
         able = able[: max(0, (len(step_ns) - FIRST_STEPS - 1) // (_WINDOW * (1 + MIN_CYCLES)) - 1)]

@@ -70,6 +70,7 @@ class Change:
         fits: Whether it may have an effect, by the settings of the program that a run tells.
         fits_defaults: Whether it fits programs that leave the defaults of torch as they are, so most of them.
         alternates_on: Kinds of device on which it can be turned on and off between steps without a trace.
+        alternates_in: Whether it can be so, by the settings of the program.
         file: The file of the function, which imports nothing of tracekit: the program may lack it.
         environment: Returns environment variables that the program is started with.
         edit: How to make it in the source, if that is one argument or one statement.
@@ -84,6 +85,7 @@ class Change:
     fits: Callable[[Settings], bool] = lambda _: False
     fits_defaults: bool = False
     alternates_on: tuple[str, ...] = ()
+    alternates_in: Callable[[Settings], bool] = lambda _: True
     file: Path = BUILT_IN
     environment: Callable[[], dict[str, str]] = dict
     edit: Argument | Statement | None = None
@@ -369,6 +371,7 @@ FLUSH_DENORMALS = Change(
     fits_defaults=True,
     edit=Statement("torch.set_flush_denormal(True)"),
     alternates_on=ANY_DEVICE,
+    alternates_in=lambda settings: _threads(settings) <= 1,  # others keep what the first had at their start
 )
 NO_ANOMALY_DETECTION = Change(
     title="do not look for NaN in each backward op",

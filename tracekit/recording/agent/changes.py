@@ -19,6 +19,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
+from weakref import ref
 
 from .alternation import Alternation, Applied
 from .model_changes import change_model, forget_changes
@@ -150,14 +151,28 @@ def _set_default(torch: Any, name: str, applied: Applied) -> None:
         is_late = name == "fused" and not on_cpu and not applied.is_on
         if name in defaults and not is_set and not is_default and not is_late:
             applied()
-            for options in (self.defaults, *self.param_groups):
-                applied.follow(partial(_choose_value, options, name, options.get(name)))
+            applied.follow(partial(_choose_value, ref(self), name, []))
 
     torch.optim.Optimizer.__init__ = init
 
 
-def _choose_value(options: dict[str, Any], name: str, former: object, on: bool) -> None:  # noqa: FBT001
-    options[name] = True if on else former
+def _choose_value(made: Any, name: str, former: list[Any], on: bool) -> None:  # noqa: FBT001
+    """Set an argument of an optimizer to True, in the groups that it has now, or as it was.
+
+    Args:
+        made: Weak reference to the optimizer: the program may be done with it.
+        name: Name of the argument.
+        former: Its values while it is True, of the defaults and of each group.
+        on: Whether to set it.
+    """
+    if (optimizer := made()) is None:
+        return
+    groups = (optimizer.defaults, *optimizer.param_groups)
+    for options, value in zip(groups, former, strict=False):  # the program may have added groups
+        options[name] = value
+    former[:] = [options.get(name) for options in groups] if on else []
+    for options, _ in zip(groups, former, strict=False):
+        options[name] = True
 
 
 def load_in_workers(torch: Any, applied: Applied) -> None:
@@ -254,9 +269,19 @@ def _keep_threads(torch: Any, count: int, applied: Applied) -> None:
 
 def flush_denormals(torch: Any, applied: Applied) -> None:
     """Replace the smallest numbers, whose arithmetic is slow on most CPUs, by zero."""
-    if torch.set_flush_denormal(applied.is_on):
-        applied()
-        applied.follow(torch.set_flush_denormal)
+    original, wanted = torch.set_flush_denormal, False
+    if not original(applied.is_on):  # the processor cannot
+        return
+    applied()
+
+    @functools.wraps(original)
+    def set_flush(mode: bool) -> bool:  # noqa: FBT001 (as torch's)
+        nonlocal wanted
+        wanted = mode
+        return bool(original(mode or applied.is_on))
+
+    torch.set_flush_denormal = set_flush
+    applied.follow(lambda on: original(on or wanted))
 
 
 def turn_off_anomaly_detection(torch: Any, applied: Applied) -> None:

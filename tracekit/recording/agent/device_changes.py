@@ -44,7 +44,8 @@ def _copy_asynchronously_by(torch: Any, name: str, applied: Applied) -> None:
 
     @functools.wraps(original)
     def copy(self: Any, *arguments: Any, **options: Any) -> Any:
-        if applied.is_on and self.is_cpu and not options.get("non_blocking") and self.is_pinned():
+        is_told = options.get("non_blocking") or any(isinstance(value, bool) for value in arguments)
+        if applied.is_on and not is_told and self.is_cpu and self.is_pinned():
             moved = original(self, *arguments, **{**options, "non_blocking": True})
             if not moved.is_cpu:
                 applied()

@@ -80,20 +80,19 @@ def evaluate_model(torch: Any, applied: Applied) -> None:
     def evaluate(module: Any) -> None:
         if module.training and not torch.is_grad_enabled():
             applied()
-            applied.follow(
-                partial(_evaluate, module, [layer for layer in module.modules() if layer.training])
-            )
+            applied.follow(partial(_evaluate, module, []))
 
     change_model(torch, evaluate)
 
 
 def _evaluate(module: Any, training: list[Any], on: bool) -> None:  # noqa: FBT001
-    """Put a module into evaluation mode, or layers of it back into training mode."""
+    """Put a module into evaluation mode, or the layers back into training mode that were in it."""
+    for layer in training:
+        layer.training = True
+    training.clear()
     if on:
+        training += [layer for layer in module.modules() if layer.training]
         module.eval()
-    else:
-        for layer in training:
-            layer.training = True
 
 
 def compute_in_bfloat16(torch: Any, applied: Applied) -> None:

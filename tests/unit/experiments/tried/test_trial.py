@@ -444,14 +444,16 @@ class TurnsPlayed(Played):
         return Sample({STEP_TIME: 1e7}, run)
 
 
-def with_steps(run: Run, steps: int, *, step_ns: int = 10_000_000) -> Run:
+def with_steps(
+    run: Run, steps: int, *, step_ns: int = 10_000_000, settings: dict[str, Any] | None = None
+) -> Run:
     """A run of a program with this number of steps without a profiler."""
     timings = Timings([step_ns] * steps, [], "perf_counter")
 
     class Timed(Run):
         @property
         def meta(self) -> RunMeta:
-            return replace(run.meta, timings=timings)
+            return replace(run.meta, timings=timings, environment=settings or run.meta.environment)
 
     return Timed(run.path)
 
@@ -577,6 +579,16 @@ def test_few_steps_leave_turns_to_the_first_changes(run: Run) -> None:
     }
     whole = 2 + 3 * 21 * 4 + 1
     assert plan_turns(("python", "x.py"), with_steps(run, 500), named)[1] == whole
+    # Threads other than the first keep what it had at their start.
+    named = [candidate("foreach"), candidate("flush_denormals")]
+    for threads, able in ((1, named), (2, named[:1])):
+        settings = {"program": {"threads": {"intra_op": threads}}}
+        assert plan_turns(("python", "x.py"), with_steps(run, 500, settings=settings), named)[0] == able
+
+
+def test_workloads_run_the_steps_of_all_turns(run: Run) -> None:
+    named = [candidate(name) for name in ("channels_last", "foreach", "fused", "zero_grad_to_none")]
+    whole = 2 + 3 * 21 * 4 + 1
     # A built-in workload runs as many steps as it is told to.
     workload = ("tracekit", "collect", "--workload", "bert")
     assert plan_turns(workload, with_steps(run, 5), named) == (named[1:], whole)

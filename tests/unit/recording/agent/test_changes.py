@@ -7,6 +7,7 @@ import gc
 import inspect
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +33,10 @@ def _restored() -> Iterator[None]:
         (data.DataLoader, ("__init__",)),
         (torch.Tensor, ("to", "cuda")),
         (parallel.DistributedDataParallel, ("__init__",)),
-        (torch, ("set_anomaly_enabled", "use_deterministic_algorithms", "set_num_threads")),
+        (
+            torch,
+            ("set_flush_denormal", "set_anomaly_enabled", "use_deterministic_algorithms", "set_num_threads"),
+        ),
         (torch, device_changes.FACTORIES),
         (torch.nn.attention, ("_sdpa_kernel",)),
         (torch.nn.functional, ("scaled_dot_product_attention",)),
@@ -81,6 +85,7 @@ def test_every_function_has_one_change() -> None:
         if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
     }
     mechanism = {"apply_changes", "end_step", "set_arguments", "change_model", "forget_changes"}
+    mechanism |= {"begin_turns", "end_turns"}
     assert sorted(known) == sorted(one for one in public if one[1] not in mechanism)
 
 
@@ -237,6 +242,14 @@ def test_copies_from_pinned_memory_do_not_block(monkeypatch: pytest.MonkeyPatch)
         torch.ones(length).cuda(non_blocking=True)
     assert copied == [{}, {"non_blocking": True}, {"non_blocking": True}, {"non_blocking": True}]
     assert count() == 1
+
+
+def test_copies_that_are_told_by_position_whether_to_block_stay_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda _: True)
+    count = apply("non_blocking")
+    assert torch.ones(1).to("meta", torch.float32, True).is_meta
+    assert torch.ones(1).to(torch.ones(1, device="meta"), True).is_meta
+    assert count() == 0
 
 
 def test_tensors_are_made_where_their_line_copies_them() -> None:
@@ -564,3 +577,49 @@ def test_changes_can_be_turned_off_again(
     assert seen == [off, on, off, on, off]
     assert counts[name]
     assert catalog.find(name).alternates_on
+
+
+def _turn(name: str) -> Callable[[bool], None]:
+    """Apply a change that takes turns; returns what turns it on and off."""
+    apply_changes(torch, catalog.locate([name]), steps=100)
+    change = changes.alternations[0]._changes[name]
+    return lambda on: change.turn(on=on)
+
+
+def test_denormals_that_the_program_flushes_stay_so() -> None:
+    turn = _turn("flush_denormals")
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormals")
+    flushed = []
+    for on in (True, False):
+        turn(on)
+        flushed.append((torch.tensor(1e-40) * 1).item() == 0)
+    torch.set_flush_denormal(False)
+    flushed.append((torch.tensor(1e-40) * 1).item() == 0)
+    assert flushed == [True, True, False]
+
+
+def test_a_model_that_the_program_evaluates_stays_so() -> None:
+    turn, module = _turn("evaluation_mode"), model()
+    with torch.no_grad():
+        module(torch.ones(1, 4))
+    module.eval()
+    for on in (True, False):
+        turn(on)
+        assert not any(layer.training for layer in module.modules())
+    assert counts["evaluation_mode"] == 1
+
+
+def test_optimizers_are_turned_with_the_state_they_load_and_freed_with_the_program() -> None:
+    turn, module = _turn("foreach"), model()
+    optimizer = torch.optim.AdamW(module.parameters(), foreach=False)
+    optimizer.load_state_dict(optimizer.state_dict())
+    turn(True)
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))], "foreach": False})
+    assert [group["foreach"] for group in optimizer.param_groups] == [True, False]
+    turn(False)
+    assert [group["foreach"] for group in optimizer.param_groups] == [False, False]
+    weight = weakref.ref(module[0].weight)
+    del optimizer, module
+    gc.collect()
+    assert weight() is None
