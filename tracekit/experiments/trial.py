@@ -235,9 +235,8 @@ class _Bench:
     def record_unchanged(self) -> Run:
         """Record the unchanged program once, also as a warm-up."""
         self.progress("recording the unchanged program, by which changes are chosen")
-        sample = measure(
-            self._program(UNCHANGED, timed=trial_plan.KNOWN_STEPS), Path.cwd(), scratch=self.scratch
-        )
+        program = self._program(UNCHANGED, timed=trial_plan.KNOWN_STEPS)
+        sample = measure(program, Path.cwd(), scratch=self.scratch)
         if sample.run is None:
             raise UnusableInputError("the program recorded no run", hint="see `tracekit collect --help`")
         self.recorded_s = self.seconds
@@ -248,9 +247,8 @@ class _Bench:
         known = changes.available()
         settings = run.meta.environment.get(PROGRAM) or {}
         self.advice = advise(run)
-        fitting = trial_plan.choose(
-            self.advice, settings, has_device=run.rows("device_intervals") > 0, known=known
-        )
+        has_device = run.rows("device_intervals") > 0
+        fitting = trial_plan.choose(self.advice, settings, has_device=has_device, known=known)
         if not self.request.change:
             if not fitting:
                 hint = f"name some with --change: {', '.join(known)}"
@@ -328,9 +326,9 @@ class _Bench:
         measured = trial_plan.read_turns(sample, candidates, block, self.seconds - began)
         for item in measured:
             self._keep(item)
-        if len(measured) < 2:
+        if not measured[1:]:
             self.say("changes could not take turns in one process: too few of its steps could be compared")
-        return len(measured) > 1
+        return bool(measured[1:])
 
     def run_whole(self, outcomes: Sequence[Outcome], *, helpful: bool) -> list[Outcome]:
         """Run the program once with each change that helps, or each other one, and add what that tells."""
@@ -456,9 +454,7 @@ class _Bench:
         try:
             sample = measure(self._program(names), Path.cwd(), scratch=self.scratch)
             measurement = trial_plan.read_run(names, block, sample, self.request.check_value)
-            alike = (
-                item for item in self.measured if item.names == names and item.block // PART == block // PART
-            )
+            alike = (item for item in self.select(block // PART * PART) if item.names == names)
             if sample.run and not any(item.work for item in alike):
                 measurement = replace(measurement, work=_count_work(sample.run))
                 if names and measurement.applied:
