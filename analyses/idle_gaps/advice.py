@@ -107,6 +107,10 @@ LOAD_IN_WORKERS = (
     "Load in the background: DataLoader(num_workers=..., prefetch_factor=..., pin_memory=True, "
     "persistent_workers=True)"
 )
+MADE_IN_STEP = (
+    ". The step makes the loader's iterator anew, which starts workers again and cannot load its first batch "
+    "ahead: make it once, before the steps"
+)
 FASTER_WORKERS = (
     "Its workers are slower than the GPU: add workers up to the number of cores, {keep}decode and "
     "transform less per batch (once before training, or on the GPU)"

@@ -400,7 +400,11 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     inside = np.minimum(start + length, values_at(host.end, anchor, 0))
     inside -= np.maximum(start, values_at(host.start, anchor, 0))
     shown = {
-        COVERED_NS: np.where(is_late & (anchor >= 0), np.clip(inside, 0, length), length),
+        COVERED_NS: np.where(
+            (is_late | (causes == CAUSES.index(Cause.DATALOAD))) & (anchor >= 0),
+            np.clip(inside, 0, length),
+            length,
+        ),
         NEXT_OP: host.categories(next_op, NO_OP),
         OP: _op_labels(idle, np.where(is_other_call, call, anchor), next_op),
         CALL: host.categories(call, ""),

@@ -28,6 +28,8 @@ from ..shared.common import (
     share,
 )
 from ..shared.groups import group_rows
+from ..shared.host_columns import read_host_columns
+from ..shared.host_rows import host_rows
 from ..shared.idle_neighbors import AFTER, inside_steps
 from ..shared.programs import OWN_BUFFERS, keep_workers, program_of
 from ..steps import measure_steps
@@ -36,6 +38,7 @@ from .advice import (
     FASTER_WORKERS,
     FIRST_USES,
     LOAD_IN_WORKERS,
+    MADE_IN_STEP,
     MEMORY,
     READ_BACKS,
     amount,
@@ -191,6 +194,10 @@ _UNPROFILED = (
     "; of the {gaps} per step in this profile, at most the idle time of an un-profiled step: {step}, of "
     "which the device is busy for {busy}"
 )
+_FIRST_BATCHES = (
+    "; without those for the first batch of an iterator made inside a step, which no worker prepares earlier"
+)
+_MAKES_ITERATOR = r"torch/utils/data/dataloader\.py\(\d+\): _get_iterator$"
 _NEVER = "saving not estimated: un-profiled steps take {step}, and the device is busy for {busy} of them"
 
 
@@ -249,16 +256,18 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
         if rows is None:
             continue
         idle = total_ns(rows)
+        first_ns = _first_batches_ns(run, rows) if rule is LOADING else 0
         inside = " inside the profiled steps" if budget.marked else ""
         is_queued, is_read_back = rule in (DEPENDS, SUBMITS), chosen is read_back
         at_most = _AT_MOST if is_queued else _NOT_RECORDED if is_read_back else ""
         is_estimated = bool(at_most)
         finding = budget.finding(
             rule,
-            idle,
+            idle - first_ns,
             f"{title} {amount(rows, budget)}",
             _advise(run, rule, rows, budget) + _before_capture(rule, rows, summary, budget),
-            _HOW.format(inside=inside, per=budget.per) + (at_most or _PROFILED),
+            _HOW.format(inside=inside, per=budget.per)
+            + (at_most or (_FIRST_BATCHES if first_ns else _PROFILED)),
             basis=Basis.ESTIMATED if is_estimated else Basis.MEASURED,
             confidence=0.6 if is_estimated else CONFIDENT,
             evidence=evidence(rows),
@@ -280,6 +289,20 @@ def _select(rule: Rule, gaps: pd.DataFrame, chosen: Bools, budget: Budget) -> pd
         return None  # the idlest devices have no more than all
     rows = idlest_devices(selected)
     return rows if budget.matters(total_ns(rows), least=least) else None
+
+
+def _first_batches_ns(run: Run, rows: pd.DataFrame) -> int:
+    """Time of the gaps in which the first batch of a data loader's iterator is loaded that a step makes."""
+    host = read_host_columns(run)
+    made = np.flatnonzero(host.name_matches(_MAKES_ITERATOR))
+    made = made[host_rows(run, host.ids(made), [C.STEP])[C.STEP].notna().to_numpy(bool)]
+    total = 0
+    for rank, gaps in rows.groupby(C.RANK):
+        ordered = gaps.sort_values(C.START_NS)
+        end = ints(ordered, C.START_NS) + ints(ordered, C.DUR_NS)
+        place = np.unique(np.searchsorted(end, host.start[made[host.rank[made] == rank]], side="right"))
+        total += int(ints(ordered, C.DUR_NS)[place[place < len(end)]].sum())
+    return total
 
 
 def _if_matters(rule: Rule, gaps: pd.DataFrame, chosen: Bools, budget: Budget) -> Bools:
@@ -444,7 +467,8 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
     if rule is LOADING:
         loads_itself = not mostly(rows, contains(rows[OP], _WORKERS))
         faster = FASTER_WORKERS.format(keep=keep_workers(run))
-        return f"{largest_part(rows)}. {LOAD_IN_WORKERS if loads_itself else faster}"
+        anew = MADE_IN_STEP if _first_batches_ns(run, rows) else ""
+        return f"{largest_part(rows)}. {LOAD_IN_WORKERS if loads_itself else faster}{anew}"
     if rows[CAUSE].nunique() > 1 and rule in (CALLS, FIRST_CALLS):
         parts = _split_by_call(rows)
         return f"{largest_part(parts, [CALL, OP, SOURCE], of_ns=total_ns(rows))}. {FIRST_USES}"

@@ -139,6 +139,15 @@ def test_data_loading_is_named_by_its_range_and_its_time_per_step(shared_runs: S
     assert finding.saving_ns_per_step == (gaps(program)["dataload"] + before_ns) // 3
 
 
+def test_no_worker_prepares_the_first_batch_of_an_iterator_made_in_the_step(shared_runs: SharedRuns) -> None:
+    """Each step loads one batch: none of the time is saved by workers."""
+    (finding,) = analyze(shared_runs.simulated(loading(anew=True)), "idle_gaps").findings
+    assert not finding.saving_ns_per_step
+    assert "make it once, before the steps" in finding.advice
+    (twin,) = analyze(shared_runs.simulated(loading()), "idle_gaps").findings
+    assert "make it once" not in twin.advice
+
+
 def test_the_last_wait_of_a_capture_costs_nothing(shared_runs: SharedRuns) -> None:
     program = small_ops(clean=True)
     program.synchronize()

@@ -108,11 +108,14 @@ def read_back_late() -> Program:
     return program
 
 
-def loading(*, clean: bool = False) -> Program:
-    """Batches that take 400 µs to load; when clean, 4 µs."""
+def loading(*, clean: bool = False, anew: bool = False) -> Program:
+    """Batches that take 400 µs to load; when clean, 4 µs; each step may make the iterator anew."""
     program = Program()
     for _ in range(STEPS):
         with program.step():
+            if anew:
+                with program.python("torch/utils/data/dataloader.py(417): _get_iterator"):
+                    program.wait(1_000)
             with program.annotation(LOADER), program.op("aten::stack"):
                 program.wait(4_000 if clean else 400_000)
             with program.op("aten::mm"):
