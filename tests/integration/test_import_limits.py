@@ -196,7 +196,7 @@ def test_text_before_the_events_is_limited(
 
 
 def test_invalid_metadata_is_repaired_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    header, after = b'{"a": "\xff", "baseTimeNanoseconds": 7, "traceEvents": [', b"]}"
+    header, after = b'{"a\xff": 1, "baseTimeNanoseconds": 7, "traceEvents": [', b"]}"
     assert events.top_level(header, after).base_ns == 7
     monkeypatch.setattr(events, "MAX_REPAIRED_BYTES", 20)
     assert events.top_level(header, after).base_ns == 0
