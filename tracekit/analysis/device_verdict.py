@@ -345,6 +345,8 @@ def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, named: Mapping[
 def name_kernels(families: pd.DataFrame | None, rates: pd.DataFrame | None) -> str:
     """Return the families of kernels with most time, their shares and rates, in words; empty if small.
 
+    Families whose shortened names are equal count together: a reader cannot tell them apart.
+
     Args:
         families: Table `families` of `kernels`; None if it is missing.
         rates: Table `kernels` of `roofline`; None if it is missing.
@@ -355,14 +357,18 @@ def name_kernels(families: pd.DataFrame | None, rates: pd.DataFrame | None) -> s
     for family, share in zip(families["family"], families["share"], strict=True):
         if not re.search(COMMUNICATION, str(family)):
             shares[str(family)] += share  # a Counter orders any number
-    first, second, *_ = [*shares.most_common(2), ("", 0.0), ("", 0.0)]
+    shown: dict[str, list[str]] = {}
+    for family in shares:
+        shown.setdefault(shorten_kernel(clean(family), NAME_WIDTH), []).append(family)
+    totals = Counter({name: sum(shares[family] for family in own) for name, own in shown.items()})
+    first, second, *_ = [*totals.most_common(2), ("", 0.0), ("", 0.0)]
     if first[1] < MIN_KERNEL_SHARE:
         return _describe_products(shares, rates)
     is_second = second[1] >= max(MIN_SECOND_SHARE, first[1] / 2)
     words = [
-        f"{shorten_kernel(clean(family), NAME_WIDTH)} ({human(float(share), 'share')} of kernel time"
-        f"{_describe_rate(rates, family)})"
-        for family, share in ([first, second] if is_second else [first])
+        f"{name} ({human(float(share), 'share')} of kernel time"
+        f"{_describe_rate(rates, shown[name][0]) if len(shown[name]) == 1 else ''})"
+        for name, share in ([first, second] if is_second else [first])
     ]
     return f", largest: {' and '.join(words)}"
 

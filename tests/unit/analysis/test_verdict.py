@@ -609,6 +609,16 @@ def test_a_second_kernel_is_named_if_it_is_nearly_as_large(
     assert (" and conv (" in told(results).sentence) == is_named
 
 
+@pytest.mark.parametrize(("last", "says"), [("B", "(45.0% of kernel time)"), ("", "(30.0% of kernel time)")])
+def test_kernels_that_look_alike_when_shortened_count_together(last: str, says: str) -> None:
+    template = "moe_gemm<GridwiseMoeGemm<" + ", ".join(f"ck::Sequence{number}" for number in range(20))
+    names = [f"{template}, A>>", f"{template}, {last}>>" if last else "softmax", "copy"]
+    results = tables({}, active_ns=100)
+    families = pd.DataFrame({"family": names, "share": [0.3, 0.15, 0.1]})
+    results["kernels"] = Result({"families": families})
+    assert f"\u2026> {says}" in told(results).sentence
+
+
 PRODUCTS = ("nvjet_qqtst_v_bz_coopB_TNN", "sm90_xmma_gemm_bf16", "Cijk_Alik_Bljk", "triton_tem_fused_mm_1")
 
 
