@@ -4,7 +4,8 @@
     python -m benchmarks.planted_changes --truth 50
 
 Each of 50 programs is generated from a template: one known inefficiency in three sizes, or none. Programs of
-one thread are pinned to a core each, and measured side by side; those that need all cores follow, alone.
+one thread are pinned to a core each, and measured side by side, about 45 s each where the changes that fit
+take turns inside a process; those that need all cores follow, alone.
 Results are kept in a file, and a later call goes on. With `--truth N`, the effect of the right change on the
 programs of middle size is measured apart, without tracekit: N processes of the program and of one with the
 change in its source, in turn, which print their own step times. Printed is what is known so far.
