@@ -256,7 +256,7 @@ def _finding(run: Run, name: str, rows: pd.DataFrame, fills: pd.DataFrame, budge
     return budget.finding(
         ONE_BY_ONE,
         saving,
-        f"{brief(name.rpartition('#')[2], TITLE_WIDTH)} zeroes gradients one by one: "
+        f"{brief(name.rpartition('#')[2], TITLE_WIDTH)} zeroes each gradient: "
         f"{int(rows['fills'].median()):,} fills per call, {human(budget.per_step(idle), 'ns')} idle "
         f"between them {budget.per}",
         f"Drop the gradients in {name}{where}: `zero_grad(set_to_none=True)`, the default since PyTorch "

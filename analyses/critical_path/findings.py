@@ -71,7 +71,7 @@ RULES = (SYNC_WAITS, EXPOSED)
 _RULES = {WAITS: SYNC_WAITS, COMMUNICATION: EXPOSED}
 _TITLES = {
     WAITS: "Host waits prevent asynchronous launches",
-    COMMUNICATION: "Communication is on the critical path for {length} {per}",
+    COMMUNICATION: "Communication on the critical path for {length} {per}",
 }
 _OVERLAP = (
     "Overlap it with computation, or send less; the kernels include the wait for other ranks, so compare the "
