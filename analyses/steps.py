@@ -23,7 +23,7 @@ import pandas as pd
 from tracekit.analysis import NOT_PROFILED, Analysis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.analysis.savings import CONFIDENT, Budget, budget
 from tracekit.runs.conditions import find_contention
-from tracekit.runs.environment import PROGRAM
+from tracekit.runs.environment import program_settings
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_times import (
@@ -165,7 +165,7 @@ def _report_slowing(run: Run, against: Budget) -> list[Finding]:
     if not (first <= middle <= last >= SLOWING["min_ratio"] * first and is_apart):
         return []
     share = 1 - first / max(float(values.mean()), first)
-    modes = (run.meta.environment.get(PROGRAM) or {}).get("modes") or {}
+    modes = program_settings(run.meta.environment).get("modes") or {}
     denormal = busy(run, [C.DUR_NS]).empty and modes.get("flush_denormals") is False
     return [
         against.finding(

@@ -34,7 +34,7 @@ from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.conditions import find_contention
-from tracekit.runs.environment import PROGRAM
+from tracekit.runs.environment import program_settings
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import COLLECTION
 from tracekit.runs.run import Run, busy
@@ -249,7 +249,7 @@ def _report_outside(
     function, saving_ns = find_main_function(names, time_ns)
     blocked_ns, delay_ns = states
     saving_ns = min(saving_ns, time_ns - delay_ns)
-    unmeasured = "" if run.meta.environment.get(PROGRAM) else "garbage collection, "
+    unmeasured = "" if program_settings(run.meta.environment) else "garbage collection, "
     move = _MOVE.format(unmeasured=unmeasured)
     if 2 * blocked_ns > time_ns:
         move = _WAIT.format(blocked=human(against.per_step(blocked_ns), "ns"), per=against.per)
@@ -302,7 +302,7 @@ _FUSE = "It is the optimizer's loop over parameters: use `foreach=True` or `fuse
 
 
 def _report_compilation(run: Run, compiling: Ints, time_ns: int, against: Budget) -> Finding:
-    program = run.meta.environment.get(PROGRAM) or {}
+    program = program_settings(run.meta.environment)
     recompiled = max(
         program.get("recompilations") or [], key=lambda item: int(item["recompilations"]), default=None
     )
@@ -362,7 +362,7 @@ def _judge_program(run: Run, host: HostColumns, functions: pd.DataFrame | None) 
     against = budget(run)
     if anomalies := _report_anomaly_detection(host, functions, against):
         yield anomalies
-    program = run.meta.environment.get(PROGRAM) or {}
+    program = program_settings(run.meta.environment)
     threads = program.get("threads") or {}
     limits = {name: threads[name] for name in ("affinity", "cgroup_limit") if threads.get(name)}
     cores = ceil(min(limits.values(), default=0))

@@ -13,7 +13,7 @@ from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, Budget
 from tracekit.runs import intervals
-from tracekit.runs.environment import PROGRAM
+from tracekit.runs.environment import program_settings
 from tracekit.runs.run import Run, busy
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
@@ -87,7 +87,7 @@ def findings(
         tables: Tables of the result.
         steps: Profiled steps.
     """
-    threads = (run.meta.environment.get(PROGRAM) or {}).get("threads") or {}
+    threads = program_settings(run.meta.environment).get("threads") or {}
     has_threads = threads.get("python", 1) > 1  # torch reports what is freed in the thread of the steps only
     places = {(of_device.rank, of_device.device): of_device for of_device in events}
     result = []

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracekit.analysis import Remark
-from tracekit.runs.environment import PROGRAM
+from tracekit.runs.environment import program_settings
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
@@ -161,7 +161,7 @@ def is_from_nsys(run: Run) -> bool:
 
 def keep_workers(run: Run) -> str:
     """Return the advice to keep the workers of data loaders, empty where all are kept."""
-    loaders = (run.meta.environment.get(PROGRAM) or {}).get("data_loaders") or []
+    loaders = program_settings(run.meta.environment).get("data_loaders") or []
     kept = [bool(loader.get("persistent_workers")) for loader in loaders if loader.get("num_workers")]
     return "" if kept and all(kept) else "keep them between epochs (`persistent_workers=True`), "
 

@@ -48,7 +48,7 @@ def print_summary(run: Run, *, err: bool = False) -> None:
     from tracekit.analysis.verdict import INTEGRITY, integrity_line, judge
     from tracekit.render.facts import describe_step_time
     from tracekit.runs import step_times
-    from tracekit.runs.environment import PROGRAM
+    from tracekit.runs.environment import program_settings
 
     analyze = cache(analysis.analyze)  # the verdict follows from the same results
     click.echo(integrity_line(analyze(run, INTEGRITY)), nl=False, err=err)
@@ -58,7 +58,7 @@ def print_summary(run: Run, *, err: bool = False) -> None:
     if timed and run.meta.timings:
         click.echo(f"\n{describe_step_time(timed, run.meta.timings)}", err=err)
         _print_overhead(analyze(run, INTEGRITY), err=err)
-    if step := (run.meta.environment.get(PROGRAM) or {}).get("step"):
+    if step := program_settings(run.meta.environment).get("step"):
         click.echo(f"A step {step}", err=err)
 
     name = _suggest_analysis(analyze(run, SUMMARY))

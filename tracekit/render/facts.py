@@ -8,7 +8,7 @@ from typing import Any
 from tracekit.analysis import Column
 from tracekit.render.document import Table
 from tracekit.runs import compilation
-from tracekit.runs.environment import PROGRAM
+from tracekit.runs.environment import PROGRAM, program_settings
 from tracekit.runs.meta import MAX_LISTED, RunMeta, Timings, combine_diagnostics
 from tracekit.runs.step_times import StepTime
 from tracekit.runs.text import human, leaves
@@ -64,7 +64,7 @@ def sections(meta: RunMeta) -> list[Table]:
         "collector options": (FACT, flatten(_options(meta))),
         "tables": (TABLE, tables),
         "step times without a profiler": (TIMING, _timings(meta.timings)),
-        "settings of the program": (FACT, flatten(meta.environment.get(PROGRAM) or {})),
+        "settings of the program": (FACT, flatten(program_settings(meta.environment))),
         "environment": (FACT, flatten(facts)),
         "GPUs": (GPU, _gpus(meta.environment)),
         "diagnostics": (DIAGNOSTIC, [*map(vars, combine_diagnostics(meta.diagnostics))]),

@@ -30,6 +30,11 @@ GPU_PROBLEM = "gpu_problem"
 """Field with the reason why torch can use no GPU, on a machine with a GPU."""
 
 
+def program_settings(environment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of the recorded program; empty if they are not known."""
+    return environment.get(PROGRAM) or {}
+
+
 def capture() -> dict[str, Any]:
     """Return the environment in the form of `run.json`; never raises, what cannot be read is None.
 

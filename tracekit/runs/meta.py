@@ -16,7 +16,7 @@ import msgspec
 
 from tracekit import errors, storage
 from tracekit.errors import UnusableInputError
-from tracekit.runs.environment import CPUS, PROGRAM
+from tracekit.runs.environment import CPUS, program_settings
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import Place
 from tracekit.workloads.options import WorkloadOptions, list_options
@@ -361,7 +361,7 @@ def fingerprint(
     gpu: Mapping[str, Any] = used[0] if used else {}
     settings: Mapping[str, Any] = environment.get("settings") or {}
     on_gpu = settings if workload.get("device") == "cuda" else {}
-    program: Mapping[str, Any] = environment.get(PROGRAM) or {}
+    program = program_settings(environment)
     cpus: Mapping[str, Any] = environment.get(CPUS) or program.get("threads") or {}
     # Only where there are any, so that runs from before there were changes stay of one configuration.
     changes = {CHANGE: list(workload[CHANGE])} if workload.get(CHANGE) else {}

@@ -12,7 +12,7 @@ from dash.development.base_component import Component
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
 from tracekit.render.facts import flatten
-from tracekit.runs.environment import PROGRAM
+from tracekit.runs.environment import program_settings
 from tracekit.runs.meta import RunMeta
 
 from ...analysis_pages.pages import result_blocks
@@ -57,7 +57,7 @@ def list_facts(meta: RunMeta) -> list[tuple[str, str]]:
 
 def list_settings(meta: RunMeta) -> list[tuple[str, str]]:
     """Return name and text of the settings of the recorded program, which its speed depends on."""
-    settings = flatten(meta.environment.get(PROGRAM) or {})
+    settings = flatten(program_settings(meta.environment))
     return [(str(row["name"]), clean(_WORDS.get(str(row["value"]), str(row["value"])))) for row in settings]
 
 
