@@ -244,22 +244,25 @@ def use_all_cores(torch: Any, applied: Applied) -> None:
 def _keep_threads(torch: Any, count: int, applied: Applied) -> None:
     """Set the number of threads, and ignore others, except in workers of data loaders, which set one."""
     original, wanted = torch.set_num_threads, torch.get_num_threads()
+    plain = inspect.unwrap(original)  # without what the other change of threads makes of it
 
     @functools.wraps(original)
     def set_threads(number: int) -> None:
         nonlocal wanted
         if sys._getframe(1).f_globals.get("__name__") == LOADER_WORKER:
-            original(number)
+            plain(number)
             return
+        original(number)
         wanted = number
         if number != count:
             applied()
-        original(count if applied.is_on else number)
+        if applied.is_on:
+            plain(count)
 
     def turn(on: bool) -> None:  # noqa: FBT001
         number = count if on else wanted
         if torch.get_num_threads() != number:
-            original(number)
+            plain(number)
 
     torch.set_num_threads = set_threads
     if wanted != count:

@@ -103,7 +103,8 @@ def use_fast_matmul(torch: Any, applied: Applied) -> None:
     def allow(_: Any) -> None:
         if torch.get_float32_matmul_precision() == "highest":
             applied()
-            applied.follow(lambda on: torch.set_float32_matmul_precision("high" if on else "highest"))
+            read, write = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+            applied.follow(partial(_exchange, read, write, "high", []))
 
     change_model(torch, allow)  # until then the program may set it
 
@@ -114,9 +115,26 @@ def search_convolutions(torch: Any, applied: Applied) -> None:
     def search(_: Any) -> None:
         if torch.cuda.is_available() and not torch.backends.cudnn.benchmark:
             applied()
-            applied.follow(partial(setattr, torch.backends.cudnn, "benchmark"))
+            cudnn = torch.backends.cudnn
+            read, write = partial(getattr, cudnn, "benchmark"), partial(setattr, cudnn, "benchmark")
+            applied.follow(partial(_exchange, read, write, True, []))  # noqa: FBT003 (a value)
 
     change_model(torch, search)
+
+
+def _exchange(
+    read: Callable[[], Any],
+    write: Callable[[Any], None],
+    wanted: Any,
+    former: list[Any],
+    on: bool,  # noqa: FBT001
+) -> None:
+    """Give a setting another value, or the former one unless the program has set it meanwhile."""
+    if on:
+        former[:] = [read()]
+        write(wanted)
+    elif former and read() == wanted:
+        write(former.pop())
 
 
 def fuse_attention(torch: Any, applied: Applied) -> None:

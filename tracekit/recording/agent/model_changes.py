@@ -163,7 +163,13 @@ def _surround(
 
 
 def _replace_forward(module: Any, forward: Callable[..., Any]) -> None:
-    """Let a module run another function, by a class of its own: copies and files of it are as before."""
+    """Let a module run another function, by a class of its own: copies and files of it are as before.
+
+    What `torch.compile(model)` returns has a function of its own instead, which copies and files leave out.
+    """
+    if hasattr(module, "_orig_mod"):
+        module.forward = forward
+        return
     original: Any = type(module)
     plain = getattr(original, "_unchanged", original)
 

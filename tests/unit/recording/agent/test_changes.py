@@ -161,6 +161,27 @@ def test_threads_that_the_program_sets_are_ignored_but_not_those_of_workers() ->
     assert (count(), torch.get_num_threads()) == (1, 2)
 
 
+def test_two_numbers_of_threads_take_turns_without_counting_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program computes in one thread: that it does is no effect of a change."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
+    torch.set_num_threads(1)
+    apply_changes(torch, catalog.locate(["one_thread", "all_cores"]), steps=100)
+    one, cores = changes.alternations[0]._changes.values()
+    seen = []
+    for change in (cores, one):
+        change.turn(on=True)
+        torch.set_num_threads(1)
+        seen.append(torch.get_num_threads())
+        change.turn(on=False)
+    assert seen == [3, 1]
+    assert (counts["one_thread"], torch.get_num_threads()) == (0, 1)
+    cores.turn(on=True)
+    exec("torch.set_num_threads(1)", {"__name__": changes.LOADER_WORKER, "torch": torch})  # noqa: S102
+    assert torch.get_num_threads() == 1
+
+
 def test_switches_of_debugging_are_ignored() -> None:
     count = apply("no_anomaly_detection")
     torch.autograd.set_detect_anomaly(True)
@@ -584,6 +605,31 @@ def _turn(name: str) -> Callable[[bool], None]:
     apply_changes(torch, catalog.locate([name]), steps=100)
     change = changes.alternations[0]._changes[name]
     return lambda on: change.turn(on=on)
+
+
+def test_a_precision_that_the_program_sets_meanwhile_stays_so() -> None:
+    turn, module = _turn("matmul_precision"), model()
+    module(torch.ones(1, 4))
+    seen = []
+    for on, set_by_program in ((True, None), (False, None), (True, "medium"), (False, None), (True, None)):
+        turn(on)
+        if set_by_program:
+            torch.set_float32_matmul_precision(set_by_program)
+        seen.append(torch.get_float32_matmul_precision())
+    assert seen == ["high", "highest", "medium", "medium", "high"]
+    turn(False)
+    assert torch.get_float32_matmul_precision() == "medium"
+
+
+def test_a_compiled_model_is_surrounded_and_saved_as_before(tmp_path: Path) -> None:
+    turn, module = _turn("bfloat16"), torch.compile(model(), backend="eager")
+    seen = []
+    for on in (False, True, False):
+        turn(on)
+        seen.append(module(torch.ones(1, 4)).dtype)
+    assert seen == [torch.float32, torch.bfloat16, torch.float32]
+    torch.save(module.state_dict(), tmp_path / "weights.pt")
+    assert list(torch.load(tmp_path / "weights.pt")) == list(module.state_dict())
 
 
 def test_denormals_that_the_program_flushes_stay_so() -> None:
