@@ -13,6 +13,7 @@ by what is known of them, leaves the probability of false claims as it is.
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ from tracekit.experiments.state import (
 from tracekit.experiments.trial_log import log_outcomes
 from tracekit.experiments.trial_model import (
     UNCHANGED,
+    UNDECIDED,
     Candidate,
     Measurement,
     Names,
@@ -55,7 +57,7 @@ from tracekit.recording import changes
 from tracekit.runs import environment
 from tracekit.runs.conditions import contention_warnings
 from tracekit.runs.display import Displayed
-from tracekit.runs.environment import PROGRAM
+from tracekit.runs.environment import program_settings
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.runs.text import duration
@@ -87,7 +89,7 @@ class TryReport(Displayed):
         request: What was asked.
         run: Id of the run of the unchanged program that the changes were chosen by.
         outcomes: Of each change, and of those that were tried together.
-        blocks: Runs of the unchanged program.
+        blocks: Runs of the unchanged program that were compared with runs of changes.
         turns: Processes in which changes took turns with the unchanged program.
         disturbed: What kept runs from the CPU.
         seconds: Time of this call.
@@ -176,7 +178,7 @@ class _Bench:
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
-        self.recorded_s = 0.0
+        self.recorded_s = self.turns_s = 0.0
         self.was_cut = False
         self.advice: Advice
         self.scratch = self.store.folder(FOLDER) / "runs"
@@ -210,16 +212,17 @@ class _Bench:
         outcomes = self.decide_singles(
             run, candidates, limit if is_last or limit is None else limit * (1 - SHARE_OF_SETS)
         )
-        helpful = [outcome for outcome in _sort(outcomes) if outcome.status is Status.HELPS]
+        helpful = [outcome for outcome in trial_plan.sort(outcomes) if outcome.status is Status.HELPS]
         if self.request.combine and len(helpful) > 1:
             sets = [trial_plan.join(helpful[: count + 1]) for count in range(1, len(helpful))]
             outcomes += self.decide(sets, limit, first=FIRST_SET)
-        turns = sum(item.names == UNCHANGED for item in self.select(FIRST_ALTERNATING))
+        parts = [item.block // PART * PART for item in self.measured if item.names == UNCHANGED]
+        turns = parts.count(FIRST_ALTERNATING)
         report = TryReport(
             request=self.request,
             run=run.id,
-            outcomes=tuple(_sort(outcomes)),
-            blocks=sum(item.names == UNCHANGED for item in self.measured) - turns,
+            outcomes=tuple(trial_plan.sort(outcomes)),
+            blocks=len(parts) - turns - parts.count(FIRST_WHOLE),
             turns=turns,
             disturbed=tuple(contention_warnings("program", [item.contention for item in self.measured])),
             seconds=self.seconds,
@@ -245,7 +248,7 @@ class _Bench:
     def choose(self, run: Run) -> list[Candidate]:
         """Return the candidates: the named changes, or those that fit the run."""
         known = changes.available()
-        settings = run.meta.environment.get(PROGRAM) or {}
+        settings = program_settings(run.meta.environment)
         self.advice = advise(run)
         has_device = run.rows("device_intervals") > 0
         fitting = trial_plan.choose(self.advice, settings, has_device=has_device, known=known)
@@ -266,18 +269,28 @@ class _Bench:
     ) -> list[Outcome]:
         """Measure the candidates that can take turns in one process, then the others.
 
-        If what findings recommend most cannot take turns, it comes first, with all else that they recommend.
+        If what findings recommend most cannot take turns, it comes first, with all else that they recommend,
+        and goes on at the end if it is not decided by then.
         """
-        together, steps = trial_plan.plan_turns(self.request.command, run, candidates)
+        looks = self.request.design.looks
+        process_s = math.inf if limit_s is None else (limit_s - self.seconds) / looks[0].k
+        together, steps = trial_plan.plan_turns(self.request.command, run, candidates, process_s=process_s)
+        self.turns_s = trial_plan.expect_turns(run, steps, self.recorded_s)
         apart = [candidate for candidate in candidates if candidate not in together]
         first = [one for one in apart if one.predicted] if candidates[0] in apart and together else []
-        later = len(together) + len(apart) - len(first)
+        later = len(candidates) - len(first)
         outcomes = self.decide(first, limit_s and limit_s * SHARE_OF_FIRST, others=later) if first else []
+        self.was_cut = False
         share = 1.0 if len(first) == len(apart) else SHARE_OF_FIRST
-        turned = self.alternate(together, steps, limit_s and limit_s * share, len(apart))
-        known = {outcome.candidate.key for outcome in turned}
+        turned = []
+        for starts_slowly in (False, True):
+            chosen = [one for one in together if one.starts_slowly == starts_slowly]
+            others = len(candidates) - len(chosen)
+            turned += self.alternate(chosen, steps, limit_s and limit_s * share, others)
         turned = self.run_whole(turned, helpful=True)
-        rest = [one for one in candidates if one.key not in known and one not in first]
+        outcomes = [outcome for outcome in outcomes if outcome.status not in UNDECIDED]
+        known = {outcome.candidate.key for outcome in turned + outcomes}
+        rest = [one for one in candidates if one.key not in known]
         outcomes += self.decide(rest, limit_s, others=len(candidates) - len(rest))
         if limit_s is None:  # what changes do that do not help is worth no time that others may need
             turned = self.run_whole(turned, helpful=False)
@@ -290,7 +303,7 @@ class _Bench:
 
         If a process fails, those that have had no test yet are left to processes of their own.
         """
-        schedule = self._plan_tests(candidates, others)
+        schedule = self._plan_tests(candidates, others, in_turns=True)
         block = 1 + max((item.block for item in self.select(FIRST_ALTERNATING)), default=-1)
         while True:
             measured = self.select(FIRST_ALTERNATING)
@@ -334,7 +347,7 @@ class _Bench:
         """Run the program once with each change that helps, or each other one, and add what that tells."""
         chosen = [
             outcome.candidate
-            for outcome in _sort(outcomes)
+            for outcome in trial_plan.sort(outcomes)
             if outcome.step_time and (outcome.status is Status.HELPS) == helpful
         ]
         if not chosen:
@@ -356,7 +369,7 @@ class _Bench:
             first: Number of the first block; candidates that are measured later get blocks of their own.
             others: Candidates that are judged apart, and count for the probability of a false claim.
         """
-        schedule = self._plan_tests(candidates, others)
+        schedule = self._plan_tests(candidates, others, in_turns=False)
         block = first + max((item.block for item in self.select(first)), default=0)
         while True:
             schedule.judge(self.select(first))
@@ -367,9 +380,9 @@ class _Bench:
                 return schedule.conclude(self.select(first))
             block += 1
 
-    def _plan_tests(self, candidates: Sequence[Candidate], others: int) -> Schedule:
+    def _plan_tests(self, candidates: Sequence[Candidate], others: int, *, in_turns: bool) -> Schedule:
         looks, threshold = self.request.design.looks, self.request.threshold
-        return Schedule(candidates, looks, threshold, self.progress, others)
+        return Schedule(candidates, looks, threshold, self.progress, others=others, in_turns=in_turns)
 
     def select(self, first: int) -> list[Measurement]:
         """Return the measurements of one part; the numbers of its blocks begin at 0."""
@@ -413,7 +426,7 @@ class _Bench:
         timed = [item for item in self.measured if item.seconds and not item.error]
         turns = [item.seconds for item in timed if item.block // PART == FIRST_ALTERNATING // PART]
         if in_turns:
-            return max(turns or [self.recorded_s])
+            return max(turns or [self.turns_s])
         apart = [item for item in timed if item.block // PART != FIRST_ALTERNATING // PART]
         own = [item.seconds for item in apart if item.names == names]
         others = [item.seconds for item in apart if item.names == UNCHANGED]
@@ -435,17 +448,13 @@ class _Bench:
             done = [item for item in self.measured if item.names == names and item.block >= first]
             if has_ended(names, done) or any(item.block == block for item in done):
                 continue
-            if names == UNCHANGED and active and not self._has_any(active):
+            if names == UNCHANGED and active and all(has_ended(one.names, self.measured) for one in active):
                 continue
             if limit_s is not None and self.seconds + self.expect(names) > limit_s:
                 self.was_cut = True
                 return False
             self._measure(names, block)
         return True
-
-    def _has_any(self, active: Sequence[Candidate]) -> bool:
-        """Whether a candidate remains to be compared with the unchanged program."""
-        return not all(has_ended(candidate.names, self.measured) for candidate in active)
 
     def _measure(self, names: Names, block: int) -> None:
         what = "+".join(names) or "unchanged"
@@ -486,15 +495,3 @@ def _count_work(run: Run) -> dict[str, float]:
 def _diff(outcome: Outcome) -> str:
     candidate = outcome.candidate
     return diff_sources(candidate.changes, outcome.places, candidate.names, Path.cwd())
-
-
-def _sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Sort by status, then by step time."""
-    order = list(Status)
-    return sorted(
-        outcomes,
-        key=lambda outcome: (
-            order.index(outcome.status),
-            (outcome.step_time.ratio if outcome.step_time else None) or 1.0,
-        ),
-    )

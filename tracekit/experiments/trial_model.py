@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeAlias
 
 from tracekit.errors import UnusableInputError
@@ -82,6 +83,11 @@ class Candidate:
     def key(self) -> str:
         """The names in one word."""
         return "+".join(self.names)
+
+    @property
+    def starts_slowly(self) -> bool:
+        """Whether a process first spends seconds on a change."""
+        return any(change.starts_slowly for change in self.changes)
 
     @property
     def tolerance(self) -> float:
@@ -193,6 +199,7 @@ def compare_candidates(
     threshold: float,
     *,
     others: int = 0,
+    in_turns: bool = False,
 ) -> dict[str, Outcome]:
     """Judge candidates by their step times, all together: Holm limits the probability of any false claim.
 
@@ -202,6 +209,8 @@ def compare_candidates(
         look: The test.
         threshold: Smallest relative change that counts.
         others: Candidates that are judged apart, and count for that probability.
+        in_turns: Whether the measurements of a block are of one process, in which the order is random. A
+            candidate without any is then judged apart.
     """
     outcomes: dict[str, Outcome] = {}
     compared: list[tuple[Candidate, Comparison]] = []
@@ -209,8 +218,9 @@ def compare_candidates(
     for candidate in candidates:
         own = [item for item in measured if item.names == candidate.names]
         if failure := _explain_missing(own):
+            left_out += in_turns and not own
             outcomes[candidate.key] = Outcome(candidate=candidate, status=failure[0], reason=failure[1])
-        elif comparison := _compare_steps(candidate.names, measured, look, threshold):
+        elif comparison := _compare_steps(candidate.names, measured, look, threshold, in_turns=in_turns):
             compared.append((candidate, comparison))
         else:
             left_out += 1  # by the share of time, which depends on its first run
@@ -235,7 +245,7 @@ def _explain_missing(own: Sequence[Measurement]) -> tuple[Status, str] | None:
 
 
 def _compare_steps(
-    names: Names, measured: Sequence[Measurement], look: Look, threshold: float
+    names: Names, measured: Sequence[Measurement], look: Look, threshold: float, *, in_turns: bool
 ) -> Comparison | None:
     """Compare step times in the first blocks that have both; None with fewer than two."""
     pairs = _pair_steps(names, measured)[: look.k]
@@ -246,7 +256,7 @@ def _compare_steps(
         [base for _, base, _ in pairs],
         [own for _, _, own in pairs],
         paired=True,
-        base_first=[is_forward(block) for block, _, _ in pairs],
+        base_first=[] if in_turns else [is_forward(block) for block, _, _ in pairs],
         threshold=threshold,
         alpha=look.alpha,
     )
@@ -359,6 +369,7 @@ class Schedule:
         threshold: Smallest relative change that counts.
         progress: Receives a line for each candidate that is tested.
         others: Candidates with a schedule of their own.
+        in_turns: Whether the candidates take turns in one process.
     """
 
     def __init__(
@@ -367,10 +378,14 @@ class Schedule:
         looks: Sequence[Look],
         threshold: float,
         progress: Callable[[str], None],
+        *,
         others: int = 0,
+        in_turns: bool = False,
     ) -> None:
         self.candidates, self.looks, self.threshold, self.progress = candidates, looks, threshold, progress
-        self._others = others
+        self._compare = partial(
+            compare_candidates, candidates, threshold=threshold, others=others, in_turns=in_turns
+        )
         self.tested: dict[str, tuple[int, Outcome]] = {}
 
     def judge(self, measured: Sequence[Measurement]) -> None:
@@ -382,15 +397,12 @@ class Schedule:
                 if not self._is_decided(candidate)
                 and self.tested.get(candidate.key, (0,))[0] < look.k <= count_pairs(candidate.names, measured)
             ]
-            outcomes = self._compare(measured, look) if due else {}
+            outcomes = self._compare(measured, look=look) if due else {}
             for candidate in due:
                 outcome = outcomes[candidate.key]
                 text = f"after {look.k} runs, {candidate.key}: {outcome.status} {outcome.effect}"
                 self.progress(text.rstrip())
                 self.tested[candidate.key] = look.k, outcome
-
-    def _compare(self, measured: Sequence[Measurement], look: Look) -> dict[str, Outcome]:
-        return compare_candidates(self.candidates, measured, look, self.threshold, others=self._others)
 
     def _is_decided(self, candidate: Candidate) -> bool:
         _, outcome = self.tested.get(candidate.key, (0, None))
@@ -425,7 +437,7 @@ class Schedule:
 
     def conclude(self, measured: Sequence[Measurement]) -> list[Outcome]:
         """Return what is known of each candidate: the conclusion of its last test, or why there was none."""
-        now = self._compare(measured, self.looks[0])
+        now = self._compare(measured, look=self.looks[0])
         return [self._conclude(candidate, now[candidate.key], measured) for candidate in self.candidates]
 
     def _conclude(self, candidate: Candidate, outcome: Outcome, measured: Sequence[Measurement]) -> Outcome:

@@ -8,6 +8,7 @@ processes are compared as those of pairs of runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,19 @@ from typing import Any
 
 from tracekit.analysis.findings import Advice
 from tracekit.experiments.measure import Program, Sample
-from tracekit.experiments.trial_model import UNCHANGED, Candidate, Measurement, Names, Outcome, read_numbers
+from tracekit.experiments.trial_model import (
+    UNCHANGED,
+    Candidate,
+    Measurement,
+    Names,
+    Outcome,
+    Status,
+    read_numbers,
+)
 from tracekit.recording import changes
 from tracekit.recording.agent.alternation import FIRST_STEPS, MIN_CYCLES, TIMED_STEPS, UNTIMED_STEPS
 from tracekit.recording.changes import TOLERANCE
-from tracekit.runs.environment import PROGRAM
+from tracekit.runs.environment import program_settings
 from tracekit.runs.metrics import STEP_TIME
 from tracekit.runs.run import Run
 
@@ -92,7 +101,7 @@ def collect_program(command: tuple[str, ...], names: Names, *, steps: int = 0, t
 
 
 def plan_turns(
-    command: Sequence[str], run: Run, candidates: Sequence[Candidate]
+    command: Sequence[str], run: Run, candidates: Sequence[Candidate], *, process_s: float = math.inf
 ) -> tuple[list[Candidate], int]:
     """Choose the candidates that take turns in each process, and the number of its steps for them.
 
@@ -100,12 +109,13 @@ def plan_turns(
         command: The program, or `tracekit collect` of it.
         run: A run of it.
         candidates: What is to be measured, the most important first.
+        process_s: Time that there is for each process, s.
 
     Returns:
         The candidates, fewer where the program has few steps, and the steps.
     """
     device = "cuda" if run.rows("device_intervals") else "cpu"
-    settings = run.meta.environment.get(PROGRAM) or {}
+    settings = program_settings(run.meta.environment)
     able = [
         one
         for one in candidates
@@ -117,9 +127,23 @@ def plan_turns(
     if not able or not step_ns:
         return [], 0
     cycle = _WINDOW * (1 + len(able))
-    cycles = min(_MOST_CYCLES, max(MIN_CYCLES, _CYCLES_NS // int(cycle * fmean(step_ns))))
+    most_ns = min(_CYCLES_NS, 1e9 * process_s)
+    cycles = min(_MOST_CYCLES, max(MIN_CYCLES, int(most_ns / (cycle * fmean(step_ns)))))
     steps = FIRST_STEPS + cycle * (1 + cycles) + 1
     return able, steps if is_workload(command) else min(steps, len(step_ns))
+
+
+def expect_turns(run: Run, steps: int, recorded_s: float) -> float:
+    """Return how long a process with turns takes, s, before there was one.
+
+    Args:
+        run: A run of the unchanged program.
+        steps: Steps of the process.
+        recorded_s: Time in which the run was recorded, s; 0 if it is not known.
+    """
+    step_ns = (run.meta.timings.step_ns if run.meta.timings else []) or [0]
+    start_s = max(0.0, recorded_s - sum(step_ns) / 1e9)
+    return max(recorded_s, start_s + steps * fmean(step_ns) / 1e9)
 
 
 def join(outcomes: Sequence[Outcome]) -> Candidate:
@@ -128,6 +152,18 @@ def join(outcomes: Sequence[Outcome]) -> Candidate:
     return Candidate(
         names=tuple(name for candidate in candidates for name in candidate.names),
         changes=tuple(change for candidate in candidates for change in candidate.changes),
+    )
+
+
+def sort(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Sort by status, then by step time."""
+    order = list(Status)
+    return sorted(
+        outcomes,
+        key=lambda outcome: (
+            order.index(outcome.status),
+            (outcome.step_time.ratio if outcome.step_time else None) or 1.0,
+        ),
     )
 
 
@@ -140,7 +176,7 @@ def read_run(names: Names, block: int, sample: Sample, pattern: str) -> Measurem
         sample: The process.
         pattern: Expression for numbers that it prints, as `read_numbers` takes it.
     """
-    settings = (sample.run.meta.environment.get(PROGRAM) or {}) if sample.run else {}
+    settings = program_settings(sample.run.meta.environment) if sample.run else {}
     counts = settings.get("changes", {})
     return Measurement(
         names,
@@ -164,7 +200,7 @@ def read_turns(
         block: Number of the block.
         seconds: Time that the process took.
     """
-    settings = (sample.run.meta.environment.get(PROGRAM) or {}) if sample.run else {}
+    settings = program_settings(sample.run.meta.environment) if sample.run else {}
     alternation, counts = settings.get("alternation"), settings.get("changes", {})
     places = settings.get("change_places", {})
     if not alternation:

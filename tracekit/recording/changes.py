@@ -71,6 +71,7 @@ class Change:
         fits_defaults: Whether it fits programs that leave the defaults of torch as they are, so most of them.
         alternates_on: Kinds of device on which it can be turned on and off between steps without a trace.
         alternates_in: Whether it can be so, by the settings of the program.
+        starts_slowly: Whether a process first spends seconds on it, and so has turns of its own.
         file: The file of the function, which imports nothing of tracekit: the program may lack it.
         environment: Returns environment variables that the program is started with.
         edit: How to make it in the source, if that is one argument or one statement.
@@ -86,6 +87,7 @@ class Change:
     fits_defaults: bool = False
     alternates_on: tuple[str, ...] = ()
     alternates_in: Callable[[Settings], bool] = lambda _: True
+    starts_slowly: bool = False
     file: Path = BUILT_IN
     environment: Callable[[], dict[str, str]] = dict
     edit: Argument | Statement | None = None
@@ -408,6 +410,7 @@ COMPILE = Change(
     answers=("launch_bound_steps", "idle_launch_bound", "small_elementwise_kernels", "unfused_elementwise",
              "host_small_ops"),
     alternates_on=ANY_DEVICE,
+    starts_slowly=True,
 )  # fmt: skip
 REDUCE_OVERHEAD = Change(
     title="compile the model, and launch its kernels as CUDA graphs",

@@ -55,7 +55,8 @@ def compare(
         b: One value per run of the head.
         paired: Whether run i of both sides was made in the same block, in alternating order. Where fewer
             than two blocks have both values, the runs are compared as two groups.
-        base_first: Whether the base ran first, per block; by default in ABBA order.
+        base_first: Whether the base ran first, per block; by default in ABBA order. Empty where the sides of
+            a block took turns in an order that is another in each.
         noise: Noise of one run, from earlier runs of the same code, used where a side has no repeats; earlier
             sessions if unpaired sides were recorded on different occasions.
         threshold: Relative change from which the verdict is a regression.
@@ -79,7 +80,9 @@ def compare(
     complete = np.isfinite(log_a) & np.isfinite(log_b) if paired else np.zeros(0, bool)
     if complete.sum() > 1:  # else what was measured outside of complete blocks tells more
         first = np.arange(complete.size) % 2 == 0 if base_first is None else np.asarray(base_first, bool)
-        return _compare_blocks(judge, log_a[complete], log_b[complete], first[complete])
+        return _compare_blocks(
+            judge, log_a[complete], log_b[complete], first[complete] if first.size else first
+        )
     log_a, log_b = log_a[np.isfinite(log_a)], log_b[np.isfinite(log_b)]
     comparison = judge(log_a, log_b, *_effect(log_a, log_b, noise))
     if isinstance(noise, Sessions) and comparison.method == "none":
@@ -98,7 +101,7 @@ def _compare_blocks(
     """Compare complete blocks; nothing is told if the same side was first in all of them."""
     effect = effects.effect_in_blocks(log_a, log_b, base_first)
     comparison = judge(log_a, log_b, effect, "paired t on logarithms")
-    if base_first.any() and not base_first.all():
+    if not base_first.size or (base_first.any() and not base_first.all()):
         return comparison
     reason = ONE_ORDER.format("base" if base_first.all() else "head")
     return replace(comparison, verdict=Verdict.CANNOT_TELL, reason=reason, more_runs=None)

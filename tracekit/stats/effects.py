@@ -87,7 +87,8 @@ def effect_in_blocks(log_a: Floats, log_b: Floats, base_first: npt.ArrayLike | N
     Args:
         log_a: Logarithms of the base's runs, one per block along the last axis.
         log_b: The same of the head, in the same order.
-        base_first: Whether the base ran first, per block; by default in ABBA order.
+        base_first: Whether the base ran first, per block; by default in ABBA order. Empty if an order has no
+            effect.
 
     Example:
         >>> effect = effect_in_blocks(np.array([0.0, 1.0, 2.0]), np.array([0.1, 1.2, 2.0]))
@@ -97,11 +98,11 @@ def effect_in_blocks(log_a: Floats, log_b: Floats, base_first: npt.ArrayLike | N
     differences = log_b - log_a
     blocks = differences.shape[-1]
     first = np.arange(blocks) % 2 == 0 if base_first is None else np.asarray(base_first, bool)
-    signs = np.where(first, 1.0, -1.0)
     count, mean, variance = _moments(differences)
     # A difference of two runs has twice the variance of one, if the runs of a block are independent.
     effect = Effect(mean, np.sqrt(variance / count), count - 1, np.sqrt(variance / 2))
     if blocks >= MIN_BLOCKS_FOR_ORDER and not first.all() and first.any():
+        signs = np.where(first, 1.0, -1.0)
         fits = (count >= MIN_BLOCKS_FOR_ORDER) & (np.abs(_sum(differences, signs)) < count)
         effect = _choose(fits, _effect_with_order(differences, signs), effect)
         if blocks >= MIN_BLOCKS_TO_TRIM:

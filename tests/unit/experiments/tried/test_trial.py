@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 from samples.simulator import Program as Trace
 from samples.simulator import write
@@ -108,6 +109,23 @@ def test_changes_that_were_left_out_after_one_run_count_as_tests() -> None:
     assert alone.step_time is not None and among.step_time is not None  # noqa: PT018
     assert alone.step_time.p_adjusted == alone.step_time.p
     assert among.step_time.p_adjusted == pytest.approx(12 * alone.step_time.p)
+
+
+def test_changes_in_turns_have_no_order_and_those_that_were_moved_count_as_tests() -> None:
+    """What has no measurement in turns is measured, and judged, in processes of its own."""
+    candidates, values = [candidate("foreach"), candidate("fused")], measured({("foreach",): 0.9}, sigma=0.02)
+    look = plan([5])[0]
+    apart, turned = (
+        compare_candidates(candidates, values, look, 0.03, in_turns=in_turns)["foreach"].step_time
+        for in_turns in (False, True)
+    )
+    assert apart is not None and turned is not None  # noqa: PT018
+    assert (apart.p_adjusted, turned.p_adjusted) == (apart.p, pytest.approx(2 * turned.p))
+    steps = [
+        [item.values[STEP_TIME] for item in values if item.names == names] for names in ((), ("foreach",))
+    ]
+    expected = ttest_rel(*np.log(steps[::-1])).pvalue
+    assert turned.p == pytest.approx(expected)
 
 
 def test_what_was_not_compared_says_why() -> None:
@@ -486,6 +504,9 @@ def test_changes_take_turns_and_are_then_run_as_a_whole(
     assert (work["foreach"], work["fused"]) == ({"ops": (100.0, 60.0)}, {})
     assert {outcome.candidate.key: outcome.numbers for outcome in report.outcomes}["foreach"] == "equal"
     assert kept == ["try-foreach", "try-fused"]
+    text = " ".join(render(report, "table").split())
+    assert "4 processes in which changes were on and off in turns" in text
+    assert "1 run of the unchanged program beside those with one change, in alternating order" in text
 
 
 def test_changes_whose_turns_end_untested_are_run_apart(
@@ -526,6 +547,24 @@ def test_a_process_with_many_turns_says_nothing_of_others(
     report = try_changes(Store(tmp_path / "store"), request, run=with_steps(run, 100))
     assert (len(played.turns), played.ended) == (4, [UNCHANGED, ("foreach",)])
     assert report.outcomes[0].work is not None
+
+
+def test_the_first_process_of_turns_ends_in_time(
+    tmp_path: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workload runs as many steps as it is told to: of 1 s each, at least 99 for one change."""
+    played, timed = TurnsPlayed(RATIOS), with_steps(run, 5, step_ns=10**9)
+    monkeypatch.setattr(trial, "measure", played.measure)
+    command = ("tracekit", "collect", "--workload", "bert")
+    ended = []
+    for budget_s in (20.0, 40.0):
+        request = TryRequest(command=command, k=4, max_k=4, change=("foreach",), budget_s=budget_s)
+        try_changes(Store(tmp_path / f"store {budget_s}"), request, run=timed)
+        ended.append(len(played.turns))
+    assert ended == [0, 4]  # no time passes here
+    named = [candidate("foreach")]
+    planned = [plan_turns(command, with_steps(run, 5), named, process_s=s)[1] for s in (0.1, 0.4, 1e3)]
+    assert planned == [2 + 6 * (1 + cycles) + 1 for cycles in (3, 6, 20)]
 
 
 def test_a_change_whose_whole_run_fails_does_not_help(
