@@ -4,11 +4,11 @@
     python -m benchmarks.planted_changes --truth 50
 
 Each of 50 programs is generated from a template: one known inefficiency in three sizes, or none. Programs of
-one thread are pinned to a core each, and measured side by side, about 45 s each where the changes that fit
-take turns inside a process; those that need all cores follow, alone.
-Results are kept in a file, and a later call goes on. With `--truth N`, the effect of the right change on the
-programs of middle size is measured apart, without tracekit: N processes of the program and of one with the
-change in its source, in turn, which print their own step times. Printed is what is known so far.
+one thread are pinned to a core each, and measured side by side, about a minute each; those that need all
+cores follow, alone, two to three minutes each. Results are kept in a file, and a later call goes on. With
+`--truth N`, the effect of the right change on the programs of middle size is measured apart, without
+tracekit: N processes of the program and of one with the change in its source, in turn, which print their own
+step times. Printed is what is known so far.
 
 Exits with 1 if all programs were measured and the right change is confirmed in fewer than 9 of 10, or any in
 more than 1 of 20 without an inefficiency, or the interval misses the effect that was measured apart in more
@@ -231,8 +231,8 @@ def measure(program: Planted, cores: Sequence[int], options: argparse.Namespace)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "train.py").write_text(program.source)
-        repeat = str(options.repeat)
-        words = ["try", "--repeat", repeat, "--max-repeat", repeat, "--budget", f"{options.budget}s"]
+        repeat = ["--repeat", str(options.repeat), "--max-repeat", str(2 * options.repeat)]
+        words = ["try", *repeat, "--budget", f"{options.budget}s"]
         window = [
             "--start-step",
             str(steps - 20),
@@ -384,7 +384,7 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help="programs whose name this expression matches")
     parser.add_argument("--repeat", type=int, default=4, help="runs of a change before its test")
-    parser.add_argument("--budget", type=int, default=120, help="seconds for each program")
+    parser.add_argument("--budget", type=int, default=180, help="seconds for each program")
     parser.add_argument("--truth", type=int, default=0, help="runs of each side to measure effects apart")
     default = Path(tempfile.gettempdir()) / "tracekit-planted-changes.jsonl"
     parser.add_argument("--results", type=Path, default=default, help="file of the results")
