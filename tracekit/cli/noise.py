@@ -16,16 +16,23 @@ if TYPE_CHECKING:
     from tracekit.diff.noise import Series
 
 _SIGMA = "standard deviation of the logarithm of a run's value"
-_DETECTABLE = "change that 5 runs per side detect with 80% power"
+_DETECTABLE = "change that 5 alternating runs per side detect with 80% power"
+
+
+def _detectable_with(runs: int) -> Callable[[Series], float]:
+    """Return what reads the change that so many alternating runs per side detect, as `tracekit ab` does."""
+    return lambda series: series.noise.mde(runs, paired=True)
+
+
 _COLUMNS: tuple[tuple[Column, Callable[[Series], Any]], ...] = (
     (Column("configuration", "", "main fields of the fingerprint"), attrgetter("configuration")),
     (Column("metric", "", "metric"), attrgetter("metric")),
     (Column("sigma", "share", _SIGMA), attrgetter("noise.sigma")),
     (Column("sigma_low", "share", "lower bound of its 95% interval"), attrgetter("noise.low")),
     (Column("sigma_high", "share", "upper bound of its 95% interval"), attrgetter("noise.high")),
-    (Column("detectable_5", "share", _DETECTABLE), lambda series: series.noise.mde(5)),
-    (Column("detectable_10", "share", "the same with 10 runs per side"), lambda series: series.noise.mde(10)),
-    (Column("detectable_20", "share", "the same with 20 runs per side"), lambda series: series.noise.mde(20)),
+    (Column("detectable_5", "share", _DETECTABLE), _detectable_with(5)),
+    (Column("detectable_10", "share", "the same with 10 runs per side"), _detectable_with(10)),
+    (Column("detectable_20", "share", "the same with 20 runs per side"), _detectable_with(20)),
     (Column("runs", "count", "runs with a value"), attrgetter("values")),
     (Column("repeats", "count", "runs with at least one other of the same code"), attrgetter("noise.runs")),
     (Column("groups", "count", "commits or labels with two or more runs"), attrgetter("noise.groups")),
