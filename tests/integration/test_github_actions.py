@@ -163,6 +163,7 @@ def runner(git: Git, tmp_path: Path) -> Runner:
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text("[tracekit.workloads]\ntiny = tiny:TINY\n")
     Path("tiny.py").write_text(WORKLOAD)
+    Path("pyproject.toml").write_text('[project]\nname = "tiny"\nversion = "1.0"\n')
     committed(git, 30)
     git("checkout", "--quiet", "-b", "topic")
     base = {
@@ -202,6 +203,47 @@ def opened(git: Git, runner: Runner, times: int) -> None:
     git("checkout", "--quiet", "main")
     runner.values["github.event.pull_request.base.sha"] = committed(git, 300, "main went on")
     git("checkout", "--quiet", "--detach", runner.values["github.event.pull_request.head.sha"])
+
+
+@pytest.mark.parametrize(
+    ("given", "installed"),
+    [
+        (
+            None,
+            f"pip install --quiet -c {ROOT}/constraints.txt "
+            f"--extra-index-url https://download.pytorch.org/whl/cpu {ROOT}[torch]",
+        ),
+        ("tracekit-torch[torch]==0.1.0", "pip install --quiet tracekit-torch[torch]==0.1.0"),
+        ("", ""),
+    ],
+)
+def test_the_action_installs_its_own_revision_unless_told_otherwise(
+    given: str | None, installed: str, runner: Runner, action: dict[str, Any]
+) -> None:
+    default = action["inputs"]["install"]["default"]
+    runner.values["inputs.install"] = default if given is None else given
+    runner.env["GITHUB_ACTION_PATH"] = str(ROOT)
+    assert runner.job({"steps": action["runs"]["steps"][:1]}) == [("Install", 0)]
+    assert Path(runner.env["TOOL_LOG"]).is_file() is bool(installed)
+    assert not installed or runner.log == [installed]
+
+
+@pytest.mark.slow_except(1)
+@pytest.mark.parametrize(
+    ("given", "project", "installed"),
+    [("", True, "pip install --quiet --no-deps ."), ("", False, ""), ("pip install -e .", True, "pip install -e .")],
+)
+def test_the_action_installs_a_project_that_has_a_file(
+    given: str, project: bool, installed: str, git: Git, recording: Runner, action: dict[str, Any]
+) -> None:
+    if not project:
+        git("rm", "--quiet", "pyproject.toml")
+        git("commit", "--quiet", "--message=No package")
+    recording.values["github.sha"] = git("rev-parse", "HEAD")
+    ran = recording.action(action, **TINY | {"repeat": "1", "install_project": given})
+    assert [code for _, code in ran] == [0, 0, 0, 0]
+    assert Path(recording.env["TOOL_LOG"]).is_file() is bool(installed)
+    assert not installed or recording.log == [installed]
 
 
 @pytest.mark.slow
@@ -422,9 +464,7 @@ def test_the_workflow_gives_the_action_inputs_that_it_has(
     (used,) = [step for step in workflow["jobs"]["check"]["steps"] if "/tracekit@" in step.get("uses", "")]
     assert {"collect"} <= set(used["with"]) <= set(action["inputs"])
     assert all(step["shell"] == "bash" for step in action["runs"]["steps"] if "run" in step)
-    pinned = f"tracekit-torch[torch]=={VERSION}"
-    assert pinned in action["inputs"]["install"]["default"]
-    assert pinned in (ROOT / "docs" / "gitlab-ci.yml").read_text(encoding="utf-8")
+    assert f"tracekit-torch[torch]=={VERSION}" in (ROOT / "docs" / "gitlab-ci.yml").read_text(encoding="utf-8")
     assert used["uses"].endswith(f"@v{VERSION}")
 
 
@@ -443,7 +483,7 @@ def test_the_job_of_gitlab_fails_on_a_planted_regression_alone(
         "CI_PROJECT_DIR": str(recording.folder),
         "CI_COMMIT_SHA": recording.values["github.event.pull_request.head.sha"],
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": merged,
-        "TRACEKIT_INSTALLED": "yes",
+        "INSTALL": "",
     }
     (script,) = job["script"]
     done = subprocess.run(["bash", "-c", script], env=recording.env | variables, check=False)
