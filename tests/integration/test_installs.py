@@ -59,9 +59,8 @@ def cases() -> list[tuple[str, str]]:
     return [(there[0], OLDEST), (there[-1], NEWEST)] if there else []
 
 
-def install(folder: Path, python: str, packages: str, extras: str) -> Path:
-    """Install the sources into a new environment, and return its folder of commands."""
-    copy = folder / "sources"
+def copy_sources(copy: Path) -> None:
+    """Copy what the package is built from into a new folder."""
     copy.mkdir()
     tracked = subprocess.run(
         ["git", "ls-files", "-z", *SOURCES], cwd=ROOT, capture_output=True, text=True, check=True
@@ -69,6 +68,12 @@ def install(folder: Path, python: str, packages: str, extras: str) -> Path:
     for name in filter(None, tracked.stdout.split("\0")):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         (copy / name).write_bytes((ROOT / name).read_bytes())
+
+
+def install(folder: Path, python: str, packages: str, extras: str) -> Path:
+    """Install the sources into a new environment, and return its folder of commands."""
+    copy = folder / "sources"
+    copy_sources(copy)
     environment = folder / "environment"
     interpreter = found(python)
     assert interpreter
