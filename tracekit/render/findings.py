@@ -216,7 +216,8 @@ def _summarize(findings: Sequence[Ranked], advice: Advice) -> str:
     mean = f"Mean {unit} {length} ({budget.steps:,} {unit.split()[-1]}s{with_warmup})"
     single = f"{unit.capitalize()} {length}"
     takes = mean if budget.steps > 1 else single
-    count = f"{len(findings):,} finding{'s' * (len(findings) != 1)}, {advice.rules} rules checked"
+    rules = f"{advice.rules} rule{'s' * (advice.rules != 1)} checked"
+    count = f"{len(findings):,} finding{'s' * (len(findings) != 1)}, {rules}"
     caution = ". Savings overlap; don't sum them" if len(findings) > 1 else ""
     if not budget.step_ns:
         return f"No intervals recorded. {count}."
