@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -33,7 +34,7 @@ UNRUN = {
     "docs/dashboard.md": 2,
     "docs/gpu.md": 1,
     "docs/many-gpus.md": 2,
-    "docs/quickstart.md": 2,
+    "docs/quickstart.md": 3,
     "docs/recording-more.md": 2,
     "docs/scanner.md": 2,
     "docs/sharing.md": 1,
@@ -115,6 +116,24 @@ def test_the_speeds_in_the_readme_are_those_of_one_benchmark() -> None:
         figures = (measured(case, name) for name in ("tracekit import", "json.loads", "HTA load"))
         size = f"{case['bytes'] / 1e6:,.0f} MB, {case['events']:,} events"
         assert f"| {size} | {' | '.join(figures)} |" in text
+
+
+def test_step_times_of_the_sample_are_those_that_were_recorded() -> None:
+    steps = json.loads((ROOT / "samples/bounds/steps.json").read_text())["loader_without_workers"]
+    before, after = (f"{ns / 1e6:.1f}" for ns in (steps["step_ns"], steps["remedies_ns"]["8_workers"]))
+    for page, figures in {
+        "README.md": f"with 8 workers, the same program takes {after} ms per step instead of {before} ms",
+        "docs/quickstart.md": f"took {before} ms per step, and {after} ms with 8 workers",
+        "docs/gpu.md": f"| {before} | {after} (8 workers) |",
+    }.items():
+        assert figures in " ".join((ROOT / page).read_text().split()), page
+
+
+def test_every_extra_of_users_is_described() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    table = (ROOT / "docs/configuration.md").read_text().partition("| extra | adds |")[2].partition("\n\n")[0]
+    extras = {name for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE) for name in row.split("`")[1::2]}
+    assert extras == set(project["optional-dependencies"]) - {"dev", "docs"}
 
 
 @cache
