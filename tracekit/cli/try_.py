@@ -42,7 +42,7 @@ def command(
     Each change, such as `foreach` optimizers, workers of a data loader, bfloat16 or `torch.compile`, is made
     inside the running program by the agent of `tracekit collect`. It is compared with the unchanged program
     until it is decided: it helps, is slower, has no effect above --threshold, or cannot be told. Changes that
-    can be turned off again are on and off in turns between the steps of one process; others are made in
+    can be turned off again are turned on and off between the steps of one process; others are made in
     processes that alternate with those of the unchanged program. One that finds nothing to change is "not
     applied".
 

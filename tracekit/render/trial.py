@@ -125,5 +125,5 @@ def _design(report: TryReport) -> str:
         parts.insert(0, f"{runs} beside those with one change, in alternating order")
     if report.turns:
         processes = f"{report.turns} process{'es' * (report.turns != 1)}"
-        parts.insert(0, f"{processes} in which changes were on and off in turns, for a few steps each")
+        parts.insert(0, f"{processes} in which changes were turned on and off, for a few steps each")
     return "; ".join(parts)
