@@ -36,8 +36,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Draw diagrams, and keep links on the site."""
+    """Draw diagrams and figures, and keep links on the site."""
     path = page.file.src_uri
     source = site.COPIED.get(path, f"{links.DOCS}/{path}")
     text = diagrams.drawn(markdown)
+    if path.startswith("analyses/"):
+        text = diagrams.with_example(text, page.file.name)
     return links.within(text, source=source, page=path, copied=site.COPIED, moved=site.moved())

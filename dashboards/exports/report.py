@@ -93,17 +93,24 @@ def render_report(
     return page("report.html.j2", content, Path(__file__).parent / "templates")
 
 
-def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> dict[str, Any]:
+def draw(analysis: Analysis, result: Result) -> tuple[str, str]:
+    """Return the figure of a result as an SVG element, with its text escaped, and the caption; empty without one."""
     figure = _breakdown(result) or _causes(result) or first_figure(analysis.tables, result.tables)
-    caption = clean(figure.caption) if figure else ""
+    if figure is None:
+        return "", ""
+    caption = clean(figure.caption)
+    return svg(figure.figure, label=caption), caption
+
+
+def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> dict[str, Any]:
+    picture, caption = draw(analysis, result)
     return {
         "name": analysis.name,
         "title": clean(analysis.title),
         "question": clean(analysis.question),
         "findings": [] if advised else [_finding(finding) for finding in result.findings],
         "notes": [as_html(note) for note in result.notes],
-        # all text in it is escaped by the figure functions
-        "picture": Markup(svg(figure.figure, label=caption)) if figure else "",  # noqa: S704
+        "picture": Markup(picture),  # noqa: S704 (its text is escaped)
         "caption": caption,
         "tables": [
             _table(spec, result.tables[spec.name], limit)

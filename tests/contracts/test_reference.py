@@ -8,6 +8,7 @@ import pytest
 
 from docs.making.site import repository_pages
 from tracekit.analysis import available
+from tracekit.recording import changes
 from tracekit.render.reference import list_analyses, page
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -26,6 +27,13 @@ def test_the_page_links_each_analysis_to_its_heading_and_keeps_code_as_code() ->
     assert linked == [heading.lower().replace(" ", "-").replace(",", "") for heading in headings]
     assert "\\`" not in text
     assert all(line.count("`") % 2 == 0 for line in text.splitlines() if not line.startswith("```"))
+
+
+def test_the_page_names_the_changes_that_follow_the_advice_of_rules() -> None:
+    text = page(available())
+    codes = {rule.code for one in available() for rule in one.rules}
+    for name, change in changes.available().items():
+        assert (f"| `{name}` | `{change.code}` | `" in text) is bool(codes & {*change.answers}), name
 
 
 def test_every_format_names_every_analysis_table_and_rule() -> None:

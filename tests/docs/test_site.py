@@ -34,6 +34,8 @@ LOADS = {
     "video": "src",
 }
 """What a browser asks for by itself: the attribute that says where it is, by element."""
+WITHOUT_PICTURE = {"capture", "device_compare", "zero_grad_gaps"}
+"""Analyses of which the shipped samples have nothing to draw."""
 _ELSEWHERE = re.compile(r"""(?:url\(|@import|fetch\(|import\()\s*["']?(?:https?:)?//""")
 
 
@@ -116,6 +118,15 @@ def test_every_command_analysis_table_and_rule_is_described(site: Path) -> None:
     assert _missing(columns | set(schema.TABLES), site / "schema.html") == []
     rules = Page(site / "rules.html").anchors
     assert [rule.code for one in available() for rule in one.rules if rule.code not in rules] == []
+
+
+def test_pages_of_analyses_show_a_picture(site: Path) -> None:
+    without = {path.stem for path in (site / "analyses").glob("*.html") if not _has_picture(path.read_text())}
+    assert without <= WITHOUT_PICTURE
+
+
+def _has_picture(text: str) -> bool:
+    return "images/" in text or '<div class="figure"><svg' in text
 
 
 def _missing(words: set[str], path: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -215,6 +216,17 @@ def test_the_steps_of_the_container_install_a_program_for_an_ordinary_user(tmp_p
     )
     assert done.returncode == 0, done.stderr
     assert (runs / done.stdout.strip() / "run.json").is_file()
+
+
+def test_manifests_satisfy_the_schema_of_kubernetes() -> None:
+    schema: Any = pytest.importorskip("kubernetes_validate")
+    version = schema.latest_version()
+    for manifest in MANIFESTS:
+        schema.validate(manifest, version, strict=True)
+    (job,) = [copy.deepcopy(one) for one in MANIFESTS if one["metadata"]["name"] == "profile" and one["kind"] == "Job"]
+    job["spec"]["template"]["spec"]["containers"][0]["argz"] = []
+    with pytest.raises(schema.ValidationError):
+        schema.validate(job, version, strict=True)
 
 
 def commands_of(manifest: dict[str, Any]) -> list[list[str]]:

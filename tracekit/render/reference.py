@@ -96,7 +96,7 @@ def section(analysis: Analysis, *, level: int = 2) -> str:
     lines += ["```sh", f"tracekit analyze latest {analysis.name}", "```", ""]
     lines += [_table(analysis.name, spec, level + 1) for spec in analysis.tables]
     if analysis.rules:
-        lines += [_rules(analysis.name, analysis.rules, level + 1)]
+        lines += [_rules(analysis.name, analysis.rules, level + 1), *_remedies(analysis)]
     if analysis.comparison:
         lines += [
             "Against another run:",
@@ -118,6 +118,29 @@ def _table(analysis: str, spec: TableSpec, level: int) -> str:
 
 def _unit(column: Column) -> str:
     return f"see `{column.unit_in}`" if column.unit_in else escape(column.unit)
+
+
+def _remedies(analysis: Analysis) -> list[str]:
+    """Return how to see the advice of its findings, and the changes of `tracekit try` that follow it."""
+    from tracekit.recording.changes import available
+
+    lines = [
+        "What to change in a run, with the ops and lines that are known:",
+        "",
+        "```sh",
+        f"tracekit findings latest {analysis.name} --more",
+        "```",
+        "",
+    ]
+    rows = []
+    for name, change in available().items():
+        codes = [f"`{rule.code}`" for rule in analysis.rules if rule.code in change.answers]
+        if codes:
+            rows.append((f"`{name}`", f"`{change.code}`", ", ".join(codes)))
+    if rows:
+        heading = ("change", "code to write", "for the findings")
+        lines += ["`tracekit try --change NAME -- CMD` measures these without an edit:", "", grid(heading, rows)]
+    return lines
 
 
 def _rules(analysis: str, rules: Sequence[Rule], level: int) -> str:
