@@ -43,6 +43,9 @@ UNRUN = {
     "docs/tutorial.md": 2,
 }
 """How many blocks each document says cannot be run here."""
+MAX_README_LINES = 135
+MAX_RELEASE_LINES = 50
+"""What fits on one screen."""
 NO_CLAIMS = (
     "It does **not** authenticate",
     "Arrow and SQLite are large",
@@ -134,6 +137,14 @@ def test_every_extra_of_users_is_described() -> None:
     table = (ROOT / "docs/configuration.md").read_text().partition("| extra | adds |")[2].partition("\n\n")[0]
     extras = {name for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE) for name in row.split("`")[1::2]}
     assert extras == set(project["optional-dependencies"]) - {"dev", "docs"}
+
+
+def test_the_readme_and_each_release_of_the_changelog_stay_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_README_LINES
+    releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+    long = [release.partition("\n")[0] for release in releases if release.count("\n") > MAX_RELEASE_LINES]
+    assert len(releases) > 1
+    assert long == []
 
 
 @cache
