@@ -46,8 +46,8 @@ def command(*, output_format: str, store: str | None) -> None:
     """Compare the savings that rules predict with those that `tracekit try` measured.
 
     A trial counts for each rule that had a finding on the program and whose advice the change follows. A rule
-    is demoted, so that its findings come last, where on three programs or more all its changes were decided
-    and none helps.
+    is demoted, which means that its findings come last, if all its changes were decided on at least three
+    programs and none of them helped.
 
     JSON: {"schema": "tracekit.calibration/1", "rules": [{"rule": ..., ...}], "trials": [...]}.
 

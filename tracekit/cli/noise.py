@@ -62,8 +62,8 @@ def command(*, output_format: str, store: str | None) -> None:
     same clean commit, or of the same label and changes. The detectable change is what a comparison with that
     many runs per side finds with 80% power, if the runs alternate as in `tracekit ab`.
 
-    Sessions, which begin where nothing was recorded for an hour, differ by more: by sigma_sessions, where
-    the steps of the history, if there are 16 sessions to tell them, are left out.
+    A session ends when nothing is recorded for an hour. Sessions differ by more, by sigma_sessions. From 16
+    sessions on, lasting changes of the level (`steps`) are left out of it.
 
     JSON: {"schema": "tracekit.noise/1", "series": [{"series": ..., "sigma": ..., ...}]}.
     """

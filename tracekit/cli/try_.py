@@ -41,13 +41,13 @@ def command(
 
     Each change, such as `foreach` optimizers, workers of a data loader, bfloat16 or `torch.compile`, is made
     inside the running program by the agent of `tracekit collect`. It is compared with the unchanged program
-    until it is decided: it helps, is slower, has no effect above --threshold, or cannot be told. Changes that
+    until it is decided: it helps, is slower, has no effect above --threshold, or "cannot tell". Changes that
     can be turned off again are turned on and off between the steps of one process; others are made in
     processes that alternate with those of the unchanged program. One that finds nothing to change is "not
     applied".
 
-    CMD is recorded once, or RUN is taken, to choose changes that answer its findings or fit its settings;
-    --change names them instead. CMD may be `tracekit collect [OPTIONS] -- PROGRAM`, whose options then count.
+    By default, CMD is recorded once (or RUN is used), and the changes that its findings recommend and that fit
+    its settings are tried; --change names others. CMD may be `tracekit collect [OPTIONS] -- PROGRAM`.
     To resume after an interruption, run the same command again.
 
     \b

@@ -192,7 +192,7 @@ class ProgramOptions:
     ] = ""
     timed_steps: Annotated[int, Option("Maximum steps to time after the profiled ones.", least=0)] = 50
     stop_after_profile: Annotated[
-        bool, Option("End the program once these are timed.", scope=Scope.PROFILER)
+        bool, Option("End the program once the steps after the profile are timed.", scope=Scope.PROFILER)
     ] = False
     every: Annotated[
         int,
