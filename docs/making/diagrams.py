@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING
 import mermaidx
 from tracekit.dashboards.exports.report import draw
 
-from tracekit.analysis import analyze_each
+from tracekit.analysis import analyze_each, available
 from tracekit.cli.sample import FOLDER
+from tracekit.errors import TracekitError
 from tracekit.ingest import artifacts
 from tracekit.ingest.importer import import_each
 from tracekit.render.cells import escape_prose
-from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tracekit.runs.run import Run
+
 _BLOCK = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SAMPLES = ("loader", "job", "training", "compiled", "server")
+_SAMPLES = ("loader", "compiled", "job", "training", "server")
 """Samples of which figures are drawn, each analysis of the first one that gives a figure."""
 
 
@@ -47,9 +49,10 @@ def _examples() -> dict[str, str]:
     examples: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as name:
         for sample, run in _runs(Store(Path(name))):
-            for one, result in analyze_each(run):
+            left = [one.name for one in available() if one.name not in examples]
+            for one, result in analyze_each(run, left):
                 picture, caption = draw(one, result)
-                if picture and one.name not in examples:
+                if picture:
                     figure = f'<div class="figure" markdown="0">{picture}</div>'
                     examples[one.name] = f"{figure}\n\n{escape_prose(caption)} (`tracekit sample {sample}`)\n"
     return examples
@@ -60,8 +63,11 @@ def _runs(store: Store) -> Iterator[tuple[str, Run]]:
         source = next(path for path in (FOLDER / f"{sample}.json.gz", FOLDER / sample) if path.exists())
         is_compiled = (source / "torch_trace.log").is_file()
         kernels = artifacts.read(source) if is_compiled else ()
-        for outcome in import_each(store, [source / "trace.json.gz" if is_compiled else source], kernels=kernels):
-            assert isinstance(outcome, Run), outcome
+        for outcome in import_each(
+            store, [source / "trace.json.gz" if is_compiled else source], kernels=kernels
+        ):
+            if isinstance(outcome, TracekitError):
+                raise outcome
             yield sample, outcome
 
 

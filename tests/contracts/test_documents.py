@@ -135,7 +135,9 @@ def test_step_times_of_the_sample_are_those_that_were_recorded() -> None:
 def test_every_extra_of_users_is_described() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     table = (ROOT / "docs/configuration.md").read_text().partition("| extra | adds |")[2].partition("\n\n")[0]
-    extras = {name for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE) for name in row.split("`")[1::2]}
+    extras = {
+        name for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE) for name in row.split("`")[1::2]
+    }
     assert extras == set(project["optional-dependencies"]) - {"dev", "docs"}
 
 

@@ -34,7 +34,7 @@ LOADS = {
     "video": "src",
 }
 """What a browser asks for by itself: the attribute that says where it is, by element."""
-WITHOUT_PICTURE = {"capture", "device_compare", "zero_grad_gaps"}
+WITHOUT_PICTURE = {"capture", "d2h_copies", "modules", "parallelism"}
 """Analyses of which the shipped samples have nothing to draw."""
 _ELSEWHERE = re.compile(r"""(?:url\(|@import|fetch\(|import\()\s*["']?(?:https?:)?//""")
 

@@ -223,7 +223,11 @@ def test_manifests_satisfy_the_schema_of_kubernetes() -> None:
     version = schema.latest_version()
     for manifest in MANIFESTS:
         schema.validate(manifest, version, strict=True)
-    (job,) = [copy.deepcopy(one) for one in MANIFESTS if one["metadata"]["name"] == "profile" and one["kind"] == "Job"]
+    (job,) = [
+        copy.deepcopy(one)
+        for one in MANIFESTS
+        if one["metadata"]["name"] == "profile" and one["kind"] == "Job"
+    ]
     job["spec"]["template"]["spec"]["containers"][0]["argz"] = []
     with pytest.raises(schema.ValidationError):
         schema.validate(job, version, strict=True)

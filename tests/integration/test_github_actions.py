@@ -231,7 +231,11 @@ def test_the_action_installs_its_own_revision_unless_told_otherwise(
 @pytest.mark.slow_except(1)
 @pytest.mark.parametrize(
     ("given", "project", "installed"),
-    [("", True, "pip install --quiet --no-deps ."), ("", False, ""), ("pip install -e .", True, "pip install -e .")],
+    [
+        ("", True, "pip install --quiet --no-deps ."),
+        ("", False, ""),
+        ("pip install -e .", True, "pip install -e ."),
+    ],
 )
 def test_the_action_installs_a_project_that_has_a_file(
     given: str, project: bool, installed: str, git: Git, recording: Runner, action: dict[str, Any]
@@ -464,7 +468,9 @@ def test_the_workflow_gives_the_action_inputs_that_it_has(
     (used,) = [step for step in workflow["jobs"]["check"]["steps"] if "/tracekit@" in step.get("uses", "")]
     assert {"collect"} <= set(used["with"]) <= set(action["inputs"])
     assert all(step["shell"] == "bash" for step in action["runs"]["steps"] if "run" in step)
-    assert f"tracekit-torch[torch]=={VERSION}" in (ROOT / "docs" / "gitlab-ci.yml").read_text(encoding="utf-8")
+    assert f"tracekit-torch[torch]=={VERSION}" in (ROOT / "docs" / "gitlab-ci.yml").read_text(
+        encoding="utf-8"
+    )
     assert used["uses"].endswith(f"@v{VERSION}")
 
 

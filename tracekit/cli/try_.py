@@ -46,8 +46,8 @@ def command(
     processes that alternate with those of the unchanged program. One that finds nothing to change is "not
     applied".
 
-    By default, CMD is recorded once (or RUN is used), and the changes that its findings recommend and that fit
-    its settings are tried; --change names others. CMD may be `tracekit collect [OPTIONS] -- PROGRAM`.
+    By default, CMD is recorded once (or RUN is used), and the changes that its findings recommend or that
+    fit its settings are tried; --change names others. CMD may be `tracekit collect [OPTIONS] -- PROGRAM`.
     To resume after an interruption, run the same command again.
 
     \b

@@ -139,7 +139,11 @@ def _remedies(analysis: Analysis) -> list[str]:
             rows.append((f"`{name}`", f"`{change.code}`", ", ".join(codes)))
     if rows:
         heading = ("change", "code to write", "for the findings")
-        lines += ["`tracekit try --change NAME -- CMD` measures these without an edit:", "", grid(heading, rows)]
+        lines += [
+            "`tracekit try --change NAME -- CMD` measures these without an edit:",
+            "",
+            grid(heading, rows),
+        ]
     return lines
 
 
