@@ -94,7 +94,7 @@ def render_report(
 
 
 def draw(analysis: Analysis, result: Result) -> tuple[str, str]:
-    """Return the figure of a result as an SVG element with escaped text, and its caption, or two empty texts."""
+    """Return the figure of a result as an SVG element with escaped text and its caption, or empty texts."""
     figure = _breakdown(result) or _causes(result) or first_figure(analysis.tables, result.tables)
     if figure is None:
         return "", ""
