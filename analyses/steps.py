@@ -38,9 +38,20 @@ from tracekit.runs.step_times import (
 )
 from tracekit.runs.step_windows import END_NS, HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
-from tracekit.schema import C
+from tracekit.schema import C, HostKind
 
-from .shared.common import NO_STEPS, RANK, STEP, Bools, absent_device_note, ints, percentile, spans, union_by
+from .shared.common import (
+    NO_STEPS,
+    RANK,
+    STEP,
+    Bools,
+    absent_device_note,
+    ints,
+    is_kind,
+    percentile,
+    spans,
+    union_by,
+)
 from .shared.groups import group_rows
 
 WARM_UP = Rule(
@@ -152,34 +163,68 @@ def _report_unsteady_unprofiled(times: Ints, later: int, table: str) -> list[Fin
     return [Finding(UNSTEADY.code, Severity.INFO, spread, action, confidence=LIKELY)]
 
 
-def _report_slowing(run: Run, against: Budget) -> list[Finding]:
-    """Return the finding on steps that take longer and longer."""
+def find_slowdown(run: Run) -> tuple[int, int, Ints] | None:
+    """Return the median of the first third of the un-profiled steps, that of the last, and all their times.
+
+    None if they do not become slower, or if another program took the CPU.
+    """
     timings, contention = run.meta.timings, find_contention(run.meta.cpu_loads)
     values = np.array(timings.step_ns if timings else [], np.int64)
     values = values[warmup(values) :]
     if len(values) < SLOWING["min_steps"] or (contention and contention.is_external):
-        return []
+        return None
     thirds = np.array_split(values, 3)
     first, middle, last = (percentile(third, 50) for third in thirds)
     is_apart = percentile(thirds[2], 25) > percentile(thirds[0], 75)
-    if not (first <= middle <= last >= SLOWING["min_ratio"] * first and is_apart):
+    is_slower = first <= middle <= last >= SLOWING["min_ratio"] * first and is_apart
+    return (first, last, values) if is_slower else None
+
+
+def _report_slowing(run: Run, against: Budget) -> list[Finding]:
+    """Return the finding on steps that take longer and longer."""
+    slowdown = find_slowdown(run)
+    if not slowdown:
         return []
+    first, last, values = slowdown
     share = 1 - first / max(float(values.mean()), first)
     modes = program_settings(run.meta.environment).get("modes") or {}
     denormal = busy(run, [C.DUR_NS]).empty and modes.get("flush_denormals") is False
+    others = _DENORMAL * denormal + "the clock may be throttled"
+    equal = _have_equal_shapes(run)
+    advice = f"{_GROWS}. If shapes stay, {others}"
+    if equal is not None:
+        advice = f"Ops of the profiled steps have equal shapes: {others}, or {_KEPT}" if equal else _DIFFER
     return [
         against.finding(
             SLOWING,
             int(share * against.steps * against.step_ns),
             f"Steps become slower: {human(first, 'ns')} in the first third of {len(values)} un-profiled "
             f"steps, {human(last, 'ns')} in the last",
-            "If inputs or what is kept grow (lists, caches, graphs of losses), keep less. If shapes stay, "
-            + "values may have become denormal, which CPUs compute slowly "
-            "(`torch.set_flush_denormal(True)`), or " * denormal + "the clock may be throttled",
+            advice,
             "upper bound: what the un-profiled steps take longer than the first third",
             confidence=LIKELY,
         )
     ]
+
+
+_GROWS = "If inputs or what is kept grow (lists, caches, graphs of losses), keep less"
+_DIFFER = f"Shapes of ops differ between the profiled steps. {_GROWS}, or pad less"
+_KEPT = "what is kept in Python (lists, dictionaries) takes longer to go through"
+_DENORMAL = (
+    "values may have become denormal, which CPUs compute slowly (`torch.set_flush_denormal(True)`), or "
+)
+
+
+def _have_equal_shapes(run: Run) -> bool | None:
+    """Whether each profiled step of the first rank runs the same ops on inputs of the same shapes.
+
+    None if shapes are unknown, or without two such steps.
+    """
+    columns = [C.RANK, C.NAME, C.INPUT_SHAPES, C.STEP]
+    rows = run.table("host_intervals", columns=columns, where=is_kind(HostKind.OP))
+    rows = rows[(rows[C.RANK] == rows[C.RANK].min()) & rows[C.STEP].notna() & rows[C.INPUT_SHAPES].notna()]
+    counts = rows.groupby(columns[1:], observed=True).size().unstack(C.STEP, fill_value=0)
+    return bool((counts.nunique(axis=1) == 1).all()) if counts.shape[1] > 1 else None
 
 
 def _describe_spread(steps: str, values: Ints, where: str, *, later: int = 0) -> Finding | str:

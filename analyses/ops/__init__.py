@@ -15,7 +15,7 @@ Example:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -27,9 +27,12 @@ from tracekit.schema import HOST_DEVICE, C
 
 from ..shared.common import (
     NO_PARENT,
+    RANK,
+    STEP,
     UNLINKED,
     Bools,
     absent_device_note,
+    duration,
     ints,
     positions,
     share,
@@ -45,6 +48,10 @@ NO_OPS = "no ops in this capture: CPU activity was not recorded; record with `--
 NO_MEMORY = "no allocator events: record with `profile_memory=True` to get allocated bytes"
 NO_SHAPES = "no input shapes were recorded: record with `record_shapes=True` to group calls by shape"
 
+MIN_ONE_OFF_NS, MIN_MEDIAN_RATIO, MIN_NEXT_RATIO = 10_000_000, 100, 10
+"""Minimum self time of a one-off call, ns; and over the median, and over the longest, of the other calls."""
+MIN_OTHERS = 3
+"""Minimum number of other calls, and of steps with such: in fewer, a call of each step may be the only one."""
 _MEMORY = {"allocated_bytes": (1, False), "freed_bytes": (-1, False), "host_allocated_bytes": (1, True)}
 
 
@@ -56,6 +63,21 @@ class _Launched:
     dur_ns: Ints
 
 
+@dataclass(frozen=True)
+class _OneOffs:
+    """Calls that take far longer than the others with the same rank, name and input shapes.
+
+    Attributes:
+        rows: Their positions among the ops.
+        median_ns: Median self time of the other calls.
+        others: Number of these.
+    """
+
+    rows: Ints
+    median_ns: Ints
+    others: Ints
+
+
 def compute(run: Run) -> Result:
     """Compute the operator tables."""
     ops = read_ops(run, columns=(C.STEP, C.RANK, C.START_NS, C.INPUT_SHAPES, C.INPUT_DTYPES))
@@ -65,24 +87,31 @@ def compute(run: Run) -> Result:
     notes = [*note_overruns(run), *([] if why is None else [why])]
     if memory is None:
         notes.append(NO_MEMORY)
-    tables = {"ops": _table(ops, ops.names, launched, memory).assign(**{C.NAME: ops.labels})}
+    one_offs = _find_one_offs(ops)
+    usual = _shorten(ops, one_offs)
+    tables = {"ops": _table(ops, usual, ops.names, launched, memory).assign(**{C.NAME: ops.labels})}
     if ops.frame[C.INPUT_SHAPES].notna().any():
         codes, labels = _by_shape(ops)
-        tables["shapes"] = _table(ops, codes, launched, memory).assign(**labels)
+        tables["shapes"] = _table(ops, usual, codes, launched, memory).assign(**labels)
     else:
         notes.append(NO_SHAPES)
     captured = None if launched is None else _read_captured(run)
     if captured is not None:
         tables = {name: _with_captured(table, captured, _KEYS[name]) for name, table in tables.items()}
     ordered = {name: _sort(name, table) for name, table in tables.items()}
+    if len(one_offs.rows):
+        ordered["one_offs"] = _describe(ops, one_offs)
     given = None if launched is None else (launched.op, launched.dur_ns)
-    return Result({**ordered, TREE.name: tree(run, ops)}, tuple(findings(run, ops, given)), tuple(notes))
+    return Result(
+        {**ordered, TREE.name: tree(run, ops)}, tuple(findings(run, usual, given)), tuple(notes)
+    )
 
 
 def _sort(name: str, table: pd.DataFrame) -> pd.DataFrame:
     keys = _KEYS[name]
     captured = table["device_self_ns"].where(table["calls"] == 0, 0)
-    ordered = sort_by(table.assign(captured_ns=captured), "-host_self_ns", "-captured_ns", *keys)
+    usual = table["host_self_ns"] - table["one_off_ns"]
+    ordered = sort_by(table.assign(usual_ns=usual, captured_ns=captured), "-usual_ns", "-captured_ns", *keys)
     return ordered[[*keys, *(column.name for column in MEASURES)]]
 
 
@@ -94,10 +123,55 @@ def _by_shape(ops: Ops) -> tuple[Ints, dict[str, pd.Series]]:
     return codes, {C.NAME: labels[C.NAME], C.INPUT_SHAPES: labels[C.INPUT_SHAPES]}
 
 
+def _find_one_offs(ops: Ops) -> _OneOffs:
+    """Find calls that are no usual ones: most initialize something, or their thread had no core."""
+    is_long = ops.self_ns >= MIN_ONE_OFF_NS
+    keys = ops.frame[[C.RANK, C.INPUT_SHAPES]].assign(op=ops.names)
+    codes, _ = number_by(keys, [C.RANK, "op", C.INPUT_SHAPES]) if is_long.any() else (ops.names, None)
+    rows = np.flatnonzero(np.isin(codes, codes[is_long]))
+    order = rows[np.lexsort((-ops.self_ns[rows], codes[rows]))]  # of each group the longest first
+    first = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    others = np.diff(np.append(first, len(order))) - 1
+    first, others = first[others >= MIN_OTHERS], others[others >= MIN_OTHERS]
+    longest, following, median = (ops.self_ns[order[first + place]] for place in (0, 1, 1 + others // 2))
+    rest = np.delete(order, first)
+    steps = ops.frame[C.STEP].take(rest).groupby(codes[rest]).nunique().reindex(codes[order[first]])
+    least = np.maximum(MIN_MEDIAN_RATIO * median, MIN_NEXT_RATIO * following)
+    chosen = (longest >= np.maximum(MIN_ONE_OFF_NS, least)) & (steps >= MIN_OTHERS).to_numpy(bool)
+    return _OneOffs(order[first[chosen]], median[chosen], others[chosen])
+
+
+def _shorten(ops: Ops, one_offs: _OneOffs) -> Ops:
+    """Return the ops with each one-off call as long as the median of the others."""
+    if not len(one_offs.rows):
+        return ops
+    excess = ops.self_ns[one_offs.rows] - one_offs.median_ns
+    lengths = ints(ops.frame, C.DUR_NS) - ops.total_inside(one_offs.rows, excess)
+    return replace(ops, frame=ops.frame.assign(**{C.DUR_NS: lengths}))
+
+
+def _describe(ops: Ops, one_offs: _OneOffs) -> pd.DataFrame:
+    """Return the table of one-off calls, longest first."""
+    table = ops.frame.take(one_offs.rows)[[C.RANK, C.STEP, C.NAME]].reset_index(drop=True)
+    shapes = ops.frame[C.INPUT_SHAPES].take(one_offs.rows).astype(object)
+    table[C.INPUT_SHAPES] = shapes.where(shapes.notna(), "").to_numpy(object)
+    table["host_self_ns"] = ops.self_ns[one_offs.rows]
+    table = table.assign(median_ns=one_offs.median_ns, others=one_offs.others)
+    return sort_by(table, "-host_self_ns", C.RANK, C.NAME)
+
+
 def _table(
-    ops: Ops, groups: Ints, launched: _Launched | None, memory: dict[str, Ints] | None
+    ops: Ops, usual: Ops, groups: Ints, launched: _Launched | None, memory: dict[str, Ints] | None
 ) -> pd.DataFrame:
-    """One row per group of ops; measures that were not recorded are missing, not zero."""
+    """One row per group of ops; measures that were not recorded are missing, not zero.
+
+    Args:
+        ops: The ops.
+        usual: The same with one-off calls as long as others.
+        groups: Group of each op.
+        launched: Device intervals that ops launched.
+        memory: Bytes of each op.
+    """
     size = int(groups.max()) + 1
     top = ops.outermost_by(groups)
     self_ns = sum_by_code(groups, size, ops.self_ns)
@@ -106,6 +180,7 @@ def _table(
         "host_self_ns": self_ns,
         "host_total_ns": sum_by_code(groups[top], size, ints(ops.frame, C.DUR_NS)[top]),
         "host_self_share": share(self_ns, int(self_ns.sum())),
+        "one_off_ns": self_ns - sum_by_code(groups, size, usual.self_ns),
         **_device_measures(ops, groups, size, top, launched),
     }
     for name in _MEMORY:
@@ -208,6 +283,7 @@ MEASURES = (
     Column("host_self_ns", "ns", "Σ of duration minus direct child ops"),
     Column("host_total_ns", "ns", "Σ of duration, without calls inside a call of the same row"),
     Column("host_self_share", "share", "host self over the host self time of all ops"),
+    Column("one_off_ns", "ns", "what one-off calls take above the median of the others, in host self"),
     Column("launches", "count", "device intervals launched at any depth"),
     Column("device_self_ns", "ns", "Σ of device intervals launched by it directly"),
     Column("device_total_ns", "ns", "Σ of device intervals launched at any depth"),
@@ -230,11 +306,28 @@ ANALYSIS = Analysis(
         "it is; device total = the same including child ops at any depth, each interval once; bytes by the "
         "innermost op of the allocator event; over all threads and ranks. Device intervals of a graph "
         "launched outside ops count for the op that captured them, where known; it has no calls here. "
+        "A one-off is a call with a self time of at least "
+        f"{duration(MIN_ONE_OFF_NS)}, {MIN_MEDIAN_RATIO} times the median and {MIN_NEXT_RATIO} times the "
+        "longest of the other calls with its rank, name and input shapes, of which there are in at least "
+        f"{MIN_OTHERS} steps. Rows are ordered, and findings judged, as if it took the median. "
         "Families of ops follow from their names; a backward op is in the family of its forward op."
     ),
     tables=(
         TableSpec("ops", "By op", (_NAME, *MEASURES)),
         TableSpec("shapes", "By op and input shapes", (_NAME, _SHAPES, *MEASURES)),
+        TableSpec(
+            "one_offs",
+            "One-off calls, longest first",
+            (
+                RANK,
+                STEP,
+                _NAME,
+                _SHAPES,
+                Column("host_self_ns", "ns", "duration minus direct child ops"),
+                Column("median_ns", "ns", "median of this of the other calls"),
+                Column("others", "count", "number of these: same rank, name and input shapes"),
+            ),
+        ),
         TREE,
     ),
     sources=("torch.profiler key_averages", "PyTorch report, Fig. 3"),

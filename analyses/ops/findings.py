@@ -10,6 +10,7 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE, WARN_SHARE, Budget, budget
+from tracekit.runs.environment import CPUS, PROGRAM
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
@@ -20,8 +21,11 @@ from ..shared.host_columns import climb_to, read_host_columns
 from ..shared.host_rows import NO_SOURCE, Ops, largest_line
 from ..shared.pacing import is_paced_by_host
 from ..shared.tensor_shapes import numel, parse_shapes
+from ..steps import find_slowdown
 from .reads import MIN_READS, find_read_loops
 
+MIN_SLOWING_GROWTH = 1.05
+"""Growth of inputs over the profiled steps from which they explain that un-profiled steps become slower."""
 SMALL = Rule(
     "host_small_ops",
     states="a run without device work has at least {min_ops_per_step} ops per step, whose self times are at "
@@ -45,14 +49,17 @@ DENSE = Rule(
 )
 HALF = Rule(
     "host_half_precision",
-    states="ops on float16 tensors take at least {min_share} of the steps of a run without device work",
+    states="ops on float16 tensors take at least {min_share} of the steps of a run without device work, on a "
+    "CPU that is not known to have instructions for them",
     why="most CPUs have no arithmetic on float16 and convert each value; many have it on bfloat16",
     thresholds={"min_share": HIGH_SHARE},
 )
 GROWING = Rule(
     "host_growing_inputs",
     states="in a run without device work the elements of an op's inputs grow with each of at least "
-    "{min_steps} steps, {min_growth}-fold in all, and the op takes {min_share} of the steps",
+    "{min_steps} steps, {min_growth}-fold in all, or "
+    f"{MIN_SLOWING_GROWTH}-fold if un-profiled steps become slower, and the op takes {{min_share}} of the "
+    "steps",
     why="one more token or row per step is a smaller growth; a list that is concatenated anew, or "
     "a graph that is kept, costs more each step",
     thresholds={"min_share": HIGH_SHARE, "min_growth": 1.5, "min_steps": 5},
@@ -109,11 +116,16 @@ def findings(run: Run, ops: Ops, launched: tuple[Ints, Ints] | None) -> Iterator
         yield finding
     if not busy(run, [C.DUR_NS]).empty:
         return
-    for find in (_report_small_ops, _report_dense_gradients, _report_half_precision, _report_growing_inputs):
-        if finding := find(ops, inside, against):
-            yield finding
-    for find_lines in (_report_layout_copies, _report_random_tensors):
-        if finding := find_lines(run, ops, inside, against):
+    if finding := _report_dense_gradients(ops, inside, against):
+        yield finding
+    for find in (
+        _report_small_ops,
+        _report_half_precision,
+        _report_growing_inputs,
+        _report_layout_copies,
+        _report_random_tensors,
+    ):
+        if finding := find(run, ops, inside, against):
             yield finding
     if finding := _report_reads(run, against):
         yield finding
@@ -147,22 +159,24 @@ def _report_gradient_copies(
     )
 
 
-def _report_small_ops(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+def _report_small_ops(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     count, total_ns = int(inside.sum()), int(ops.self_ns[inside].sum())
     if count < SMALL["min_ops_per_step"] * against.steps or against.share(total_ns) < SMALL["min_share"]:
         return None
     if total_ns > SMALL["max_mean_ns"] * count:
         return None
-    outermost = ops.labels[ops.names[inside & (ops.parent == NO_PARENT)]]
-    calls = outermost[~outermost.str.startswith(ENGINE)].value_counts().head(MAX_NAMED)
+    called = inside & (ops.parent == NO_PARENT) & ~_has_name(ops, f"^{ENGINE}")
+    calls = ops.labels[ops.names[called]].value_counts().head(MAX_NAMED)
     named = ", ".join(f"{brief(str(name))} {calls / against.steps:,.0f}" for name, calls in calls.items())
+    place = _describe_place_of_calls(run, ops.frame[called])
     return against.finding(
         SMALL,
         None,
         f"{count / against.steps:,.0f} ops of {human(total_ns // count, 'ns')} on average take "
         f"{against.describe(total_ns)}",
-        f"Most calls {against.per}: {named}. Calling such ops costs more than their arithmetic: use ops on "
-        "lists of tensors (`foreach=True`, `torch._foreach_norm`, `clip_grad_norm_`), read values once "
+        f"Most calls {against.per}: {named}. {place}Calling such ops costs more than their arithmetic: compute "
+        "a loop over elements or time steps in one op (`torch.bmm`, `nn.LSTM`), use ops on lists of tensors "
+        "(`foreach=True`, `torch._foreach_norm`, `clip_grad_norm_`), read values once "
         "(`torch.stack(values).tolist()`), larger batches, or `torch.compile`",
     )
 
@@ -283,11 +297,13 @@ def _all_shapes(shapes: str) -> set[tuple[int, ...]]:
     return own | {entry[::-1] for entry in own}
 
 
-def _report_half_precision(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+def _report_half_precision(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     is_half = inside & contains(ops.frame[C.INPUT_DTYPES], FLOAT16)
     outermost = is_half & (climb_to(ops.parent, ops.parent, is_half) == NO_PARENT)
     total_ns = int(ints(ops.frame, C.DUR_NS)[outermost].sum())
-    if against.share(total_ns) < HALF["min_share"]:
+    environment = run.meta.environment
+    cpus = environment.get(CPUS) or (environment.get(PROGRAM) or {}).get("threads") or {}
+    if against.share(total_ns) < HALF["min_share"] or cpus.get("float16"):
         return None
     return against.finding(
         HALF,
@@ -299,7 +315,7 @@ def _report_half_precision(ops: Ops, inside: Bools, against: Budget) -> Finding 
     )
 
 
-def _report_growing_inputs(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+def _report_growing_inputs(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     if not against.marked:
         return None
     outermost = inside & (ops.parent == NO_PARENT)
@@ -308,7 +324,8 @@ def _report_growing_inputs(ops: Ops, inside: Bools, against: Budget) -> Finding 
     calls = pd.DataFrame({"op": ops.names[outermost], C.STEP: ints(frame, C.STEP), "elements": elements})
     times = np.bincount(calls["op"], ints(frame, C.DUR_NS), len(ops.labels)).astype(np.int64)
     sizes = calls.groupby(["op", C.STEP])["elements"].sum().unstack(C.STEP)
-    grows = np.array([_grows(row) for row in sizes.to_numpy(float)], bool)
+    growth = MIN_SLOWING_GROWTH if find_slowdown(run) else GROWING["min_growth"]
+    grows = np.array([_grows(row, growth) for row in sizes.to_numpy(float)], bool)
     growing = sizes.index.to_numpy()[grows]
     if not len(growing):
         return None
@@ -323,16 +340,17 @@ def _report_growing_inputs(ops: Ops, inside: Bools, against: Budget) -> Finding 
         f"takes {against.describe(int(times[op]))}",
         "Something is kept and processed again in each step: a list that is concatenated anew, a cache, "
         "history in the loss. Write into a tensor that is allocated once, keep only what is needed, and "
-        "`detach()` what is kept",
+        "`detach()` what is kept. If the inputs themselves are longer in each step, their order or padding "
+        "makes them so",
         confidence=LIKELY,
     )
 
 
-def _grows(sizes: Ints) -> bool:
+def _grows(sizes: Ints, growth: float) -> bool:
     """Whether sizes by step increase in each, by enough in all; a step without the op has none."""
     if len(sizes) < GROWING["min_steps"] or not (np.diff(sizes) > 0).all():
         return False
-    return bool(sizes[-1] >= GROWING["min_growth"] * sizes[0])
+    return bool(sizes[-1] >= growth * sizes[0])
 
 
 def _count_elements(shapes: str) -> int:

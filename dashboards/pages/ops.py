@@ -45,11 +45,16 @@ def _answer(results: PageResults) -> list[Component]:
     ops = results.frame("ops")
     if ops.empty:
         return []
+    row, once = results.largest("ops"), not results.frame("one_offs").empty
     text = (
-        "{name!r} has the highest host self time: {host_self_ns} in {calls} calls, {host_self_share} of the "
-        "host self time of all ops."
+        f"{{name!r}} has the highest host self time{' without one-off calls' * once}: {{host_self_ns}} in "
+        f"{{calls}} calls{' ({one_off_ns} of it in one-off calls)' * bool(row['one_off_ns'])}, "
+        "{host_self_share} of the host self time of all ops."
     )
-    parts = results.largest("ops").fill(text)
+    parts = row.fill(text)
+    if once:
+        text = " The longest one-off call, of {name!r}, took {host_self_ns}; the others take {median_ns}."
+        parts += results.largest("one_offs").fill(text)
     if ops["device_self_ns"].notna().any():
         text = (
             "{name!r} launched the most device time: {device_self_ns}, {device_share} of the device time "
@@ -74,6 +79,8 @@ def _figures(results: PageResults) -> list[Component]:
     bar = html.Div(switches, className="tk-switches")
     if is_tree:
         return [bar, *_families(results, frame, measure, dict(measures)[measure])]
+    if measure == "host_self_ns":
+        frame = frame.assign(host_self_ns=frame["host_self_ns"] - frame["one_off_ns"])
     nonzero = frame[frame[measure].notna() & (frame[measure] != 0)]
     pair = [*_top(results, nonzero, measure), *_host_and_device(results, frame)]
     return [bar, html.Div(pair, className="tk-pair")]
@@ -117,7 +124,10 @@ def _top(results: PageResults, frame: pd.DataFrame, measure: str) -> list[Compon
     unit = "bytes" if measure.endswith("bytes") else "ns"
     title = dict(_MEASURES)[measure]
     which = f"{len(first)} largest of {len(frame):,} ops" if len(first) < len(frame) else "all ops"
-    caption = f"{title}: {which}, summed over threads and ranks."
+    usual = ", with one-off calls as long as the median of the others" * bool(
+        measure == "host_self_ns" and frame["one_off_ns"].any()
+    )
+    caption = f"{title}: {which}, summed over threads and ranks{usual}."
     return results.bars("top", _labels(first), first[measure], unit, title=title, caption=caption)
 
 

@@ -3,15 +3,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import pytest
 from tracekit.analyses.ops import NO_MEMORY, NO_OPS, NO_SHAPES
 from tracekit.analyses.shared.common import UNLINKED
 
-from tests.builders import host, kernel, make_run, memcpy
+from tests.builders import host, kernel, make_run, memcpy, step
 from tracekit.analysis import analyze
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tracekit.runs.run import Run
 
 
 def test_device_time_climbs_and_recursion_counts_once(tmp_path: Path) -> None:
@@ -44,6 +47,7 @@ def test_device_time_climbs_and_recursion_counts_once(tmp_path: Path) -> None:
             "host_self_ns": 100,
             "host_total_ns": 100,
             "host_self_share": 100 / 130,
+            "one_off_ns": 0,
             "launches": 2,
             "device_self_ns": 12,
             "device_total_ns": 12,
@@ -58,6 +62,7 @@ def test_device_time_climbs_and_recursion_counts_once(tmp_path: Path) -> None:
             "host_self_ns": 30,
             "host_total_ns": 30,
             "host_self_share": 30 / 130,
+            "one_off_ns": 0,
             "launches": 0,
             "device_self_ns": 0,
             "device_total_ns": 0,
@@ -132,3 +137,68 @@ def test_device_time_that_cannot_be_linked_is_missing_and_not_zero(tmp_path: Pat
     assert result.tables["ops"][columns].isna().all(axis=None)
     assert result.notes[0] == UNLINKED
     assert analyze(outside, "ops").tables["ops"][columns[:3]].to_numpy().tolist() == [[0, 0, 0]]
+
+
+def allocating(path: Path, lengths_ms: tuple[float, ...], *, steps: int) -> Run:
+    """Calls of `aten::empty` of these lengths inside `aten::zeros`, each beside an `aten::mm` of 0.5 ms.
+
+    Args:
+        path: Where to make the run.
+        lengths_ms: Self time of each `aten::empty`; there is one every 100 ms.
+        steps: Number of marked steps of 100 ms.
+    """
+    half, rows = {C.INPUT_SHAPES: "[[64]]", C.INPUT_DTYPES: '["c10::Half"]'}, []
+    for number, length_ms in enumerate(lengths_ms):
+        start, length, inside = number * 100_000_000, int(length_ms * 1_000_000), {C.STEP: number}
+        inside = inside if number < steps else {}
+        rows += [
+            host("aten::zeros", start, start + length + 10_000, **half, **inside),
+            host("aten::empty", start, start + length, parent_row=len(rows), depth=1, **half, **inside),
+            host("aten::mm", start + 90_000_000, start + 90_500_000, **inside),
+        ]
+    marks = [step(number, number * 100_000_000, (number + 1) * 100_000_000) for number in range(steps)]
+    return make_run(path, host_intervals=rows, steps=marks)
+
+
+def test_a_one_off_call_is_listed_apart_and_judged_as_the_median(tmp_path: Path) -> None:
+    result = analyze(allocating(tmp_path, (84, 0.02, 0.03, 0.01, 0.02), steps=5), "ops")
+    columns = [C.NAME, "host_self_ns", "one_off_ns"]
+    assert result.tables["ops"][columns].to_numpy().tolist() == [
+        ["aten::mm", 2_500_000, 0],
+        ["aten::empty", 84_080_000, 83_980_000],
+        ["aten::zeros", 50_000, 0],
+    ]
+    assert result.tables["shapes"]["one_off_ns"].tolist() == [0, 83_980_000, 0]
+    (once,) = result.tables["one_offs"].to_dict("records")
+    assert once == {
+        C.RANK: 0,
+        C.STEP: 0,
+        C.NAME: "aten::empty",
+        C.INPUT_SHAPES: "[[64]]",
+        "host_self_ns": 84_000_000,
+        "median_ns": 20_000,
+        "others": 4,
+    }
+    assert result.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("lengths_ms", "steps"),
+    [
+        ((84, 0.02, 0.02, 84, 0.02), 5),
+        ((9.9, 0.02, 0.02, 0.02, 0.02), 5),
+        ((84, 0.9, 0.9, 0.9, 0.9), 5),
+        ((84, 0.02, 0.02, 0.02, 9), 5),
+        ((84, 0.02, 0.02), 3),
+        ((84, 0.02, 0.02, 0.02, 0.02), 0),
+    ],
+    ids=["again", "short", "usual", "not so much longer", "few", "unmarked"],
+)
+def test_calls_that_may_recur_are_no_one_offs(
+    tmp_path: Path, lengths_ms: tuple[float, ...], steps: int
+) -> None:
+    result = analyze(allocating(tmp_path, lengths_ms, steps=steps), "ops")
+    assert "one_offs" not in result.tables
+    assert result.tables["ops"][C.NAME].iloc[0] == "aten::empty"
+    if lengths_ms[0] > 80:
+        assert [finding.code for finding in result.findings] == ["host_half_precision"]

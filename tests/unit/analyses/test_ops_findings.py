@@ -8,8 +8,10 @@ import pytest
 
 from tests.builders import host, kernel
 from tests.unit.analyses.test_host_breakdown import runs_op, stepping
+from tests.unit.analyses.test_steps import SLOWING
 from tracekit.analysis import analyze
 from tracekit.analysis.verdict import judge
+from tracekit.runs.meta import Timings
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -164,3 +166,35 @@ def test_updates_of_all_rows_of_an_embedding_are_counted(
     findings = analyze(stepping(tmp_path, updates(**inputs)), "ops").findings
     assert [finding.code for finding in findings] == ["host_dense_gradients"] * spoken
     assert [finding.saving_ns_per_step for finding in findings] == [220_000] * spoken
+
+
+@pytest.mark.parametrize(("computes", "codes"), [(False, ["host_half_precision"]), (True, [])])
+def test_a_cpu_that_computes_in_float16_need_not_convert(
+    tmp_path: Path, computes: bool, codes: list[str]
+) -> None:
+    ranks, _ = RULED["host_half_precision"]
+    environment = {"program": {"threads": {"float16": computes}}}
+    run = stepping(tmp_path, *ranks, meta={"environment": environment})
+    assert [finding.code for finding in analyze(run, "ops").findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("growth", "times", "codes"),
+    [(3, SLOWING, ["host_growing_inputs"]), (2, SLOWING, []), (3, SLOWING[::-1], [])],
+    ids=["slower", "little", "faster"],
+)
+def test_inputs_that_grow_a_little_explain_steps_that_become_slower(
+    tmp_path: Path, growth: int, times: list[int], codes: list[str]
+) -> None:
+    run = stepping(tmp_path, concatenates(growth), meta={"timings": Timings(times, [], "perf_counter")})
+    assert [finding.code for finding in analyze(run, "ops").findings] == codes
+
+
+def test_small_ops_are_named_by_the_line_of_most_samples(tmp_path: Path) -> None:
+    samples = [
+        {C.T_NS: 1_000 + 100_000 * place, C.RANK: 0, C.PID: 0, C.TID: 0}
+        | {C.STACK: "train.py(1): cell", C.SOURCE_LINES: str(line)}
+        for place, line in enumerate([5, 6, 6])
+    ]
+    (finding,) = analyze(stepping(tmp_path, MANY, host_samples=samples), "ops").findings
+    assert "The largest part is at train.py(6): cell. Calling such ops costs more" in finding.advice

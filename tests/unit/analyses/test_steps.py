@@ -4,6 +4,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pytest
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS
 from tracekit.analyses.steps import ELSEWHERE, NO_TIMINGS, NOT_SEEN, OVERLAPPING
 
@@ -277,3 +278,26 @@ def test_steps_that_take_longer_and_longer_are_told(tmp_path: Path) -> None:
         of("busy", *SLOWING, cpu_loads=[busy]) == of("few", *SLOWING[:23]) == of("fast", *SLOWING[::-1]) == []
     )
     assert of("mixed", *sorted(SLOWING[::2]), *sorted(SLOWING[1::2])) == []
+
+
+@pytest.mark.parametrize(
+    ("shapes", "advice"),
+    [
+        (["[[8]]", "[[8]]"], "Ops of the profiled steps have equal shapes: values may have become denormal"),
+        (["[[8]]", "[[9]]"], "Shapes of ops differ between the profiled steps. If inputs"),
+        ([None, None], "If inputs or what is kept grow"),
+    ],
+    ids=["equal", "growing", "unknown"],
+)
+def test_shapes_tell_why_steps_take_longer_and_longer(
+    tmp_path: Path, shapes: list[str | None], advice: str
+) -> None:
+    ops = [
+        host("aten::add", 1_000 * number, 1_000 * number + 900, **{C.STEP: number, C.INPUT_SHAPES: shape})
+        for number, shape in enumerate(shapes)
+    ]
+    meta = {"timings": Timings(SLOWING, [], "perf_counter"), "environment": DENORMAL}
+    steps = [step(number, 1_000 * number, 1_000 * (number + 1)) for number in range(len(shapes))]
+    found = analyze(make_run(tmp_path, meta=meta, steps=steps, host_intervals=ops), "steps").findings
+    (slowing_,) = [finding for finding in found if finding.code == "steps_slow_down"]
+    assert slowing_.advice.startswith(advice)
