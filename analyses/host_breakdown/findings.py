@@ -39,14 +39,13 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import COLLECTION
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_times import StepTime
-from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.runs.text import human
 from tracekit.schema import C, HostKind
 
 from ..shared.common import contains, ints, spans
-from ..shared.host_columns import BACKWARD, HostColumns
+from ..shared.host_columns import HostColumns
 from ..shared.programs import COLLECT_LESS, keep_workers, program_of
-from .states import BLOCKED_NS, RUN_DELAY_NS
+from .states import bound_waits, count_iterations, find_blocked
 
 PART, TIME_NS, TOTAL_NS, SOURCE, SAMPLES = "part", "time_ns", "total_ns", "source", "samples"
 LOADS = Rule(
@@ -150,11 +149,11 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
         return
     if times[HostPart.LOADING] >= LOADS["min_share"] * window_ns:
         rows = names[names[PART] == HostPart.LOADING]
-        yield _report_loading(run, rows, times[HostPart.LOADING], window_ns, against)
+        yield _report_loading(run, rows, times[HostPart.LOADING], window_ns, against, bound_waits(tables))
     is_named = locked and 2 * (locked.saving_ns_per_step or 0) > against.per_step(times[HostPart.OUTSIDE])
     if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns and not is_named:
         rows = names[names[PART] == HostPart.OUTSIDE]
-        yield _report_outside(run, rows, times[HostPart.OUTSIDE], _find_states(tables, times), against)
+        yield _report_outside(run, rows, times[HostPart.OUTSIDE], find_blocked(tables, times), against)
     if (collecting_ns := times[HostPart.GARBAGE_COLLECTION]) >= COLLECTS["min_share"] * window_ns:
         start, end = host.spans(np.flatnonzero(host.name_matches(f"^{COLLECTION}")))
         yield against.finding(
@@ -194,21 +193,37 @@ def _report_lock(run: Run, others: pd.DataFrame | None, against: Budget) -> Find
     )
 
 
-def _report_loading(run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget) -> Finding:
-    """The finding on data loading: in the process itself, or waiting for workers."""
+def _report_loading(
+    run: Run, names: pd.DataFrame, time_ns: int, window_ns: int, against: Budget, blocked_ns: int
+) -> Finding:
+    """The finding on data loading: in the process itself, waiting for workers, or receiving from them.
+
+    Args:
+        run: The run.
+        names: Rows of that part in the table `by_name`.
+        time_ns: The time of loading.
+        window_ns: Length of the steps.
+        against: The steps.
+        blocked_ns: For how long of it the threads may be blocked.
+    """
     waits = contains(names[C.NAME], "_MultiProcessing").any()
     function, _ = find_main_function(names, time_ns)
     place = f"Most of it is in {brief(function)}{describe_line(names, function)}. " if function else ""
-    saving = time_ns if waits else min(time_ns, window_ns - time_ns)
+    saving = blocked_ns if waits else min(time_ns, window_ns - time_ns)
+    advice = _WAIT_FOR_WORKERS.format(keep=keep_workers(run)) if waits else _LOAD_IN_WORKERS
+    if waits and 2 * blocked_ns < time_ns:
+        advice = _RECEIVE.format(rest=human(against.per_step(time_ns - blocked_ns), "ns"), per=against.per)
     contention = find_contention(run.meta.cpu_loads) if waits else None
     if contention and contention.is_external:
         place = f"Other programs took the cores of the workers too: record again on a quiet machine. {place}"
     return against.finding(
         LOADS,
-        None if contention and contention.is_external else saving,
+        None if contention and contention.is_external else saving or None,
         f"Data loading takes {against.describe(time_ns)}",
-        place + (_WAIT_FOR_WORKERS.format(keep=keep_workers(run)) if waits else _LOAD_IN_WORKERS),
-        "upper bound: all of the waiting" if waits else "what one worker loads while the rest of a step runs",
+        place + advice,
+        "upper bound: for how long the thread may be blocked"
+        if waits
+        else "what one worker loads while the rest of a step runs",
     )
 
 
@@ -216,22 +231,15 @@ _WAIT_FOR_WORKERS = (
     "The process waits for its workers: use more of them, {keep}or make the dataset and the collate function "
     "cheaper"
 )
+_RECEIVE = (
+    "For {rest} {per} or more the thread is not blocked, so it does not wait for its workers: it receives what "
+    "they send, or waits for a core. Let them return fewer and smaller tensors instead of lists, and use as "
+    "many threads and workers as there are cores"
+)
 _LOAD_IN_WORKERS = (
     "The process loads by itself: load in workers (`DataLoader(num_workers=..., persistent_workers=True)`), "
     "and stack arrays (`np.stack`, `torch.from_numpy`) instead of nested lists"
 )
-
-
-def _find_states(tables: dict[str, pd.DataFrame], times: dict[HostPart, int]) -> tuple[int, int]:
-    """Return for how long the driving threads are blocked outside of ops at least, and wait for a core.
-
-    In other parts they may be blocked for all of the time. Both are 0 if they were not recorded.
-    """
-    states = tables.get("thread_states")
-    if states is None or len(states) != len(tables["per_step"]):
-        return 0, 0
-    blocked_ns, delay_ns = (int(ints(states, name).sum()) for name in (BLOCKED_NS, RUN_DELAY_NS))
-    return max(0, blocked_ns - sum(times.values()) + times[HostPart.OUTSIDE]), delay_ns
 
 
 def _report_outside(
@@ -482,19 +490,3 @@ def _report_anomaly_detection(
         "the checks in backward; and, as samples say, the stack traces of the ops in forward",
         basis=Basis.ESTIMATED if traced_ns else Basis.MEASURED,
     )
-
-
-def count_iterations(run: Run, host: HostColumns) -> Ints:
-    """Number of optimizer steps in each profiled step; those after the same backward pass count once."""
-    rows = np.arange(len(host.start))
-    in_backward = host.nearest_ancestor(rows, host.of_kind(HostKind.OP) & host.name_matches(BACKWARD)) >= 0
-    updates = host.name_matches(r"^Optimizer\.step#") & ~in_backward  # some optimizers step in backward
-    counts = [np.zeros(0, np.int64)]
-    for rank, windows in step_windows(run).groupby(C.RANK):
-        of_rank = host.rank == rank
-        began, ended = np.sort(host.start[of_rank & in_backward]), np.sort(host.end[of_rank & updates])
-        ended = ended[np.diff(np.searchsorted(began, ended), prepend=0) > 0]
-        start = ints(windows, HOST_START_NS)
-        until = np.searchsorted(ended, start + ints(windows, HOST_NS), side="right")
-        counts.append(until - np.searchsorted(ended, start))
-    return np.concatenate(counts)

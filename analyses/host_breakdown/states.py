@@ -1,4 +1,4 @@
-"""State of the driving thread in each profiled step: on a core, waiting for one, or blocked.
+"""State of the driving thread in each profiled step: on a core, waiting for one, or blocked; its iterations.
 
 The agent reads the thread's times at the begin of each step; those of a step are differences of readings.
 """
@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from tracekit.analysis.host_verdict import HostPart
 from tracekit.runs.conditions import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAITED
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
-from tracekit.runs.step_windows import HOST_NS, HOST_START_NS
-from tracekit.schema import C
+from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
+from tracekit.schema import C, HostKind
 
 from ..shared.common import ints
-from ..shared.host_columns import HostColumns
+from ..shared.host_columns import BACKWARD, HostColumns
 
 STEP_NS, ON_CORE_NS, RUN_DELAY_NS, BLOCKED_NS = "step_ns", "on_core_ns", "run_delay_ns", "blocked_ns"
 
@@ -71,3 +72,54 @@ def find_delays(
         in_order = np.append(of_step.to_numpy(np.int64), 0)  # -1: before the first step
         delays[rows] = in_order[np.searchsorted(ints(steps, HOST_START_NS), host.start[rows], "right") - 1]
     return delays
+
+
+def find_blocked(tables: dict[str, pd.DataFrame], times: dict[HostPart, int]) -> tuple[int, int]:
+    """Return for how long the driving threads are blocked outside of ops at least, and wait for a core.
+
+    In other parts they may be blocked for all of the time. Both are 0 if they were not recorded.
+
+    Args:
+        tables: Tables of `host_breakdown`.
+        times: Time of each part.
+    """
+    states = tables.get("thread_states")
+    if states is None or len(states) != len(tables["per_step"]):
+        return 0, 0
+    blocked_ns, delay_ns = (int(ints(states, name).sum()) for name in (BLOCKED_NS, RUN_DELAY_NS))
+    return max(0, blocked_ns - sum(times.values()) + times[HostPart.OUTSIDE]), delay_ns
+
+
+def bound_waits(tables: dict[str, pd.DataFrame]) -> int:
+    """Return for how long the driving threads may be blocked while they load data, at most.
+
+    It is all of loading without steps, and in those of unknown states.
+
+    Args:
+        tables: Tables of `host_breakdown`.
+    """
+    if "per_step" not in tables:
+        whole = tables["whole"]
+        return int(ints(whole, "time_ns")[whole["part"] == HostPart.LOADING].sum())
+    steps = tables["per_step"].set_index([C.RANK, C.STEP])
+    loading, states = steps[f"{HostPart.LOADING}_ns"], tables.get("thread_states")
+    if states is None:
+        return int(loading.sum())
+    blocked = states.set_index([C.RANK, C.STEP])[BLOCKED_NS].reindex(loading.index)
+    return int(np.minimum(loading, blocked.fillna(loading)).sum())
+
+
+def count_iterations(run: Run, host: HostColumns) -> Ints:
+    """Number of optimizer steps in each profiled step; those after the same backward pass count once."""
+    rows = np.arange(len(host.start))
+    in_backward = host.nearest_ancestor(rows, host.of_kind(HostKind.OP) & host.name_matches(BACKWARD)) >= 0
+    updates = host.name_matches(r"^Optimizer\.step#") & ~in_backward  # some optimizers step in backward
+    counts = [np.zeros(0, np.int64)]
+    for rank, windows in step_windows(run).groupby(C.RANK):
+        of_rank = host.rank == rank
+        began, ended = np.sort(host.start[of_rank & in_backward]), np.sort(host.end[of_rank & updates])
+        ended = ended[np.diff(np.searchsorted(began, ended), prepend=0) > 0]
+        start = ints(windows, HOST_START_NS)
+        until = np.searchsorted(ended, start + ints(windows, HOST_NS), side="right")
+        counts.append(until - np.searchsorted(ended, start))
+    return np.concatenate(counts)

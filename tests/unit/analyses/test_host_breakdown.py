@@ -334,8 +334,8 @@ def test_stack_traces_of_anomaly_detection_are_counted_by_samples(tmp_path: Path
     assert finding.saving_ns_per_step == pytest.approx(700_000, abs=6)
 
 
-@pytest.mark.parametrize(("blocked_ns", "said"), [(700_000, True), (500_000, False)])
-def test_waiting_outside_of_ops_is_told_from_working(tmp_path: Path, blocked_ns: int, said: bool) -> None:
+def blocked_for(blocked_ns: int) -> list[dict[str, Any]]:
+    """Readings of the thread that runs the 5 steps of `stepping`: it waits 0.1 ms of each for a core."""
     readings = []
     for number in range(6):
         at, ran_ns = number * 1_000_000 + (1 if number < 5 else -1), number * (900_000 - blocked_ns)
@@ -343,7 +343,13 @@ def test_waiting_outside_of_ops_is_told_from_working(tmp_path: Path, blocked_ns:
             readings.append(
                 {C.T_NS: at, C.SOURCE: "scheduler", C.RANK: 0, C.METRIC: metric, C.UNIT: "ns", C.VALUE: value}
             )
-    result = analyze(stepping(tmp_path, [runs_op(0, 0.1)], counters=readings), "host_breakdown")
+    return readings
+
+
+@pytest.mark.parametrize(("blocked_ns", "said"), [(700_000, True), (500_000, False)])
+def test_waiting_outside_of_ops_is_told_from_working(tmp_path: Path, blocked_ns: int, said: bool) -> None:
+    run = stepping(tmp_path, [runs_op(0, 0.1)], counters=blocked_for(blocked_ns))
+    result = analyze(run, "host_breakdown")
     states = result.tables["thread_states"]
     assert states["run_delay_ns"].tolist() == pytest.approx([100_000] * 5, abs=2)
     assert states["blocked_ns"].tolist() == pytest.approx([blocked_ns] * 5, abs=2)
@@ -404,6 +410,18 @@ def test_a_worker_hides_what_the_rest_of_a_step_takes(tmp_path: Path, loader: st
     run = stepping(tmp_path, [loads(0.8, loader), runs_op(0.8, 1)])
     (finding,) = analyze(run, "host_breakdown").findings
     assert finding.saving_ns_per_step == saving_ns
+
+
+@pytest.mark.parametrize(("blocked_ns", "waits"), [(150_000, True), (99_000, False), (0, False)])
+def test_a_process_waits_for_its_workers_only_while_it_is_blocked(
+    tmp_path: Path, blocked_ns: int, waits: bool
+) -> None:
+    rows = [loads(0.2, "MultiProcessing"), runs_op(0.2, 1)]
+    run = stepping(tmp_path, rows, counters=blocked_for(blocked_ns))
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert finding.saving_ns_per_step == (pytest.approx(blocked_ns, abs=2) if blocked_ns else None)
+    assert ("use more of them" in finding.advice) == waits
+    assert ("is not blocked, so it does not wait" in finding.advice) != waits
 
 
 def test_workers_that_other_programs_slow_down_have_no_saving(tmp_path: Path) -> None:
