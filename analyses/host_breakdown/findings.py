@@ -271,7 +271,7 @@ def _report_outside(
     elif not function and names[SAMPLES].notna().any():
         largest = zip(names[C.NAME].head(MAX_NAMED), names[TIME_NS].head(MAX_NAMED), strict=True)
         shares = [f"{brief(str(name))} {human(against.share(time), 'share')}" for name, time in largest]
-        saving, place = None, f"No function has most of it: {', '.join(shares)}"
+        saving, place = None, f"No function has most of it: {', '.join(shares)} ({_CALLERS})"
     elif function in ("", NOT_RECORDED):
         saving, place = None, f"To see the functions, {program_of(run).stacks}"
     if 2 * delay_ns > time_ns:
@@ -289,6 +289,7 @@ def _report_outside(
     )
 
 
+_CALLERS = "`call_tree.samples` shows what calls them"
 _IDLE = "It waits for timers (`asyncio.sleep`, time-outs), requests or I/O: shorten delays, or ask for more"
 _KEEP = (
     "Keep them between epochs (`DataLoader(..., persistent_workers=True)`), or use fewer: each starts a "

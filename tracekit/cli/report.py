@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tracekit.runs.run import Run
 
 SHOWN = (
-    "gpu_breakdown", "idle_gaps", "steps", "kernels", "ops", "h2d_copies", "d2h_copies", "memory",
+    "gpu_breakdown", "host_breakdown", "idle_gaps", "steps", "kernels", "ops", "h2d_copies", "d2h_copies",
+    "memory",
 )  # fmt: skip
 """Analyses that are shown by default."""
 MAX_ROWS = 20

@@ -382,6 +382,7 @@ def test_the_loop_around_what_takes_the_time_is_no_cause(tmp_path: Path) -> None
     (finding,) = analyze(run, "host_breakdown").findings
     assert finding.saving_ns_per_step is None
     assert "No function has most of it: a.py(1): one 14.0%" in finding.advice
+    assert "(`call_tree.samples` shows what calls them)" in finding.advice
     assert judge(run).sentence.startswith(
         "Bound by host work outside ops: it takes 70.0% of the profiled steps; ops take 30.0%."
     )
