@@ -45,12 +45,13 @@ from tracekit.schema import C, HostKind
 from ..shared.common import contains, ints, spans
 from ..shared.host_columns import HostColumns
 from ..shared.programs import COLLECT_LESS, keep_workers, program_of
-from .states import bound_waits, count_iterations, find_blocked
+from .states import bound_waits, count_iterations, find_blocked, find_recurring_share
 
 PART, TIME_NS, TOTAL_NS, SOURCE, SAMPLES = "part", "time_ns", "total_ns", "source", "samples"
 LOADS = Rule(
     "host_loading",
-    states="a run without device work loads data for at least {min_share} of its steps",
+    states="a run without device work loads data for at least {min_share} of its steps, also without the one "
+    "with most of it",
     why="less is hidden by one worker, which loads while the step runs",
     bound=Bottleneck.INPUT,
     thresholds={"min_share": HIGH_SHARE},
@@ -147,9 +148,11 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
     window_ns = sum(times.values())
     if not window_ns:
         return
-    if times[HostPart.LOADING] >= LOADS["min_share"] * window_ns:
+    recurring = find_recurring_share(tables, HostPart.LOADING)
+    if min(recurring, times[HostPart.LOADING] / window_ns) >= LOADS["min_share"]:
         rows = names[names[PART] == HostPart.LOADING]
-        yield _report_loading(run, rows, times[HostPart.LOADING], window_ns, against, bound_waits(tables))
+        at_most_ns = min(bound_waits(tables), int(recurring * window_ns))
+        yield _report_loading(run, rows, times[HostPart.LOADING], window_ns, against, at_most_ns)
     is_named = locked and 2 * (locked.saving_ns_per_step or 0) > against.per_step(times[HostPart.OUTSIDE])
     if times[HostPart.OUTSIDE] >= OUTSIDE["min_share"] * window_ns and not is_named:
         rows = names[names[PART] == HostPart.OUTSIDE]
@@ -232,9 +235,9 @@ _WAIT_FOR_WORKERS = (
     "cheaper"
 )
 _RECEIVE = (
-    "For {rest} {per} or more the thread is not blocked, so it does not wait for its workers: it receives what "
-    "they send, or waits for a core. Let them return fewer and smaller tensors instead of lists, and use as "
-    "many threads and workers as there are cores"
+    "For {rest} {per} or more the thread is not blocked, so it does not wait for its workers: it receives "
+    "what they send, or waits for a core. Let them return fewer and smaller tensors instead of lists, and use "
+    "as many threads and workers as there are cores"
 )
 _LOAD_IN_WORKERS = (
     "The process loads by itself: load in workers (`DataLoader(num_workers=..., persistent_workers=True)`), "

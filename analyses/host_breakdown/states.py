@@ -20,6 +20,8 @@ from ..shared.common import ints
 from ..shared.host_columns import BACKWARD, HostColumns
 
 STEP_NS, ON_CORE_NS, RUN_DELAY_NS, BLOCKED_NS = "step_ns", "on_core_ns", "run_delay_ns", "blocked_ns"
+MIN_STEPS = 3
+"""Minimum number of steps of which one can be left out."""
 
 
 def read_states(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
@@ -107,6 +109,23 @@ def bound_waits(tables: dict[str, pd.DataFrame]) -> int:
         return int(loading.sum())
     blocked = states.set_index([C.RANK, C.STEP])[BLOCKED_NS].reindex(loading.index)
     return int(np.minimum(loading, blocked.fillna(loading)).sum())
+
+
+def find_recurring_share(tables: dict[str, pd.DataFrame], part: HostPart) -> float:
+    """Return the share of a part in all steps but the one with most of it; in all of fewer than three.
+
+    The begin of an epoch, or a machine that halts, is in one of few steps, and need not be in others.
+
+    Args:
+        tables: Tables of `host_breakdown`.
+        part: The part.
+    """
+    if "per_step" not in tables or len(tables["per_step"]) < MIN_STEPS:
+        whole = tables["whole"]
+        return int(ints(whole, "time_ns")[whole["part"] == part].sum()) / int(ints(whole, "time_ns").sum())
+    times, lengths = (ints(tables["per_step"], name) for name in (f"{part}_ns", STEP_NS))
+    others = np.arange(len(times)) != times.argmax()
+    return int(times[others].sum()) / max(int(lengths[others].sum()), 1)
 
 
 def count_iterations(run: Run, host: HostColumns) -> Ints:

@@ -49,9 +49,9 @@ NO_MEMORY = "no allocator events: record with `profile_memory=True` to get alloc
 NO_SHAPES = "no input shapes were recorded: record with `record_shapes=True` to group calls by shape"
 
 MIN_ONE_OFF_NS, MIN_MEDIAN_RATIO, MIN_NEXT_RATIO = 10_000_000, 100, 10
-"""Minimum self time of a one-off call, ns; and over the median, and over the longest, of the other calls."""
+"""Minimum self time of a one-off call, ns; over the median and over the longest of the other calls."""
 MIN_OTHERS = 3
-"""Minimum number of other calls, and of steps with such: in fewer, a call of each step may be the only one."""
+"""Minimum number of other calls, and of steps with such: in fewer, each step may have such a call."""
 _MEMORY = {"allocated_bytes": (1, False), "freed_bytes": (-1, False), "host_allocated_bytes": (1, True)}
 
 
@@ -102,9 +102,7 @@ def compute(run: Run) -> Result:
     if len(one_offs.rows):
         ordered["one_offs"] = _describe(ops, one_offs)
     given = None if launched is None else (launched.op, launched.dur_ns)
-    return Result(
-        {**ordered, TREE.name: tree(run, ops)}, tuple(findings(run, usual, given)), tuple(notes)
-    )
+    return Result({**ordered, TREE.name: tree(run, ops)}, tuple(findings(run, usual, given)), tuple(notes))
 
 
 def _sort(name: str, table: pd.DataFrame) -> pd.DataFrame:

@@ -174,9 +174,9 @@ def _report_small_ops(run: Run, ops: Ops, inside: Bools, against: Budget) -> Fin
         None,
         f"{count / against.steps:,.0f} ops of {human(total_ns // count, 'ns')} on average take "
         f"{against.describe(total_ns)}",
-        f"Most calls {against.per}: {named}. {place}Calling such ops costs more than their arithmetic: compute "
-        "a loop over elements or time steps in one op (`torch.bmm`, `nn.LSTM`), use ops on lists of tensors "
-        "(`foreach=True`, `torch._foreach_norm`, `clip_grad_norm_`), read values once "
+        f"Most calls {against.per}: {named}. {place}Calling such ops costs more than their arithmetic: "
+        "compute a loop over elements or time steps in one op (`torch.bmm`, `nn.LSTM`), use ops on lists of "
+        "tensors (`foreach=True`, `torch._foreach_norm`, `clip_grad_norm_`), read values once "
         "(`torch.stack(values).tolist()`), larger batches, or `torch.compile`",
     )
 

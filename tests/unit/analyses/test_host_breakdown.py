@@ -425,6 +425,16 @@ def test_a_process_waits_for_its_workers_only_while_it_is_blocked(
     assert ("is not blocked, so it does not wait" in finding.advice) != waits
 
 
+@pytest.mark.parametrize("loader", ["SingleProcess", "MultiProcessing"])
+def test_loading_in_one_step_need_not_recur(tmp_path: Path, loader: str) -> None:
+    def spoken(name: str, shares: list[float]) -> list[int | None]:
+        run = stepping(tmp_path / name, lambda number: [loads(shares[number], loader), runs_op(0, 1)])
+        return [finding.saving_ns_per_step for finding in analyze(run, "host_breakdown").findings]
+
+    assert spoken("once", [0.05, 0.05, 0.9, 0.05, 0.05]) == []
+    assert spoken("twice", [0, 0.6, 0, 0.6, 0]) == [150_000 if loader == "MultiProcessing" else 240_000]
+
+
 def test_workers_that_other_programs_slow_down_have_no_saving(tmp_path: Path) -> None:
     waits = {"step_thread_cpu_ns": 20, "step_thread_wait_ns": 60, "program_ns": 20, "others_ns": 170}
     load = CpuLoad(rank=0, cores=2, wall_ns=100, cpu_ns=20, **waits)
