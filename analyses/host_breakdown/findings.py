@@ -236,8 +236,8 @@ _WAIT_FOR_WORKERS = (
 )
 _RECEIVE = (
     "For {rest} {per} or more the thread is not blocked, so it does not wait for its workers: it receives "
-    "what they send, or waits for a core. Let them return fewer and smaller tensors instead of lists, and use "
-    "as many threads and workers as there are cores"
+    "what they send, or waits for a core. Let them return fewer and smaller tensors instead of lists, and "
+    "use as many threads and workers as there are cores"
 )
 _LOAD_IN_WORKERS = (
     "The process loads by itself: load in workers (`DataLoader(num_workers=..., persistent_workers=True)`), "
