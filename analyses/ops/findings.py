@@ -10,7 +10,6 @@ import pandas as pd
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE, WARN_SHARE, Budget, budget
-from tracekit.runs.environment import CPUS, PROGRAM
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
@@ -49,8 +48,7 @@ DENSE = Rule(
 )
 HALF = Rule(
     "host_half_precision",
-    states="ops on float16 tensors take at least {min_share} of the steps of a run without device work, on a "
-    "CPU that is not known to have instructions for them",
+    states="ops on float16 tensors take at least {min_share} of the steps of a run without device work",
     why="most CPUs have no arithmetic on float16 and convert each value; many have it on bfloat16",
     thresholds={"min_share": HIGH_SHARE},
 )
@@ -116,16 +114,16 @@ def findings(run: Run, ops: Ops, launched: tuple[Ints, Ints] | None) -> Iterator
         yield finding
     if not busy(run, [C.DUR_NS]).empty:
         return
-    if finding := _report_dense_gradients(ops, inside, against):
-        yield finding
-    for find in (
+    for find in (_report_dense_gradients, _report_half_precision):
+        if finding := find(ops, inside, against):
+            yield finding
+    for find_in_run in (
         _report_small_ops,
-        _report_half_precision,
         _report_growing_inputs,
         _report_layout_copies,
         _report_random_tensors,
     ):
-        if finding := find(run, ops, inside, against):
+        if finding := find_in_run(run, ops, inside, against):
             yield finding
     if finding := _report_reads(run, against):
         yield finding
@@ -297,20 +295,18 @@ def _all_shapes(shapes: str) -> set[tuple[int, ...]]:
     return own | {entry[::-1] for entry in own}
 
 
-def _report_half_precision(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+def _report_half_precision(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     is_half = inside & contains(ops.frame[C.INPUT_DTYPES], FLOAT16)
     outermost = is_half & (climb_to(ops.parent, ops.parent, is_half) == NO_PARENT)
     total_ns = int(ints(ops.frame, C.DUR_NS)[outermost].sum())
-    environment = run.meta.environment
-    cpus = environment.get(CPUS) or (environment.get(PROGRAM) or {}).get("threads") or {}
-    if against.share(total_ns) < HALF["min_share"] or cpus.get("float16"):
+    if against.share(total_ns) < HALF["min_share"]:
         return None
     return against.finding(
         HALF,
         None,
         f"Ops on float16 tensors on the CPU take {against.describe(total_ns)}",
-        "Use bfloat16 or float32 on the CPU: without instructions for float16 (AVX512-FP16, AMX-FP16) each "
-        "value is converted, and an op is often slower than in float32",
+        "Use bfloat16 or float32 on the CPU: most CPUs convert each value of float16, and products and "
+        "convolutions are often slower than in float32, also with AVX512-FP16",
         confidence=LIKELY,
     )
 

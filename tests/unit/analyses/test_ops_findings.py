@@ -168,16 +168,6 @@ def test_updates_of_all_rows_of_an_embedding_are_counted(
     assert [finding.saving_ns_per_step for finding in findings] == [220_000] * spoken
 
 
-@pytest.mark.parametrize(("computes", "codes"), [(False, ["host_half_precision"]), (True, [])])
-def test_a_cpu_that_computes_in_float16_need_not_convert(
-    tmp_path: Path, computes: bool, codes: list[str]
-) -> None:
-    ranks, _ = RULED["host_half_precision"]
-    environment = {"program": {"threads": {"float16": computes}}}
-    run = stepping(tmp_path, *ranks, meta={"environment": environment})
-    assert [finding.code for finding in analyze(run, "ops").findings] == codes
-
-
 @pytest.mark.parametrize(
     ("growth", "times", "codes"),
     [(3, SLOWING, ["host_growing_inputs"]), (2, SLOWING, []), (3, SLOWING[::-1], [])],

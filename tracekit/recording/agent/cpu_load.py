@@ -18,9 +18,6 @@ from typing import Any
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-_CPUINFO = PROC / "cpuinfo"
-_FLOAT16 = {"avx512_fp16", "amx_fp16", "asimdhp"}
-"""Flags of processors with arithmetic on vectors or matrices of float16."""
 MIN_CORE_TIME_NS = 20 * _TICK_NS
 """Time from which those of the cores, which are counted in ticks, are exact to 5%."""
 MAX_REST = 2.0
@@ -28,7 +25,7 @@ MAX_REST = 2.0
 
 
 def describe_cpus() -> dict[str, Any]:
-    """Return the cores that the machine has and this process may use, and what is known of them."""
+    """Return the cores that the machine has and this process may use, and their governor, where known."""
     values: dict[str, Any] = {"cores": os.cpu_count()}
     with suppress(AttributeError, OSError):
         values["affinity"] = len(os.sched_getaffinity(0))
@@ -36,23 +33,7 @@ def describe_cpus() -> dict[str, Any]:
         values["cgroup_limit"] = read_cgroup_limit()
     with suppress(OSError):
         values["governor"] = _GOVERNOR.read_text().strip()
-    with suppress(OSError):
-        values["float16"] = has_float16()
     return {name: value for name, value in values.items() if value is not None}
-
-
-def has_float16(cpuinfo: Path = _CPUINFO) -> bool | None:
-    """Return whether the processor computes in float16; None if its flags are unknown.
-
-    Args:
-        cpuinfo: File that describes the processors.
-    """
-    with cpuinfo.open(errors="replace") as lines:
-        for line in lines:
-            name, _, flags = line.partition(":")
-            if name.strip() in ("flags", "Features"):
-                return not _FLOAT16.isdisjoint(flags.split())
-    return None
 
 
 def control_groups(root: Path = CGROUPS, process: Path = PROC / "self/cgroup") -> Iterator[Path]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tracekit.recording.agent import cpu_load
-from tracekit.recording.agent.cpu_load import CpuLoad, describe_cpus, has_float16, read_cgroup_limit
+from tracekit.recording.agent.cpu_load import CpuLoad, describe_cpus, read_cgroup_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,20 +168,3 @@ def test_the_lowest_limit_of_the_groups_counts(
         (tmp_path / name).write_text(text)
     (tmp_path / "cgroup").write_text(groups)
     assert read_cgroup_limit(tmp_path, tmp_path / "cgroup") == limit
-
-
-@pytest.mark.parametrize(
-    ("text", "computes"),
-    [
-        ("model name\t: X\nflags\t\t: avx2 f16c avx512_fp16\n", True),
-        ("Features\t: fp asimd asimdhp\n", True),
-        ("flags\t\t: avx2 f16c avx512f\n", False),
-        ("cpu\t\t: POWER9\n", None),
-    ],
-    ids=["x86", "arm", "converts", "unknown"],
-)
-def test_flags_of_the_processor_tell_arithmetic_in_float16(
-    tmp_path: Path, text: str, computes: bool | None
-) -> None:
-    (tmp_path / "cpuinfo").write_text(text)
-    assert has_float16(tmp_path / "cpuinfo") == computes
