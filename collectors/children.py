@@ -1,21 +1,33 @@
-"""Run child processes that end, with all their descendants, no later than this process."""
+"""Run child processes that end, with all their descendants, no later than this process.
+
+A profiler inside of a program may never end, as it waits for a thread or a driver: its process is then ended.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+import psutil
+
+from tracekit.recording.agent.agent import BUSY
 from tracekit.recording.signals import REQUESTS, blocked_signals
 
 from . import guard
 
 Stream: TypeAlias = int | IO[bytes] | None
+
+STUCK = ".stuck"
+"""Suffix of the file of a process whose profiler did not end in time."""
+_POLL_S = 0.5
 
 
 @contextmanager
@@ -113,3 +125,69 @@ def end(process: subprocess.Popen[str]) -> None:
         if stream:
             with suppress(OSError):
                 stream.close()
+
+
+@contextmanager
+def end_stuck_profilers(directory: Path, root: int, limit_s: float) -> Iterator[None]:
+    """End each process of a program whose profiler neither begins nor ends in time, during the context.
+
+    Args:
+        directory: Folder for the recordings of its processes.
+        root: Process of which all processes of the program are descendants.
+        limit_s: Time for which a profiler may neither work nor write.
+    """
+    over = threading.Event()
+    thread = threading.Thread(target=_watch_profilers, args=(directory, root, limit_s, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _watch_profilers(directory: Path, root: int, limit_s: float, over: threading.Event) -> None:
+    poll_s = min(_POLL_S, limit_s / 4)
+    watched: dict[Path, _BusyProcess] = {}
+    while not over.wait(poll_s):
+        watched = {mark: watched.get(mark) or _BusyProcess(mark) for mark in directory.glob(f"*{BUSY}")}
+        for busy in watched.values():
+            with suppress(OSError, ValueError, psutil.Error):  # it has just ended
+                busy.look(poll_s)
+                if busy.waited_s >= limit_s:
+                    busy.end(root)
+
+
+class _BusyProcess:
+    """A process in which a profiler begins or ends.
+
+    Attributes:
+        waited_s: Time for which it has neither written nor worked, without the time in which it, or this
+            process, was suspended.
+    """
+
+    def __init__(self, mark: Path) -> None:
+        self._mark, self._pid = mark, int(mark.stem.removeprefix("process-"))
+        self.waited_s = 0.0
+        self._signs: object = None
+
+    def look(self, poll_s: float) -> None:
+        """Look again, after that time."""
+        facts, process = json.loads(self._mark.read_text()), psutil.Process(self._pid)
+        files = [self._mark, *sorted(self._mark.parent.glob(f"{facts['name']}.*"))]
+        written = [(file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()]]
+        worked_s = sum(
+            times.user_time + times.system_time
+            for times in process.threads()
+            if times.id == facts["thread"]
+        )
+        suspended = process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}
+        signs = (written, worked_s)
+        self.waited_s = 0.0 if suspended or signs != self._signs else self.waited_s + poll_s
+        self._signs = signs
+
+    def end(self, root: int) -> None:
+        """End the process, if it is a descendant of that one, and keep what it knew."""
+        if self._pid in {process.pid for process in psutil.Process(root).children(recursive=True)}:
+            self._mark.rename(self._mark.with_suffix(STUCK))
+            os.kill(self._pid, signal.SIGKILL)

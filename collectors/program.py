@@ -31,14 +31,14 @@ from tracekit.workloads.options import values
 
 from . import guard
 from .assignment import View, assign_samples
-from .children import run_guarded
+from .children import STUCK, end_stuck_profilers, run_guarded
 from .compilation import artifact_environment, artifact_folder
 from .sampling import SampleBuffer, is_recording, program_of, sample_counters
 
 STARTED = "started"
 """File with the process id of the program, once a profiler has started it."""
 PROFILER_END_S = 600.0
-"""Time that a profiler may take to write its report after the program has ended."""
+"""Time in which a profiler outside ends after its program, and one inside works or writes when it ends."""
 _POLL_S = 0.5
 ONE_REQUEST_S = 0.5
 """Signals within this time are one request: `timeout` sends one to the process, and one to its group."""
@@ -88,9 +88,10 @@ def run(
         sample_counters(
             pid=partial(program_of, process.pid), condition=partial(is_recording, directory)
         ) as sampled,
+        end_stuck_profilers(directory, process.pid, PROFILER_END_S),
     ):
         code = exit_code(_wait(process, None if log is None else log.with_name(STARTED)))
-    return code, sampled
+    return _known_code(code, directory), sampled
 
 
 def _wait(process: subprocess.Popen[str], started: Path | None) -> int:
@@ -132,6 +133,23 @@ def check_profiler(ended_s: float | None) -> None:
     if ended_s is not None and time.monotonic() - ended_s > PROFILER_END_S:
         message = f"the program ended, and its profiler did not within {PROFILER_END_S:.0f} s: it was ended"
         raise CollectionError(message, hint="use another version of the profiler, or --collector torch")
+
+
+def _known_code(code: int, directory: Path) -> int:
+    """Return the exit code of a program that was ended as its profiler did not, if the program had one."""
+    codes = [stuck["exit_code"] for stuck in _read_stuck(directory)]
+    known = len(codes) == 1 and code == 128 + signal.SIGKILL and codes[0] is not None
+    return int(codes[0]) if known else code
+
+
+def _read_stuck(directory: Path) -> list[dict[str, Any]]:
+    """Return what the processes knew whose profiler did not end."""
+    return [json.loads(path.read_text()) for path in sorted(directory.glob(f"*{STUCK}"))]
+
+
+def _describe_stuck(stuck: dict[str, Any]) -> str:
+    what = "the program had ended, its profiler did not" if stuck["at_end"] else "a profiler did not end"
+    return f"{what} within {PROFILER_END_S:.0f} s: the process was killed"
 
 
 @contextmanager
@@ -297,7 +315,10 @@ def number_jobs(jobs: Sequence[Sequence[Rank]]) -> list[tuple[int | None, int | 
 def diagnostics(directory: Path, ranks: Sequence[Rank], code: int) -> Iterator[Diagnostic]:
     """Report a failed program, an incomplete window, what is missing, and notes of the processes."""
     facts = ranks[0].facts
-    if code:
+    ended = {_describe_stuck(stuck) for stuck in _read_stuck(directory)}
+    for message in sorted(ended):
+        yield Diagnostic(Level.WARN, "profiler_stuck", message)
+    if code and not (ended and code == 128 + signal.SIGKILL):
         yield Diagnostic(Level.WARN, "program_failed", f"the program {_describe_end(code)}")
     if ranks[0].first_call:
         message = "the program ended before profiling started: only the first call of its model was recorded"
@@ -368,6 +389,12 @@ def failure(program: Program, directory: Path, code: int) -> TracekitError:
         directory: Folder for the recordings of its processes.
         code: Exit code of the program.
     """
+    if stuck := _read_stuck(directory):
+        message = f"nothing was recorded: {_describe_stuck(stuck[0])}"
+        hint = "profile other steps with --start-step, or less of them with --light"
+        if code and code != 128 + signal.SIGKILL:
+            return ProgramFailedError(message, hint=hint, program_code=code)
+        return CollectionError(message, hint=hint)
     if code:
         message = f"the program {_describe_end(code)} before anything was recorded"
         return ProgramFailedError(message, hint="check its output", program_code=code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -16,6 +17,7 @@ import pytest
 
 from tests.environment import HANG_SECONDS
 from tests.integration.programs import MAIN
+from tracekit.runs.store import Store
 
 pytest.importorskip("torch")
 LONGER_S, TIMES = 30, 4
@@ -107,13 +109,13 @@ ENDINGS = {
 }
 
 
-def run(words: list[str], folder: Path, mark: str) -> tuple[int, str, float]:
+def run(words: list[str], folder: Path, mark: str) -> tuple[int, str, str, float]:
     environment = {**os.environ, "ENDING": mark, "TRACEKIT_STORE": str(folder / "store")}
     began = time.monotonic()
     done = subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
     )
-    return done.returncode, done.stdout, time.monotonic() - began
+    return done.returncode, done.stdout, done.stderr, time.monotonic() - began
 
 
 def left(mark: str) -> list[str]:
@@ -159,13 +161,62 @@ def build_embedding(folder: Path) -> Path:
 
 def ends_as_alone(program: list[str], tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
-    code, output, took_s = run(program, tmp_path, mark)
+    code, output, _, took_s = run(program, tmp_path, mark)
     collect = [sys.executable, "-P", "-c", MAIN, "collect", "--start-step", "0", "--steps", "2"]
     recorded = run([*collect, "--", *program], tmp_path, mark)
     assert recorded[0] == (code if code >= 0 else 128 - code)
     assert recorded[1].startswith(output)
-    assert recorded[2] < TIMES * took_s + LONGER_S
+    assert recorded[3] < TIMES * took_s + LONGER_S
     deadline = time.monotonic() + 5
     while left(mark) and time.monotonic() < deadline:
         os.sched_yield()
+    assert left(mark) == []
+
+
+STUCK = """
+import time
+ended = torch.autograd.profiler._disable_profiler
+def never():
+    time.sleep(10_000)
+def late():
+    until = time.monotonic() + 6
+    while time.monotonic() < until:
+        pass
+    return ended()
+def end_by(function):
+    torch.autograd.profiler._disable_profiler = function
+"""
+"""Ends of torch's profiler that wait for ever, or that work for longer than is waited."""
+STUCK_ENDS = {
+    "at the end": ("end_by(never); train(1); print('last', flush=True)", 5, 0),
+    "after an exception": ("end_by(never); train(1); print('last', flush=True); raise SystemError", 1, 0),
+    "after a request": (
+        "end_by(never); train(1); print('last', flush=True); os.kill(os.getpid(), signal.SIGTERM)",
+        128 + signal.SIGTERM,
+        0,
+    ),
+    "in the program": ("end_by(never); print('last', flush=True); train(6); print('not reached')", 5, 0),
+    "in a later window": (
+        "train(3); print('last', flush=True); end_by(never); train(9); print('not reached')",
+        128 + signal.SIGKILL,
+        1,
+    ),
+    "while it works": ("end_by(late); train(6); print('last', flush=True)", 0, 2),
+}
+"""What the program does, its exit code under `collect`, and how many runs are kept."""
+
+
+@pytest.mark.slow_except("at the end")
+@pytest.mark.parametrize("ending", STUCK_ENDS)
+def test_a_profiler_that_never_ends_is_not_waited_for(ending: str, tmp_path: Path) -> None:
+    program, code, kept = STUCK_ENDS[ending]
+    (tmp_path / "train.py").write_text(MODEL + STUCK + program)
+    main = f"from tracekit.collectors import program; program.PROFILER_END_S = 3.0; {MAIN}"
+    every = ["--every", "1"] if kept else []
+    collect = [sys.executable, "-P", "-c", main, "collect", "--start-step", "0", "--steps", "2", *every]
+    mark = uuid.uuid4().hex
+    done, output, error, _ = run([*collect, "--", sys.executable, "train.py"], tmp_path, mark)
+    assert (done, output) == (code, "last\n"), error
+    assert ("within 3 s: the process was killed" in error) == (ending != "while it works")
+    assert len(Store(tmp_path / "store").runs()) == kept
     assert left(mark) == []

@@ -8,18 +8,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from .changes import begin_turns, end_step, end_turns
 from .device import is_capturing, summary
 from .recorder import LATER_STEPS, NvtxRecorder, TorchRecorder
-from .settings import name_script
+from .settings import capture_environment, hash_job, name_script
 from .step_hooks import CALL, FUNCTION, MARKED, NONE, OPTIMIZER, ModuleCalls, describe_step
 from .window import Window
 
@@ -33,6 +31,8 @@ TIMED_STEPS = 1_000
 """Steps that are timed in such a process."""
 FALLBACK = ".first"
 """Part of the name of a recording of the first call only, used if there is no other."""
+BUSY = ".busy"
+"""Suffix of the file that exists while a profiler begins or ends."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Agent:
         )
         recorder.later_steps = 0 if fallback else request.timed_steps
         self._notes = recorder.notes
-        window = Window(start_step, steps, recorder)
+        window = Window(start_step, steps, recorder, while_busy=self._report.mark_busy)
         if not self._timed_only:
             recorder.trace_path = lambda: self._report.trace_path(fallback=fallback)
         if not fallback:
@@ -225,8 +225,9 @@ class Agent:
             self._run_safely(self._fallback.end_step)
         self._end_step(CALL)
 
-    def finish(self) -> None:
-        """Write the recording and the report at the end of the program."""
+    def finish(self, exit_code: int | None = None) -> None:
+        """Write the recording and the report at the end of the program, whose exit code may be known."""
+        self._report.end = {"at_end": True, "exit_code": exit_code}
         self._calls.stop()
         for window in self._windows():
             self._run_safely(window.close)
@@ -269,7 +270,7 @@ class Agent:
         """End the program, or wait for the next window, if that is asked for."""
         if self._request.stop_after_profile:
             if self._report.are_others_done(self._window.steps_done):
-                self.finish()
+                self.finish(0)
                 raise SystemExit(0)
         elif self._request.every and self._report.has_trace:
             self._run_safely(self._report.add_later_steps)
@@ -298,7 +299,7 @@ def _is_worker() -> bool:
     return process is not None and process.parent_process() is not None
 
 
-def _before_signals(finish: Callable[[], None]) -> None:
+def _before_signals(finish: Callable[[int], None]) -> None:
     """Call `finish` before a request to end ends this process, unless the program handles it itself."""
     if threading.current_thread() is not threading.main_thread():
         return
@@ -307,7 +308,7 @@ def _before_signals(finish: Callable[[], None]) -> None:
     def end(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         if os.getpid() == owner:
-            finish()
+            finish(128 + number)
         os.kill(os.getpid(), number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -315,13 +316,13 @@ def _before_signals(finish: Callable[[], None]) -> None:
             signal.signal(number, end)
 
 
-def _at_exit(finish: Callable[[], None]) -> None:
+def _at_exit(finish: Callable[[int | None], None]) -> None:
     """Call `finish` at the end of this process, also if `multiprocessing` forked it, which skips atexit."""
     owner = os.getpid()
 
     def once() -> None:
         if os.getpid() == owner:
-            finish()
+            finish(_code_of_exception())
 
     if _is_worker():
         from multiprocessing.util import Finalize
@@ -330,12 +331,19 @@ def _at_exit(finish: Callable[[], None]) -> None:
     atexit.register(once)
 
 
+def _code_of_exception() -> int | None:
+    """Return the exit code after an uncaught exception; that of another end is not known yet: None."""
+    error = getattr(sys, "last_value", None)
+    return None if error is None else 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
 class Report:
     """Files of one process in the directory of the recording.
 
     `rank-R.json` is a complete trace and `rank-R.facts` describes it, `rank-R-of-N.json` if there are several
-    ranks; `process-P.note` describes a process without a recording. Each process claims a name. Those of one
-    rank, as `bash -c "python a.py; python b.py"` starts them, have a number in addition.
+    ranks; `process-P.note` describes a process without a recording, and `process-P.busy` exists while its
+    profiler begins or ends. Each process claims a name. Those of one rank, as `bash -c "python a.py; python
+    b.py"` starts them, have a number in addition.
 
     Args:
         torch: The program's torch.
@@ -348,6 +356,7 @@ class Report:
         self._name: str | None = None
         self._described: tuple[Path, dict[str, Any], TorchRecorder] | None = None
         self.error = ""
+        self.end: dict[str, Any] = {"at_end": False, "exit_code": None}
         self._left_out = False
         self._done_at = 0
         self._script = name_script()  # at the end of the process Python has forgotten it
@@ -401,9 +410,9 @@ class Report:
             "recorded_steps": recorded_steps,
             "notes": recorder.notes,
             "pid": os.getpid(),
-            "job": _job(),
+            "job": hash_job(),
             "window": window,
-            "environment": _environment(),
+            "environment": capture_environment(),
         }
         facts["program"]["step"] = step
         self._described = trace.with_suffix(".facts"), facts, recorder
@@ -426,7 +435,7 @@ class Report:
         rank, world = self._rank()
         if world == 1:
             return True
-        files = [self._directory / f"done-{other}-of-{world}.{_job()}" for other in range(world)]
+        files = [self._directory / f"done-{other}-of-{world}.{hash_job()}" for other in range(world)]
         if not self._done_at:
             self._done_at = step
             self._write(files[rank], {"step": step})
@@ -460,6 +469,17 @@ class Report:
             }
             self._write(self._directory / f"process-{os.getpid()}.note", note)
 
+    @contextmanager
+    def mark_busy(self) -> Iterator[None]:
+        """Mark that a profiler begins or ends: if that takes for ever, `collect` ends the process."""
+        mark = self._directory / f"process-{os.getpid()}{BUSY}"
+        with suppress(OSError):  # no space
+            self._write(mark, {"name": self._name, "thread": threading.get_native_id(), **self.end})
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
+
     def set_error(self, error: Exception) -> None:
         """Keep the first error that stopped recording."""
         self.error = self.error or f"{type(error).__name__}: {summary(error)}"
@@ -477,24 +497,3 @@ class Report:
             part = path.with_name(path.name + ".part")
             part.write_text(json.dumps(content))
             part.rename(path)
-
-
-_JOB_VARIABLES = (
-    *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-    *("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "PMI_JOBID"),
-)
-"""Variables with which launchers tell the ranks of one job from those of another."""
-
-
-def _job() -> str:
-    """Return what is equal in all ranks of a job, as a short hash."""
-    return f"{crc32(repr([os.environ.get(name, '') for name in _JOB_VARIABLES]).encode()):08x}"
-
-
-def _environment() -> dict[str, Any]:
-    """Return `tracekit.runs.environment.capture()`, loaded from its file: tracekit may not be installed."""
-    path = Path(__file__).parents[2] / "runs" / "environment.py"
-    spec: Any = spec_from_file_location(f"{__package__}.environment", path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return dict(module.capture())

@@ -1,6 +1,7 @@
 """Settings of the program that its speed depends on: threads, modes of torch, data loaders and optimizers.
 
-They are read once, after the recording. Imports nothing of tracekit, as the other modules of the agent.
+They are read once, after the recording, as are the environment and the job of its process. Imports nothing of
+tracekit, as the other modules of the agent.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from . import changes
 from .cpu_load import describe_cpus
@@ -230,3 +233,24 @@ def _describe_optimizer(optimizer: Any) -> dict[str, Any]:
         "elements": sum(item.numel() for item in parameters),
         "sparse_gradients": sum(item.grad is not None and item.grad.is_sparse for item in parameters),
     }
+
+
+_JOB_VARIABLES = (
+    *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+    *("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "PMI_JOBID"),
+)
+"""Variables with which launchers tell the ranks of one job from those of another."""
+
+
+def hash_job() -> str:
+    """Return what is equal in all ranks of a job, as a short hash."""
+    return f"{crc32(repr([os.environ.get(name, '') for name in _JOB_VARIABLES]).encode()):08x}"
+
+
+def capture_environment() -> dict[str, Any]:
+    """Return `tracekit.runs.environment.capture()`, loaded from its file: tracekit may not be installed."""
+    path = Path(__file__).parents[2] / "runs" / "environment.py"
+    spec: Any = spec_from_file_location(f"{__package__}.environment", path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return dict(module.capture())

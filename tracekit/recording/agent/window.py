@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
 from .recorder import TorchRecorder
 
 
@@ -12,16 +15,25 @@ class Window:
         start_step: Steps to run before the window.
         steps: Steps to record; None records until `close`.
         recorder: Recorder of the steps.
+        while_busy: Makes a context for the time in which a profiler begins or ends.
 
     Attributes:
         steps_done: Steps that have ended.
         state: `waiting`, `recording`, `timing` or sampling of the steps after the window, or `done`.
     """
 
-    def __init__(self, start_step: int, steps: int | None, recorder: TorchRecorder) -> None:
+    def __init__(
+        self,
+        start_step: int,
+        steps: int | None,
+        recorder: TorchRecorder,
+        *,
+        while_busy: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.steps_done = 0
         self.state = "waiting"
         self._start, self._steps, self._recorder = start_step, steps, recorder
+        self._while_busy = while_busy
 
     @property
     def recorded_steps(self) -> int:
@@ -43,7 +55,7 @@ class Window:
         elif self.state == "recording":
             if self._steps is not None and self.steps_done >= self._start + self._steps:
                 steps, self.state = self.recorded_steps, "timing"
-                self._recorder.stop(steps, open_step=None)
+                self._stop(steps)
             else:
                 self._recorder.step()
         elif self.state == "timing" and not self._recorder.mark_later():
@@ -55,7 +67,8 @@ class Window:
         self._recorder.mark()
         if warm or self.steps_done >= self._start:
             self.state = "recording"
-            self._recorder.start(self._start, warm=warm)
+            with self._while_busy():
+                self._recorder.start(self._start, warm=warm)
 
     def close(self, *, keep_open: bool = False) -> None:
         """Write the recording at the end of the program if it has a complete step, or with `keep_open`."""
@@ -64,14 +77,22 @@ class Window:
         if former != "recording":
             return
         if steps:
-            self._recorder.stop(steps, open_step=self.steps_done)
+            self._stop(steps, open_step=self.steps_done)
         elif keep_open:
-            self._recorder.stop(0, open_step=None)
+            self._stop(0)
         else:
+            self._discard()
+
+    def _stop(self, steps: int, *, open_step: int | None = None) -> None:
+        with self._while_busy():
+            self._recorder.stop(steps, open_step=open_step)
+
+    def _discard(self) -> None:
+        with self._while_busy():
             self._recorder.discard()
 
     def abandon(self) -> None:
         """Discard the recording, and end to sample."""
         if self.state in {"recording", "timing"}:
-            self._recorder.discard()
+            self._discard()
         self.state = "done"
