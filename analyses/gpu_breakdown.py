@@ -43,7 +43,7 @@ from .shared.common import (
     spans,
 )
 from .shared.host_rows import COLUMNS, host_time_by_op
-from .shared.intervals_by_class import find_overruns, intervals_by_class, overrun_notes
+from .shared.intervals_by_class import cut_overruns, find_overruns, intervals_by_class, overrun_notes
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as one interval each: their time is graph_ns, neither active nor idle; "
@@ -75,7 +75,7 @@ MEASURES = (
     Column("communication_exposed_ns", "ns", "|N∖(K∖N)|: exposed communication (no other kernel runs)"),
     Column("communication_overlapped_ns", "ns", "communication overlapped with other kernels"),
     Column("graph_ns", "ns", "|G∖(K∪C∪S)|: an opaque graph runs and nothing else"),
-    Column("overrun_ns", "ns", "active only by overruns, after the next kernel of their stream began"),
+    Column("overrun_ns", "ns", "active only by overruns, after the next work of their stream began"),
 )
 _TABLES = ("whole", "after_warm_up", "per_step", "profiled_steps")
 
@@ -98,7 +98,7 @@ def measure(run: Run) -> Partial:
     windows, overruns = step_windows(run), find_overruns(run)
     parts: dict[str, list[pd.DataFrame]] = {name: [] for name in _TABLES}
     for (rank, device), rows in frame.groupby(PLACE, sort=True):
-        unions = _DeviceUnions(rows, overruns)
+        unions = _DeviceUnions(run, rows, overruns)
         key = {C.RANK: rank, C.DEVICE: device}
         parts["whole"].append(_with_shares(_amounts(unions, *extent(rows), last=1), key))
         if (first := measured_from(run).get(int(str(rank)))) is not None:
@@ -131,31 +131,23 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
 class _DeviceUnions:
     """Intervals of one device by kind, and their unions."""
 
-    def __init__(self, rows: pd.DataFrame, overruns: Ints) -> None:
+    def __init__(self, run: Run, rows: pd.DataFrame, overruns: Ints) -> None:
         self.spans = {kind: spans(rows[rows[C.KIND] == kind]) for kind in _SUMMED}
-        rightful = rows[~np.isin(ints(rows, C.ROW_ID), overruns)] if len(overruns) else rows
+        wrong = np.isin(ints(rows, C.ROW_ID), overruns)
+        rightful = rows[~wrong]
         self.summed = {kind: spans(rightful[rightful[C.KIND] == kind]) for kind in _SUMMED}
         self.by_class = intervals_by_class(rows)
-        self.credible = _cut_overruns(rows, overruns)
+        self.credible = _union_of_cut(run, rows) if wrong.any() else None
         self.copies = intervals.union(*self.spans[DeviceKind.MEMCPY])
         is_movement = rows[C.KIND].isin([str(DeviceKind.MEMCPY), str(DeviceKind.MEMSET)])
         self.movement = intervals.union(*spans(rows[is_movement]))
         self.recorded = intervals.union(*spans(rows[rows[C.KIND] != DeviceKind.GRAPH]))
 
 
-def _cut_overruns(rows: pd.DataFrame, overruns: Ints) -> Union | None:
-    """Union of the kernels, of which those with a wrong end stop where the next of their stream starts.
-
-    None without any: then it is that of the kernels.
-    """
-    wrong = np.isin(ints(rows, C.ROW_ID), overruns)
-    if not wrong.any():
-        return None
-    kernels = rows[rows[C.KIND] == DeviceKind.KERNEL].assign(wrong=wrong[rows[C.KIND] == DeviceKind.KERNEL])
-    kernels = kernels.sort_values([C.STREAM, C.START_NS])
-    start, end = spans(kernels)
-    following = np.append(start[1:], end[-1:])  # an overrun is never the last of its stream
-    return intervals.union(start, np.where(kernels["wrong"], np.minimum(end, following), end))
+def _union_of_cut(run: Run, rows: pd.DataFrame) -> Union:
+    """Union of the kernels, of which those with a wrong end stop where the next row of their stream starts."""
+    kernels = rows[rows[C.KIND] == DeviceKind.KERNEL]
+    return intervals.union(ints(kernels, C.START_NS), cut_overruns(run, kernels))
 
 
 _SUMMED = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)

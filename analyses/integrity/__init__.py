@@ -144,7 +144,7 @@ ANALYSIS = Analysis(
         f"{limits_of('launched_past_end')}; idle time of missing kernels of graphs "
         f"{limits_of('graph_kernels_missing')} of the capture; device work before its launch "
         f"{limits_of('device_before_launch')}; gaps without events {MAX_GAP_NS // 10**9} s; zero durations "
-        f"{limits_of('zero_duration')}; kernels that run over later ones of their stream "
+        f"{limits_of('zero_duration')}; kernels that run over later work of their stream "
         f"{limits_of('kernel_overruns')}; overhead {limits_of('profiler_overhead')} of the un-profiled "
         f"step, and steps over {MAX_FASTER:.0%} shorter than that: warn; other programs that took over "
         f"{MIN_OTHERS:.0%} of the CPU while un-profiled steps waited for it for {MIN_WAIT:.0%} of their time "

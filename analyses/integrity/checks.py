@@ -301,7 +301,7 @@ def _check_durations(device: pd.DataFrame) -> Check:
 
 def _check_overruns(run: Run, device: pd.DataFrame) -> Check:
     kernels = (device[C.KIND] == str(DeviceKind.KERNEL)) & device[C.GRAPH_ID].isna()
-    what = "kernels run over whole later ones of their stream; sums of durations leave them out"
+    what = "kernels run over whole later work of their stream; sums of durations leave them out"
     return check_share("kernel_overruns", len(find_overruns(run)), int(kernels.sum()), what)
 
 

@@ -262,7 +262,7 @@ ANALYSIS = Analysis(
     definition=(
         "sum = Σ of durations; union = time at least one ran, per device and summed; median = lower median; "
         "share = sum over Σ of the durations of all kernels of the run; kernels that run over whole later "
-        "ones of their stream are left out. A first launch is listed "
+        "work of their stream are left out. A first launch is listed "
         f"if it exceeds {MIN_FIRST_RATIO} times the median of at least {MIN_LATER_LAUNCHES} later ones for "
         f"the same shapes, and that median by {duration(MIN_FIRST_EXCESS_NS)}."
     ),

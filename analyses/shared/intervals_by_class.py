@@ -1,9 +1,10 @@
 """Unions of the intervals of a device by class, and kernels whose recorded end is wrong.
 
-Such kernels last beyond whole later ones of their stream. ROCm's profiler writes them where the time of an
+Such kernels last beyond whole later work of their stream. ROCm's profiler writes them where the time of an
 end arrives late; the sum of all durations then exceeds the capture. With programmatic dependent launch
 kernels of one stream overlap by tens of microseconds, and nodes of a graph may run at once on one: neither is
-an error.
+an error. A copy or memset never begins before the kernel in front of it has ended, if both are of one stream:
+CUPTI writes that of copies, Kineto writes 0 for all copies on ROCm.
 """
 
 from __future__ import annotations
@@ -101,33 +102,74 @@ def _idle(run: Run, rank: int, rows: pd.DataFrame, windows: pd.DataFrame) -> int
 
 
 MAX_OVERLAP_NS = 100_000
-"""Overlap with a kernel that it outlasts, of kernels of one stream, from which a duration is wrong."""
+"""Overlap of a kernel with later work of its stream that it outlasts, from which its duration is wrong."""
 _STREAM = (*PLACE, C.CONTEXT, C.STREAM)
 """What identifies a stream: contexts of one process number theirs each from the same number on."""
-_READ = (C.ROW_ID, *_STREAM, C.START_NS, C.DUR_NS, C.GRAPH_ID, C.LAUNCH_ROW)
+_READ = (C.ROW_ID, C.KIND, *_STREAM, C.START_NS, C.DUR_NS, C.GRAPH_ID, C.LAUNCH_ROW)
+_IN_ORDER = re.compile(r"cu(?!.*Graph)")
+"""Begin of the calls whose copies have their stream: those of CUDA, without launches of graphs."""
+
+
+@dataclass(frozen=True)
+class _Overruns:
+    """Kernels whose recorded end is wrong, in the order of row ids."""
+
+    row_ids: Ints
+    next_ns: Ints  # start of the next row of each one's stream
 
 
 def find_overruns(run: Run) -> Ints:
     """Row ids of the kernels whose recorded end is wrong."""
-    return run.compute_once(_find)
+    return run.compute_once(_find).row_ids
 
 
-def _find(run: Run) -> Ints:
-    rows = run.table("device_intervals", columns=_READ, where=is_kind(DeviceKind.KERNEL))
+def cut_overruns(run: Run, rows: pd.DataFrame) -> Ints:
+    """Ends of device rows, which need a row id; a wrong one is where the next row of the stream starts."""
+    overruns, (_, end) = run.compute_once(_find), spans(rows)
+    _, place, number = np.intersect1d(ints(rows, C.ROW_ID), overruns.row_ids, return_indices=True)
+    cut = end.copy()
+    cut[place] = overruns.next_ns[number]
+    return cut
+
+
+def _find(run: Run) -> _Overruns:
+    kinds = is_kind(DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)
+    rows = run.table("device_intervals", columns=_READ, where=kinds)
     rows = rows[rows[C.GRAPH_ID].isna() & rows[C.STREAM].notna()]
-    stream, _ = number_by(rows, _STREAM)
-    order = np.lexsort((ints(rows, C.START_NS), stream))
-    start, end = (times[order] for times in spans(rows))
-    over = (np.diff(stream[order]) == 0) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
-    if over.any():
-        launched = rows[C.LAUNCH_ROW].notna().to_numpy()[order]
-        over &= _outlasts_later(stream[order], end, launched)
-    found: Ints = ints(rows, C.ROW_ID)[order[:-1][over]]
+    found, copies = _find_among(rows), rows[rows[C.KIND] != DeviceKind.KERNEL]
+    if len(found.row_ids) and len(copies):
+        unordered = copies.index[~_are_in_order(run, copies)]
+        found = _find_among(rows.drop(unordered)) if len(unordered) else found
     return found
 
 
+def _are_in_order(run: Run, copies: pd.DataFrame) -> Bools:
+    """Whether each copy or memset has the stream in which it runs."""
+    calls = copies[C.LAUNCH_ROW].dropna().unique().astype(int).tolist()
+    launches = run.table(
+        "host_intervals", columns=[C.ROW_ID, C.NAME], where=pc.field(C.ROW_ID).isin(calls)
+    )
+    of_cuda = launches[C.ROW_ID][launches[C.NAME].astype(str).str.match(_IN_ORDER)]
+    in_order: Bools = copies[C.LAUNCH_ROW].isin(of_cuda).to_numpy(bool)
+    return in_order
+
+
+def _find_among(rows: pd.DataFrame) -> _Overruns:
+    stream, _ = number_by(rows, _STREAM)
+    order = np.lexsort((ints(rows, C.START_NS), stream))
+    start, end = (times[order] for times in spans(rows))
+    kernel = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool)[order]
+    over = kernel[:-1] & (np.diff(stream[order]) == 0) & (end[:-1] - start[1:] > MAX_OVERLAP_NS)
+    if over.any():
+        launched = rows[C.LAUNCH_ROW].notna().to_numpy()[order]
+        over &= _outlasts_later(stream[order], end, launched)
+    row_ids = ints(rows, C.ROW_ID)[order[:-1][over]]
+    by_id = np.argsort(row_ids)
+    return _Overruns(row_ids[by_id], start[1:][over][by_id])
+
+
 def _outlasts_later(stream: Ints, end: Ints, launched: Bools) -> Bools:
-    """Whether each kernel but the last, by stream and start, ends after a later one of its stream.
+    """Whether each row but the last, by stream and start, ends after a later one of its stream.
 
     A kernel without a launch inside of one with a launch may be launched by that, which waits for it.
     """
@@ -155,5 +197,5 @@ def overrun_notes(count: int) -> tuple[Remark, ...]:
     if not count:
         return ()
     kernels = "1 kernel runs over" if count == 1 else f"{count:,} kernels run over"
-    what = "whole later ones of a stream, so the end is wrong: left out of sums of durations"
+    what = "whole later work of a stream, so the end is wrong: left out of sums of durations"
     return (Remark(f"{kernels} {what}"),)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.builders import host, kernel, make_run
+from tests.builders import host, kernel, make_run, memcpy
+from tracekit.analyses.shared.intervals_by_class import find_overruns
 from tracekit.analysis import Bottleneck, analyze
 from tracekit.analysis.verdict import judge
 from tracekit.schema import HostKind
@@ -52,3 +53,31 @@ def test_a_verdict_counts_them_until_the_next_kernel_starts(tmp_path: Path, end:
     ]
     parts = judge(make_run(tmp_path, device_intervals=rows)).parts
     assert sum(part.dur_ns for part in parts if part.bound == Bottleneck.COMPUTE) == computes * 1_000
+
+
+@pytest.mark.parametrize(
+    ("call", "stream", "length", "found"),
+    [
+        ("cudaMemcpyAsync", 7, 320_000, True),
+        ("cuMemcpyHtoDAsync_v2", 7, 320_000, True),
+        ("cudaMemcpyAsync", 7, 205_000, False),  # the next copy begins after 100 and ends after 210 µs
+        ("cudaMemcpyAsync", 8, 320_000, False),  # in another stream
+        ("hipMemcpyAsync", 7, 320_000, False),  # written with a stream that need not be its own
+        ("cudaGraphLaunch", 7, 320_000, False),  # branches of a graph run at once
+        (None, 7, 320_000, False),
+    ],
+)
+def test_a_kernel_that_runs_over_copies_of_its_stream_has_a_wrong_end(
+    tmp_path: Path, call: str | None, stream: int, length: int, *, found: bool
+) -> None:
+    rows = [host(call, 0, 1_000, kind=HostKind.RUNTIME)] if call else []
+    launch = {"launch_row": 0} if call else {}
+    over, last = kernel(0, length, stream=7), kernel(500_000, 550_000, stream=7)
+    copies = [memcpy(at, at + 110_000, stream=stream, **launch) for at in (100_000, 300_000)]
+    run = make_run(tmp_path, host_intervals=rows, device_intervals=[over, *copies, last])
+    assert find_overruns(run).tolist() == [0] * found
+    whole = analyze(run, "gpu_breakdown").tables["whole"]
+    assert whole["kernel_sum_ns"].tolist() == [50_000 if found else 50_000 + length]
+    assert whole["overrun_ns"].tolist() == [length - 100_000 if found else 0]
+    noted = any("1 kernel runs over whole later work" in note for note in analyze(run, "kernels").notes)
+    assert noted == found

@@ -180,11 +180,11 @@ def test_a_kernel_that_runs_over_later_ones_is_noted(
     kernels = [kernel_event(number, ts=110 * number, dur=100) for number in range(6)]
     kernels[2]["dur"] = length  # the next starts after 110 and ends after 210 µs
     run = run_of(store, tmp_path, kernels)
-    assert ("run over whole later ones" in verdict(run)[1]) is found
+    assert ("run over whole later work" in verdict(run)[1]) is found
     summed = analyze(run, "gpu_breakdown").tables["whole"]["kernel_sum_ns"].tolist()
     assert summed == [500_000 if found else 630_000]
     assert int(analyze(run, "kernels").tables["names"]["sum_ns"].sum()) == summed[0]
-    left_out = "1 kernel runs over whole later ones of a stream"
+    left_out = "1 kernel runs over whole later work of a stream"
     for analysis in ("gpu_breakdown", "kernels", "launch_config"):
         assert any(left_out in note for note in analyze(run, analysis).notes) is found
     for name, value in (("stream", 8), ("context", 2)):
@@ -198,7 +198,7 @@ def test_each_of_several_kernels_that_run_over_later_ones_is_noted(store: Store,
     for kernel in kernels[2:4]:
         kernel["dur"] = 450
     run = run_of(store, tmp_path, kernels)
-    assert "2 of 8 kernels run over whole later ones" in verdict(run)[1]
+    assert "2 of 8 kernels run over whole later work" in verdict(run)[1]
     assert int(analyze(run, "kernels").tables["names"]["sum_ns"].sum()) == 600_000
 
 
