@@ -164,7 +164,7 @@ def make(random: Random) -> Case:
     method = random.choice(("GET", "GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "BREW"))
     lines = ["Host: 127.0.0.1"]
     if path == UPDATE_PATH:
-        method, body = "POST", _callback(random)
+        method, body = "POST", make_callback(random)
         lines.append("Content-Type: application/json")
     elif path == "/import/samples":
         method = "GET"  # an import takes long, and is not what is fuzzed
@@ -193,7 +193,7 @@ def _text(random: Random, names: tuple[str, ...]) -> str:
     return quote(random.choice((*TEXTS, *map(str, INTEGERS))), safe=random.choice(("", "/")))
 
 
-def _callback(random: Random) -> bytes:
+def make_callback(random: Random) -> bytes:
     """Make the body of a callback, most often with some values changed."""
     output, callback = random.choice([*_known()[1].items()])
     outputs = callback["output"]

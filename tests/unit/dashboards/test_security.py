@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+from collections import Counter
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fuzz.case import Case
+from fuzz.readers.store import RUN, made_files
 from tests.runs import make_run
 
 pytest.importorskip("dash")
@@ -15,13 +20,17 @@ from tracekit.dashboards.app import create_app
 from tracekit.dashboards.security import MAX_BODY_BYTES
 from tracekit.dashboards.site import Site, View
 
+from fuzz.readers.routes import make_callback
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flask.testing import FlaskClient
 
 SESAME = "sesame"
 UPDATE = "/_dash-update-component"
+CALLBACKS = 300
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -255,3 +264,24 @@ def test_the_run_list_is_refreshed_with_what_it_has_answered(store: Store) -> No
     known = refresh(None).json["response"]["runs-known"]["data"]
     assert refresh(known).status_code in {200, 204}
     assert refresh(known | {"fields": 5}).status_code == 400
+
+
+@pytest.mark.slow
+def test_callbacks_with_hostile_values_are_answered_or_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, statuses, outputs = tmp_path / "store" / RUN, Counter[int](), set()
+    client = client_of(Store(tmp_path / "store"))
+    for number in range(CALLBACKS):
+        if not folder.exists():  # a callback may delete it
+            Case(files=made_files(1), main="").write(folder)
+        body = make_callback(Random(f"callback {number}"))
+        answer = client.post(UPDATE, data=body, content_type="application/json")
+        assert answer.status_code in {200, 204, 400, 404, 503}, (number, body, answer.text[:500])
+        assert "Traceback" not in answer.text
+        statuses[answer.status_code] += 1
+        outputs.add(body.partition(b'"outputs"')[0])
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert min(statuses[200] + statuses[204], statuses[400]) > CALLBACKS // 10
+    assert len(outputs) > 50
+    assert [entry.name for entry in tmp_path.iterdir()] == ["store"]
