@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit import registry
+from tracekit.schema import TABLES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
 
 HERE = "{folder}"
@@ -20,14 +22,20 @@ _SQL = (
     "SELECT count(*), max(value) FROM counters",
     "SELECT * FROM runs",
 )
+APART = ("--timeout", "60")
+"""Options of queries in a process of their own, which takes as long to start as ten inputs."""
 _FORMATS = ("table", "json", "csv", "markdown")
 _RANKS = ((), (), (), ("--rank", "0"), ("--rank", "1"), ("--rank", "0-1"), ("--rank", "all"))
-_FIXED = (
+_OF_METADATA = (
+    ("runs",),
+    ("runs",),
     ("show", "latest"),
     ("noise",),
     ("check", "--against", "fuzzed", "--label", "fuzzed"),
     ("rm", "latest", "--yes"),
     ("gc",),
+)
+_OF_TABLES = (
     ("verify",),
     ("verify", "latest", "--quick"),
     ("export", "latest", "-o", "-"),
@@ -47,25 +55,31 @@ _SLOW = (
 """Commands that run many analyses and take up to a second."""
 _PLAIN = frozenset({"report", "rm", "export", "check"})
 """Commands without `--format`."""
-_SHARES = {"slow": 2, "query": 8, "runs": 8, "fixed": 35, "analysis": 47}
-"""Percentages of commands."""
+_SHARES = {
+    False: {"slow": 2, "query": 8, "metadata": 30, "tables": 30, "analysis": 30},
+    True: {"slow": 2, "query": 15, "metadata": 6, "tables": 27, "analysis": 50},
+}
+"""Percentages of commands, by whether a table is damaged."""
 
 
-def command(random: Random) -> tuple[str, ...]:
-    """Arguments of a command, without `--store`."""
-    (kind,) = random.choices([*_SHARES], [*_SHARES.values()])
+def command(random: Random, table: str = "", analyses: Sequence[str] = ()) -> tuple[str, ...]:
+    """Arguments of a command, without `--store`.
+
+    Args:
+        random: Random numbers.
+        table: Damaged table, which most commands read; empty if the metadata of the run are damaged.
+        analyses: Analyses that read the table; all by default.
+    """
+    shares = _SHARES[table in TABLES]
+    (kind,) = random.choices([*shares], [*shares.values()])
     words: tuple[str, ...]
     if kind == "analysis":
-        words = (
-            "analyze",
-            "latest",
-            random.choice(registry.names(registry.ANALYSES)),
-            *random.choice(_RANKS),
-        )
+        name = random.choice(analyses or registry.names(registry.ANALYSES))
+        words = ("analyze", "latest", name, *random.choice(_RANKS))
     elif kind == "query":
-        words = ("query", random.choice(_SQL))
-    elif kind == "runs":
-        words = ("runs",)
+        statement = random.choice([text for text in _SQL if table in text])
+        words = ("query", statement, *(APART if random.random() < 0.1 else ()))
     else:
-        words = random.choice(_SLOW if kind == "slow" else _FIXED)
+        of_kind = {"slow": _SLOW, "metadata": _OF_METADATA, "tables": _OF_TABLES}
+        words = random.choice(of_kind[kind])
     return words if words[0] in _PLAIN else (*words, "--format", random.choice(_FORMATS))

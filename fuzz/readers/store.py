@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
+import struct
 import tempfile
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+import zlib
+from collections import defaultdict
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from fuzz.case import Case
 from fuzz.checks import DefectError, check_message
-from fuzz.commands import HERE, command
+from fuzz.commands import APART, HERE, command
 from fuzz.damage import damage
 from fuzz.json_document import change_document, to_json
 from fuzz.parquet import change_rows
 from samples.simulator import write
 from samples.simulator.examples import training
+from tracekit import registry
+from tracekit.analysis import analyze
 from tracekit.cli.main import run
+from tracekit.export import query_process
 from tracekit.ingest.importer import import_traces
+from tracekit.render.query import read_texts
 from tracekit.runs.meta import FILE_NAME, Diagnostic, Git, Level, Timings
 from tracekit.runs.meta import write as write_meta
+from tracekit.runs.run import Run
 from tracekit.runs.store import Store
+from tracekit.runs.tables import ENDING, sha256_of_parts
+from tracekit.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from random import Random
 
 _WORDS = (b"PAR1", b'"', b"{", b"null", b"1e400", b"\xff", b"\\ud800", b"\x1b[2J", b"9" * 30, b"[" * 2000)
@@ -55,6 +70,8 @@ _CODES = (0, 1, 2, 3, 4, 5)
 _JSON = ("--format", "json")
 _BLAMES_ANALYSIS = "report it to the package"
 """Hint shown for a failing analysis; wrong if the run is damaged."""
+ALTERED = "altered"
+"""Last word of the case of a run whose digests are those of an altered table: only `verify` can notice."""
 
 
 @cache
@@ -77,15 +94,59 @@ def made_files(ranks: int) -> dict[str, bytes]:
         }
 
 
+@cache
+def analyses_by_table() -> dict[str, list[str]]:
+    """Analyses that read each table of a small run."""
+    found = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        Case(files=made_files(1), main="").write(Path(folder) / RUN)
+        for name in registry.names(registry.ANALYSES):
+            made = Run(Path(folder) / RUN)
+            analyze(made, name)
+            for table in made._datasets:
+                found[table].append(name)
+    return dict(found)
+
+
 def make(random: Random) -> Case:
-    """Make a run with one damaged file, and a command that reads it."""
+    """Make a run with one damaged file, and a command that reads the file, most often."""
     files = dict(made_files(random.choice((1, 1, 1, 2))))
     hit = FILE_NAME if random.random() < 0.35 else random.choice(sorted(files))
-    files[hit] = _metadata(random, files[hit]) if hit == FILE_NAME else _table(random, files[hit])
+    table = hit.partition("/")[0].removesuffix(ENDING)
+    altered: tuple[str, ...] = ()
+    if table not in TABLES:
+        table, files[FILE_NAME] = "", _metadata(random, files[FILE_NAME])
+    elif random.random() < 0.4:
+        files[hit] = damage(random, files[hit], _WORDS)
+    else:
+        files[hit] = change_rows(random, files[hit])
+        if random.random() < 0.5:
+            files[FILE_NAME], altered = _with_digests(files, table, hit), (ALTERED,)
     if random.random() < 0.05:
         del files[random.choice(sorted(files))]
     laid = {f"store/{RUN}/{name}": content for name, content in files.items()}
-    return Case(files=laid, main="store", words=command(random))
+    words = command(random, table, analyses_by_table().get(table, ()))
+    return Case(files=laid, main="store", words=(*words, *altered))
+
+
+def _with_digests(files: dict[str, bytes], table: str, changed: str) -> bytes:
+    """Return `run.json` with rows, bytes and digests of a changed file of a table."""
+    content, document = files[changed], json.loads(files[FILE_NAME])
+    entry, name = document["tables"][table], Path(changed).name
+    (length,) = struct.unpack("<I", content[-8:-4])
+    entry["footers"][name] = zlib.crc32(content[-8 - length :])
+    described = {
+        "rows": pq.read_metadata(pa.BufferReader(content)).num_rows,
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    parts = entry["parts"]
+    if parts:
+        next(part for part in parts if part["name"] == name).update(described, footer=entry["footers"][name])
+        described = {key: sum(part[key] for part in parts) for key in ("rows", "bytes")}
+        described["sha256"] = sha256_of_parts([part["sha256"] for part in parts])
+    entry.update(described)
+    return json.dumps(document).encode()
 
 
 def _metadata(random: Random, content: bytes) -> bytes:
@@ -93,10 +154,6 @@ def _metadata(random: Random, content: bytes) -> bytes:
         document = change_document(random, json.loads(content), random.choice((1, 1, 2, 4)))
         content = to_json(document).encode("utf-8", "surrogatepass")
     return damage(random, content, _WORDS) if random.random() < 0.4 else content
-
-
-def _table(random: Random, content: bytes) -> bytes:
-    return damage(random, content, _WORDS) if random.random() < 0.4 else change_rows(random, content)
 
 
 def read(case: Case, folder: Path) -> bool:
@@ -107,16 +164,26 @@ def read(case: Case, folder: Path) -> bool:
     """
     store, output = case.write(folder), folder / "output"
     output.mkdir()
-    words = [word.replace(HERE, str(output)) for word in case.words]
+    is_altered = case.words[-1:] == (ALTERED,)
+    words = case.words[:-1] if is_altered else case.words
+    filled = [word.replace(HERE, str(output)) for word in words]
     stdout, err = io.BytesIO(), io.StringIO()
     out = io.TextIOWrapper(stdout, "utf-8", write_through=True)  # some write bytes
-    with redirect_stdout(out), redirect_stderr(err), _temporary_folders(folder):
-        code = run([*words, "--store", str(store)])
+    with redirect_stdout(out), redirect_stderr(err), _temporary_folders(folder), _queries(words):
+        code = run([*filled, "--store", str(store)])
     if code not in _CODES:
         raise DefectError(f"exit code {code}")
-    _check_output(case.words, code, stdout.getvalue().decode())
-    _check_errors(code, err.getvalue().splitlines())
+    shown, lines = stdout.getvalue().decode(), err.getvalue().splitlines()
+    _check_output(words, code, shown)
+    _check_errors(code, lines)
+    if not is_altered:
+        _check_blame([shown, *lines])
     return code == 0
+
+
+def _queries(words: Sequence[str]) -> AbstractContextManager[object]:
+    """Answer queries in this process, unless they are to have one of their own."""
+    return nullcontext() if APART[0] in words else patch.object(query_process, "run_query", read_texts)
 
 
 @contextmanager
@@ -140,8 +207,6 @@ def _check_output(words: tuple[str, ...], code: int, out: str) -> None:
     """Check that stdout is printable text, and JSON where promised."""
     if "\x1b" in out:
         raise DefectError("an escape sequence on stdout")
-    if _BLAMES_ANALYSIS in out:
-        raise DefectError(f"an analysis is blamed: {out[out.index(_BLAMES_ANALYSIS) - 300 :][:300]}")
     if code == 0 and (words[-2:] == _JSON or (words[0] == "export" and words[-1] == "-")):
         try:
             json.loads(out, parse_constant=_reject_constant)
@@ -156,7 +221,12 @@ def _reject_constant(word: str) -> NoReturn:
 def _check_errors(code: int, lines: list[str]) -> None:
     for line in lines:
         check_message(line)
-        if _BLAMES_ANALYSIS in line:
-            raise DefectError(f"an analysis is blamed: {line[:300]}")
     if code == 2 and not any(line.startswith("tracekit: ") for line in lines):
         raise DefectError(f"exit code 2 without an error: {lines[:3]}")
+
+
+def _check_blame(texts: Sequence[str]) -> None:
+    for text in texts:
+        if _BLAMES_ANALYSIS in text:
+            place = text.index(_BLAMES_ANALYSIS)
+            raise DefectError(f"an analysis is blamed: {text[max(0, place - 300) :][:300]}")

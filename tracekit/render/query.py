@@ -27,10 +27,11 @@ _BATCH = 10_000
 
 def answer() -> None:
     """Answer a query in the process that `tracekit.export.query_process.run_query` started for it."""
-    serve(_texts)
+    serve(read_texts)
 
 
-def _texts(query: Query) -> Iterator[str]:
+def read_texts(query: Query) -> Iterator[str]:
+    """Yield the answer to a query in pieces, in this process."""
     from tracekit.ingest.references import resolve
 
     statement = read(query.sql, KNOWN)
