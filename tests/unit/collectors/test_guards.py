@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from tracekit.collectors import children, guard, program
 
 from tests.environment import HANG_SECONDS
+from tracekit.recording.agent.agent import BUSY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,3 +154,23 @@ def test_attributes_of_processes_that_a_kernel_lacks_are_left_out(monkeypatch: p
 
     monkeypatch.setattr(guard.ctypes, "CDLL", missing)
     guard._control(guard._SET_CHILD_SUBREAPER, 1)
+
+
+@pytest.mark.parametrize(("is_suspended", "is_own"), [(False, True), (True, True), (False, False)])
+def test_a_process_whose_profiler_waits_is_ended_unless_suspended_or_of_others(
+    tmp_path: Path, *, is_suspended: bool, is_own: bool
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        if is_suspended:
+            process.send_signal(signal.SIGSTOP)
+        busy = tmp_path / f"process-{process.pid}{BUSY}"
+        busy.write_text(json.dumps({"name": "rank-0", "thread": process.pid, "at_end": False}))
+        root = os.getpid() if is_own else process.pid
+        with children.end_stuck_profilers(tmp_path, root, 0.2):
+            if is_own and not is_suspended:
+                assert process.wait(HANG_SECONDS) == -signal.SIGKILL
+            else:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(1)
+        process.kill()
+    assert busy.with_suffix(children.STUCK).exists() == (is_own and not is_suspended)
