@@ -28,6 +28,7 @@ from tracekit.schema import C, DeviceKind
 
 from .common import PLACE, Bools, extent, ints, is_kind, spans
 from .groups import number_by
+from .host_rows import host_rows
 
 
 @dataclass(frozen=True)
@@ -145,13 +146,8 @@ def _find(run: Run) -> _Overruns:
 
 def _are_in_order(run: Run, copies: pd.DataFrame) -> Bools:
     """Whether each copy or memset has the stream in which it runs."""
-    calls = copies[C.LAUNCH_ROW].dropna().unique().astype(int).tolist()
-    launches = run.table(
-        "host_intervals", columns=[C.ROW_ID, C.NAME], where=pc.field(C.ROW_ID).isin(calls)
-    )
-    of_cuda = launches[C.ROW_ID][launches[C.NAME].astype(str).str.match(_IN_ORDER)]
-    in_order: Bools = copies[C.LAUNCH_ROW].isin(of_cuda).to_numpy(bool)
-    return in_order
+    calls = host_rows(run, copies[C.LAUNCH_ROW], [C.NAME])[C.NAME]
+    return np.array([isinstance(call, str) and bool(_IN_ORDER.match(call)) for call in calls], bool)
 
 
 def _find_among(rows: pd.DataFrame) -> _Overruns:
