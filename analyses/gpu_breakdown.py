@@ -145,7 +145,7 @@ class _DeviceUnions:
 
 
 def _union_of_cut(run: Run, rows: pd.DataFrame) -> Union:
-    """Union of the kernels, of which those with a wrong end stop where the next row of their stream starts."""
+    """Union of the kernels, of which those with a wrong end stop where the next of their stream starts."""
     kernels = rows[rows[C.KIND] == DeviceKind.KERNEL]
     return intervals.union(ints(kernels, C.START_NS), cut_overruns(run, kernels))
 

@@ -177,9 +177,7 @@ class _BusyProcess:
         files = [self._mark, *sorted(self._mark.parent.glob(f"{facts['name']}.*"))]
         written = [(file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()]]
         worked_s = sum(
-            times.user_time + times.system_time
-            for times in process.threads()
-            if times.id == facts["thread"]
+            times.user_time + times.system_time for times in process.threads() if times.id == facts["thread"]
         )
         suspended = process.status() in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}
         signs = (written, worked_s)

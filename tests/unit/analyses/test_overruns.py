@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tracekit.analyses.shared.intervals_by_class import find_overruns
 
 from tests.builders import host, kernel, make_run, memcpy
-from tracekit.analyses.shared.intervals_by_class import find_overruns
 from tracekit.analysis import Bottleneck, analyze
 from tracekit.analysis.verdict import judge
 from tracekit.schema import HostKind
