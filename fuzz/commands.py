@@ -56,8 +56,8 @@ _SLOW = (
 _PLAIN = frozenset({"report", "rm", "export", "check"})
 """Commands without `--format`."""
 _SHARES = {
-    False: {"slow": 2, "query": 8, "metadata": 30, "tables": 30, "analysis": 30},
-    True: {"slow": 2, "query": 15, "metadata": 6, "tables": 27, "analysis": 50},
+    False: {"slow": 1, "query": 9, "metadata": 60, "tables": 15, "analysis": 15},
+    True: {"slow": 1, "query": 15, "metadata": 6, "tables": 28, "analysis": 50},
 }
 """Percentages of commands, by whether a table is damaged."""
 

@@ -31,6 +31,7 @@ from samples.simulator.examples import training
 from tracekit import registry
 from tracekit.analysis import analyze
 from tracekit.cli.main import run
+from tracekit.errors import TracekitError
 from tracekit.export import query_process
 from tracekit.ingest.importer import import_traces
 from tracekit.render.query import read_texts
@@ -71,7 +72,9 @@ _JSON = ("--format", "json")
 _BLAMES_ANALYSIS = "report it to the package"
 """Hint shown for a failing analysis; wrong if the run is damaged."""
 ALTERED = "altered"
-"""Last word of the case of a run whose digests are those of an altered table: only `verify` can notice."""
+"""Word of a case whose digests are those of an altered table: only `verify` can notice."""
+IF_READ = "if-read:"
+"""Begin of the word of a case whose command is run only if this table, or the metadata alone, can be read."""
 
 
 @cache
@@ -126,7 +129,8 @@ def make(random: Random) -> Case:
         del files[random.choice(sorted(files))]
     laid = {f"store/{RUN}/{name}": content for name, content in files.items()}
     words = command(random, table, analyses_by_table().get(table, ()))
-    return Case(files=laid, main="store", words=(*words, *altered))
+    condition = (f"{IF_READ}{table}",) if random.random() < 0.9 else ()
+    return Case(files=laid, main="store", words=(*words, *altered, *condition))
 
 
 def _with_digests(files: dict[str, bytes], table: str, changed: str) -> bytes:
@@ -157,15 +161,19 @@ def _metadata(random: Random, content: bytes) -> bytes:
 
 
 def read(case: Case, folder: Path) -> bool:
-    """Run the command; returns whether it succeeded.
+    """Read what is damaged, and run the command; returns whether it succeeded.
+
+    Nine of ten commands are run only if that can be read: the others would print the same error.
 
     Raises:
         DefectError: Exit code, output or error are not as documented.
     """
     store, output = case.write(folder), folder / "output"
     output.mkdir()
-    is_altered = case.words[-1:] == (ALTERED,)
-    words = case.words[:-1] if is_altered else case.words
+    words = tuple(word for word in case.words if word != ALTERED and not word.startswith(IF_READ))
+    tables = [word.removeprefix(IF_READ) for word in case.words if word.startswith(IF_READ)]
+    if tables and not _can_be_read(store / RUN, tables[0]):
+        return False
     filled = [word.replace(HERE, str(output)) for word in words]
     stdout, err = io.BytesIO(), io.StringIO()
     out = io.TextIOWrapper(stdout, "utf-8", write_through=True)  # some write bytes
@@ -176,9 +184,19 @@ def read(case: Case, folder: Path) -> bool:
     shown, lines = stdout.getvalue().decode(), err.getvalue().splitlines()
     _check_output(words, code, shown)
     _check_errors(code, lines)
-    if not is_altered:
+    if ALTERED not in case.words:
         _check_blame([shown, *lines])
     return code == 0
+
+
+def _can_be_read(folder: Path, table: str) -> bool:
+    """Whether the metadata of a run, and the table if one is named, can be read."""
+    stored = Run(folder)
+    try:
+        return stored.meta is not None and (not table or stored.table(table) is not None)
+    except TracekitError as error:
+        check_message(str(error))
+        return False
 
 
 def _queries(words: Sequence[str]) -> AbstractContextManager[object]:
