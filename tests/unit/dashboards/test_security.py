@@ -277,11 +277,15 @@ def test_callbacks_with_hostile_values_are_answered_or_refused(
             Case(files=made_files(1), main="").write(folder)
         body = make_callback(Random(f"callback {number}"))
         answer = client.post(UPDATE, data=body, content_type="application/json")
-        assert answer.status_code in {200, 204, 400, 404, 503}, (number, body, answer.text[:500])
+        assert answer.status_code in {200, 204, 503} or 400 <= answer.status_code < 500, (
+            number,
+            body,
+            answer.text[:500],
+        )
         assert "Traceback" not in answer.text
         statuses[answer.status_code] += 1
         outputs.add(body.partition(b'"outputs"')[0])
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert min(statuses[200] + statuses[204], statuses[400]) > CALLBACKS // 10
-    assert len(outputs) > 50
+    assert len(outputs) > 30
     assert [entry.name for entry in tmp_path.iterdir()] == ["store"]
