@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from tracekit.schema import C
 from . import shortcuts
 from .components.charts import aria, data
 from .components.elements import join_elements
-from .components.links import display_name
+from .components.links import commit_name, display_name
 from .exports import downloads
 from .site import Context, Needs, Page, Section, Site, View
 
@@ -119,18 +120,24 @@ def list_run_options(
         search: Text in label or id, ignoring case; the label of the chosen run is no search.
     """
     current = next((run for run in runs if run.path.name == chosen), None)
+    now = datetime.now(UTC)
     words = search.lower().split()
-    if current and search == display_name(current):
+    if current and _without_age(search) == _without_age(display_name(current, now)):
         words = []
     others = (run for run in reversed(runs) if run.path.name != without and _matches(run, words))
     shown = list(islice(others, MAX_OPTIONS))
     if current and current not in shown:
         shown.append(current)
-    return [{"value": run.path.name, "label": display_name(run)} for run in shown]
+    return [{"value": run.path.name, "label": display_name(run, now)} for run in shown]
+
+
+def _without_age(name: str) -> list[str]:
+    """Return the parts of the name of a run, without its age, which changes while it is shown."""
+    return [part for part in name.split(" · ") if part != "now" and not part.endswith(" ago")]
 
 
 def _matches(run: Run, words: Sequence[str]) -> bool:
-    text = f"{run.header.label or ''} {run.path.name}".lower() if words else ""
+    text = f"{run.header.label or ''} {run.path.name} {commit_name(run.header.git)}".lower() if words else ""
     return all(word in text for word in words)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import dash_mantine_components as dmc
 import pandas as pd
@@ -17,14 +19,16 @@ from tracekit.runs import notes
 from tracekit.runs.meta import Git, RunMeta
 from tracekit.runs.notes import Notes
 from tracekit.runs.run import Run
-from tracekit.runs.text import shorten
+from tracekit.runs.text import ago, shorten
 from tracekit.schema import C
 
 from ..figures.axis import COLORWAY
 from ..site import View
 from .charts import aria
 
-_MAX_CHARS = 52
+_MAX_CHARS = 60
+_NAMED_ID = re.compile(r"\d{8}T\d{6}Z-(.+)-([0-9a-f]{6})")
+"""Ids of runs: their time, name and random end."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +129,22 @@ def color_dot(run: Run) -> Component:
     return html.Span(className="tk-run-dot", style={"background": color_of_run(run)})
 
 
-def display_name(run: Run) -> str:
-    """Return label and id of a run within 52 characters; the label gets more room."""
-    label, run_id = clean(run.header.label or ""), run.path.name
+def display_name(run: Run, now: datetime) -> str:
+    """Return label or name, commit, age and end of the id of a run, within 60 characters.
+
+    Args:
+        run: The run.
+        now: The time of which its age is.
+    """
+    run_id, header = run.path.name, run.header
+    named = _NAMED_ID.fullmatch(run_id)
+    label = clean(header.label or "") or (named[1] if named else "")
     if not label:
         return shorten(run_id, _MAX_CHARS)
-    short_label = shorten(label, _MAX_CHARS - min(len(run_id), 24) - 3)
-    return f"{short_label} · {shorten(run_id, max(_MAX_CHARS - len(short_label) - 2, 12))}"
+    parts = [commit_name(header.git, 7), ago(clean(header.created_at), now), named[2] if named else run_id]
+    rest = " · ".join(filter(None, parts))
+    rest = shorten(rest, _MAX_CHARS // 2 + 4)
+    return f"{shorten(label, _MAX_CHARS - len(rest) - 3)} · {rest}"
 
 
 def with_device_names(frame: pd.DataFrame, names: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import Age, format_option, open_store, store_option
 from tracekit.cli.progress import note
 from tracekit.errors import RunNotFoundError, TracekitError
-from tracekit.runs.text import ID, MISSING
+from tracekit.runs.text import ID, MISSING, ago
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -137,29 +137,6 @@ def _table(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     return render.table_text(shown, [columns[name] for name in _ORDER], limit=0, transposed=False)
-
-
-_SPANS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-
-
-def ago(created_at: str, now: datetime) -> str:
-    """Return how long ago a time was, in its largest unit; the time itself if that cannot be said.
-
-    Example:
-        >>> now = datetime(2026, 3, 15, 12, tzinfo=UTC)
-        >>> [ago(f"2026-03-{time}Z", now) for time in ("15T11:59:00", "15T09:00:00", "02T00:00:00")]
-        ['1 min ago', '3 h ago', '13 d ago']
-        >>> ago("2026-03-15T13:00:00Z", now)
-        '2026-03-15T13:00:00Z'
-    """
-    try:
-        seconds = int((now - datetime.fromisoformat(created_at)).total_seconds())
-    except (ValueError, TypeError):  # edited by hand
-        return created_at
-    for span, unit in _SPANS:
-        if seconds >= span:
-            return f"{seconds // span} {unit} ago"
-    return created_at if seconds < 0 else "now"
 
 
 def _readable(store: Store) -> list[Run]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from datetime import date, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
@@ -198,3 +198,27 @@ def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         return
     for key, item in items:
         yield from leaves(f"{name}.{key}" if name else str(key), item)
+
+
+_SPANS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def ago(created_at: str, now: datetime) -> str:
+    """Return how long ago a time was, in its largest unit; the time itself if that cannot be said.
+
+    Example:
+        >>> from datetime import UTC
+        >>> now = datetime(2026, 3, 15, 12, tzinfo=UTC)
+        >>> [ago(f"2026-03-{time}Z", now) for time in ("15T11:59:00", "15T09:00:00", "02T00:00:00")]
+        ['1 min ago', '3 h ago', '13 d ago']
+        >>> ago("2026-03-15T13:00:00Z", now)
+        '2026-03-15T13:00:00Z'
+    """
+    try:
+        seconds = int((now - datetime.fromisoformat(created_at)).total_seconds())
+    except (ValueError, TypeError):  # edited by hand
+        return created_at
+    for span, unit in _SPANS:
+        if seconds >= span:
+            return f"{seconds // span} {unit} ago"
+    return created_at if seconds < 0 else "now"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs import make_run
-from tracekit.cli.runs import ago
 from tracekit.runs.meta import Git
+from tracekit.runs.text import ago
 
 if TYPE_CHECKING:
     from collections.abc import Callable

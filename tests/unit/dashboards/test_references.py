@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
 
 from tracekit.errors import UnusableInputError
+from tracekit.runs.meta import Git
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
@@ -75,17 +77,19 @@ def test_a_link_out_of_the_store_is_not_deleted_from_the_page(site: Site, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("label", "shown"),
+    ("label", "run_id", "shown"),
     [
-        ("", "20261121T031500Z-resnet50-train-1f3a9c"),
-        ("baseline", "baseline · 20261121T031500Z-resnet50-train-1f3a9c"),
-        (
-            "baseline of the batch size and resolution",
-            "baseline of …d resolution · 20261121T031…train-1f3a9c",
-        ),
+        ("", "20261121T031500Z-resnet50-train-1f3a9c", "resnet50-train · abcdef0+ · 3 h ago · 1f3a9c"),
+        ("baseline", "20261121T031500Z-resnet50-train-1f3a9c", "baseline · abcdef0+ · 3 h ago · 1f3a9c"),
+        ("baseline", "mine", "baseline · abcdef0+ · 3 h ago · mine"),
+        ("", "mine", "mine"),
     ],
 )
-def test_the_name_of_a_run_is_its_label_and_id(label: str, shown: str) -> None:
-    header = SimpleNamespace(label=label)
-    run: Any = SimpleNamespace(header=header, path=PurePath("20261121T031500Z-resnet50-train-1f3a9c"))
-    assert display_name(run) == shown
+def test_the_name_of_a_run_begins_with_what_tells_it_from_others(label: str, run_id: str, shown: str) -> None:
+    git = Git("abcdef0123456789", "", "main", dirty=True, diff_sha256=None, commit_time="")
+    header = SimpleNamespace(label=label, git=git, created_at="2026-11-21T03:15:00Z")
+    run: Any = SimpleNamespace(header=header, path=PurePath(run_id))
+    now = datetime(2026, 11, 21, 6, 20, tzinfo=UTC)
+    assert display_name(run, now) == shown
+    header.label = "y" * 100
+    assert len(display_name(run, now)) <= 60

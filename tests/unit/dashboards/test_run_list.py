@@ -219,6 +219,9 @@ def test_pickers_offer_the_newest_and_search_the_others(
     oldest = runs[0].path.name
     newest = [run.path.name for run in runs[:-3:-1]]
     assert [one["value"] for one in shell.list_run_options(runs, oldest)] == [*newest, oldest]
+    shown = shell.list_run_options(runs, oldest)[-1]["label"].replace(" d ago", "00 d ago")
+    unfiltered = shell.list_run_options(runs, oldest, search=shown)
+    assert [one["value"] for one in unfiltered] == [*newest, oldest]  # its age has changed since
     found = shell.list_run_options(runs, None, search="TRIAL 0")
     assert [one["value"] for one in found] == [oldest]
     assert [one["value"] for one in shell.list_run_options(runs, None, without=newest[0])][:1] == newest[1:]
