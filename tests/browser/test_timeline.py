@@ -333,6 +333,28 @@ def test_a_link_shows_the_exact_view(tab: Page, timelines: Served) -> None:
 
 
 @pytest.mark.slow
+def test_a_view_is_saved_under_a_name_shown_again_and_deleted(tab: Page, timelines: Served) -> None:
+    words = {"from": 900_000, "to": 1_500_000, "q": "idle"}
+    canvas = opened(tab, timelines.url("timeline", "plain", **words))
+    shows(canvas, 900_000, 1_500_000)
+    views = tab.get_by_role("region", name="Views")
+    views.get_by_label("Name of the view").fill(f" {HOSTILE[:50]} ")
+    tab.keyboard.press("Enter")
+    expect(views.get_by_role("button", name=HOSTILE[:50], exact=True)).to_be_visible()
+    canvas = opened(tab, timelines.url("timeline", "plain"))
+    shows(canvas, 0, 2 * STEP_NS)
+    views.get_by_role("button", name=HOSTILE[:50], exact=True).click()
+    shows(canvas, 900_000, 1_500_000)
+    expect(tab.get_by_role("combobox", name="Search", exact=True)).to_have_value("idle")
+    opened(tab, timelines.url("timeline", "filled"))
+    expect(views.locator("li")).to_have_count(0)
+    tab.go_back()
+    views.get_by_role("button", name="Delete").click()
+    expect(views.locator("li")).to_have_count(0)
+    assert tab.evaluate("window.pwned") is None
+
+
+@pytest.mark.slow
 def test_lanes_panel_and_table_fill_the_window_and_their_layout_is_remembered(
     tab: Page, address: str
 ) -> None:
