@@ -5,13 +5,14 @@
 Each TRACE is a file, or a folder of the traces of one job; each is imported into a store of its own, and its
 pages are opened in headless Chromium at 1440x900 and 390x844. `layout` prints for each page the sum of all
 layout shifts of a load at both widths, by how much the document is wider than the window, and the tables with
-columns outside of it at 1440. `loads` prints the milliseconds until a page is complete: first (of a new
-server, after the import, with an empty browser cache) and second, the median of the rounds. `drop` is the
-time from dropping the file until the verdict is shown and until the overview is complete. `memory` is the
-server's memory over 2,000 loads of pages with their blocks, without a browser. `tab` is the memory of one tab
-over as many loads, in turns of all pages by new documents and by links: its heap, nodes and listeners after a
-garbage collection, and the memory of the browser's processes. Times need an idle machine; the other parts do
-not.
+columns outside of it at 1440. `loads` prints the milliseconds until something is painted, and until what is
+in the window is complete: first (of a new server, after the import, with an empty browser cache) and second;
+requests and kilobytes of the first, kilobytes of the second, and the longest task and the layout shifts of
+the first, medians of the rounds. `drop` is the time from dropping the file until the verdict is shown and
+until the overview is complete. `memory` is the server's memory over 2,000 loads of pages with their blocks,
+without a browser. `tab` is the memory of one tab over as many loads, in turns of all pages by new documents
+and by links: its heap, nodes and listeners after a garbage collection, and the memory of the browser's
+processes. Times need an idle machine; the other parts do not.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ SHIFT = 0.1
 LOADS, EVERY = 2_000, 500
 PATIENCE_S = 180
 _WATCH = """(() => {
-  const found = window.tracekitLoad = { shift: 0, shifted: [], done: null };
+  const found = window.tracekitLoad = { shift: 0, shifted: [], longest: 0, done: null };
+  new PerformanceObserver((list) => {
+    for (const one of list.getEntries()) found.longest = Math.max(found.longest, one.duration);
+  }).observe({ type: "longtask", buffered: true });
   new PerformanceObserver((list) => {
     for (const one of list.getEntries().filter((each) => !each.hadRecentInput)) {
       found.shift += one.value;
@@ -68,6 +72,12 @@ _WATCH = """(() => {
   };
   window.requestAnimationFrame(look);
 })()"""
+_SENT = """() => {
+  const sent = ["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind));
+  const painted = performance.getEntriesByName("first-contentful-paint")[0];
+  const bytes = sent.reduce((sum, one) => sum + one.transferSize, 0);
+  return { painted: painted ? painted.startTime : 0, requests: sent.length, bytes };
+}"""
 _FITS = """() => {
   const root = document.documentElement;
   const wide = [...document.querySelectorAll("#page *")].filter((one) => one.scrollWidth > one.clientWidth + 1
@@ -136,21 +146,34 @@ def layout(browser: Browser, address: str, run: str, pages: Iterable[str], *, ve
 
 
 def loads(browser: Browser, trace: Path, pages: Sequence[str], rounds: int) -> Iterator[str]:
-    """Yield the rows of the table of loads, in milliseconds."""
-    took: dict[str, list[tuple[float, float]]] = {name: [] for name in pages}
-    yield f"{'page':20}{'first ms':>10}{'second ms':>10}"
+    """Yield the rows of the table of loads."""
+    took: dict[str, list[list[float]]] = {name: [] for name in pages}
+    heads = ("paint ms", "first ms", "second ms", "requests", "kB", "kB again", "longest ms", "shift")
+    yield f"{'page':20}{''.join(f'{head:>11}' for head in heads)}"
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             store, run = stored(trace, Path(folder))
             with serving(store) as (_, address):
                 for name in pages:
                     page = opened(browser, WIDE)
-                    first = completed(page, f"{address}{name}?run={run}")["done"]
-                    took[name].append((first, completed(page, None)["done"]))
+                    first = completed(page, f"{address}{name}?run={run}") | page.evaluate(_SENT)
+                    second = completed(page, None) | page.evaluate(_SENT)
+                    took[name].append(
+                        [
+                            first["painted"],
+                            first["done"],
+                            second["done"],
+                            first["requests"],
+                            first["bytes"] / 1e3,
+                            second["bytes"] / 1e3,
+                            first["longest"],
+                            first["shift"],
+                        ]
+                    )
                     page.context.close()
                     if number == rounds - 1:
-                        firsts, seconds = zip(*took[name], strict=True)
-                        yield f"{name:20}{median(firsts):10.0f}{median(seconds):10.0f}"
+                        *values, shift = map(median, zip(*took[name], strict=True))
+                        yield f"{name:20}{''.join(f'{value:11.0f}' for value in values)}{shift:11.3f}"
 
 
 def drop(browser: Browser, trace: Path, rounds: int) -> Iterator[str]:
