@@ -16,6 +16,7 @@ import time
 import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import waitress
@@ -78,6 +79,7 @@ def create_app(
         index_string=shell.INDEX,
     )
     site = Site(app=app, store=store, pages=load_pages(), results=Results(analyze=ResultCache(store).analyze))
+    app.first, app.report = partial(blocks.first_page, site), partial(downloads.report_address, site)
     app.layout = shell.shell(site.pages)
     shell.connect(site)
     shell.connect_pickers(site)

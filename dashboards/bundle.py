@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -24,6 +24,9 @@ _FURTHER = b"currentScript"
 _ALONE = "dash-renderer"
 """Script that Dash looks for in the page."""
 _UNUSED = "/dash_table/"
+_LATER = "/dash_ag_grid/dash_ag_grid"
+"""Library that `assets/grid_library.js` loads when it is needed."""
+_LATER_LINK = '<link id="grid-library" rel="prefetch" href="{}">'
 _FOLDER = "/bundle/"
 _KEPT = "public, max-age=31536000, immutable"
 STATIC = (_FOLDER, "/_dash-component-suites/")
@@ -51,7 +54,9 @@ class Bundles:
         """
         if tags not in self.tags:
             addresses = [html.unescape(found) for found in _SOURCE.findall(tags) if _UNUSED not in found]
-            self.tags[tags] = "\n".join(map(template.format, self._join(addresses, kind)))
+            later = [html.escape(address) for address in addresses if _LATER in address]
+            joined = self._join([address for address in addresses if _LATER not in address], kind)
+            self.tags[tags] = "\n".join([*map(template.format, joined), *map(_LATER_LINK.format, later)])
         return self.tags[tags]
 
     def _join(self, addresses: list[str], kind: str) -> Iterator[str]:
@@ -108,6 +113,10 @@ class BundledDash(Dash):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self.bundles = Bundles(self.server)
+        # the requested page as HTML, for the given styles, which is shown until scripts have drawn it
+        self.first: Callable[[str], str] = lambda _: ""
+        # the address of what browsers without scripts show in place of the requested page
+        self.report: Callable[[], str] = lambda: ""
         self.server.add_url_rule(f"{_FOLDER}<name>", "bundle", self.bundles.serve)
         self.server.after_request(self.bundles.compress)
 
@@ -115,5 +124,9 @@ class BundledDash(Dash):
         """Return the page, with joined files in place of each."""
         parts["css"] = self.bundles.replace(parts["css"], "css", '<link rel="stylesheet" href="{}">')
         parts["scripts"] = self.bundles.replace(parts["scripts"], "js", '<script src="{}"></script>')
+        if address := html.escape(self.report()):
+            refresh = f'<meta http-equiv="refresh" content="0; url={address}">'
+            parts["metas"] += f"<noscript>{refresh}</noscript>"
+        parts["app_entry"] += self.first(parts["css"])
         page: str = super().interpolate_index(*args, **parts)
         return page

@@ -270,6 +270,7 @@ INDEX = """<!DOCTYPE html>
   </head>
   <body>
     {%app_entry%}
+    <noscript>This page needs JavaScript.</noscript>
     <footer>{%config%}{%scripts%}{%renderer%}</footer>
   </body>
 </html>"""

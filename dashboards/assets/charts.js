@@ -1,11 +1,48 @@
-/* PNG and SVG download buttons of charts. */
-(() => {
-  "use strict";
+/* Charts: the server's picture until someone zooms or saves, else Plotly once near the window; tooltips of pictures; downloads. */
+"use strict";
+window.tracekit = window.tracekit || {};
+(function () {
+  const BEGIN = "tracekit-plot";
+  const SAVED_MS = 15000;
 
-  document.addEventListener("click", (event) => {
+  window.tracekit.Chart = ({ picture, label, ...graph }) => {
+    const { createElement, useEffect, useRef, useState } = window.React;
+    const [plots, plot] = useState(false);
+    const place = useRef(null);
+    useEffect(() => {
+      const node = place.current;
+      if (!node) { return undefined; }
+      const begin = () => plot(true);
+      node.addEventListener(BEGIN, begin);
+      const stop = picture ? () => {} : window.tracekit.whenNear(node, begin);
+      return () => { stop(); node.removeEventListener(BEGIN, begin); };
+    }, [plots, !picture]);
+    if (plots) { return createElement(window.dash_core_components.Graph, { key: "plot", ...graph }); }
+    if (!picture) { return createElement("div", { key: "later", ref: place, className: "tk-figure tk-later" }); }
+    const zoom = { type: "button", className: "tk-zoom", "aria-label": `Zoom: ${label}`, onClick: () => plot(true) };
+    return createElement(
+      "div",
+      { key: "picture", ref: place, className: "tk-figure" },
+      createElement("div", { dangerouslySetInnerHTML: { __html: picture } }), // whose text the server has escaped
+      createElement("button", zoom, "Zoom"),
+    );
+  };
+
+  /* The Plotly chart of a figure, which is drawn if it is not yet; null after a while. */
+  async function plotOf(chart) {
+    chart.querySelector(".tk-figure")?.dispatchEvent(new CustomEvent(BEGIN));
+    const latest = performance.now() + SAVED_MS;
+    const drawn = ".js-plotly-plot:not(.dash-graph--pending):has(.main-svg)";
+    while (!chart.querySelector(drawn) && performance.now() < latest) {
+      await new Promise((resolve) => { setTimeout(resolve, 50); });
+    }
+    return chart.querySelector(drawn);
+  }
+
+  document.addEventListener("click", async (event) => {
     const button = event.target.closest && event.target.closest(".tk-picture button");
-    const plot = button && button.closest(".tk-chart").querySelector(".js-plotly-plot");
-    if (!plot || !window.Plotly) {
+    const plot = button && await plotOf(button.closest(".tk-chart"));
+    if (!plot) {
       return;
     }
     const { format, name } = button.dataset;
@@ -14,4 +51,24 @@
     const { clientWidth: width, clientHeight: height } = plot;
     window.Plotly.downloadImage(figure, { format, filename: name, width, height, scale: format === "png" ? 2 : 1 });
   });
+
+  document.addEventListener("dblclick", (event) => {
+    const figure = event.target.closest && event.target.closest(".tk-plot") && event.target.closest(".tk-figure");
+    if (figure) { figure.dispatchEvent(new CustomEvent(BEGIN)); }
+  });
+
+  const tip = document.createElement("div");
+  tip.className = "tk-tip";
+
+  /* Show the text of the bar or point at the pointer, beside it and inside of the window. */
+  document.addEventListener("pointermove", ({ target, clientX, clientY }) => {
+    const over = target.closest && target.closest("[data-tip]");
+    if (!over) { tip.remove(); return; }
+    if (tip.textContent !== over.dataset.tip) { tip.textContent = over.dataset.tip; }
+    if (!tip.isConnected) { document.body.append(tip); }
+    const { clientWidth: width, clientHeight: height } = document.documentElement;
+    tip.style.left = `${Math.max(4, Math.min(clientX + 12, width - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${clientY + 16 + tip.offsetHeight < height ? clientY + 16 : clientY - tip.offsetHeight - 8}px`;
+  });
+  document.addEventListener("scroll", () => tip.remove(), true);
 })();

@@ -13,6 +13,7 @@ from tracekit.render import human
 from tracekit.render.cells import plain
 
 from ..figures.axis import COLORWAY
+from ..figures.pictures import draw_picture
 from ..site import Context, Site
 
 Number = int | float
@@ -138,6 +139,30 @@ _CONFIG: Any = {
 }
 
 
+MAX_DRAWN = 800
+"""Maximum bars and points of a picture; Plotly draws figures with more."""
+
+
+class Chart(Component):
+    """Figure that `assets/charts.js` draws: as its picture, if any, until someone zooms, else with Plotly.
+
+    Attributes are those of `dcc.Graph`, the `picture` as HTML, and the `label` of the figure.
+    """
+
+    _namespace, _type = "tracekit", "Chart"
+    _prop_names = (  # type: ignore[assignment]
+        "id",
+        "figure",
+        "config",
+        "className",
+        "style",
+        "clickData",
+        "picture",
+        "label",
+    )
+    _valid_wildcard_attributes = ()  # type: ignore[assignment]
+
+
 def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) -> Component:
     """Show a figure with its caption and download buttons.
 
@@ -148,12 +173,16 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         caption: One sentence.
     """
     shown = with_theme(figure, dark=context.dark)
-    graph = dcc.Graph(
+    height = {"height": shown["layout"]["height"]}
+    picture = draw_picture(figure, label=caption) if _is_small(figure) else ""
+    graph = Chart(
         id={"type": "chart", "page": context.view.page, "name": name},
         figure=shown,
         config=_CONFIG,
         className="tk-graph",
-        style={"height": shown["layout"]["height"]},
+        style=height,
+        picture=picture,
+        label=caption,
     )
     pictures = []
     for kind in ("PNG", "SVG"):
@@ -161,8 +190,15 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         named |= aria(label=f"{kind}: {caption}")
         pictures.append(html.Button(kind, type="button", title=f"Save chart as {kind}", **named))
     words = html.Figcaption([html.Span(caption), html.Span(pictures, className="tk-picture")])
-    place = html.Div(graph, style={"minHeight": shown["layout"]["height"]})  # also while plotly loads
+    # the room of a chart that is drawn later
+    place = html.Div(graph, style={} if picture else {"minHeight": height["height"]})
     return html.Figure([place, words], className="tk-chart")
+
+
+def _is_small(figure: dict[str, Any]) -> bool:
+    """Return whether a figure has few bars and points; long arrays are packed."""
+    values = [trace.get("x", {}) for trace in figure["data"]]
+    return all(isinstance(x, list) for x in values) and sum(map(len, values)) <= MAX_DRAWN
 
 
 def with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:

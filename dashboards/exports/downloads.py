@@ -85,6 +85,16 @@ def list_analyses(page: Page) -> list[str]:
     return [name for name in dict.fromkeys([*page.covers, *page.exports, page.name]) if name in analyses]
 
 
+def report_address(site: Site) -> str:
+    """Return the address of the report of the requested page, which needs no script; empty if it has none."""
+    context = site.context_of_request(View.parse(request.path, "").page)
+    page, run = site.pages.get(context.view.page), context.chosen
+    if page is None or run is None or page.needs is Needs.NOTHING or not list_analyses(page):
+        return ""
+    query = peaks_query(context.view.peaks)
+    return f"/export/{run.path.name}/{page.name}.html{f'{query}&' if query else '?'}inline=1"
+
+
 def _export_links(page: Page, run: Run, peaks: str) -> list[Component]:
     """Create the export links of a page, with the device whose peaks its address names, if any."""
     if page.needs is Needs.NOTHING:
@@ -161,6 +171,8 @@ def _html(site: Site, run: Run, *, name: str) -> Response:
         advice=advice,
     )
     response = download(text, "text/html; charset=utf-8", f"{run.path.name}-{name}.html")
+    if request.args.get("inline"):
+        del response.headers["Content-Disposition"]  # shown where scripts are off
     response.headers["Content-Security-Policy"] = POLICY
     return response
 

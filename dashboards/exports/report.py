@@ -26,12 +26,14 @@ from tracekit.runs.run import Run
 from ..components.links import device_names
 from ..components.text import sentence
 from ..figures import bars, shares
+from ..figures.pictures import draw_picture
 from ..figures.standard import Standard, first_figure
-from ..figures.svg import svg
 
 MAX_ROWS = 500
 """Maximum number of rows per table."""
 _WINDOWS = {"profiled_steps": "the profiled steps", "whole": "the capture"}
+STYLES = Path(__file__).parents[1] / "assets" / "picture.css"
+"""Styles of pictures."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -89,17 +91,18 @@ def render_report(
             "lines": "\n".join(map(clean, capture.lines)),
         },
         "version": VERSION,
+        "styles": Markup(STYLES.read_text(encoding="utf-8")),  # noqa: S704 (a file of ours)
     }
     return page("report.html.j2", content, Path(__file__).parent / "templates")
 
 
 def draw(analysis: Analysis, result: Result) -> tuple[str, str]:
-    """Return the figure of a result as an SVG element with escaped text and its caption, or empty texts."""
+    """Return the picture of a result as HTML with escaped text, and its caption; or empty texts."""
     figure = _breakdown(result) or _causes(result) or first_figure(analysis.tables, result.tables)
     if figure is None:
         return "", ""
     caption = clean(figure.caption)
-    return svg(figure.figure, label=caption), caption
+    return draw_picture(figure.figure, label=caption), caption
 
 
 def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> dict[str, Any]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import dash_mantine_components as dmc
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from dash import ClientsideFunction, Input, Output, dcc, html
 from dash.development.base_component import Component
 
 from tracekit.analysis import NODE, PARENT, Column
+from tracekit.errors import clean
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
@@ -23,7 +27,6 @@ from ..analysis_pages.results import (
 )
 from ..components.charts import aria, data
 from ..components.text import show_note
-from ..figures.svg import SIDES, flame_data
 from ..site import Section, Site
 
 _SIDES = [("host", "Host time"), ("device", "Device time")]
@@ -50,6 +53,66 @@ _MEANT = {
 MAX_PATHS = 10
 _PATH = Column("under", "", "names of its ancestors, outermost first")
 _KEYS = "Click or Enter to zoom, Esc to zoom out, arrow keys to move, / to search."
+Ints = npt.NDArray[np.int64]
+MAX_DIVISIONS = 20_000
+"""Nodes shorter than the total divided by this are dropped; they would be narrower than a pixel."""
+_TIMES = {"host": ("host_total_ns", "host_self_ns"), "device": ("device_total_ns", "device_self_ns")}
+_MAX_NAME_CHARS = 300
+"""Maximum characters of a name."""
+
+
+def flame_data(nodes: pd.DataFrame, side: str, *, finest: int = MAX_DIVISIONS) -> dict[str, Any]:
+    """Return the visible nodes below a root node and, with several ranks, a node per rank.
+
+    Args:
+        nodes: The table of the call tree, parents before children.
+        side: Time that sets the width: `host` or `device`.
+        finest: Nodes shorter than the total divided by this are dropped.
+
+    Returns:
+        Columns with one value per node, the names, and the number of dropped nodes. Parents are indices into
+        the columns; the first node is the root.
+    """
+    total, self_ns = (nodes[name].fillna(0).to_numpy(np.int64) for name in _TIMES[side])
+    roots = nodes["parent"].isna().to_numpy()
+    grand_total = int(total[roots].sum())
+    drawn = np.flatnonzero((total > 0) & (total * finest >= grand_total))
+    ranks = sorted(int(rank) for rank in nodes[C.RANK].unique())
+    tops = [None, *ranks] if len(ranks) > 1 else [None]
+    place = np.full(len(nodes), -1, np.int64)
+    place[drawn] = len(tops) + np.arange(len(drawn))
+    labels = [clean(str(name))[:_MAX_NAME_CHARS] for name in nodes[C.NAME].to_numpy()[drawn]]
+    names = list(dict.fromkeys([*(_top(rank) for rank in tops), *labels]))
+    code = {name: number for number, name in enumerate(names)}
+    rank_of = nodes[C.RANK].to_numpy(np.int64)
+    sums = [int(total[roots & (True if rank is None else rank_of == rank)].sum()) for rank in tops]
+    above = [-1, *[0] * (len(tops) - 1)]
+    return {
+        "side": side,
+        "names": names,
+        "name": [*(code[_top(rank)] for rank in tops), *(code[name] for name in labels)],
+        "parent": [*above, *_parents(nodes, drawn, place, ranks)],
+        "total": [*sums, *total[drawn].tolist()],
+        "self": [*[0] * len(tops), *self_ns[drawn].tolist()],
+        "calls": [*[0] * len(tops), *nodes["calls"].to_numpy(np.int64)[drawn].tolist()],
+        "left": len(nodes) - len(drawn),
+    }
+
+
+def _top(rank: int | None) -> str:
+    return "all" if rank is None else f"rank {rank}"
+
+
+def _parents(nodes: pd.DataFrame, drawn: Ints, place: Ints, ranks: list[int]) -> list[int]:
+    """Return the index of each drawn node's parent: a drawn node, or the root of its rank."""
+    position = {int(node): index for index, node in enumerate(nodes["node"])}
+    over = nodes["parent"].fillna(-1).to_numpy(np.int64)[drawn]
+    rank_of = nodes[C.RANK].to_numpy(np.int64)[drawn]
+    alone = len(ranks) == 1
+    return [
+        int(place[position[int(parent)]]) if parent >= 0 else 0 if alone else 1 + ranks.index(int(rank))
+        for parent, rank in zip(over, rank_of, strict=True)
+    ]
 
 
 def _answer(results: PageResults) -> list[Component]:
@@ -57,7 +120,7 @@ def _answer(results: PageResults) -> list[Component]:
     if nodes.empty:
         return []
     side = _side(results, nodes)
-    _, self_column = SIDES[side]
+    _, self_column = _TIMES[side]
     top = results.largest("nodes", self_column, rows=nodes)
     count = (format_number(len(nodes), "count"), f" call paths. Highest {side} self time on one path: ")
     return [show_answer(*count, format_name(top[C.NAME]), ", ", top.number(self_column), ".")]
@@ -77,16 +140,16 @@ def _module_nodes(results: PageResults) -> pd.DataFrame:
     modules = tree.rename(columns={C.MODULE: C.NAME}).assign(host_self_ns=0, device_self_ns=0)  # all in ops
     leaves = ops.copy()
     leaves[PARENT], leaves[NODE] = ops[NODE], len(tree) + ops.index
-    for side in SIDES:
+    for side in _TIMES:
         leaves[f"{side}_total_ns"] = leaves[f"{side}_self_ns"]
     nodes = pd.concat([modules, leaves], ignore_index=True)
-    columns = [NODE, PARENT, C.NAME, "calls", *(name for pair in SIDES.values() for name in pair)]
+    columns = [NODE, PARENT, C.NAME, "calls", *(name for pair in _TIMES.values() for name in pair)]
     return nodes[columns].fillna({"calls": 0}).assign(**{C.RANK: 0})
 
 
 def _side(results: PageResults, nodes: pd.DataFrame) -> str:
     chosen = results.read_choice("side", _SIDES)
-    return chosen if nodes[SIDES[chosen][0]].fillna(0).any() else "host"
+    return chosen if nodes[_TIMES[chosen][0]].fillna(0).any() else "host"
 
 
 def _figures(results: PageResults) -> list[Component]:
@@ -123,9 +186,9 @@ def _figures(results: PageResults) -> list[Component]:
 def _longest(results: PageResults, nodes: pd.DataFrame, side: str) -> list[Component]:
     """List the call paths with the highest self time."""
     ranks = [C.RANK] if nodes[C.RANK].nunique() > 1 else []
-    longest = keep_largest(nodes, SIDES[side][1], MAX_PATHS)
+    longest = keep_largest(nodes, _TIMES[side][1], MAX_PATHS)
     longest = longest.assign(under=_ancestors(nodes, longest))
-    columns: list[str | Column] = [*ranks, C.NAME, "calls", *SIDES[side][::-1], _PATH]
+    columns: list[str | Column] = [*ranks, C.NAME, "calls", *_TIMES[side][::-1], _PATH]
     title = "Paths with the highest self time"
     return results.first_rows("nodes", columns, rows=longest, title=title, limit=MAX_PATHS)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
+from html import escape
 from itertools import accumulate
 from typing import Any
 from urllib.parse import quote
@@ -18,9 +20,12 @@ from flask import abort
 from tracekit import analysis, registry
 from tracekit.analysis import NODE, PARENT, Column, TableSpec, get
 from tracekit.errors import TracekitError, clean
+from tracekit.render import human
 from tracekit.render.cells import Record
+from tracekit.runs.text import PROSE
 
 from ..components.charts import aria
+from ..components.elements import Later
 from ..components.text import small_text
 from ..site import Context, Site, with_peaks
 from .columns import (
@@ -97,7 +102,7 @@ def show_table(
     tools = _tools(context, spec, grid, csv or address, len(frame), paged=paged)
     content = [
         html.Div([*heading, *tools], className="tk-table-bar"),
-        html.Div(grid, style={"minHeight": height}),  # also while the grid's script loads
+        html.Div(Later(grid, partial(_write_rows, grid, columns)), style={"minHeight": height}),
         small_text(f"Columns hidden (no data): {', '.join(missing)}.") if missing else None,
     ]
     return html.Section(content, className="tk-table tk-section", **aria(label=clean(spec.title)))
@@ -200,6 +205,41 @@ def _grid(
         style=_size(definitions, rows, head=options["headerHeight"]),
         **kind,
     )
+
+
+def _write_rows(grid: dag.AgGrid, columns: Sequence[ColumnValues]) -> str:
+    """Return the first rows of a grid as HTML, which a browser shows before it can make the grid.
+
+    Rows that the grid would sort are left out, as is the result of a query.
+    """
+    shown = [definition for definition in grid.columnDefs if not definition.get("hide")]
+    if any("sort" in definition for definition in shown) or any(column.exact for column in columns):
+        return ""
+    units = {of.column.name: of.column.unit for of in columns}
+    rows = getattr(grid, "rowData", None) or _records(
+        {of.column.name: of.values[:MAX_UNSCROLLED_ROWS] for of in columns if not of.empty}
+    )
+    cells = [f"<b>{escape(definition['headerName'])}</b>" for definition in shown]
+    for row in [row for row in rows if not row.get(_HIDDEN)][:MAX_UNSCROLLED_ROWS]:
+        cells += (_write_cell(definition, row, units.get(definition["field"], "")) for definition in shown)
+    widths = " ".join(
+        f"minmax({of['minWidth']}px,{of['flex']}fr)" if "flex" in of else f"{_min_width(of)}px"
+        for of in shown
+    )
+    head = grid.dashGridOptions["headerHeight"]
+    place = f'style="grid-template-columns:{widths};--tk-head:{head}px"'
+    return f'<div class="tk-first-rows" {place}>{"".join(cells)}</div>'
+
+
+def _write_cell(definition: dict[str, Any], row: Record, unit: str) -> str:
+    value = row.get(definition["field"])
+    text = "" if "colId" in definition else escape(clean(human(value, unit)))
+    words = ["tk-number"] if definition.get("type") == "rightAligned" else []
+    words += ["tk-first-prose"] if unit == PROSE else []
+    depth = row.get(definition.get("cellRendererParams", {}).get("depth", ""))
+    style = f"--tk-share:{100 * value:.2f}%" if unit == "share" and isinstance(value, int | float) else ""
+    style = f"padding-left:{30 + 14 * depth}px" if isinstance(depth, int) else style
+    return f'<span class="{" ".join(words)}" style="{style}">{text}</span>'
 
 
 def with_tree_state(rows: list[Record], tree: Column) -> list[Record]:

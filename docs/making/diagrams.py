@@ -1,4 +1,4 @@
-"""Draw Mermaid blocks and figures of analyses as SVG at build time, so that pages load no external script."""
+"""Draw Mermaid blocks and figures of analyses at build time, so that pages load no external script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mermaidx
-from tracekit.dashboards.exports.report import draw
+from tracekit.dashboards.exports.report import STYLES, draw
 
 from tracekit.analysis import analyze_each, available
 from tracekit.cli.sample import FOLDER
@@ -53,7 +53,8 @@ def _examples() -> dict[str, str]:
             for one, result in analyze_each(run, left):
                 picture, caption = draw(one, result)
                 if picture:
-                    figure = f'<div class="figure" markdown="0">{picture}</div>'
+                    styles = f"<style>{STYLES.read_text(encoding='utf-8')}</style>"
+                    figure = f'<div class="figure" markdown="0">{styles}{picture}</div>'
                     examples[one.name] = f"{figure}\n\n{escape_prose(caption)} (`tracekit sample {sample}`)\n"
     return examples
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
@@ -146,7 +146,7 @@ def test_rows_of_a_tree_open_and_a_box_of_a_treemap_shows_its_op(page: Page, add
 def test_rows_are_filtered_and_sorted_and_one_leads_to_the_timeline(page: Page, address: str) -> None:
     leave(page, f"{address}/kernels")
     # a chart is saved as a picture
-    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    expect(page.locator(".tk-plot .tk-plot-bar").first).to_be_visible()
     for kind, begins in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
         with page.expect_download() as saved:
             page.get_by_role("button", name=kind).first.click()
@@ -185,6 +185,41 @@ def test_rows_are_filtered_and_sorted_and_one_leads_to_the_timeline(page: Page, 
     expect(page.locator("#timeline-details .tkl-full")).to_have_text("kernel_39")
     expect(page).to_have_url(re.compile(r"q=kernel_39&mode=name&order=longest&row=device_intervals:40"))
     expect(page.locator(".tkl-count")).to_have_text("1 of 1")
+
+
+def test_bars_need_no_plotly_and_grids_are_made_when_one_scrolls_to_them(apart: Page, address: str) -> None:
+    apart.set_viewport_size({"width": 1_440, "height": 200})
+    apart.goto(f"{address}/kernels")
+    table = named(apart, "By family")
+    expect(table.get_by_text(re.compile(r"^\d+ rows?$"))).to_be_attached()
+    assert apart.locator(".ag-root").count() == 0
+    apart.locator(".tk-plot-bar").first.hover()
+    expect(apart.locator(".tk-tip")).to_contain_text("tensor cores (by kernel name)")
+    table.scroll_into_view_if_needed()
+    expect(table.locator(".ag-row").first).to_be_visible()
+    assert apart.evaluate("window.Plotly === undefined")
+    apart.get_by_role("button", name=re.compile("^Zoom: Kernel time")).click()
+    expect(apart.locator(".js-plotly-plot .bars path").first).to_be_visible()
+    assert apart.locator(".js-plotly-plot").count() == 1
+
+
+def test_a_page_is_shown_before_its_scripts_and_without_them(
+    apart: Page, browser: Browser, address: str
+) -> None:
+    held: list[Route] = []
+    apart.route("**/bundle/*.js", lambda route: held.append(route))
+    apart.goto(f"{address}/kernels", wait_until="commit")
+    expect(apart.locator("#first")).to_be_visible()
+    for route in held:
+        route.continue_()
+    expect(apart.locator("#first")).to_have_count(0)
+    expect(apart.locator(".tk-plot-bar").first).to_be_visible()
+    with browser.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(f"{address}/kernels")
+        expect(page).to_have_url(re.compile(r"/export/.*/kernels\.html\?inline=1$"))
+        for shown in (".tk-plot-bar", "td", "h1"):
+            expect(page.locator(shown).first).to_be_visible()
 
 
 ANSWERS = """<script>addEventListener("message", e => {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _ANALYSES = "gpu_breakdown,kernels,memory,steps"
 _CUT = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
-_STYLE = "(one) => [getComputedStyle(one).fill, getComputedStyle(document.body).backgroundColor]"
+_STYLE = "(one) => [getComputedStyle(one).color, getComputedStyle(document.body).backgroundColor]"
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +57,14 @@ def test_it_stands_alone_and_is_dark_on_white_on_paper(
         page.goto(report.as_uri())
         assert page.evaluate(hostile.INJECTED) == []
         assert page.locator("h1").inner_text().strip()
-        assert page.locator("svg").count() > 3
+        assert page.locator(".tk-plot").count() > 3
         assert not page.evaluate(_CUT)
-        ink, paper = page.locator("svg text:not(.inside)").first.evaluate(_STYLE)
+        ink, paper = page.locator(".tk-plot-name").first.evaluate(_STYLE)
         assert _light(paper) == (theme == "light")
         assert _light(ink) != _light(paper)
         assert axe.serious(page) == []
         page.emulate_media(media="print")
-        ink, paper = page.locator("svg text:not(.inside)").first.evaluate(_STYLE)
+        ink, paper = page.locator(".tk-plot-name").first.evaluate(_STYLE)
         assert _light(paper)
         assert not _light(ink)
     assert requests == [report.as_uri()]

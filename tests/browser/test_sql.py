@@ -36,7 +36,7 @@ def test_a_query_is_written_and_shown_as_a_table_a_chart_and_csv(site: Served, t
     expect(rows.first).to_contain_text(re.compile("kernel.*12", re.DOTALL))
     expect(page.get_by_title("Insert idle_cause")).to_be_visible()  # what was opened stays open
     page.get_by_role("link", name="bar", exact=True).click()
-    expect(page.locator(".js-plotly-plot .bars path")).to_have_count(4)
+    expect(page.locator(".tk-plot .tk-plot-bar")).to_have_count(4)
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV of Result of the query").click()
     assert Path(download.value.path()).read_text().startswith("kind,n\nkernel,12\n")
@@ -46,6 +46,6 @@ def test_a_query_is_written_and_shown_as_a_table_a_chart_and_csv(site: Served, t
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator(".tk-error")).to_contain_text("cancelled")
     page.goto(shared)
-    expect(page.locator(".js-plotly-plot .bars path")).to_have_count(4)
+    expect(page.locator(".tk-plot .tk-plot-bar")).to_have_count(4)
     page.locator("#sql-history-fold summary").click()
     expect(page.locator("#sql-history a")).to_have_count(3)

@@ -40,6 +40,16 @@ _UNFINISHED = ",".join(
     )
 )
 """Blocks, charts and grids that are yet to be computed or drawn."""
+_REVEAL = """async () => {
+  for (let left = 50; left; left -= 1) {
+    const node = [...document.querySelectorAll(".tk-later")].find((one) => one.checkVisibility());
+    if (!node) break;
+    node.scrollIntoView();
+    await new Promise((done) => { setTimeout(done, 40); });
+  }
+  scrollTo(0, 0);
+}"""
+"""Scrolls to each chart and grid that is made once it is near the window, and back."""
 _RESTED = "() => new Promise((done) => setTimeout(() => requestIdleCallback(done, { timeout: 1000 }), 50))"
 """Waits until the page has nothing to do, at most for less than the period of its requests for new runs."""
 _LONGEST_S = 30
@@ -144,6 +154,7 @@ class Watch:
         """Wait until the page has a heading, no block is being computed and nothing is being fetched."""
         expect(self.page.locator("#page h1")).to_be_visible()
         expect(self.page.locator(_UNFINISHED)).to_have_count(0)
+        self.page.evaluate(_REVEAL)
         self._rested()
         expect(self.page.locator(_UNFINISHED)).to_have_count(0)
 

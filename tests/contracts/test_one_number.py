@@ -31,10 +31,10 @@ from tracekit.schema import C
 
 pytest.importorskip("dash")
 
-from dash import dcc
 from tracekit.dashboards import blocks
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
+from tracekit.dashboards.components.charts import Chart
 from tracekit.dashboards.pages.runs.rows import StepTimes
 from tracekit.dashboards.pages.sweeps.points import read_points, read_quantity
 from tracekit.dashboards.site import Results, Site, View
@@ -314,7 +314,7 @@ def top_idle_cause(shown: Shown) -> Places:
     content = blocks.compute_block(
         shown.site, View(page="idle_gaps", run=shown.run.path.name), "causes", dark=False
     )
-    (figure,) = [one.figure for part in content for one in part._traverse() if isinstance(one, dcc.Graph)]
+    (figure,) = [one.figure for part in content for one in part._traverse() if isinstance(one, Chart)]
     longest = max(figure["data"], key=lambda bar: max(bar["x"], default=0))
     if table["start_up_ns"].any():
         return {}  # which the verdict has as a part of its own

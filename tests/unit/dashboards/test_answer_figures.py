@@ -11,9 +11,9 @@ from tracekit.dashboards.figures.copies import MAX_POINTS, chunk_extremes, over_
 from tracekit.dashboards.figures.gaps import FULL, LESS, MAX_COLUMNS, UNKNOWN, launch_map, matrix, waves
 from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
 from tracekit.dashboards.figures.memory import EARLIER, OTHERS, draw_lives, stack_lives
-from tracekit.dashboards.figures.svg import flame_data
 from tracekit.dashboards.figures.sweep import cumulative, group_bars
 from tracekit.dashboards.figures.treemap import MAX_BOXES, treemap
+from tracekit.dashboards.pages.flame import flame_data
 
 from tracekit.schema import C
 

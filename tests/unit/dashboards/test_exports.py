@@ -77,10 +77,25 @@ def test_a_report_stands_alone_and_its_text_is_text(client: FlaskClient, run: Ru
     answer = client.get(f"/export/{run.path.name}/kernels.html")
     assert "<script" not in answer.text
     assert "&lt;script&gt;" in answer.text
-    assert "<svg" in answer.text
+    assert '<div class="tk-plot" role="group"' in answer.text
     assert "100 ns" in answer.text
     assert "src=" not in answer.text
     assert answer.headers["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_browsers_without_scripts_show_the_report_of_the_page(client: FlaskClient, run: Run) -> None:
+    address = f"/export/{run.path.name}/kernels.html?inline=1"
+    for asked in (f"/kernels?run={run.path.name}", "/kernels"):  # also of the latest run
+        page = client.get(asked).text
+        assert f'<noscript><meta http-equiv="refresh" content="0; url={address}"></noscript>' in page
+    shown = client.get(address)
+    assert "Content-Disposition" not in shown.headers
+    for part in ("<h1>Kernels</h1>", 'class="tk-plot-bar', "<td"):
+        assert part in shown.text
+    peaks = client.get("/roofline?peaks=H100+SXM").text
+    assert f"/export/{run.path.name}/roofline.html?peaks=H100%20SXM&amp;inline=1" in peaks
+    for other in ("/", "/help", "/none", "/kernels?run=none"):
+        assert "refresh" not in client.get(other).text
 
 
 @pytest.mark.slow

@@ -8,12 +8,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dash import dcc
 from tracekit.dashboards import blocks
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.components import charts
-from tracekit.dashboards.components.charts import Tile
+from tracekit.dashboards.components.charts import Chart, Tile
 from tracekit.dashboards.components.finding import range_around, read_evidence, show_finding
 from tracekit.dashboards.components.text import with_code
 from tracekit.dashboards.pages import key_numbers, overview
@@ -84,7 +83,7 @@ def filled(store: Store, page: str, name: str, **view: Any) -> str:
 def figures_of(content: Any) -> list[Any]:
     parts = content if isinstance(content, list) else [content]
     found = [one for part in parts for one in (part, *part._traverse())]
-    return [one.figure for one in found if isinstance(one, dcc.Graph)]
+    return [one.figure for one in found if isinstance(one, Chart)]
 
 
 def every_block(store: Store, page: str, **view: Any) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
-from typing import TYPE_CHECKING
+from html import unescape
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import builders
 from tests.environment import HANG_SECONDS
 from tests.runs import make_run
 
@@ -15,11 +19,18 @@ pytest.importorskip("dash")
 from dash import Dash, html
 from tracekit.dashboards import blocks
 from tracekit.dashboards.analysis_pages.pages import load_pages
+from tracekit.dashboards.app import create_app
 from tracekit.dashboards.site import Results, Site, View
 
+from benchmarks.programs.ask_dashboard import BLOCK, question
 from tracekit.analysis import Result, available
+from tracekit.schema import C
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flask.testing import FlaskClient
+
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
 
@@ -45,11 +56,14 @@ def asked() -> Asked:
 
 
 @pytest.fixture
-def site(store: Store, asked: Asked) -> Site:
+def site(store: Store, asked: Asked) -> Iterator[Site]:
     made = Site(app=Dash(), store=store, pages=load_pages(), results=Results(analyze=asked))
     made.app.layout = html.Div()
     blocks.connect_prefetch(made)
-    return made
+    yield made
+    for thread in threading.enumerate():
+        if thread.name == blocks.PREFETCH_NAME:
+            thread.join(HANG_SECONDS)
 
 
 def test_opening_a_page_begins_what_it_shows_first(site: Site, store: Store, asked: Asked) -> None:
@@ -57,9 +71,10 @@ def test_opening_a_page_begins_what_it_shows_first(site: Site, store: Store, ask
     site.app.server.test_client().get("/overview", headers=HTML)
     first = site.pages["overview"].prefetch
     assert all(asked.done.acquire(timeout=HANG_SECONDS) for _ in first)
-    assert asked.names == [(new.path.name, name) for name in first]
+    assert asked.names[: len(first)] == [(new.path.name, name) for name in first]
     blocks.prefetch(site, View.parse("/kernels", f"?run={old.path.name}"))
-    assert asked.names[len(first) :] == [(old.path.name, name) for name in site.pages["kernels"].covers]
+    of_old = [name for run, name in asked.names if run == old.path.name]
+    assert of_old == [*site.pages["kernels"].covers]
 
 
 def test_what_is_no_page_begins_nothing(site: Site, store: Store, asked: Asked) -> None:
@@ -83,3 +98,77 @@ def test_every_page_names_analyses_that_there_are() -> None:
     known = {one.name for one in available()}
     for page in load_pages().values():
         assert set(page.prefetch) <= known
+
+
+HOSTILE = "<script>x</script>"
+
+
+@pytest.fixture
+def client(store: Store) -> FlaskClient:
+    names = {HOSTILE: (100, 200), "gemm": (300, 350)}
+    kernels = [builders.kernel(*ends, **{C.NAME: name, C.STREAM: 7}) for name, ends in names.items()]
+    builders.make_run(store.path, device_intervals=kernels)
+    return create_app(store).server.test_client()
+
+
+def first_of(client: FlaskClient, path: str) -> tuple[list[str], str]:
+    """Blocks of the first response to an address, and its tree."""
+    text = client.get(path, headers=HTML).text
+    pattern = r'<div id="first" data-blocks="([^"]*)">(<template .*</template>)</div>'
+    found = re.search(pattern, text, re.DOTALL)
+    assert found
+    return json.loads(unescape(found[1])), found[2]
+
+
+def test_a_first_response_has_the_blocks_of_its_page_with_names_as_text(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "FIRST_S", HANG_SECONDS)
+    names, tree = first_of(client, "/kernels?by=names")
+    assert names == ["answer", "figures", "tables"]
+    assert '<h1 class="tk-title">Kernels</h1>' in tree
+    assert "takes the most device time" in tree
+    assert tree.count('class="tk-plot-bar') == 2
+    rows = re.search(r'<div class="tk-first-rows".*?</div>', tree)
+    assert rows
+    assert ">100 ns<" in rows[0]
+    assert ">66.7%<" in rows[0]
+    assert "&lt;script&gt;x&lt;/script&gt;" in tree
+    assert 'href="/steps?run=' in tree
+    assert not re.search(r"<script| id=|tk-later", tree)
+
+
+def test_a_first_response_waits_for_nothing_that_takes_long(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "FIRST_S", 0)
+    names, tree = first_of(client, "/kernels")
+    assert names == []
+    assert '<h1 class="tk-title">Kernels</h1>' in tree
+    assert '<div class="tk-block" aria-busy="true"><div style="height:460px"></div></div>' in tree
+    assert 'id="first"' not in client.get("/none", headers=HTML).text
+
+
+def test_scripts_get_blocks_of_the_first_response_once_without_another_computation(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[tuple[str, bool]] = []
+    compute = blocks.compute_block
+
+    def count(site: Site, view: View, name: str, *, dark: bool) -> Any:
+        computed.append((name, dark))
+        return compute(site, view, name, dark=dark)
+
+    monkeypatch.setattr(blocks, "FIRST_S", HANG_SECONDS)
+    monkeypatch.setattr(blocks, "compute_block", count)
+    names, _ = first_of(client, "/kernels")
+    listed = client.get("/_dash-dependencies").json or []
+    output = next(one["output"] for one in listed if BLOCK in one["output"])
+    run = "20261121T000000Z-made-by-hand-000000"
+    asked = [(name, theme) for theme in ("dark", "light", "light") for name in names]
+    for name, theme in asked:
+        body: dict[str, Any] = question(output, "kernels", name, run)
+        body["inputs"][1]["value"] = theme
+        assert "takes the most" in client.post("/_dash-update-component", json=body).text or name != "answer"
+    again = [(name, theme == "dark") for name, theme in (*asked[: len(names)], *asked[2 * len(names) :])]
+    assert computed == [*((name, False) for name in names), *again]
