@@ -105,6 +105,12 @@ def test_only_images_have_memory_formats(tmp_path: Path) -> None:
     assert analyze(stepping(tmp_path, [*rows, CONVOLUTION]), "ops").findings == ()
 
 
+def test_ops_that_make_their_own_inputs_contiguous_are_no_conversions(tmp_path: Path) -> None:
+    backward = runs_op(0, 0.4, "aten::convolution_backward")
+    inner = [{**row, C.PARENT_ROW: row.get(C.PARENT_ROW, -1) + 1} for row in CONVERTED]
+    assert analyze(stepping(tmp_path, [backward, *inner, CONVOLUTION]), "ops").findings == ()
+
+
 def test_small_ops_are_named_by_their_calls(tmp_path: Path) -> None:
     backward = [{**row, C.NAME: "autograd::engine::evaluate_function: AddBackward0"} for row in MANY[500:]]
     run = stepping(tmp_path, [*MANY[:499], {**MANY[499], C.NAME: "aten::item"}, *backward])
