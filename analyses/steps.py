@@ -163,15 +163,15 @@ def _report_unsteady_unprofiled(times: Ints, later: int, table: str) -> list[Fin
     return [Finding(UNSTEADY.code, Severity.INFO, spread, action, confidence=LIKELY)]
 
 
-def find_slowdown(run: Run) -> tuple[int, int, Ints] | None:
+def find_slowdown(run: Run, *, disturbed: bool = False) -> tuple[int, int, Ints] | None:
     """Return the median of the first third of the un-profiled steps, that of the last, and all their times.
 
-    None if they do not become slower, or if another program took the CPU.
+    None if they do not become slower or, unless `disturbed`, if another program took the CPU.
     """
     timings, contention = run.meta.timings, find_contention(run.meta.cpu_loads)
     values = np.array(timings.step_ns if timings else [], np.int64)
     values = values[warmup(values) :]
-    if len(values) < SLOWING["min_steps"] or (contention and contention.is_external):
+    if len(values) < SLOWING["min_steps"] or (contention and contention.is_external and not disturbed):
         return None
     thirds = np.array_split(values, 3)
     first, middle, last = (percentile(third, 50) for third in thirds)

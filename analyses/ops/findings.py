@@ -322,7 +322,8 @@ def _report_growing_inputs(run: Run, ops: Ops, inside: Bools, against: Budget) -
     calls = pd.DataFrame({"op": ops.names[outermost], C.STEP: ints(frame, C.STEP), "elements": elements})
     times = np.bincount(calls["op"], ints(frame, C.DUR_NS), len(ops.labels)).astype(np.int64)
     sizes = calls.groupby(["op", C.STEP])["elements"].sum().unstack(C.STEP)
-    growth = MIN_SLOWING_GROWTH if find_slowdown(run) else GROWING["min_growth"]
+    # shapes are exact whatever other programs do, so that times need only agree with them
+    growth = MIN_SLOWING_GROWTH if find_slowdown(run, disturbed=True) else GROWING["min_growth"]
     grows = np.array([_grows(row, growth) for row in sizes.to_numpy(float)], bool)
     growing = sizes.index.to_numpy()[grows]
     if not len(growing):

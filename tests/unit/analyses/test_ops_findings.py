@@ -11,7 +11,7 @@ from tests.unit.analyses.test_host_breakdown import runs_op, stepping
 from tests.unit.analyses.test_steps import SLOWING
 from tracekit.analysis import analyze
 from tracekit.analysis.verdict import judge
-from tracekit.runs.meta import Timings
+from tracekit.runs.meta import CpuLoad, Timings
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -182,7 +182,10 @@ def test_updates_of_all_rows_of_an_embedding_are_counted(
 def test_inputs_that_grow_a_little_explain_steps_that_become_slower(
     tmp_path: Path, growth: int, times: list[int], codes: list[str]
 ) -> None:
-    run = stepping(tmp_path, concatenates(growth), meta={"timings": Timings(times, [], "perf_counter")})
+    waits = {"step_thread_cpu_ns": 20, "step_thread_wait_ns": 60, "program_ns": 20, "others_ns": 170}
+    loads = [CpuLoad(rank=0, cores=2, wall_ns=100, cpu_ns=20, **waits)]  # other programs run beside
+    meta = {"timings": Timings(times, [], "perf_counter"), "cpu_loads": loads}
+    run = stepping(tmp_path, concatenates(growth), meta=meta)
     assert [finding.code for finding in analyze(run, "ops").findings] == codes
 
 
