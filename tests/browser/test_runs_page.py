@@ -92,7 +92,7 @@ def test_runs_appear_are_compared_noted_found_and_deleted(own: Served, store: St
     new = newer.path.name
     expect(row(page, new)).to_be_visible()
     expect(box(page, old)).to_be_checked()
-    expect(page.locator("#run")).to_have_value(re.compile(old[-12:]))
+    expect(page.locator("#run")).to_have_value(re.compile(old[-6:]))
     # two runs are compared
     box(page, old).uncheck()
     expect(compare).to_be_disabled()
@@ -131,7 +131,7 @@ def test_runs_appear_are_compared_noted_found_and_deleted(own: Served, store: St
     sheet.get_by_role("button", name="Delete", exact=True).click()
     expect(row(page, new)).to_have_count(0)
     expect(page.locator("#runs-count")).to_have_text("1 run")
-    expect(page.locator("#run")).to_have_value(re.compile(old[-12:]))
+    expect(page.locator("#run")).to_have_value(re.compile(old[-6:]))
     assert store.runs() == [older]
 
 
