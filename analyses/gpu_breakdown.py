@@ -43,7 +43,13 @@ from .shared.common import (
     spans,
 )
 from .shared.host_rows import COLUMNS, host_time_by_op
-from .shared.intervals_by_class import cut_overruns, find_overruns, intervals_by_class, overrun_notes
+from .shared.intervals_by_class import (
+    cut_overruns,
+    find_overruns,
+    find_searches,
+    intervals_by_class,
+    overrun_notes,
+)
 
 OPAQUE_GRAPHS = (
     "some CUDA graphs were recorded as one interval each: their time is graph_ns, neither active nor idle; "
@@ -76,6 +82,7 @@ MEASURES = (
     Column("communication_overlapped_ns", "ns", "communication overlapped with other kernels"),
     Column("graph_ns", "ns", "|G∖(K∪C∪S)|: an opaque graph runs and nothing else"),
     Column("overrun_ns", "ns", "active only by overruns, after the next work of their stream began"),
+    Column("search_ns", "ns", "active only by kernels that search for the fastest algorithm of convolutions"),
 )
 _TABLES = ("whole", "after_warm_up", "per_step", "profiled_steps")
 
@@ -95,10 +102,10 @@ def measure(run: Run) -> Partial:
     frame = busy(run, [C.ROW_ID, C.RANK, C.DEVICE, C.STREAM, C.KIND, C.NAME, C.START_NS, C.DUR_NS, C.STEP])
     if frame.empty:
         return Partial(tables={}, opaque=False)
-    windows, overruns = step_windows(run), find_overruns(run)
+    windows, overruns, searches = step_windows(run), find_overruns(run), find_searches(run)
     parts: dict[str, list[pd.DataFrame]] = {name: [] for name in _TABLES}
     for (rank, device), rows in frame.groupby(PLACE, sort=True):
-        unions = _DeviceUnions(run, rows, overruns)
+        unions = _DeviceUnions(run, rows, overruns, searches)
         key = {C.RANK: rank, C.DEVICE: device}
         parts["whole"].append(_with_shares(_amounts(unions, *extent(rows), last=1), key))
         if (first := measured_from(run).get(int(str(rank)))) is not None:
@@ -131,13 +138,14 @@ def combine(run: Run, partials: Sequence[Partial]) -> Result:
 class _DeviceUnions:
     """Intervals of one device by kind, and their unions."""
 
-    def __init__(self, run: Run, rows: pd.DataFrame, overruns: Ints) -> None:
+    def __init__(self, run: Run, rows: pd.DataFrame, overruns: Ints, searches: Ints) -> None:
         self.spans = {kind: spans(rows[rows[C.KIND] == kind]) for kind in _SUMMED}
         wrong = np.isin(ints(rows, C.ROW_ID), overruns)
         rightful = rows[~wrong]
         self.summed = {kind: spans(rightful[rightful[C.KIND] == kind]) for kind in _SUMMED}
         self.by_class = intervals_by_class(rows)
         self.credible = _union_of_cut(run, rows) if wrong.any() else None
+        self.others = _without_searches(rows, searches)
         self.copies = intervals.union(*self.spans[DeviceKind.MEMCPY])
         is_movement = rows[C.KIND].isin([str(DeviceKind.MEMCPY), str(DeviceKind.MEMSET)])
         self.movement = intervals.union(*spans(rows[is_movement]))
@@ -148,6 +156,14 @@ def _union_of_cut(run: Run, rows: pd.DataFrame) -> Union:
     """Union of the kernels, of which those with a wrong end stop where the next of their stream starts."""
     kernels = rows[rows[C.KIND] == DeviceKind.KERNEL]
     return intervals.union(ints(kernels, C.START_NS), cut_overruns(run, kernels))
+
+
+def _without_searches(rows: pd.DataFrame, searches: Ints) -> Union | None:
+    """Union of the kernels that search for no algorithm; None if none does."""
+    searching = np.isin(ints(rows, C.ROW_ID), searches)
+    if not searching.any():
+        return None
+    return intervals.union(*spans(rows[(rows[C.KIND] == DeviceKind.KERNEL) & ~searching]))
 
 
 _SUMMED = (DeviceKind.KERNEL, DeviceKind.MEMCPY, DeviceKind.MEMSET)
@@ -178,6 +194,7 @@ def _amounts(unions: _DeviceUnions, start: Ints, end: Ints, *, last: int = 0) ->
         "communication_overlapped_ns": communication - exposed,
         "graph_ns": occupied - recorded,
         "overrun_ns": active - (active if unions.credible is None else inside(unions.credible)),
+        "search_ns": active - (active if unions.others is None else inside(unions.others)),
         **{f"{kind}_sum_ns": _sum_inside(*unions.summed[kind], start, end) for kind in _SUMMED},
         **{f"{kind}s": _count_starts(unions.spans[kind][0], start, end + last) for kind in _SUMMED},
     }

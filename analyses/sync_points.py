@@ -55,7 +55,7 @@ from tracekit.schema import C, HostKind
 
 from .idle_gaps import causes
 from .idle_gaps.causes import CALL, OP, OUTSIDE, SOURCE, Idle
-from .idle_gaps.context import MAX_CLOCK_SKEW_NS
+from .idle_gaps.context import MAX_CLOCK_SKEW_NS, in_search
 from .shared.common import (
     NO_PARENT,
     NO_STEPS,
@@ -72,6 +72,7 @@ from .shared.common import (
 from .shared.groups import count_by_rank, group_rows, sum_by_code
 from .shared.host_rows import advise_on_wait, host_rows, source_lines
 from .shared.idle_neighbors import find_waits_on_device, inside_steps
+from .shared.intervals_by_class import find_searches
 
 MAX_LISTED = 50
 """Maximum rows of the table of single waits."""
@@ -102,7 +103,7 @@ def compute(run: Run) -> Result:
         why = ON_DEVICE if len(on_device) else NO_WAITS if recorded else NO_CALLS
         return Result({"on_device": on_device} if len(on_device) else {}, notes=(why,))
     windows = step_windows(run)
-    waits = _with_idle(_describe_waits(run, idle), idle, windows)
+    waits = _with_idle(_describe_waits(run, idle), idle, windows, find_searches(run))
     calls = select(waits, _CALLS, f"-{CAUSED_NS}", f"-{C.DUR_NS}", C.START_NS, THREAD_ROW)
     tables = {"waits": _group_waits(waits, idle, windows), "calls": calls[:MAX_LISTED]}
     tables |= {"on_device": on_device} if len(on_device) else {}
@@ -138,13 +139,14 @@ def _describe_waits(run: Run, idle: Idle) -> pd.DataFrame:
     return table
 
 
-def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame) -> pd.DataFrame:
+def _with_idle(waits: pd.DataFrame, idle: Idle, windows: pd.DataFrame, searches: Ints) -> pd.DataFrame:
     """Add the idle intervals that each wait caused; an interval belongs to at most one wait."""
     wait_row = idle.explained.wait  # host position, as in `idle.waits`, which is sorted
     has_wait = wait_row >= 0
     wait_number = np.searchsorted(idle.waits, wait_row[has_wait])
     wait_ns, count = ints(waits, C.DUR_NS)[wait_number], len(waits)
     gaps, no_loss = idle.gaps[has_wait], idle.explained.waiting_elsewhere | idle.explained.warm_up
+    no_loss = no_loss | in_search(idle.gaps, idle.device, searches)
     length, row_id = ints(gaps, C.DUR_NS), ints(gaps, C.ROW_ID)
     inside = np.where(no_loss[has_wait], 0, inside_steps(gaps, windows) if len(windows) else length)
     # The longest interval of a wait first: its row is shown as evidence.

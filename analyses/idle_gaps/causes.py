@@ -68,7 +68,7 @@ from ..shared.idle_neighbors import (
     read_gaps,
     read_occupying,
 )
-from ..shared.programs import COMPILED_CODE
+from ..shared.intervals_by_class import find_searches
 from . import context
 from .context import MAX_DISPATCH_NS
 from .host_part import (
@@ -77,6 +77,7 @@ from .host_part import (
     Part,
     activity_levels,
     buffer_broadcasts,
+    in_compiled_code,
     largest_calls,
     launch_latency,
     overhead_inside,
@@ -99,6 +100,7 @@ _BACKWARD_NODE = r"^autograd::engine::evaluate_function"
 """Rows of autograd's thread before the op of the node runs: what it waits for is not recorded."""
 
 _LATE = [CAUSES.index(cause) for cause in HOST_LAUNCHES]
+_PROFILER = CAUSES.index(Cause.PROFILER)
 _EXPLAINED = (Cause.SLOW_CALL, Cause.FIRST_CALL, Cause.HOST_WORK)
 
 
@@ -168,7 +170,7 @@ def explain(
     wait_rows = waits_before(host, waits, part)
     wait_ns = values_at(host.end, wait_rows, 0) - values_at(host.start, wait_rows, 0)
     waited = part.mostly(waits) | part.mostly_in_rank(waits_on_device, gaps)
-    overhead_ns = overhead_inside(host, gaps, part, loads_code=False)
+    overhead_ns = overhead_inside(host, gaps, part.bounds, loads_code=False)
     causes = np.full(len(gaps), CAUSES.index(Cause.UNKNOWN), np.int64)
     # An earlier interval of the same launch has run: the rest was queued for the whole gap.
     queued_ns = np.where(gaps["replayed"], end - start, queued_ns)
@@ -211,7 +213,7 @@ def explain(
         aside | (starting & is_opening),
         warm_up,
         starting & ~is_opening,
-        part.more_than_half(overhead_inside(host, gaps, part, loads_code=True)),
+        part.more_than_half(overhead_inside(host, gaps, part.bounds, loads_code=True)),
         part.mostly_inside(*tensor_checks(host)),
         part.mostly_inside(*buffer_broadcasts(host)),
         unrecorded,
@@ -396,6 +398,9 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     is_unknown = (anchor < 0) & (call < 0)
     initial |= context.is_compilation(gaps, idle.device, why.host_ns, is_unknown)
     initial |= context.is_loading(gaps, host, why.thread, why.host_ns, is_unknown)
+    searching = context.in_search(gaps, idle.device, find_searches(run))
+    latency = launch_latency(host, gaps, why.host_ns, causes == _PROFILER)
+    generated: Bools = contains(idle.device[C.NAME], context.GENERATED)
     length = ints(gaps, C.DUR_NS)
     inside = np.minimum(start + length, values_at(host.end, anchor, 0))
     inside -= np.maximum(start, values_at(host.start, anchor, 0))
@@ -411,8 +416,8 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         CALL_NS: why.call_ns,
         SECOND: host.categories(why.second_call, ""),
         SECOND_NS: why.second_ns,
-        LATENCY_NS: np.where(np.isin(causes, _LATE), launch_latency(host, gaps), 0),
-        OVERHEAD_NS: np.where(causes == CAUSES.index(Cause.PROFILER), why.overhead_ns, 0),
+        LATENCY_NS: np.where(np.isin(causes, [*_LATE, _PROFILER]), latency, 0),
+        OVERHEAD_NS: np.where(causes == _PROFILER, why.overhead_ns, 0),
         COMMON_OP: host.categories(common, ""),
         **{name: idle.device[C.NAME].array.take(gaps[name].to_numpy()) for name in (BEFORE, AFTER)},
         HOST_NS: _nullable(why.host_ns, launch >= 0),
@@ -427,27 +432,18 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         ASIDE: why.aside,
         WARM_UP: why.warm_up,
         STARTING: why.starting,
-        COMPILED: _in_compiled_code(idle, launch),
+        COMPILED: in_compiled_code(host, why.covering_row, launch) | generated[gaps[AFTER].to_numpy()],
         CHECKING: why.checking,
         BROADCASTING: why.broadcasting,
         READ_BACK: context.after_read_back(gaps, idle.device, why.wait),
         FIRST: first,
-        INITIAL: is_late & initial & ~why.aside & ~stalled,
+        INITIAL: (is_late & initial & ~stalled | searching) & ~why.aside,
         NAMED: is_named | (sampled != "") & (anchor < 0),
         DISPATCH: dispatch,
         CAUSE: pd.Categorical.from_codes(causes, categories=pd.Index(CAUSES)),
     }
     read = {name: gaps[name].array for name in (*PLACE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID)}
     return pd.DataFrame(read | shown, copy=False)
-
-
-def _in_compiled_code(idle: Idle, launch: Ints) -> Bools:
-    """Whether compiled code delayed each gap, or launched the work after it where no row covers the gap."""
-    host, covering = idle.host, idle.explained.covering_row
-    rows = np.where(covering >= 0, covering, launch)
-    compiled: Bools = host.nearest_ancestor(rows, host.name_matches(COMPILED_CODE)) >= 0
-    generated: Bools = contains(idle.device[C.NAME], context.GENERATED)[idle.gaps[AFTER].to_numpy()]
-    return compiled | generated
 
 
 def _nullable(values: Ints, is_known: Bools) -> pd.arrays.IntegerArray:

@@ -17,6 +17,7 @@ Such time is explained by the recording or by its start; it does not recur, so n
 * Stall: a call of an op that is neither its first nor one of many slow ones took as much longer, and the
   kernel after it is not new. If calls of `MIN_STALLED_OPS` ops did, the thread was descheduled or waited for
   a lock; calls of one op may have had more to do. Then runtime calls that are as unusual stalled, too.
+* Search: the gap lies between kernels of which a convolution measures which is fastest.
 * Initialization: an early first call; a range that compiles; overhead of loading code; a runtime call that
   loads code, that launches a kernel for the first time, or that was slow at first only; a host part of
   `MIN_ONCE_NS` or more of which nothing was recorded, before the first launch of a generated kernel.
@@ -167,7 +168,8 @@ def behind_unrecorded(gaps: pd.DataFrame, device: pd.DataFrame, queued: Bools, q
     """Whether each gap is a wait for work that is not recorded, such as that from before the capture.
 
     That is so if the first work of a stream was queued for most of the gap, and the device had hardly worked
-    before: nothing recorded explains why it did not start.
+    before: nothing recorded explains why it did not start. A gap of at most `MAX_WORKED_SHARE` of that wait
+    right before it is one, too: that work ran already.
 
     Args:
         gaps: Idle intervals.
@@ -186,7 +188,10 @@ def behind_unrecorded(gaps: pd.DataFrame, device: pd.DataFrame, queued: Bools, q
         other = (device[[C.RANK, C.DEVICE]] == gaps[[C.RANK, C.DEVICE]].iloc[gap]).all(axis=1)
         earlier = other.to_numpy() & (start < gaps[C.START_NS].iloc[gap])
         worked_ns = intervals.length(intervals.union(start[earlier], end[earlier]))
-        behind[gap] = worked_ns <= MAX_WORKED_SHARE * length[gap]
+        if worked_ns <= MAX_WORKED_SHARE * length[gap]:
+            ahead_ns = gaps[C.START_NS].iloc[gap] - ints(gaps, C.START_NS)
+            alike = (gaps[[C.RANK, C.DEVICE]] == gaps[[C.RANK, C.DEVICE]].iloc[gap]).all(axis=1).to_numpy()
+            behind |= alike & (ahead_ns >= 0) & (ahead_ns <= MAX_WORKED_SHARE * length[gap])
     return behind
 
 
@@ -276,6 +281,20 @@ def in_unrecorded_replay(
         if 2 * length[of_device][known].sum() > length[of_device][waited].sum():
             missing[of_device] = waited
     return missing
+
+
+def in_search(gaps: pd.DataFrame, device: pd.DataFrame, searches: Ints) -> Bools:
+    """Whether each gap lies between kernels that search for the fastest algorithm of a convolution.
+
+    Args:
+        gaps: Idle intervals.
+        device: The intervals that occupy a device.
+        searches: Row ids of these kernels.
+    """
+    before, after = (gaps[name].to_numpy() for name in (BEFORE, AFTER))
+    searched = np.isin(ints(device, C.ROW_ID), searches)
+    inside: Bools = searched[before] & searched[after] & (before != after)  # an opening has one for both
+    return inside
 
 
 def in_warm_up(gaps: pd.DataFrame, host: HostColumns, measured: Mapping[int, int]) -> Bools:

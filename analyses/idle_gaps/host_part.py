@@ -16,6 +16,7 @@ from ..shared.groups import sum_by_code
 from ..shared.host_columns import HostColumns
 from ..shared.host_rows import LOADS_CODE
 from ..shared.idle_neighbors import EARLIER, LAUNCH, first_ending_after
+from ..shared.programs import COMPILED_CODE
 from .context import MAX_CLOCK_SKEW_NS, MIN_LONG_NS
 
 _HOST_MEMORY = r"(?i)host_?(?:alloc|register|free)|(?:malloc|free)_?host"
@@ -45,18 +46,23 @@ class Part:
     end: Ints  # end of the part, ns: its start where the host was not late
     late: Bools  # whether the host was late
 
+    @property
+    def bounds(self) -> Union:
+        """Starts and ends of the parts."""
+        return self.start, self.end
+
     def mostly(self, rows: Ints) -> Bools:
         """Whether these rows cover more than half of it."""
         return self.mostly_inside(self.host.thread[rows], self.host.spans(rows))
 
     def mostly_inside(self, threads: Small, bounds: Union) -> Bools:
         """Whether these spans of threads cover more than half of it."""
-        return self.more_than_half(overlap_by(threads, bounds, self.thread, (self.start, self.end)))
+        return self.more_than_half(overlap_by(threads, bounds, self.thread, self.bounds))
 
     def mostly_in_rank(self, rows: pd.DataFrame, gaps: pd.DataFrame) -> Bools:
         """Whether these rows of the rank of each gap cover more than half of it."""
         ranks = ints(rows, C.RANK), ints(gaps, C.RANK)
-        return self.more_than_half(overlap_by(ranks[0], spans(rows), ranks[1], (self.start, self.end)))
+        return self.more_than_half(overlap_by(ranks[0], spans(rows), ranks[1], self.bounds))
 
     def more_than_half(self, inside: Ints) -> Bools:
         """Whether a length inside of it, ns, is more than half of it; never where the host was not late."""
@@ -105,11 +111,11 @@ def largest_calls(host: HostColumns, part: Part, end: Ints) -> tuple[Ints, Ints,
     return longest, longest_ns, second, second_ns
 
 
-def overhead_inside(host: HostColumns, gaps: pd.DataFrame, part: Part, *, loads_code: bool) -> Ints:
-    """For how long the loading of code, or other overhead, runs on any thread in the host's part."""
+def overhead_inside(host: HostColumns, gaps: pd.DataFrame, bounds: Union, *, loads_code: bool) -> Ints:
+    """For how long the loading of code, or other overhead, runs on any thread in a part of each gap."""
     marked = host.of_kind(HostKind.OVERHEAD) & (host.name_matches(LOADS_CODE) == loads_code)
     rows, ranks = np.flatnonzero(marked), ints(gaps, C.RANK)
-    return overlap_by(host.rank[rows], host.spans(rows), ranks, (part.start, part.end))
+    return overlap_by(host.rank[rows], host.spans(rows), ranks, bounds)
 
 
 def buffer_broadcasts(host: HostColumns) -> tuple[Small, Union]:
@@ -158,12 +164,28 @@ def _join_siblings(host: HostColumns, rows: Ints) -> tuple[Small, Union]:
     return host.thread[first], (host.start[first], host.end[last])
 
 
-def launch_latency(host: HostColumns, gaps: pd.DataFrame) -> Ints:
-    """Part of each gap after the call that launched the next work began; 0 where that call is not known."""
-    start, end = spans(gaps)
-    called = np.clip(values_at(host.start, gaps[LAUNCH].to_numpy(), 0), start, end)
-    latency: Ints = np.where(gaps[LAUNCH].to_numpy() >= 0, end - called, 0)
+def launch_latency(host: HostColumns, gaps: pd.DataFrame, host_ns: Ints, of_profiler: Bools) -> Ints:
+    """Part of each gap after the call that launched the next work began; 0 where that call is not known.
+
+    Args:
+        host: Host rows.
+        gaps: Idle intervals.
+        host_ns: The host's part of each gap.
+        of_profiler: Whether overhead of the profiler in that part is left out, as it counts apart.
+    """
+    (start, end), launch = spans(gaps), gaps[LAUNCH].to_numpy()
+    called = np.clip(values_at(host.start, launch, 0), start, end)
+    called = np.where(launch >= 0, called, end)
+    in_part = called, np.where(of_profiler, np.maximum(start + host_ns, called), called)
+    latency: Ints = end - called - overhead_inside(host, gaps, in_part, loads_code=False)
     return latency
+
+
+def in_compiled_code(host: HostColumns, covering: Ints, launch: Ints) -> Bools:
+    """Whether compiled code delayed each gap, or launched the work after it where no row covers the gap."""
+    rows = np.where(covering >= 0, covering, launch)
+    compiled: Bools = host.nearest_ancestor(rows, host.name_matches(COMPILED_CODE)) >= 0
+    return compiled
 
 
 def waits_before(host: HostColumns, waits: Ints, part: Part) -> Ints:

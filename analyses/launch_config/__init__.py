@@ -35,7 +35,7 @@ from tracekit.schema import C
 
 from ..shared.common import PLACE_COLUMNS, absent_device_note, nothing_note, select
 from ..shared.host_rows import NO_OP
-from ..shared.intervals_by_class import note_overruns
+from ..shared.intervals_by_class import find_searches, note_overruns
 from ..shared.run_pairs import setting
 from ..shared.tensor_shapes import numel, parse_shapes
 from . import configs, findings
@@ -89,7 +89,7 @@ def compute(run: Run) -> Result:
     notes += [NO_LIMITS] if launched["resident_blocks"].isna().all() else []
     notes += [NO_SHAPES] if launched[NUMEL].isna().all() and (launched[OP] != NO_OP).any() else []
     tables = {"configs": select(launched, _CONFIGS), **tables}
-    search = configs.is_algorithm_search(rows)
+    search = np.isin(rows[C.ROW_ID], find_searches(run))
     if search.any():
         notes.append(SEARCHES.format(count=int(search.sum())))
     judged = after_warm_up(run, rows[~search])

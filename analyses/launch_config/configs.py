@@ -39,11 +39,9 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, Phase
 
 from ..shared.common import (
-    Bools,
     Floats,
     Objects,
     alone_ns,
-    contains,
     ints,
     is_kind,
     map_texts,
@@ -174,33 +172,6 @@ def read_kernels(run: Run) -> pd.DataFrame:
         NUMEL: map_texts(pd.Series(shapes, dtype=object), _largest).astype(np.int64),
     }
     return pd.DataFrame(columns)
-
-
-MIN_SEARCH_KERNELS, MIN_SEARCH_FAMILIES, MIN_SEARCH_RATIO = 8, 4, 3
-
-
-def is_algorithm_search(rows: pd.DataFrame) -> Bools:
-    """Whether each kernel belongs to a search for the fastest algorithm of a convolution.
-
-    With `torch.backends.cudnn.benchmark`, and by MIOpen's find, the first call for a shape runs every
-    algorithm. Such a call launches at least `MIN_SEARCH_KERNELS` kernels of `MIN_SEARCH_FAMILIES`
-    families, and `MIN_SEARCH_RATIO` times as many as the median of the calls with the same shapes;
-    without other calls it is unknown.
-    """
-    searched = np.zeros(len(rows), np.bool_)
-    launched = np.flatnonzero(contains(rows[OP], r"(?i)conv") & (rows[C.OP_ROW] != UNKNOWN).to_numpy(bool))
-    convolutions = rows.iloc[launched]
-    calls, first = number_by(convolutions, [C.RANK, C.OP_ROW, OP, C.INPUT_SHAPES])
-    kernels = np.bincount(calls)
-    if kernels.max(initial=0) < MIN_SEARCH_KERNELS:
-        return searched
-    families = pd.Series(convolutions[FAMILY].to_numpy()).groupby(calls).nunique().to_numpy()
-    same_shapes, _ = number_by(convolutions.iloc[first], [C.RANK, OP, C.INPUT_SHAPES])
-    median = medians(same_shapes, int(same_shapes.max()) + 1, kernels)[same_shapes]
-    varied = (kernels >= MIN_SEARCH_KERNELS) & (families >= MIN_SEARCH_FAMILIES)
-    searches = varied & (kernels >= MIN_SEARCH_RATIO * median)
-    searched[launched] = searches[calls]
-    return searched
 
 
 def shapes_of(text: str) -> list[Shape]:

@@ -1,10 +1,10 @@
-"""Unions of the intervals of a device by class, and kernels whose recorded end is wrong.
+"""Unions of the intervals of a device by class, kernels with a wrong end, and searches for algorithms.
 
-Such kernels last beyond whole later work of their stream. ROCm's profiler writes them where the time of an
-end arrives late; the sum of all durations then exceeds the capture. With programmatic dependent launch
-kernels of one stream overlap by tens of microseconds, and nodes of a graph may run at once on one: neither is
-an error. A copy or memset never begins before the kernel in front of it has ended, if both are of one stream:
-CUPTI writes that of copies, Kineto writes 0 for all copies on ROCm.
+A kernel whose recorded end is wrong lasts beyond whole later work of its stream. ROCm's profiler writes them
+where the time of an end arrives late; the sum of all durations then exceeds the capture. With programmatic
+dependent launch kernels of one stream overlap by tens of microseconds, and nodes of a graph may run at once
+on one: neither is an error. A copy or memset never begins before the kernel in front of it has ended, if both
+are of one stream: CUPTI writes that of copies, Kineto writes 0 for all copies on ROCm.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from functools import lru_cache
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import Remark
-from tracekit.analysis.kernel_names import COMMUNICATION, MAX_SEARCHED
+from tracekit.analysis.kernel_names import COMMUNICATION, MAX_SEARCHED, family
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS, step_windows
-from tracekit.schema import C, DeviceKind
+from tracekit.schema import C, DeviceKind, HostKind
 
-from .common import PLACE, Bools, extent, ints, is_kind, spans
+from .common import PLACE, Bools, extent, ints, is_kind, map_texts, medians, spans
 from .groups import number_by
-from .host_rows import host_rows
+from .host_rows import fill_missing_text, host_rows
+from .thread_ranges import ranges_by_name
 
 
 @dataclass(frozen=True)
@@ -195,3 +197,42 @@ def overrun_notes(count: int) -> tuple[Remark, ...]:
     kernels = "1 kernel runs over" if count == 1 else f"{count:,} kernels run over"
     what = "whole later work of a stream, so the end is wrong: left out of sums of durations"
     return (Remark(f"{kernels} {what}"),)
+
+
+MIN_SEARCH_KERNELS, MIN_SEARCH_FAMILIES, MIN_SEARCH_RATIO = 8, 4, 3
+_CONVOLUTION = re.compile(r"(?i)conv")
+
+
+def find_searches(run: Run) -> Ints:
+    """Row ids of the kernels with which convolutions search for the fastest algorithm.
+
+    With `torch.backends.cudnn.benchmark`, and by MIOpen's find, the first call for a shape runs every
+    algorithm. Such a call launches at least `MIN_SEARCH_KERNELS` kernels of `MIN_SEARCH_FAMILIES`
+    families, and `MIN_SEARCH_RATIO` times as many as the median of the calls with the same shapes;
+    without other calls it is unknown.
+    """
+    return run.compute_once(_find_searches)
+
+
+def _find_searches(run: Run) -> Ints:
+    nothing = np.empty(0, np.int64)
+    convolutions = ints(ranges_by_name(run, _CONVOLUTION, (HostKind.OP,)), C.ROW_ID)
+    if not len(convolutions):
+        return nothing
+    launched = is_kind(DeviceKind.KERNEL) & pc.field(C.OP_ROW).isin(pa.array(convolutions))
+    columns = [C.ROW_ID, C.RANK, C.NAME, C.OP_ROW]
+    kernels = run.table("device_intervals", columns=columns, where=launched)
+    calls, first = number_by(kernels, [C.OP_ROW])
+    counts = np.bincount(calls)
+    if counts.max(initial=0) < MIN_SEARCH_KERNELS:
+        return nothing
+    families = map_texts(kernels[C.NAME], family).groupby(calls).nunique().to_numpy()
+    ops = host_rows(run, kernels[C.OP_ROW].iloc[first], [C.NAME, C.INPUT_SHAPES])
+    ops[C.INPUT_SHAPES] = fill_missing_text(ops[C.INPUT_SHAPES], "")
+    ops[C.RANK] = ints(kernels, C.RANK)[first]
+    alike, first_alike = number_by(ops, [C.RANK, C.NAME, C.INPUT_SHAPES])
+    median = medians(alike, len(first_alike), counts)[alike]
+    searches = (counts >= MIN_SEARCH_KERNELS) & (families >= MIN_SEARCH_FAMILIES)
+    searches &= counts >= MIN_SEARCH_RATIO * median
+    found: Ints = ints(kernels, C.ROW_ID)[searches[calls]]
+    return found

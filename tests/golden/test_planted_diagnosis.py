@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,8 +69,19 @@ def test_work_queued_behind_unrecorded_work_is_no_idle_time(
     verdict = judge(load(planted.behind_earlier_work(**changed)), by=analyze)
     assert verdict.bound is (Bottleneck.COMPUTE if is_behind else Bottleneck.QUEUED)
     assert ("with work from before the capture" in verdict.window) == is_behind
-    waits = "At the begin, launched work waits 19.99 ms, probably for GPU work from before the capture. "
+    waits = "At the start, launched work waits 19.99 ms, probably for GPU work from before the capture. "
     assert verdict.sentence.startswith(waits) == is_behind
+
+
+@pytest.mark.parametrize(
+    ("late_ns", "is_idle"), [(planted.COMPUTE_NS // 10, False), (planted.COMPUTE_NS, True)]
+)
+def test_short_time_before_the_wait_for_unrecorded_work_is_no_idle_time(
+    load: Any, late_ns: int, *, is_idle: bool
+) -> None:
+    """The device ran that work already; a twentieth of the wait is more than can be told."""
+    tables = analyze(load(planted.behind_earlier_work(late_ns=late_ns)), "idle_gaps").tables
+    assert ("before_work" in tables) == is_idle
 
 
 def test_hidden_communication_on_few_multiprocessors_is_left_alone(load: Any) -> None:
@@ -103,6 +115,22 @@ def test_a_search_for_convolution_algorithms_gets_no_advice_on_its_grids(load: A
         assert (listed["blocks"] == 1).sum() == 24
         noted = [note for note in result.notes if "fastest algorithm of a convolution" in note]
         assert [note.startswith("26 kernels") for note in noted] == [True] * once
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_search_for_convolution_algorithms_is_start_up(load: Any, *, once: bool) -> None:
+    """Its kernels are, and the idle time between them; where each call launches them, neither is."""
+    program = planted.algorithm_search(once=once, waits_ns=planted.COMPUTE_NS // 10)
+    run, first = load(program), sorted(program.on_device, key=lambda event: event.start_ns)[:26]
+    between_ns = sum(later.start_ns - earlier.end_ns for earlier, later in pairwise(first))
+    stepped = analyze(run, "gpu_breakdown").tables["profiled_steps"].iloc[0]
+    assert stepped["search_ns"] == once * 26 * planted.COMPUTE_NS
+    idle = analyze(run, "idle_gaps").tables["by_cause"]
+    assert idle["start_up_ns"].sum() == once * between_ns
+    verdict = judge(run, by=analyze)
+    assert verdict.sentence.startswith("Start-up takes") == once
+    assert ("of all kernel time" in verdict.sentence) == once
+    assert ("sync_starves_device" in advice(run)) != once
 
 
 @pytest.mark.slow_except(1)

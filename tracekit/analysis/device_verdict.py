@@ -225,7 +225,7 @@ def _describe_lead(about: About, window_ns: int, queued_share: float) -> str:
     _, behind_ns, _ = about.edges
     if behind_ns >= MIN_QUEUED_NS and 2 * behind_ns > about.edges_ns >= MIN_ASIDE_SHARE * window_ns:
         waits = human(behind_ns, "ns")
-        return f"At the begin, launched work waits {waits}, probably for GPU work from before the capture. "
+        return f"At the start, launched work waits {waits}, probably for GPU work from before the capture. "
     least_ns = max(MIN_QUEUED_NS, MIN_ASIDE_SHARE * window_ns)
     is_behind = queued_ns >= least_ns and 2 * queued_ns > max(lead_ns, about.edges_ns)
     if is_behind and queued_share < MIN_ASIDE_SHARE:
@@ -342,7 +342,9 @@ def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, named: Mapping[
     return named.get(bound, "")
 
 
-def name_kernels(families: pd.DataFrame | None, rates: pd.DataFrame | None) -> str:
+def name_kernels(
+    families: pd.DataFrame | None, rates: pd.DataFrame | None, *, of: str = "kernel time"
+) -> str:
     """Return the families of kernels with most time, their shares and rates, in words; empty if small.
 
     Families whose shortened names are equal count together: a reader cannot tell them apart.
@@ -350,6 +352,7 @@ def name_kernels(families: pd.DataFrame | None, rates: pd.DataFrame | None) -> s
     Args:
         families: Table `families` of `kernels`; None if it is missing.
         rates: Table `kernels` of `roofline`; None if it is missing.
+        of: What the shares are of.
     """
     if families is None:
         return ""
@@ -363,10 +366,10 @@ def name_kernels(families: pd.DataFrame | None, rates: pd.DataFrame | None) -> s
     totals = Counter({name: sum(shares[family] for family in own) for name, own in shown.items()})
     first, second, *_ = [*totals.most_common(2), ("", 0.0), ("", 0.0)]
     if first[1] < MIN_KERNEL_SHARE:
-        return _describe_products(shares, rates)
+        return _describe_products(shares, rates, of)
     is_second = second[1] >= max(MIN_SECOND_SHARE, first[1] / 2)
     words = [
-        f"{name} ({human(float(share), 'share')} of kernel time"
+        f"{name} ({human(float(share), 'share')} of {of}"
         f"{_describe_rate(rates, shown[name][0]) if len(shown[name]) == 1 else ''})"
         for name, share in ([first, second] if is_second else [first])
     ]
@@ -390,13 +393,13 @@ def _describe_rate(rates: pd.DataFrame | None, family: str) -> str:
     return f", at {human(known[peak], 'share')} of the {peak}"
 
 
-def _describe_products(shares: Mapping[str, float], rates: pd.DataFrame | None) -> str:
+def _describe_products(shares: Mapping[str, float], rates: pd.DataFrame | None, of: str) -> str:
     """Return the share of all matrix products, with their rate if it is known of half; empty if small."""
     products = {name: share for name, share in shares.items() if re.search(PRODUCTS, name)}
     share = float(sum(products.values()))
     if share < MIN_PRODUCTS_SHARE:
         return ""
-    says = f", largest: matrix products ({human(share, 'share')} of kernel time"
+    says = f", largest: matrix products ({human(share, 'share')} of {of}"
     rows = (
         rates[rates["peak_share"].notna() & rates["family"].isin(list(products))]
         if rates is not None

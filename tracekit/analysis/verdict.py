@@ -12,8 +12,8 @@ are marked, summed over devices. Its parts sum to it exactly:
 * idle time by cause: input (data loading), kernel launches or host work (the host launched late, because of
   its launches or of other work), synchronization, queued work, profiler (also that by which launches are
   later than in un-profiled steps, where these were timed), unknown.
-* start-up: idle time in which the host loaded or compiled code or chose an algorithm. From 10% the window is
-  what remains without it, if that is at least 10%.
+* start-up: idle time in which the host loaded or compiled code or chose an algorithm, and the kernels that
+  search for one. From 10% the window is what remains without it, if that is at least 10%.
 * one gap without recorded work of the host, if it is most of that work: set aside from half of the rest.
 * edges: gaps that `idle_gaps` sets aside at the edges of the capture and in marked warm-up, and idle time of
   the steps that it does not explain before the first work of the device, or after the last. From 10% on,
@@ -192,10 +192,13 @@ class Evidence:
                     ns for (bound, label), ns in lengths.items() if bound in LATE and label != AS_LATE
                 )
                 opaque = frame["graph_ns"].sum() > frame["active_ns"].sum()
+                is_searched = "search_ns" in frame and frame["search_ns"].sum() > 0
+                of = "all kernel time" if is_searched else "kernel time"  # with that of the search
                 idle = partial(self._idle, frame)
                 busiest, gap_ns, after_gap = name_host_work(idle)
+                kernels = map(self.tables.get, _KERNELS)
                 named = {
-                    Bottleneck.COMPUTE: "" if opaque else name_kernels(*map(self.tables.get, _KERNELS)),
+                    Bottleneck.COMPUTE: "" if opaque else name_kernels(*kernels, of=of),
                     Bottleneck.COPIES: self._largest_copies(frame, stepped=table == STEPPED),
                     Bottleneck.COMMUNICATION: self._largest_collective(frame),
                     Bottleneck.LAUNCH: name_latest(idle, HOST_LAUNCHES, late_ns),
@@ -267,8 +270,10 @@ class Evidence:
         graph, idle = int(frame["graph_ns"].sum()), int(frame["idle_ns"].sum())
         compute = int((frame["active_ns"] - exposed).sum())
         wrong = min(int(frame["overrun_ns"].sum()), compute) if "overrun_ns" in frame else 0
+        search = min(int(frame["search_ns"].sum()), compute - wrong) if "search_ns" in frame else 0
         lengths = {
-            (Bottleneck.COMPUTE, "compute"): compute - wrong,
+            (Bottleneck.COMPUTE, "compute"): compute - wrong - search,
+            START_UP: search,
             (Bottleneck.UNKNOWN, "in kernels whose recorded end is wrong"): wrong,
             (Bottleneck.COMPUTE, "opaque CUDA graphs"): graph,
             (Bottleneck.COMMUNICATION, "exposed communication"): int(exposed.sum()) - waited,
@@ -282,7 +287,7 @@ class Evidence:
         by_cause: dict[tuple[Bottleneck, str], int] = {
             (bound, cause.label): causes.get(cause, 0) for cause, bound in _BY_CAUSE.items()
         }
-        by_cause[START_UP] = causes.get(Bottleneck.START_UP, 0)
+        by_cause[START_UP] = search + causes.get(Bottleneck.START_UP, 0)
         known_ns = by_cause[PROFILED] + by_cause[START_UP]  # which make profiled steps longer as well
         slowed_ns = self._slowed_ns(frame) - known_ns if stepped else 0
         moved_ns = min(max(0, slowed_ns), by_cause[LAUNCHES])

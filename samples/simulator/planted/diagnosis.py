@@ -52,19 +52,25 @@ def backlog() -> Program:
     return program
 
 
-def behind_earlier_work(*, worked_ns: int = COMPUTE_NS // 100, stream: int = TALK_STREAM) -> Program:
+def behind_earlier_work(
+    *, worked_ns: int = COMPUTE_NS // 100, stream: int = TALK_STREAM, late_ns: int = 0
+) -> Program:
     """A kernel runs at once, another one, launched then, waits 20 ms for work from before the capture.
 
     Args:
         worked_ns: How long the first one takes.
         stream: Stream of the others; 7 is that of the first, which is in order.
+        late_ns: For how long the host works before it launches the first one, and then waits for the second.
     """
     program = Program()
     with program.step():
+        program.wait(late_ns)
         with program.op("aten::copy_"):
             program.kernel("short", worked_ns, grid=GRID)
         with program.op("aten::mm"):
             program.kernel(COMPUTE, COMPUTE_NS, grid=GRID, stream=stream, delay_ns=20 * COMPUTE_NS)
+        if late_ns:
+            program.synchronize()
         for _ in range(9):
             with program.op("aten::mm"):
                 program.kernel(COMPUTE, COMPUTE_NS, grid=GRID, stream=stream)
@@ -108,11 +114,12 @@ def started_empty(*, waits: bool) -> Program:
     return program
 
 
-def algorithm_search(*, once: bool) -> Program:
+def algorithm_search(*, once: bool, waits_ns: int = 0) -> Program:
     """Convolutions whose first call tries twelve algorithms, of one block each, before it runs the fastest.
 
     Args:
         once: Whether only the first call does; else they are what every call launches.
+        waits_ns: For how long the host works after it waited for each of them; 0 if it does not wait.
     """
     program = Program()
     for number in range(STEPS):
@@ -122,6 +129,9 @@ def algorithm_search(*, once: bool) -> Program:
                     for algorithm in range(12) if number == 0 or not once else ():
                         name = f"algorithm_{'abcdefghijkl'[algorithm]}_convolve"
                         program.kernel(name, COMPUTE_NS, grid=(1, 1, 1))
+                        if waits_ns:
+                            program.synchronize("cudaEventSynchronize")
+                            program.wait(waits_ns)
                     program.kernel("fastest_convolve", COMPUTE_NS, grid=GRID)
             program.synchronize()
     return program

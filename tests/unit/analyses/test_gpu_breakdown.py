@@ -61,6 +61,7 @@ def test_whole_capture_with_every_kind_of_overlap(tmp_path: Path) -> None:
         "communication_overlapped_ns": 50,
         "graph_ns": 0,
         "overrun_ns": 0,
+        "search_ns": 0,
         "active_share": 160 / 300,
         "movement_share": 60 / 300,
         "idle_share": 80 / 300,

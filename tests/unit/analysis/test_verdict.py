@@ -347,6 +347,16 @@ def test_all_shares_after_what_is_set_aside_are_of_the_time_that_is_named() -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("search_ns", "says"), [(300, "66.7% of the other 600 ns"), (0, "77.8% of the capture")]
+)
+def test_kernels_of_a_search_are_start_up(search_ns: int, says: str) -> None:
+    found = told(tables({"dataload": 200}, active_ns=700, search_ns=search_ns))
+    assert (found.bound, found.loss) == (Bottleneck.COMPUTE, Bottleneck.INPUT)
+    assert found.sentence.startswith("Start-up takes 300 ns, 33.3% of the capture") == bool(search_ns)
+    assert f"kernels run for {says}" in found.sentence
+
+
 @pytest.mark.parametrize(("loading_ns", "is_said"), [(100, True), (99, False)])
 def test_the_largest_loss_beside_what_bounds_is_said(loading_ns: int, is_said: bool) -> None:
     idle = {"launch_bound": 500, "dataload": loading_ns, "sync": 90}
@@ -399,7 +409,7 @@ def test_waiting_for_work_from_before_the_capture_is_said(behind_ns: int, says: 
     results["idle_gaps"].tables["by_cause"]["aside_ns"] = list(idle.values())
     sentence = told(results).sentence
     assert f"kernels run for 100.0% of the capture excluding 300.00 ms {says or EDGES}" in sentence
-    waits = f"At the begin, launched work waits {behind_ns}.00 ms, probably for GPU work from before"
+    waits = f"At the start, launched work waits {behind_ns}.00 ms, probably for GPU work from before"
     assert sentence.startswith(waits) == bool(says)
 
 
