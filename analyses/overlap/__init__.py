@@ -68,6 +68,7 @@ from .exposed import (
     ALL_COPIES,
     COMMUNICATION,
     WHAT,
+    WITHIN,
     Exposed,
     OnDevice,
     join_exposed,
@@ -204,7 +205,7 @@ def measure(run: Run) -> Partial:
     if len(on_streams):
         tables["streams"] = streams(on_streams)
     steps = measure_steps(run)
-    subjects = [what for what in (COMMUNICATION, *ADVISED) if what in present]
+    subjects = [what for what in (COMMUNICATION, *ADVISED, WITHIN) if what in present]
     measured = [replace(device, rows=after_warm_up(run, device.rows)) for device in devices]
     exposed = {what: measure_exposed(run, measured, what) for what in subjects}
     if COMMUNICATION in exposed:

@@ -197,3 +197,5 @@ def _op_names(run: Run, rows: pd.DataFrame) -> Objects:
 
 ALL_COPIES = "all copies"
 ADVISED = (str(CopyKind.H2D), str(CopyKind.D2H), str(CopyKind.P2P))
+WITHIN = str(CopyKind.D2D)
+"""Copies within a device, which a program makes itself."""

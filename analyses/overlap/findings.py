@@ -20,7 +20,7 @@ from ..shared.collective_kinds import ALL_REDUCE, BROADCAST, kinds_of
 from ..shared.common import contains, duration, ints, is_kind, largest_rows, percent
 from ..shared.host_rows import NO_OP, source_lines
 from ..shared.programs import OWN_BUFFERS, program_of
-from .exposed import ADVISED, COLLECTIVE, COMMUNICATION, EXPOSED_NS, OP, Exposed
+from .exposed import ADVISED, COLLECTIVE, COMMUNICATION, EXPOSED_NS, OP, WITHIN, Exposed
 
 COMMUNICATES = Rule(
     "exposed_communication",
@@ -52,10 +52,18 @@ COPIES = Rule(
     "and of kernel time without such copies is at least {min_saving_share} of a step; migrations of managed "
     "memory, and copies of pinned memory on another stream than most kernels, are not counted",
     why="a gain below {min_saving_share} of a step is not worth restructuring a program; copies within a "
-    "device are ignored because they compete with kernels for memory bandwidth; pinned copies on a stream "
-    "of their own are already issued as advised",
+    "device are apart because they compete with kernels for memory bandwidth; pinned copies on a stream of "
+    "their own are already issued as advised",
     bound=Bottleneck.COPIES,
     thresholds={"min_saving_share": WARN_SHARE},
+)
+CLONES = Rule(
+    "exposed_device_copies",
+    states="copies within a device take at least {min_share} of the steps while no kernel runs; without a "
+    "saving",
+    why="the program makes such copies itself; how many of them it needs is unknown",
+    bound=Bottleneck.COPIES,
+    thresholds={"min_share": WARN_SHARE},
 )
 BUFFERS = Rule(
     "ddp_buffers",
@@ -67,7 +75,7 @@ BUFFERS = Rule(
     bound=Bottleneck.COMMUNICATION,
     thresholds={"min_steps": 2, "min_saving_share": MIN_SHARE},
 )
-RULES = (COMMUNICATES, COPIES, BUFFERS)
+RULES = (COMMUNICATES, COPIES, CLONES, BUFFERS)
 CONFIDENCE = 0.5
 """The exposed time was measured; whether the program's dependencies allow overlap was not."""
 MIN_SLOW_STEP_RATIO = 1.5
@@ -140,9 +148,34 @@ def findings(
                 result.append(_finding(run, what, exposed, budget, ranks, combine, waiting))
             elif rule is COMMUNICATES and _is_transfer(calls, measured, budget):
                 result.append(_report_off_path(run, measured, budget, ranks, calls))
+    if WITHIN in exposed_by_subject:
+        result += _report_clones(run, exposed_by_subject[WITHIN], budget)
     if COMMUNICATION in exposed_by_subject:
         result += _report_buffers(run, exposed_by_subject[COMMUNICATION], calls, budget)
     return tuple(result)
+
+
+def _report_clones(run: Run, exposed: Exposed, budget: Budget) -> list[Finding]:
+    """The finding on copies within a device that run alone."""
+    if not budget.matters(exposed.exposed_ns, least=CLONES["min_share"]):
+        return []
+    do = (
+        "use views and results in place (`out=`, `index_put_`) instead of `clone`, `contiguous` and "
+        "assignments of parts, or compile the function around them, so that kernels read and write in place"
+        if program_of(run).is_pytorch
+        else "let kernels read and write the data where it is, or swap pointers"
+    )
+    return [
+        budget.finding(
+            CLONES,
+            None,
+            f"Copies within the device run alone for {budget.describe(exposed.exposed_ns)}",
+            f"{_where(run, exposed.ops)}: {do}.",
+            "saving not estimated: how many of these copies the program needs is unknown",
+            confidence=CONFIDENCE,
+            evidence={"device_intervals": [int(row) for row in exposed.rows[C.ROW_ID]]},
+        )
+    ]
 
 
 def _report_buffers(run: Run, exposed: Exposed, calls: pd.DataFrame, budget: Budget) -> list[Finding]:

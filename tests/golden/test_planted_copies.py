@@ -437,3 +437,16 @@ def test_copies_in_both_directions_one_after_the_other_could_overlap(
     assert codes(known[1], "pinned_memory") == []
     assert found(known[2], "pinned_memory")[0].confidence >= CONFIDENT > finding.confidence
     assert codes(simulate(copies.in_turn(breadth_first=True)), "pinned_memory") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "is_said"), [({}, True), ({"size": 100_000}, False), ({"beside": True}, False)]
+)
+def test_copies_within_the_device_are_named_where_they_run_alone(
+    shared_runs: SharedRuns, options: dict[str, Any], *, is_said: bool
+) -> None:
+    findings = analyze(shared_runs.simulated(copies.clones(**options)), "overlap").findings
+    assert [finding.code for finding in findings] == ["exposed_device_copies"] * is_said
+    for finding in findings:
+        assert "aten::copy_" in finding.advice
+        assert finding.saving_ns_per_step is None

@@ -67,6 +67,7 @@ CASES: dict[str, Case] = {
     "ddp_gradient_copies": one(parallelism.gradient_copies),
     "ddp_buffers": one(parallelism.buffers),
     "exposed_copies": one(memory_ranks.copies, hidden=False),
+    "exposed_device_copies": one(copies.clones),
     "idle_launch_bound": one(idle.small_ops),
     "idle_host_work": one(idle.host_work),
     "idle_slow_call": one(idle.slow_calls),

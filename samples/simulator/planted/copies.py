@@ -284,3 +284,17 @@ def pageable(*, host_memory: str = "pinned", gb_per_s: float = 24, reference: bo
             compute(program, shape)
             program.synchronize()
     return program
+
+
+def clones(*, size: int = 4 << 20, beside: bool = False) -> Program:
+    """Four tensors are cloned on the device after a product, or on another stream during it."""
+    program = Program()
+    for _ in range(STEPS):
+        with program.step():
+            with program.op("aten::mm"):
+                program.kernel("gemm", 4_000_000, grid=(528, 1, 1))
+            for _ in range(4):
+                with program.op("aten::clone"), program.op("aten::copy_"):
+                    program.copy("D2D", size, stream=9 if beside else 7)
+            program.synchronize()
+    return program
