@@ -45,10 +45,14 @@ from ..shared.common import absent_device_note, ints
 from ..shared.run_pairs import Line
 from . import kernels, tables
 from .findings import RULES, compare_findings, findings
-from .regions import FRAME, GENERATED, ORIGIN, VARIANT, CompiledRun, read_compiled
+from .regions import FRAME, GENERATED, INSIDE, ORIGIN, VARIANT, CompiledRun, read_compiled
 
 NOTHING_COMPILED = (
     "no compiled code in this capture: `torch.compile` was not used, or CPU activity was not recorded"
+)
+NOT_GENERATED = (
+    "compiled functions (`CompiledFunction`) run, but no region of `torch.compile` and no kernel that it "
+    "generates was recorded: their backend generates none (`aot_eager`), or their PyTorch is older"
 )
 NO_NUMBERS = "region names have no numbers (older versions of PyTorch): frames and variants are unknown"
 
@@ -77,7 +81,7 @@ def compute(run: Run) -> Result:
 
 def _notes(run: Run, compiled: CompiledRun) -> tuple[str, ...]:
     if not compiled.any:
-        return (NOTHING_COMPILED,)
+        return (NOT_GENERATED if compiled.kernels[INSIDE].any() else NOTHING_COMPILED,)
     notes = [] if len(compiled.kernels) else [absent_device_note(run)]
     return (*notes, *([NO_NUMBERS] if compiled.regions[FRAME].isna().any() else []))
 

@@ -19,7 +19,8 @@ from ..idle_gaps.causes import due_to_launches
 from ..idle_gaps.context import MAX_CLOCK_SKEW_NS
 from ..shared import collectives
 from ..shared.common import duration, percent
-from ..shared.host_rows import NO_OP, advise_on_wait, blocking_calls, largest_waits
+from ..shared.host_rows import NO_OP, advise_on_wait, largest_waits
+from ..shared.pacing import delaying_waits, waited_ns
 from .backtrack import ALL_KINDS, COMMUNICATE, Graph
 from .host import SYNC
 from .whatif import CLASS, COMMUNICATION, TOTAL, WAITS, MeasuredSpan
@@ -196,7 +197,7 @@ def _outsized(run: Run, path: pd.DataFrame) -> str:
 
 def _longest_waits(run: Run, budget: Budget) -> tuple[list[int], str]:
     """Rows of the calls that wait for a device, longest first, and advice on the ops with most time."""
-    waits = blocking_calls(run, marked=budget.marked)
+    waits = delaying_waits(run, marked=budget.marked)
     if waits.empty:
         return [], "`sync_points` lists the waits"
     places: list[str] = []
@@ -206,7 +207,7 @@ def _longest_waits(run: Run, budget: Budget) -> tuple[list[int], str]:
         places.append(f"{duration(budget.per_step(took))} {place} ({brief(call)})")
         remedies[advise_on_wait(call, op)] = None
     ordered = waits.sort_values([C.DUR_NS, C.ROW_ID], ascending=[False, True])[C.ROW_ID]
-    total = duration(budget.per_step(int(waits[C.DUR_NS].sum())))
+    total = duration(budget.per_step(waited_ns(waits)))
     advice = f"The host waits {total} {budget.per}, {', '.join(places)}. {'. '.join(remedies)}; "
     return [int(row) for row in ordered[:EVIDENCE_ROWS]], f"{advice}`sync_points` lists the waits"
 

@@ -261,7 +261,8 @@ def _report_outside(
     blocked_ns, delay_ns = states
     saving_ns = min(saving_ns, time_ns - delay_ns)
     unmeasured = "" if program_settings(run.meta.environment) else "garbage collection, "
-    move = _MOVE.format(unmeasured=unmeasured)
+    is_python = program_of(run).is_pytorch
+    move = _MOVE.format(what=f"{_PYTHON}{unmeasured}" if is_python else "computation, ")
     if 2 * blocked_ns > time_ns:
         move = _WAIT.format(blocked=human(against.per_step(blocked_ns), "ns"), per=against.per)
     saving, advice = saving_ns or None, _FUSE if function.startswith("Optimizer.") else move
@@ -278,10 +279,8 @@ def _report_outside(
     elif function in ("", NOT_RECORDED):
         saving, place = None, f"To see the functions, {program_of(run).stacks}"
     if 2 * delay_ns > time_ns:
-        saving, advice = (
-            None,
-            _DELAYED.format(delayed=human(against.per_step(delay_ns), "ns"), per=against.per),
-        )
+        delayed = human(against.per_step(delay_ns), "ns")
+        saving, advice = None, _DELAYED.format(delayed=delayed, per=against.per)
     return against.finding(
         OUTSIDE,
         saving,
@@ -298,9 +297,10 @@ _KEEP = (
     "Keep them between epochs (`DataLoader(..., persistent_workers=True)`), or use fewer: each starts a "
     "process, and gets the dataset"
 )
+_PYTHON = "Python (loops, conversions, tokenizing), "
 _MOVE = (
-    "It is Python (loops, conversions, tokenizing), {unmeasured}reading of files, or waiting: do it once for "
-    "a batch or before the loop, or in another process"
+    "It is {what}reading of files, or waiting: do it once for a batch or before the loop, or in another "
+    "process"
 )
 _WAIT = (
     "For at least {blocked} {per} the thread is blocked: it sleeps, or waits for a file, a socket, a lock or "

@@ -13,13 +13,14 @@ from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import Budget
 from tracekit.runs.range_names import COLLECTION
 from tracekit.runs.run import Run
-from tracekit.schema import C
+from tracekit.schema import C, DeviceKind
 
-from ..shared.common import LAUNCH_PATTERN, Bools, contains, duration, ints, percent
+from ..shared.common import LAUNCH_PATTERN, Bools, contains, duration, ints, overlap_by, percent
 from ..shared.groups import group_rows
-from ..shared.host_columns import read_host_columns
-from ..shared.host_rows import NO_OP, blocking_calls, largest_waits
+from ..shared.host_columns import HostColumns, read_host_columns
+from ..shared.host_rows import NO_OP, largest_waits
 from ..shared.idle_neighbors import AFTER, read_occupying
+from ..shared.pacing import delaying_waits, waited_ns
 from ..shared.programs import COLLECT_LESS, Program
 from .causes import (
     ALLOCATING,
@@ -42,8 +43,13 @@ MIN_ONE_OFF_SHARE = 0.5
 """Share of a single gap from which the advice warns that it may be a one-time event."""
 
 
-def one_off(rows: pd.DataFrame) -> str:
-    """Warn if one gap is most of the idle time, and far longer than any other of its op."""
+def one_off(rows: pd.DataFrame, budget: Budget, ranks: int) -> str:
+    """Warn if one gap is most of the idle time, and far longer than any other of its op.
+
+    A single marked step of a rank is one of many: what it does recurs.
+    """
+    if budget.marked and budget.steps <= ranks:
+        return ""
     lengths = ints(rows, C.DUR_NS)
     longest = int(lengths.max()) / total_ns(rows)
     alike = rows[OP] == rows[OP].iloc[int(lengths.argmax())]
@@ -66,8 +72,12 @@ def divide_launches(rows: pd.DataFrame, budget: Budget) -> str:
     latency_ns = int(ints(rows, LATENCY_NS).sum())
     if not budget.matters(latency_ns):
         return ""
-    before, after = (percent(budget.share(ns)) for ns in (total_ns(rows) - latency_ns, latency_ns))
-    return f"{before} of the time passes before the launch calls, {after} from then until the work starts. "
+    unknown_ns = int(rows.loc[rows[C.LAUNCH_ROW].isna(), C.DUR_NS].sum())
+    parts = (total_ns(rows) - latency_ns - unknown_ns, latency_ns, unknown_ns)
+    before, after, unknown = (percent(budget.share(ns)) for ns in parts)
+    text = f"{before} of the time passes before the launch calls, {after} from then until the work starts"
+    also = f", {unknown} before work without a recorded call" if budget.matters(unknown_ns) else ""
+    return f"{text}{also}. "
 
 
 def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE), of_ns: int = 0) -> str:
@@ -94,9 +104,10 @@ def largest_part(rows: pd.DataFrame, keys: Sequence[str] = (OP, SOURCE), of_ns: 
 
 
 def _place(names: list[str]) -> str:
-    """Text `call in op at line`, without unknown or repeated parts."""
+    """Text `call in op at line`, without unknown or repeated parts, but never empty."""
     *names, line = names
-    text = " in ".join(brief(name) for name in names if name)
+    named = [name for name in names if name and name != BETWEEN] or names
+    text = " in ".join(brief(name) for name in named if name)
     return text if not line or line in names else f"{text} at {brief(line, LINE)}"
 
 
@@ -112,9 +123,11 @@ MADE_IN_STEP = (
     "ahead: make it once, before the steps"
 )
 FASTER_WORKERS = (
-    "Its workers are slower than the GPU: add workers up to the number of cores, {keep}decode and "
-    "transform less per batch (once before training, or on the GPU)"
+    "Its workers are slower than the GPU: {add}{keep}decode and transform less per batch (once before "
+    "training, or on the GPU)"
 )
+ADD_WORKERS = "add workers up to the number of cores, "
+NO_FREE_CORES = "add workers only if cores are free (the CPU thread stalls, too), "
 _ON_DEVICE = (
     'The CPU fills a tensor there: make it on the device (`device="{module}"` in the call of `torch`), '
     "which also saves the copy"
@@ -217,9 +230,9 @@ def on_host(rows: pd.DataFrame, program: Program) -> str:
         )
     if mostly(rows, contains(rows[OP], f"^{re.escape(_BETWEEN)}") & ~rows[NAMED]):
         return (
-            "The host's activity there was not recorded: code between ops, or a wait for something other "
-            f"than the device (a request, data, a lock). To find it, {program.stacks}; move work out of the "
-            "step or launch the next kernels before it"
+            "The host's activity there was not recorded: code outside of recorded calls, or a wait for "
+            f"something other than the device (a request, data, a lock). To find it, {program.stacks}; move "
+            "work out of the step or launch the next kernels before it"
         )
     return (
         "The host is busy there without launching: move that work to the device or out of the step, or "
@@ -264,6 +277,30 @@ _WAITING_LAUNCHES = (
 )
 
 
+MIN_COPIED_SHARE = 0.25
+"""Share of gaps before copies from which copies are spoken of where launch calls wait for their kernels."""
+MAX_UPLOAD_NS = 50_000
+"""Time before a launch call in which a copy may upload what the call needs."""
+_COPY_LESS = (
+    "{share} of it passes before {copies} of data, which asynchronous launches would not change: copy less "
+    "often (keep values on the device, join small tensors, read values later). "
+)
+
+
+def _name_copies(rows: pd.DataFrame, device: pd.DataFrame, host: HostColumns, budget: Budget) -> str:
+    """Sentence on gaps that end with copies apart from launches; empty if few of the gaps do."""
+    copies = rows[rows[AFTER].isin(device.loc[device[C.KIND] == DeviceKind.MEMCPY, C.NAME].unique())]
+    calls = np.unique(host.positions(device[C.LAUNCH_ROW]))
+    calls = calls[calls >= 0]
+    uploads = host.start[calls] - MAX_UPLOAD_NS, host.end[calls]
+    ends = ints(copies, C.START_NS) + ints(copies, C.DUR_NS)
+    of_launch = overlap_by(host.rank[calls], uploads, ints(copies, C.RANK), (ends, ends + 1)) > 0
+    part = total_ns(copies[~of_launch]) / total_ns(rows)
+    if part < MIN_COPIED_SHARE:
+        return ""
+    return _COPY_LESS.format(share=percent(part), copies=budget.count(int((~of_launch).sum()), "copy"))
+
+
 def on_launches(run: Run, rows: pd.DataFrame, budget: Budget, launch_less: str) -> str:
     """Advice on gaps in which the host launches late: because it waits, or because it is slow.
 
@@ -273,8 +310,9 @@ def on_launches(run: Run, rows: pd.DataFrame, budget: Budget, launch_less: str) 
         budget: What their time is compared with.
         launch_less: Ways to launch less often, in parentheses.
     """
-    if ranks_that_wait(read_occupying(run), read_host_columns(run)):
-        return _WAITING_LAUNCHES
+    device, host = read_occupying(run), read_host_columns(run)
+    if ranks_that_wait(device, host):
+        return f"{_name_copies(rows, device, host, budget)}{_WAITING_LAUNCHES}"
     if waits := _name_waits(run, rows, budget):
         return f"{waits}. Then launch less often {launch_less}"
     return (
@@ -285,16 +323,16 @@ def on_launches(run: Run, rows: pd.DataFrame, budget: Budget, launch_less: str) 
 
 def _name_waits(run: Run, rows: pd.DataFrame, budget: Budget) -> str:
     """Sentence on waits before these gaps that take longer: without them the host could run ahead."""
-    waits = blocking_calls(run, marked=budget.marked)
+    waits = delaying_waits(run, marked=budget.marked)
     last = waits[C.RANK].map((rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max())
     before = waits[waits[C.START_NS] + waits[C.DUR_NS] < last.fillna(-1)]
     by_thread = before.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
     if by_thread.empty or by_thread.max() < total_ns(rows):
         return ""
-    ops = largest_waits(before)["op"].tolist()
+    ops = largest_waits(waits)["op"].tolist()
     named = " and ".join(brief(op) for op in ops if op != NO_OP)
     most = f", most in {named}" if named else ""
-    waited = duration(budget.per_step(int(by_thread.max())))
+    waited = duration(budget.per_step(waited_ns(waits)))
     copies = [re.search(r"copy|::to$", op) is not None for op in ops]
     ways = {
         "copy from and to pinned memory with `non_blocking=True`": any(copies),

@@ -31,15 +31,17 @@ from ..shared.groups import group_rows
 from ..shared.host_columns import read_host_columns
 from ..shared.host_rows import host_rows
 from ..shared.idle_neighbors import AFTER, inside_steps
-from ..shared.programs import OWN_BUFFERS, keep_workers, program_of
+from ..shared.programs import OWN_BUFFERS, keep_workers, program_of, replays_graphs
 from ..steps import measure_steps
 from .advice import (
+    ADD_WORKERS,
     CHECKS,
     FASTER_WORKERS,
     FIRST_USES,
     LOAD_IN_WORKERS,
     MADE_IN_STEP,
     MEMORY,
+    NO_FREE_CORES,
     READ_BACKS,
     amount,
     divide_launches,
@@ -180,6 +182,8 @@ _NEEDED = [
 _IDLE_SHARE = "idle_share"
 """Column of the idle share of the steps (of the capture without any) of a gap's device."""
 
+_FIRST_USES = (Cause.HOST_WORK, Cause.SLOW_CALL, Cause.FIRST_CALL)
+"""Causes of which start-up is spoken of; what else is start-up is a search for algorithms."""
 _WORKERS = "_MultiProcessing"
 """Name of iterators of data loaders that take batches from workers."""
 _HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
@@ -211,7 +215,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     """
     budget = savings.budget(run)
     gaps = _with_idle_share(run, gaps[_NEEDED], summary)
-    gaps = gaps[~gaps[ASIDE].to_numpy()]
+    searching = gaps[INITIAL] & ~gaps[CAUSE].isin(_FIRST_USES)
+    gaps = gaps[~(gaps[ASIDE] | searching).to_numpy(bool)]
     is_named = gaps[NAMED].to_numpy(bool)
     replays = contains(gaps[CALL], r"(?i)graphlaunch")
     caused = {cause: gaps[CAUSE].cat.codes.to_numpy() == CAUSES.index(cause) for cause in Cause}
@@ -223,6 +228,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     late = caused[Cause.LAUNCH_BOUND] | caused[Cause.HOST_WORK]
     checks = _if_matters(COMPUTES, gaps, late & gaps[CHECKING].to_numpy(bool), budget)
     buffers = _if_matters(LAUNCHES, gaps, late & gaps[BROADCASTING].to_numpy(bool), budget)
+    others = unrecorded & ~read_back
+    loads = _if_matters(COMPUTES, gaps, others & gaps[INITIAL].to_numpy(bool), budget)
     ordinary = ~checks & ~buffers
     slow, first = caused[Cause.SLOW_CALL] & ~replays, caused[Cause.FIRST_CALL]
     starts_up, rule_of_start = _join_first_uses(gaps, slow, first, budget)
@@ -236,7 +243,8 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
             "GPU idle: CPU busy outside kernel launches",
         ),
         (COMPUTES, read_back, "GPU idle while the CPU uses what it copied"),
-        (COMPUTES, unrecorded & ~read_back, "GPU idle while the CPU activity is unknown"),
+        (COMPUTES, loads, "GPU idle while the CPU compiles or loads code"),
+        (COMPUTES, others & ~loads, "GPU idle while the CPU activity is unknown"),
         (COMPUTES, is_unknown & managed, "GPU idle while the CPU uses managed memory"),
         (COMPUTES, is_unknown & reads, "GPU idle while the CPU reads files or input"),
         (rule_of_start, starts_up, "GPU idle during slow first calls (ops, runtime)"),
@@ -250,6 +258,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     )
     of_workers = caused[Cause.DATALOAD] & contains(gaps[OP], _WORKERS)
     by_workers = total_ns(idlest_devices(gaps[of_workers])) if of_workers.any() else 0
+    stalls = _select(STALLS, gaps, caused[Cause.STALL], budget) is not None
     result = []
     for rule, chosen, title in cases:
         rows = _select(rule, gaps, chosen, budget)
@@ -265,7 +274,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
             rule,
             idle - first_ns,
             f"{title} {amount(rows, budget)}",
-            _advise(run, rule, rows, budget) + _before_capture(rule, rows, summary, budget),
+            _advise(run, rule, rows, budget, stalls=stalls) + _before_capture(rule, rows, summary, budget),
             _HOW.format(inside=inside, per=budget.per)
             + (at_most or (_FIRST_BATCHES if first_ns else _PROFILED)),
             basis=Basis.ESTIMATED if is_estimated else Basis.MEASURED,
@@ -346,7 +355,7 @@ def _why_no_saving(rule: Rule, rows: pd.DataFrame, budget: Budget, ranks: int) -
     if rule is COMPUTES and rows[CHECKING].all():
         return "recording each check takes most of this time"
     if rule is COMPUTES and not rows[NAMED].all():
-        if rows[READ_BACK].all():
+        if rows[READ_BACK].all() and not rows[INITIAL].any():
             return ""
         return (
             "what it reads is needed"
@@ -431,8 +440,8 @@ _ADVICE = {
     STALLS.code: (
         f"These calls took at least {MIN_FIRST_RATIO} times as long as most others of the same op and did no "
         "more work: the thread was descheduled, or waited for a lock (Python's GIL, garbage collection). "
-        "Leave cores free for it: fewer DataLoader workers and threads than cores, ranks pinned to cores, no "
-        "other programs"
+        "Leave cores free for it: no more DataLoader workers and threads than other cores, ranks pinned to "
+        "cores, no other programs"
     ),
     DEPENDS.code: (
         "The work was launched in time, so the device waited for something else: an event of another device "
@@ -452,21 +461,22 @@ _ADVICE = {
 }
 
 
-def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
-    """Name the ops with most of the time, and say what to do."""
+def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget, *, stalls: bool) -> str:
+    """Name the ops with most of the time, and say what to do; cores may be short where threads stall."""
     program = program_of(run)
     if rule is COMPUTES and rows[CHECKING].all():
         return f"{largest_part(rows)}. {CHECKS}"
     if rule is LAUNCHES and rows[BROADCASTING].all():
         return f"{largest_part(rows)}. It launches some ops per buffer: {OWN_BUFFERS}"
-    if rule is COMPUTES and rows[READ_BACK].all() and not rows[NAMED].any():
+    if rule is COMPUTES and rows[READ_BACK].all() and not rows[[NAMED, INITIAL]].any(axis=None):
         return f"{largest_part(rows)}. {READ_BACKS.format(stacks=program.stacks)}"
     if rule is COMPUTES:
         named = with_kernels(rows) if rows[NAMED].all() else rows
-        return f"{largest_part(named)}. {on_host(rows, program)}{one_off(rows)}"
+        return f"{largest_part(named)}. {on_host(rows, program)}{one_off(rows, budget, len(run.ranks))}"
     if rule is LOADING:
         loads_itself = not mostly(rows, contains(rows[OP], _WORKERS))
-        faster = FASTER_WORKERS.format(keep=keep_workers(run))
+        add = NO_FREE_CORES if stalls else ADD_WORKERS
+        faster = FASTER_WORKERS.format(add=add, keep=keep_workers(run))
         anew = MADE_IN_STEP if _first_batches_ns(run, rows) else ""
         return f"{largest_part(rows)}. {LOAD_IN_WORKERS if loads_itself else faster}{anew}"
     if rows[CAUSE].nunique() > 1 and rule in (CALLS, FIRST_CALLS):
@@ -475,10 +485,10 @@ def _advise(run: Run, rule: Rule, rows: pd.DataFrame, budget: Budget) -> str:
     if rule is CALLS:
         parts = _split_by_call(rows)
         largest = largest_part(parts, [CALL, OP, SOURCE], of_ns=total_ns(rows))
-        return f"{largest}. {on_call(rows, main_call(parts))}{one_off(rows)}"
+        return f"{largest}. {on_call(rows, main_call(parts))}{one_off(rows, budget, len(run.ranks))}"
     others = ["foreach or fused variants"] if program.is_pytorch else ["larger kernels"]
     compiled = int(ints(rows, C.DUR_NS)[rows[COMPILED].to_numpy(bool)].sum()) / total_ns(rows)
-    launch_less = program.launch_less(*others, compiled=compiled)
+    launch_less = program.launch_less(*others, compiled=compiled, replays=replays_graphs(run))
     if rule is LAUNCHES:
         advice = f"{divide_launches(rows, budget)}{on_launches(run, rows, budget, launch_less)}"
     else:

@@ -1,4 +1,7 @@
-"""Whether the host paces a run, so that shorter kernels only lengthen the idle time between them."""
+"""Waits of the host after which a device works, and whether the host paces a run.
+
+A host that paces a run leaves devices idle, so that shorter kernels only lengthen the idle time between them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ import pandas as pd
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import Budget
 from tracekit.runs import intervals
-from tracekit.runs.run import Run
+from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
 
-from .common import is_kind, max_per_rank, spans
+from .common import ints, is_kind, max_per_rank, spans
 from .groups import rows_by_device
 from .host_rows import blocking_calls
+from .intervals_by_class import find_searches
 
 MAX_BUSY_SHARE, MAX_WAIT_SHARE = 0.5, 0.1
 """Shares of the steps below which kernels run, and below which the host waits for the device."""
@@ -47,3 +51,30 @@ def is_paced_by_host(run: Run, kernels: pd.DataFrame, budget: Budget) -> bool:
     waits = pd.concat([waits[columns], calls]) if len(calls) else waits
     by_thread = waits.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
     return budget.share(int(by_thread.groupby(C.RANK).max().sum())) < MAX_WAIT_SHARE
+
+
+def delaying_waits(run: Run, *, marked: bool) -> pd.DataFrame:
+    """Return the calls of `blocking_calls` that may delay later work, without those of a search.
+
+    A wait at the end, after which nothing starts on a device of its rank, delays nothing. A search for the
+    fastest algorithm of a convolution measures kernels once.
+
+    Args:
+        run: The run.
+        marked: Whether only those in steps count.
+    """
+    waits = blocking_calls(run, marked=marked)
+    device = busy(run, [C.ROW_ID, C.RANK, C.START_NS, C.OP_ROW])
+    last = waits[C.RANK].map(device.groupby(C.RANK)[C.START_NS].max()).fillna(-1)
+    searches = device.loc[np.isin(ints(device, C.ROW_ID), find_searches(run)), C.OP_ROW]
+    followed = waits[C.START_NS] + waits[C.DUR_NS] <= last
+    return waits[followed & ~waits[C.PARENT_ROW].isin(searches)]
+
+
+def waited_ns(waits: pd.DataFrame) -> int:
+    """Return for how long any thread of a process waits, in the process of each rank that waits most."""
+    lengths = {
+        place: intervals.length(intervals.union(*spans(rows)))
+        for place, rows in waits.groupby([C.RANK, C.PID])
+    }
+    return int(pd.Series(lengths, dtype="int64").groupby(level=0).max().sum()) if lengths else 0

@@ -29,6 +29,7 @@ _GPUS = {"amd": r"(?i)\b(?:amd|instinct|radeon)\b", "intel": r"(?i)\bintel\b"}
 _CALLS = {"amd": r"^hip[A-Z]", "intel": r"^(?:ur|ze)[A-Z]", "meta": r"^runFunction - job_prep"}
 """Patterns of the names of GPUs and of runtime calls, by vendor of the device."""
 _PYTORCH = r"\b(?:at|aten|c10|torch)::|ProfilerStep#"
+_GRAPH_LAUNCH = r"^(?:cuda|cu|hip)GraphLaunch"
 
 
 @dataclass(frozen=True)
@@ -53,18 +54,20 @@ class Program:
     stacks: str = "record stacks (`with_stack=True`)"
     channels_last: str = ""
 
-    def launch_less(self, *others: str, compiled: float = 0.0) -> str:
+    def launch_less(self, *others: str, compiled: float = 0.0, replays: bool = False) -> str:
         """Ways to launch less often, in parentheses: what the program can use, then the others.
 
         Args:
             others: Ways besides compiling and graphs.
             compiled: Share of the launches, or of the time, that is in compiled code already.
+            replays: Whether it replays graphs already.
         """
         if compiled > 0.5:
             if self.graphs:
                 return f"(`torch.compile(mode='reduce-overhead')`, which replays {self.graphs})"
             return f"({', '.join(others) or 'larger batches'})"
-        ways = [self.graphs, *others]
+        graphs = f"more of the step in its {self.graphs}" if self.graphs and replays else self.graphs
+        ways = [graphs, *others]
         if self.is_pytorch:
             ways.insert(0, "torch.compile")
         if self.graphs and compiled >= MIN_COMPILED_SHARE:
@@ -143,6 +146,12 @@ def compiled_share(run: Run) -> float:
     if not len(calls) or not compiled.any():
         return 0.0
     return float((host.nearest_ancestor(calls, compiled) >= 0).mean())
+
+
+def replays_graphs(run: Run) -> bool:
+    """Return whether a run launches graphs."""
+    names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist()
+    return any(re.search(_GRAPH_LAUNCH, str(name)) for name in names)
 
 
 def no_modules(run: Run) -> Remark:

@@ -111,6 +111,19 @@ def test_an_eager_program_has_nothing_compiled(load: Load) -> None:
     assert "no compiled code" in result.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("op", "says"), [("CompiledFunction", "compiled functions"), ("Function", "no compiled")]
+)
+def test_compiled_functions_without_generated_kernels_are_not_called_eager(
+    shared_runs: SharedRuns, op: str, says: str
+) -> None:
+    made = Program()
+    with made.step(), made.op(op), made.op("aten::add"):
+        made.kernel("vectorized_elementwise_kernel", ADD_NS)
+    (note,) = analyze(shared_runs.simulated(made), "compile").notes
+    assert note.startswith(says)
+
+
 def test_regions_without_numbers_have_no_frames(load: Load) -> None:
     run = load(Compilation(numbered=False))
     row = summary(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tracekit.analyses.shared.common import duration
 
 from samples.simulator.planted import critical_path as planted
 from tests.shared_runs import analyze
@@ -218,3 +219,20 @@ def test_segments_fill_every_step_without_overlap(shared_runs: SharedRuns, name:
         assert rows[C.START_NS].tolist()[1:] == ends[:-1]
         window = windows.loc[windows[C.STEP] == step, "window_ns"].item()
         assert rows[C.DUR_NS].sum() == window
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_waits_are_the_same_time_wherever_they_are_spoken_of(shared_runs: SharedRuns, *, ends: bool) -> None:
+    """The wait at the end of the last step delays nothing, so it is in neither."""
+    run = shared_runs.simulated(planted.running_ahead(ends=ends))
+    calls = analyze(run, "sync_points").tables["calls"].sort_values(C.START_NS)
+    delaying_ns = int(calls[C.DUR_NS].iloc[: -1 if ends else None].sum()) // planted.STEPS
+    said = [
+        finding.advice
+        for name in ("critical_path", "idle_gaps")
+        for finding in analyze(run, name).findings
+        if finding.code in ("critical_path_sync_waits", "idle_launch_bound")
+    ]
+    assert len(said) == 2
+    assert f"The host waits {duration(delaying_ns)} per step" in said[0]
+    assert f"The host waits for the device, {duration(delaying_ns)} per step" in said[1]

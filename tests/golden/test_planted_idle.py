@@ -282,3 +282,15 @@ def test_work_of_the_host_on_what_it_read_is_told_from_a_wait_for_a_request(
 def test_short_work_of_the_host_on_what_it_read_is_no_finding(shared_runs: SharedRuns) -> None:
     findings = analyze(shared_runs.simulated(processing(stops_ns=50_000)), "idle_gaps").findings
     assert "idle_host_work" not in {finding.code for finding in findings}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_more_workers_are_advised_where_no_thread_lacks_a_core(
+    shared_runs: SharedRuns, *, clean: bool
+) -> None:
+    workers = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    findings = analyze(shared_runs.simulated(stalls(clean=clean, loader=workers)), "idle_gaps").findings
+    advice = {finding.code: finding.advice for finding in findings}
+    assert ("idle_stalls" in advice) != clean
+    assert ("add workers up to the number of cores" in advice["idle_dataload"]) == clean
+    assert ("add workers only if cores are free" in advice["idle_dataload"]) != clean

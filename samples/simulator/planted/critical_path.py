@@ -65,10 +65,11 @@ def late_start(*, outside: bool = False) -> Program:
     return program
 
 
-def running_ahead(*, wait: bool = True, read: bool = False) -> Program:
+def running_ahead(*, wait: bool = True, read: bool = False, ends: bool = False) -> Program:
     """The host waits for long work and then launches much that is short; the twin does not wait.
 
-    With `read` it waits as long once more, in the op that reads a value back.
+    With `read` it waits as long once more, in the op that reads a value back, with `ends` after
+    the short work.
     """
     program = Program()
     for _ in range(STEPS):
@@ -86,6 +87,10 @@ def running_ahead(*, wait: bool = True, read: bool = False) -> Program:
                 with program.op("aten::add"):
                     program.wait(KERNEL_NS // 5)
                     program.kernel("short", 2_000)
+            if ends:
+                with program.op("aten::mm"):
+                    program.kernel("mm_kernel", 20 * KERNEL_NS)
+                program.synchronize("cudaStreamSynchronize", stream=7)
     return program
 
 

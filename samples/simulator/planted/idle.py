@@ -56,12 +56,18 @@ def slow_calls(*, clean: bool = False) -> Program:
     return program
 
 
-def stalls(*, clean: bool = False, ops: int = 3, call: bool = False) -> Program:
-    """Late calls of some ops that take 5 ms longer than the others; when clean, none; and a launch call."""
+def stalls(*, clean: bool = False, ops: int = 3, call: bool = False, loader: str = "") -> Program:
+    """Late calls of some ops that take 5 ms longer than the others; when clean, none.
+
+    A launch call may as well, and each step may wait 3 ms for a loader of this name.
+    """
     program = Program()
     names = ("aten::mm", "aten::relu", "aten::add", "aten::mul")
     for number in range(STEPS):
         with program.step():
+            if loader:
+                with program.annotation(loader):
+                    program.wait(3_000_000)
             for turn in range(4):
                 for op in names:
                     with program.op(op):

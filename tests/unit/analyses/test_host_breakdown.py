@@ -12,7 +12,7 @@ from tracekit.analysis import analyze
 from tracekit.analysis.host_verdict import NOT_RECORDED, HostPart
 from tracekit.analysis.verdict import judge
 from tracekit.runs.conditions import STEP_THREAD_RAN, STEP_THREAD_WAITED
-from tracekit.runs.meta import CpuLoad, Timings
+from tracekit.runs.meta import Collector, CpuLoad, Timings
 from tracekit.schema import C, HostKind, Phase
 
 if TYPE_CHECKING:
@@ -398,6 +398,16 @@ def test_the_function_that_is_compiled_again_is_named_with_the_guard_that_fails(
         "net.py(6): forward was compiled again 7 times, up to the limit of recompilations: from then on it "
         "runs uncompiled. The guard that failed last: `self.mode == 'm7'`."
     )
+
+
+@pytest.mark.parametrize(("tool", "is_python"), [("nsys 2025.1", False), ("torch", True)])
+def test_code_of_other_programs_is_not_called_python(tmp_path: Path, tool: str, *, is_python: bool) -> None:
+    rows = [host("cudaMalloc", at, at + 20_000, kind=HostKind.RUNTIME) for at in range(0, 1_000_000, 200_000)]
+    collector = Collector("import", options={"tool": tool})
+    run = make_run(tmp_path, host_intervals=rows, meta={"collector": collector})
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert ("It is Python" in finding.advice) == is_python
+    assert ("garbage collection" in finding.advice) == is_python
 
 
 def test_a_device_has_idle_causes_instead(tmp_path: Path) -> None:

@@ -585,15 +585,23 @@ def test_the_host_is_said_to_work_only_where_it_was_seen_to(
     assert says in finding.advice
 
 
-@pytest.mark.parametrize(("second_ns", "is_single"), [(4_000_000, True), (4_200_000, False)])
+@pytest.mark.parametrize(
+    ("second_ns", "steps", "is_single"),
+    [
+        (4_000_000, [], True),
+        (4_200_000, [], False),
+        (4_000_000, [step(0, 0, 41_115_000), step(1, 41_115_000, 50_000_000)], True),
+        (4_000_000, [step(0, 0, 50_000_000)], False),  # one of many steps
+    ],
+)
 def test_a_gap_happens_once_unless_another_of_its_op_is_a_tenth_as_long(
-    tmp_path: Path, second_ns: int, *, is_single: bool
+    tmp_path: Path, second_ns: int, steps: list[Row], *, is_single: bool
 ) -> None:
     ends = [10_000, 41_110_000, 41_120_000 + second_ns]
     calls = [host("cudaLaunchKernel", end - 4_000, end, **CALL) for end in ends]
     work = [host("aten::_unique2", 12_000, 41_100_000), host("aten::_unique2", 41_121_000, ends[-1] - 5_000)]
     rows = [kernel(end, end + 9_000, launch_row=number) for number, end in enumerate(ends)]
-    (finding,) = explained(tmp_path, [*calls, *work], rows).findings
+    (finding,) = explained(tmp_path, [*calls, *work], rows, steps).findings
     assert ("if it happens only once" in finding.advice) == is_single
 
 
@@ -676,6 +684,100 @@ def test_a_faster_host_saves_nothing_while_workers_set_the_pace(
     (late,) = (one for one in explained(tmp_path, calls, rows).findings if one.code == "idle_launch_bound")
     assert (late.saving_ns_per_step is not None) == saves
     assert ("workers of the data loader set the pace" in late.how) != saves
+
+
+@pytest.mark.parametrize(
+    ("call", "overhead", "cause", "overhead_ns", "latency_ns"),
+    [
+        ((40_000, 55_000), (20_000, 36_000), "profiler", 16_000, 20_000),
+        ((30_000, 59_000), (32_000, 56_000), "profiler", 24_000, 6_000),
+        ((30_000, 59_000), (32_000, 44_000), "launch_bound", 0, 30_000),
+    ],
+)
+def test_overhead_of_the_profiler_is_no_latency_of_the_launch_in_which_it_runs(
+    tmp_path: Path,
+    call: tuple[int, int],
+    overhead: tuple[int, int],
+    cause: str,
+    overhead_ns: int,
+    latency_ns: int,
+) -> None:
+    flush = host("Activity Buffer Request", *overhead, kind=HostKind.OVERHEAD, tid=0)
+    table = one_gap(tmp_path, host("cudaLaunchKernel", *call, **CALL), flush).tables["by_cause"]
+    columns = ["cause", "overhead_ns", "launch_latency_ns"]
+    assert table[columns].to_numpy().tolist() == [[cause, overhead_ns, latency_ns]]
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("triton_poi_fused_add_0", "GPU idle while the CPU compiles or loads code "),
+        ("gemm", "GPU idle while the CPU activity is unknown "),
+    ],
+)
+def test_unrecorded_compilation_is_not_called_unknown(tmp_path: Path, name: str, title: str) -> None:
+    calls = [host("cudaLaunchKernel", at, at + 4_000, **CALL) for at in (0, 19_995_000)]
+    rows = [kernel(5_000, 10_000, launch_row=0), kernel(20_000_000, 20_100_000, name=name, launch_row=1)]
+    (finding,) = explained(tmp_path / "alone", calls, rows).findings
+    assert finding.title.startswith(title)
+    assert ("compiles or loads code there" in finding.advice) == ("loads" in title)
+    reads = host("cudaMemcpyAsync", 5_000, 16_000, **SYNC)
+    copy = memcpy(10_000, 15_000, name="Memcpy DtoH (Device -> Pageable)", launch_row=2)
+    (finding,) = explained(tmp_path / "reads", [*calls, reads], [*rows, copy]).findings
+    assert finding.title.startswith(
+        title if "loads" in title else "GPU idle while the CPU uses what it copied"
+    )
+    assert (finding.saving_ns_per_step is None) == ("loads" in title)
+
+
+@pytest.mark.parametrize(("op", "place"), [([], ""), ([host("aten::mm", 11_000, 5_009_500)], " in aten::mm")])
+def test_a_slow_call_is_in_an_op_only_where_one_was_recorded(
+    tmp_path: Path, op: list[Row], place: str
+) -> None:
+    inside: Row = {C.PARENT_ROW: 1, C.DEPTH: 1} if op else {}
+    slow = host("cudaLaunchKernel", 12_000, 5_009_000, **CALL, **inside)
+    calls = [host("cudaLaunchKernel", 0, 4_000, **CALL), *op, slow]
+    rows = [kernel(5_000, 10_000, launch_row=0), kernel(5_010_000, 5_110_000, launch_row=1 + len(op))]
+    (finding,) = explained(tmp_path, calls, rows).findings
+    assert finding.code == "idle_slow_call"
+    assert finding.advice.startswith(f"The largest part is cudaLaunchKernel{place} (100%)")
+
+
+@pytest.mark.parametrize(("copied_ns", "is_said"), [(100_000, True), (40_000, False), (151_000, False)])
+def test_copies_between_waiting_launches_are_told_from_them(
+    tmp_path: Path, copied_ns: int, *, is_said: bool
+) -> None:
+    """Between kernels 200 us apart a copy without a launch ends most of the idle time, or a fifth of it.
+
+    One that starts at most 50 us before the next call uploads what that needs.
+    """
+    starts = range(0, 25 * 200_000, 200_000)
+    calls = [host("launch", start, start + 12_000, **CALL) for start in starts]
+    rows = [kernel(at + 1_000, at + 11_000, launch_row=number) for number, at in enumerate(starts)]
+    copies = [memcpy(start + copied_ns, start + copied_ns + 1_000, stream=9) for start in starts]
+    findings = explained(tmp_path, calls, [*rows, *copies]).findings
+    (advice,) = [finding.advice for finding in findings if finding.code == "idle_launch_bound"]
+    assert "Launch calls return only after their kernels" in advice
+    assert ("passes before 25 copies of data" in advice) == is_said
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_idle_time_before_work_without_a_call_is_not_before_calls(tmp_path: Path, *, copied: bool) -> None:
+    calls, rows = late_launches(inside=True)
+    copies = [memcpy(row[C.START_NS] + 25_000, row[C.START_NS] + 26_000, stream=9) for row in rows]
+    findings = explained(tmp_path, calls, [*rows, *copies] if copied else rows).findings
+    (advice,) = [finding.advice for finding in findings if finding.code == "idle_launch_bound"]
+    assert "of the time passes before the launch calls" in advice
+    assert ("before work without a recorded call" in advice) == copied
+
+
+@pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaGraphLaunch"])
+def test_a_program_that_replays_graphs_is_told_to_replay_more(tmp_path: Path, call: str) -> None:
+    calls, rows = late_launches()
+    replay = host(call, calls[-1][C.START_NS] + 5_000, calls[-1][C.START_NS] + 6_000, **CALL)
+    findings = explained(tmp_path, [*calls, replay], rows).findings
+    (advice,) = [finding.advice for finding in findings if finding.code == "idle_launch_bound"]
+    assert ("more of the step in its CUDA graphs" in advice) == (call == "cudaGraphLaunch")
 
 
 @pytest.mark.slow
