@@ -33,7 +33,7 @@ ENDINGS = """
 import multiprocessing, os, signal, sys, threading
 from tracekit.recording.agent import agent
 
-def finish():
+def finish(exit_code):
     print("finished by", "worker" if os.getpid() != OWNER else "program", flush=True)
 
 def work():
