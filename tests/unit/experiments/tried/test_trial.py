@@ -505,7 +505,7 @@ def test_changes_take_turns_and_are_then_run_as_a_whole(
     assert {outcome.candidate.key: outcome.numbers for outcome in report.outcomes}["foreach"] == "equal"
     assert kept == ["try-foreach", "try-fused"]
     text = " ".join(render(report, "table").split())
-    assert "4 processes in which changes were on and off in turns" in text
+    assert "4 processes in which changes were turned on and off" in text
     assert "1 run of the unchanged program beside those with one change, in alternating order" in text
 
 
