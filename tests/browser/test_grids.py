@@ -193,7 +193,10 @@ def test_bars_need_no_plotly_and_grids_are_made_when_one_scrolls_to_them(apart: 
     table = named(apart, "By family")
     expect(table.get_by_text(re.compile(r"^\d+ rows?$"))).to_be_attached()
     assert apart.locator(".ag-root").count() == 0
-    apart.locator(".tk-plot-bar").first.hover()
+    bar = apart.locator(".tk-plot-bar").first
+    bar.scroll_into_view_if_needed()
+    apart.wait_for_load_state("networkidle")  # what is then made scrolls the page, which ends a tip
+    bar.hover()
     expect(apart.locator(".tk-tip")).to_contain_text("tensor cores (by kernel name)")
     table.scroll_into_view_if_needed()
     expect(table.locator(".ag-row").first).to_be_visible()

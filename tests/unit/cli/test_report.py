@@ -43,7 +43,7 @@ def test_a_report_tells_the_run_its_findings_and_the_analyses(
     found = gather(run, [(one, results.analyze(run, one.name)) for one in available()]).findings
     assert text.count('<div class="finding') == len(found) > 0
     row = analyze(run, "gpu_breakdown").tables["profiled_steps"].iloc[0]
-    assert f"{100 * row['active_ns'] / row['window_ns']:.1f}%</text>" in text
+    assert f"<b>{100 * row['active_ns'] / row['window_ns']:.1f}%</b>" in text
     assert {"gpu_breakdown", "idle_gaps", "kernels", "ops", "run"} <= set(re.findall(r'<h2 id="(\w+)"', text))
     assert run.id in text
 
