@@ -42,8 +42,12 @@ COLORS = 256
 SETTLED_MS = 60_000
 _BELOW_THE_BAR = "each => { each.style.scrollMarginTop = '70px'; each.scrollIntoView(); }"
 _DRAWN = """() => [[".dash-graph", ".main-svg"], ["[class*=ag-theme]", ".ag-root"]].every(
-    ([place, content]) => [...document.querySelectorAll(place)].every(each => each.querySelector(content))
+    ([place, content]) => [...document.querySelectorAll(place)].filter(each => {
+        const { top, bottom } = each.getBoundingClientRect();
+        return bottom > 0 && top < innerHeight;
+    }).every(each => each.querySelector(content))
 )"""
+"""Whether the charts and grids in the window are there; those below it are made when it reaches them."""
 TUTORIAL = "tutorial-"
 """How pictures begin that are of the tutorial's runs."""
 
@@ -124,10 +128,11 @@ def take(browser: Browser, site: Served, picture: Picture, scheme: Scheme) -> Pa
             expect(canvas).to_be_visible(timeout=SETTLED_MS)
         if picture.page == "overview":  # its findings come one by one
             expect(page.get_by_text("rules checked")).to_be_visible(timeout=SETTLED_MS)
-        page.wait_for_function(_DRAWN, timeout=SETTLED_MS)
-        page.wait_for_load_state("networkidle")
-        if picture.heading:
-            page.get_by_role("heading", name=picture.heading).evaluate(_BELOW_THE_BAR)
+        for _ in range(2):  # what is drawn moves what is below it
+            if picture.heading:
+                page.get_by_role("heading", name=picture.heading).evaluate(_BELOW_THE_BAR)
+            page.wait_for_function(_DRAWN, timeout=SETTLED_MS)
+            page.wait_for_load_state("networkidle")
         page.screenshot(path=target, scale="css", animations="disabled")
     _fewer_colors(target)
     return target
