@@ -150,6 +150,10 @@ def compiled_share(run: Run) -> float:
 
 def replays_graphs(run: Run) -> bool:
     """Return whether a run launches graphs."""
+    return run.compute_once(_find_graph_launches)
+
+
+def _find_graph_launches(run: Run) -> bool:
     names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist()
     return any(re.search(_GRAPH_LAUNCH, str(name)) for name in names)
 
