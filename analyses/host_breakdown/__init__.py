@@ -63,7 +63,7 @@ from ..shared.groups import group_rows
 from ..shared.host_columns import BACKWARD, HostColumns, find_unrecorded_backward, read_host_columns
 from ..shared.host_rows import NO_SOURCE, largest_line, source_lines
 from ..shared.op_families import COMMUNICATES
-from .findings import PART, RULES, SAMPLES, SOURCE, TIME_NS, TOTAL_NS, findings
+from .findings import PART, RULES, SAMPLED_STEPS, SAMPLES, SOURCE, TIME_NS, TOTAL_NS, findings
 from .samples import (
     MIN_SAMPLES,
     bound_outside,
@@ -130,7 +130,7 @@ def compute(run: Run) -> Result:
             ranges = np.flatnonzero((host.thread == thread) & (codes == _UNMARKED))
             outside = parts[HostPart.OUTSIDE]
             unrecorded = intervals.subtract(outside, intervals.union(*host.spans(ranges)))
-            functions = compare_functions(samples, unprofiled, unrecorded)
+            functions = compare_functions(samples, unprofiled, unrecorded, ints(steps, HOST_START_NS))
             around = find_loops(functions, len(samples) + len(unprofiled))
             divided = divide_unrecorded(names, samples, unrecorded, around)
             lengths = intervals.length(outside), intervals.length(window)
@@ -415,6 +415,7 @@ TABLES = (
             Column("share", "share", "these over all samples in the window"),
             Column("self_samples", "count", "those in which it is the innermost function"),
             Column("unrecorded_samples", "count", "those at moments that no row of the thread covers"),
+            Column(SAMPLED_STEPS, "count", "profiled steps in which it is in a sample"),
             Column("unprofiled_samples", "count", "samples with it in steps that were not profiled"),
             Column("unprofiled_share", "share", "these over all samples in such steps"),
             Column("unprofiled_self_samples", "count", "those in which it is the innermost function"),

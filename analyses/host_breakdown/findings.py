@@ -47,7 +47,8 @@ from ..shared.host_columns import HostColumns
 from ..shared.programs import COLLECT_LESS, keep_workers, program_of
 from .states import bound_waits, count_iterations, find_blocked, find_recurring_share
 
-PART, TIME_NS, TOTAL_NS, SOURCE, SAMPLES = "part", "time_ns", "total_ns", "source", "samples"
+PART, TIME_NS, TOTAL_NS, SOURCE = "part", "time_ns", "total_ns", "source"
+SAMPLES, SAMPLED_STEPS = "samples", "sampled_steps"
 LOADS = Rule(
     "host_loading",
     states="a run without device work loads data for at least {min_share} of its steps, also without the one "
@@ -124,8 +125,9 @@ SLOW = Rule(
     "slow_steps_by_function",
     states="at least {min_steps} un-profiled steps take {min_share} of their time above their median, and a "
     "function of the program is in half as many of the samples of such steps, and in fewer than half as many "
-    "of those of profiled steps, at least {min_samples}; with fewer of them the times must recur",
-    why="saving, logging or evaluation in every nth step is in no profiled one, or in one of them",
+    "of those of profiled steps, at least {min_samples}; with fewer of them the times must recur. Where they "
+    "recur, it may also be in samples of as few profiled steps as are slow",
+    why="saving, logging or evaluation in every nth step is in no profiled one, or in few of them",
     bound=Bottleneck.HOST,
     thresholds={"min_share": 0.25, "min_steps": 20, "min_samples": MIN_SAMPLED},
 )
@@ -439,14 +441,16 @@ def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Fi
     share = int(excess.sum()) / max(int(times.sum()), 1)
     period = StepTime.of(times.tolist(), later=timings.later if timings else 0).period
     is_known = functions[SAMPLES].max() >= SLOW["min_samples"]  # what profiled steps usually do
-    recurs = 0 < period <= against.steps if is_known else period > 0  # else no profiled step may have it
     is_own = ~contains(functions[C.NAME], LIBRARY) & (functions["unprofiled_samples"] >= SLOW["min_samples"])
     sampled = functions["unprofiled_share"]
-    is_rare = recurs | (is_known & (2 * functions["share"].fillna(0) < sampled))
+    is_rare = is_known & (2 * functions["share"].fillna(0) < sampled)
+    if period:
+        at_most = ceil(against.steps / period)
+        is_rare |= (functions[SAMPLED_STEPS] <= at_most) & (at_most < against.steps)
     chosen = functions[is_own & is_rare & (sampled >= share / 2) & (sampled < MAX_SAMPLED_SHARE)]
     if share < SLOW["min_share"] or not len(chosen):
         return None
-    row = chosen.nlargest(1, "unprofiled_share").iloc[0]
+    row = chosen.loc[(chosen["unprofiled_share"] - share).abs().idxmin()]
     function, taken = brief(str(row[C.NAME])), float(row["unprofiled_share"])
     disturbed = (contention := find_contention(run.meta.cpu_loads)) and contention.is_external
     every = f"Every {period} steps one takes" if period else "Some steps take"

@@ -23,14 +23,15 @@ from tracekit.schema import C
 
 from ..shared.common import Bools, contains, ints, share, sort_by
 from ..shared.host_rows import COMPREHENSIONS
-from .findings import PART, SAMPLES, SOURCE, TIME_NS, TOTAL_NS
+from .findings import PART, SAMPLED_STEPS, SAMPLES, SOURCE, TIME_NS, TOTAL_NS
 
 _LOADER = "torch/utils/data/dataloader.py("
-_COUNTS = [SAMPLES, "self_samples", "unrecorded_samples"]
+_COUNTS = [SAMPLES, "self_samples", "unrecorded_samples", SAMPLED_STEPS]
 _LINE = "line_samples"
 """Column with the samples in which the most frequent line of a function runs."""
 LOOP_SHARE = 0.9
 """Share of all samples from which a function is the loop over steps, or around it."""
+_NO_STEPS = np.zeros(0, np.int64)
 MIN_SAMPLES = 4
 """Samples from which the time that no row covers is divided."""
 
@@ -44,17 +45,22 @@ def read_samples(run: Run, rank: int, window: Union) -> tuple[pd.DataFrame, pd.D
     return samples[is_profiled & _are_inside(ints(samples, C.T_NS), window)], samples[~is_profiled]
 
 
-def compare_functions(samples: pd.DataFrame, unprofiled: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
+def compare_functions(
+    samples: pd.DataFrame, unprofiled: pd.DataFrame, unrecorded: Union, starts: Ints
+) -> pd.DataFrame:
     """Count the samples in which each function is in profiled steps and in others, most first.
 
     Args:
         samples: Samples of a thread in profiled steps.
         unprofiled: Its samples in other steps.
         unrecorded: Moments that no row of the thread covers.
+        starts: Begin of each profiled step, in order.
     """
     both = count_functions(pd.concat([samples, unprofiled]), unrecorded)
     counts, others = (
-        count_functions(some, unrecorded).set_index(C.NAME)[_COUNTS].reindex(both[C.NAME], fill_value=0)
+        count_functions(some, unrecorded, starts)
+        .set_index(C.NAME)[_COUNTS]
+        .reindex(both[C.NAME], fill_value=0)
         for some in (samples, unprofiled)
     )
     return both[[C.NAME, SOURCE]].assign(
@@ -66,25 +72,28 @@ def compare_functions(samples: pd.DataFrame, unprofiled: pd.DataFrame, unrecorde
     )
 
 
-def count_functions(samples: pd.DataFrame, unrecorded: Union) -> pd.DataFrame:
+def count_functions(samples: pd.DataFrame, unrecorded: Union, starts: Ints = _NO_STEPS) -> pd.DataFrame:
     """Count the samples in which each function is; of those in as many, the innermost one is first.
 
     Args:
         samples: Samples of a thread.
         unrecorded: Moments that no row of the thread covers.
+        starts: Begin of each step, in order.
     """
     outside = _are_inside(ints(samples, C.T_NS), unrecorded)
+    steps = np.searchsorted(starts, ints(samples, C.T_NS), side="right")
     frames = [
-        (sample, name, line, depth, outside[sample])
+        (sample, name, line, depth, outside[sample], steps[sample])
         for sample, stack in enumerate(zip(samples[C.STACK], samples[C.SOURCE_LINES], strict=True))
         for depth, (name, line) in enumerate(_functions(*map(str, stack)))
     ]
-    table = pd.DataFrame(frames, columns=["sample", C.NAME, SOURCE, C.DEPTH, "unrecorded"])
+    table = pd.DataFrame(frames, columns=["sample", C.NAME, SOURCE, C.DEPTH, "unrecorded", SAMPLED_STEPS])
     by_name = table.groupby(C.NAME, sort=False)
     counts = by_name.agg(samples=("sample", "size"), depth=(C.DEPTH, "sum")).reset_index()
     counts["self_samples"] = (table[C.DEPTH] == 0).groupby(table[C.NAME], sort=False).sum().to_numpy()
     counts["share"] = share(ints(counts, SAMPLES), len(samples))
     counts["unrecorded_samples"] = by_name["unrecorded"].sum().to_numpy()
+    counts[SAMPLED_STEPS] = by_name[SAMPLED_STEPS].nunique().to_numpy()
     counts[SOURCE] = [_most_frequent(lines) for _, lines in by_name[SOURCE]]
     counts[_LINE] = [int(lines.value_counts().iloc[0]) for _, lines in by_name[SOURCE]]
     return sort_by(counts, f"-{SAMPLES}", C.DEPTH, C.NAME)

@@ -36,6 +36,8 @@ MIN_UNEVEN = 1.2
 MIN_PERIODS, MAX_PERIOD = 3, 64
 MAX_PHASE_SPREAD = 0.25
 """Spread of the steps of one phase up to which their times recur."""
+STEPS_PER_STRAY = 4
+"""Slow steps that recur for each other one that is as slow, as where another program takes the core."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +120,36 @@ def longer_part(times: Times, later: int) -> Times:
 def find_period(times: Times, is_steady: Callable[[Times], bool]) -> int:
     """Return the number of steps after which their times recur, seen at least `MIN_PERIODS` times; 0 if none.
 
+    Either those of each phase are alike and phases differ, or one phase is slower than all others, whose
+    times may vary.
+
     Args:
         times: Times of the steps, in order.
         is_steady: Whether the times of the steps of one phase are alike.
     """
-    for period in range(2, min(len(times) // MIN_PERIODS, MAX_PERIOD) + 1):
-        if all(is_steady(times[phase::period]) for phase in range(period)):
+    periods = range(2, min(len(times) // MIN_PERIODS, MAX_PERIOD) + 1)
+    for period in periods:
+        phases = [times[phase::period] for phase in range(period)]
+        middles = [sorted(phase)[(len(phase) - 1) // 2] for phase in phases]
+        if max(middles) > (1 + MAX_PHASE_SPREAD) * min(middles) and all(map(is_steady, phases)):
             return period
-    return 0
+    return next((period for period in periods if _has_slow_phase(times, period)), 0)
+
+
+def _has_slow_phase(times: Sequence[int] | Ints, period: int) -> bool:
+    """Whether all steps of one phase are slower than the others, but for one in `STEPS_PER_STRAY`.
+
+    The slow ones need not be alike: what saves a file takes two to five times as long from one time to the
+    next. That some steps of any order do so by chance is rarer than 1%.
+    """
+    phase = max(range(period), key=lambda phase: min(times[phase::period]))
+    slow = times[phase::period]
+    others = sorted(time for place, time in enumerate(times) if place % period != phase)
+    usual, fastest = int(others[(len(others) - 1) // 2]), int(min(slow))
+    as_slow = sum(time >= fastest for time in others)
+    is_apart = fastest >= (1 + MAX_PHASE_SPREAD) * usual and as_slow <= (len(slow) - 1) // STEPS_PER_STRAY
+    excess = sum(max(time - usual, 0) for time in slow)
+    return is_apart and bool(excess > sum(max(time - usual, 0) for time in others))
 
 
 def unprofiled_step_time(timings: Timings | None) -> StepTime | None:

@@ -119,6 +119,14 @@ def test_small_ops_are_named_by_their_calls(tmp_path: Path) -> None:
     assert finding.advice.startswith("Most calls per step: aten::add_ 499, aten::item 1. ")
 
 
+def test_small_ops_that_lose_their_core_are_left_out(tmp_path: Path) -> None:
+    rows = [*MANY[:600], runs_op(0.6, 0.7, "aten::mul"), *MANY[700:]]
+    assert analyze(stepping(tmp_path / "few", rows), "ops").findings == ()
+    small = [host("aten::add_", place * 500, place * 500 + 450) for place in range(1_200)]
+    (finding,) = analyze(stepping(tmp_path / "many", [*small, runs_op(0.6, 1, "aten::mul")]), "ops").findings
+    assert finding.title == "1,200 ops of 450 ns on average take 54.0% of the steps: 540.00 µs per step"
+
+
 def test_values_that_other_work_makes_are_no_loop_of_reads(tmp_path: Path) -> None:
     decoding = stepping(tmp_path / "decoding", reads(20, ("aten::linear", "aten::argmax")))
     assert analyze(decoding, "ops").findings == ()

@@ -48,6 +48,16 @@ def test_every_nth_step_that_takes_longer_raises_the_mean_and_has_its_period() -
     assert (summary.p90_ns, summary.p99_ns) == (1_002, 9_005)
     even = StepTime.of([1_000, 1_100, 1_050, 1_020])
     assert (even.mean_ns, even.period, even.is_uneven) == (1_042, 0, False)
+    times = [1_000 + place * 37 % 400 for place in range(60)]
+    times[3::10] = [30_000, 9_000, 21_000, 8_000, 40_000, 9_500]
+    assert StepTime.of(times).period == 10, "slow steps need not be alike, nor the others as alike as above"
+    times[20] = 25_000
+    assert StepTime.of(times).period == 10, "another program took the core once"
+    times[37] = 25_000
+    assert StepTime.of(times).period == 0
+    spoiled = [1_000] * 60
+    spoiled[7] = spoiled[30] = 9_000
+    assert StepTime.of(spoiled).period == 0, "two slow steps are no period, however alike the others are"
     irregular = StepTime.of([1_000] * 11 + [9_000] + [1_000] * 5 + [9_000])
     assert (irregular.is_uneven, irregular.period) == (True, 0)
 
