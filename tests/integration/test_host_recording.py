@@ -120,6 +120,7 @@ def test_loaders_and_optimizers_are_recorded(settings: dict[str, Any]) -> None:
         "tensors": 2,
         "elements": 20,
         "sparse_gradients": 0,
+        "steps_per_profiled_step": 1,
     }
 
 

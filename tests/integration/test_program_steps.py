@@ -34,6 +34,20 @@ model = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4)), backend="eager
 for _ in range(9):
     print(tuple(model(torch.ones(2, 4)).shape))
 """
+COMPILED_STEP = """
+import torch
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+@torch.compile(backend="eager")
+def update():
+    optimizer.step()
+for _ in range(12):
+    model(torch.ones(2, 2)).sum().backward()
+    update()
+    optimizer.zero_grad()
+compiled = torch._dynamo.utils.get_compilation_metrics()
+print(sum(metrics.recompile_reason is not None for metrics in compiled))
+"""
 MARKED = """
 import torch, tracekit
 optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
@@ -156,6 +170,13 @@ def test_a_compiled_module_is_compiled_as_without(tmp_path: Path, store: Store) 
 
 
 @pytest.mark.slow
+def test_a_compiled_step_of_an_optimizer_is_a_step(tmp_path: Path, store: Store) -> None:
+    run, out = ran(COMPILED_STEP, tmp_path, store)
+    assert run.rows("steps") == 5
+    assert out == "0\n", "the counts of the agent are no guards"
+
+
+@pytest.mark.slow
 def test_of_a_single_call_that_call_is_recorded(tmp_path: Path, store: Store) -> None:
     run, _ = ran(INFER.replace("CALLS", "1"), tmp_path, store)
     assert count(run, "aten::linear") == 1
@@ -168,6 +189,7 @@ def test_marks_of_the_program_count_and_nothing_else(tmp_path: Path, store: Stor
     assert run.rows("steps") == 5
     assert count(run, "aten::mm") == 5
     assert count(run, "Optimizer.step#SGD.step") == 20
+    assert run.meta.environment["program"]["optimizers"][0]["steps_per_profiled_step"] == 4
     assert run.meta.environment["program"]["step"] == "ends with a call of tracekit.step()"
 
 
@@ -176,6 +198,8 @@ def test_of_several_optimizers_a_step_is_a_round_of_the_first(tmp_path: Path, st
     run, _ = ran(GAN, tmp_path, store, "--steps", "3")
     assert run.rows("steps") == 3
     assert count(run, "Optimizer.step#SGD.step") == 3 * 3
+    optimizers = run.meta.environment["program"]["optimizers"]
+    assert sorted(optimizer["steps_per_profiled_step"] for optimizer in optimizers) == [1, 2]
 
 
 @pytest.mark.slow

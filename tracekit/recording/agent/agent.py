@@ -403,7 +403,7 @@ class Report:
         """Describe a trace: its steps, how many were complete and to be recorded, which window."""
         rank, world = self._rank()
         facts = {
-            **recorder.facts(source),
+            **recorder.facts(source, recorded_steps),
             "rank": rank,
             "world_size": world,
             "requested_steps": requested_steps,

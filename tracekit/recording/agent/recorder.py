@@ -18,7 +18,7 @@ from .cpu_load import CpuLoad
 from .device import CPU, CUDA, DeviceClock, HostClock, is_capturing, peaks, summary
 from .host_watch import HostWatch, is_alone
 from .program_profilers import follow
-from .settings import read_settings
+from .settings import optimizer_steps, read_settings
 from .step_hooks import ranges_of_ops
 from .torch_logs import TorchLogs
 
@@ -170,8 +170,8 @@ class TorchRecorder:
             self._note("steps_not_timed", f"{unread} could not be timed: {reason}")
         return durations, self._clock.name
 
-    def facts(self, source: str) -> dict[str, Any]:
-        """Describe the recording for `recording.collector.read_facts`, with the source of its steps."""
+    def facts(self, source: str, steps: int = 0) -> dict[str, Any]:
+        """Describe the recording of so many steps for `recording.collector.read_facts`, with their source."""
         step_ns, clock = self.timings()
         return {
             "source": source,
@@ -183,7 +183,7 @@ class TorchRecorder:
             "options": self.options,
             "peaks": self.peaks,
             "began_unix_ns": self.began_unix_ns,
-            "program": read_settings(self._torch),
+            "program": read_settings(self._torch, steps),
             "host_samples": self._watch.sampler.facts(),
             "thread_times": self._watch.thread_times,
             "cpu_load": self._load.facts(),
@@ -268,6 +268,7 @@ class TorchRecorder:
         if self._profiler is not None:
             if self._profiler.step_num + 1 == self._first:  # recording begins
                 self._wait_for_device()
+                optimizer_steps.clear()
             with _quiet():
                 self._profiler.step()
             self._watch.read_thread_times()

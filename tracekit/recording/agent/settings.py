@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -28,14 +29,17 @@ MAX_LISTED = 8
 MAX_GUARD = 120
 """Characters of a guard that are kept."""
 SCRIPT = "script"
+optimizer_steps: Counter[int] = Counter()
+"""Steps of each optimizer since the profiled steps began, by its `id`."""
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 
-def read_settings(torch: Any) -> dict[str, Any]:
+def read_settings(torch: Any, steps: int = 0) -> dict[str, Any]:
     """Return the settings of the program in the state of the calling thread; unknown ones are missing.
 
     Args:
         torch: The program's torch.
+        steps: Steps that were profiled.
     """
     tracked = gc.get_objects()
     objects, count = _find_objects(torch, tracked), len(tracked)
@@ -50,7 +54,9 @@ def read_settings(torch: Any) -> dict[str, Any]:
         "changes": lambda: dict(changes.counts) or None,
         "change_places": lambda: dict(changes.places) or None,
         "alternation": lambda: next((one.facts() for one in changes.alternations), None),
-        "optimizers": lambda: [_describe_optimizer(item) for item in objects["optimizers"][:MAX_LISTED]],
+        "optimizers": lambda: [
+            _describe_optimizer(item, steps) for item in objects["optimizers"][:MAX_LISTED]
+        ],
     }
     return _read_each(readers)
 
@@ -223,15 +229,17 @@ def _name_function(function: Any) -> str:
     return name if module in ("", "__main__") else f"{module}.{name}"
 
 
-def _describe_optimizer(optimizer: Any) -> dict[str, Any]:
+def _describe_optimizer(optimizer: Any, steps: int) -> dict[str, Any]:
     parameters = [item for group in optimizer.param_groups for item in group["params"]]
     switches = [name for name in ("foreach", "fused") if optimizer.param_groups[0].get(name) is not None]
+    stepped = round(optimizer_steps[id(optimizer)] / steps, 2) if steps else 0.0
     return {
         "class": type(optimizer).__name__,
         **{name: bool(optimizer.param_groups[0][name]) for name in switches},
         "tensors": len(parameters),
         "elements": sum(item.numel() for item in parameters),
         "sparse_gradients": sum(item.grad is not None and item.grad.is_sparse for item in parameters),
+        **({"steps_per_profiled_step": int(stepped) if stepped.is_integer() else stepped} if steps else {}),
     }
 
 

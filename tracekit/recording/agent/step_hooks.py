@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from .device import is_capturing
-from .settings import name_script
+from .settings import name_script, optimizer_steps
 
 MAX_OTHER_STEPS = 100
 """Steps of other optimizers after which the first one counts as no longer used."""
@@ -61,7 +61,8 @@ def watch_optimizers(torch: Any, *, made: Callable[[], None], stepped: Callable[
     def patch(self: Any) -> None:
         original(self)
         if not getattr(type(self).step, "tracekit", False):
-            type(self).step = rounds.wrap(type(self).step)
+            # what follows the steps is no part of what the program compiles
+            type(self).step = rounds.wrap(type(self).step, torch.compiler.disable(rounds.report))
         made()
 
     optimizer_class._patch_step_function = patch
@@ -76,7 +77,7 @@ class _Rounds:
         self._inside = False
         self._others = 0
 
-    def wrap(self, step: Any) -> Any:
+    def wrap(self, step: Any, report: Callable[[Any], None]) -> Any:
         """Return a `step` that is reported if it succeeds; a nested one is part of the outer one."""
 
         @functools.wraps(step)
@@ -88,13 +89,15 @@ class _Rounds:
                 result = step(optimizer, *arguments, **options)
             finally:
                 self._inside = False
-            self._report(optimizer)
+            report(optimizer)
             return result
 
         wrapped.tracekit = True  # type: ignore[attr-defined]
         return wrapped
 
-    def _report(self, optimizer: Any) -> None:
+    def report(self, optimizer: Any) -> None:
+        """Count a step of an optimizer, which ends a round if it is the first one."""
+        optimizer_steps[id(optimizer)] += 1
         first = self._first()
         if first is not optimizer and (first is None or self._others >= MAX_OTHER_STEPS):
             self._first = weakref.ref(optimizer)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from .recorder import TorchRecorder
+from .settings import optimizer_steps
 
 
 class Window:
@@ -67,6 +68,7 @@ class Window:
         self._recorder.mark()
         if warm or self.steps_done >= self._start:
             self.state = "recording"
+            optimizer_steps.clear()
             with self._while_busy():
                 self._recorder.start(self._start, warm=warm)
 
