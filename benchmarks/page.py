@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 
-OPENING = (Path(__file__).parent / "text" / "opening.md").read_text().strip()
+TEXT = Path(__file__).parent / "text"
+OPENING = (TEXT / "opening.md").read_text().strip()
+CLUSTER = (TEXT / "scale.md").read_text().strip()
+"""Costs on a cluster, measured by `scale_costs`, `scale` and `ranks`."""
 RATIOS = {"wall_s": "wall ×", "cpu_s": "CPU ×", "peak_mb": "memory ×", PARSING: "parse alone, CPU ×"}
 
 
@@ -25,6 +28,7 @@ def page(found: dict[str, Any], *, source: str) -> str:
     pieces = [OPENING.format(source=source)]
     for part in found["parts"].values():
         pieces += sections(part)
+    pieces.append(CLUSTER)
     return "\n\n".join(pieces) + "\n"
 
 

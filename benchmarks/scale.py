@@ -1,6 +1,6 @@
 """Simulate how long a cluster takes to import a job of many ranks, from measured costs.
 
-    python -m benchmarks.scale                         1,024 ranks of 1 GB, as docs/many-gpus.md shows
+    python -m benchmarks.scale                         1,024 ranks of 1 GB, as benchmarks/text/scale.md shows
     python -m benchmarks.scale --costs costs.json      with the output of `benchmarks.scale_costs`
     python -m benchmarks.scale --ranks 256 --workers 8,16,32 --storage 2e9
 

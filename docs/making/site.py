@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 DASHBOARD, KEYS = "dashboard.md", "## Keyboard shortcuts\n"
 """The page of which a section is generated, and the heading of that."""
-COPIED = {"changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
-"""Pages that lie at the root of the repository."""
+COPIED = {
+    "changelog.md": "CHANGELOG.md",
+    "security.md": "SECURITY.md",
+    "skill.md": "tracekit/agents/SKILL.md",
+}
+"""Pages of the site whose files lie outside of the documents."""
 
 
 def pages() -> dict[str, str]:

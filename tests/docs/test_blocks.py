@@ -21,17 +21,10 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 pytest.importorskip("dash")
 
-DEFAULT = ("collector.md", "python.md", "troubleshooting.md")
-"""Documents of the default tier: together they have blocks of every kind, and a recording of a program."""
 MADE = of_commands.pages() | of_analyses.pages() | of_devices.pages()
 EVERY = [block for path in PAGES for block in blocks(path)]
 each_page = pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=path.name, marks=[] if path.name in DEFAULT else [pytest.mark.slow])
-        for path in PAGES
-        if blocks(path)
-    ],
+    "path", [pytest.param(path, id=path.name) for path in PAGES if blocks(path)]
 )
 
 

@@ -1,1 +1,1 @@
-"""Compiled decoder of Kineto's events; see `docs/scanner.md`."""
+"""Compiled decoder of Kineto's events; see `docs/architecture.md`."""
