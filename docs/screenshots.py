@@ -39,7 +39,7 @@ RECORDED = ROOT / "samples" / "recorded"
 LARGEST = 100_000
 """Bytes of a picture at most."""
 COLORS = 256
-SETTLED_MS = 60_000
+SETTLED_MS = 300_000
 _BELOW_THE_BAR = "each => { each.style.scrollMarginTop = '70px'; each.scrollIntoView(); }"
 _DRAWN = """() => [[".dash-graph", ".main-svg"], ["[class*=ag-theme]", ".ag-root"]].every(
     ([place, content]) => [...document.querySelectorAll(place)].filter(each => {

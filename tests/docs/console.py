@@ -74,7 +74,7 @@ class Console:
         }
         self.last = 0
 
-    def run(self, command: str, *, seconds: float = 600) -> Ended:
+    def run(self, command: str, *, seconds: float = 3_600) -> Ended:
         """Run one command; both of its streams come back as one."""
         state = shlex.quote(str(self._state))
         script = (
