@@ -151,6 +151,8 @@ def _draw_rows(traces: Sequence[Trace], layout: dict[str, Any]) -> str:
     inside = [trace.get("textposition") == "inside" for trace in traces]
     tracks: dict[int, str] = dict.fromkeys(range(len(names)), "")
     for bar in bars:
+        if len(traces) > 1 and not bar.length and not bar.text:
+            continue  # it would be a line at the end of the bar before it
         fill = _fill(traces[bar.place], bar.place)
         size = f"left:{_percent(bar.start / top)};width:{_percent(bar.length / top)}"
         within = f"<b>{_text(bar.text)}</b>" if bar.text and inside[bar.place] else ""
