@@ -14,8 +14,9 @@ kernel_to_kernel, stream_dependency, submission (work was queued and did not sta
   traces; they count in all other tables.
 * `before_work`: the time from the start of a profiled step to the first work of a device that was launched
   in it, explained like a gap (see `causes`).
-* `summary`: per device; `edges_ns` is the other time of the profiled steps before its first and after its
-  last interval. Neither is part of the idle time.
+* `summary`: per device; `tail_ns` is the time of the last step after its last interval, if an op, range or
+  frame covers most of it, and `edges_ns` all other time of the steps before its first and after its last
+  interval. None of these is part of the idle time.
 
 HTA divides the gaps of each stream: host wait if the launch call began after the gap did, kernel wait for the
 others below a threshold. Here the host is also late if a call began before the gap and returned late in it,
@@ -37,7 +38,7 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.analysis.idle_causes import CAUSES, HOST_LAUNCHES, QUEUED
+from tracekit.analysis.idle_causes import CALL_NS, CAUSES, COVERED_NS, HOST_LAUNCHES, QUEUED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints
@@ -84,7 +85,7 @@ from .causes import (
     Idle,
 )
 from .context import MAX_DISPATCH_NS, MAX_FIRST_CALLS, MIN_FIRST_RATIO, MIN_LONG_NS, MIN_STALLED_OPS
-from .host_part import largest_before, queued_before
+from .host_part import largest_before, queued_before, time_after
 
 COUNTED_NS = "counted_ns"
 MIN_UNKNOWN_SHARE, MIN_PROFILER_SHARE = 0.15, 0.01
@@ -186,6 +187,8 @@ def _by_op(gaps: pd.DataFrame, inside: Ints) -> pd.DataFrame:
     table |= {"gaps": groups.sizes(), IDLE_NS: groups.sums(length), "longest_ns": length[groups.first]}
     table |= {"longest_row": ints(longest_first, C.ROW_ID)[groups.first]}
     table[RECURRING_NS] = groups.sums(np.where(recurs, inside, 0)[order])
+    covered = np.minimum(ints(gaps, COVERED_NS), inside)
+    table[COVERED_NS] = groups.sums(np.where(recurs, covered, 0)[order])
     return select(_with_share(table), BY_OP, f"-{IDLE_NS}", *keys)
 
 
@@ -225,14 +228,15 @@ def _summary(
         row["lead_ns"] = max(0, first - int(called.min())) if len(called) else pd.NA
         row["behind_ns"] = queued_before(idle.host, of_device)
         row["lead_work"], row["lead_work_ns"] = largest_before(idle.host, of_device)
-        row["waits_ns"] = _waits(idle, windows[windows[C.RANK] == rank], of_device, first, last)
-        row["edges_ns"] = _edges(
-            windows[windows[C.RANK] == rank], first, last, opening_ns.get((rank, device), 0)
-        )
+        steps = windows[windows[C.RANK] == rank]
+        row["waits_ns"] = _waits(idle, steps, of_device, first, last)
+        row["tail_ns"], row["tail_work"], row["tail_work_ns"] = time_after(idle.host, of_device, steps)
+        opened_ns = opening_ns.get((rank, device), 0) + row["tail_ns"]
+        row["edges_ns"] = _edges(steps, first, last, opened_ns)
         rows.append(row)
     table = pd.DataFrame(rows)
     table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
-    nullable = ["median_ns", "longest_ns", "lead_ns", "lead_work_ns", "edges_ns"]
+    nullable = ["median_ns", "longest_ns", "lead_ns", "lead_work_ns", "tail_work_ns", "edges_ns"]
     return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in SUMMARY]]
 
 
@@ -278,8 +282,9 @@ def measure_aside(run: Run) -> int:
     for (rank, device), of_device in idle.device.groupby(PLACE, sort=True):
         start, end = spans(of_device)
         mine = (ranks == rank) & (devices == device)
-        opening_ns = int(length[mine & ~is_gap & ~aside].sum())
-        edges = _edges(windows[windows[C.RANK] == rank], int(start.min()), int(end.max()), opening_ns)
+        steps = windows[windows[C.RANK] == rank]
+        opening_ns = int(length[mine & ~is_gap & ~aside].sum()) + time_after(idle.host, of_device, steps)[0]
+        edges = _edges(steps, int(start.min()), int(end.max()), opening_ns)
         by_rank.setdefault(int(str(rank)), []).append(
             int(lengths[mine & is_gap & aside].sum()) + (edges or 0)
         )
@@ -328,6 +333,7 @@ _COUNT = Column("gaps", "count", "number of gaps")
 _SUM = Column(IDLE_NS, "ns", "Σ of gap lengths")
 _LONGEST = Column("longest_ns", "ns", "longest gap")
 _SHARE = Column("share", "share", "share of the device's idle time")
+_CALLED = Column(CALL_NS, "ns", "time in it of that call and others of its name, if calls are the cause")
 _OVERHEAD = Column(
     OVERHEAD_NS, "ns", "its part (likewise) in which overhead of the profiler runs, if that is the cause"
 )
@@ -374,6 +380,7 @@ BY_OP = (
         "its part inside the profiled steps (without any, in the capture) that is neither at an edge, nor in "
         "marked warm-up, nor start-up",
     ),
+    Column(COVERED_NS, "ns", "the part of that in which the op runs, if the host was late"),
 )
 BEFORE_WORK = (
     *PLACE_COLUMNS,
@@ -383,6 +390,8 @@ BEFORE_WORK = (
     _SOURCE,
     Column(AFTER, "", "first interval on the device"),
     Column(C.STEP, "", "profiled step that launched it"),
+    Column(COVERED_NS, "ns", "its part in which the op runs, if the host was late"),
+    _CALLED,
     Column(START_UP_NS, "ns", "its part in which the host loaded or compiled code or chose an algorithm"),
     _OVERHEAD,
     _LATENCY,
@@ -413,6 +422,7 @@ GAPS = (
         "and in marked warm-up",
     ),
     Column(RECURRING_NS, "ns", "likewise; also 0 in start-up"),
+    _CALLED,
     Column(
         WAIT_NS, "ns", "length of the wait that began before the gap and ended in it; missing without one"
     ),
@@ -438,17 +448,16 @@ SUMMARY = (
     Column("lead_work", "", "op, call or range that takes most of it on the thread with the first launch"),
     Column("lead_work_ns", "ns", "Σ of its times, without ops, calls and ranges inside it"),
     Column("behind_ns", "ns", "from the end of the launch of the first interval to its start; 0 if unlinked"),
+    Column("tail_ns", "ns", "from the last work of the device to the end of the step that launched it"),
+    Column("tail_work", "", "op, range or frame that covers most of that time; it is 0 without one"),
+    Column("tail_work_ns", "ns", "the part of it that this covers"),
     Column(
         "waits_ns",
         "ns",
         "time of the profiled steps (without any, of that window) in which a thread of the rank waits for a "
         "device, before the last launch",
     ),
-    Column(
-        "edges_ns",
-        "ns",
-        "time of the profiled steps outside that window and not in before_work, not counted as idle",
-    ),
+    Column("edges_ns", "ns", "time of the steps outside that window, without before_work and tail_ns"),
 )
 
 

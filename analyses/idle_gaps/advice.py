@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis.idle_causes import MANAGED, READS
+from tracekit.analysis.idle_causes import COVERED_NS, MANAGED, READS
 from tracekit.analysis.kernel_names import LINE, brief
 from tracekit.analysis.savings import Budget
 from tracekit.runs.range_names import COLLECTION
@@ -26,7 +26,6 @@ from .causes import (
     ALLOCATING,
     BETWEEN,
     CALL,
-    COVERED_NS,
     INITIAL,
     LATENCY_NS,
     NAMED,

@@ -36,7 +36,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis.idle_causes import CAUSES, HOST_LAUNCHES, MANAGED
+from tracekit.analysis.idle_causes import CALL_NS, CAUSES, COVERED_NS, HOST_LAUNCHES, MANAGED
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import COLLECTION, MARKER
@@ -261,11 +261,9 @@ WAIT_ROW, ANCHOR_ROW, WAITS_ELSEWHERE, ALLOCATING = "wait_row", "host_row", "res
 ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
 """Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
 and a known activity."""
-COVERED_NS = "covered_ns"
-"""For how long the row that names a gap runs in it; all of the gap where no row of the host covers it."""
-CALL_NS, SECOND, SECOND_NS, OVERHEAD_NS = "call_ns", "second_call", "second_ns", "overhead_ns"
-"""Time of the calls named as `call` in a gap, the name of those with most of the rest, and their time; time
-of the profiler's own overhead in gaps that it causes."""
+SECOND, SECOND_NS, OVERHEAD_NS = "second_call", "second_ns", "overhead_ns"
+"""Of the calls in a gap other than those named, the name with most time, and that; time of the profiler's own
+overhead in gaps that it causes."""
 COMPILED, CHECKING, BROADCASTING = "compiled", "checking", "broadcasting"
 """Whether compiled code delayed the device; it checked tensors; DDP broadcast the buffers of a module."""
 LATENCY_NS = "launch_latency_ns"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity, savings
-from tracekit.analysis.idle_causes import CAUSES, MANAGED, READS
+from tracekit.analysis.idle_causes import CALL_NS, CAUSES, COVERED_NS, MANAGED, READS
 from tracekit.analysis.idle_causes import IdleCause as Cause
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget
@@ -61,11 +61,9 @@ from .causes import (
     ASIDE,
     BROADCASTING,
     CALL,
-    CALL_NS,
     CAUSE,
     CHECKING,
     COMPILED,
-    COVERED_NS,
     HOST_NS,
     INITIAL,
     LATENCY_NS,

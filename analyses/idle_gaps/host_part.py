@@ -9,6 +9,7 @@ import pandas as pd
 
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.range_names import MARKER
+from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, Bools, Small, ints, overlap_by, spans, values_at
@@ -251,3 +252,36 @@ def largest_before(host: HostColumns, of_device: pd.DataFrame) -> tuple[str | No
     sums = sum_by_code(host.name_codes(rows).astype(np.int64), len(host.shown_names), self_ns)
     largest = int(sums.argmax())
     return str(host.shown_names[largest]), int(sums[largest])
+
+
+def time_after(
+    host: HostColumns, of_device: pd.DataFrame, windows: pd.DataFrame
+) -> tuple[int, str | None, int | None]:
+    """Return how long a step goes on after the last work of a device, in what, and how long in that.
+
+    Steps of the same program go on as long, in each of which the device is idle then. It is 0 where no op,
+    range or frame covers most of that time, or where a call or data loading does, and if the last step did
+    not launch that work.
+
+    Args:
+        host: Host rows.
+        of_device: Intervals of the device.
+        windows: Steps of its rank.
+    """
+    none = (0, None, None)
+    last = of_device.iloc[[int(spans(of_device)[1].argmax())]]
+    call = int(host.positions(last[C.LAUNCH_ROW])[0])
+    step = windows.iloc[[int(ints(windows, C.START_NS).argmax())]] if len(windows) else windows
+    if step.empty or call < 0 or last[C.STEP].fillna(NO_PARENT).tolist() != step[C.STEP].tolist():
+        return none
+    start, end = int(spans(last)[1][0]), int(ints(step, END_NS)[0])
+    if end <= start:
+        return none
+    bounds = np.array([start]), np.array([end])
+    row = host.mostly_covering(host.thread[[call]].astype(np.int64), *bounds)
+    works = host.of_kind(HostKind.OP, HostKind.ANNOTATION, HostKind.PYTHON) & ~host.data_loading
+    works &= ~host.name_matches(MARKER)
+    if row[0] < 0 or not works[row[0]]:
+        return none
+    inside_ns = min(end, int(host.end[row[0]])) - max(start, int(host.start[row[0]]))
+    return end - start, str(host.categories(row, "")[0]), inside_ns

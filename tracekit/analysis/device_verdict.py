@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.host_verdict import NAME_WIDTH
-from tracekit.analysis.idle_causes import OUTSIDE, IdleCause
+from tracekit.analysis.idle_causes import OF_IT, OUTSIDE, IdleCause
 from tracekit.analysis.kernel_names import COMMUNICATION, PRODUCTS, shorten_kernel
 from tracekit.analysis.rules import Bottleneck
 from tracekit.analysis.savings import MIN_ASIDE_SHARE, MIN_SHARE, Part, Verdict, is_few, split_window
@@ -142,6 +142,9 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     is_unknown = f"mostly {OUTSIDE}" in causes.get(Bottleneck.LAUNCH, "")
     words |= {Bottleneck.LAUNCH: "unrecorded activity of the CPU"} if is_unknown else {}
     said, then = _divide_launches(parts, about.latency_ns, in_collectives=in_collectives)
+    if then and Bottleneck.LAUNCH in causes:
+        of = "of the time outside of collectives" if AS_LATE in then else "of both"
+        causes[Bottleneck.LAUNCH] = causes[Bottleneck.LAUNCH].replace(OF_IT, of)
     share = said if bound == Bottleneck.LAUNCH else shares[bound]
     text = f"{meanings[bound]} for {human(share, 'share')} of {rest or window}"
     text += then * (bound == Bottleneck.LAUNCH)
@@ -334,9 +337,8 @@ def _name_main_cause(parts: tuple[Part, ...], bound: Bottleneck, named: Mapping[
     if largest.label == AS_LATE:
         return f", for {human(largest.share, 'share')} {AS_LATE}" if is_most else ""
     if bound == Bottleneck.HOST:
-        most = named.get(bound) or largest.label
-        is_named = is_most and largest.bound == bound
-        return f", mostly {most}" if is_named else named.get(Bottleneck.LAUNCH, "")
+        most = named.get(bound) or f", mostly {largest.label}"
+        return most if is_most and largest.bound == bound else named.get(Bottleneck.LAUNCH, "")
     if bound == Bottleneck.QUEUED:
         return f", mostly {largest.label}" if is_most and len(causes) > 1 else ""
     return named.get(bound, "")

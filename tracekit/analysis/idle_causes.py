@@ -87,17 +87,23 @@ def label(cause: str) -> str:
 
 
 OUTSIDE = "outside of recorded ops"
+OF_IT = "of it"
+"""Words for what a share is of, in the names of what the host did."""
+COVERED_NS, CALL_NS = "covered_ns", "call_ns"
+"""For how long the row that names a gap runs in it, all of the gap where no row of the host covers it; and
+the time in it of the calls named as its call."""
 """Where the host's work is of which nothing is recorded."""
 MIN_OP_SHARE = 0.25
 """Share of the idle time before late launches from which the op or call with most of it is named."""
 _WORK = tuple(cause for cause in HOST_LAUNCHES if cause != IdleCause.LAUNCH_BOUND)
 
 
-def name_host_work(idle: Callable[[str], list[pd.DataFrame]]) -> tuple[str, int, str]:
+def name_host_work(idle: Callable[[str], list[pd.DataFrame]], late_ns: int) -> tuple[str, int, str]:
     """Return in what most of the host's work in idle time is, in words; empty if in several ops.
 
     Args:
         idle: Gives the tables of `idle_gaps` of a name, of the devices in question.
+        late_ns: The idle time due to late launches, which is named a part of it where it is not most.
 
     Returns:
         The words; the length of the one gap that is most of the work if nothing was recorded there; and the
@@ -107,26 +113,34 @@ def name_host_work(idle: Callable[[str], list[pd.DataFrame]]) -> tuple[str, int,
     ((largest, largest_ns),) = work.most_common(1) or [("", 0)]
     if 2 * largest_ns <= work.total():
         return "", 0, ""
+    late_ns = max(late_ns, work.total())
     if largest == MANAGED:
-        return "with managed memory used by the CPU", 0, ""
+        return f"{_how_much(largest_ns, late_ns)} with managed memory used by the CPU", 0, ""
     if largest.startswith("("):
         gaps = [rows[rows["op"] == largest] for rows in idle("by_op")]
         sampled = any("source_line" in rows and (rows["source_line"] != "").any() for rows in gaps)
         gap_ns, outside = longest[largest], "outside of ops" if sampled else OUTSIDE
-        words = f"{outside}{_name_gaps(idle, gap_ns)}"
+        words = f"{_how_much(largest_ns, late_ns)} {outside}{_name_gaps(idle, gap_ns)}"
         if 2 * gap_ns <= work.total():
             return words, 0, ""
-        is_most = 2 * (largest_ns - gap_ns) > work.total() - gap_ns
-        return words, gap_ns, outside if is_most else ""
+        rest_ns = largest_ns - gap_ns
+        is_most = 2 * rest_ns > work.total() - gap_ns
+        return words, gap_ns, f"{_how_much(rest_ns, late_ns - gap_ns)} {outside}" if is_most else ""
     if re.search(READS, largest):
-        return f"reading of files or input in {largest}", 0, ""
+        return f"{_how_much(largest_ns, late_ns)} reading of files or input in {largest}", 0, ""
     of_cause = {cause: _idle_by_op(idle, (cause,))[0][largest] for cause in _WORK}
     cause = max(of_cause, key=lambda one: of_cause[one])
+    covered_ns, what = _idle_by_op(idle, _WORK, covered=True)[0][largest], f"{cause.label} in"
     if cause == IdleCause.FIRST_CALL:
-        return f"first calls of {_short(largest)}", 0, ""
-    calls = _slow_calls(idle, largest).most_common(1) if cause == IdleCause.SLOW_CALL else []
-    what = f"{_short(calls[0][0])} called" if calls else cause.label
-    return f"{what} in {_short(largest)}", 0, ""
+        what = "first calls of"
+    elif cause == IdleCause.SLOW_CALL and (calls := _slow_calls(idle, largest).most_common(1)):
+        ((call, covered_ns),) = calls
+        what = f"{_short(call)} called in"
+    return f"{_how_much(covered_ns, late_ns)} {what} {_short(largest)}", 0, ""
+
+
+def _how_much(part_ns: int, whole_ns: int) -> str:
+    return ", mostly" if 2 * part_ns > whole_ns else f", {human(part_ns / whole_ns, 'share')} {OF_IT}"
 
 
 def name_latest(idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[IdleCause], total_ns: int) -> str:
@@ -137,26 +151,27 @@ def name_latest(idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[Idle
         causes: The causes.
         total_ns: The idle time that the share is of, which may be longer than that of the causes.
     """
-    work, _ = _idle_by_op(idle, [cause for cause in causes if cause != IdleCause.SLOW_CALL])
+    total_ns = max(total_ns, _idle_by_op(idle, causes)[0].total())
+    work, _ = _idle_by_op(idle, [cause for cause in causes if cause != IdleCause.SLOW_CALL], covered=True)
     if IdleCause.SLOW_CALL in causes:
         work.update(_slow_calls(idle))
     named = {op: ns for op, ns in work.items() if op and not op.startswith("(")}
     largest = max(named, key=lambda op: named[op], default="")
-    total_ns = max(total_ns, work.total())
     if not named.get(largest) or named[largest] < MIN_OP_SHARE * total_ns:
         return ""
-    return f", {human(named[largest] / total_ns, 'share')} of it in {_short(largest)}"
+    return f", {human(named[largest] / total_ns, 'share')} {OF_IT} in {_short(largest)}"
 
 
 def _idle_by_op(
-    idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[IdleCause]
+    idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[IdleCause], *, covered: bool = False
 ) -> tuple[Counter[str], Counter[str]]:
-    """Return the recurring idle time of some causes by op, and the longest gap of each."""
+    """Return the recurring idle time of some causes by op, or the part in which it runs, and longest gaps."""
     work: Counter[str] = Counter()
     longest: Counter[str] = Counter()
-    for rows in idle("by_op") + idle("before_work"):
+    for rows in idle("by_op") + idle("before_work") + idle("after_work"):
         recurring = _recurring(rows)
-        sums = recurring[rows["cause"].isin(causes)].groupby(rows["op"]).sum()
+        counted = rows[COVERED_NS].clip(upper=recurring) if covered and COVERED_NS in rows else recurring
+        sums = counted[rows["cause"].isin(causes)].groupby(rows["op"]).sum()
         work.update({str(op): int(total) for op, total in sums.items()})
         gaps = rows.get("longest_ns", rows.get(C.DUR_NS, recurring))
         longest |= Counter(
@@ -172,7 +187,9 @@ def _slow_calls(idle: Callable[[str], list[pd.DataFrame]], op: str = "") -> Coun
         chosen = (rows["cause"] == IdleCause.SLOW_CALL) & ((rows["op"] == op) | (not op))
         if not chosen.any():
             continue
-        sums = _recurring(rows)[chosen].groupby(rows["call"]).sum()
+        recurring = _recurring(rows)
+        called = rows[CALL_NS].clip(upper=recurring) if CALL_NS in rows else recurring
+        sums = called[chosen].groupby(rows["call"]).sum()
         calls.update({str(call): int(total) for call, total in sums.items()})
     return calls
 

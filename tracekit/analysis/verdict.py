@@ -16,7 +16,7 @@ are marked, summed over devices. Its parts sum to it exactly:
   search for one. From 10% the window is what remains without it, if that is at least 10%.
 * one gap without recorded work of the host, if it is most of that work: set aside from half of the rest.
 * edges: gaps that `idle_gaps` sets aside at the edges of the capture and in marked warm-up, and idle time of
-  the steps that it does not explain before the first work of the device, or after the last. From 10% on,
+  the steps that it does not explain before the first work of the device or after the last. From 10% on,
   the window is the rest.
 
 A run without device work is judged by `host_breakdown`, in the window of the thread that drives each rank.
@@ -57,6 +57,7 @@ from tracekit.analysis.device_verdict import (
 )
 from tracekit.analysis.host_verdict import describe_few_calls, describe_host, describe_samples
 from tracekit.analysis.idle_causes import (
+    COVERED_NS,
     HOST_LAUNCHES,
     QUEUED,
     IdleCause,
@@ -195,7 +196,7 @@ class Evidence:
                 is_searched = "search_ns" in frame and frame["search_ns"].sum() > 0
                 of = "all kernel time" if is_searched else "kernel time"  # with that of the search
                 idle = partial(self._idle, frame)
-                busiest, gap_ns, after_gap = name_host_work(idle)
+                busiest, gap_ns, after_gap = name_host_work(idle, late_ns)
                 kernels = map(self.tables.get, _KERNELS)
                 named = {
                     Bottleneck.COMPUTE: "" if opaque else name_kernels(*kernels, of=of),
@@ -254,7 +255,7 @@ class Evidence:
         edges = frame.set_index(_PLACE)["idle_ns"]
         if ("idle_gaps", "summary") not in self.tables:
             return edges * 0
-        for name, column in (("by_cause", "steps_ns" if stepped else "idle_ns"), ("before_work", C.DUR_NS)):
+        for name, column in (("by_cause", "steps_ns" if stepped else "idle_ns"), *_AT_ENDS):
             for rows in self._idle(frame, name):
                 inside = rows[column].fillna(0) - rows.get("aside_ns", 0)
                 sums = inside.groupby([rows[place] for place in _PLACE]).sum()
@@ -317,7 +318,7 @@ class Evidence:
     def _causes(self, frame: pd.DataFrame, *, stepped: bool) -> dict[str, int]:
         """Return idle time inside the window by cause, without gaps set aside, and that of start-up."""
         causes: Counter[str] = Counter()
-        for name, column in (("by_cause", "steps_ns" if stepped else "idle_ns"), ("before_work", C.DUR_NS)):
+        for name, column in (("by_cause", "steps_ns" if stepped else "idle_ns"), *_AT_ENDS):
             for rows in self._idle(frame, name):
                 inside = rows[column].fillna(0) - rows["start_up_ns"] - rows.get("aside_ns", 0)
                 sums = inside.groupby(rows["cause"]).sum()
@@ -329,7 +330,19 @@ class Evidence:
         return causes
 
     def _idle(self, frame: pd.DataFrame, name: str) -> list[pd.DataFrame]:
-        """Return a table of `idle_gaps` for the devices of another one, or an empty list without it."""
+        """Return a table of `idle_gaps` for the devices of another one, or an empty list without it.
+
+        The table `after_work` has the tails of steps from the summary, with columns of `before_work`.
+        """
+        if name == "after_work":
+            tails = [rows[rows["tail_ns"] > 0] for rows in self._idle(frame, "summary") if "tail_ns" in rows]
+            names = {"tail_ns": C.DUR_NS, "tail_work": "op", "tail_work_ns": COVERED_NS}
+            return [
+                rows.rename(columns=names)[[*_PLACE, *names.values()]].assign(
+                    cause=IdleCause.HOST_WORK, start_up_ns=0
+                )
+                for rows in tails
+            ]
         table = self.tables.get(("idle_gaps", name))
         return [] if table is None else [table.merge(frame[_PLACE], on=_PLACE)]
 
@@ -412,6 +425,8 @@ _HOST = ("host_breakdown", "by_name")
 _OF_HOST = (*(("host_breakdown", name) for name in INPUTS["host_breakdown"]), ("roofline", "host"))
 _KERNELS = (("kernels", "families"), ("roofline", "kernels"))
 _PLACE = [C.RANK, C.DEVICE]
+_AT_ENDS = (("before_work", C.DUR_NS), ("after_work", C.DUR_NS))
+"""Tables of the time of steps before the first and after the last work of a device, and their columns."""
 
 
 def _select_findings(verdict: Verdict, ranked: list[Ranked]) -> tuple[Ranked, ...]:

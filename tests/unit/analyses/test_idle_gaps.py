@@ -102,6 +102,7 @@ def test_a_gap_with_its_evidence(tmp_path: Path) -> None:
         "dur_ns": 36_000,
         "counted_ns": 36_000,
         "recurring_ns": 36_000,
+        "call_ns": 0,
         "cause": "launch_bound",
         "op": "aten::linear",  # aten::add covers 5 of the 30 µs before the launch
         "call": "",

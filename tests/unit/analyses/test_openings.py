@@ -11,6 +11,8 @@ from samples.simulator.program import Program
 from tests.builders import Row, host, kernel, make_run, step
 from tests.unit.analyses.test_idle_gaps import CALL, SYNC, with_idle
 from tracekit.analysis import analyze
+from tracekit.analysis.device_verdict import HOST_WORK, LAUNCHES
+from tracekit.analysis.verdict import Evidence
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -113,3 +115,49 @@ def test_a_step_without_work_has_none(shared_runs: SharedRuns) -> None:
     with program.step(), program.op("aten::add"):
         program.wait(1_000)
     assert "before_work" not in analyze(shared_runs.simulated(program), "idle_gaps").tables
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "more", "tail"),
+    [
+        (host("aten::cpu", 1_010_000, 1_206_000), {}, [200_000, 195_000, 0]),
+        (host("offload.py(3): free", 1_010_000, 1_206_000, kind="python"), {}, [200_000, 195_000, 0]),
+        (host("aten::cpu", 1_010_000, 1_105_000), {}, [0, None, 200_000]),  # not more than half of the time
+        (host("cudaFree", 1_010_000, 1_206_000, **CALL), {}, [0, None, 200_000]),
+        (host("next", 1_010_000, 1_206_000, phase="dataload"), {}, [0, None, 200_000]),
+        (host("aten::cpu", 1_010_000, 1_206_000), {C.STEP: None}, [0, None, 1_105_000]),
+        (host("aten::cpu", 1_010_000, 1_206_000), {C.LAUNCH_ROW: None}, [0, None, 1_105_000]),
+    ],
+)
+def test_a_step_that_goes_on_after_its_last_work_is_no_edge(
+    tmp_path: Path, goes_on: Row, more: dict[str, Any], tail: list[int | None]
+) -> None:
+    calls, rows = launched_at(900_000, wait=False, **more)
+    result = opened(tmp_path, [*calls, goes_on], rows, [step(0, 0, 1_205_000)])
+    table = result.tables["summary"][["tail_ns", "tail_work_ns", "edges_ns"]].astype(object)
+    assert table.where(table.notna(), None).to_numpy().tolist() == [tail]
+    assert (result.tables["summary"]["tail_work"] == goes_on["name"]).all() == (tail[0] != 0)
+
+
+@pytest.mark.parametrize(("end_ns", "tail_ns"), [(1_005_000, 0), (1_004_000, 0), (1_006_000, 1_000)])
+def test_a_step_that_ends_with_its_work_has_no_tail(tmp_path: Path, end_ns: int, tail_ns: int) -> None:
+    calls, rows = launched_at(900_000, wait=False)
+    calls.append(host("aten::cpu", 905_000, 1_100_000))
+    result = opened(tmp_path, calls, rows, [step(0, 0, end_ns)])
+    assert result.tables["summary"]["tail_ns"].tolist() == [tail_ns]
+
+
+def test_the_tail_of_a_step_counts_as_work_of_the_host(tmp_path: Path) -> None:
+    calls, rows = launched_at(900_000, wait=False)
+    calls.append(host("aten::cpu", 1_010_000, 3_006_000))
+    run = make_run(
+        tmp_path,
+        host_intervals=calls,
+        device_intervals=with_idle(rows),
+        steps=[step(0, 0, 3_005_000)],
+    )
+    evidence = Evidence()
+    for name in ("gpu_breakdown", "idle_gaps"):
+        evidence.add(name, analyze(run, name))
+    lengths, edges_ns = evidence._lengths(evidence.tables[("gpu_breakdown", "profiled_steps")], stepped=True)
+    assert (lengths[HOST_WORK], lengths[LAUNCHES], edges_ns) == (2_000_000, 905_000, 0)

@@ -10,7 +10,9 @@ import pytest
 
 from tests.builders import device, host, kernel, make_run, memcpy, step
 from tracekit.analysis import Bottleneck, Finding, Result, Severity, get
+from tracekit.analysis.device_verdict import AS_LATE, LAUNCHES, About, describe_devices
 from tracekit.analysis.findings import advise
+from tracekit.analysis.idle_causes import OF_IT
 from tracekit.analysis.savings import Ranked, Verdict
 from tracekit.analysis.verdict import INPUTS, Evidence, judge
 from tracekit.schema import C, DeviceKind, HostKind
@@ -397,6 +399,45 @@ def test_a_slow_call_with_much_of_the_idle_time_is_named(call_ns: int, says: str
     results["idle_gaps"].tables["by_op"] = pd.DataFrame(
         [{**row, "op": f"aten::op_{number}"} for number, row in enumerate(rows * 3)]
     ).assign(recurring_ns=lambda table: table["recurring_ns"] / 3)
+    assert says in told(results).sentence
+
+
+@pytest.mark.parametrize(
+    ("latency_ns", "late_ns", "says"),
+    [
+        (9, 0, "capture, 40.0% of it in aten::mm;"),
+        (10, 0, "for 1.0%, 40.0% of both in aten::mm;"),
+        (0, 30, "for 3.0%, 40.0% of the time outside of collectives in aten::mm;"),
+    ],
+)
+def test_a_share_of_launches_says_of_which_times(latency_ns: int, late_ns: int, says: str) -> None:
+    lengths = {
+        LAUNCHES: 501,
+        (Bottleneck.HOST, AS_LATE): late_ns,
+        (Bottleneck.COMPUTE, "compute"): 499 - late_ns,
+    }
+    named = {Bottleneck.LAUNCH: f", 40.0% {OF_IT} in aten::mm"}
+    found = describe_devices(lengths, About("the capture", named=named, latency_ns=latency_ns))
+    assert found is not None
+    assert says in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("covered_ns", "launches_ns", "says"),
+    [
+        (400, 200, ", mostly CPU busy outside launches in aten::mm;"),
+        (300, 200, ", 50.0% of it CPU busy outside launches in aten::mm;"),
+        (400, 399, ", mostly CPU busy outside launches in aten::mm;"),
+        (399, 399, ", 49.9% of it CPU busy outside launches in aten::mm;"),
+    ],
+)
+def test_the_host_is_mostly_in_an_op_that_runs_most_of_the_time_before_late_launches(
+    covered_ns: int, launches_ns: int, says: str
+) -> None:
+    results = tables({"host_work": 400, "launch_bound": launches_ns}, op="aten::mm", active_ns=200)
+    results["idle_gaps"].tables["by_op"] = (
+        results["idle_gaps"].tables["by_op"].assign(op=["aten::mm", "aten::add"], covered_ns=[covered_ns, 0])
+    )
     assert says in told(results).sentence
 
 
