@@ -37,6 +37,7 @@ _STRAGGLERS = (
     Column("last_share", "share", "share of collectives in which it arrived last"),
     Column("caused_ns", "ns", "Σ of the mean wait of the others in which it arrived last"),
     Column("waited_ns", "ns", "Σ of its own waits, exposed part"),
+    Column("first_ns", "ns", "the part of that in its first collective, if there are others"),
     Column("mean_late_ns", "ns", "mean arrival after the first rank"),
     Column(
         "last_count",
@@ -169,7 +170,9 @@ def sum_waits(rows: pd.DataFrame, host_slack: pd.DataFrame) -> pd.DataFrame:
     table = counted.groupby(PLACE, sort=True)[names].sum().reset_index()
     table = table.merge(host_slack, on=PLACE, how="left")
     collectives = ints(table, "collectives")
+    first = rows.sort_values(C.START_NS).groupby(PLACE, sort=True)["waited_ns"].first()
     table = table.assign(
+        first_ns=np.where(collectives > 1, first, 0),
         last_count=table["last"],
         last_share=share(ints(table, "last"), collectives),
         mean_late_ns=ints(table, "late_ns") // np.maximum(collectives, 1),

@@ -106,7 +106,8 @@ def describe_few_intervals(frame: pd.DataFrame, names: pd.DataFrame | None) -> s
         return ""
     most = int(counts.max())
     each = " of each rank" if len(counts) > 1 else ""
-    return f"too little is recorded, only {most} kernels and copies{each}: record more of the program"
+    what = "kernel or copy" if most == 1 else "kernels and copies"
+    return f"too little is recorded, only {most} {what}{each}: record more of the program"
 
 
 def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -> Verdict | None:
@@ -134,7 +135,8 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
     late = {Bottleneck.LAUNCH: max(LATE, key=lambda one: sum(p.dur_ns for p in parts if p.bound == one))}
     causes = {one: _name_main_cause(parts, late.get(one, one), named) for one in (bound, loss) if one}
     causes[Bottleneck.COMPUTE] = about.named.get(Bottleneck.COMPUTE, "")
-    _add_waiting(shares, causes)
+    waiting = about.named.get(Bottleneck.STRAGGLERS, "")
+    _add_waiting(shares, causes, waiting)
     meanings = _MEANINGS | ({Bottleneck.COMPUTE: _OTHER_KERNELS} if set(_COMMUNICATES) & set(shares) else {})
     in_collectives = AS_LATE in causes.get(Bottleneck.LAUNCH, "")  # which run there: the GPU is not idle
     meanings |= {Bottleneck.LAUNCH: "the GPU waits for the CPU"} if in_collectives else {}
@@ -154,7 +156,8 @@ def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -
         ahead = ", and the CPU hardly waits for it" if is_paced else ""
         text = f"Bound by {words[bound]}: {text}{ahead}{causes[bound]}"
     if bound != Bottleneck.COMPUTE:
-        text += _describe_work(shares, meanings[Bottleneck.COMPUTE], is_bound=bound in _COMMUNICATES)
+        kernels = meanings[Bottleneck.COMPUTE]
+        text += _describe_work(shares, kernels, waiting, is_bound=bound in _COMMUNICATES)
     if beside := loss or _largest_beside(shares, bound):
         until = f" for {human(said, 'share')}{then}" * bool(then and beside == Bottleneck.LAUNCH)
         lost = f"{words[beside]}, {human(shares[beside], 'share')}"
@@ -267,12 +270,13 @@ def _divide_launches(parts: tuple[Part, ...], latency_ns: int, *, in_collectives
     return late_ns / total, text
 
 
-def _describe_work(shares: dict[Bottleneck, float], kernels: str, *, is_bound: bool) -> str:
+def _describe_work(shares: dict[Bottleneck, float], kernels: str, waiting: str, *, is_bound: bool) -> str:
     """Say for how long kernels run, and communication and its waiting unless they are the bound."""
     compute, sends, waits = (shares.get(one, 0.0) for one in (Bottleneck.COMPUTE, *_COMMUNICATES))
     talks = human(sends + waits, "share")
     if waits >= MIN_SHARE:
-        talks += f" ({human(waits, 'share')} waiting for the last rank, {human(sends, 'share')} transfer)"
+        waited = f"{human(waits, 'share')} waiting for the last rank{waiting}{';' if waiting else ','}"
+        talks += f" ({waited} {human(sends, 'share')} transfer)"
     if not is_bound and sends + waits and not compute:
         return f"; communication, the only GPU work, runs for {talks}"
     text = f"; {kernels} for {human(compute, 'share')}"
@@ -287,12 +291,12 @@ def _largest_beside(shares: dict[Bottleneck, float], bound: Bottleneck) -> Bottl
     return max(large, key=lambda other: shares[other], default=None)
 
 
-def _add_waiting(shares: dict[Bottleneck, float], causes: dict[Bottleneck, str]) -> None:
+def _add_waiting(shares: dict[Bottleneck, float], causes: dict[Bottleneck, str], waiting: str) -> None:
     """Add to exposed communication what it waits for the last rank, where that is not spoken of itself."""
     waited, named = shares.get(Bottleneck.STRAGGLERS, 0.0), causes.get(Bottleneck.COMMUNICATION)
     if waited and named is not None and Bottleneck.STRAGGLERS not in causes:
         shares[Bottleneck.COMMUNICATION] += waited
-        says = f", {human(waited, 'share')} before the last rank arrives"
+        says = f", {human(waited, 'share')} before the last rank arrives{waiting}"
         causes[Bottleneck.COMMUNICATION] = f"{says}{named}"
 
 

@@ -202,6 +202,7 @@ class Evidence:
                     Bottleneck.COMPUTE: "" if opaque else name_kernels(*kernels, of=of),
                     Bottleneck.COPIES: self._largest_copies(frame, stepped=table == STEPPED),
                     Bottleneck.COMMUNICATION: self._largest_collective(frame),
+                    Bottleneck.STRAGGLERS: self._name_waiting(frame),
                     Bottleneck.LAUNCH: name_latest(idle, HOST_LAUNCHES, late_ns),
                     Bottleneck.SYNC: name_latest(idle, (IdleCause.SYNC,), 0),
                     Bottleneck.HOST: busiest,
@@ -378,6 +379,16 @@ class Evidence:
         if sums.empty or 2 * sums.max() <= sums.sum() or sums.idxmax() == "other":
             return ""
         return f", mostly {clean(str(sums.idxmax()))}"
+
+    def _name_waiting(self, frame: pd.DataFrame) -> str:
+        """Return that ranks wait mostly in their first collective, in words; empty if not.
+
+        Captures of ranks begin apart, and what a rank did before its own is unknown.
+        """
+        ranks = self._of(frame, "ranks", "stragglers")
+        if "first_ns" not in ranks or 2 * ranks["first_ns"].sum() <= ranks["waited_ns"].sum():
+            return ""
+        return ", mostly in the first collective of the capture"
 
     def _describe_edges(self, frame: pd.DataFrame) -> tuple[int, int, bool]:
         """Return the idle time in marked warm-up, that set aside before queued work, and a position.

@@ -133,10 +133,10 @@ def test_the_shortest_kernel_came_last_whatever_the_clocks_say(tmp_path: Path) -
     ].values.tolist() == [[k, 1, 90_000, 30_000, 60_000, 90_000] for k in range(3)]
     assert skew["end_spread_ns"].tolist() == [0, 0, 0]
     columns = [C.RANK, "last_share", "caused_ns", "waited_ns", "mean_late_ns", "last_count", "gain_ns"]
-    assert result.tables["stragglers"][columns].values.tolist() == [
-        [1, 1.0, 135_000, 0, 60_000, 3, 90_000],
-        [0, 0.0, 0, 180_000, 0, 0, 0],
-        [2, 0.0, 0, 90_000, 30_000, 0, 0],
+    assert result.tables["stragglers"][[*columns, "first_ns"]].values.tolist() == [
+        [1, 1.0, 135_000, 0, 60_000, 3, 90_000, 0],
+        [0, 0.0, 0, 180_000, 0, 0, 0, 60_000],
+        [2, 0.0, 0, 90_000, 30_000, 0, 0, 30_000],
     ]
     assert result.notes == (NO_STEPS,)
 

@@ -336,6 +336,20 @@ def test_waiting_is_told_from_transfer_also_where_neither_bounds(waited_ns: int,
     assert told(results).sentence.endswith(says)
 
 
+@pytest.mark.parametrize(
+    ("first_ns", "says"),
+    [
+        (151, "waiting for the last rank, mostly in the first collective of the capture; 10.0%"),
+        (150, "rank, 10"),
+    ],
+)
+def test_waiting_in_the_first_collective_is_said(first_ns: int, says: str) -> None:
+    results = tables({"launch_bound": 500}, active_ns=500, communication_exposed_ns=400)
+    waits = {C.RANK: 0, C.DEVICE: 0, "waited_ns": 300, "host_slack_ns": 300, "first_ns": first_ns}
+    results["ranks"] = Result({"stragglers": pd.DataFrame([waits])})
+    assert says in told(results).sentence
+
+
 def test_all_shares_after_what_is_set_aside_are_of_the_time_that_is_named() -> None:
     idle = {"slow_call": 500, "host_work": 300, "launch_bound": 150}
     results = tables(idle, start_up_ns=500, active_ns=50)
