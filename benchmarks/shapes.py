@@ -1,11 +1,12 @@
-"""Measure how the cost of imports and findings grows with traces of one extreme shape.
+"""Measure how the cost of imports, findings and pages grows with traces of one extreme shape.
 
     python -m benchmarks.shapes [--sizes 10 100] [SHAPE ...]
 
 Each shape is a trace with so many thousand of one thing: streams, names, steps, nested modules. CPU time and
-peak memory are those of processes of their own; the exponent is that of the CPU time beyond a tiny trace,
-between neighboring sizes. The exit code is 1 if an exponent is above 1.1, except where times are too short to
-tell, or memory is above its limit.
+peak memory are those of processes of their own, `pages` those of the dashboard, of which the costliest page
+is named; the exponent is that of the CPU time beyond a tiny trace, between neighboring sizes, for pages also
+that of each. The exit code is 1 if an exponent is above 1.1, except where times are too short to tell, memory
+is above its limit, or a page fails.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.dashboard import SERVE
 from benchmarks.runner import Cost, Failure, Limits, measure
+from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
 MAX_EXPONENT = 1.1
 MIN_CPU_S = 1.0
 """CPU time beyond a tiny trace, below which an exponent is not judged: it is start-up and noise."""
-MAX_S, MAX_MB = 600, 8_000
+LIMITS = Limits(wall_s=600, memory_mb=8_000)
 BASE_MB, MB_PER_MB = 600, 8
 """Limit of memory: that of a tiny trace and the arrays of a window, and bytes for each byte of the trace."""
+
+ASK = Path(__file__).parent / "programs" / "ask_dashboard.py"
+CPU = "_cpu_s"
 
 Event = dict[str, Any]
 
@@ -132,7 +137,7 @@ def write_trace(path: Path, shape: str, count: int) -> None:
 
 def run_command(*arguments: str) -> Cost | Failure:
     """Measure a command in a process of its own."""
-    return measure([sys.executable, "-c", SERVE, *arguments], limits=Limits(wall_s=MAX_S, memory_mb=MAX_MB))
+    return measure([sys.executable, "-c", SERVE, *arguments], limits=LIMITS)
 
 
 def measure_shape(shape: str, count: int, folder: Path) -> tuple[float, dict[str, Cost | Failure]]:
@@ -147,6 +152,8 @@ def measure_shape(shape: str, count: int, folder: Path) -> tuple[float, dict[str
     costs = {"import": imported}
     if isinstance(imported, Cost):
         costs["findings"] = run_command("findings", "shape", "--store", str(store), "--format", "json")
+        asked = [sys.executable, str(ASK), str(store), Store(store).resolve("shape").path.name]
+        costs["pages"] = measure(asked, limits=LIMITS)
     return trace.stat().st_size / 1e6, costs
 
 
@@ -165,18 +172,42 @@ def report(shape: str, sizes: list[int]) -> int:
                     exceeded += 1
                     continue
                 start = tiny.get(command)
-                beyond = max(cost.cpu_s - (start.cpu_s if isinstance(start, Cost) else 0.0), 1e-3)
-                exponent = math.nan
-                if command in before:
-                    count, earlier = before[command]
-                    exponent = math.log(beyond / earlier) / math.log(size / count)
-                before[command] = size, beyond
-                is_steep = exponent > MAX_EXPONENT and beyond > MIN_CPU_S
-                is_large = cost.peak_mb > BASE_MB + MB_PER_MB * megabytes
-                exceeded += is_steep + is_large
-                marks = "  steep" * is_steep + "  memory" * is_large
-                print(f"{cost.cpu_s:8.2f} s{exponent:7.2f}{cost.peak_mb:8.0f} MB{marks}", flush=True)
+                least = seconds(start) if isinstance(start, Cost) else {}
+                marks = ["memory"] * (cost.peak_mb > BASE_MB + MB_PER_MB * megabytes)
+                exponents = {}
+                for part, spent in seconds(cost).items():
+                    beyond = max(spent - least.get(part, 0.0), 1e-3)
+                    exponents[part] = growth(before.get(command + part), size, beyond)
+                    before[command + part] = size, beyond
+                    is_steep = exponents[part] > MAX_EXPONENT and beyond > MIN_CPU_S
+                    marks += [f"steep {part}".strip()] * is_steep
+                failed = cost.reported.get("failures", 0)
+                marks += [f"{failed:.0f} blocks failed"] * bool(failed)
+                exceeded += len(marks)
+                text = f"{cost.cpu_s:8.2f} s{exponents['']:7.2f}{cost.peak_mb:8.0f} MB  {costliest(cost)}"
+                print(text + "  ".join(marks), flush=True)
     return exceeded
+
+
+def seconds(cost: Cost) -> dict[str, float]:
+    """CPU time of a command, under an empty name, and of each page that it reports."""
+    return {
+        "": cost.cpu_s,
+        **{name.removesuffix(CPU): spent for name, spent in cost.reported.items() if name.endswith(CPU)},
+    }
+
+
+def growth(earlier: tuple[int, float] | None, size: int, beyond: float) -> float:
+    """Exponent of the time beyond a tiny trace since a smaller size; NaN at the first."""
+    if earlier is None:
+        return math.nan
+    return math.log(beyond / earlier[1]) / math.log(size / earlier[0])
+
+
+def costliest(cost: Cost) -> str:
+    """Name and CPU time of the page that took most; empty for a command without pages."""
+    pages = {name: spent for name, spent in seconds(cost).items() if name}
+    return "".join(f"{name} {pages[name]:.1f} s  " for name in sorted(pages, key=pages.__getitem__)[-1:])
 
 
 def main() -> None:

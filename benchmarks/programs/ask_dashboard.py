@@ -3,7 +3,7 @@
     ask_dashboard.py STORE RUN [PAGE...]
 
 `PAGE_first_ms` is the time of a page's blocks on the first request, `PAGE_again_ms` on the second, without
-rendering in a browser.
+rendering in a browser; `PAGE_cpu_s` the CPU time of both in the server and its processes.
 """
 
 import json
@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 from tracekit.dashboards.analysis_pages.pages import load_pages
 
 _SERVE = "from tracekit.cli.main import main; main()"
@@ -21,13 +22,13 @@ BLOCK = '"type":"block"'
 
 
 @contextmanager
-def serving(store: str) -> Iterator[str]:
-    """The address of the command that people run."""
+def serving(store: str) -> Iterator[tuple[psutil.Process, str]]:
+    """The process and the address of the command that people run."""
     command = [sys.executable, "-P", "-c", _SERVE, "dashboard", "--port", "0", "--store", store]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         words = process.stdout.readline().split() if process.stdout else []
-        yield next(word for word in words if word.startswith("http"))
+        yield psutil.Process(process.pid), next(word for word in words if word.startswith("http"))
     finally:
         process.terminate()
         process.wait()
@@ -68,6 +69,14 @@ def asked(address: str, output: str, page: str, blocks: list[str], run: str) -> 
     return took, sum(map(len, answers)), sum(b"tk-error" in answer for answer in answers)
 
 
+def cpu_seconds(server: psutil.Process) -> float:
+    """CPU time of a process and all that it started."""
+    processes = [server, *server.children(recursive=True)]
+    own = [times.user + times.system for times in (process.cpu_times() for process in processes)]
+    ended = server.cpu_times()
+    return float(sum(own) + ended.children_user + ended.children_system)
+
+
 def main() -> None:
     """Ask and print."""
     store, run, *asked_for = sys.argv[1:]
@@ -77,16 +86,18 @@ def main() -> None:
         if page.blocks and (name in asked_for or not asked_for)
     }
     figures: dict[str, float] = {"failures": 0}
-    with serving(store) as address:
+    with serving(store) as (server, address):
         figures["index_ms"] = _page(address)
         entries = json.loads(fetched(f"{address}_dash-dependencies"))
         output = next(entry["output"] for entry in entries if BLOCK in entry["output"])
         for page, blocks in pages.items():
+            before = cpu_seconds(server)
             for time_ in ("first", "again"):
                 took, size, failures = asked(address, output, page, blocks, run)
                 figures[f"{page}_{time_}_ms"] = took
                 figures["failures"] += failures
             figures[f"{page}_kb"] = size / 1e3
+            figures[f"{page}_cpu_s"] = max(0.0, cpu_seconds(server) - before)
     print(json.dumps(figures))
 
 
