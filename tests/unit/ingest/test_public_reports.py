@@ -42,7 +42,7 @@ def test_steps_of_a_second_session_are_numbered_on(store: Store, tmp_path: Path,
     run = run_of(store, tmp_path, [*steps, event("cpu_op", "aten::mm", 202, 4)])
     assert numbers_of(run) == [2, 3, 4, 5, 6]
     (note,) = [note for note in run.meta.diagnostics if note.code == "steps_renumbered"]
-    assert note.message.endswith("second session of the profiler: the last 2 steps are numbered on")
+    assert ": the last 2 steps are numbered on; 170.00 µs between sessions are outside of any" in note.message
     assert table(run, "host_intervals").query("name == 'aten::mm'")[C.STEP].tolist() == [5]
 
 
@@ -288,6 +288,57 @@ def test_the_share_that_is_cut_off_a_packed_trace_is_that_of_its_text(store: Sto
     assert "; 1.0% of the file could not be read" in notes(imported(store, path))["truncated"]
 
 
+@pytest.mark.parametrize(("cut", "share"), [(-2, ""), (-1, ""), (-40, "; less than 0.1% of the file could")])
+def test_a_share_that_is_cut_off_is_never_zero(store: Store, tmp_path: Path, cut: int, share: str) -> None:
+    events = [event("cpu_op", "aten::mm", 10 * number, 1, text="z" * 9_000) for number in range(40)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([*events, event("cpu_op", "aten::mm", 400, 1)])[:cut])
+    said = notes(imported(store, path))["truncated"]
+    assert f"{share}" in said
+    assert "0.0%" not in said
+
+
+@pytest.mark.parametrize("text", ['{"schemaVersion": 1, "devicePr', '{"a": {"traceEvents": [1], "b": "'])
+def test_a_file_cut_off_before_its_events_is_no_other_format(store: Store, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    with pytest.raises(UnusableInputError, match=f"in the middle, at byte {len(text)}, before its events"):
+        imported(store, path)
+    path.write_text('{"nodes": []}')
+    with pytest.raises(UnusableInputError, match="has no traceEvents: not a Kineto trace"):
+        imported(store, path)
+
+
+def test_packed_text_that_breaks_before_the_first_event_is_named(store: Store, tmp_path: Path) -> None:
+    packed = [gzip.compress(json.dumps([kernel_event(number)] * 90).encode()) for number in range(2)]
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(packed[0][:60] + packed[1][60:])
+    with pytest.raises(UnusableInputError, match=r"compressed data (is damaged|ends early).*, at byte \d+"):
+        imported(store, path)
+
+
+@pytest.mark.parametrize("word", ["inf", "-nan", "nan(ind)", "-nan(ind)", "1.#INF", "-1.#IND", "1.#QNAN0"])
+def test_numbers_that_are_none_are_missing(store: Store, tmp_path: Path, word: str) -> None:
+    text = json.dumps({"traceEvents": [kernel_event(0), kernel_event(1)]})
+    path = tmp_path / "trace.json"
+    path.write_text(text.replace('"device": 0', f'"est. achieved occupancy %": {word}, "device": 0', 1))
+    run = imported(store, path)
+    assert "1 of 2 events were not valid JSON and were repaired" in notes(run)["repaired_events"]
+    assert len(table(run, "device_intervals").query("kind == 'kernel'")) == 2
+
+
+@pytest.mark.parametrize("name", ["llama_frank7.json", "lora_rank16.json", "low_rank8_v2.json"])
+def test_a_number_behind_other_words_is_no_rank(store: Store, tmp_path: Path, name: str) -> None:
+    (folder,) = files_named(tmp_path, name)
+    assert set(table(imported(store, folder / name), "device_intervals")[C.RANK]) == {0}
+
+
+@pytest.mark.parametrize("name", ["local_rank3.json", "globalrank3.json", "myRank3.json", "x-WORKER_3.json"])
+def test_a_rank_is_read_behind_words_that_mean_it(store: Store, tmp_path: Path, name: str) -> None:
+    (folder,) = files_named(tmp_path, name)
+    assert set(table(imported(store, folder / name), "device_intervals")[C.RANK]) == {3}
+
+
 def files_named(tmp_path: Path, *names: str) -> list[Path]:
     folder = tmp_path / "job"
     folder.mkdir()
@@ -300,6 +351,8 @@ def files_named(tmp_path: Path, *names: str) -> list[Path]:
 def test_a_coordinator_beside_ranks_is_a_run_of_its_own(store: Store, tmp_path: Path) -> None:
     runs = import_traces(store, files_named(tmp_path, "tp1_rank1.json", "tp0_rank0.json", "async_llm.json"))
     assert [sorted(set(table(run, "device_intervals")[C.RANK])) for run in runs] == [[0], [0, 1]]
+    codes = [[note.code for note in run.meta.diagnostics] for run in runs]
+    assert ["no_rank" in said for said in codes] == [True, False]
 
 
 def test_two_traces_that_claim_one_rank_are_noted(store: Store, tmp_path: Path) -> None:
@@ -318,9 +371,11 @@ def test_two_traces_that_claim_one_rank_are_noted(store: Store, tmp_path: Path) 
     assert ["all say rank 0 of 2" in notes(run)["rank_conflict"] for run in parts] == [True, True]
 
 
-@pytest.mark.parametrize(("pid", "device"), [("CUDA functions", 0), ("CUDA functions 1", 1)])
-def test_words_as_process_are_a_device(store: Store, tmp_path: Path, pid: str, device: int) -> None:
-    legacy = {"ph": "X", "name": "relu", "pid": pid, "tid": 0, "ts": 5, "dur": 3}
+@pytest.mark.parametrize(
+    ("pid", "tid", "device"), [("CUDA functions", 0, 0), ("CUDA functions", 2, 2), ("CUDA functions 1", 0, 1)]
+)
+def test_words_as_process_are_a_device(store: Store, tmp_path: Path, pid: str, tid: int, device: int) -> None:
+    legacy = {"ph": "X", "name": "relu", "pid": pid, "tid": tid, "ts": 5, "dur": 3}
     rows = table(run_of(store, tmp_path, [legacy]), "device_intervals")
     assert rows[C.DEVICE].tolist() == [device]
 

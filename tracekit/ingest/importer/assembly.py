@@ -25,6 +25,7 @@ from tracekit.ingest.write import Sample, write_samples
 from tracekit.runs.meta import PROFILER_FIELDS, Diagnostic, Level, RunMeta, fingerprint
 from tracekit.runs.run import Run
 from tracekit.runs.store import Draft
+from tracekit.runs.text import human
 
 
 def _complete_metadata(meta: RunMeta, tops: Sequence[TopLevel], *, has_device: bool) -> RunMeta:
@@ -282,7 +283,8 @@ def _link_diagnostics(trace: Trace, linked: Linked) -> Iterator[Diagnostic]:
         yield Diagnostic(Level.WARN, "repeated_ids", f"{message}; {advice}")
     if linked.renumbered:
         message = f"{name}: step numbers start again, as in a second session of the profiler"
-        text = f"{message}: the last {linked.renumbered} steps are numbered on"
+        pause = f"; {human(linked.pause_ns, 'ns')} between sessions are outside of any step"
+        text = f"{message}: the last {linked.renumbered} steps are numbered on{pause * (linked.pause_ns > 0)}"
         yield Diagnostic(Level.INFO, "steps_renumbered", text)
     if linked.graphs:
         yield from graphs.notes(name, linked.graphs)

@@ -52,6 +52,7 @@ class Linked(msgspec.Struct, frozen=True):
         graphs: Graph launches and the attribution of their kernels; None without graph launches.
         unclear: Device rows whose correlation id several calls have.
         renumbered: Steps that had numbers of earlier ones.
+        pause_ns: Time between the steps of two sessions of the profiler.
     """
 
     device: int
@@ -60,6 +61,7 @@ class Linked(msgspec.Struct, frozen=True):
     graphs: Outcome | None = None
     unclear: int = 0
     renumbered: int = 0
+    pause_ns: int = 0
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):

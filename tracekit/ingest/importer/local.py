@@ -163,8 +163,8 @@ def _set_aside_far_rows(trace: Trace) -> Trace:
     if not counts:
         return trace
     listed = " and ".join(f"{count} rows of {table}" for table, count in counts.items())
-    where = "at time 0, before all others, or over a day long or from most"
-    message = f"{file_name(trace.path)}: {listed} are {where}, and were set aside"
+    where = "at time 0 before all others, over a day long, or over a day from most others"
+    message = f"{file_name(trace.path)}: {listed} were set aside, as their times cannot be: {where}"
     return structs.replace(trace, notes=(*trace.notes, Diagnostic(Level.WARN, "far_times", message)))
 
 

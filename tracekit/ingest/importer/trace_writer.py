@@ -125,6 +125,7 @@ class _Writer:
             graphs=outcome,
             unclear=launchers.unclear,
             renumbered=steps.renumbered,
+            pause_ns=steps.pause_ns,
         )
 
     def _attribute_graphs(

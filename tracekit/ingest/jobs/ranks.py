@@ -23,7 +23,10 @@ _GZIP = b"\x1f\x8b"
 _KEY = b'"distributedInfo"'
 _COLON = re.compile(r"\s*:\s*")
 _IN_NAME = (
-    re.compile(r"(?:rank|worker)[_-]?(\d{1,10})(?!\d)", re.IGNORECASE),
+    re.compile(
+        r"(?:(?<![A-Za-z])(?<!low[_-])(?<!lora[_-])(?i:(?:local|global|world)?rank|worker)"
+        r"|(?<=[a-z])(?:Rank|Worker))[_-]?(\d{1,10})(?!\d)"
+    ),  # not in `frank7`, nor the rank of a matrix: `lora_rank16`
     re.compile(r"(?:^|[^a-z0-9])r(\d{1,10})(?![a-z0-9])", re.IGNORECASE),
 )
 _PARALLEL = re.compile(r"(?:^|[^a-z])(dp|pp|tp|ep|cp|dcp)[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
@@ -55,7 +58,7 @@ def from_name(name: str) -> int | None:
     """Return the rank that a file name contains.
 
     Example:
-        >>> [from_name(name) for name in ("rank_3", "worker12.pt.trace.json", "job_r7.json", "left.json")]
+        >>> [from_name(name) for name in ("rank_3", "worker12.pt.trace.json", "job_r7.json", "frank7.json")]
         [3, 12, 7, None]
     """
     match = next((match for pattern in _IN_NAME if (match := pattern.search(name))), None)

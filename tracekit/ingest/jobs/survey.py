@@ -20,7 +20,7 @@ from tracekit.ingest.jobs.capture_files import DETAILS, list_captures
 from tracekit.ingest.jobs.ranks import TraceHeader, from_name, from_names, read_headers
 from tracekit.ingest.jobs.sources import Job, Source, single_job, split_cycles
 from tracekit.ingest.kineto.events import UNREADABLE
-from tracekit.ingest.kineto.source import convert_errors, file_name, open_trace
+from tracekit.ingest.kineto.source import NOT_A_TRACE, convert_errors, file_name, open_trace
 from tracekit.ingest.nsys import is_nsys, report
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.storage import STDIN, Kind, Place, kind
@@ -181,24 +181,28 @@ def _attach_notes(jobs: list[Job], skipped: dict[Place, Diagnostic]) -> list[Job
         for number, near in enumerate(nearness):
             if near == max(nearness):
                 notes[number].append(note)
-    return [structs.replace(job, notes=tuple(notes[number])) for number, job in enumerate(jobs)]
+    return [structs.replace(job, notes=(*job.notes, *notes[number])) for number, job in enumerate(jobs)]
 
 
 def _read_folder(root: Place) -> tuple[list[TraceHeader], dict[Place, Diagnostic]]:
     headers: list[TraceHeader] = []
     skipped: dict[Place, Diagnostic] = {}
+    foreign: dict[Place, Diagnostic] = {}
     with convert_errors(root):
         paths = _candidates(root)
     for path, header in zip(paths, read_headers(paths), strict=True):
         if isinstance(header, TraceHeader):
             headers.append(header)
-        elif not _TRACE_NAME.search(path.name):
             continue
-        elif listed := _read_manifest(path):
+        if NOT_A_TRACE in header.message:
+            foreign[path] = _describe_skipped(path, header)
+        if not _TRACE_NAME.search(path.name):
+            continue
+        if listed := _read_manifest(path):
             skipped |= _note_offsets(path, listed)
         elif not _is_other_json(path):
             skipped[path] = _describe_skipped(path, header)
-    return headers, skipped
+    return headers, skipped or ({} if headers else foreign)
 
 
 def _describe_skipped(path: Place, error: TracekitError) -> Diagnostic:
@@ -397,7 +401,7 @@ def _jobs_without_ranks(root: Place, headers: list[TraceHeader]) -> Iterator[Job
         if len(paths) > 1:
             ranked, others = _assign_ranks(paths, is_assumed=folder not in declared)
             yield from split_cycles(folder.resolve().name, ranked)
-            yield from (single_job(path) for path in others)
+            yield from map(_job_beside_ranks, others)
         elif rank is not None:
             nested[folder.parent].append(Source(paths[0], rank))
         else:
@@ -407,6 +411,12 @@ def _jobs_without_ranks(root: Place, headers: list[TraceHeader]) -> Iterator[Job
             yield from split_cycles(folder.resolve().name, sources)
         else:
             yield from (single_job(source.path) for source in sources)
+
+
+def _job_beside_ranks(path: Place) -> Job:
+    """Return the job of another process of a job, such as a coordinator, with a note."""
+    message = f"{file_name(path)}: no rank, as traces beside it have: another process, in a run of its own"
+    return structs.replace(single_job(path), notes=(Diagnostic(Level.INFO, "no_rank", message),))
 
 
 def _assign_ranks(paths: list[Place], *, is_assumed: bool) -> tuple[list[Source], list[Place]]:

@@ -118,7 +118,8 @@ def _describe_cut(stream: Stream, assembly: _Assembly, size: int) -> str:
             assembly.position - 1,
         )  # of the text, if packed
     what = stream.damage or "the file ends in the middle of its events"
-    share = f"; {unread / size:.1%} of the file could not be read" if size else ""
+    part = f"{unread / size:.1%}" if size and unread >= size / 1_000 else "less than 0.1%"
+    share = f"; {part} of the file could not be read" if unread and size else ""
     return f"{what}, at byte {at:,}{share}, and what was cut off is not in it"
 
 
@@ -258,9 +259,10 @@ def read(
         at = assembly.position - 1 - assembly.beyond - len(assembly.after) + end
         trailing = len(assembly.after) - end + assembly.beyond + stream.ignored
         top = top_level(opening.header, assembly.after[:end])
+        cut = _describe_cut(stream, assembly, file_bytes(path))
         notes = _diagnostics(
             *(file_name(path), top, assembly.tally),
-            truncated=_describe_cut(stream, assembly, file_bytes(path)),
+            truncated=cut,
             trailing=trailing,
             events_at=at if b'"ph"' in assembly.after[end:] else None,
             broken=assembly.broken if assembly.is_whole else None,
@@ -271,7 +273,7 @@ def read(
             directory=directory,
             top=top,
             notes=(*notes, *second),
-            empty=_not_a_trace(path, assembly.tally, second),
+            empty=_not_a_trace(path, assembly.tally, second, cut),
             nest=scanners.nest(),
             tells_ranks=tells_ranks(opening.rest),
         )
@@ -387,7 +389,7 @@ class _Assembly(msgspec.Struct):
             self._open = b""
 
 
-def _not_a_trace(path: Place, tally: Tally, second: tuple[Diagnostic, ...]) -> UnusableInputError:
+def _not_a_trace(path: Place, tally: Tally, second: tuple[Diagnostic, ...], cut: str) -> UnusableInputError:
     for note in second:
         return UnusableInputError(note.message, hint="the list that is read has no events with a duration")
     if tally.ignored:
@@ -395,4 +397,6 @@ def _not_a_trace(path: Place, tally: Tally, second: tuple[Diagnostic, ...]) -> U
         message = f"none of the {tally.events} events in {title(path)} is of a supported category: {kinds}"
         return UnusableInputError(message, hint="export the trace with torch.profiler's export_chrome_trace")
     message = f"{title(path)} has no events with a duration"
+    if cut:
+        return UnusableInputError(f"{message}: {cut}", hint="copy or record the trace again")
     return UnusableInputError(message, hint="profile at least one step, with activities enabled")

@@ -36,6 +36,8 @@ FOREIGN = {
     b"\xfe\xff": "UTF-16 text",
 }
 """Begins of files of other formats, and their names."""
+NOT_A_TRACE = ", not a Kineto trace"
+"""What follows the name of a format that is recognized."""
 
 
 @contextmanager
@@ -196,7 +198,7 @@ def _recognize_format(path: Place, raw: io.BufferedReader) -> Stream:
         raise UnusableInputError(f"{error.filename} is a folder", hint="give a trace in it") from error
     for magic, name in FOREIGN.items():
         if head.startswith(magic):
-            message = f"{title(path)} is {name}, not a Kineto trace"
+            message = f"{title(path)} is {name}{NOT_A_TRACE}"
             raise UnusableInputError(message, hint="give JSON or gzipped JSON from torch.profiler")
     if not head:
         raise UnusableInputError(f"{title(path)} is empty", hint="record the trace again")

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tracekit.errors import UnusableInputError
-from tracekit.ingest.kineto.source import FOREIGN, Stream
+from tracekit.ingest.kineto.source import FOREIGN, NOT_A_TRACE, Stream
 
 CHUNK_BYTES = 8 << 20
 """Approximate bytes of a chunk: each has a fixed cost, and memory is bounded by their size."""
@@ -82,13 +82,14 @@ def read_opening(stream: Stream, name: str) -> Opening:
             return Opening(buffer[:end], buffer[end:])
         text = buffer.removeprefix(_BYTE_ORDER_MARK).lstrip()
         if text[:1] not in (b"{", b"") or not block or len(buffer) > HEADER_LIMIT:
-            raise _not_a_trace(buffer, text, name, stream.damage)
+            damage = f"{stream.damage}, at byte {stream.damaged_at:,}" if stream.damage else ""
+            raise _not_a_trace(buffer, text, name, damage, at_end=not block)
         size = max(_OPENING, len(buffer))  # doubling the size keeps the repeated search linear
 
 
-def _not_a_trace(buffer: bytes, text: bytes, name: str, damage: str) -> UnusableInputError:
+def _not_a_trace(buffer: bytes, text: bytes, name: str, damage: str, *, at_end: bool) -> UnusableInputError:
     if text[257:262] == b"ustar":  # the magic number of tar, in the header of the first member
-        message = f"{name} is a tar archive, not a Kineto trace"
+        message = f"{name} is a tar archive{NOT_A_TRACE}"
         return UnusableInputError(message, hint="unpack it (`tar -xf`), and import the folder")
     if damage:
         return UnusableInputError(f"{name}: {damage}", hint="copy or record the trace again")
@@ -99,8 +100,23 @@ def _not_a_trace(buffer: bytes, text: bytes, name: str, damage: str) -> Unusable
     other = next((kind for mark, kind in _OTHER_JSON.items() if mark in text[:_OPENING]), other)
     if _PROTOBUF.match(buffer) or (text[:1] not in b"{[" and name.endswith((".pftrace", ".perfetto-trace"))):
         other = "a trace of Perfetto in its own format (convert it: `traceconv json FILE`)"
-    message = f"{name} is {other}, not a Kineto trace" if other else f"{name} {what}: not a Kineto trace"
+    cut = f"ends in the middle, at byte {len(buffer):,}" if at_end and _is_cut(text) else ""
+    if cut and not other:
+        return UnusableInputError(f"{name} {cut}, before its events", hint="copy or record the trace again")
+    other = f"{other} that {cut}" if cut else other
+    message = f"{name} is {other}{NOT_A_TRACE}" if other else f"{name} {what}: not a Kineto trace"
     return UnusableInputError(message, hint="give a file exported by torch.profiler")
+
+
+def _is_cut(text: bytes) -> bool:
+    """Return whether a text begins as JSON that goes on after its end."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        return text[:1] == b"{" and "truncated" in str(error)
+    except RecursionError:
+        pass
+    return False
 
 
 def _events_start(buffer: bytes) -> int | None:
@@ -318,7 +334,10 @@ _PART = re.compile(  # not inside an escape; in slices, as each substitution tak
     rb"(?:" + _PAIR.replace(b"?P<pair>", b"?:") + rb"|\\u[0-9a-fA-F]{4}|\\.|\\|[^\\]{1,1024}+){1,1024}+",
     re.DOTALL,
 )
-_NOT_A_NUMBER = re.compile(rb"[-+]?\b(?:NaN|Infinity|inf)\b", re.IGNORECASE)
+_NOT_A_NUMBER = re.compile(
+    rb"[-+]?(?:\b(?:NaN|Infinity|inf)\b(?:\(\w*\))?|\b1\.#(?:INF|IND|QNAN|SNAN)\w*)", re.IGNORECASE
+)
+"""As C writes them, also that of Windows."""
 
 
 def repair(text: bytes) -> bytes:

@@ -27,7 +27,8 @@ _WANTED = (C.START_NS, C.DUR_NS, C.KIND, C.NAME, C.PID, C.TID, C.EXTERNAL_ID, C.
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
     """Profiled steps of one process, by start: number, name, interval, and batch of an inference server.
 
-    `renumbered` is the number of the last steps that had numbers of earlier ones.
+    `renumbered` is the number of the last steps that had numbers of earlier ones, `pause_ns` the time before
+    each step at which numbers start again, since the end of the one before.
     """
 
     number: Ints
@@ -36,6 +37,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     end: Ints
     batches: Sequence[Batch] = ()
     renumbered: int = 0
+    pause_ns: int = 0
 
     def at(self, times: Ints) -> Ints:
         """Return the number of the step that covers each of some sorted instants, -1 if none."""
@@ -147,7 +149,19 @@ def _numbered_steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
         start=start[chosen],
         end=end[chosen],
         renumbered=int((number != numbers[chosen]).sum()),
+        pause_ns=_pause_ns(numbers[chosen], start[chosen], end[chosen]),
     )
+
+
+def _pause_ns(numbers: Ints, start: Ints, end: Ints) -> int:
+    """Return the time between sessions of the profiler, each of which counts its steps from a lower number.
+
+    Example:
+        >>> _pause_ns(np.array([2, 3, 2]), np.array([0, 10, 50]), np.array([10, 20, 60]))
+        30
+    """
+    again = np.flatnonzero(np.diff(numbers) <= 0) + 1
+    return int(np.maximum(start[again] - np.maximum.accumulate(end)[again - 1], 0).sum())
 
 
 def _number_on(numbers: Ints) -> Ints:

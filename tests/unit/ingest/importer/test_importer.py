@@ -72,7 +72,10 @@ def test_ranks_without_numbered_names_are_assumed_in_order(tmp_path: Path) -> No
 
 def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text('{"a": 1}')
-    with pytest.raises(UnusableInputError, match="has no traces of"):
+    with pytest.raises(UnusableInputError, match=r"has no traces of .*Nsight Systems \("):
+        plan([tmp_path])
+    (tmp_path / "nccl_trace_rank_0").write_bytes(b"\x80\x05}q\x00.")
+    with pytest.raises(UnusableInputError, match=r"left out nccl_trace_rank_0: .* a pickle"):
         plan([tmp_path])
 
 
@@ -159,7 +162,7 @@ def test_a_folder_of_damaged_traces_is_refused_with_a_reason(tmp_path: Path) -> 
     (tmp_path / "r1.json").write_text('{"traceEve')
     with pytest.raises(
         UnusableInputError,
-        match=r"has no traces of .*: left out r1\.json: .*traceEvents",
+        match=r"has no traces of .*: left out r1\.json: .* at byte 10, before its events",
     ):
         plan([tmp_path])
 
