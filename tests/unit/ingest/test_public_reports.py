@@ -376,14 +376,16 @@ def test_two_traces_that_claim_one_rank_are_noted(store: Store, tmp_path: Path) 
 )
 def test_words_as_process_are_a_device(store: Store, tmp_path: Path, pid: str, tid: int, device: int) -> None:
     legacy = {"ph": "X", "name": "relu", "pid": pid, "tid": tid, "ts": 5, "dur": 3}
-    rows = table(run_of(store, tmp_path, [legacy]), "device_intervals")
-    assert rows[C.DEVICE].tolist() == [device]
+    run = run_of(store, tmp_path, [legacy])
+    assert table(run, "device_intervals")[C.DEVICE].tolist() == [device]
+    assert table(run, "host_intervals").empty
 
 
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
         ("snapshot.pickle", b"\x80\x05}q\x00.", "is a pickle"),
+        ("snapshot.json", b'{"segments": [], "device_traces": [[]]}', "is a memory snapshot"),
         ("trace.json", b"\n{\x08\xe8\x07\x18\x01\n\x10abc", "is a trace of Perfetto"),
         ("manifest.json", b'{"perfetto_manifest": {"files": []}}', "is a manifest of Perfetto"),
         ("snapshot.pickle.gz", gzip.compress(b"\x80\x05}q\x00."), "is a pickle"),

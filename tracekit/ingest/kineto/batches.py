@@ -98,8 +98,8 @@ def _group_events(decoded: list[Event], tally: Tally) -> tuple[_Groups, _Groups,
             phase == "X" and category is None
         ):  # of torch's legacy autograd profiler, whose processes are words
             tally.uncategorized += sum(not isinstance(event.pid, str) for event in members)
-            device[DeviceKind.KERNEL] += map(_on_legacy_device, filter(_is_on_legacy_device, members))
             host[HostKind.OP] += filterfalse(_is_on_legacy_device, members)
+            device[DeviceKind.KERNEL] += map(_with_legacy_device, filter(_is_on_legacy_device, members))
         elif phase in ("i", "I"):
             memory += [event for event in members if event.name == columns.MEMORY_EVENT]
         elif phase == "X" and category not in columns.DERIVED_CATEGORIES:
@@ -113,8 +113,8 @@ def _is_on_legacy_device(event: Event) -> bool:
     return isinstance(event.pid, str) and event.pid.startswith(columns.LEGACY_DEVICE)
 
 
-def _on_legacy_device(event: Event) -> Event:
-    """Return a kernel with its device, which that profiler writes as thread."""
+def _with_legacy_device(event: Event) -> Event:
+    """Return a kernel with its device, which that profiler writes as thread, in place of the word."""
     if event.pid == columns.LEGACY_DEVICE and (device := _device_of(event.tid)) is not None:
         event.pid, event.tid = device, 0
     return event

@@ -48,6 +48,7 @@ _OTHER_JSON = {
     b"|execution_trace|": "an execution trace of PyTorch",
     b"-chakra.": "an execution trace of PyTorch",
     b'"pg_status"': "a dump of NCCL's flight recorder",
+    b'"device_traces"': "a memory snapshot",
     b'"perfetto_manifest"': "a manifest of Perfetto (import it from its file, beside the traces)",
 }
 """What other tools write into their JSON, and its name."""

@@ -328,6 +328,9 @@ class _Reading:
         if rows.NVTX not in self._tally.rows:
             text = f"{name}: no NVTX ranges were recorded, so ops and steps are unknown: trace nvtx too"
             reading.append(Diagnostic(Level.INFO, "no_ranges", text))
+        if not self._strings and not self._tally.rows.keys().isdisjoint({rows.KERNEL, rows.RUNTIME}):
+            text = f"{name}: table {rows.STRINGS} is missing or empty, so kernels and calls have no name"
+            reading.append(Diagnostic(Level.WARN, "no_names", f"{text}; export the report again"))
         simulated = Diagnostic(Level.INFO, "simulated", f"{name}: written by a simulator, not recorded")
         error = UnusableInputError(
             f"{name} has no events that are read: {reason}",

@@ -331,6 +331,9 @@ class Strings:
         joined = pa.concat_arrays(texts or [pa.nulls(0, pa.large_string())])
         self._ids, self._texts = ids[order], joined.take(pa.array(order))
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     def of(self, ids: Ints) -> pa.Array:
         """Return the texts of ids; null for unknown ids."""
         if not len(self._ids):

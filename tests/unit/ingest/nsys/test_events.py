@@ -284,6 +284,14 @@ def test_tables_of_events_that_are_not_read_are_named(form: str, store: Store, t
         run_of(store, tmp_path / "other", {"CUDNN_EVENTS": made["CUDNN_EVENTS"], "NVTX_EVENTS": domain}, form)
 
 
+def test_names_without_the_table_of_texts_are_said_to_be_unknown(store: Store, tmp_path: Path) -> None:
+    made = tables(KERNEL=[kernel(1, 2)])
+    assert "no_names" not in levels(run_of(store, tmp_path, made))
+    (tmp_path / "other").mkdir()
+    del made["StringIds"]
+    assert levels(run_of(store, tmp_path / "other", made))["no_names"] == "warn"
+
+
 def test_both_formats_of_an_export_give_the_same_run(store: Store, tmp_path: Path) -> None:
     path = nsys.write(examples.training(), tmp_path / "one.sqlite")
     opened = SqliteTables(path)
