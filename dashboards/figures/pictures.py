@@ -304,10 +304,10 @@ def _draw_dots(
 
 
 def _list_ticks(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
-    """Return place and label of the ticks of an axis of values; multiples of 1, 2 or 5 if it has none."""
+    """Return place and label of the ticks of an axis: its own, or multiples of `dtick` or of 1, 2 or 5."""
     values, texts = axis.get("tickvals"), axis.get("ticktext")
     if values is None:
-        step = _find_step((high - low) or 1.0)
+        step = axis.get("dtick") or _find_step((high - low) or 1.0)
         numbers = range(math.ceil(low / step), math.floor(high / step + 1e-9) + 1)
         values = [step * number for number in numbers]
     if texts is None:

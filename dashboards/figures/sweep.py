@@ -160,6 +160,10 @@ def group_bars(
     return {"data": traces, "layout": layout | {"barmode": "overlay", "showlegend": len(traces) > 1}}
 
 
+FEW_ITEMS = 5
+"""So many items have a tick each: ticks between them would be halves of items."""
+
+
 def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> dict[str, Any]:
     """Draw the cumulative share, largest first.
 
@@ -182,11 +186,13 @@ def cumulative(shares: Sequence[float], names: Sequence[str], *, what: str) -> d
         "hoverinfo": "text",
         "line": {"shape": "linear", "width": 2},
     }
-    layout = {
-        "xaxis": {"title": {"text": f"number of {what}, largest first"}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": "cumulative share (%)"}, "range": [0, 103]},
+    x_axis: dict[str, Any] = {
+        "title": {"text": f"number of {what}, largest first"},
+        "rangemode": "tozero",
+        **({"dtick": 1} if len(shares) <= FEW_ITEMS else {}),
     }
-    return {"data": [trace], "layout": layout}
+    y_axis = {"title": {"text": "cumulative share (%)"}, "range": [0, 103]}
+    return {"data": [trace], "layout": {"xaxis": x_axis, "yaxis": y_axis}}
 
 
 MAX_TICKS = 30

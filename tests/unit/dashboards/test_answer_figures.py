@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from tracekit.dashboards.figures.copies import MAX_POINTS, chunk_extremes, over_
 from tracekit.dashboards.figures.gaps import FULL, LESS, MAX_COLUMNS, UNKNOWN, launch_map, matrix, waves
 from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
 from tracekit.dashboards.figures.memory import EARLIER, OTHERS, draw_lives, stack_lives
+from tracekit.dashboards.figures.pictures import draw_picture
 from tracekit.dashboards.figures.sweep import cumulative, group_bars
 from tracekit.dashboards.figures.treemap import MAX_BOXES, treemap
 from tracekit.dashboards.pages.flame import flame_data
@@ -159,6 +162,12 @@ def test_rates_of_copies_stand_under_their_ceiling() -> None:
 
 def test_the_cumulative_curve_ends_at_the_whole() -> None:
     assert unpack(cumulative([0.5, 0.25, 0.25], ["a", "b", "c"], what="x")["data"][0]["y"])[-1] == 100
+
+
+def test_the_cumulative_curve_of_few_items_has_no_tick_at_half_an_item() -> None:
+    drawn = draw_picture(cumulative([0.8, 0.2], ["a", "b"], what="x"), label="share")
+    foot = drawn.partition("tk-plot-foot")[2].partition("</div>")[0]
+    assert re.findall(r">([\d.]+)<", foot) == ["0", "1", "2"]
 
 
 def test_bars_of_groups_differ_in_pattern_too() -> None:
