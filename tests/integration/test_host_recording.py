@@ -227,6 +227,44 @@ def test_steps_that_are_neither_profiled_nor_timed_are_sampled(
     assert functions["unprofiled_samples"]["loop.py(6): wait"] >= 2
 
 
+SAVES = """
+import sys, time
+import tracekit
+import torch
+
+def save():
+    time.sleep(0.15)
+
+def main():
+    for step in range(110):
+        time.sleep(0.01)
+        if step % int(sys.argv[1]) == 0:
+            save()
+        tracekit.step()
+
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [8, 1])
+def test_what_every_nth_step_does_is_named_also_if_one_of_them_is_profiled(
+    tmp_path: Path, every: int
+) -> None:
+    (tmp_path / "saves.py").write_text(SAVES)
+    store = Store(tmp_path / "store")
+    command = [sys.executable, "saves.py", str(every)]
+    ended = collected(store.path, command, tmp_path)
+    assert ended.code == 0, ended.err
+    [run] = store.runs()
+    findings = {finding.code: finding for finding in analyze(run, "host_breakdown").findings}
+    assert ("slow_steps_by_function" in findings) == (every > 1)
+    if every > 1:
+        slow = findings["slow_steps_by_function"]
+        assert slow.title.startswith("Every 8 steps one takes far longer: up to ")
+        assert " are in saves.py(6): save: call it less often" in slow.advice
+
+
 PLANTED = """
 import gc, json, sys, time
 import torch
