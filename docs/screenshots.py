@@ -126,6 +126,8 @@ def take(browser: Browser, site: Served, picture: Picture, scheme: Scheme) -> Pa
         if picture.page == "timeline":
             canvas = page.locator('#timeline-canvas[data-settled="true"]')
             expect(canvas).to_be_visible(timeout=SETTLED_MS)
+            for text in ("idle: ", "In view, by category ("):  # causes of idle time, and sums, come later
+                expect(page.get_by_text(text).first).to_be_visible(timeout=SETTLED_MS)
         if picture.page == "overview":  # its findings come one by one
             expect(page.get_by_text("rules checked")).to_be_visible(timeout=SETTLED_MS)
         for _ in range(2):  # what is drawn moves what is below it
