@@ -338,6 +338,7 @@ class _Stdout(io.TextIOWrapper):
 def child(number: str, pattern: str, count: str, inside: str, *words: str) -> None:
     """Be the process of a call; its arguments are those of `Experiment.call`."""
     folder = Path(os.environ[MARK])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
     from tracekit.cli.main import main as tracekit
 
     (folder / "inside").write_text(f"{inside} {number} {os.getpid()}")
