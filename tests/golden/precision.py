@@ -1,7 +1,7 @@
 """Precision of the advice: how many HIGH and WARN findings on recorded traces an engineer signs, by rule.
 
-`judgements.json` has a verdict for each of them, and for the sentence on what bounds each run, given from the
-raw events of the trace by someone who read those, not what the analyses make of them.
+`judgements.json` has a verdict for each of them, and for the sentence on what bounds each run with its text,
+given from the raw events of the trace by someone who read those, not what the analyses make of them.
 `python -m tests.golden.precision` prints a line per rule, one for all, and one for the sentences.
 """
 

@@ -7,6 +7,7 @@ other projects' and not part of this one; where they are absent the tests are sk
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -135,6 +136,20 @@ def test_every_high_finding_has_a_verdict(name: str, advised: Callable[[str], Ad
     found = [one for one in advised(name).findings if one.finding.severity in (Severity.HIGH, Severity.WARN)]
     known = {one["code"] for one in judged().get(name, {"findings": []})["findings"]}
     assert {f"{one.analysis}:{one.finding.code}" for one in found} <= known
+
+
+@pytest.mark.parametrize("name", [*NAMES, *FURTHER_NAMES])
+def test_the_first_sentence_is_the_judged_one(name: str, advised: Callable[[str], Advice]) -> None:
+    """One with other words is judged anew from the raw events; numbers are checked elsewhere."""
+    if name not in judged():
+        pytest.skip("a rank that is judged with the other one of its job")
+    verdict = advised(name).verdict
+    assert verdict is not None
+    assert _without_numbers(verdict.sentence) == _without_numbers(judged()[name]["sentence"]["text"])
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"\d[\d,.]*", "0", text)
 
 
 SENTENCES = {
