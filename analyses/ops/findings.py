@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE, WARN_SHARE, Budget, budget
+from tracekit.runs.conditions import SCHEDULER, STEP_THREAD_WAITED
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
@@ -28,7 +30,7 @@ MIN_SLOWING_GROWTH = 1.05
 SMALL = Rule(
     "host_small_ops",
     states="a run without device work has at least {min_ops_per_step} ops per step of a self time of at most "
-    "{max_self_ns} each, and these fill {min_share} of the steps",
+    "{max_self_ns} each, and these fill {min_share} of the steps without their waits for a core",
     why="calling an op takes some µs, whatever the size of its tensors; a few that lose their core meanwhile "
     "take ms, which is no part of it",
     thresholds={"min_ops_per_step": 1_000, "max_self_ns": 15_000, "min_share": 0.3},
@@ -162,7 +164,11 @@ def _report_gradient_copies(
 def _report_small_ops(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     small = inside & (ops.self_ns <= SMALL["max_self_ns"])
     count, total_ns = int(small.sum()), int(ops.self_ns[small].sum())
-    if count < SMALL["min_ops_per_step"] * against.steps or against.share(total_ns) < SMALL["min_share"]:
+    ran = 1 - min(against.share(_sum_waits(run)), 1)
+    if (
+        count < SMALL["min_ops_per_step"] * against.steps
+        or against.share(total_ns) < SMALL["min_share"] * ran
+    ):
         return None
     called = small & (ops.parent == NO_PARENT) & ~_has_name(ops, f"^{ENGINE}")
     calls = ops.labels[ops.names[called]].value_counts().head(MAX_NAMED)
@@ -178,6 +184,13 @@ def _report_small_ops(run: Run, ops: Ops, inside: Bools, against: Budget) -> Fin
         "tensors (`foreach=True`, `torch._foreach_norm`, `clip_grad_norm_`), read values once "
         "(`torch.stack(values).tolist()`), larger batches, or `torch.compile`",
     )
+
+
+def _sum_waits(run: Run) -> int:
+    """For how long the threads of the steps waited for a core in the profiled steps, ns; 0 if unknown."""
+    where = (pc.field(C.SOURCE) == SCHEDULER) & (pc.field(C.METRIC) == STEP_THREAD_WAITED)
+    readings = run.table("counters", columns=[C.RANK, C.VALUE], where=where).groupby(C.RANK)[C.VALUE]
+    return int((readings.max() - readings.min()).sum())
 
 
 def _report_layout_copies(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:

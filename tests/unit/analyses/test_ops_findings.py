@@ -11,6 +11,7 @@ from tests.unit.analyses.test_host_breakdown import runs_op, stepping
 from tests.unit.analyses.test_steps import SLOWING
 from tracekit.analysis import analyze
 from tracekit.analysis.verdict import judge
+from tracekit.runs.conditions import STEP_THREAD_WAITED
 from tracekit.runs.meta import CpuLoad, Timings
 from tracekit.schema import C, HostKind
 
@@ -125,6 +126,12 @@ def test_small_ops_that_lose_their_core_are_left_out(tmp_path: Path) -> None:
     small = [host("aten::add_", place * 500, place * 500 + 450) for place in range(1_200)]
     (finding,) = analyze(stepping(tmp_path / "many", [*small, runs_op(0.6, 1, "aten::mul")]), "ops").findings
     assert finding.title == "1,200 ops of 450 ns on average take 54.0% of the steps: 540.00 µs per step"
+    short = [host("aten::add_", place * 500, place * 500 + 200) for place in range(1_200)]  # 24%
+    for waited_ms, spoken in ((0.9, False), (1.1, True)):  # of 5 steps of 1 ms
+        reading = {C.SOURCE: "scheduler", C.RANK: 0, C.METRIC: STEP_THREAD_WAITED, C.UNIT: "ns"}
+        counters = [{**reading, C.T_NS: t, C.VALUE: 7e6 + t / 5e6 * waited_ms * 1e6} for t in (0, 5_000_000)]
+        run = stepping(tmp_path / str(waited_ms), short, counters=counters)
+        assert bool(analyze(run, "ops").findings) == spoken
 
 
 def test_values_that_other_work_makes_are_no_loop_of_reads(tmp_path: Path) -> None:
