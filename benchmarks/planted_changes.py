@@ -7,8 +7,8 @@ Each of 50 programs is generated from a template: one known inefficiency in thre
 one thread are pinned to a core each, and measured side by side, about a minute each; those that need all
 cores follow, alone, two to three minutes each. Results are kept in a file, and a later call goes on. With
 `--truth N`, the effect of the right change on the programs of middle size is measured apart, without
-tracekit: N processes of the program and of one with the change in its source, in turn, which print their own
-step times. Printed is what is known so far.
+tracekit: N processes of the program and N of one with the change in its source, which print their own step
+times. Printed is what is known so far.
 
 Exits with 1 if all programs were measured and the right change is confirmed in fewer than 9 of 10, or any in
 more than 1 of 20 without an inefficiency, or the interval misses the effect that was measured apart in more
@@ -34,6 +34,8 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+from scipy import stats
+
 MIN_FOUND, MAX_FALSE, MIN_COVERED = 0.9, 0.05, 0.9
 SIZES = (1, 2, 4)
 ALONE = {"many_threads", "few_threads", "loading"}
@@ -42,6 +44,8 @@ MIDDLE = 2
 """Size of the programs whose effects are measured apart."""
 TRAIN_STEPS, LOAD_STEPS = 300, 120
 """Steps of a program; all but the last ones are timed."""
+PROCESS_S = 120
+"""Time after which a program is taken to wait for another one that failed, s."""
 TRAIN = """
 import time, torch
 torch.manual_seed(0)
@@ -102,6 +106,28 @@ with torch.{context}():
         output = model(batch)
 print("step:", (time.perf_counter() - began) / step)
 """
+TURN_STEPS = 10
+"""Steps that a process runs before it waits for the other one of its pair."""
+TURNS = f"""
+import os, time
+taken, given = int(os.environ["TAKEN"]), int(os.environ["GIVEN"])
+steps, times, began = 0, [], None
+def begin_step():
+    global steps, began
+    if steps % {TURN_STEPS} == 0:
+        if steps:
+            times.append((time.perf_counter() - began) / {TURN_STEPS - 1})
+            os.write(given, b" ")
+        os.read(taken, 1)
+    elif steps % {TURN_STEPS} == 1:  # after a step with the caches that the other process left
+        began = time.perf_counter()
+    steps += 1
+def finish():
+    print("step:", sum(times[1:]) / len(times[1:]))
+    os.write(given, b" ")
+"""
+"""Module of programs that take turns. The speed of a shared machine changes within seconds, by more than most
+changes save, so steps of two processes can only be compared if neither is ahead of the other."""
 MENDED = {
     "no_anomaly_detection": (r"torch\.autograd\.set_detect_anomaly\(True\)", "pass"),
     "foreach": ("foreach=False", "foreach=True"),
@@ -277,20 +303,68 @@ def mend(program: Planted, change: str) -> str:
     return source
 
 
-def measure_apart(program: Planted, change: str, cores: Sequence[int], runs: int) -> float:
-    """Return the ratio of step times, with a change in the source over without, as the programs time them."""
-    logs: list[float] = []
+def measure_apart(
+    program: Planted, change: str, cores: Sequence[int], runs: int
+) -> tuple[float, tuple[float, float]]:
+    """Return the ratio of step times, with a change in the source over without, as the programs time them.
+
+    Returns:
+        The ratio, and its interval of 95%.
+    """
+    logs = []
+    sources = {"base": program.source, "head": mend(program, change)}
+    in_turns = "DataLoader" not in program.source  # whose workers go on while a process waits
     with tempfile.TemporaryDirectory() as folder:
-        for name, source in (("base.py", program.source), ("head.py", mend(program, change))):
-            (Path(folder) / name).write_text(source)
+        (Path(folder) / "turns.py").write_text(TURNS)
+        for name, source in sources.items():
+            (Path(folder) / f"{name}.py").write_text(take_turns(source) if in_turns else source)
         for block in range(runs):
-            steps = {}
-            for name in ("base.py", "head.py")[:: 1 if block % 2 == 0 else -1]:
-                command = [*_prefix(cores), sys.executable, name]
-                printed = subprocess.check_output(command, cwd=folder, env=_variables(), text=True)
-                steps[name] = float(printed.split("step:")[1])
-            logs.append(math.log(steps["head.py"] / steps["base.py"]))
-    return math.exp(statistics.fmean(logs))
+            names = list(sources)[:: 1 if block % 2 == 0 else -1]
+            steps = dict(zip(names, time_pair(names, folder, cores, in_turns=in_turns), strict=True))
+            logs.append(math.log(steps["head"] / steps["base"]))
+    return math.exp(statistics.fmean(logs)), _interval(logs)
+
+
+def take_turns(source: str) -> str:
+    """Return the source of a program that times its steps in turns with another one; see `TURNS`."""
+    begin, end = r"if step == 1:\n +began = time\.perf_counter\(\)", r'print\("step:".*\)'
+    source = re.sub(begin, "turns.begin_step()", re.sub(end, "turns.finish()", source))
+    return f"import turns\n{source}"
+
+
+def time_pair(names: Sequence[str], folder: str, cores: Sequence[int], *, in_turns: bool) -> list[float]:
+    """Run two programs, in turns or one after the other; return the step times that they print, s."""
+    pipes = [os.pipe(), os.pipe()]
+    os.write(pipes[0][1], b" ")
+    running: list[subprocess.Popen[str]] = []
+    try:
+        for place, name in enumerate(names):
+            ends = {"TAKEN": pipes[place][0], "GIVEN": pipes[1 - place][1]}
+            running.append(
+                subprocess.Popen(
+                    [*_prefix(cores), sys.executable, f"{name}.py"],
+                    cwd=folder,
+                    env={**_variables(), **{end: str(number) for end, number in ends.items()}},
+                    pass_fds=tuple(ends.values()),
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            if not in_turns:
+                running[-1].wait(timeout=PROCESS_S)
+        printed = [process.communicate(timeout=PROCESS_S)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+        for end in (*pipes[0], *pipes[1]):
+            os.close(end)
+    return [float(text.split("step:")[1]) for text in printed]
+
+
+def _interval(logs: Sequence[float]) -> tuple[float, float]:
+    """Return the interval of 95% of the ratio whose logarithms were measured."""
+    low, high = stats.t.interval(0.95, len(logs) - 1, statistics.fmean(logs), stats.sem(logs))
+    return math.exp(low), math.exp(high)
 
 
 def _run_all(programs: Sequence[Planted], work: Callable[[Planted, Sequence[int]], None]) -> None:
@@ -351,8 +425,11 @@ def describe(program: Planted, result: dict[str, Any]) -> str:
             f"{name} {one['status']}" for name, one in result["outcomes"].items() if name in program.right
         ]
     if "truth" in result:
-        change, ratio, covered = result["truth"]
-        shown.append(f"apart: {change} {100 * (ratio - 1):+.1f}%, {'inside' if covered else 'OUTSIDE'}")
+        change, ratio, (low, high), covered = result["truth"]
+        shown.append(
+            f"apart: {change} {100 * (ratio - 1):+.1f}% ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}), "
+            f"{'inside' if covered else 'OUTSIDE'}"
+        )
     wanted = "/".join(sorted(program.right)) or "none"
     text = "; ".join(shown) or result["error"]
     return f"{program.name:16} {wanted:24} {verdict:9} {result['seconds']:4.0f} s  {text}"
@@ -363,7 +440,7 @@ def summarize(programs: Sequence[Planted], results: Results) -> int:
     known = [(program, results.known[program.name]) for program in programs if program.name in results.known]
     found = [bool(program.right & _helpful(result).keys()) for program, result in known if program.right]
     claims = [bool(_helpful(result)) for program, result in known if not program.right]
-    covered = [result["truth"][2] for _, result in known if "truth" in result]
+    covered = [result["truth"][-1] for _, result in known if "truth" in result]
     print(
         f"{len(known)} of {len(programs)} programs; right change confirmed: {sum(found)} of {len(found)}; "
         f"a claim without an inefficiency: {sum(claims)} of {len(claims)}; "
@@ -401,9 +478,9 @@ def main() -> int:
     def compare_apart(program: Planted, cores: Sequence[int]) -> None:
         result = results.known[program.name]
         change = min(program.right & _helpful(result).keys())
-        ratio = measure_apart(program, change, cores, options.truth)
+        ratio, interval = measure_apart(program, change, cores, options.truth)
         low, high = result["outcomes"][change]["ci95"]
-        results.add(program, {**result, "truth": [change, ratio, low <= ratio <= high]})
+        results.add(program, {**result, "truth": [change, ratio, interval, low <= ratio <= high]})
 
     if options.truth:
         chosen = [

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.planted_changes import Planted, Results, clean, describe, mend, planted, summarize
+from benchmarks.planted_changes import (
+    TURNS,
+    Planted,
+    Results,
+    clean,
+    describe,
+    mend,
+    planted,
+    summarize,
+    take_turns,
+    time_pair,
+)
 from tracekit.recording.changes import available
 
 if TYPE_CHECKING:
@@ -23,6 +35,24 @@ def test_each_right_change_exists_and_mends_one_place() -> None:
             compile(mend(program, change), program.name, "exec")
 
 
+def test_two_programs_run_ten_steps_each_in_turn(tmp_path: Path) -> None:
+    source = """
+import time
+for step in range({steps}):
+    if step == 1:
+        began = time.perf_counter()
+    with open("order", "a") as order:
+        order.write("{name}")
+print("step:", (time.perf_counter() - began) / step)
+"""
+    (tmp_path / "turns.py").write_text(TURNS)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.py").write_text(take_turns(source.format(name=name, steps=35)))
+    times = time_pair(["a", "b"], str(tmp_path), sorted(os.sched_getaffinity(0))[:1], in_turns=True)
+    assert all(time > 0 for time in times)
+    assert (tmp_path / "order").read_text() == 3 * (10 * "a" + 10 * "b") + 5 * "a" + 5 * "b"
+
+
 def _result(change: str, status: str, **more: Any) -> dict[str, Any]:
     outcome = {"status": status, "ratio": 0.5, "ci95": [0.4, 0.6], "predicted": None}
     return {"outcomes": {change: outcome}, "error": "", "seconds": 1.0, **more}
@@ -37,7 +67,7 @@ def test_results_are_kept_and_judged(tmp_path: Path, capsys: pytest.CaptureFixtu
     results.add(sound, _result("foreach", "no effect"))
     again = Results(tmp_path / "results")
     assert summarize([right, sound], again) == 0
-    again.add(right, _result("foreach", "helps", truth=["foreach", 0.7, False]))
+    again.add(right, _result("foreach", "helps", truth=["foreach", 0.7, [0.6, 0.8], False]))
     assert summarize([right, sound], again) == 1
     again.add(right, _result("fused", "helps"))
     assert summarize([right, sound], again) == 1
