@@ -135,7 +135,7 @@ MENDED = {
     "one_thread": (r"set_num_threads\(\d+\)", "set_num_threads(1)"),
     "all_cores": (r"set_num_threads\(\d+\)", "set_num_threads(2)"),
     "less_garbage_collection": (r"gc\.set_threshold\(100\)", "gc.set_threshold(100_000, 20, 20)"),
-    "freeze_objects": (r"range\(200_000\)\]", "range(200_000)]; gc.freeze()"),
+    "freeze_objects": (r"(?m)^for step", "gc.collect(); gc.freeze()\nfor step"),
     "num_workers": ("batch_size=4", "batch_size=4, num_workers=2"),
     "persistent_workers": ("num_workers=1", "num_workers=1, persistent_workers=True"),
     "flush_denormals": (r"torch\.manual_seed\(0\)", "torch.set_flush_denormal(True)"),
