@@ -116,6 +116,7 @@ class Experiment:
     name: str
     repository: Path = field(init=False)
     store: Store = field(init=False)
+    was_killed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         """Make the repository."""
@@ -244,7 +245,8 @@ class Experiment:
         assert "Traceback" not in ended.err, (ended.hit, ended.err)
         self._wait_for_others()
         now = everything(self.repository)
-        if number == signal.SIGKILL:  # the next call removes what git notes of worktrees
+        self.was_killed = number == signal.SIGKILL or (self.was_killed and number != NEVER)
+        if self.was_killed:  # the next call that ends by itself removes what git notes of worktrees
             now = {path: state for path, state in now.items() if not path.startswith(".git/worktrees/")}
         assert now == self.before, ended.hit
         for run in self.store.runs():
