@@ -110,7 +110,7 @@ TURN_STEPS = 10
 """Steps that a process runs before it waits for the other one of its pair."""
 TURNS = f"""
 import os, time
-taken, given = int(os.environ["TAKEN"]), int(os.environ["GIVEN"])
+taken, given = (os.open(os.environ[name], os.O_RDWR) for name in ("TAKEN", "GIVEN"))
 steps, times, began = 0, [], None
 def begin_step():
     global steps, began
@@ -320,45 +320,44 @@ def measure_apart(
             (Path(folder) / f"{name}.py").write_text(take_turns(source) if in_turns else source)
         for block in range(runs):
             names = list(sources)[:: 1 if block % 2 == 0 else -1]
-            steps = dict(zip(names, time_pair(names, folder, cores, in_turns=in_turns), strict=True))
+            commands = [[sys.executable, f"{name}.py"] for name in names]
+            steps = dict(zip(names, time_pair(commands, folder, cores, in_turns=in_turns), strict=True))
             logs.append(math.log(steps["head"] / steps["base"]))
     return math.exp(statistics.fmean(logs)), _interval(logs)
 
 
 def take_turns(source: str) -> str:
     """Return the source of a program that times its steps in turns with another one; see `TURNS`."""
-    begin, end = r"if step == 1:\n +began = time\.perf_counter\(\)", r'print\("step:".*\)'
+    begin, end = r"if step == \d+:\n +began = time\.perf_counter\(\)", r'print\("step:".*\)'
     source = re.sub(begin, "turns.begin_step()", re.sub(end, "turns.finish()", source))
     return f"import turns\n{source}"
 
 
-def time_pair(names: Sequence[str], folder: str, cores: Sequence[int], *, in_turns: bool) -> list[float]:
+def time_pair(
+    commands: Sequence[Sequence[str]], folder: str, cores: Sequence[int], *, in_turns: bool = True
+) -> list[float]:
     """Run two programs, in turns or one after the other; return the step times that they print, s."""
-    pipes = [os.pipe(), os.pipe()]
-    os.write(pipes[0][1], b" ")
     running: list[subprocess.Popen[str]] = []
+    names = [f"{folder}/{place}" for place in range(2)]
+    for name in names:
+        os.mkfifo(name)
+    pipes = [os.open(name, os.O_RDWR) for name in names]
+    os.write(pipes[0], b" ")
     try:
-        for place, name in enumerate(names):
-            ends = {"TAKEN": pipes[place][0], "GIVEN": pipes[1 - place][1]}
-            running.append(
-                subprocess.Popen(
-                    [*_prefix(cores), sys.executable, f"{name}.py"],
-                    cwd=folder,
-                    env={**_variables(), **{end: str(number) for end, number in ends.items()}},
-                    pass_fds=tuple(ends.values()),
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
+        for command, taken, given in zip(commands, names, reversed(names), strict=True):
+            variables = {**_variables(), "TRACEKIT_STORE": f"{folder}/store", "TAKEN": taken, "GIVEN": given}
+            words, out = [*_prefix(cores), *command], subprocess.PIPE
+            running.append(subprocess.Popen(words, cwd=folder, env=variables, stdout=out, text=True))
             if not in_turns:
                 running[-1].wait(timeout=PROCESS_S)
         printed = [process.communicate(timeout=PROCESS_S)[0] for process in running]
     finally:
         for process in running:
             process.kill()
-        for end in (*pipes[0], *pipes[1]):
-            os.close(end)
-    return [float(text.split("step:")[1]) for text in printed]
+        for pipe, name in zip(pipes, names, strict=True):
+            os.close(pipe)
+            Path(name).unlink()
+    return [float(text.split("step:")[1].split()[0]) for text in printed]
 
 
 def _interval(logs: Sequence[float]) -> tuple[float, float]:

@@ -6,7 +6,8 @@
 Prints a row per change. Two workloads run in a small program around them: `zero_grad` fills the gradients of
 DLRM parameter by parameter, as a program of TorchBench did, and `loader` reads the images of a CNN in the
 process of the steps. With `--overhead N`, N runs of a program that times its own steps are compared with N in
-which the agent follows these steps and makes no change. Use an idle machine: 12 minutes, and 3 minutes.
+which the agent follows these steps and makes no change; the two of a pair take turns on one core. Use an idle
+machine: 12 minutes, and 3 minutes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.planted_changes import TURNS, take_turns, time_pair
 from tracekit.runs.metrics import STEP_TIME, metric
 from tracekit.stats.compare import compare
 
@@ -147,24 +149,18 @@ def print_case(case: Case, report: dict[str, Any]) -> None:
 
 
 def measure_overhead(runs: int) -> None:
-    """Print the step time with the agent, which makes no change, over that without, in alternating runs."""
+    """Print the step time with the agent, which makes no change, over that without, in pairs of processes."""
     sides: dict[bool, list[float]] = {False: [], True: []}
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "train.py").write_text(TIMED)
+        (Path(folder) / "turns.py").write_text(TURNS)
+        (Path(folder) / "train.py").write_text(take_turns(TIMED))
         program = [sys.executable, "train.py"]
         collect = [sys.executable, "-m", "tracekit", "collect", "--format", "csv", *LATE, "--", *program]
         for block in range(runs):
-            for followed in (False, True) if block % 2 == 0 else (True, False):
-                command = collect if followed else program
-                printed = subprocess.run(
-                    command,
-                    cwd=folder,
-                    env=_environment(folder),
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                ).stdout
-                sides[followed].append(float(printed.split("step:")[1]) * 1e9)
+            order = (False, True) if block % 2 == 0 else (True, False)
+            commands = [collect if followed else program for followed in order]
+            for followed, step_s in zip(order, time_pair(commands, folder, [0]), strict=True):
+                sides[followed].append(step_s * 1e9)
     one = compare(metric(STEP_TIME), sides[False], sides[True], paired=True, threshold=0.01)
     low, high = one.ci95 or (0.0, 0.0)
     print(

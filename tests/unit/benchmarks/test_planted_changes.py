@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.planted_changes import (
@@ -48,7 +49,8 @@ print("step:", (time.perf_counter() - began) / step)
     (tmp_path / "turns.py").write_text(TURNS)
     for name in ("a", "b"):
         (tmp_path / f"{name}.py").write_text(take_turns(source.format(name=name, steps=35)))
-    times = time_pair(["a", "b"], str(tmp_path), sorted(os.sched_getaffinity(0))[:1], in_turns=True)
+    commands = [[sys.executable, f"{name}.py"] for name in ("a", "b")]
+    times = time_pair(commands, str(tmp_path), sorted(os.sched_getaffinity(0))[:1])
     assert all(time > 0 for time in times)
     assert (tmp_path / "order").read_text() == 3 * (10 * "a" + 10 * "b") + 5 * "a" + 5 * "b"
 
