@@ -8,7 +8,7 @@ from tracekit.experiments.trial import TryReport
 from tracekit.experiments.trial_model import Outcome, Status
 from tracekit.render import document as doc
 from tracekit.render.cells import json_text
-from tracekit.runs.text import duration, human
+from tracekit.runs.text import ID, PROSE, duration, human
 
 _MAX_WIDTH = 110
 
@@ -31,10 +31,10 @@ def _format_work(outcome: Outcome) -> str | None:
 COLUMNS: tuple[doc.Shown, ...] = (
     (Column("change", "", "changes, by name"), lambda outcome: outcome.candidate.key),
     (Column("result", "", "what is known of it"), lambda outcome: str(outcome.status)),
-    (Column("step time", "", "measured, with the 95% interval"), lambda outcome: outcome.effect or None),
+    (Column("step time", ID, "measured, with the 95% interval"), lambda outcome: outcome.effect or None),
     (Column("predicted", "", "what findings say that it saves"), _format_prediction),
     (Column("numbers", "", "numbers that the program prints"), lambda outcome: outcome.numbers or None),
-    (Column("work", "", "what a profiled step does otherwise, before and after"), _format_work),
+    (Column("work", PROSE, "what a profiled step does otherwise, before and after"), _format_work),
 )
 
 

@@ -297,6 +297,7 @@ def test_blocks_alternate_and_hopeless_changes_are_left_out(
     assert (work["foreach"], work["zero_grad_to_none"]) == ({"ops": (100.0, 60.0)}, {})
     text = render(report, "table")
     assert "ops 100 -> 60" in text
+    assert str(report.outcomes[0].effect) in text.split("In your program")[0].splitlines()[3]  # never cut
     assert f"`tracekit diff {run.id} id of try-foreach+zero_grad_to_none`" in text
     assert text.startswith("foreach and zero_grad_to_none help: step time -29.9% (")
     assert "torch.optim.AdamW(parameters, foreach=True)" in text
