@@ -100,7 +100,9 @@ def _compare_blocks(
 ) -> Comparison:
     """Compare complete blocks; nothing is told if the same side was first in all of them."""
     effect = effects.effect_in_blocks(log_a, log_b, base_first)
-    comparison = judge(log_a, log_b, effect, "paired t on logarithms")
+    has_order = float(effect.df) == log_a.size - 2  # then the ratio is not that of the two displayed means
+    method = f"paired t on logarithms{', adjusted for which side ran first' if has_order else ''}"
+    comparison = judge(log_a, log_b, effect, method)
     if not base_first.size or (base_first.any() and not base_first.all()):
         return comparison
     reason = ONE_ORDER.format("base" if base_first.all() else "head")

@@ -261,6 +261,8 @@ def test_from_five_blocks_the_effect_of_the_order_is_separated() -> None:
     four = compare(STEP, [100.0] * 4, list(100.0 * np.exp(d[:4])), paired=True)
     assert np.log(four.ratio) == pytest.approx(np.mean(d[:4]))
     assert four.p == pytest.approx(stats.ttest_1samp(d[:4], 0).pvalue)
+    assert one.method == "paired t on logarithms, adjusted for which side ran first"
+    assert four.method == "paired t on logarithms"
 
 
 def test_outlier_blocks_are_trimmed_from_ten_on() -> None:
