@@ -388,7 +388,7 @@ def test_words_as_process_are_a_device(store: Store, tmp_path: Path, pid: str, t
         ("snapshot.json", b'{"segments": [], "device_traces": [[]]}', "is a memory snapshot"),
         ("trace.json", b"\n{\x08\xe8\x07\x18\x01\n\x10abc", "is a trace of Perfetto"),
         ("manifest.json", b'{"perfetto_manifest": {"files": []}}', "is a manifest of Perfetto"),
-        ("snapshot.pickle.gz", gzip.compress(b"\x80\x05}q\x00."), "is a pickle"),
+        ("snapshot.pickle.gz", gzip.compress(b"\x80\x05}q\x00.", mtime=0), "is a pickle"),
         ("nccl.json", b'{"version": "2.7", "pg_status": {}, "entries": []}', "flight recorder"),
         ("et.json", b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "execution trace"),
         ("results.json", b'{"rocprofiler-sdk-tool": []}', "is JSON of rocprofv3"),
